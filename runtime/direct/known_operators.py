@@ -13,6 +13,7 @@ from graphcore.errors import GraphcoreError
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
 from graphcore.onnx.read.checks import check_node
 from graphcore.onnx.schemas.schemas import Operator, operator, schema_of
+from graphcore.operators import Trait, having
 from graphcore.runtime.direct.fusible import BEGINS, TAKES
 from graphcore.runtime.direct.operators import LIMITED, ROWS, Asked, Row
 from graphcore.runtime.lowering.decompositions import keeps_half, keeps_kernel, rows_of
@@ -206,7 +207,7 @@ __all__ = ["DOMAIN", "ML_ROWS"]
 
 # Values of a model that surely have elements, where all arrays that it is fed have some.
 
-_MOVE = frozenset("Cast Flatten Identity Reshape Squeeze Transpose Unsqueeze".split())
+_MOVE = having(Trait.VIEWS) | {"Cast", "Identity", "Transpose"}
 _KEEP = _MOVE | frozenset(
     "Clip Dropout Softmax LogSoftmax"
     " Abs Ceil Elu Erf Exp Floor HardSigmoid LeakyRelu Log Neg Not Reciprocal Relu Sigmoid Sign Sqrt Tanh".split()

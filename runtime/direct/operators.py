@@ -16,6 +16,7 @@ import onnx
 from graphcore.errors import GraphcoreError
 from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
 from graphcore.onnx.proto.ranges import MOST_AXES
+from graphcore.operators import ONNX, REDUCTIONS, Trait, having
 from graphcore.runtime.lowering.decompositions.empty_recurrent import ENDS, FEATURES, FLAT
 from graphcore.runtime.lowering.guards import empty
 from graphcore.runtime.lowering.targets.legality import Legality
@@ -265,18 +266,16 @@ _SAME = """
     SpaceToDepth Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile Transpose Trilu Unsqueeze Xor
 """
 
-_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
-
 ROWS = MappingProxyType(
     {
         **dict.fromkeys(_SAME.split(), Row()),
-        **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), _always(DType.bool)),
+        **dict.fromkeys(having(Trait.COMPARES) & ONNX, _always(DType.bool)),
         **dict.fromkeys(("IsInf", "IsNaN"), _always(DType.bool)),
         **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size"), _always(DType.int64)),
         **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), Row(_window)),
         **dict.fromkeys(("GRU", "LSTM"), Row(_recurrent)),
         "Conv": Row(_convolved),
-        **dict.fromkeys((f"Reduce{of}" for of in _REDUCTIONS), Row(_reduction)),
+        **dict.fromkeys(REDUCTIONS, Row(_reduction)),
         **dict.fromkeys(("Div", "Mod"), Row(_division)),
         "BatchNormalization": Row(_normalized),
         "Cast": Row(_cast),

@@ -9,6 +9,7 @@ import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, either, op
+from graphcore.operators import Trait, having
 from graphcore.passes.sweep import Inputs, Sweep
 from graphcore.runtime.fusions.matching import (
     bounds,
@@ -34,7 +35,7 @@ _SWAPPED_KEYS = Pattern(lambda k: op("Transpose", k, perm=[0, 2, 3, 1]))
 _FLAT_KEYS = Pattern(lambda k: op("Reshape", op("Transpose", k, perm=[0, 2, 1]), ...), k=is_float32)
 """Batch and heads in one axis: PyTorch's exporter transposes like this."""
 _HEADS = Pattern(lambda rows: op("Transpose", op("Reshape", rows, ...), perm=_SWAPPED), rows=is_float32)
-_RESHAPED = Pattern(lambda x: either(*[op(name, x, ...) for name in ("Reshape", "Unsqueeze", "Squeeze", "Flatten")]))
+_RESHAPED = Pattern(lambda x: either(*[op(name, x, ...) for name in sorted(having(Trait.VIEWS))]))
 
 
 def _repeated(x: Symbol) -> tuple[Symbol, ...]:

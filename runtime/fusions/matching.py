@@ -8,6 +8,7 @@ import numpy as np
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.operators import Trait, having
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
@@ -143,7 +144,5 @@ def _is_mean(node: Node) -> bool:
 
 
 _KNOWN = ("Cast", "Where", "Add", "Sub", "Mul", "Neg", "Concat", "Resize", "ConstantOfShape")
-_MOVES = (
-    "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Expand", "Tile", "Slice", "Split", "Gather", "GatherND",
-    "GatherElements", "Transpose", "Identity",
-)  # fmt: skip
+_MOVES = having(Trait.MOVES) - {"Compress", "DepthToSpace", "ReverseSequence", "SpaceToDepth"}
+"""Operators behind which bounds are looked for."""

@@ -11,6 +11,7 @@ import onnxruntime
 from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import walk
+from graphcore.operators import Trait, having
 from graphcore.runtime.lowering.decompositions.cuda.networks import lack_of_recurrent, lack_of_transposed
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, kernels
@@ -195,7 +196,7 @@ _CONDITIONS: dict[str, Callable[[Node, frozenset[DType]], str]] = {
     "OneHot": _indexed,
     "ConvTranspose": lambda node, row: lack_of_transposed(node.attributes),
     **dict.fromkeys(
-        ("RNN", "GRU", "LSTM"), lambda node, row: lack_of_recurrent(node.op_type, node.inputs, node.attributes)
+        having(Trait.RECURRENT), lambda node, row: lack_of_recurrent(node.op_type, node.inputs, node.attributes)
     ),
 }
 """Operators whose kernels depend on more than the dtype of one operand."""

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import operators, parts
+from graphcore.operators import ONNX, Trait, having
 from graphcore.runtime.lowering.guards.arithmetic import constant_place, is_endless, is_rounded
 from graphcore.runtime.lowering.guards.dequantized import has_scales, moves_int32
 from graphcore.runtime.lowering.guards.moves import PRODUCTS, is_cast_transpose, is_of_narrow
@@ -136,9 +137,7 @@ def left_out(has: Callable[[str], bool]) -> tuple[str, ...]:
 # Measured: they take a sixth to a fifth of the session of a file of 1,000 to 10,000 nodes, a tenth of one of 20. A
 # session without them makes the same nodes.
 
-_BYTES = frozenset(
-    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear ConvInteger MatMulInteger QLinearConv QLinearMatMul".split()
-)
+_BYTES = having(Trait.QUANTIZED) & ONNX
 _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv"})
 _POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool", "MaxPool"})
 _PRODUCTS = frozenset({"Einsum", "Gemm", "MatMul"})

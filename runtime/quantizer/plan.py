@@ -12,6 +12,7 @@ from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies, walk
+from graphcore.operators import Trait, having
 from graphcore.quantization import QuantizedTensor, encode
 from graphcore.runtime.quantizer.report import Report, Row
 from graphcore.runtime.quantizer.schemes import Choices, distance
@@ -21,7 +22,7 @@ from graphcore.types.tensor_types import TensorType
 # Candidates for quantisation: nodes of a graph that read a weight, and the choice among them.
 
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
-_NO_FORM = frozenset({"Conv", "ConvTranspose", "GRU", "LSTM", "RNN"})
+_NO_FORM = having(Trait.RECURRENT) | {"Conv", "ConvTranspose"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

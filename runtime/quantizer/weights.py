@@ -15,12 +15,13 @@ from graphcore.arrays import casting
 from graphcore.arrays.casting import Array
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 Step: TypeAlias = "tuple[str, Any]"
 
-_FORMS = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+_FORMS = having(Trait.VIEWS) | {"Cast", "Identity", "Transpose"}
 """Operators that bring a constant into another form."""
 
 _ARITHMETIC = frozenset({"Add", "Div", "Mul", "Sub"})

@@ -9,6 +9,7 @@ import numpy as np
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -22,10 +23,7 @@ _BOUNDED = {
 }
 """Operators whose results are bounded or NaN whatever they are given."""
 
-_MOVES = frozenset(
-    "BitCast Compress DepthToSpace Expand Flatten Gather GatherElements GatherND Identity Reshape ReverseSequence "
-    "Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze".split()
-)
+_MOVES = having(Trait.MOVES)
 _SUMS = frozenset("Add Sub Mul Min Max Concat".split())
 
 
@@ -69,7 +67,7 @@ def _computed(node: Node, dtype: DType, depth: int) -> Range | None:
         return Range(*_BOUNDED[op_type], has_nan=True)
     if op_type == "Clip":
         return _clipped(node, depth)
-    if op_type in _MOVES and op_type != "BitCast":
+    if op_type in _MOVES:
         return range_of(inputs[0], depth)
     if op_type == "BitCast":
         same = inputs[0] is not None and inputs[0].dtype is dtype

@@ -15,11 +15,12 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.ir.transform.walk import bodies
+from graphcore.operators import ONNX, Trait, having
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
 
-_OPERATORS = frozenset("Add Sub Mul Neg BitwiseAnd BitwiseOr BitwiseXor BitwiseNot".split())
+_OPERATORS = having(Trait.ELEMENTWISE) & having(Trait.RING) & ONNX - {"Sum"}  # which ops do not build
 _ELSEWHERE = -1
 """The reader of outputs, and of what the body of a node reads."""
 

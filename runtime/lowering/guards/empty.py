@@ -15,12 +15,11 @@ from graphcore.ir.state.closed import change
 from graphcore.ir.state.dim_minima import least, minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import bodies, edit
+from graphcore.operators import REDUCTIONS
 from graphcore.runtime.lowering.guards.guard import Guard, rewriting
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
-
-_REDUCTIONS = frozenset({f"Reduce{kind}" for kind in "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()})
 
 
 def _negative(graph: Graph) -> Iterator[Node]:
@@ -36,7 +35,7 @@ def _write(graph: Graph, node: Node) -> None:
 
 def _counted(node: Node) -> list[int] | None:
     """Return the axes counted from the front; None where they are already, or not constant."""
-    if node.op_type not in _REDUCTIONS or node.domain or len(node.inputs) < 2:
+    if node.op_type not in REDUCTIONS or node.domain or len(node.inputs) < 2:
         return None
     x, axes = node.inputs
     known = constant_array(axes, weights=True, outer=True)
@@ -50,7 +49,7 @@ NEGATIVE_AXES = rewriting(
     "empty reduction along an axis below 0",
     "Reduce*",
     "the kernel leaves out reductions of empty tensors along them",
-    _REDUCTIONS,
+    REDUCTIONS,
     _negative,
     _write,
 )

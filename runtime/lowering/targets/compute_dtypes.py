@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType
 
-# Operators that put values elsewhere and leave them as they are: any dtype that holds them does.
-MOVES = frozenset(
-    "Compress Concat Expand Flatten Gather GatherElements GatherND Identity Pad Reshape ReverseSequence Slice Split "
-    "Squeeze Tile Transpose Trilu Unsqueeze Where ScatterElements ScatterND TensorScatter DepthToSpace SpaceToDepth "
-    "If Loop Scan Max Min Clip ReduceMax ReduceMin TopK Abs Neg Relu MaxPool".split()
+# Operators that put values elsewhere and leave them as they are: any dtype that holds them does. The others with these
+# traits have decompositions or definitions.
+MOVES = having(Trait.MOVES, Trait.FILLS, Trait.JOINS, Trait.SELECTS, Trait.SIGN, Trait.BODIES) - frozenset(
+    "CenterCropPad GlobalMaxPool MaxRoiPool OneHot SequenceMap Unique".split()
 )
 
 # dtype -> the dtypes to compute in instead, best first. Integers wrap when they come back.
@@ -34,8 +34,10 @@ PROMOTIONS: dict[DType, tuple[DType, ...]] = {
 }
 
 # Their results hold in any dtype that holds the operands: nothing is rounded or wrapped when they come back.
-KEEPS_VALUES = MOVES - frozenset(
-    "Abs Neg Clip MaxPool ReduceMax ReduceMin If Loop Scan ScatterElements ScatterND TensorScatter".split()
+KEEPS_VALUES = (
+    MOVES
+    - having(Trait.SIGN, Trait.BODIES)
+    - frozenset("Clip MaxPool ReduceMax ReduceMin ScatterElements ScatterND TensorScatter".split())
 )
 KEEPS_FLOATS = KEEPS_VALUES | {"Abs", "Neg"}
 

@@ -10,6 +10,7 @@ import functools
 
 from graphcore.errors import DTypeError
 from graphcore.ir.graph import TargetName
+from graphcore.operators import Trait, having
 from graphcore.runtime.lowering.targets import TARGETS, Target
 from graphcore.runtime.lowering.targets.incorrect import UNROUNDED
 from graphcore.runtime.lowering.targets.releases import ANY, OLDEST_OPSET, Runtime, default, table_of
@@ -19,7 +20,7 @@ from graphcore.types.dtypes import DType
 PRIMARY = {"Where": 1, "OneHot": 2}
 """The operand whose dtype an operator's kernels are chosen by, where not the first; the result has that dtype too."""
 
-CONTROL = frozenset({"If", "Loop", "Scan"})
+CONTROL = having(Trait.BODIES) - {"SequenceMap"}  # which has no kernel, but a definition
 """Operators of any number of dtypes at once: those of all that goes through their bodies count."""
 
 BY_RESULT = frozenset({"ConstantOfShape", "EyeLike", "Constant"})

@@ -9,6 +9,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.operators import Trait, having
 from graphcore.quantization import QuantizedTensor
 from graphcore.runtime.quantizer.layers import steps
 from graphcore.runtime.quantizer.layers.replacing import Building, Inputs, Replacement, length
@@ -18,7 +19,7 @@ from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
-OPERATORS = frozenset({"GRU", "LSTM", "RNN"})
+OPERATORS = having(Trait.RECURRENT)
 WEIGHTS = (1, 2)
 """The operands W, of what comes in, and R, of what went out: [directions, gates * hidden, inputs] and [..., hidden]."""
 

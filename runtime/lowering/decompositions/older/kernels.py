@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from graphcore.ir.symbol import Symbol
+from graphcore.operators import ONNX, Trait, having
 from graphcore.runtime.lowering.build import casts_without_bitcast
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions import pooling
@@ -79,7 +80,7 @@ def average(b: Builder, call: Call) -> Replacement:
 
 _U64, _F32, _F64, _BOOL = DType.uint64, DType.float32, DType.float64, DType.bool
 _FLOAT8 = (DType.float8_e4m3fn, DType.float8_e5m2)
-_COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+_COMPARISONS = having(Trait.COMPARES) & ONNX
 
 
 class _Trap(NamedTuple):

@@ -11,29 +11,14 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.promotion.complex_operators import CARRIERS, MOVES
 from graphcore.runtime.lowering.dtypes.complex_numbers import arithmetic, exponentials, layers, trigonometry
 from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair, Parts, Result, holds_complex, stored_type
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, tensor_type
 
-MOVES = frozenset(
-    {
-        "AveragePool", "Col2Im", "Compress", "Concat", "CumSum", "DepthToSpace", "Expand", "Flatten", "Gather",
-        "GatherElements", "GatherND", "GridSample", "Identity", "OneHot", "Pad", "ReduceMean", "ReduceSum", "Reshape",
-        "Resize", "ReverseSequence", "RoiAlign", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split",
-        "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where",
-    }
-)  # fmt: skip
-"""Operators that do to a complex number what they do to each of its parts: sums with real weights among them."""
-
-CARRIERS = frozenset(
-    {
-        "ConcatFromSequence", "If", "Loop", "Optional", "OptionalGetElement", "OptionalHasElement", "Scan",
-        "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength",
-        "SplitToSequence",
-    }
-)  # fmt: skip
-"""Operators that take and give whole values, whatever is in them."""
+SUMS = frozenset("AveragePool Col2Im CumSum GridSample ReduceMean ReduceSum Resize RoiAlign".split())
+"""Sums with real weights, which do to a complex number what they do to each of its parts, as moves do."""
 
 
 def _moved(on: Parts, node: Node) -> Sequence[Result]:
@@ -126,7 +111,7 @@ def _leaf(symbol: Symbol) -> DType:
 
 
 RULES = {
-    **dict.fromkeys(MOVES, _moved),
+    **dict.fromkeys(MOVES | SUMS, _moved),
     **dict.fromkeys(CARRIERS, _carried),
     "ConstantOfShape": _filled,
     "FromPairs": _from_pairs,

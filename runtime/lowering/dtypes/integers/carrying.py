@@ -19,6 +19,8 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.operators import data_of
+from graphcore.promotion.allo import MOVES
 from graphcore.runtime.lowering.dtypes.integers.intervals import RULES, Interval, joined, of_array, of_dtype
 from graphcore.runtime.lowering.dtypes.integers.kinds import (
     WHOLE_BODIES,
@@ -32,7 +34,7 @@ from graphcore.runtime.lowering.dtypes.integers.kinds import (
 )
 from graphcore.runtime.lowering.dtypes.integers.limbs import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limbs, Value
-from graphcore.runtime.lowering.dtypes.integers.low_bits import LOOKS, MOVES, ZEROS, low_operands, narrowed
+from graphcore.runtime.lowering.dtypes.integers.low_bits import LOOKS, ZEROS, low_operands, narrowed
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
@@ -319,7 +321,7 @@ class Widths:
         if node.op_type == "ConstantOfShape":
             return of_array(node.attributes["value"]) if "value" in node.attributes else Interval(0, 0)
         if node.op_type in MOVES:
-            moved = [s for i, s in enumerate(inputs) if s is not None and i in MOVES[node.op_type]]
+            moved = [s for s in data_of(node.op_type, inputs) if s is not None]
             if node.attributes.get("reduction", "none") not in ("none", b"none"):
                 return None
             if not all(_is_whole(s) for s in moved):

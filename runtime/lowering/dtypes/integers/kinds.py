@@ -8,6 +8,7 @@ from typing import Any
 from graphcore.arrays.big_integers import count_of
 from graphcore.arrays.big_integers import is_wide as wide_dtype
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.operators import Trait, having
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type
@@ -47,7 +48,7 @@ __all__ = ["concerns", "is_odd", "is_wide", "stored_type", "wide_dtype"]
 
 # Operands and results of If, Loop and Scan: wide integers go into bodies and out of them as digits.
 
-WHOLE_BODIES = frozenset({"If", "Loop", "Scan"})
+WHOLE_BODIES = having(Trait.BODIES) - {"SequenceMap"}  # which `ops.onnx` alone builds
 """Operators whose results are those of bodies, which take and give them within their widths, wide ones as digits."""
 
 

@@ -8,34 +8,21 @@ from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies
+from graphcore.operators import EVERY, ONNX, ROWS, Trait, having
+from graphcore.promotion.allo import MOVES
 from graphcore.runtime.lowering.dtypes.integers.intervals import known_scalar
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide, wide_dtype
 
-_EVERY = range(1 << 30)
-
-# Operator -> the operands that it puts elsewhere as they are. What else it has (positions, sizes) is looked at whole.
-MOVES: Mapping[str, Collection[int]] = {
-    "Concat": _EVERY,
-    "Where": (1, 2),
-    "Pad": (0, 2),
-    "ScatterElements": (0, 2),
-    "ScatterND": (0, 2),
-    **dict.fromkeys(
-        "Compress DepthToSpace Expand Flatten Gather GatherElements GatherND Identity Reshape ReverseSequence "
-        "Slice SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze".split(),
-        (0,),
-    ),
-}
-
-LOOKS = frozenset("Cast Equal NotEqual Less LessOrEqual Greater GreaterOrEqual".split())
+LOOKS = (having(Trait.COMPARES) & ONNX) | {"Cast", "NotEqual"}  # the library's other comparisons are those of bools
 """Operators that take wide operands and give other results."""
 
-ZEROS = frozenset({"Pad", "Trilu"})
+ZEROS = having(Trait.FILLS) & MOVES
 """Moves that may put zeros among the values."""
 
+_RING = having(Trait.RING) - {"ReduceSumSquare"}  # which takes no wide integers
 _ARITHMETIC: Mapping[str, Collection[int]] = {
-    **dict.fromkeys("Add Sub Mul Fma Sum BitwiseAnd BitwiseOr BitwiseXor MatMul Einsum".split(), _EVERY),
-    **dict.fromkeys("Neg BitwiseNot Square ShiftLeft ReduceSum ReduceProd CumProd CumSum".split(), (0,)),
+    **dict.fromkeys(_RING, EVERY),
+    **dict.fromkeys((_RING & having(Trait.REDUCES)) | {"ShiftLeft"}, (0,)),  # the others are axes and counts of bits
 }
 
 
@@ -47,7 +34,7 @@ def low_operands(node: Node) -> Collection[int]:
         scattered = node.op_type.startswith("Scatter") and node.attributes.get("reduction", "none") not in (
             "none", b"none", "add", b"add", "mul", b"mul",
         )  # fmt: skip
-        return () if scattered else MOVES[node.op_type]
+        return () if scattered else ROWS[node.op_type].data
     if node.op_type == "BitShift":
         return (0,) if node.attributes["direction"] in ("LEFT", b"LEFT") else ()
     if node.op_type == "IntegerPow":

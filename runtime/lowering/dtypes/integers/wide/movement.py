@@ -8,12 +8,14 @@ import numpy as np
 
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node
+from graphcore.operators import ROWS
+from graphcore.promotion.allo import MOVES
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import joined
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limb, Value
-from graphcore.runtime.lowering.dtypes.integers.low_bits import MOVES, ZEROS
+from graphcore.runtime.lowering.dtypes.integers.low_bits import ZEROS
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, first, refused
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import tensor_type
@@ -23,7 +25,7 @@ _I64 = DType.int64
 
 def moved(on: Widths, node: Node) -> Sequence[Result]:
     """An operator that puts values elsewhere does so with each limb."""
-    positions = [i for i, s in enumerate(node.inputs) if s is not None and i in MOVES[node.op_type]]
+    positions = [i for i, s in enumerate(node.inputs) if s is not None and i in ROWS[node.op_type].data]
     if not all(is_wide(node.inputs[i]) for i in positions):
         raise refused(node)
     values = [on.value(s) for i in positions if (s := node.inputs[i]) is not None]
