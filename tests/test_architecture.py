@@ -1,0 +1,185 @@
+"""One home for a fact: what is a property of an operator is asked of `graphcore.operators`, not written down again."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from docs.imports import ROOT, modules
+from graphcore.operators import ONNX, ROWS, Trait, having
+
+TABLES = {
+    "registry: the key is an operator, the value code": """
+        graphcore/analysis/flop_rules.py RULES
+        graphcore/arrays/evaluate.py _FOLDS
+        graphcore/ir/transform/shape_values.py _VALUES
+        graphcore/onnx/read/shape_values.py _SHAPES
+        graphcore/onnx/read/slice_shapes.py CUTS
+        graphcore/onnx/read/window_shapes.py WINDOWS
+        graphcore/onnx/schemas/node_inference.py _RULES
+        graphcore/onnx/schemas/other_domains.py RULES
+        graphcore/onnx/versions/downgrade.py ROWS
+        graphcore/onnx/versions/older.py MOVED
+        graphcore/onnx/versions/table.py CHANGES
+        graphcore/passes/folding.py _FOLDS FOLDS
+        graphcore/passes/shapes.py _COMPUTED SHAPES
+        graphcore/passes/simplify.py IDENTITIES
+        graphcore/surgery/result_types.py SHAPES
+        runtime/direct/operators.py _SAME ROWS
+        runtime/fusions/__init__.py FUSIONS
+        runtime/inspection/placement.py _CONDITIONS
+        runtime/lowering/decompositions/cuda/__init__.py ROWS
+        runtime/lowering/decompositions/empty_recurrent.py ENDS
+        runtime/lowering/decompositions/float64_functions.py FUNCTIONS
+        runtime/lowering/decompositions/image_rows.py ROWS
+        runtime/lowering/decompositions/model_rows.py ROWS
+        runtime/lowering/decompositions/older/bitcast.py LATE
+        runtime/lowering/decompositions/older/kernels.py _TRAPS
+        runtime/lowering/decompositions/openvino.py _TURNED
+        runtime/lowering/decompositions/rearranging.py ROWS
+        runtime/lowering/decompositions/shape_arithmetic.py _NUMPY
+        runtime/lowering/dtypes/complex_numbers/arithmetic.py RULES
+        runtime/lowering/dtypes/complex_numbers/exponentials.py RULES
+        runtime/lowering/dtypes/complex_numbers/layers.py RULES PRODUCT_RULES
+        runtime/lowering/dtypes/complex_numbers/movement.py RULES
+        runtime/lowering/dtypes/complex_numbers/trigonometry.py RULES
+        runtime/lowering/dtypes/integers/intervals.py RULES
+        runtime/lowering/dtypes/integers/wide/arithmetic.py RULES
+        runtime/lowering/dtypes/integers/wide/bits.py RULES
+        runtime/lowering/dtypes/integers/wide/movement.py RULES
+        runtime/lowering/dtypes/integers/wide/order.py RULES
+        runtime/lowering/dtypes/integers/wide/running.py RULES
+        runtime/lowering/dtypes/integers/wide/sorting.py RULES
+        runtime/openvino/support.py _RULES
+        runtime/quantizer/weights.py _COMPUTED
+    """,
+    "keys of registries of the lowering, which is not imported there": """
+        graphcore/promotion/allo.py OPERATORS
+        graphcore/promotion/complex_operators.py OPERATORS
+    """,
+    "format: attributes, operands and versions that ONNX defines": """
+        graphcore/onnx/proto/limits.py _WINDOWED RANGES AXES AXES_OF CHOICES _WITH_OPERANDS
+        graphcore/onnx/proto/ranges.py OPERANDS INDEXED POSITIONS
+        graphcore/onnx/schemas/node_inference.py _SAME _ARITHMETIC _LOGIC
+        graphcore/surgery/astype/roles.py _EXACT _LIKE
+        graphcore/surgery/result_types.py _REAL
+        graphcore/surgery/sizes.py _STATES
+        runtime/lowering/decompositions/recurrent.py _GATES _ACTIVATIONS _PLAIN
+        runtime/lowering/guards/same_pads.py _FILTERS
+        runtime/lowering/targets/legality.py BY_RESULT
+        runtime/ort/kernel_registry.py PARAMETER
+    """,
+    "kernel: what onnxruntime's kernels do, measured": """
+        runtime/buffers/state.py _WRITERS
+        runtime/lowering/decompositions/__init__.py AS_WRITTEN
+        runtime/lowering/decompositions/cuda/__init__.py STAY AS_DOUBLE
+        runtime/lowering/decompositions/cuda/networks.py _ACTIVATIONS
+        runtime/lowering/decompositions/fourier.py ROUNDED
+        runtime/lowering/file_versions.py RECENT
+        runtime/lowering/targets/__init__.py _KERNELS_OF_FNUZ
+        runtime/lowering/targets/compute_dtypes.py LOW_BITS VIEWED
+        runtime/lowering/targets/incorrect.py UNROUNDED CUDA_ONCE CPU CUDA OPENVINO
+        runtime/memory.py PACKED
+        runtime/ort/kernel_registry.py WITHOUT_KERNELS
+        runtime/ort/options.py PLAIN PRODUCTS
+        runtime/ort/sessions.py _READ_LATE
+    """,
+    "other program: what onnxruntime's optimisers, ONNX's inference, OpenVINO or JAX match or do": """
+        graphcore/onnx/read/checks.py _ENDING
+        graphcore/onnx/schemas/checked_dims.py PROPAGATED
+        graphcore/onnx/schemas/node_inference.py BLIND
+        graphcore/promotion/packages/jax.py _REDUCTIONS
+        runtime/direct/start.py _FUSED
+        runtime/lowering/guards/arithmetic.py _NEUTRAL
+        runtime/lowering/guards/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
+        runtime/lowering/guards/signed_weights.py _WEIGHTS _MOVES
+        runtime/openvino/support.py _EXACT _SMALL _PLACES _COUNTED _COSTLY
+        runtime/ort/optimisers.py _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES NEEDS EXPANDED
+    """,
+    "algorithm: steps that one rule looks for, beside that rule": """
+        graphcore/analysis/flop_rules.py _ELEMENTWISE _REDUCTIONS
+        graphcore/ir/state/accuracy.py OPERATORS
+        graphcore/onnx/read/statements.py _APART
+        graphcore/passes/simplify.py _NEUTRAL _ONE_SIDED
+        graphcore/promotion/anvil.py _OF_LISTS _LISTS
+        graphcore/promotion/complex_operators.py ORDERED _WAYS
+        graphcore/surgery/folding/chain.py _ARITHMETIC
+        graphcore/surgery/folding/products.py FOLDED_INTO
+        runtime/direct/fusible.py _STEPS _BY_NUMBERS BEGINS
+        runtime/direct/known_operators.py SIZED _GUARDED _ROWS_STAY _BROADCASTS _READ_APART _KEEP _JOIN
+        runtime/fusions/matching.py _KNOWN
+        runtime/fusions/rotary.py _ELEMENTWISE
+        runtime/lowering/build/ranges.py _BOUNDED _SUMS
+        runtime/lowering/decompositions/shape_arithmetic.py _TESTS
+        runtime/lowering/dtypes/complex_numbers/movement.py SUMS
+        runtime/lowering/dtypes/sequences.py _TAKE
+        runtime/lowering/expansion/expand.py _OWN_WIDTH
+        runtime/lowering/report.py _ORDINARY
+        runtime/quantizer/weights.py _ARITHMETIC
+    """,
+}
+"""The tables that are no set of one property, by the reason, file by file."""
+
+_NAMES = re.compile(r"\s*[A-Z]\w*(\s+[A-Z]\w*)*\s*")
+_BODIES = re.compile(r"^(@|def |class |async def ).*\n([ \t)\]}].*\n|\n)*", re.MULTILINE)
+_WORDS = re.compile(r"\b[A-Z]\w+")
+_FEWEST = 3
+
+
+def tables(text: str) -> Iterator[tuple[str, ast.expr, set[str]]]:
+    """Yield the literals at the top of a module with three or more operators, but for differences from traits."""
+    rest = _BODIES.sub("", text)  # parsing all of it takes five times as long
+    for statement in ast.parse(rest).body if len(ROWS.keys() & _WORDS.findall(rest)) >= _FEWEST else ():
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) and statement.value is not None:
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            nodes = [*ast.walk(statement.value)]
+            texts = [n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is str]
+            found = {name for text in texts if _NAMES.fullmatch(text) for name in text.split()} & ROWS.keys()
+            if len(found) >= _FEWEST and not _is_expression(nodes):
+                yield ast.unparse(target), statement.value, found
+
+
+def _is_expression(nodes: Iterable[ast.AST]) -> bool:
+    """Return whether a set is written as the difference from those of traits."""
+    has_traits = any(isinstance(n, ast.Call) and ast.unparse(n.func) == "having" for n in nodes)
+    return has_traits and not any(isinstance(n, ast.Dict) for n in nodes)
+
+
+@cache
+def all_tables() -> dict[tuple[str, str], tuple[ast.expr, set[str]]]:
+    """Return every such literal by file and name. `ops/` is left out: what an op is made of is its declaration."""
+    found = {}
+    for module, path in modules().items():
+        if module.split(".")[0] not in ("operators", "ops"):
+            shown, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+            found.update({(shown, name): (value, names) for name, value, names in tables(text)})
+    return found
+
+
+def test_tables_of_operators_are_traits_or_say_why_not() -> None:
+    lines = [line.split() for text in TABLES.values() for line in text.strip().splitlines()]
+    told = {(path, name) for path, *names in lines for name in names}
+    assert all_tables().keys() - told == set(), "write it as an expression of traits, or list it with its reason"
+    assert told - all_tables().keys() == set(), "these are no tables any more"
+
+
+def test_no_literal_is_what_a_trait_says() -> None:
+    sets = {names for trait in Trait for names in (having(trait), having(trait) & ONNX)}
+    assert not {
+        place
+        for place, (value, names) in all_tables().items()
+        if not any(isinstance(n, ast.Dict) for n in ast.walk(value)) and names in sets
+    }
+
+
+def test_tables_are_found() -> None:
+    source = '_A = frozenset("Reshape Slice Tile".split())\nB: X = {"Reshape": 1, ("", "Slice"): 2, "Tile": 3}\n'
+    others = (
+        'C = having(Trait.MOVES) - {"Reshape", "Slice", "Tile"}\nD = "Reshape, Slice and Tile"\nE = ("Reshape", "Tile")'
+    )
+    assert [(name, found) for name, _, found in tables(source + others)] == [
+        ("_A", {"Reshape", "Slice", "Tile"}),
+        ("B", {"Reshape", "Slice", "Tile"}),
+    ]
