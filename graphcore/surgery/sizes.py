@@ -127,7 +127,7 @@ def _lost_sizes(old: Type, new: Type) -> bool:
 
 Sizes: TypeAlias = "list[Dim]"
 
-_BROADCAST = having(Trait.BROADCASTS) - {"Ldexp", "StringConcat"}
+_BROADCAST = having(Trait.BROADCASTS)
 _STATES = {"GRU": (5,), "LSTM": (5, 6), "RNN": (5,)}
 """The operands of recurrent operators that have a row for each sequence, on axis 1."""
 

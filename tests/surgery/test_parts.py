@@ -349,6 +349,8 @@ MEET: dict[str, Any] = {
     "pow": lambda x: x.cast("int32") ** WHOLE,
     "hypot": lambda x: ops.hypot(x, ROWS),
     "copysign": lambda x: ops.copysign(x, ROWS),
+    "ldexp": lambda x: ops.ldexp(x, WHOLE),
+    "StringConcat": lambda x: ops.onnx.StringConcat(ops.onnx.Cast(x, to=DType.string), ROWS.astype(str).astype(object)),
     "fma": lambda x: ops.fma(x, ROWS, ROWS),
     "swiglu": lambda x: ops.swiglu(ROWS, x),
     "complex": lambda x: abs(ops.complex(x, ROWS)),
