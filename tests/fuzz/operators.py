@@ -162,7 +162,7 @@ def _unnamed(rng: random.Random) -> Drawn:
     model = _copy(plain)
     node = model.graph.node[-1]
     schema = onnx.defs.get_schema(node.op_type, domain=node.domain)
-    variadic = any(p.option.name == "Variadic" for p in (*schema.inputs, *schema.outputs))
+    variadic = any("Variadic" in str(p.option) for p in (*schema.inputs, *schema.outputs))
     for names_, most in ((node.input, schema.max_input), (node.output, schema.max_output)):
         if rng.random() < 0.5:
             names_.extend([""] * (min(most, 12) - len(names_)))  # as many as the schema has

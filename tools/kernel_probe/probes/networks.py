@@ -53,7 +53,7 @@ def families() -> list[Family]:
 
 
 def _dilated() -> Iterator[Probe]:
-    """Sums, maxima and means of windows of which each element but one is 0."""
+    """Maxima and norms of windows of which each element but one is 0, and a convolution with gaps."""
     x = np.zeros((1, 1, 5, 8))
     x[0, 0, 2, 3] = 4
     for mode, step in itertools.product(("SAME_UPPER", "SAME_LOWER"), (1, 2)):
@@ -69,6 +69,9 @@ def _dilated() -> Iterator[Probe]:
         for op in ("MaxPool", "LpPool"):
             build = operator(op, **shared)
             yield Probe(D.float32, (), (x,), build, (want,), names=(same_pads.GUARD.trap,), is_known=True)
+    build = operator("Conv", strides=[4], auto_pad="SAME_UPPER")  # with gaps of three elements
+    given = ([[[1.0, 2, 3, 4]]], [[[1.0]]])
+    yield Probe(D.float32, (), given, build, ([[[1.0]]],), names=(same_pads.GUARD.trap,), is_known=True)
 
 
 def _wide_padding() -> Iterator[Probe]:
