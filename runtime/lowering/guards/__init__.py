@@ -23,6 +23,7 @@ GUARDS: tuple[Guard, ...] = (
     empty.ATTENTION,
     empty.KERNELS,
     few_axes.GUARD,
+    few_axes.OLD,
     same_pads.GUARD,
 )
 """In the order in which they run."""

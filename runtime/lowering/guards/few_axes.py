@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.guards.guard import rewriting
+from graphcore.runtime.lowering.guards.guard import Guard, rewriting
 from graphcore.types.tensor_types import TensorType
 
 LEAST: Mapping[tuple[str, str], Mapping[int, int]] = {
@@ -23,14 +23,29 @@ LEAST: Mapping[tuple[str, str], Mapping[int, int]] = {
 }
 """By domain and operator, the fewest axes of operands; inference asks for them where the rank is known."""
 
+OLDER: Mapping[tuple[str, str], Mapping[int, int]] = {
+    ("", "AffineGrid"): {1: 1},
+    ("", "Attention"): {0: 4},
+    ("", "Conv"): {1: 3},
+    ("", "Einsum"): {},
+}
+"""The same of kernels that say so in the newest release. The terms of Einsum tell; Attention may say how many heads
+queries of three axes have."""
 
-def _found(graph: Graph) -> Iterator[Node]:
-    return (node for node in graph.nodes if any(True for _ in _unsure(node)))
+
+def _least(node: Node) -> Mapping[int, int]:
+    key = node.domain, node.op_type
+    if key == ("", "Einsum"):
+        terms = node.attributes["equation"].partition("->")[0].split(",")
+        return {place: sum(map(str.isalpha, term)) for place, term in enumerate(terms)}
+    if key == ("", "Attention") and "q_num_heads" in node.attributes:
+        return {}
+    return LEAST.get(key) or OLDER.get(key) or {}
 
 
 def _unsure(node: Node) -> Iterator[tuple[int, Symbol, int]]:
     """Yield the operands whose axes are to be counted, with their positions and the fewest axes."""
-    for place, least in LEAST.get((node.domain, node.op_type), {}).items():
+    for place, least in _least(node).items():
         x = node.inputs[place] if place < len(node.inputs) else None
         if x is not None and isinstance(x.type, TensorType) and not x.type.shape.is_ranked:
             yield place, x, least
@@ -45,11 +60,17 @@ def _write(graph: Graph, node: Node) -> None:
     change(node, inputs=tuple(inputs))
 
 
-GUARD = rewriting(
-    "operands of fewer axes",
-    ", ".join(op_type for _, op_type in LEAST),
-    "kernels end the process on operands of fewer axes than the operator has",
-    {op_type for _, op_type in LEAST},
-    _found,
-    _write,
-)
+def _guard(trap: str, least: Mapping[tuple[str, str], Mapping[int, int]]) -> Guard:
+    signs = [op_type for _, op_type in least]
+    return rewriting(
+        trap,
+        ", ".join(signs),
+        "kernels end the process on operands of fewer axes than the operator has",
+        signs,
+        lambda graph: (n for n in graph.nodes if (n.domain, n.op_type) in least and any(True for _ in _unsure(n))),
+        _write,
+    )
+
+
+GUARD = _guard("operands of fewer axes", LEAST)
+OLD = _guard("operands of fewer axes that newer kernels refuse", OLDER)

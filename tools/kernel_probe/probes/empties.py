@@ -72,6 +72,10 @@ def families() -> list[Family]:
             "DFT, GridSample and STFT end the process on operands of fewer axes than they take.",
             [Check((few_axes.GUARD.trap,), _few_axes, dies=True)],
         ),
+        Family(
+            "AffineGrid, Attention, Conv and Einsum end the process on operands of fewer axes than they take.",
+            [Check((few_axes.OLD.trap,), _older_few_axes, dies=True)],
+        ),
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
         Family("Conv never ends on filters without elements.", [Check((empty_kernels.KERNELS.trap,), _kernelless)]),
         Family("Attention fails without queries or keys.", [*_attention()]),
@@ -282,15 +286,24 @@ def _few_axes() -> str:
     return next(filter(None, found), "")
 
 
+def _older_few_axes() -> str:
+    """Return what is wrong with operators that newer kernels refuse such operands of."""
+    nodes = (("Conv", {}), ("Einsum", {"equation": "ij,jk->ik"}))
+    found = (_computed(helper.make_node(op, ["x", "y"], ["z"], **more), {}, ((), (1,))) for op, more in nodes)
+    return next(filter(None, found), "")
+
+
 def _computed(node: onnx.NodeProto, held: Mapping[str, Array], shapes: Sequence[tuple[int, ...]]) -> str:
     """Return which shape of its inputs, of unknown rank, a model of one node computes something of; "" for none.
 
     held: its operands that are constants.
     """
     fed = [name for name in node.input if name and name not in held]
-    inputs, (y,) = ([helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in ns] for ns in (fed, "y"))
+    inputs, outputs = (
+        [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in names] for names in (fed, node.output)
+    )
     constants = [onnx.numpy_helper.from_array(array, name) for name, array in held.items() if name in node.input]
-    graph = helper.make_graph([node], "flat", inputs, [y], constants)
+    graph = helper.make_graph([node], "flat", inputs, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     loaded = InferenceSession().load(model.SerializeToString())
     for shape in shapes:
