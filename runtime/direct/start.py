@@ -23,8 +23,7 @@ from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.memory import Prepack
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import model_types
-from graphcore.runtime.ort import optimisers as idle
-from graphcore.runtime.ort.optimisers import left_out
+from graphcore.runtime.ort.optimisers import idle, left_out
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.sessions import quadratic
 from graphcore.runtime.ort.starter import SLOWER, Starter

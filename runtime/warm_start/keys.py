@@ -22,7 +22,8 @@ from graphcore.onnx.proto.split_weights import split
 from graphcore.onnx.proto.tensors import aligned, array_of
 from graphcore.onnx.read.reader import _content
 from graphcore.runtime.model import Model
-from graphcore.runtime.warm_start.cache import SETTLED, Cache
+from graphcore.runtime.warm_start.cache import Cache
+from graphcore.runtime.warm_start.prepared import SETTLED
 from graphcore.support.gc_pause import uncollected
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType

@@ -24,13 +24,13 @@ from onnx.reference import ReferenceEvaluator
 import graphcore as gc
 from graphcore import DType, TensorType
 from graphcore.errors import GraphcoreError
-from graphcore.runtime.kernel_probe.kernels.case import tensor
 from tests.fuzz.odd_feeds import names
 from tests.support import reference
 from tests.support.backend import Bare, compared
 from tests.support.operators.cases import Place
 from tests.support.operators.cells import DRAWN
 from tests.support.operators.wanted import FORMULAS
+from tools.kernel_probe.case import tensor
 
 Array = np.ndarray[Any, Any]
 Feeds = dict[str, Array]

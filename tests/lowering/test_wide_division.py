@@ -168,11 +168,15 @@ def test_extremes_of_each_width_give_what_python_gives(bits: int, is_signed: boo
         assert [int(v) for v in got] == want, name
 
 
+def _or_0(formula: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    return lambda x, y: formula(x, y) if y else 0
+
+
 LIMBED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[int, int], int]]] = {
     "+": EXTREMES["+"],
     "*": EXTREMES["*"],
     "<": EXTREMES["<"],
-    **{name: (call, lambda x, y, of=of: of(x, y) if y else 0) for name, (call, of) in QUOTIENTS.items()},
+    **{name: (call, _or_0(formula)) for name, (call, formula) in QUOTIENTS.items()},
     "<< 33": (lambda x, y: x << 33, lambda x, y: x << 33),
     ">> 33": (lambda x, y: x >> 33, lambda x, y: x >> 33),
     "a limb less": (lambda x, y: x.cast(D.int(x.dtype.bits - 32)), lambda x, y: x),

@@ -288,8 +288,8 @@ def _few_axes() -> str:
 
 def _older_few_axes() -> str:
     """Return what is wrong with operators that newer kernels refuse such operands of."""
-    nodes = (("Conv", {}), ("Einsum", {"equation": "ij,jk->ik"}))
-    found = (_computed(helper.make_node(op, ["x", "y"], ["z"], **more), {}, ((), (1,))) for op, more in nodes)
+    nodes: dict[str, dict[str, str]] = {"Conv": {}, "Einsum": {"equation": "ij,jk->ik"}}
+    found = (_computed(helper.make_node(op, ["x", "y"], ["z"], **more), {}, ((), (1,))) for op, more in nodes.items())
     return next(filter(None, found), "")
 
 
