@@ -93,6 +93,8 @@ TABLES = {
         graphcore/promotion/packages/jax.py _REDUCTIONS
         runtime/direct/start.py _FUSED
         runtime/lowering/guards/arithmetic.py _NEUTRAL
+        runtime/lowering/guards/empty.py _FILTERS
+        runtime/lowering/guards/few_axes.py LEAST OLDER
         runtime/lowering/guards/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
         runtime/lowering/guards/signed_weights.py _WEIGHTS _MOVES
         runtime/openvino/support.py _EXACT _SMALL _PLACES _COUNTED _COSTLY
