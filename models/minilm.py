@@ -307,7 +307,7 @@ def _rows(tokenizer: Tokenizer, sentences: Sequence[str]) -> Iterator[tuple[Arra
     """Yield the tokens and the mask of each sentence; the next ones are made while the model runs."""
     parts = (sentences[start : start + CHUNK] for start in range(0, len(sentences), CHUNK))
     encoded = map(tokenizer.encode_batch_fast, parts)
-    for part in ahead(encoded) if len(sentences) > CHUNK else encoded:
+    for part in _ahead(encoded) if len(sentences) > CHUNK else encoded:
         for sentence in part:
             ids = np.array(sentence.ids, np.int64)
             yield ids, np.ones_like(ids)
@@ -359,7 +359,7 @@ if __name__ == "__main__":
 _Made = TypeVar("_Made")
 
 
-def ahead(items: Iterator[_Made], most: int = 1) -> Iterator[_Made]:
+def _ahead(items: Iterator[_Made], most: int = 1) -> Iterator[_Made]:
     """Yield what an iterator gives, which a thread asks for beforehand: so many that wait, and one in the making.
 
     What the iterator raises is raised in its place. The thread ends with the iterator, or when this one is closed.
