@@ -39,7 +39,8 @@ UPGRADE   = --upgrade
 NEEDS     = sys
 else
 MAKE_VENV = "$$found" -m venv --clear
-INSTALL   = $(PY) -m pip install --quiet --disable-pip-version-check
+# --no-compile: most of what is installed is never imported, and Python compiles the rest when it is.
+INSTALL   = $(PY) -m pip install --quiet --no-compile --disable-pip-version-check
 REMOVE    = $(PY) -m pip uninstall --quiet --yes
 UPGRADE   = --upgrade --upgrade-strategy eager
 NEEDS     = sys, venv, ensurepip

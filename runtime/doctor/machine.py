@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -254,22 +253,3 @@ def _version(name: str) -> str:
 def _brings_module(one: metadata.Distribution) -> bool:
     top = (one.read_text("top_level.txt") or "").split()
     return "onnxruntime" in top or any(str(file) == _MODULE for file in one.files or ())
-
-
-# Starts a session on a provider, in a process of its own: what fails there takes nothing with it.
-#
-# python start_provider.py PROVIDER < model
-#
-# Prints the providers that started. What onnxruntime says about one that did not comes on stderr.
-
-
-def main() -> int:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(sys.stdin.buffer.read(), providers=[sys.argv[1]], enable_fallback=0)
-    print(*session.get_providers())
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
