@@ -16,10 +16,10 @@ from graphcore.ir.state.dim_minima import least, minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import bodies, edit
 from graphcore.operators import REDUCTIONS
-from graphcore.runtime.lowering.guards.guard import Guard, rewriting
+from graphcore.runtime.lowering.guards.guard import Guard, rewriting, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 
 
 def _negative(graph: Graph) -> Iterator[Node]:
@@ -132,9 +132,13 @@ def _zeros(graph: Graph, node: Node) -> Graph:
         assert v is not None
         result = node.outputs[0]
         leading = result.rank - 1
-        front = b.emit("Shape", (q,), _sizes(leading), {"end": leading})
-        last = b.emit("Shape", (v,), _sizes(1), {"start": 3}) if result.rank == 4 else b.vector([int(result.shape[-1])])
-        shape = b.emit("Concat", (front, last), _sizes(result.rank), {"axis": 0})
+        front = b.emit("Shape", (q,), sizes_type(leading), {"end": leading})
+        last = (
+            b.emit("Shape", (v,), sizes_type(1), {"start": 3})
+            if result.rank == 4
+            else b.vector([int(result.shape[-1])])
+        )
+        shape = b.emit("Concat", (front, last), sizes_type(result.rank), {"axis": 0})
         b.outputs([(None, b.emit("Expand", (b.scalar(0.0, result.dtype), shape), result.type))])
     return made
 
@@ -144,10 +148,6 @@ def _kernel(graph: Graph, node: Node) -> Graph:
         given = tuple([None if s is None else made.build.capture(s) for s in node.inputs])
         made.build.outputs([(None, made.build.emit("Attention", given, node.outputs[0].type, node.attributes))])
     return made
-
-
-def _sizes(count: int) -> Type:
-    return tensor_type(DType.int64, _shape([Dim(count)]))
 
 
 def _is_empty(graph: Graph, q: Symbol, k: Symbol, tests: dict[frozenset[Dim], Symbol]) -> Symbol:
@@ -222,17 +222,13 @@ def _write_kernel(graph: Graph, node: Node) -> None:
         )
     b = graph.build
     count = Dim.dynamic() if not w.shape.is_ranked else Dim(w.rank)
-    front = b.emit("Shape", (w,), _vector(Dim(_LEADING)), {"end": _LEADING})
-    kernel = b.emit("Shape", (w,), _vector(count - _LEADING), {"start": _LEADING})
+    front = b.emit("Shape", (w,), sizes_type(_LEADING), {"end": _LEADING})
+    kernel = b.emit("Shape", (w,), sizes_type(count - _LEADING), {"start": _LEADING})
     least = b.emit("Max", (kernel, b.vector([1])), kernel.type)
-    shape = b.emit("Concat", (front, least), _vector(count), {"axis": 0})
+    shape = b.emit("Concat", (front, least), sizes_type(count), {"axis": 0})
     # Without allowzero a 0 of the channels is what stands there already.
     reshaped = b.emit("Reshape", (w, shape), w.type)
     change(node, inputs=(*node.inputs[:place], reshaped, *node.inputs[place + 1 :]))
-
-
-def _vector(count: Dim) -> TensorType:
-    return tensor_type(DType.int64, Shape([count]))
 
 
 KERNELS = rewriting(

@@ -11,6 +11,9 @@ from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node
 from graphcore.ir.transform.walk import edit
 from graphcore.support.source_lines import Imported
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +81,8 @@ def hide(graph: Graph, node: Node, place: int) -> None:
     assert operand is not None
     inputs[place] = graph.build.emit("Sum", (operand,), operand.type)
     change(node, inputs=tuple(inputs))
+
+
+def sizes_type(count: int | Dim) -> TensorType:
+    """Return the type of so many sizes of axes."""
+    return TensorType(DType.int64, [count])

@@ -15,7 +15,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.guards.guard import rewriting
+from graphcore.runtime.lowering.guards.guard import rewriting, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -68,7 +68,7 @@ def _write(graph: Graph, node: Node) -> None:
     if len(node.outputs) > 1:
         raise _unknown(node, "pads of less than a window where places are asked for")
     b, dtype, maxima = graph.build, x.dtype, node.op_type == "MaxPool"
-    there = b.emit("Shape", (x,), _vector(len(sizes)), {"start": 2})
+    there = b.emit("Shape", (x,), sizes_type(len(sizes)), {"start": 2})
     pads = b.vector([0, 0, *before, 0, 0, *after]) if is_known else _pads(graph, there, spans, steps, upper)
     lowest = b.scalar(-math.inf if dtype.is_float else dtype.min, dtype) if maxima else _zero_point(node)
     grown = [Dim.dynamic() if total is None else dim + total for dim, total in zip(dims, totals, strict=True)]
@@ -77,7 +77,7 @@ def _write(graph: Graph, node: Node) -> None:
     if node.op_type != "AveragePool" or attributes.pop("count_include_pad", 0):
         change(node, inputs=(padded, *node.inputs[1:]), attributes=attributes)
         return
-    shape = b.emit("Concat", (b.vector([1, 1]), there), _vector(len(sizes) + 2), {"axis": 0})
+    shape = b.emit("Concat", (b.vector([1, 1]), there), sizes_type(len(sizes) + 2), {"axis": 0})
     one = np.ones(1, dtype.numpy)
     ones = b.emit("ConstantOfShape", (shape,), TensorType(dtype, [1, 1, *dims]), {"value": one})
     ones = b.emit("Pad", (ones, pads), TensorType(dtype, [1, 1, *grown]))
@@ -101,11 +101,7 @@ def _pads(graph: Graph, there: Symbol, spans: list[int], steps: list[int], upper
     half = number("Div", total, [2])
     rest = number("Sub", total, half)
     none, ends = b.vector([0, 0]), (half, rest) if upper else (rest, half)
-    return b.emit("Concat", (none, ends[0], none, ends[1]), _vector(2 * len(spans) + 4), {"axis": 0})
-
-
-def _vector(length: int) -> TensorType:
-    return TensorType(DType.int64, [length])
+    return b.emit("Concat", (none, ends[0], none, ends[1]), sizes_type(2 * len(spans) + 4), {"axis": 0})
 
 
 def _zero_point(node: Node) -> Symbol | None:
