@@ -1,4 +1,4 @@
-"""The methods of Graph that call, cut and mend: docs/surgery.md. Attached as those of `graph_methods` are."""
+"""The methods of Graph that call, cut and edit: docs/surgery.md. Attached as those of `graph_methods` are."""
 
 from __future__ import annotations
 
