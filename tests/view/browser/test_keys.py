@@ -120,6 +120,16 @@ def test_graph_and_overlay_change_when_g_and_v_are_pressed(show: Show) -> None:
         opened.until("graphcore.view === -1")
 
 
+def test_last_graph_is_shown_when_another_is_asked_for_before_it_is_laid_out(show: Show) -> None:
+    with show(small_data()) as opened:
+        opened.page.keyboard.press("v")
+        shown = opened.page.evaluate("Promise.all([graphcore.showView(0), graphcore.showView(-1)])")
+        assert shown == [False, True]
+        assert opened.page.evaluate("graphcore.painted.overlay.of") == -1
+        assert opened.page.evaluate("graphcore.search.search.graph === graphcore.viewer.graph")
+        assert opened.page.is_visible(".legend")
+
+
 def test_every_control_has_a_name_when_it_is_read_aloud(show: Show) -> None:
     with show(small_data()) as opened:
         opened.select(next(node["name"] for node in small_data()["graph"]["nodes"] if node["op"] == "MatMul"))

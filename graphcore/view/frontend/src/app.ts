@@ -81,19 +81,22 @@ export class App {
     return viewer;
   }
 
-  async showView(view: number): Promise<void> {
-    if (view === this.view) return;
+  /** Show a graph; false where another was asked for before this one was laid out. */
+  async showView(view: number): Promise<boolean> {
+    if (view === this.view) return true;
     const selected = this.nodeOf(this.viewer.selected);
     const counterpart = selected === null ? undefined : this.counterpart(selected, view);
     this.view = view;
     this.viewer = this.viewerOf(view);
     for (const [of, viewer] of this.viewers) viewer.canvas.hidden = of !== view;
     this.toolbar.viewChanged();
-    if (this.viewer.inside === null) await this.viewer.start();
     this.minimap.show(this.viewer);
     this.search.graphChanged();
     this.paintOverlay(this.page.overlays.find((overlay) => overlay.of === view && overlay.name === this.painted?.overlay.name) ?? null);
+    if (this.viewer.inside === null) await this.viewer.start();
+    if (view !== this.view) return false;
     if (counterpart !== undefined) await this.viewer.showNode(counterpart);
+    return true;
   }
 
   nextView(): void {
@@ -133,8 +136,7 @@ export class App {
 
   async showIn(view: number, node: number): Promise<void> {
     this.viewer.select(null);
-    await this.showView(view);
-    await this.viewer.showNode(node);
+    if (await this.showView(view)) await this.viewer.showNode(node);
   }
 
   async showScope(scope: Scope): Promise<void> {
@@ -181,7 +183,7 @@ export class App {
     const view = place.view < this.page.lowered.length ? place.view : -1;
     const selected = this.nodeOf(this.viewer.selected);
     if (view === this.view && selected !== null && this.viewer.graph.nodes[selected].name === place.node) return;
-    await this.showView(view);
+    if (!(await this.showView(view))) return;
     const node = this.viewer.graph.nodes.findIndex((one) => one.name === place.node);
     if (node >= 0) await this.viewer.showNode(node);
     else this.say("The node of this link is not in the graph.");
