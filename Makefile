@@ -72,8 +72,9 @@ demo: $(VENV)/.demo-stamp
 # What needs an extra or a browser, and the generated pages, have targets of their own.
 OTHERS := not ray and not browser and not docs
 
+# Four processes for two cores: their share of a busy machine is larger, and tests wait for processes of their own.
 test: $(VENV)/.dev-stamp
-	$(PY) -m pytest -n 2 -m "$(OTHERS)" $(if $(SAMPLE),--sample=$(SAMPLE)) --junit-xml=build/test.xml
+	$(PY) -m pytest -n 4 -m "$(OTHERS)" $(if $(SAMPLE),--sample=$(SAMPLE)) --junit-xml=build/test.xml
 
 test-all: $(VENV)/.dev-stamp
 	$(PY) -m pytest -n 2 -m "$(OTHERS)" $(if $(REST),--rest,--all) $(if $(SHARD),--shard=$(SHARD)) --junit-xml=build/test-all.xml
