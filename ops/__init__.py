@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     """Return the operators of onnxruntime's own domain, declared at first use."""
     if name != "microsoft":
-        hint = op_hint(name, (*__all__, "microsoft", "onnx"))
+        hint = "" if name.startswith("_") else op_hint(name, (*__all__, "microsoft", "onnx"))
         raise AttributeError(f"module 'graphcore.ops' has no attribute {name!r}{hint and f'; {hint}'}")
     from importlib import import_module
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -68,18 +70,49 @@ def _shown_sample(config: pytest.Config) -> str:
     return f"cases: {cases}{f', shard {options.shard}' if options.shard else ''}"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the garbage collector, which would look at all tests again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+_left_out: set[str] = set()
+"""Cases of functions of which the sample has none."""
+
+
+@pytest.hookimpl(trylast=True)  # after the parameters of fixtures
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Keep the cases of a function that the sample has, before pytest makes an item of each: half of collecting."""
+    options, calls = metafunc.config.option, metafunc._calls
+    if options.all_cases or not calls:
+        return
+    test = metafunc.definition
+    is_full = test.get_closest_marker("full") is not None
+    full = [is_full or any(mark.name == "full" for mark in call.marks) for call in calls]
+    kept = sample([f"{test.nodeid}[{call.id}]" for call in calls], options.sample, full, seconds_of_cases())
+    chosen = [call for call, is_kept in zip(calls, kept, strict=True) if is_kept is not options.rest]
+    if not chosen:  # a function without cases would be a test without parameters
+        _left_out.add(f"{test.nodeid}[{calls[0].id}]")
+    calls[:] = chosen or calls[:1]
+
+
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("numbers"):  # for the report that `.ci/newest.py` reads
             item.user_properties.append(("numbers", "true"))
-    keep = [True] * len(items)
+    keep = [item.nodeid not in _left_out for item in items]
     options = config.option
     if not options.all_cases:
-        full = [item.get_closest_marker("full") is not None for item in items]
-        keep = sample([item.nodeid for item in items], options.sample, full, seconds_of_cases())
-        if options.rest:
-            keep = [not is_kept for is_kept in keep]
+        single = [position for position, item in enumerate(items) if not hasattr(item, "callspec")]
+        full = [items[position].get_closest_marker("full") is not None for position in single]
+        kept = sample([items[position].nodeid for position in single], options.sample, full, seconds_of_cases())
+        for position, is_kept in zip(single, kept, strict=True):
+            keep[position] = is_kept is not options.rest
     if options.shard:
         part, parts = shard_of(options.shard)
         for position, item in enumerate(items):
