@@ -25,7 +25,6 @@ from graphcore.array_api._indexing import *
 from graphcore.array_api._linear_algebra import *
 from graphcore.array_api._manipulation import *
 from graphcore.array_api._searching import *
-from graphcore.array_api._statistics import *
 from graphcore.errors import GraphError as _GraphError
 
 __array_api_version__ = "2025.12"

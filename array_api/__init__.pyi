@@ -15,7 +15,7 @@ from graphcore.array_api._data_types import FInfo, IInfo
 from graphcore.array_api._data_types import __array_namespace_info__ as __array_namespace_info__
 from graphcore.array_api._eager import Array as Array
 from graphcore.array_api._manipulation import Axes as manipulation_Axes
-from graphcore.array_api._statistics import Axes
+from graphcore.array_api._searching import Axes
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.tracing.tensor import Tensor as EagerTensor
 from graphcore.types.dims import Dim

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api import _elementwise, _linear_algebra, _manipulation, _statistics
+from graphcore.array_api import _elementwise, _linear_algebra, _manipulation, _searching
 from graphcore.array_api._eager import Array, Tensor, as_arrays, function, is_scalar, joined
 from graphcore.array_api._manipulation import checked_axis
 from graphcore.arrays.eager_array import OutOfBounds
@@ -208,7 +208,7 @@ def _in_place(function: _Function, operands: tuple[type, ...]) -> _Function:
 
 
 def _contains(self: Array, item: object, /) -> bool:
-    return bool(_statistics.any(_elementwise.equal(self, item)))
+    return bool(_searching.any(_elementwise.equal(self, item)))
 
 
 _attach_all()

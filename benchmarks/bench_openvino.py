@@ -24,7 +24,7 @@ from graphcore import DType
 from graphcore.errors import MissingExtraError
 from graphcore.ir.graph import Precision
 from graphcore.models import minilm
-from graphcore.runtime.openvino.session import PROVIDER
+from graphcore.runtime.ort.openvino.session import PROVIDER
 
 LENGTH = 128
 ROUNDS = {1: 21, 32: 5}

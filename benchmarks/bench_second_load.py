@@ -23,7 +23,7 @@ import graphcore as gc
 from benchmarks.timing import Bounds, compare
 from graphcore.errors import GraphcoreError
 from graphcore.models import gpt2, llama, resnet, vit
-from graphcore.runtime.warm_start.prepared import SETTLED
+from graphcore.runtime.sessions.warm_start.prepared import SETTLED
 
 BOUND = 0.5
 SMALL = 0.005  # seconds

@@ -27,8 +27,7 @@ from graphcore.models import llama
 from graphcore.models.streams import running as streams_running
 from graphcore.models.streams.arguments import decoder
 from graphcore.models.streams.running import Running
-from graphcore.models.streams.sampling import choice
-from graphcore.models.streams.text import Text
+from graphcore.models.streams.sampling import Text, choice
 
 CACHE, ROUNDS = 320, 2
 RANDOM = np.random.default_rng(0)

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
         quantize,
         tensor,
     )
-    from graphcore.surgery.composing import compose
-    from graphcore.surgery.replacement import patterns
+    from graphcore.surgery import patterns
+    from graphcore.surgery.copying import compose
     from graphcore.types.dims import Dim
     from graphcore.types.dtypes import DType
     from graphcore.types.tensor_types import OptionalType, SequenceType, Shape, TensorType
@@ -144,7 +144,7 @@ _HOMES = {
 _WHOLE = frozenset({"BufferValue", "Graph", "Symbol", "SymbolTuple"})
 """The classes that operators and methods are attached to."""
 
-_MODULES = {"patterns": "surgery.replacement.patterns"} | {
+_MODULES = {"patterns": "surgery.patterns"} | {
     name: name
     for name in (
         "array_api", "arrays", "build", "checkpoints", "errors", "graph_methods", "ir", "models", "ops", "promotion",

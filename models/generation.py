@@ -11,8 +11,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.models.streams.arguments import Prompts, decoder, prompts_of, stops, whole
 from graphcore.models.streams.running import Running
-from graphcore.models.streams.sampling import Seed, choice
-from graphcore.models.streams.text import Text
+from graphcore.models.streams.sampling import Seed, Text, choice
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.support.progress import ProgressOption, shown_by
 

@@ -15,15 +15,15 @@ from graphcore.ops.quantiles import QuantileMethod
 from graphcore.ops.random import Seed
 from graphcore.ops.rearranging import PadMode
 from graphcore.ops.sequences import Index
+from graphcore.ops.shared.attributes import Axes
 from graphcore.ops.shared.control import cond as cond
 from graphcore.ops.shared.control import for_loop as for_loop
 from graphcore.ops.shared.control import scan as scan
 from graphcore.ops.shared.control import while_loop as while_loop
-from graphcore.ops.shared.reductions import Axes
 from graphcore.ops.shared.spatial import Padding, PerAxis
 from graphcore.ops.sorting import Unique
 from graphcore.ops.strings import StringLike
-from graphcore.quantization.encodings import Encoding
+from graphcore.quantization.blocks import Encoding
 from graphcore.quantization.tensors import Quantized, QuantizedTensor
 from graphcore.types.tensor_types import DimLike
 

@@ -12,7 +12,7 @@ from graphcore.build.shapes import broadcast, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import Axis
-from graphcore.ops.shared.indexing.positions import runtime_shape
+from graphcore.ops.shared.indexing.slice import runtime_shape
 from graphcore.ops.shared.reshape import reshaped
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, Kind, complex_of

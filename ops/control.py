@@ -18,7 +18,7 @@ from graphcore.ir import bodies as ir_bodies
 from graphcore.ir.bodies import building, finish, new_body
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.shared.bodies import (
+from graphcore.ops.shared.attributes import (
     are_lists,
     begun,
     called,

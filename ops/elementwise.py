@@ -6,8 +6,8 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.elementwise import binary, unary
 from graphcore.build.operands import promote_one
-from graphcore.ir.constants import constant_array, constant_scalar
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.transform.walk import constant_array, constant_scalar
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import tensor_type
 

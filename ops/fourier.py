@@ -16,8 +16,8 @@ from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.operands import dtype_of, graph_of, promote, promote_one
 from graphcore.build.shapes import axis_of, same_dim
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.ir.constants import constant_scalar
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.transform.walk import constant_scalar
 from graphcore.ops.complex_numbers import as_real, complex_
 from graphcore.ops.shared.attributes import choice, whole
 from graphcore.ops.shared.dims import Axis, dim_value, product, shape_vector

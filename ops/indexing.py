@@ -16,11 +16,10 @@ from graphcore.build.declare import op
 from graphcore.build.operands import operand
 from graphcore.build.shapes import axis_of, broadcast_shapes, retype
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.transform.walk import constant_array
 from graphcore.ops.shared.indexing.index import Array, Entry, Int, Mask, New, read
-from graphcore.ops.shared.indexing.positions import coordinates, runtime_shape, take, whole
-from graphcore.ops.shared.indexing.slice import Slice
+from graphcore.ops.shared.indexing.slice import Slice, coordinates, runtime_shape, take, whole
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type

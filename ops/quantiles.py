@@ -12,10 +12,10 @@ from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.operands import operand, promote_one
 from graphcore.build.shapes import axes_of
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.transform.walk import constant_array
+from graphcore.ops.shared.attributes import Axes, check_not_empty, reduced_shape
 from graphcore.ops.shared.dims import Axis, product, shape_vector
-from graphcore.ops.shared.reductions import Axes, check_not_empty, reduced_shape
 from graphcore.ops.shared.reshape import reshaped
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

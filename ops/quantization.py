@@ -11,11 +11,11 @@ from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.operands import graph_of, operand, promote_one
 from graphcore.build.shapes import axis_of, same_dim
 from graphcore.errors import DTypeError, ModelError, ShapeError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.transform.walk import constant_array
 from graphcore.quantization import encoders
-from graphcore.quantization.encodings import Encoding, encoding_of
+from graphcore.quantization.blocks import Encoding, encoding_of
 from graphcore.quantization.tensors import Quantized, QuantizedTensor, checked
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -15,9 +15,9 @@ from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.operands import cast_operand, dtype_of, graph_of, operand, promote_one
 from graphcore.build.shapes import axis_of
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.transform.walk import constant_array
 from graphcore.ops.gathering import gather
 from graphcore.ops.shared import counter
 from graphcore.ops.shared.attributes import real

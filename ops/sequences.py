@@ -16,7 +16,7 @@ from graphcore.ir.bodies import body
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.control import for_loop
-from graphcore.ops.shared.bodies import checked_function, forget_others, joined_list, names_around, taken_apart
+from graphcore.ops.shared.attributes import checked_function, forget_others, joined_list, names_around, taken_apart
 from graphcore.promotion.rules import holds
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, is_wide

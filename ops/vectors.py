@@ -16,7 +16,7 @@ from graphcore.ops.creation import constant
 from graphcore.ops.gathering import gather
 from graphcore.ops.joining import concat
 from graphcore.ops.rebinding import rebind
-from graphcore.ops.shared.reductions import Axes, emit_reduction, reduced_shape
+from graphcore.ops.shared.attributes import Axes, emit_reduction, reduced_shape
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import tensor_type

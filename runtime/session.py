@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal
 
-import onnxruntime
-
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import ExternalData, links_of
-from graphcore.arrays.resource_limits import USUAL, Limits, limits_of
-from graphcore.errors import GraphcoreError, GraphError, ModelError
+from graphcore.arrays.resource_limits import Limits, limits_of
+from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
-from graphcore.ir.state.dim_minima import minima, with_minima
-from graphcore.ir.symbol import Constant
-from graphcore.ir.transform.exposed_buffers import exposed, outputs_of
-from graphcore.runtime import lowering, openvino, python_ops
-from graphcore.runtime import memory as session_memory
-from graphcore.runtime.buffers.state import kept_of
-from graphcore.runtime.direct.compiled import Reading, content_of, is_compiled, require_format
-from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS
-from graphcore.runtime.memory import Prepack, checked
-from graphcore.runtime.model import Model, Start
-from graphcore.runtime.ort import model_types, sessions, transport_dtypes
-from graphcore.runtime.ort.optimisers import broken, idle_in
-from graphcore.runtime.ort.options import check_attributes, checked_libraries, config_entries, multiplies_in_tf32
-from graphcore.runtime.ort.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
-from graphcore.runtime.ort.release import memory, runtime
-from graphcore.runtime.ort.sessions import refused
-from graphcore.runtime.ort.starter import SLOWER, Starter
-from graphcore.runtime.replaced_weights import with_weights
-from graphcore.runtime.warm_start import prepared as beside
+from graphcore.runtime.lowering import LEVELS, PRECISIONS
+from graphcore.runtime.model import Model
+from graphcore.runtime.ort import memory as session_memory
+from graphcore.runtime.ort.memory import Prepack, checked
+from graphcore.runtime.ort.options import (
+    Starter,
+    check_attributes,
+    checked_libraries,
+    config_entries,
+    options_of,
+    resolve,
+)
+from graphcore.runtime.sessions import loading
+from graphcore.runtime.sessions.loading import LoadOptions, require_format
+from graphcore.runtime.sessions.plan import Engine
+from graphcore.runtime.sessions.warm_start import prepared as beside
 from graphcore.support.suggestions import suggestion
 
 if TYPE_CHECKING:
     import onnx
 
     from graphcore.custom_ops.custom_op import CustomOp
-    from graphcore.onnx.read.reader import Opened
-    from graphcore.runtime.warm_start.start import WarmStart
 
 
 class InferenceSession:
@@ -95,13 +87,14 @@ class InferenceSession:
         check_attributes(session_options)
         entries = config_entries(config or {})
         libraries = checked_libraries(custom_op_libraries)
-        self._starter = Starter(self.providers, by_provider, session_options, entries, self.huge_pages, libraries)
-        self._starter.options({})  # which raises for a value that an attribute does not take
+        starter = Starter(self.providers, by_provider, session_options, entries, self.huge_pages, libraries)
+        starter.options({})  # which raises for a value that an attribute does not take
+        self._engine = Engine(starter, precision, optimize)
 
     @property
     def target(self) -> TargetName:
         """Return the target that graphs are lowered for."""
-        return target_of(self.providers[0])
+        return self._engine.target
 
     def __repr__(self) -> str:
         return f"<InferenceSession on {', '.join(self.providers)}, {self.precision or 'exact'}>"
@@ -146,30 +139,15 @@ class InferenceSession:
             )
         session_memory.require(prepack)
         require_format(format)
-        if not isinstance(model, Graph) and is_compiled(model, format):
-            if weights:
-                raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
-            return self._load_compiled(model)
         allowed: Set[str] = frozenset()
         if custom_ops:
             # what declares operators, which most loads do not need
             from graphcore.custom_ops.calling import called
 
             allowed = called(custom_ops)
-        reading = Reading(links_of(external_data, external_data_root), limits_of(limits), allowed)
-        again = functools.partial(self._loaded, model, {}, prepack, None, reading)
-        warm, links = None, reading.links
-        is_usual = isinstance(model, Graph) or reading.limits == USUAL
-        if cache_dir is not None and is_usual:
-            warm = self._warm(cache_dir)
-            found = None if weights else warm.find(model, prepack, again, links)
-            if found is not None:
-                return found
-        elif prepared and is_usual and not weights and (folder := beside.folder_of(model)) is not None:
-            found = self._warm(folder, writes=False).find(model, prepack, again, links)
-            if found is not None:
-                return found
-        return self._loaded(model, weights or {}, prepack, warm, reading)
+        links, bounds = links_of(external_data, external_data_root), limits_of(limits)
+        options = LoadOptions(weights or {}, prepack, cache_dir, prepared, links, bounds, allowed, format)
+        return loading.load(model, self._engine, options, self.load)
 
     def prepare(
         self,
@@ -189,237 +167,18 @@ class InferenceSession:
         Raises what `load` does with `cache_dir`, and `ModelError` for a model of which nothing can be kept.
         """
         links = links_of(external_data, external_data_root)
-        again = functools.partial(self._loaded, path, {}, prepack, None, Reading(links))
 
-        def start_of(folder: str) -> Model | None:
-            return self._warm(folder).find(path, prepack, again, links)
-
-        beside.prepare(
-            path,
-            lambda folder: self.load(
+        def load(folder: str) -> Model:
+            return self.load(
                 path,
                 prepack=prepack,
                 cache_dir=folder,
                 external_data=external_data,
                 external_data_root=external_data_root,
-            ),
-            start_of,
-        )
-
-    def _warm(self, folder: str | os.PathLike[str], writes: bool = True) -> WarmStart:
-        # hashlib and tempfile, which loads without a cache do not need
-        from graphcore.runtime.warm_start.start import WarmStart
-
-        return WarmStart(folder, self._starter, (self.precision, self.optimize), writes)
-
-    def _loaded(
-        self,
-        model: Graph | onnx.ModelProto | bytes | str | os.PathLike[str],
-        weights: Mapping[str, Array],
-        prepack: Prepack,
-        warm: WarmStart | None,
-        reading: Reading,
-    ) -> Model:
-        """Return the Model of a model that is read. warm: keeps what a later load needs."""
-        if isinstance(model, Graph):
-            return self._load_graph(model, weights, prepack, warm)
-        return self._load_file(model, weights, prepack, warm, reading)
-
-    def _load_file(
-        self,
-        model: onnx.ModelProto | bytes | str | os.PathLike[str],
-        weights: Mapping[str, Array],
-        prepack: Prepack,
-        warm: WarmStart | None,
-        reading: Reading,
-    ) -> Model:
-        """Return the Model of a file: as it is, or lowered."""
-        from graphcore.runtime.direct import start  # onnx, which graphs that are built do not need
-
-        opened = start.Opened(model, reading.links, reading.limits)
-
-        def read() -> Graph:
-            if opened.is_overwritten():
-                raise ModelError(f"load: {opened.name} was changed since it was loaded", help="load it again")
-            graph = self._read(opened, reading)
-            opened.forget()
-            return graph
-
-        may_stay = self._is_cpu and self.optimize != "exact"
-        if may_stay and warm is None and not weights and not self._starter.libraries:
-            found = start.found(opened, prepack, keeps_halves=self.precision is None)
-            if not isinstance(found, str):
-                made = start.started(
-                    found, opened, self._starter, lambda: self._load_graph(read(), {}, prepack, None), read
-                )
-                if made is not None:
-                    return made
-        return self._load_opened(opened, weights, prepack, warm, reading)
-
-    def _load_opened(
-        self, opened: Opened, weights: Mapping[str, Array], prepack: Prepack, warm: WarmStart | None, reading: Reading
-    ) -> Model:
-        """Return the Model of a file that is lowered."""
-        try:
-            graph = self._read(opened, reading)
-            opened.watch.look()
-            return self._load_graph(graph, weights, prepack, warm)
-        except GraphcoreError:
-            raise
-        except Exception as error:  # of a model that ONNX's checks let through and that makes no sense
-            raise ModelError(
-                f"load: the model cannot be lowered: {type(error).__name__}: {error}",
-                help="check the model with onnx.checker, full_check=True",
-            ) from error
-
-    def _read(self, opened: Opened, reading: Reading) -> Graph:
-        """Return the graph of a model, typed by what the libraries of operators say."""
-        from graphcore.onnx.read.reader import read  # onnx, which graphs that are built do not need
-
-        if not self._starter.libraries:
-            return read(opened, custom_ops=reading.custom_ops)
-        from graphcore.runtime.ort.operators import InstalledOperators  # onnx, as above
-
-        libraries = self._starter.libraries
-        return read(opened, runtime=lambda: InstalledOperators(libraries), custom_ops=reading.custom_ops)
-
-    def _load_graph(
-        self,
-        graph: Graph,
-        weights: Mapping[str, Array],
-        prepack: Prepack,
-        warm: WarmStart | None,
-    ) -> Model:
-        graph.verify()
-        if weights:
-            graph = with_weights(graph, weights)
-        buffers = {name: held.buffer for name, held in graph.buffers.items()}
-        shown = exposed(graph)
-        whole = lowering.inlined(lowering.resolved(shown, self.target, runtime()))
-        graph, sites = python_ops.prepared(whole)
-        known = minima(graph.metadata)
-        inputs = {
-            name: type_ if name in buffers else with_minima(type_, known)
-            for name, type_ in model_types.noted({s.name: s.type for s in graph.inputs}, graph.metadata).items()
-        }
-        outputs = model_types.noted(graph.output_types, graph.metadata)
-        uses_transport = transport_dtypes.is_needed(inputs, outputs)
-        source = transport_dtypes.with_transport_outputs(graph) if uses_transport else graph
-        plan = None
-        if self.target == "openvino":
-            plan = openvino.planned(source, self._lowered, self.precision, runtime(), has_buffers=bool(buffers))
-        lowered = self._lowered(source, self.target) if plan is None else plan.lowered
-        defaults = TENSOR_CORES if TARGETS[self.target].tensor_cores and multiplies_in_tf32(source, lowered) else EXACT
-        constants = [s for s in lowered.symbols if isinstance(s.producer, Constant)]
-        disabled = (
-            *SLOWER,
-            *sessions.quadratic(len(constants), lambda: sessions.different(constants)),
-            *broken(lowered),
-            *(idle_in(lowered) if self._is_cpu else ()),
-        )
-        entries = session_memory.entries(lowered, prepack)
-        prepacks = entries != session_memory.OFF
-        packing = {**entries, **memory(lowered)}
-        in_steps = TARGETS[self.target].is_host and any(buffer.in_place for buffer in buffers.values())
-        if in_steps and "enable_mem_pattern" not in self._starter.attributes:
-            # A plan of the memory of each prompt's length would be kept, and used once.
-            packing["enable_mem_pattern"] = False
-        # What Python computes has another number in each process.
-        cache = None if warm is None or sites or plan is not None else warm.cache(disabled, packing)
-
-        starter = self._starter
-
-        def begin(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
-            started = sessions.start(
-                lowered,
-                lambda: python_ops.options(starter.options({**packing, **more}), lowered, starter.libraries),
-                lambda model, options: starter.create(model, options, disabled, defaults, runs_often=in_steps),
-                None if more else cache,
             )
-            require_started(started[0], self.providers)
-            if prepacks:
-                session_memory.release(session_memory.reordered(lowered))
-            return started[0], (started[1], sites)
 
-        def again(given: Graph) -> Graph:
-            made, _ = python_ops.prepared(given)
-            return self._lowered(transport_dtypes.with_transport_outputs(made) if uses_transport else made, self.target)
+        def find(folder: str) -> Model | None:
+            options = LoadOptions(prepack=prepack, cache_dir=folder, links=links)
+            return loading.kept(loading.Load(path, self._engine, options, self.load))
 
-        start: Start = begin if plan is None else self._planned(plan, source, sites)
-        try:
-            kept = kept_of(buffers, outputs_of(shown), inputs, outputs, lowered)
-            model = Model(
-                graph.name, start, inputs, outputs, None, uses_transport, lowered, whole, self.load, kept, lower=again
-            )
-        except ModelError as error:
-            raise python_ops.undeclared(lowered, error) from error.__cause__
-        if warm is not None and cache is not None:
-            warm.keep(model, cache, packing)
-        return model
-
-    @property
-    def _is_cpu(self) -> bool:
-        return self.providers == ("CPUExecutionProvider",)
-
-    def _lowered(self, graph: Graph, target: TargetName) -> Graph:
-        return lowering.lower(graph, target, self.precision, runtime=runtime(), optimize=self.optimize)
-
-    def _planned(self, plan: openvino.Plan, source: Graph, sites: object) -> Start:
-        """Return what starts the sessions of a plan: OpenVINO's, and the CPU provider's for the graph or for a call."""
-
-        starter = self._starter
-
-        def begun(graph: Graph, hint: str, more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
-            providers = self.providers if hint else ("CPUExecutionProvider",)
-            defaults = {openvino.PROVIDER: openvino.options(hint)}
-            started = sessions.start(
-                graph,
-                lambda: python_ops.options(starter.options(more), graph, starter.libraries),
-                lambda model, options: starter.create(
-                    model, options, (*SLOWER, *broken(graph)), defaults, providers=providers
-                ),
-            )
-            require_started(started[0], providers)
-            return started
-
-        def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
-            try:
-                session, keep = begun(plan.lowered, plan.hint, more)
-                used = plan
-            except ModelError as error:  # OpenVINO claims nodes that it then cannot read
-                if not plan.hint:
-                    raise
-                if openvino.PROVIDER in starter.provider_options:
-                    openvino.require_options(starter.provider_options[openvino.PROVIDER], lambda g: begun(g, "f32", {}))
-                used = openvino.refused(plan, error)
-                session, keep = begun(self._lowered(source, "cpu"), "", more)
-            kept = [keep, sites]
-
-            def host() -> onnxruntime.InferenceSession:
-                session, keep = begun(self._lowered(source, "cpu"), "", {})
-                kept.append(keep)
-                return session
-
-            sizes = None
-            if used.sizes is not None:
-                sizes, keep = begun(used.sizes, "", {})
-                kept.append(keep)
-            return openvino.Compiled(session, used, host, sizes), kept
-
-        return start
-
-    def _load_compiled(self, model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> Model:
-        name, content = content_of(model)
-        starter = self._starter
-
-        def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
-            options = starter.options(more)
-            try:
-                session = starter.create(content, options)
-            except Exception as error:
-                raise refused(name, error) from error
-            require_started(session, self.providers)
-            return session, None
-
-        started = start({})
-        return Model(name, start, *model_types.types_of(started[0]), started)
+        beside.prepare(path, load, find)

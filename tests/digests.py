@@ -24,7 +24,7 @@ import numpy as np
 
 from graphcore import DType, Graph, TensorType, ops, quantization
 from graphcore.errors import GraphcoreError
-from graphcore.ir.transform.exposed_buffers import exposed
+from graphcore.ir.transform.rewrite import exposed
 from graphcore.models import gpt2, llama, resnet, vit
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering import TARGETS, lower

@@ -17,7 +17,7 @@ TABLES = {
         graphcore/ir/transform/shape_values.py _VALUES
         graphcore/onnx/read/shape_values.py _SHAPES
         graphcore/onnx/read/slice_shapes.py CUTS
-        graphcore/onnx/read/window_shapes.py WINDOWS
+        graphcore/onnx/read/slice_shapes.py WINDOWS
         graphcore/onnx/schemas/node_inference.py _RULES
         graphcore/onnx/schemas/other_domains.py RULES
         graphcore/onnx/versions/downgrade.py ROWS
@@ -27,14 +27,14 @@ TABLES = {
         graphcore/passes/shapes.py _COMPUTED SHAPES
         graphcore/passes/simplify.py IDENTITIES
         graphcore/surgery/result_types.py SHAPES
-        runtime/direct/operators.py _SAME ROWS
+        runtime/sessions/direct/operators.py _SAME ROWS
         runtime/fusions/__init__.py FUSIONS
         runtime/inspection/placement.py _CONDITIONS
         runtime/lowering/decompositions/cuda/__init__.py ROWS
-        runtime/lowering/decompositions/empty_recurrent.py ENDS
+        runtime/lowering/decompositions/recurrent.py ENDS
         runtime/lowering/decompositions/float64_functions.py FUNCTIONS
-        runtime/lowering/decompositions/image_rows.py ROWS
-        runtime/lowering/decompositions/model_rows.py ROWS
+        runtime/lowering/decompositions/model_rows.py ROWS IMAGE_ROWS
+        runtime/lowering/decompositions/model_rows.py ROWS IMAGE_ROWS
         runtime/lowering/decompositions/older/bitcast.py LATE
         runtime/lowering/decompositions/older/kernels.py _TRAPS
         runtime/lowering/decompositions/openvino.py _TURNED
@@ -43,16 +43,16 @@ TABLES = {
         runtime/lowering/dtypes/complex_numbers/arithmetic.py RULES
         runtime/lowering/dtypes/complex_numbers/exponentials.py RULES
         runtime/lowering/dtypes/complex_numbers/layers.py RULES PRODUCT_RULES
-        runtime/lowering/dtypes/complex_numbers/movement.py RULES
+        runtime/lowering/dtypes/complex_numbers/layers.py RULES MOVEMENT_RULES
         runtime/lowering/dtypes/complex_numbers/trigonometry.py RULES
         runtime/lowering/dtypes/integers/intervals.py RULES
         runtime/lowering/dtypes/integers/wide/arithmetic.py RULES
-        runtime/lowering/dtypes/integers/wide/bits.py RULES
+        runtime/lowering/dtypes/integers/wide/bits.py RULES ORDER_RULES
         runtime/lowering/dtypes/integers/wide/movement.py RULES
-        runtime/lowering/dtypes/integers/wide/order.py RULES
+        runtime/lowering/dtypes/integers/wide/bits.py RULES ORDER_RULES
         runtime/lowering/dtypes/integers/wide/running.py RULES
         runtime/lowering/dtypes/integers/wide/sorting.py RULES
-        runtime/openvino/support.py _RULES
+        runtime/ort/openvino/support.py _RULES
         runtime/quantizer/weights.py _COMPUTED
     """,
     "keys of registries of the lowering, which is not imported there": """
@@ -69,7 +69,7 @@ TABLES = {
         runtime/lowering/decompositions/recurrent.py _GATES _ACTIVATIONS _PLAIN
         runtime/lowering/guards/same_pads.py _FILTERS
         runtime/lowering/targets/legality.py BY_RESULT
-        runtime/ort/kernel_registry.py PARAMETER
+        runtime/ort/release.py PARAMETER
     """,
     "kernel: what onnxruntime's kernels do, measured": """
         runtime/buffers/state.py _WRITERS
@@ -81,8 +81,8 @@ TABLES = {
         runtime/lowering/targets/__init__.py _KERNELS_OF_FNUZ
         runtime/lowering/targets/compute_dtypes.py LOW_BITS VIEWED
         runtime/lowering/targets/incorrect.py UNROUNDED CUDA_ONCE CPU CUDA OPENVINO
-        runtime/memory.py PACKED
-        runtime/ort/kernel_registry.py WITHOUT_KERNELS
+        runtime/ort/memory.py PACKED
+        runtime/ort/release.py WITHOUT_KERNELS
         runtime/ort/options.py PLAIN PRODUCTS
         runtime/ort/sessions.py _READ_LATE
     """,
@@ -91,13 +91,13 @@ TABLES = {
         graphcore/onnx/schemas/checked_dims.py PROPAGATED
         graphcore/onnx/schemas/node_inference.py BLIND
         graphcore/promotion/packages/jax.py _REDUCTIONS
-        runtime/direct/start.py _FUSED
+        runtime/sessions/direct/start.py _FUSED
         runtime/lowering/guards/arithmetic.py _NEUTRAL
         runtime/lowering/guards/empty.py _FILTERS
         runtime/lowering/guards/few_axes.py LEAST OLDER
         runtime/lowering/guards/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
         runtime/lowering/guards/signed_weights.py _WEIGHTS _MOVES
-        runtime/openvino/support.py _EXACT _SMALL _PLACES _COUNTED _COSTLY
+        runtime/ort/openvino/support.py _EXACT _SMALL _PLACES _COUNTED _COSTLY
         runtime/ort/optimisers.py _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES NEEDS EXPANDED
     """,
     "algorithm: steps that one rule looks for, beside that rule": """
@@ -107,15 +107,15 @@ TABLES = {
         graphcore/passes/simplify.py _NEUTRAL _ONE_SIDED
         graphcore/promotion/anvil.py _OF_LISTS _LISTS
         graphcore/promotion/complex_operators.py ORDERED _WAYS
-        graphcore/surgery/folding/chain.py _ARITHMETIC
-        graphcore/surgery/folding/products.py FOLDED_INTO
-        runtime/direct/fusible.py _STEPS _BY_NUMBERS BEGINS
-        runtime/direct/known_operators.py SIZED _GUARDED _ROWS_STAY _BROADCASTS _READ_APART _KEEP _JOIN
+        graphcore/surgery/chain.py _ARITHMETIC
+        graphcore/surgery/products.py FOLDED_INTO
+        runtime/sessions/direct/known_operators.py _STEPS _BY_NUMBERS BEGINS
+        runtime/sessions/direct/known_operators.py SIZED _GUARDED _ROWS_STAY _BROADCASTS _READ_APART _KEEP _JOIN
         runtime/fusions/matching.py _KNOWN
         runtime/fusions/rotary.py _ELEMENTWISE
         runtime/lowering/build/ranges.py _BOUNDED _SUMS
         runtime/lowering/decompositions/shape_arithmetic.py _TESTS
-        runtime/lowering/dtypes/complex_numbers/movement.py SUMS
+        runtime/lowering/dtypes/complex_numbers/layers.py SUMS
         runtime/lowering/dtypes/sequences.py _TAKE
         runtime/lowering/expansion/expand.py _OWN_WIDTH
         runtime/lowering/report.py _ORDINARY

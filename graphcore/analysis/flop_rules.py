@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType

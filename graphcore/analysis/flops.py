@@ -10,10 +10,10 @@ from graphcore.analysis.flop_rules import RULES, Rule, Shapes, Size, UnknownShap
 from graphcore.analysis.layers import layers
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import ShapeError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.definitions import Definition, definition_of, dims_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Input, Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.schemas.other_domains import BLOCKED, MICROSOFT
 from graphcore.types.dims import Dim
 

@@ -19,8 +19,7 @@ from graphcore.ir.scope import Scope
 from graphcore.ir.state.attaching import Attached, Memory, attach
 from graphcore.ir.state.closed import CLOSED, Weights, refused
 from graphcore.ir.state.dim_minima import without_minima
-from graphcore.ir.state.site import Site
-from graphcore.ir.state.view import View
+from graphcore.ir.state.view import Site, View
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion import system as promotion_system

@@ -13,7 +13,7 @@ import json
 import zlib
 from collections.abc import Callable, Mapping
 
-from graphcore.ir.transform import exposed_buffers
+from graphcore.ir.transform import rewrite
 
 PREFIX = "graphcore."
 """The prefix of the keys of notes."""
@@ -25,7 +25,7 @@ TARGET = "graphcore.target"
 DTYPES = "graphcore.dtypes"
 """The key under which it notes the dtypes of values that are stored as another one."""
 
-BUFFERS = exposed_buffers.NOTE
+BUFFERS = rewrite.NOTE
 """The key under which it notes which inputs are buffers, and which outputs are what they hold afterwards."""
 
 NODE_ACCURACY = "graphcore.accuracy"

@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.transform.exposed_buffers import attach, exposed
+from graphcore.ir.transform.rewrite import attach, exposed
 from graphcore.passes.folding import FOLDS
-from graphcore.passes.initializers import Initializers
+from graphcore.passes.merging import Initializers
 from graphcore.passes.shapes import SHAPES
 from graphcore.passes.simplify import CASTS, IDENTITIES, PADDING
 from graphcore.passes.sweep import LIMIT, Rule, Selection, Sweep

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from graphcore.arrays.casting import Array
-from graphcore.ir.constants import constant_array
 from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.shape_values import DOMAINS, ShapeValues, Value
-from graphcore.passes.initializers import Initializers
+from graphcore.ir.transform.walk import constant_array
 from graphcore.passes.liveness import live_nodes, readers, sliced_alone
-from graphcore.passes.merging import Merger
+from graphcore.passes.merging import Initializers, Merger
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type

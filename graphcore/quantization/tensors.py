@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from graphcore.errors import ModelError
-from graphcore.quantization.encodings import ENCODINGS
+from graphcore.quantization.blocks import ENCODINGS
 
 if TYPE_CHECKING:
     from graphcore.ir.symbol import Symbol

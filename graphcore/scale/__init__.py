@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from graphcore.scale.extras import require_ray
+from graphcore.scale.recipes import require_ray
 
 if TYPE_CHECKING:
     from graphcore.scale.batch.mapping import map_batches

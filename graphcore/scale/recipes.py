@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from graphcore.arrays.casting import Array
 from graphcore.arrays.resource_limits import Limits
-from graphcore.errors import ModelError
+from graphcore.errors import MissingExtraError, ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import attach
 from graphcore.runtime.model import Model
@@ -52,3 +53,15 @@ def graph_of(what: str, model: object, limits: Limits | None = None) -> Graph:
         )
     attach()
     return Graph.load(model, limits=limits)
+
+
+# Packages of optional extras, and the error that names the extra where one is missing.
+
+
+def require_ray(what: str) -> None:
+    """Raise `MissingExtraError` where Ray, its Data or its Serve are not installed. what: what needs them."""
+    for package in ("ray", "pyarrow", "starlette"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError(
+                f"{what}: the package {package} is not installed", help="pip install 'graphcore-engine[ray]'"
+            )

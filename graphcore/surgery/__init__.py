@@ -2,11 +2,11 @@
 
 from graphcore.surgery.astype import astype
 from graphcore.surgery.calling import Results, call
-from graphcore.surgery.composing import compose
+from graphcore.surgery.copying import compose
 from graphcore.surgery.diff import diff
-from graphcore.surgery.folding.preprocessing import fold_preprocessing
 from graphcore.surgery.interface import extract, rename, with_constants, with_inputs, with_outputs, with_weights
-from graphcore.surgery.replacement.replacing import find_all, replace, replace_all
+from graphcore.surgery.products import fold_preprocessing
+from graphcore.surgery.replacing import find_all, replace, replace_all
 from graphcore.surgery.sizes import with_dims
 
 __all__ = [

@@ -10,11 +10,11 @@ import onnx
 from graphcore.build.declare import BROADCASTING, EXPANSIONS, LIBRARY, expanded
 from graphcore.build.shapes import broadcast_shapes
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Draft
+from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.opset import DOMAINS, OPSET
 from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.read.result_types import declared

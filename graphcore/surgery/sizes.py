@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from graphcore import ops
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphError, ShapeError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
 from graphcore.ops.shared import einsum
 from graphcore.ops.shared.dims import provably_differ

@@ -15,11 +15,9 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import BusyError, RunCancelledError, RunError, RunTimeoutError
 from graphcore.models.streams.arguments import decoder, prompt_of, stops, whole
 from graphcore.models.streams.running import Counts, Running
-from graphcore.models.streams.sampling import Seed, choice
-from graphcore.models.streams.text import Text
+from graphcore.models.streams.sampling import Seed, Text, choice
 from graphcore.runtime.serving.metrics import Metrics, Recorder
-from graphcore.runtime.serving.server import Server
-from graphcore.runtime.serving.waiting import Deadlines
+from graphcore.runtime.serving.waiting import Deadlines, Server
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 
 if TYPE_CHECKING:

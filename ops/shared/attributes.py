@@ -1,16 +1,25 @@
-"""Arguments that become attributes of ONNX operators."""
+"""Arguments of ops: attributes, axes of reductions, and functions that become bodies."""
 
 from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from graphcore.build.declare import LIBRARY
+from graphcore.build.operands import cast_operand, graph_of
+from graphcore.build.pytree import Mismatch, Structure, labels_of, leaves_like, structure_of
 from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
+from graphcore.ir.symbol import Constant, Symbol
 from graphcore.support.suggestions import suggestion
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import SequenceType, Shape, TensorType, Type, _shape, tensor_type
 
 
 def real(op: str, name: str, value: object, *, least: float | None = None) -> float:
@@ -55,3 +64,255 @@ def domain_for(dtype: DType, *numbers: float | None) -> str:
     with np.errstate(over="ignore"):
         rounded = any(n is not None and float(np.float32(n)) != n for n in numbers)
     return LIBRARY if dtype is DType.float64 and rounded else ""
+
+
+# The axes, shapes and nodes of reductions.
+
+Axes: TypeAlias = int | Sequence[int] | None
+"""The axes to reduce: one, several, or None for all; () reduces none."""
+
+
+def reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
+    if keepdims:
+        return _shape([Dim(1) if i in axes else d for i, d in enumerate(shape)])
+    return _shape([d for i, d in enumerate(shape) if i not in axes])
+
+
+def emit_reduction(op_type: str, x: Symbol, axes: Sequence[int], keepdims: bool, dtype: DType | None = None) -> Symbol:
+    """Emit one of ONNX's reductions; return `x` itself where there is no axis to reduce."""
+    if not axes:
+        return x
+    type_ = tensor_type(dtype or x.dtype, reduced_shape(x.shape, axes, keepdims))
+    return x.graph.build.emit(op_type, (x, x.graph.build.vector(sorted(axes))), type_, {"keepdims": int(keepdims)})
+
+
+def check_not_empty(name: str, x: Symbol, axes: Sequence[int]) -> None:
+    for axis in axes:
+        if x.shape[axis] == 0:
+            raise ShapeError(
+                f"{name}: axis {axis} has length 0, and of no elements there is no {name}",
+                operands={"x": x},
+                help="reduce another axis, or handle the empty case before",
+            )
+
+
+# Build the bodies of If, Loop and Scan from functions of Symbols, inside the graph under construction.
+
+_NUMBERS = (bool, int, float)
+
+
+def taken_apart(value: Any) -> tuple[Structure, list[Any]]:
+    """Return how a value is put together, and its leaves: all that is no tuple, list, dict or None."""
+    leaves: list[Any] = []
+    return structure_of(value, _is_value, leaves, ""), leaves
+
+
+def _is_value(value: object) -> bool:
+    return value is not None and not isinstance(value, (tuple, list, dict))
+
+
+def called(function: Callable[..., Any], value: Any, *first: Any) -> Any:
+    """Call function(*first, value): a tuple or list as separate arguments, a dict by its names, None as no argument."""
+    if isinstance(value, dict):
+        return function(*first, **value)
+    if isinstance(value, (tuple, list)):
+        return function(*first, *value)
+    return function(*first) if value is None else function(*first, value)
+
+
+def results_of(
+    op: str, name: str, what: str, body: Graph, made: Any, like: Structure, shown: Mapping[str, object]
+) -> list[Any]:
+    """Return the leaves of a function's result, which must have the structure of `like`; numbers stay as they are.
+
+    name: their name in errors. what: the function that errors name where the structure differs from `shown`.
+    """
+    try:
+        leaves = leaves_like(like, made)
+    except Mismatch:
+        raise GraphError(
+            f"{op}: {what}",
+            operands=shown,
+            help="give the same tuples, lists and dicts of Symbols",
+        ) from None
+    labels = labels_of(like, name)
+    return [
+        leaf if type(leaf) in _NUMBERS else body.build.operand(leaf, op, label)
+        for leaf, label in zip(leaves, labels, strict=True)
+    ]
+
+
+def state_of(op: str, body: Graph, before: Symbol, after: Any, label: str) -> Symbol:
+    """Return what a loop's body gives for one piece of its state, whose dtype and rank must stay."""
+    made = after if isinstance(after, Symbol) else _number(op, body, before, after, label)
+    was, now = before.type, made.type
+    if not isinstance(was, TensorType) or not isinstance(now, TensorType):
+        if was != now and not are_lists(was, now):
+            raise DTypeError(
+                f"{op}: {label} changes its type from {was} to {now}",
+                operands={"before": before, "after": made},
+                help="keep its type",
+            )
+        return made
+    if was.dtype is not now.dtype:
+        raise DTypeError(
+            f"{op}: {label} changes its dtype from {was.dtype} to {now.dtype}",
+            operands={"before": before, "after": made},
+            help=f"cast what the body gives, .cast(DType.{was.dtype.name}), or what the loop begins with",
+        )
+    if was.shape.is_ranked and now.shape.is_ranked and len(was.shape) != len(now.shape):
+        raise ShapeError(
+            f"{op}: {label} changes its rank from {len(was.shape)} to {len(now.shape)}",
+            operands={"before": before, "after": made},
+            help="reshape what the body gives, or what the loop begins with",
+        )
+    return made
+
+
+def _number(op: str, body: Graph, before: Symbol, after: Any, label: str) -> Symbol:
+    """Return a Python number in the dtype of the state."""
+    try:
+        return body.constant(after, before.dtype)
+    except DTypeError as error:
+        why = error.summary.removeprefix("constant: ")
+        raise DTypeError(f"{op}: {label}: {why}", operands={"before": before}, help=error.help) from None
+
+
+def names_around(graph: Graph | None) -> list[tuple[Graph, set[str]]]:
+    """Return the names used in a graph and its outer graphs."""
+    return [] if graph is None else [(graph, {*graph.names.taken}), *names_around(graph.scope.outer)]
+
+
+def forget_others(known: list[tuple[Graph, set[str]]]) -> None:
+    """Release all other names: a body that is built again makes its weights again, in the outer graphs."""
+    for graph, names in known:
+        for name in graph.names.taken.keys() - names:
+            symbol = graph.names.taken.pop(name)
+            change(symbol, given_name=None)
+            if isinstance(symbol.producer, Constant):
+                change(symbol, producer=Constant(symbol.producer.array, False, symbol.producer.origin))
+
+
+def joined(was: Type, now: Type) -> Type:
+    """Return the join of two types of one dtype and rank: dims that differ are unknown."""
+    if isinstance(was, SequenceType) and isinstance(now, SequenceType):
+        return joined_list(was, now)
+    if not isinstance(was, TensorType) or not isinstance(now, TensorType):
+        return was
+    return tensor_type(was.dtype, joined_shape(was.shape, now.shape))
+
+
+def are_lists(was: Type, now: Type) -> bool:
+    """Return whether both are lists of tensors of one dtype, of which one may take the place of the other."""
+    if not isinstance(was, SequenceType) or not isinstance(now, SequenceType):
+        return False
+    a, b = was.element, now.element
+    return isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype is b.dtype
+
+
+def joined_list(was: SequenceType, now: SequenceType) -> SequenceType:
+    """Return the join of two list types of one dtype."""
+    a, b = was.element, now.element
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
+        return was
+    if a.shape.is_ranked and b.shape.is_ranked and len(a.shape) != len(b.shape):
+        return SequenceType(tensor_type(a.dtype, Shape.unknown()))
+    return SequenceType(tensor_type(a.dtype, joined_shape(a.shape, b.shape)))
+
+
+def joined_shape(was: Shape, now: Shape) -> Shape:
+    if was == now:
+        return was
+    if not was.is_ranked or not now.is_ranked:
+        return Shape.unknown()
+    return _shape([a if a == b else Dim.dynamic() for a, b in zip(was, now, strict=True)])
+
+
+def checked_function(op: str, **functions: object) -> None:
+    """Raise `DTypeError` for what cannot be called."""
+    for name, function in functions.items():
+        if not callable(function):
+            raise DTypeError(
+                f"{op}: {name} is a {type(function).__name__}, not a function",
+                operands={name: function},
+                help="give a function of Symbols: lambda x: x + 1",
+            )
+
+
+def condition(op: str, value: Any, what: str, *, numbers: bool = False) -> Symbol:
+    """Return a scalar bool. numbers: accept numbers too, true if not 0. Raises `DTypeError` and `ShapeError`."""
+    if not isinstance(value, Symbol):
+        raise GraphError(
+            f"{op}: {what} is a {type(value).__name__}",
+            operands={what: value},
+            help="give a scalar bool Symbol: x < 3, or ops.all(mask)",
+        )
+    if value.dtype is not DType.bool and not (numbers and value.dtype is not DType.string):
+        raise DTypeError(
+            f"{op}: {what} is {value.dtype}, not bool",
+            operands={what: value},
+            help="compare it, or cast it: .cast(DType.bool)",
+        )
+    if value.shape.is_ranked and len(value.shape):
+        raise ShapeError(
+            f"{op}: {what} has {len(value.shape)} axes, and a scalar is needed",
+            operands={what: value},
+            help="say when all of it counts: ops.all(x) or ops.any(x), or squeeze it",
+        )
+    return cast_operand(value, DType.bool, cause=(op, value.type))
+
+
+# Shared by the loops
+
+
+def begun(op: str, init: Any, *others: Any) -> tuple[Structure, Graph, list[Symbol]]:
+    """Return how the state is put together, the graph to build in, and what the state is at first."""
+    like, leaves = taken_apart(init)
+    graph = graph_of(op, [*leaves, *others])
+    labels = labels_of(like, "init")
+    return like, graph, [graph.build.operand(leaf, op, label) for leaf, label in zip(leaves, labels, strict=True)]
+
+
+def next_state(op: str, body: Graph, made: Any, like: Structure, before: Sequence[Symbol]) -> list[Symbol]:
+    """Return the leaves of a function's next state, as values of the body."""
+    shown: dict[str, object] = {"before": str(like), "after": str(taken_apart(made)[0])}
+    what = "body_fn gives a state of another structure"
+    after = results_of(op, "state", what, body, made, like, shown)
+    labels = labels_of(like, "state")
+    return [state_of(op, body, b, a, label) for b, a, label in zip(before, after, labels, strict=True)]
+
+
+def outputs_of(op: str, body: Graph, made: Any) -> tuple[Structure, list[Symbol]]:
+    """Return the outputs of one iteration, as values of the body, and their structure."""
+    like, leaves = taken_apart(made)
+    return like, [body.build.operand(s, op, label) for s, label in zip(leaves, labels_of(like, "outputs"), strict=True)]
+
+
+def pair_of(op: str, made: Any) -> tuple[Any, Any]:
+    if isinstance(made, (tuple, list)) and len(made) == 2:
+        return made[0], made[1]
+    raise GraphError(
+        f"{op}: body_fn gives no pair",
+        operands={"given": made if isinstance(made, Symbol) else str(taken_apart(made)[0])},
+        help="return (state, outputs): two values, each a Symbol or a tuple, list or dict of them, or None",
+    )
+
+
+def rank_of(x: Symbol) -> int:
+    if not x.shape.is_ranked:
+        raise ShapeError("scan: a rank is not known", operands={"value": x}, help="say it: ops.rebind(x, shape)")
+    return len(x.shape)
+
+
+def stacked_type(type_: Type, length: Dim, axis: int) -> Type:
+    """Return the type of such values stacked along a new axis, one per iteration."""
+    if not isinstance(type_, TensorType):
+        raise DTypeError(f"collect: {type_} cannot be stacked", help="give tensors")
+    if not type_.shape.is_ranked:
+        return tensor_type(type_.dtype, Shape.unknown())
+    return tensor_type(type_.dtype, _shape([*type_.shape[:axis], length, *type_.shape[axis:]]), type_.ambiguous)
+
+
+def flagged(type_: Type, ambiguous: bool) -> Type:
+    """Return the type with its dtype marked as ambiguous (only a default) or not."""
+    return tensor_type(type_.dtype, type_.shape, ambiguous) if isinstance(type_, TensorType) else type_

@@ -12,8 +12,8 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.runtime.buffers.state import Kept, Program, State, Stored, Value
-from graphcore.runtime.memory import later_of
 from graphcore.runtime.ort import transport_dtypes
+from graphcore.runtime.ort.memory import later_of
 from graphcore.runtime.ort.transport_dtypes import PLAIN
 from graphcore.runtime.stopping.limit import run, run_once
 from graphcore.support.escaping import escaped

@@ -20,8 +20,8 @@ from graphcore.ir.buffers import Buffer, may_hold
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Node, Symbol
 from graphcore.ir.transform.walk import bodies
-from graphcore.runtime import memory
 from graphcore.runtime.calls.feeds import Feeds
+from graphcore.runtime.ort import memory
 from graphcore.runtime.ort.transport_dtypes import unpaired
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.support.escaping import escaped

@@ -14,8 +14,8 @@ from graphcore.errors import RunError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import mark_of, marked, walk
-from graphcore.runtime import python_ops
 from graphcore.runtime.calls.feeds import summary
+from graphcore.runtime.ort import python_ops
 from graphcore.support.source_lines import Line
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType

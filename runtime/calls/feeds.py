@@ -11,8 +11,7 @@ from numpy import ndarray
 from graphcore.arrays import big_integers, casting
 from graphcore.arrays.casting import Array
 from graphcore.errors import DTypeError, FeedError
-from graphcore.runtime.calls.conversion import converted
-from graphcore.runtime.calls.looks import are_all_text, is_text, quick_look
+from graphcore.runtime.calls.conversion import are_all_text, converted, is_text, quick_look
 from graphcore.support.suggestions import suggestion
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

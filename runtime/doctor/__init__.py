@@ -10,7 +10,8 @@ import numpy as np
 
 from graphcore import runtime
 from graphcore.ir.graph import Graph
-from graphcore.runtime.doctor.findings import (
+from graphcore.runtime.doctor.machine import describe_machine, find_packages
+from graphcore.runtime.doctor.release import (
     Distribution,
     Finding,
     Machine,
@@ -19,10 +20,12 @@ from graphcore.runtime.doctor.findings import (
     Provider,
     Release,
     Report,
+    Starting,
     Trap,
+    describe_release,
+    installs,
+    list_traps,
 )
-from graphcore.runtime.doctor.machine import describe_machine, find_packages
-from graphcore.runtime.doctor.release import Starting, describe_release, installs, list_traps
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

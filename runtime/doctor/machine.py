@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graphcore._version import __version__
-from graphcore.runtime.doctor.findings import Distribution, Machine, Notebook, Packages
+from graphcore.runtime.doctor.release import Distribution, Machine, Notebook, Packages
 from graphcore.runtime.lowering.targets.releases import OLDEST_SUPPORTED, is_supported
 from graphcore.runtime.ort.release import saturates
 

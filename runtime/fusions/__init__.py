@@ -16,8 +16,17 @@ from graphcore.ir.transform.walk import bodies, operators, parts
 from graphcore.passes import BASIC, reduced, selected
 from graphcore.passes.sweep import Rule, Sweep
 from graphcore.runtime.fusions.attention import attention, cancelled
-from graphcore.runtime.fusions.convolutions import hard_sigmoid, scaled_convolution, scaled_swish
-from graphcore.runtime.fusions.layers import biased_norm, length, norm, part, pool, scaled_norm
+from graphcore.runtime.fusions.layers import (
+    biased_norm,
+    hard_sigmoid,
+    length,
+    norm,
+    part,
+    pool,
+    scaled_convolution,
+    scaled_norm,
+    scaled_swish,
+)
 from graphcore.runtime.fusions.rotary import interleaved, rotary
 from graphcore.support.gc_pause import uncollected
 

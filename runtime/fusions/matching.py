@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

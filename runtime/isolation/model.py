@@ -15,8 +15,8 @@ from typing import Any, NoReturn, Self
 
 from graphcore.arrays import big_integers
 from graphcore.errors import FeedError, GraphcoreError, ModelError, RunError
+from graphcore.runtime.calls.conversion import requested
 from graphcore.runtime.calls.feeds import Feeds
-from graphcore.runtime.calls.named_outputs import requested
 from graphcore.runtime.isolation.process import Ended, Program, Signature, Worker
 from graphcore.runtime.isolation.spawning import Timeout
 from graphcore.runtime.stopping.limit import seconds_of

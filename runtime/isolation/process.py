@@ -23,7 +23,7 @@ from graphcore.runtime.isolation.codec import Layout, Reader, read, types_of, wr
 from graphcore.runtime.isolation.failures import What, WorkerLimits
 from graphcore.runtime.isolation.framing import RUN_HEAD, Block, Channel, Kind, Lease, Malformed
 from graphcore.runtime.isolation.spawning import Timeout
-from graphcore.runtime.isolation.walls.limits import ProcessorTime
+from graphcore.runtime.isolation.walls.kernel import ProcessorTime
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 

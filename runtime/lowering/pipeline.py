@@ -10,17 +10,16 @@ from graphcore.build.declare import EXPANSIONS, LIBRARY
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform import pickling
-from graphcore.ir.transform.exposed_buffers import exposed
+from graphcore.ir.transform.rewrite import exposed
 from graphcore.onnx import notes
 from graphcore.onnx.opset import OPSET
 from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
-from graphcore.runtime.lowering import functions, fuse_bias
-from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4, integers, nary, sequences
-from graphcore.runtime.lowering.expansion import row_switch
+from graphcore.runtime.lowering import functions
+from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4, integers, sequences
+from graphcore.runtime.lowering.expansion import composed, packed_weights, row_switch
 from graphcore.runtime.lowering.expansion.expand import expand
 from graphcore.runtime.lowering.guards import GUARDS, Guard
-from graphcore.runtime.lowering.legalisation.is_legal import is_legal
-from graphcore.runtime.lowering.legalisation.legalise import legalise
+from graphcore.runtime.lowering.legalisation.legalise import is_legal, legalise
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets.legality import Legality, legality
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Runtime, default
@@ -170,7 +169,7 @@ def _legalise(has: Summary, to: Lowering) -> Graph:
 
 
 def _fuse_biases(has: Summary, to: Lowering) -> Graph | None:
-    return has.graph if fuse_bias.fuse(has.parts) else None
+    return has.graph if packed_weights.fuse(has.parts) else None
 
 
 def _switch_by_rows(has: Summary, to: Lowering) -> Graph | None:
@@ -257,7 +256,7 @@ LEGALISING: tuple[Pass, ...] = (
     ),
     Pass(
         "n-ary sums and products", "SumOfTerms, ProductOfTerms", "ONNX adds pairs: balanced trees",
-        lambda has, to: nary.needed(has), lambda has, to: nary.balanced(has.graph),
+        lambda has, to: composed.needed(has), lambda has, to: composed.balanced(has.graph),
     ),
     Pass(
         "odd and wide integers", "such dtypes", "the next width of ONNX, or limbs of 32 bits",
@@ -283,7 +282,7 @@ LEGALISING: tuple[Pass, ...] = (
     Pass(
         "fuse bias", "quantised products of com.microsoft, for a provider that has their kernels",
         "one write of the result less",
-        lambda has, to: to.rules.target.packs_weights and fuse_bias.may_fuse(has), _fuse_biases,
+        lambda has, to: to.rules.target.packs_weights and packed_weights.may_fuse(has), _fuse_biases,
     ),
     Pass(
         "notes", "always", "dtypes, target and promotion for whoever reads the file",

@@ -64,7 +64,7 @@ def _is_dequantised_int8(symbol: Symbol) -> bool:
     return operand is not None and isinstance(operand.type, TensorType) and operand.type.dtype is DType.int8
 
 
-def _is_moved_int32(symbol: Symbol) -> bool:
+def _is_requantised(symbol: Symbol) -> bool:
     node = symbol.producer
     return type(node) is Node and moves_int32(node)
 
@@ -95,8 +95,8 @@ SIGNS: Mapping[str, Sign] = {
     "rounded constants": Sign(_is_rounded_constant, ("NoopElimination float64",)),
     # It makes int8 uint8 and leaves `output_dtype` as it is, which the session then refuses.
     "dequantised int8": Sign(_is_dequantised_int8, ("QDQS8ToU8Transformer",)),
-    # It quantises to int32 after a move, which no kernel does.
-    "moved int32": Sign(_is_moved_int32, ("QDQPropagationTransformer",)),
+    # It quantises after a move: to int32, which no kernel does, and signed integers without a zero point to uint8.
+    "moved integers": Sign(_is_requantised, ("QDQPropagationTransformer",)),
     # It multiplies integers whose scales its kernels do not take.
     "scales along axes": Sign(_has_scales, ("QDQSelectorActionTransformer",)),
     # It drops a Cast before a Shape, which has no kernel of the dtype before the Cast.

@@ -14,10 +14,9 @@ import onnxruntime
 from graphcore._version import FOLDER
 from graphcore.arrays.casting import Array
 from graphcore.errors import ModelError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Symbol, source_of
-from graphcore.ir.transform.walk import bodies
+from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.onnx.opset import LIMIT
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering.targets.incorrect import HALVES

@@ -22,7 +22,7 @@ from graphcore.runtime.quantizer.plan import candidates, planned, selection
 from graphcore.runtime.quantizer.plan import report as reported
 from graphcore.runtime.quantizer.report import Report, Row
 from graphcore.runtime.quantizer.rewrite import rewritten
-from graphcore.runtime.quantizer.schemes import SCHEMES, Scheme, choices
+from graphcore.runtime.quantizer.weights import SCHEMES, Scheme, choices
 from graphcore.support.progress import ProgressOption, steps
 from graphcore.support.source_lines import Imported
 

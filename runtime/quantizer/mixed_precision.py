@@ -19,7 +19,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.runtime.quantizer.plan import Candidate, Selection, planned
 from graphcore.runtime.quantizer.rewrite import rewritten
-from graphcore.runtime.quantizer.schemes import SCHEMES, Choices
+from graphcore.runtime.quantizer.weights import SCHEMES, Choices
 from graphcore.types.dtypes import DType
 
 Key: TypeAlias = "tuple[Any, ...]"

@@ -15,8 +15,7 @@ from graphcore.ir.transform.walk import bodies, walk
 from graphcore.operators import Trait, having
 from graphcore.quantization import QuantizedTensor, encode
 from graphcore.runtime.quantizer.report import Report, Row
-from graphcore.runtime.quantizer.schemes import Choices, distance
-from graphcore.runtime.quantizer.weights import HELD, Weight, weight_of
+from graphcore.runtime.quantizer.weights import HELD, Choices, Weight, distance, weight_of
 from graphcore.types.tensor_types import TensorType
 
 # Candidates for quantisation: nodes of a graph that read a weight, and the choice among them.

@@ -18,7 +18,7 @@ from graphcore.passes.sweep import Selection, Sweep
 from graphcore.quantization import Quantized
 from graphcore.quantization.tensors import packed
 from graphcore.runtime.quantizer.plan import Candidate, Encoded, Plan, keeps
-from graphcore.runtime.quantizer.schemes import Choices
+from graphcore.runtime.quantizer.weights import Choices
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, Type, _shape, tensor_type

@@ -289,7 +289,7 @@ def test_implementation_may_run_a_model_itself() -> None:
 
 
 def test_nothing_is_kept_of_runs_that_failed() -> None:
-    from graphcore.runtime.python_ops import _threads
+    from graphcore.runtime.ort.python_ops import _threads
 
     g = Graph("g", {"x": TensorType(DType.float32, ["n"]), "k": TensorType(DType.int64, ["r"])})
     shaped = g.op("Reshape", [g["x"], g["k"]], None, [TensorType(DType.float32, ["a", "b"])])[0]

@@ -25,7 +25,7 @@ from graphcore.errors import (
     ShapeError,
     SymbolError,
 )
-from graphcore.ir.transform.exposed_buffers import NOTE
+from graphcore.ir.transform.rewrite import NOTE
 from graphcore.onnx import notes
 from tests.sampling import drawn
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from graphcore import Graph, Symbol, TensorType, ops
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node
 from graphcore.ir.transform.match import Pattern, either, op
+from graphcore.ir.transform.walk import constant_array
 
 ROWS = TensorType("float32", ["n", 4])
 

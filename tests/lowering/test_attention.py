@@ -18,7 +18,7 @@ from graphcore import DType, Graph, TensorType
 from graphcore.errors import GraphError, ModelError
 from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.expansion import attention
+from graphcore.runtime.lowering.expansion import composed
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.runtime.ort.release import runtime
 from tests.support.graphs import Array
@@ -287,8 +287,8 @@ def test_attention_is_its_definition_in_every_form(form: Form, dtype: Any) -> No
 def test_kernel_and_expansion_agree_in_every_form(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
     given = operands(form, np.float32)
     kept = run(form, given, "static")
-    monkeypatch.setattr(attention, "is_native", lambda _: False)
-    monkeypatch.setattr(attention, "fitted", lambda *_: None)
+    monkeypatch.setattr(composed, "is_native", lambda _: False)
+    monkeypatch.setattr(composed, "fitted", lambda *_: None)
     made = run(form, given, "static")
     assert_near(kept, attended(form, given), np.float32)
     assert_near(made, attended(form, given), np.float32)

@@ -28,14 +28,14 @@ from graphcore.build.declare import REGISTRY
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Node
 from graphcore.onnx.proto.model_proto import encode, join
-from graphcore.runtime import session as sessions
 from graphcore.runtime.inspection.placement import planned, recorded
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import Legality, kernels, legality
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
-from graphcore.runtime.ort import kernel_registry, release
-from graphcore.runtime.ort.kernel_registry import KernelRegistry
+from graphcore.runtime.ort import release
+from graphcore.runtime.ort.release import KernelRegistry
+from graphcore.runtime.sessions import loading
 from tests.ops.test_sweep import assert_near, assert_same
 from tests.support import reference
 from tests.support.every.case import ALL
@@ -348,7 +348,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, dict[str, str]]]:
     both = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: both)
     monkeypatch.setattr(onnxruntime, "InferenceSession", start)
-    monkeypatch.setattr(sessions, "require_started", lambda *_: None)
+    monkeypatch.setattr(loading, "require_started", lambda *_: None)
     return found
 
 
@@ -628,14 +628,14 @@ def test_build_with_cuda_is_asked_in_a_process_of_its_own(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     plain = KernelRegistry.installed()
-    monkeypatch.setattr(kernel_registry, "is_safe", lambda: False)
-    monkeypatch.setattr(kernel_registry, "has_cuda", lambda: True)
+    monkeypatch.setattr(release, "is_safe", lambda: False)
+    monkeypatch.setattr(release, "has_cuda", lambda: True)
     apart = KernelRegistry.installed()
     assert plain is not None
     assert apart is not None
     for op_type in ("MatMul", "Where", "GRU", "SequenceAt"):
         assert apart.dtypes("CPUExecutionProvider", op_type, 26) == plain.dtypes("CPUExecutionProvider", op_type, 26)
-    monkeypatch.setattr(kernel_registry, "_ASK", "import os; os.abort()")
+    monkeypatch.setattr(release, "_ASK", "import os; os.abort()")
     with caplog.at_level("INFO", "graphcore"):
         assert KernelRegistry.installed() is None
     assert "the process that lists them ended with" in caplog.messages[0]

@@ -19,8 +19,8 @@ from PIL import Image
 import graphcore as gc
 from graphcore import DType, ops
 from graphcore.errors import GraphError, MissingExtraError, RunError
-from graphcore.runtime.image_decoder import image_decoder
 from graphcore.runtime.lowering.decompositions import strings
+from graphcore.runtime.ort.image_decoder import image_decoder
 from tests.support.backend import Bare, cases_of
 
 Array = np.ndarray[Any, Any]

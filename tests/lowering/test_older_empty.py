@@ -11,12 +11,12 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import GraphError
 from graphcore.ir.graph import TargetName
-from graphcore.runtime import session
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.legalisation.select import keeps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
 from graphcore.runtime.ort import optimisers, release, sessions
+from graphcore.runtime.sessions import plan
 
 pytestmark = pytest.mark.releases
 
@@ -27,7 +27,7 @@ NEWEST = Runtime(table_of("cpu").newest.version)
 
 @pytest.fixture(autouse=True)
 def old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "runtime", lambda: OLD)
+    monkeypatch.setattr(plan, "runtime", lambda: OLD)
     monkeypatch.setattr(sessions, "runtime", lambda: OLD)
 
 

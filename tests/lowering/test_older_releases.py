@@ -23,7 +23,6 @@ from graphcore.errors import GraphError, RunError
 from graphcore.ir.transform.walk import walk
 from graphcore.onnx.opset import OPSET
 from graphcore.onnx.proto.model_proto import encode, join
-from graphcore.runtime import session
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets.legality import kernels, legality
 from graphcore.runtime.lowering.targets.releases import (
@@ -36,6 +35,7 @@ from graphcore.runtime.lowering.targets.releases import (
     table_of,
 )
 from graphcore.runtime.ort import release, sessions
+from graphcore.runtime.sessions import plan
 from tests.ops.test_every_op import FAMILIES, _failures
 from tests.sampling import drawn
 from tests.support.every_op import CASES, graph_of
@@ -48,7 +48,7 @@ OLD = Runtime("1.24.1", 25)
 
 @pytest.fixture
 def old(monkeypatch: pytest.MonkeyPatch) -> Runtime:
-    monkeypatch.setattr(session, "runtime", lambda: OLD)
+    monkeypatch.setattr(plan, "runtime", lambda: OLD)
     monkeypatch.setattr(sessions, "runtime", lambda: OLD)
     return OLD
 

@@ -219,14 +219,14 @@ def decoder() -> Graph:
 
 
 def test_a_decoder_switches_and_writes_its_cache_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcore.runtime.session.runtime", lambda: HERE)
+    monkeypatch.setattr("graphcore.runtime.sessions.plan.runtime", lambda: HERE)
     assert [b["GroupQueryAttention"] for b in branches(decoder())] == [2, 2]
     model = gc.InferenceSession().load(decoder())
     assert len(model.buffers.in_place) == 2 * CONFIG.layers
 
 
 def test_a_decoder_gives_the_same_tokens_alone_and_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcore.runtime.session.runtime", lambda: HERE)
+    monkeypatch.setattr("graphcore.runtime.sessions.plan.runtime", lambda: HERE)
     model = gc.InferenceSession().load(decoder())
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, CONFIG.vocabulary, length).tolist() for length in (ROWS, 17, 30)]  # many rows alone too
@@ -237,7 +237,7 @@ def test_a_decoder_gives_the_same_tokens_alone_and_in_a_batch(monkeypatch: pytes
 
 def test_a_decoder_takes_prompts_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = gc.InferenceSession().load(decoder())
-    monkeypatch.setattr("graphcore.runtime.session.runtime", lambda: HERE)
+    monkeypatch.setattr("graphcore.runtime.sessions.plan.runtime", lambda: HERE)
     model = gc.InferenceSession().load(decoder())
     tokens = np.random.default_rng(0).integers(0, CONFIG.vocabulary, (1, 40))
     few, many = ROWS - 1, 40

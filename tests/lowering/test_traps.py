@@ -18,7 +18,7 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.runtime.lowering import functions as custom_ops
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, empty_recurrent
+from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, recurrent
 from graphcore.runtime.lowering.decompositions import matmul as quantized
 from graphcore.runtime.lowering.decompositions import rearranging as reverse_sequence
 from graphcore.runtime.lowering.decompositions.older import bitcast, empty, kernels
@@ -111,7 +111,7 @@ def _named() -> set[str]:
     }
     rows |= {f"{dtype} kernels" for dtype in TARGETS["cpu"].rounded}
     rows |= {f"optimiser {name}" for sign in optimisers.SIGNS.values() for name in sign.names}
-    rows |= {trap for names in empty_recurrent.ENDS.values() for trap in names.values()}
+    rows |= {trap for names in recurrent.ENDS.values() for trap in names.values()}
     rows |= {guard.trap for guard in GUARDS if not guard.is_of_processors}
     rows |= {casts.MERGED, casts.SATURATES, casts.TWICE, casts.OVERFLOWS, casts.FLOAT8_TO_BOOL, casts.PARTS}
     rows |= {
@@ -120,7 +120,7 @@ def _named() -> set[str]:
         custom_ops.STATISTICS,
         reverse_sequence.EMPTY,
         reverse_sequence.ONE_AXIS,
-        empty_recurrent.FLAT,
+        recurrent.FLAT,
         kernels.COUNTED_PADDING,
     }
     sources = Path(traps.__file__).resolve().parents[2].rglob("*.py")

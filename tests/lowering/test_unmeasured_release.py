@@ -22,7 +22,7 @@ from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, RunError
 from graphcore.runtime.lowering.targets.releases import Release, ordered, table_of
 from graphcore.runtime.ort import release
-from graphcore.runtime.ort.kernel_registry import KernelRegistry
+from graphcore.runtime.ort.release import KernelRegistry
 from tests.ops.test_every_op import _failures
 from tests.support.every_op import CASES, graph_of
 from tests.support.pretended import CPU, Pretend, kernel, lacking, listed, lost_kernels, names_with, pretended

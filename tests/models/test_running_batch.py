@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from graphcore.errors import RunError
 from graphcore.models.streams.running import Running
-from graphcore.models.streams.text import Text
+from graphcore.models.streams.sampling import Text
 from graphcore.runtime.buffers.runners import Slots
 from tests.support.decoders import CACHE, KINDS, WORDS, alone, batch, drawn, is_alone, made, run, text
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphcore.models.streams.prefixes import LEAST, Prefixes, shared
+from graphcore.models.streams.running import LEAST, Prefixes, shared
 from tests.support.decoders import KINDS, alone, batch, drawn, is_alone, run, text
 
 SYSTEM = drawn(99, 40)

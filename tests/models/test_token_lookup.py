@@ -13,7 +13,7 @@ import graphcore as gc
 from graphcore import models
 from graphcore.errors import FeedError, ModelError
 from graphcore.models import llama
-from graphcore.models.streams.prefixes import proposed
+from graphcore.models.streams.running import proposed
 from graphcore.runtime.buffers.runners import Slots
 from tests.support.decoders import CACHE, KINDS, LLAMA, alone, batch, drawn, is_alone, made, run, text
 

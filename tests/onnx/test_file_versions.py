@@ -22,8 +22,7 @@ from graphcore.onnx import notes
 from graphcore.onnx.opset import OPSET
 from graphcore.onnx.versions.downgrade import ML_ROWS, ROWS
 from graphcore.onnx.versions.history import IR_OF_DTYPE, IR_OF_OPSET, OLDEST_OPSET
-from graphcore.onnx.versions.table import CHANGES
-from graphcore.onnx.versions.unchanged import MORE_DTYPES, MORE_OPTIONS, OTHER_WORDS
+from graphcore.onnx.versions.table import CHANGES, MORE_DTYPES, MORE_OPTIONS, OTHER_WORDS
 from graphcore.runtime.lowering.file_versions import DEPLOYED
 from graphcore.runtime.lowering.targets.releases import table_of
 

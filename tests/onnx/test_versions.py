@@ -15,8 +15,15 @@ from onnx import helper
 import graphcore as gc
 from graphcore import Graph
 from graphcore.errors import ModelError
-from graphcore.onnx.versions.table import CHANGES, target
-from graphcore.onnx.versions.unchanged import FEWER_DTYPES, MORE_DTYPES, MORE_OPTIONS, OTHER_WORDS, UNCHANGED
+from graphcore.onnx.versions.table import (
+    CHANGES,
+    FEWER_DTYPES,
+    MORE_DTYPES,
+    MORE_OPTIONS,
+    OTHER_WORDS,
+    UNCHANGED,
+    target,
+)
 from tests.support.onnx_models import F16, F32, F64, I64, Array, Case, check, model_of, noise
 
 pytestmark = pytest.mark.releases

@@ -18,8 +18,8 @@ from graphcore.errors import GraphError, RunError
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.models import gpt2, llama
 from graphcore.quantization import encode
-from graphcore.runtime import memory
 from graphcore.runtime.lowering.expansion import row_switch
+from graphcore.runtime.ort import memory
 
 Array = np.ndarray[Any, Any]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, Model, TensorType, ops
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
-from graphcore.runtime import memory
+from graphcore.runtime.ort import memory
 
 pytestmark = pytest.mark.releases
 

@@ -17,12 +17,13 @@ import pytest
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, ModelError, RunError
-from graphcore.runtime import lowering, memory
-from graphcore.runtime.warm_start import cache
-from graphcore.runtime.warm_start import keys as file_key
-from graphcore.runtime.warm_start import keys as graph_key
-from graphcore.runtime.warm_start import keys as stamp
-from graphcore.runtime.warm_start.cache import Cache
+from graphcore.runtime import lowering
+from graphcore.runtime.ort import memory
+from graphcore.runtime.sessions.warm_start import cache
+from graphcore.runtime.sessions.warm_start import keys as file_key
+from graphcore.runtime.sessions.warm_start import keys as graph_key
+from graphcore.runtime.sessions.warm_start import keys as stamp
+from graphcore.runtime.sessions.warm_start.cache import Cache
 
 pytestmark = pytest.mark.releases
 

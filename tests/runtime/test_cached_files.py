@@ -22,11 +22,11 @@ import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import ModelError, UnsafePathError
 from graphcore.models import generate, llama
-from graphcore.runtime import memory, session
-from graphcore.runtime.ort import sessions, starter
+from graphcore.runtime.ort import memory, options, sessions
 from graphcore.runtime.ort.release import runtime
-from graphcore.runtime.warm_start import keys
-from graphcore.runtime.warm_start.cache import Cache, without_repeats
+from graphcore.runtime.sessions import plan
+from graphcore.runtime.sessions.warm_start import keys
+from graphcore.runtime.sessions.warm_start.cache import Cache, without_repeats
 from tests.runtime.test_cache import is_restarted
 
 pytestmark = pytest.mark.releases
@@ -166,7 +166,7 @@ def test_large_pages_are_gathered_where_kernels_hold_weights(
         asked.append(is_wanted)
         return memory.gathered_later(is_wanted)
 
-    monkeypatch.setattr(starter, "gathered_later", noted)
+    monkeypatch.setattr(options, "gathered_later", noted)
     assert is_restarted(load(path))
     assert asked == [not (packed and sessions._PACKED_IN.includes(runtime().version))]
 
@@ -326,7 +326,7 @@ def test_decoder_generates_the_same_from_its_entry(
 ) -> None:
     """Whether entries have weights in the order of kernels too, or not."""
     monkeypatch.setattr(sessions, "_PACKED_FROM", from_bytes)
-    monkeypatch.setattr(session, "runtime", lambda: replace(runtime(), many_rows=lambda: 224))  # on any processor
+    monkeypatch.setattr(plan, "runtime", lambda: replace(runtime(), many_rows=lambda: 224))  # on any processor
     packs = from_bytes == 0 and sessions._PACKED_IN.includes(runtime().version)
     decoder = Path(shutil.copy(decoder, tmp_path))
     plain = gc.InferenceSession(intra_op_num_threads=1).load(decoder)
@@ -405,7 +405,7 @@ print(json.dumps(sorted(sys.modules)))
 
 LEFT = (
     "onnx", "google.protobuf", "graphcore.ops", "graphcore.graph_methods", "graphcore.runtime.lowering.pipeline",
-    "graphcore.runtime.fusions", "graphcore.passes", "graphcore.runtime.openvino.session", "graphcore.quantization",
+    "graphcore.runtime.fusions", "graphcore.passes", "graphcore.runtime.ort.openvino.session", "graphcore.quantization",
     "graphcore.custom_ops.custom_op", "graphcore.runtime.inspection.placement", "graphcore.models", "tempfile",
     "subprocess", "shutil", "ml_dtypes",
 )  # fmt: skip

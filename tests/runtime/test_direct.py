@@ -18,11 +18,11 @@ from onnx import TensorProto, helper, numpy_helper
 from graphcore import DType, Graph, InferenceSession, TensorType
 from graphcore.errors import FeedError, GraphcoreError, ModelError, RunError
 from graphcore.ir.graph import Precision
-from graphcore.runtime.direct.operators import ROWS
-from graphcore.runtime.direct.scan import Scan
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort.release import runtime
+from graphcore.runtime.sessions.direct.operators import ROWS
+from graphcore.runtime.sessions.direct.scan import Scan
 from tests.sampling import drawn
 from tests.support.backend import collected
 from tests.support.trained import Trained, trained

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore.errors import GraphcoreError, ModelError
-from graphcore.runtime.direct.scan import Scan
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.ort.release import runtime
+from graphcore.runtime.sessions.direct.scan import Scan
 
 ML = "ai.onnx.ml"
 F32, F64, I64, STRING = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64, TensorProto.STRING

@@ -19,7 +19,7 @@ from graphcore.cli import main
 from graphcore.cli.commands.reading import doctor as diagnosing
 from graphcore.runtime import doctor
 from graphcore.runtime.doctor import Distribution, Provider, machine, release, report
-from graphcore.runtime.doctor.findings import Notebook
+from graphcore.runtime.doctor.release import Notebook
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Range, table_of

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore.errors import GraphError
 from graphcore.models import llama
-from graphcore.runtime import memory
+from graphcore.runtime.ort import memory
 from tests.support.graphs import Array
 
 LARGE = 2 << 20
@@ -33,7 +33,7 @@ class Kernel:
         self.unused: set[int] = set()
         self.refused: set[int] = set()
         self.gathered: list[int] = []
-        monkeypatch.setattr("graphcore.runtime.memory.ctypes.CDLL", lambda name: self)
+        monkeypatch.setattr("graphcore.runtime.ort.memory.ctypes.CDLL", lambda name: self)
 
     def __getattr__(self, name: str) -> Any:
         def call(*operands: Any) -> int:
@@ -146,7 +146,7 @@ def test_models_are_gathered_when_they_start_where_that_is_asked_for(monkeypatch
         asked.append(is_wanted)
         return memory.gathered(is_wanted)
 
-    monkeypatch.setattr("graphcore.runtime.ort.starter.gathered", gathered)
+    monkeypatch.setattr("graphcore.runtime.ort.options.gathered", gathered)
     for graph in (decoder(), doubling()):
         for wanted in (None, True, False):
             gc.InferenceSession(huge_pages=wanted).load(graph)

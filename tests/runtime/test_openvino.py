@@ -22,10 +22,10 @@ from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import kernels, legality
 from graphcore.runtime.lowering.targets.releases import default, table_of
-from graphcore.runtime.openvino import session as openvino
-from graphcore.runtime.openvino.session import can_widen, joined, widened
-from graphcore.runtime.openvino.support import LIMIT, TAKEN, findings, unguarded
-from graphcore.runtime.ort import providers
+from graphcore.runtime.ort import options
+from graphcore.runtime.ort.openvino import session as openvino
+from graphcore.runtime.ort.openvino.session import can_widen, joined, widened
+from graphcore.runtime.ort.openvino.support import LIMIT, TAKEN, findings, unguarded
 from tools.kernel_probe import sweep as sweeping
 
 D = DType
@@ -79,7 +79,7 @@ def test_what_is_listed_as_wrong_is_there() -> None:
 
 
 def test_options_hold_the_precision_when_users_give_their_own() -> None:
-    assert "f32" in providers.EXACT[openvino.PROVIDER]["load_config"]
+    assert "f32" in options.EXACT[openvino.PROVIDER]["load_config"]
     held = openvino.given({"load_config": {"CPU": {"NUM_STREAMS": "1"}}})["load_config"]
     assert '"NUM_STREAMS": "1"' in held
     assert '"INFERENCE_PRECISION_HINT": "f32"' in held

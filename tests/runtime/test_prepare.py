@@ -17,7 +17,7 @@ import pytest
 import graphcore as gc
 from graphcore.errors import ModelError
 from graphcore.models import generate, llama
-from graphcore.runtime.warm_start import keys, prepared
+from graphcore.runtime.sessions.warm_start import keys, prepared
 from tests.runtime.test_cache import is_restarted
 from tests.runtime.test_cached_files import is_right, write
 

@@ -7,9 +7,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from graphcore.runtime.direct.scan import Scan
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.ort.release import runtime
+from graphcore.runtime.sessions.direct.scan import Scan
 
 
 def scanned(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray]) -> Scan:

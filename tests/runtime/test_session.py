@@ -18,7 +18,7 @@ from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, GraphError, ModelError, RunError
 from graphcore.runtime.lowering.targets.releases import Range
 from graphcore.runtime.ort import sessions
-from graphcore.runtime.ort.providers import require_started
+from graphcore.runtime.ort.options import require_started
 from graphcore.types.tensor_types import SequenceType
 
 pytestmark = pytest.mark.releases

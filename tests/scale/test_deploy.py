@@ -17,8 +17,7 @@ import graphcore as gc
 from graphcore import Graph, TensorType, ops
 from graphcore.cli import main
 from graphcore.errors import GraphError, ModelError
-from graphcore.scale.deploy.text_format import Word, written
-from graphcore.scale.deploy.triton import Settings, configured
+from graphcore.scale.deploy.triton import Settings, Word, configured, written
 from graphcore.scale.deploy.writing import Lowering, kubernetes_name, triton_repository, yaml
 from tests.scale.support import graphs
 

@@ -11,7 +11,7 @@ import pytest
 
 import graphcore as gc
 from graphcore.errors import MissingExtraError
-from graphcore.scale.extras import require_ray
+from graphcore.scale.recipes import require_ray
 
 
 def test_import_of_graphcore_and_of_what_needs_no_ray_imports_none_of_it() -> None:

@@ -24,7 +24,7 @@ from graphcore.models import llama
 from graphcore.models.streams.scheduler import Request
 from graphcore.runtime.buffers.runners import Slots
 from graphcore.scale.protocol import Endpoint, Served, infer, packed
-from graphcore.scale.protocol.responses import Response
+from graphcore.scale.protocol.tensors import Response
 from graphcore.scale.serving.http_server import Handler, HttpServer
 from tests.runtime.test_batcher import until_taken, watched
 from tests.support.waiting import PATIENCE, until

@@ -34,7 +34,7 @@ from graphcore.runtime.isolation import process
 from graphcore.runtime.isolation.failures import WorkerLimits
 from graphcore.runtime.isolation.framing import Channel, Kind, Malformed
 from graphcore.runtime.isolation.process import Program
-from graphcore.runtime.isolation.walls import landlock, seccomp
+from graphcore.runtime.isolation.walls import kernel
 from tests.support.onnx_models import FLOAT, INT64, model, one, value
 from tests.support.waiting import until
 
@@ -422,13 +422,13 @@ def test_call_of_the_kernel_is_refused_to_a_worker(worker: Callable[[str], str],
 
 def system_calls() -> dict[str, tuple[int | None, int | None]]:
     """Return the numbers, on x86-64 and on ARM, of the system calls that workers may make, some with few arguments."""
-    checked: dict[str, Any] = {**seccomp._VALUES, **seccomp._BITS, **seccomp._POINTERS}
-    others = {"mmap": seccomp._MMAP, "clone": seccomp._CLONE, "tgkill": seccomp._TGKILL}
-    return {**seccomp.ALLOWED, **{name: row[0] for name, row in checked.items()}, **others}
+    checked: dict[str, Any] = {**kernel._VALUES, **kernel._BITS, **kernel._POINTERS}
+    others = {"mmap": kernel._MMAP, "clone": kernel._CLONE, "tgkill": kernel._TGKILL}
+    return {**kernel.ALLOWED, **{name: row[0] for name, row in checked.items()}, **others}
 
 
 def test_system_call_that_is_not_listed_is_refused(worker: Callable[[str], str]) -> None:
-    listed = {numbers[[*seccomp._AUDIT].index(platform.machine())] for numbers in system_calls().values()}
+    listed = {numbers[[*kernel._AUDIT].index(platform.machine())] for numbers in system_calls().values()}
     listed |= {335, 336}  # of probes, which seccomp does not see; they end a process that is not probed
     code = f"""
 import ctypes
@@ -452,7 +452,7 @@ def test_numbers_of_system_calls_are_those_of_the_kernel(column: int, header: st
     found = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\s", path.read_text())
     known = {{"fstatat": "newfstatat"}.get(name, name): int(number) for name, number in found}
     newest = max(known.values())
-    for name, numbers in {**system_calls(), **seccomp._NOT_THERE}.items():
+    for name, numbers in {**system_calls(), **kernel._NOT_THERE}.items():
         number = numbers[column]
         if number is None or number < newest:
             assert known.get(name) == number, name
@@ -463,10 +463,10 @@ def test_files_stay_as_they_are_where_landlock_is_old_or_missing(version: int, t
     (tmp_path / "file").write_text("kept")
     program = f"""
 import os
-from graphcore.runtime.isolation.walls import landlock, limits, protections, seccomp
-landlock.version = lambda: {version}
+from graphcore.runtime.isolation.walls import kernel, protections
+kernel.version = lambda: {version}
 had = protections().missing
-missing = [*limits.limit(1 << 30, os.getppid()), *landlock.restrict(["/"]), *seccomp.refuse()]
+missing = [*kernel.limit(1 << 30, os.getppid()), *kernel.restrict(["/"]), *kernel.refuse()]
 for change in (
     lambda: os.open("file", os.O_TRUNC),
     lambda: os.open("file", os.O_WRONLY),
@@ -494,7 +494,7 @@ print(open("file").read(), missing, had)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
+@pytest.mark.skipif(not kernel.version(), reason="the kernel has no Landlock")
 def test_files_outside_of_the_model_are_closed_to_a_worker(worker: Callable[[str], str], tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     closed = {
@@ -512,7 +512,7 @@ def test_files_outside_of_the_model_are_closed_to_a_worker(worker: Callable[[str
     assert worker(attempt("open(os.__file__)")) == "done"
 
 
-@pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
+@pytest.mark.skipif(not kernel.version(), reason="the kernel has no Landlock")
 def test_model_in_a_file_reads_the_data_beside_it(tmp_path: Path) -> None:
     graph = Graph("weighty", {"x": TensorType(DType.float32, [64])})
     graph.output(y=graph["x"] + graph.constant(np.arange(64, dtype=np.float32), name="w"))
@@ -611,9 +611,9 @@ def test_worker_outlives_its_parent_by_no_call(worker: Callable[[str], str]) -> 
 
 def test_protections_are_told_and_may_be_required(monkeypatch: pytest.MonkeyPatch) -> None:
     found = gc.IsolatedSession().protections
-    assert found.files == (landlock.version() > 0)
+    assert found.files == (kernel.version() > 0)
     assert found.memory
-    monkeypatch.setattr(landlock, "version", lambda: 0)
+    monkeypatch.setattr(kernel, "version", lambda: 0)
     assert gc.IsolatedSession().protections.missing == ("files", *found.missing)
     with pytest.raises(GraphError, match="workers lack here: files"):
         gc.IsolatedSession(require="full")

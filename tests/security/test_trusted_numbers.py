@@ -21,9 +21,9 @@ from graphcore.onnx.proto import limits
 from graphcore.onnx.proto import trees as trees_checks
 from graphcore.onnx.proto.ranges import CHECKED
 from graphcore.onnx.schemas.checked_dims import PROPAGATED, LengthError, inferred_whole
-from graphcore.runtime.direct.scan import Scan
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.ort.release import runtime
+from graphcore.runtime.sessions.direct.scan import Scan
 from tests.support.onnx_models import FLOAT, INT64, model, refused, value
 
 _PROPAGATE: dict[str, tuple[dict[str, Any], int]] = {

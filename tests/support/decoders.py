@@ -14,8 +14,7 @@ from graphcore import DType, Graph, Model, Symbol, TensorType, models, ops
 from graphcore.models import gpt2, llama
 from graphcore.models.streams import arguments
 from graphcore.models.streams.running import Running
-from graphcore.models.streams.sampling import choice
-from graphcore.models.streams.text import Text
+from graphcore.models.streams.sampling import Text, choice
 from tests.support.graphs import Array
 
 D = DType

@@ -13,10 +13,10 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType
 from graphcore.ir.graph import TargetName
-from graphcore.runtime import session
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
 from graphcore.runtime.ort import release
+from graphcore.runtime.sessions import plan
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ def pretend_bytes(monkeypatch: pytest.MonkeyPatch, *, saturating: bool, runs: bo
     if runs and not saturating and release.saturates():
         pytest.skip("products of bytes saturate on this processor")
     runtime = replace(release.runtime(), saturates=lambda: saturating)
-    monkeypatch.setattr(session, "runtime", lambda: runtime)
+    monkeypatch.setattr(plan, "runtime", lambda: runtime)
     return runtime
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from graphcore.errors import RunError
-from graphcore.runtime.ort.providers import resolve
+from graphcore.runtime.ort.options import resolve
 from tools.kernel_probe.sweep import Job, jobs, kernels, sweep
 from tools.kernel_probe.tables import facts
 

@@ -17,8 +17,8 @@ import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
 from graphcore.arrays.casting import Array
-from graphcore.runtime.openvino import session as openvino
-from graphcore.runtime.ort.providers import EXACT
+from graphcore.runtime.ort.openvino import session as openvino
+from graphcore.runtime.ort.options import EXACT
 from graphcore.runtime.ort.transport_dtypes import from_ort, to_ort
 from graphcore.types.dtypes import DType
 from tools.kernel_probe.case import Case, Question, operators, question, swept_dtypes

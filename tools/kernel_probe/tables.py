@@ -22,8 +22,15 @@ from graphcore.ops.microsoft._declare import DOMAIN
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, schema_dtypes
 from graphcore.runtime.lowering.targets.releases import Range, ordered
-from graphcore.runtime.ort.kernel_registry import PARAMETER, KernelDef, parameter_of, registered
-from graphcore.runtime.ort.release import build_commit, newest_ir, newest_opset
+from graphcore.runtime.ort.release import (
+    PARAMETER,
+    KernelDef,
+    build_commit,
+    newest_ir,
+    newest_opset,
+    parameter_of,
+    registered,
+)
 from graphcore.types.dtypes import DType
 
 Ran = Mapping[str, Iterable[DType]]

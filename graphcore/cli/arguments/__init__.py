@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from graphcore._version import __version__
-from graphcore.cli.arguments import reading, running, writing
+from graphcore.cli.arguments import options, reading
 
 _EXAMPLES = """examples:
   graphcore inspect model.onnx
@@ -28,18 +28,18 @@ _EXAMPLES = """examples:
 _COMMANDS = (
     reading.add_inspect,
     reading.add_view,
-    running.add_run,
-    running.add_bench,
-    running.add_compare,
+    reading.add_run,
+    reading.add_bench,
+    reading.add_compare,
     reading.add_diff,
     reading.add_check,
-    writing.add_convert,
-    writing.add_quantize,
-    writing.add_extract,
-    writing.add_rename,
-    writing.add_set_dims,
-    writing.add_astype,
-    writing.add_deploy,
+    options.add_convert,
+    options.add_quantize,
+    options.add_extract,
+    options.add_rename,
+    options.add_set_dims,
+    options.add_astype,
+    options.add_deploy,
     reading.add_promote,
     reading.add_doctor,
     reading.add_completion,

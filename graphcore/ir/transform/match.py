@@ -24,9 +24,9 @@ from types import EllipsisType
 from typing import Any, TypeAlias
 
 from graphcore.errors import GraphError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
 from graphcore.promotion import PromotionSystem
 from graphcore.types.dtypes import DType

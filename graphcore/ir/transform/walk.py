@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import Attributes, change
-from graphcore.ir.symbol import Node
+from graphcore.ir.symbol import Constant, Node, Symbol, source_of
 from graphcore.ir.transform.pickling import copied
 from graphcore.support.source_lines import Imported, Line
 
@@ -156,3 +159,24 @@ def mark_of(node: Node) -> int | None:
     """Return the number of the node that a node was made of; None where it was made of none."""
     origin = node.origin
     return origin.number if isinstance(origin, Line) and origin.path == _PATH else None
+
+
+# Reading constants: the value of a Symbol that is one, and None for any other.
+
+
+def constant_array(symbol: Symbol | None, *, weights: bool = False, outer: bool = False) -> np.ndarray[Any, Any] | None:
+    """Return the value of a constant; None for anything else.
+
+    weights: of a weight too, whose array its owner may change until the graph is exported or loaded. outer: of what
+    stands in a body for a constant of an outer graph, too.
+    """
+    if symbol is None:
+        return None
+    producer = source_of(symbol) if outer else symbol.producer
+    return producer.array if isinstance(producer, Constant) and (weights or not producer.is_weight) else None
+
+
+def constant_scalar(symbol: Symbol | None, *, weights: bool = False, outer: bool = False) -> int | None:
+    """Return the value of a constant of rank 0 as an int; None for anything else. See `constant_array`."""
+    array = constant_array(symbol, weights=weights, outer=outer)
+    return None if array is None or array.ndim else int(array)

@@ -12,7 +12,7 @@ from graphcore.arrays.external_data import Folder
 from graphcore.errors import GraphcoreError, GraphError, ResourceLimitError
 from graphcore.ir.buffers import Buffer, may_hold
 from graphcore.ir.graph import Graph
-from graphcore.ir.transform.exposed_buffers import NOTE, attach
+from graphcore.ir.transform.rewrite import NOTE, attach
 from graphcore.onnx.proto.model_proto import join
 from graphcore.onnx.proto.tensors import array_of
 from graphcore.onnx.proto.value_protos import tensor

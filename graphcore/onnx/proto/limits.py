@@ -15,9 +15,9 @@ import numpy as np
 
 from graphcore.arrays.resource_limits import Limits
 from graphcore.errors import ModelError, ResourceLimitError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.ranges import ATTRIBUTES, CHECKED, INDEXED, LONGEST, MOST_ELEMENTS, OPERANDS
 from graphcore.operators import REDUCTIONS
 from graphcore.types.dims import Dim

@@ -24,7 +24,7 @@ from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.onnx import notes
 from graphcore.onnx.opset import DOMAINS, IR_VERSION, LIMIT, ONNX_DOMAINS, OPSET
-from graphcore.onnx.proto.protobuf import (
+from graphcore.onnx.proto.ranges import (
     SMALL,
     Chunk,
     block,

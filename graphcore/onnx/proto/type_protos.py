@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from graphcore.errors import DTypeError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.value_protos import encoded_type, tensor
 from graphcore.types.dim_parser import BOUND
 from graphcore.types.dims import Dim

@@ -31,7 +31,7 @@ from graphcore.onnx.read.opsets import version_of, versions_of
 from graphcore.onnx.read.result_types import ResultTypes, declared
 from graphcore.onnx.read.statements import Body, Signature, Statement, unchecked
 from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
-from graphcore.onnx.versions import Read, casts, convert, is_unchanged, runtime_own
+from graphcore.onnx.versions import Read, casts, convert, is_unchanged
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
 
@@ -212,7 +212,7 @@ class Reader:
         version = version_of(self.versions, domain, op_type, statement)
         schema = schema_of(op_type, domain, version)
         if schema is None and not domain:
-            proto, version = runtime_own.standard(proto, version, statement)
+            proto, version = casts.standard(proto, version, statement)
             op_type = proto.op_type
             schema = schema_of(op_type, domain, version)
         if schema is None and domain in ONNX_DOMAINS:

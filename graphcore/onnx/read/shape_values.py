@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.shape_values import ShapeValues, Size, size_of
-from graphcore.onnx.read.slice_shapes import CUTS, left, parts
-from graphcore.onnx.read.window_shapes import WINDOWS
+from graphcore.onnx.read.slice_shapes import CUTS, WINDOWS, left, parts
 from graphcore.operators import ONNX, Trait, having
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type

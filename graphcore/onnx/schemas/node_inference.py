@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import onnx
 
 from graphcore.errors import ModelError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
 from graphcore.onnx.schemas.schemas import by_schema, operator, schema_of
 from graphcore.operators import REDUCTIONS

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import onnx
 
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.type_protos import data_of, proto_of, read_type
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators
 from graphcore.onnx.schemas.schemas import by_schema, schema_of

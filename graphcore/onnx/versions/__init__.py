@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.versions.functions import Body, expand_function, function_body
-from graphcore.onnx.versions.node import Read
+from graphcore.onnx.versions.node import Body, Read, expand_function, function_body
 from graphcore.onnx.versions.table import next_change
 
 

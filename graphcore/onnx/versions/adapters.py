@@ -12,8 +12,7 @@ from graphcore.ir.bodies import new_body, outermost
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Symbol
-from graphcore.onnx.versions.functions import expand_function
-from graphcore.onnx.versions.node import Made, Read, unknown
+from graphcore.onnx.versions.node import Made, Read, expand_function, unknown
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 

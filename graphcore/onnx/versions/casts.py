@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import onnx
+
+from graphcore.errors import ModelError
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -63,3 +66,36 @@ _EXPONENTS = {
 def _roomy(dtype: DType) -> DType:
     """A float dtype that holds the limits of float8 and its rounding."""
     return dtype if dtype in (DType.float32, DType.float64) else DType.float32
+
+
+# Operators that onnxruntime has in ONNX's own domain and ONNX has not, or has since a later opset.
+#
+# onnxruntime writes them into the models that it has optimised, whatever their opset.
+
+_SAME: Mapping[str, tuple[str, int, int]] = {
+    "LayerNormalization": ("LayerNormalization", 17, 3),
+    "SimplifiedLayerNormalization": ("RMSNormalization", 23, 1),
+}
+"""By onnxruntime's operator: ONNX's that computes the same from the same operands and attributes, the opset that has
+it, and how many results the two have in common."""
+
+
+def standard(proto: onnx.NodeProto, version: int, place: object) -> tuple[onnx.NodeProto, int]:
+    """Return ONNX's node for one that the opset does not have, and the opset that has it; what was given if none does.
+
+    Raises `ModelError` for a result that ONNX's operator does not give.
+    """
+    found = _SAME.get(proto.op_type)
+    if found is None:
+        return proto, version
+    name, opset, results = found
+    if any(proto.output[results:]):
+        raise ModelError(
+            f"load: {place}: result {results} of it is used, which ONNX's {name} does not give",
+            help="export the model for inference, or load it before onnxruntime optimises it",
+        )
+    made = onnx.NodeProto()
+    made.CopyFrom(proto)
+    made.op_type = name
+    del made.output[results:]
+    return made, opset

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.versions.node import Made, Read
 from graphcore.onnx.versions.older import MOVED
 from graphcore.types.dtypes import DType

@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from graphcore.onnx.opset import DOMAINS, OPSET
 from graphcore.onnx.versions import adapters, older
-from graphcore.onnx.versions.functions import expand_function
-from graphcore.onnx.versions.node import Made, Read
+from graphcore.onnx.versions.node import Made, Read, expand_function
 
 Change: TypeAlias = Callable[[Read], Made]
 
@@ -81,3 +80,73 @@ def next_change(domain: str, op_type: str, version: int) -> tuple[int, Change] |
         return None if ahead is None else (ahead, changes[ahead])
     back = max((v for v in changes if wanted < v <= version), default=None)
     return None if back is None else (back - 1, changes[back])
+
+
+# Versions of operators that changed nothing for a node of the version before, as `[domain:]operator@version`.
+#
+# Together with `table.CHANGES` these are all versions after opset 7, which a test holds against ONNX's own list.
+
+MORE_DTYPES = """
+    Abs@13 Acos@22 Acosh@22 Add@13 Add@14 ArgMax@13 ArgMin@13 Asin@22 Asinh@22 Atan@22 Atanh@22 AveragePool@22
+    Bernoulli@22 Cast@13 Cast@21 Cast@23 Cast@25 Cast@28 Cast@9 CastLike@21 CastLike@23 CastLike@25 Ceil@13
+    Celu@28 Clip@12 Clip@13 Compress@28 Concat@13 Constant@13 Constant@19 Constant@21 Constant@23 Constant@24
+    Constant@25 Constant@9 ConstantOfShape@20 ConstantOfShape@21 ConstantOfShape@23 ConstantOfShape@24
+    ConstantOfShape@25 Conv@22 ConvTranspose@22 Cos@22 Cosh@22 CumSum@14 DeformConv@22 DepthToSpace@13
+    DequantizeLinear@19 DequantizeLinear@24 DequantizeLinear@25 DequantizeLinear@28 Det@22 Div@13 Div@14
+    Dropout@13 Dropout@22 Einsum@28 Elu@22 Equal@11 Equal@13 Equal@19 Exp@13 Expand@13 EyeLike@22 Flatten@13
+    Flatten@21 Flatten@23 Flatten@24 Flatten@25 Flatten@9 Floor@13 GRU@22 Gather@13 GatherElements@13
+    GatherND@13 Gemm@13 Gemm@9 GlobalAveragePool@22 GlobalLpPool@22 GlobalMaxPool@22 Greater@13 Greater@9
+    GreaterOrEqual@16 GridSample@22 HardSigmoid@22 HardSwish@22 Identity@13 Identity@14 Identity@16 Identity@19
+    Identity@21 Identity@23 Identity@24 Identity@25 If@13 If@16 If@19 If@21 If@23 If@24 If@25
+    InstanceNormalization@22 IsInf@20 IsNaN@13 IsNaN@20 LRN@13 LSTM@22 LeakyRelu@16 Less@13 Less@9
+    LessOrEqual@16 Log@13 Loop@13 Loop@16 Loop@19 Loop@21 Loop@23 Loop@24 Loop@25 LpNormalization@22 LpPool@22
+    MatMul@13 MatMul@9 Max@12 Max@13 MaxPool@12 MaxPool@22 MaxRoiPool@22 MaxUnpool@22 Mean@13
+    MeanVarianceNormalization@13 Min@12 Min@13 Mish@22 Mod@13 Mul@13 Mul@14 Multinomial@22 Neg@13
+    NegativeLogLikelihoodLoss@22 NonZero@13 OneHot@28 Optional@28 OptionalGetElement@18 OptionalGetElement@28
+    OptionalHasElement@28 PRelu@16 PRelu@9 Pad@13 Pad@21 Pad@23 Pad@24 Pad@25 Pow@12 Pow@13 Pow@15
+    QLinearMatMul@21 QuantizeLinear@24 QuantizeLinear@25 QuantizeLinear@28 RNN@22 RandomNormal@22
+    RandomNormalLike@22 RandomUniform@22 RandomUniformLike@22 Reciprocal@13 ReduceL1@13 ReduceL2@13
+    ReduceLogSum@13 ReduceLogSumExp@13 ReduceMax@12 ReduceMax@13 ReduceMax@20 ReduceMean@13 ReduceMin@12
+    ReduceMin@13 ReduceMin@20 ReduceProd@13 ReduceSumSquare@13 Relu@13 Relu@14 Reshape@13 Reshape@19 Reshape@21
+    Reshape@23 Reshape@24 Reshape@25 ReverseSequence@28 RoiAlign@22 Round@22 Scan@16 Scan@19 Scan@21 Scan@23
+    Scan@24 Scan@25 ScatterElements@13 ScatterND@13 Selu@22 Shape@13 Shape@19 Shape@21 Shape@23 Shape@24
+    Shape@25 Sigmoid@13 Sign@13 Sin@22 Sinh@22 Size@13 Size@19 Size@21 Size@23 Size@24 Size@25 Slice@13
+    SoftmaxCrossEntropyLoss@13 Softplus@22 Softsign@22 SpaceToDepth@13 SplitToSequence@24 Sqrt@13 Squeeze@21
+    Squeeze@23 Squeeze@24 Squeeze@25 Sub@13 Sub@14 Sum@13 Tan@22 Tanh@13 ThresholdedRelu@22 Tile@13 TopK@24
+    Transpose@13 Transpose@21 Transpose@23 Transpose@24 Transpose@25 Unique@28 Unsqueeze@21 Unsqueeze@23
+    Unsqueeze@24 Unsqueeze@25 Where@16
+"""
+"""More dtypes are allowed. Where one is that the opset written here has not, lowering sees to it."""
+
+FEWER_DTYPES = """
+    ReduceLogSum@28 ReduceLogSumExp@28
+"""
+"""Dtypes that were never of use are not allowed any more, by a version newer than the one written here."""
+
+MORE_OPTIONS = """
+    ArgMax@12 ArgMin@12 Attention@24 Attention@25 AveragePool@10 AveragePool@19 Cast@19 Cast@24 CastLike@19
+    CastLike@24 Constant@11 Constant@12 DepthToSpace@11 DequantizeLinear@13 DequantizeLinear@21
+    DequantizeLinear@23 GRU@14 GatherND@12 Gemm@11 LSTM@14 LpPool@18 MaxPool@10 MaxPool@8 OptionalHasElement@18
+    Pad@18 QuantizeLinear@13 QuantizeLinear@19 QuantizeLinear@21 QuantizeLinear@23 RNN@14 Reshape@14 Resize@18
+    ScatterElements@16 ScatterND@16 Shape@15 TopK@11 ai.onnx.ml:LabelEncoder@4
+    ai.onnx.ml:TreeEnsembleClassifier@3 ai.onnx.ml:TreeEnsembleRegressor@3
+"""
+"""Attributes, operands or results were added that may be left out, which means what it was before."""
+
+OTHER_WORDS = """
+    ArgMax@11 ArgMin@11 AveragePool@11 BatchNormalization@15 Compress@11 Concat@11 Conv@11 ConvTranspose@11
+    DepthToSpace@28 Flatten@11 Gather@11 Hardmax@11 If@11 LogSoftmax@11 Loop@11 LpPool@11 Max@8 MaxPool@11
+    MaxUnpool@11 Mean@8 Min@8 NegativeLogLikelihoodLoss@13 NonMaxSuppression@11 Pad@19 ReduceL1@11 ReduceL2@11
+    ReduceLogSum@11 ReduceLogSumExp@11 ReduceMax@11 ReduceMean@11 ReduceMin@11 ReduceProd@11 ReduceSum@11
+    ReduceSumSquare@11 Resize@19 Scan@11 ScatterElements@18 ScatterND@18 Slice@11 Softmax@11 Split@11 Squeeze@11
+    Sum@8 Unsqueeze@11
+"""
+"""The text was made clearer. In particular:
+
+- axes below zero are allowed since 11 nearly everywhere, and broadcasting since 8 in Max, Mean, Min and Sum;
+- ConvTranspose once said in one of two places that SAME_UPPER pads at the front; no implementation did;
+- modes were added to Pad (19) and Resize (19), reductions to ScatterElements and ScatterND (18);
+- what BatchNormalization (15) allows for its statistics' dtype was allowed before.
+"""
+
+UNCHANGED: frozenset[str] = frozenset(f"{MORE_DTYPES} {FEWER_DTYPES} {MORE_OPTIONS} {OTHER_WORDS}".split())

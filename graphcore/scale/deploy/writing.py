@@ -14,8 +14,7 @@ from graphcore._version import __version__
 from graphcore.errors import ExportError, GraphError
 from graphcore.ir.graph import Graph, TargetName
 from graphcore.runtime.export import Options, export
-from graphcore.scale.deploy.text_format import written
-from graphcore.scale.deploy.triton import Settings, configured, ensemble, fitted, initial_states
+from graphcore.scale.deploy.triton import Settings, configured, ensemble, fitted, initial_states, written
 from graphcore.support.atomic_files import replace_files
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")

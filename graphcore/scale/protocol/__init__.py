@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from graphcore.scale.protocol.endpoint import Endpoint, Served
 from graphcore.scale.protocol.infer import Requested, decode_request, encode_response, packed
-from graphcore.scale.protocol.problems import ProtocolError, problem
-from graphcore.scale.protocol.responses import Response
+from graphcore.scale.protocol.tensors import ProtocolError, Response, problem
 
 __all__ = [
     "Endpoint", "ProtocolError", "Requested", "Response", "Served", "decode_request", "encode_response", "packed",

@@ -13,8 +13,7 @@ from urllib.parse import unquote
 from graphcore._version import __version__
 from graphcore.arrays.casting import Array
 from graphcore.scale.protocol.infer import decode_request, encode_response, from_text, tensors_of, unpacked
-from graphcore.scale.protocol.problems import ProtocolError, problem
-from graphcore.scale.protocol.responses import Response, as_json, failure
+from graphcore.scale.protocol.tensors import ProtocolError, Response, as_json, failure, problem
 from graphcore.support.suggestions import suggestion
 from graphcore.types.tensor_types import TensorType
 

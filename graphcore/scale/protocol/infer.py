@@ -11,9 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphcore.arrays.casting import Array
-from graphcore.scale.protocol.problems import ProtocolError
-from graphcore.scale.protocol.responses import Response
-from graphcore.scale.protocol.tensors import datatype, from_bytes, from_json, shape_of, to_bytes, to_json
+from graphcore.scale.protocol.tensors import (
+    ProtocolError,
+    Response,
+    datatype,
+    from_bytes,
+    from_json,
+    shape_of,
+    to_bytes,
+    to_json,
+)
 from graphcore.support.suggestions import suggestion
 from graphcore.types.tensor_types import TensorType
 

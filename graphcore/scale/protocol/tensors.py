@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.errors import FeedError
+from graphcore.errors import BusyError, FeedError, GraphcoreError, RunCancelledError, RunTimeoutError
 from graphcore.scale.carriers import carried, carrier, restored
-from graphcore.scale.protocol.problems import ProtocolError
 from graphcore.types.dtypes import DType
 
 _NAMES: dict[DType, str] = {
@@ -185,3 +186,72 @@ def to_json(array: Array, dtype: DType) -> list[Any]:
     wide = array.astype(np.float64) if dtype.is_float else carried(array, dtype)
     listed: list[Any] = wide.reshape(-1).tolist()
     return listed
+
+
+# Errors as answers: the status of HTTP and the one line that each has.
+
+
+class ProtocolError(GraphcoreError, ValueError):
+    """A request that is none of the protocol. `status` is HTTP's."""
+
+    def __init__(self, summary: str, *, status: int = 400, help: str = "") -> None:
+        super().__init__(summary, help=help)
+        self.status = status
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (self.summary, self.status, self.help)
+
+
+def _again(summary: str, status: int, help: str) -> ProtocolError:
+    return ProtocolError(summary, status=status, help=help)
+
+
+_STATUSES: tuple[tuple[type[BaseException], int], ...] = (
+    (FeedError, 400),
+    (BusyError, 503),
+    (RunTimeoutError, 504),
+    (RunCancelledError, 503),
+)
+
+
+def problem(error: BaseException) -> tuple[int, bytes]:
+    """Return the status and the body that answer a request which failed: `{"error": ...}`.
+
+    The text of an error that is none of the library stays inside: it may name files and addresses.
+    """
+    if isinstance(error, ProtocolError):
+        status = error.status
+    else:
+        status = next((number for kind, number in _STATUSES if isinstance(error, kind)), 500)
+    if not isinstance(error, GraphcoreError):
+        return 500, json.dumps({"error": f"the server failed: {type(error).__name__}"}).encode()
+    text = error.summary + (f"; {error.help}" if error.help else "")
+    return status, json.dumps({"error": text}).encode()
+
+
+# Answers of HTTP.
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer. stream: events that follow one by one, where there is no body. cancel: ends the stream early."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": JSON})
+    stream: Iterator[bytes] | None = None
+    cancel: Callable[[], object] | None = None
+
+
+def as_json(value: object, status: int = 200) -> Response:
+    """Return a response of JSON."""
+    return Response(status, json.dumps(value).encode())
+
+
+def failure(error: BaseException) -> Response:
+    """Return the answer to a request that failed."""
+    status, body = problem(error)
+    headers = {"Content-Type": JSON} | ({"Retry-After": "1"} if status == 503 else {})
+    return Response(status, body, headers)

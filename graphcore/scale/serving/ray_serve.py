@@ -21,8 +21,7 @@ from graphcore.runtime.session import InferenceSession
 from graphcore.scale.placing import Placed, placed
 from graphcore.scale.protocol.endpoint import MOST_BYTES, Endpoint
 from graphcore.scale.protocol.infer import packed
-from graphcore.scale.protocol.problems import ProtocolError
-from graphcore.scale.protocol.responses import Response, failure
+from graphcore.scale.protocol.tensors import ProtocolError, Response, failure
 from graphcore.scale.recipes import graph_of
 from graphcore.scale.serving.http_server import name_of
 from graphcore.scale.serving.served import Serving

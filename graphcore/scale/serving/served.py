@@ -13,7 +13,7 @@ from graphcore.runtime.batcher import Batcher
 from graphcore.runtime.model import Model
 from graphcore.scale.carriers import tensors
 from graphcore.scale.protocol.endpoint import Served, Tokens
-from graphcore.scale.protocol.problems import ProtocolError
+from graphcore.scale.protocol.tensors import ProtocolError
 from graphcore.types.tensor_types import TensorType
 
 _OPTIONS = frozenset({"tokens", "max_new_tokens", "temperature", "top_k", "top_p", "seed", "stop", "lookup", "timeout"})

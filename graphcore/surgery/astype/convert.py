@@ -14,8 +14,8 @@ from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of, dims_
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies, parts
-from graphcore.surgery.astype.arrays import Arrays
 from graphcore.surgery.astype.roles import (
+    Arrays,
     Keep,
     Roles,
     Sources,

@@ -10,10 +10,21 @@ import numpy as np
 
 from graphcore.build.shapes import same_dim
 from graphcore.errors import DTypeError, GraphcoreError, ShapeError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.indexing.positions import check_bounds, index_operand, refuse_outside, whole
-from graphcore.ops.shared.indexing.slice import BEYOND, Number, Slice, check_name, number_of, slice_of, whole_axis
+from graphcore.ir.transform.walk import constant_array
+from graphcore.ops.shared.indexing.slice import (
+    BEYOND,
+    Number,
+    Slice,
+    check_bounds,
+    check_name,
+    index_operand,
+    number_of,
+    refuse_outside,
+    slice_of,
+    whole,
+    whole_axis,
+)
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _dim

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
-from graphcore.quantization.blocks import BLOCKS, parts_of
-from graphcore.quantization.encodings import ENCODINGS
+from graphcore.ir.transform.walk import constant_array
+from graphcore.quantization.blocks import BLOCKS, ENCODINGS, parts_of
 from graphcore.quantization.tensors import BASE, Array
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

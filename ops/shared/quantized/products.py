@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.ops.shared.quantized import blocks as _blocks
 from graphcore.ops.shared.quantized.blocks import halves, whole
 from graphcore.quantization.tensors import BASE, nibbles

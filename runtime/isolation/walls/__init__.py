@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from dataclasses import dataclass, fields
 
-from graphcore.runtime.isolation.walls import landlock, seccomp
+from graphcore.runtime.isolation.walls import kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,4 +32,4 @@ def protections() -> Protections:
     """Return which protections this machine has. Workers say themselves what they could not set up."""
     is_linux = sys.platform.startswith("linux")
     has_limits = importlib.util.find_spec("resource") is not None and sys.platform != "darwin"
-    return Protections(has_limits, landlock.version() > 0, seccomp.is_supported(), is_linux)
+    return Protections(has_limits, kernel.version() > 0, kernel.is_supported(), is_linux)

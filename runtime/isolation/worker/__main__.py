@@ -9,7 +9,7 @@ import socket
 import sys
 
 from graphcore.runtime.isolation.framing import Channel, Kind
-from graphcore.runtime.isolation.walls import landlock, limits, seccomp
+from graphcore.runtime.isolation.walls import kernel
 
 
 def main() -> None:
@@ -23,11 +23,11 @@ def main() -> None:
     channel = Channel(ends[0], ends[1])
     try:
         settings = json.loads(channel.receive((Kind.SETTINGS,))[1])
-        missing = limits.limit(settings["memory"], settings["parent"])
-        time = limits.ProcessorTime()
+        missing = kernel.limit(settings["memory"], settings["parent"])
+        time = kernel.ProcessorTime()
         time.allow(settings["load_seconds"])
-        missing += landlock.restrict(settings["readable"], ("/dev/null",))
-        missing += seccomp.refuse()
+        missing += kernel.restrict(settings["readable"], ("/dev/null",))
+        missing += kernel.refuse()
         channel.send(Kind.READY, json.dumps(missing).encode())
         # NumPy, onnx and onnxruntime are read between the walls, and their threads stand there too
         from graphcore.runtime.isolation.worker.serving import serve

@@ -14,13 +14,13 @@ from graphcore.arrays.resource_limits import Limits
 from graphcore.runtime.isolation.codec import Layout, Reader, described, read, written
 from graphcore.runtime.isolation.failures import told
 from graphcore.runtime.isolation.framing import RUN_HEAD, Block, Channel, Kind
-from graphcore.runtime.isolation.walls import limits
+from graphcore.runtime.isolation.walls import kernel
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
 from graphcore.runtime.stopping.limit import Limit
 
 
-def serve(channel: Channel, settings: dict[str, Any], time: limits.ProcessorTime) -> None:
+def serve(channel: Channel, settings: dict[str, Any], time: kernel.ProcessorTime) -> None:
     """Load the model that is asked for, and run it as often as is asked."""
     _, content = channel.receive((Kind.LOAD,))
     asked = read(content)
@@ -88,7 +88,7 @@ class _Served:
     """A model, and the blocks that its arrays go through."""
 
     def __init__(
-        self, model: Model, channel: Channel, time: limits.ProcessorTime, seconds: float | None, line: str
+        self, model: Model, channel: Channel, time: kernel.ProcessorTime, seconds: float | None, line: str
     ) -> None:
         self._model = model
         self._names = tuple(model.inputs)

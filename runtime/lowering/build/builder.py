@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from graphcore.build.shapes import broadcast_shapes
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.build.constants import fold
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dims import Dim

@@ -13,12 +13,10 @@ from typing import TypeAlias
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions import (
-    activations,
     cuda,
     einsum_pow,
     float64_functions,
     fourier,
-    image_rows,
     matmul,
     model_rows,
     openvino,
@@ -64,13 +62,13 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("TopK",), WIDE_FLOATS, rearranging.top_k_floats),
         (("Unique",), WIDE_FLOATS, rearranging.unique_floats),
         (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), matmul.ordered_view),
-        (("Sigmoid",), (DType.float32,), activations.sigmoid),
-        (("LogSoftmax",), (DType.float64,), activations.log_softmax),
-        (("Shape", "Size"), (DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0), activations.shape),
+        (("Sigmoid",), (DType.float32,), model_rows.sigmoid),
+        (("LogSoftmax",), (DType.float64,), model_rows.log_softmax),
+        (("Shape", "Size"), (DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0), model_rows.shape),
         (fourier.ROUNDED, (DType.int32, DType.int64), fourier.rounded),
         (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), rearranging.narrow),
         (("ScatterElements", "ScatterND"), WIDE_FLOATS, rearranging.wide),
-        *image_rows.ROWS,
+        *model_rows.IMAGE_ROWS,
         *model_rows.ROWS,
     ]
     table = {(op, dtype): decomposition for ops, dtypes, decomposition in rows for op in ops for dtype in dtypes}

@@ -9,7 +9,7 @@ from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.ir.transform.walk import bodies
-from graphcore.runtime.lowering.expansion import attention, packed_weights
+from graphcore.runtime.lowering.expansion import composed, packed_weights
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType
 
@@ -74,7 +74,7 @@ def _fitted(node: Node, inputs: tuple[Symbol | None, ...], rules: Legality) -> t
     return partial.fitted(node, inputs) if row and dtype and _WIDER.get(dtype, dtype) in row else None
 
 
-PARTIAL_KERNELS = {"Attention": attention}
+PARTIAL_KERNELS = {"Attention": composed}
 """Operators whose kernel runs some nodes only: the modules that decide which, and rewrite others for it."""
 
 _WIDER = {

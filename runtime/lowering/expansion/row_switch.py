@@ -19,11 +19,10 @@ import numpy as np
 
 from graphcore.build import primitives as e
 from graphcore.ir.bodies import body
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
-from graphcore.ir.transform.walk import bodies
+from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.ops.shared.quantized.products import flaws, is_flaw
 from graphcore.quantization.tensors import Array, nibbles
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.guards.guard import built_here, hide, rewriting
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
@@ -140,10 +140,11 @@ MATMUL = rewriting(
 
 # Keep moves of dequantised int8 and int32 apart from what dequantises it.
 #
-# An optimiser quantises again after a move (QDQPropagationTransformer): there is no QuantizeLinear to int32. Another
-# one makes uint8 of int8 (QDQS8ToU8Transformer), beside an attribute of newer opsets that still says int8. A Sum of
-# one operand gives that operand and is left alone. Sessions leave the optimisers out, for models that others wrote
-# too. Moves that are quantised again by the graph itself are left as they are: both nodes then go.
+# An optimiser quantises again after a move (QDQPropagationTransformer): there is no QuantizeLinear to int32, and up to
+# opset 20 one without a zero point gives uint8. Another one makes uint8 of int8 (QDQS8ToU8Transformer), beside an
+# attribute of newer opsets that still says int8. A Sum of one operand gives that operand and is left alone. Sessions
+# leave the optimisers out, for models that others wrote too. Moves that are quantised again by the graph itself are
+# left as they are: both nodes then go.
 
 _QUANTIZED_MOVES = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 

@@ -9,12 +9,11 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.bodies import body, outermost
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.state.dim_minima import least, minima
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ir.transform.walk import bodies, edit
+from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.operators import REDUCTIONS
 from graphcore.runtime.lowering.guards.guard import Guard, rewriting, sizes_type
 from graphcore.types.dims import Dim

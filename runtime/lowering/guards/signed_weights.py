@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.guards.dequantized import dequantizing
 from graphcore.runtime.lowering.guards.guard import rewriting
 from graphcore.types.dtypes import DType

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcore.errors import GraphError
-from graphcore.ir.symbol import Symbol
+from graphcore.errors import GraphcoreError, GraphError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Input, Symbol
+from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.opset import OPSET
+from graphcore.onnx.read.reader import read_nodes
+from graphcore.onnx.versions import function_body
 from graphcore.runtime.lowering.build.builder import Builder, Call, LegalNode
 from graphcore.runtime.lowering.build.casts import NARROW
 from graphcore.runtime.lowering.build.compute import chosen_dtype, compute_in
@@ -21,6 +25,7 @@ from graphcore.runtime.lowering.decompositions import (
     strings,
 )
 from graphcore.runtime.lowering.decompositions.signature import Decomposition
+from graphcore.runtime.lowering.expansion.expand import expand
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_VALUES, MOVES, PROMOTIONS, VIEWED, VIEWS
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.targets.releases import table_of
@@ -167,7 +172,6 @@ class Selector:
             return None
         if dtype.is_float and dtype.bits < 32:
             return compute_in(b, DType.float32, call)
-        from graphcore.runtime.lowering.legalisation.onnx_functions import by_function  # onnx, which few graphs need
 
         return by_function(b, call, self._legal_node)
 
@@ -200,3 +204,56 @@ def _no_way(b: Builder, call: Call, dtype: DType) -> GraphError:
     return GraphError(
         f"{call.op}: the {rules.target.name} target has no way to compute it in {dtype}", operands=shown, help=help
     )
+
+
+# Operators without a kernel by the function body that ONNX gives them: the last resort of lowering.
+
+
+def by_function(b: Builder, call: Call, legal_node: LegalNode) -> tuple[Symbol, ...] | None:
+    """Build an operator's function body on its operands; return None where there is none whose types can be told."""
+    op_type, inputs, types, attributes, _ = call
+    body = function_body(op_type, "", OPSET, inputs, attributes, len(types))
+    if body is None:
+        return None
+    # The body is read into a graph of its own, so that only what is legal enters the one being made.
+    aside = Graph("function", promotion=b.graph.promotion)
+    names: dict[str, Symbol | None] = dict.fromkeys(body.inputs)
+    operands: dict[int, Symbol] = {}
+    for name, symbol in zip(body.inputs, inputs, strict=False):
+        if symbol is None:
+            continue
+        producer = symbol.producer
+        own = Constant(producer.array, False, None) if isinstance(producer, Constant) else Input(len(operands), None)
+        made = names[name] = aside.build.symbol(symbol.type, own)
+        operands[made.id] = symbol
+        aside.build.inputs([*aside.input_symbols, made])
+    try:
+        read_nodes(aside, body.nodes, names, body.version)
+    except GraphcoreError:  # types that inference cannot tell without a shape
+        return None
+    results = [names.get(name) for name in body.outputs[: len(types)]]
+    if any(r is None for r in results):
+        return None
+    aside.build.outputs([(None, r) for r in results if r is not None])
+    return _inlined(b, expand(aside, b.rules), list(operands.values()), legal_node)
+
+
+def _inlined(b: Builder, graph: Graph, operands: list[Symbol], legal_node: LegalNode) -> tuple[Symbol, ...] | None:
+    """Make the nodes of a graph legal one by one, on operands in the place of its inputs, and return the results."""
+    found = {graph.input_symbols[i].id: symbol for i, symbol in enumerate(operands)}
+
+    def of(symbol: Symbol) -> Symbol:
+        if symbol.id not in found:
+            assert isinstance(symbol.producer, Constant)
+            found[symbol.id] = b.constant(symbol.producer.array, symbol.dtype)
+        return found[symbol.id]
+
+    for node in graph.nodes:
+        if bodies(node):
+            return None
+        made = legal_node(node, tuple(None if s is None else of(s) for s in node.inputs))
+        found.update({old.id: new for old, new in zip(node.outputs, made, strict=True)})
+    return tuple(of(symbol) for symbol in graph.outputs)
+
+
+__all__ = ["LegalNode", "by_function"]

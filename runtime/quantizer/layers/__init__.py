@@ -16,8 +16,7 @@ from graphcore.runtime.quantizer.layers import convolutions, recurrent
 from graphcore.runtime.quantizer.layers.replacing import Ranges, Replacement, replaced
 from graphcore.runtime.quantizer.plan import Candidate, Selection
 from graphcore.runtime.quantizer.report import Report, Row
-from graphcore.runtime.quantizer.schemes import Choices
-from graphcore.runtime.quantizer.weights import weight_of
+from graphcore.runtime.quantizer.weights import Choices, weight_of
 
 
 @dataclass(frozen=True, slots=True)

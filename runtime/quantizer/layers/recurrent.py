@@ -13,8 +13,7 @@ from graphcore.operators import Trait, having
 from graphcore.quantization import QuantizedTensor
 from graphcore.runtime.quantizer.layers import steps
 from graphcore.runtime.quantizer.layers.replacing import Building, Inputs, Replacement, length
-from graphcore.runtime.quantizer.schemes import Choices
-from graphcore.runtime.quantizer.weights import Weight, weight_of
+from graphcore.runtime.quantizer.weights import Choices, Weight, weight_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type

@@ -19,8 +19,8 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.decompositions import empty_recurrent
 from graphcore.runtime.lowering.decompositions import rearranging as reverse_sequence
+from graphcore.runtime.lowering.decompositions import recurrent
 from graphcore.runtime.lowering.decompositions.older import empty
 from graphcore.runtime.lowering.guards import empty as empty_kernels
 from graphcore.runtime.lowering.guards import few_axes
@@ -265,7 +265,7 @@ def _featureless(op: str, gates: int) -> Probe:
     return Probe(D.float32, (op,), given, build, (want,), names=(f"{op} without features",), dies=op == "GRU")
 
 
-_FLAT = empty_recurrent.FLAT
+_FLAT = recurrent.FLAT
 
 
 def _flat() -> str:

@@ -16,9 +16,9 @@ from graphcore.cli.arguments.options import limits, links, walls
 from graphcore.ir.graph import Graph
 from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.proto.split_weights import split
-from graphcore.runtime.direct import start
 from graphcore.runtime.lowering.report import Report, listed, report
 from graphcore.runtime.ort import release
+from graphcore.runtime.sessions.direct import start
 
 
 def check(args: argparse.Namespace) -> int:

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphcore.cli import output
+from graphcore.cli import facts, output
 from graphcore.cli.arguments.options import links
-from graphcore.cli.inspection import facts
 from graphcore.ir.graph import Graph
 
 

@@ -8,7 +8,7 @@ import os
 from graphcore import runtime
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
-from graphcore.cli.measuring.feeds import feeds_of
+from graphcore.cli.measuring.distances import feeds_of
 from graphcore.ir.graph import Graph
 from graphcore.runtime.inspection.placement import Placement
 from graphcore.runtime.inspection.profiling import Profile

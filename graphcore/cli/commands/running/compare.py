@@ -12,12 +12,11 @@ from graphcore.analysis.sizes import bytes_of
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
 from graphcore.cli.commands.running.bench import Latency, in_turns, ratio
-from graphcore.cli.measuring.distances import Distance, distance
-from graphcore.cli.measuring.feeds import feeds_of
+from graphcore.cli.measuring.distances import Distance, distance, feeds_of
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph, Precision
 from graphcore.ir.symbol import Constant
-from graphcore.runtime.ort.providers import installed
+from graphcore.runtime.ort.options import installed
 
 _DTYPES = ("float16", "bfloat16")
 _SCHEMES = ("int8_dynamic", "int8", "int4")

@@ -7,7 +7,7 @@ import argparse
 from graphcore import runtime
 from graphcore.cli import arrays, output
 from graphcore.cli.arguments.options import limits, links, walls
-from graphcore.cli.measuring.feeds import feeds_of
+from graphcore.cli.measuring.distances import feeds_of
 from graphcore.errors import GraphError
 
 

@@ -2,7 +2,7 @@
 
 from graphcore.ir.graph import Graph
 from graphcore.promotion.complex_operators import is_complex
-from graphcore.runtime.lowering.dtypes.complex_numbers.movement import SUPPORTED, computed
+from graphcore.runtime.lowering.dtypes.complex_numbers.layers import SUPPORTED, computed
 from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Parts
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.tensor_types import complex_in_use

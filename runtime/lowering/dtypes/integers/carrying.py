@@ -23,18 +23,21 @@ from graphcore.operators import data_of
 from graphcore.promotion.allo import MOVES
 from graphcore.runtime.lowering.dtypes.integers.intervals import RULES, Interval, joined, of_array, of_dtype
 from graphcore.runtime.lowering.dtypes.integers.kinds import (
+    LOOKS,
     WHOLE_BODIES,
+    ZEROS,
     concerns,
     is_count,
     is_odd,
     is_wide,
+    low_operands,
+    narrowed,
     stored_type,
     wide_dtype,
     with_axes_of_digits,
 )
 from graphcore.runtime.lowering.dtypes.integers.limbs import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limbs, Value
-from graphcore.runtime.lowering.dtypes.integers.low_bits import LOOKS, ZEROS, low_operands, narrowed
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type

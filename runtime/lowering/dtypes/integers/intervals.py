@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.types.dtypes import DType, Kind
 
 

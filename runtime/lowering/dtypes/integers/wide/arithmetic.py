@@ -10,8 +10,7 @@ from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, reduced_count
 from graphcore.runtime.lowering.dtypes.integers.limbs.division import divided
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import ENDLESS, U64, Limb, Value
-from graphcore.runtime.lowering.dtypes.integers.wide.long import division as long_division
-from graphcore.runtime.lowering.dtypes.integers.wide.long import products as long_products
+from graphcore.runtime.lowering.dtypes.integers.wide import long_division
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
     MOST_TERMS,
     Rule,
@@ -39,23 +38,23 @@ def _subtract(on: Widths, node: Node) -> Sequence[Result]:
 
 
 def _multiply(on: Widths, node: Node) -> Sequence[Result]:
-    if long_products.is_long(node):
-        return long_products.multiplied(on, node)
+    if long_division.is_long(node):
+        return long_division.multiplied(on, node)
     x, y = operands(on, node)
     return (on.limbs.multiply(x, y, most_limbs(node)),)
 
 
 def _multiply_add(on: Widths, node: Node) -> Sequence[Result]:
-    if long_products.is_long(node):
-        return long_products.multiplied(on, node)
+    if long_division.is_long(node):
+        return long_division.multiplied(on, node)
     x, y, z = operands(on, node)
     product = on.limbs.multiply(x, y, most_limbs(node))
     return (on.limbs.add(product, z, most_limbs(node)),)
 
 
 def _square(on: Widths, node: Node) -> Sequence[Result]:
-    if long_products.is_long(node):
-        return long_products.multiplied(on, node, is_square=True)
+    if long_division.is_long(node):
+        return long_division.multiplied(on, node, is_square=True)
     (x,) = operands(on, node)
     made = on.limbs.multiply(x, x, most_limbs(node))
     return (Value(made.limbs, made.interval.met(Interval(0, x.interval.size**2))),)

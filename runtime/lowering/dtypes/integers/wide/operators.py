@@ -15,7 +15,6 @@ from graphcore.runtime.lowering.dtypes.integers.wide import (
     arithmetic,
     bits,
     movement,
-    order,
     powers,
     products,
     running,
@@ -52,7 +51,7 @@ def _cast(on: Widths, node: Node) -> Sequence[Result]:
 _RULES: dict[str, Rule] = {
     **arithmetic.RULES,
     **bits.RULES,
-    **order.RULES,
+    **bits.ORDER_RULES,
     **powers.RULES,
     **products.RULES,
     **running.RULES,

@@ -12,9 +12,9 @@ import numpy as np
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
 from graphcore.ir.bodies import body, finish
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.dtypes.integers.carrying import Digits, Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import known_scalar
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide

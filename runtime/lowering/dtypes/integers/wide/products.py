@@ -18,7 +18,7 @@ from graphcore.ops.shared.einsum import Equation, parse, spelled
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limb, Limbs, Value
-from graphcore.runtime.lowering.dtypes.integers.wide.long import products as long_products
+from graphcore.runtime.lowering.dtypes.integers.wide import long_division
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import MOST_TERMS, Rule, most_limbs, refused
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -133,8 +133,8 @@ def _operand(on: Widths, symbol: Symbol | None) -> _Operand:
 
 
 def _matmul(on: Widths, node: Node) -> Sequence[Result]:
-    if long_products.is_long(node):
-        return long_products.contracted(on, node)
+    if long_division.is_long(node):
+        return long_division.contracted(on, node)
     left, right = (_operand(on, s) for s in node.inputs)
     if not all(o.shape.is_ranked for o in (left, right)):
         raise refused(node, "the rank of an operand is not known")

@@ -1,0 +1,250 @@
+"""Facts about a model as plain values: those of `graphcore inspect --json`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import onnx
+
+from graphcore.analysis.casts import casts
+from graphcore.analysis.flops import flops
+from graphcore.analysis.sizes import sizes
+from graphcore.analysis.statistics import statistics
+from graphcore.arrays.external_data import model_bytes
+from graphcore.cli.measuring.distances import lengths, require_dims
+from graphcore.cli.output import Advance
+from graphcore.errors import GraphcoreError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Node
+from graphcore.ir.transform.walk import parts
+from graphcore.onnx.proto.split_weights import split
+from graphcore.runtime.lowering.report import named, report
+from graphcore.runtime.lowering.targets import BY_PROVIDER
+from graphcore.runtime.ort import options as providers
+from graphcore.runtime.ort import release
+from graphcore.types.tensor_types import TensorType, Type
+
+Facts = dict[str, Any]
+
+
+def header(path: str) -> Facts:
+    """Return what the file says of itself, and its operators as they stand in it, those of bodies and functions too.
+
+    Raises `ModelError` for a file that is no model.
+    """
+    content = model_bytes(path)
+    head, _ = split(content)
+    model = onnx.ModelProto.FromString(head)
+    counts = Counter(_operators(model.graph.node))
+    for function in model.functions:
+        counts.update(_operators(function.node))
+    stored = model.graph.initializer
+    return {
+        "bytes": len(content),
+        "external_data": any(each.data_location == onnx.TensorProto.EXTERNAL for each in stored),
+        "ir_version": model.ir_version,
+        "opsets": {each.domain or "ai.onnx": each.version for each in model.opset_import},
+        "producer": " ".join(filter(None, (model.producer_name, model.producer_version))),
+        "domain": model.domain,
+        "metadata": {each.key: each.value for each in model.metadata_props},
+        "operators": dict(counts.most_common()),
+        "functions": [each.name for each in model.functions],
+    }
+
+
+def _operators(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    for node in nodes:
+        yield f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _operators(attribute.g.node)
+            for body in attribute.graphs:
+                yield from _operators(body.node)
+
+
+def ends(graph: Graph) -> Facts:
+    """Return the inputs and outputs, and the names of dims with the inputs that have them."""
+    dims: dict[str, list[str]] = {}
+    for symbol in graph.inputs:
+        for name in _dim_names(symbol.type):
+            dims.setdefault(name, []).append(symbol.name)
+    return {
+        "name": graph.name,
+        "inputs": [_end(symbol.name, symbol.type) for symbol in graph.inputs],
+        "outputs": [_end(name, type_) for name, type_ in graph.output_types.items()],
+        "buffers": [{"name": name, "type": str(held.buffer.type)} for name, held in graph.buffers.items()],
+        "dims": dims,
+        "promotion": str(graph.promotion),
+    }
+
+
+def _dim_names(type_: Type) -> list[str]:
+    if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
+        return []
+    return [*dict.fromkeys(name for dim in type_.shape for name in dim.parameters)]
+
+
+def _end(name: str, type_: Type) -> Facts:
+    made: Facts = {"name": name, "type": str(type_)}
+    if isinstance(type_, TensorType):
+        shape = [int(d) if d.is_static else str(d) for d in type_.shape] if type_.shape.is_ranked else None
+        made |= {"dtype": type_.dtype.name, "shape": shape}
+    return made
+
+
+def contents(graph: Graph) -> Facts:
+    """Return how many nodes and values of each dtype there are, and parameters and bytes in all and by layer."""
+    found = sizes(graph)
+    nodes = [node for part in parts(graph) for node in part.nodes]
+    dtypes = Counter(
+        symbol.type.dtype.name if isinstance(symbol.type, TensorType) else "other"
+        for node in nodes
+        for symbol in node.outputs
+    )
+    stored: Counter[str] = Counter()
+    for weight in found.weights:
+        stored[weight.dtype] += weight.bytes
+    return {
+        "nodes": len(nodes),
+        "dtypes": {
+            name: {"values": dtypes[name], "weight_bytes": stored[name]}
+            for name, _ in (dtypes + Counter(dict.fromkeys(stored, 0) | dict.fromkeys(stored, 1))).most_common()
+        },
+        "parameters": found.parameters,
+        "weight_bytes": found.bytes,
+        "layers": [asdict(layer) for layer in found.layers],
+    }
+
+
+def work(graph: Graph, given: Mapping[str, int]) -> Facts:
+    """Return how many operations a run takes with dims of the given sizes, and of 1 for the others.
+
+    given: by names of dims, and by `input.axis` for those that have none. Raises `FeedError` for a dim that is not
+    there, `ShapeError` for sizes that the graph does not take.
+    """
+    inputs = {symbol.name: symbol.type for symbol in graph.inputs}
+    require_dims("inspect", inputs, given)
+    names = [*dict.fromkeys(name for type_ in inputs.values() for name in _dim_names(type_))]
+    chosen = {name: given.get(name, 1) for name in names}
+    counted = flops(_sized(graph, inputs, given), chosen)
+    unknown = Counter((entry.operator, entry.reason) for entry in counted.unknown)
+    return {
+        "sizes": chosen | {name: size for name, size in given.items() if name not in chosen},
+        "flops": int(counted.total) if counted.total.is_static else None,
+        "flops_with_sizes": str(counted.total),
+        "flops_expression": str(flops(graph).total),
+        "uncounted": [{"operator": o, "count": count, "reason": reason} for (o, reason), count in unknown.items()],
+        "flops_by_layer": {path: str(dim) for path, dim in counted.by_layer().items()},
+    }
+
+
+def _sized(graph: Graph, inputs: Mapping[str, Type], given: Mapping[str, int]) -> Graph:
+    """Return the graph typed again with a size for each dim of its inputs; as it is where it does not take 1.
+
+    Nodes then know sizes that no expression of names tells.
+    """
+    shapes = {
+        name: lengths("inspect", name, type_, given)
+        for name, type_ in inputs.items()
+        if isinstance(type_, TensorType) and type_.shape.is_ranked and not type_.shape.is_static
+    }
+    if not shapes:
+        return graph
+    try:
+        return graph.with_dims(shapes)
+    except GraphcoreError:
+        if given:
+            raise
+        return graph
+
+
+def cast_list(graph: Graph) -> list[Facts]:
+    """Return the casts, each with its reason."""
+    return [
+        {
+            "name": cast.name,
+            "from": cast.source,
+            "to": cast.result,
+            "implicit": cast.implicit,
+            "op": cast.op,
+            "pair": None if cast.pair is None else list(cast.pair),
+            "why": cast.words,
+            "system": cast.system,
+        }
+        for cast in casts(graph)
+    ]
+
+
+def lacking(graph: Graph, provider: str) -> Facts:
+    """Return what onnxruntime alone would refuse or compute otherwise on a provider, which need not be installed.
+
+    Raises `RunError` for a provider that is not known.
+    """
+    row = BY_PROVIDER.get(provider) or next((t for t in BY_PROVIDER.values() if t.name == provider), None)
+    target = providers.target_of(providers.resolve(provider)[0]) if row is None else row.name
+    made: Facts = {"provider": provider, "target": target, "changes": [], "changed": 0, "error": ""}
+    try:
+        found = report(graph, target, release.runtime())
+    except GraphcoreError as error:
+        return made | {"error": error.summary}
+    changes = [
+        {
+            "operator": change.op_type,
+            "dtype": change.dtype,
+            "count": len(change.names),
+            "reason": change.reason,
+            "action": change.action,
+        }
+        for change in found.changes
+    ]
+    return made | {"changes": changes, "changed": found.changed}
+
+
+def node_list(graph: Graph) -> list[Facts]:
+    """Return the nodes in order, those of bodies and functions after the graph's own."""
+    return [_node(part, node) for part in parts(graph) for node in part.nodes]
+
+
+def _node(graph: Graph, node: Node) -> Facts:
+    return {
+        "graph": graph.name,
+        "operator": named(node),
+        "layer": node.layer,
+        "operands": [None if s is None else s.name for s in node.inputs],
+        "results": [{"name": s.name, "type": str(s.type)} for s in node.outputs],
+        "attributes": {key: _attribute(value) for key, value in node.attributes.items()},
+    }
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, (bool, int, float)):
+        return value
+    text = f"graph {value.name}" if isinstance(value, Graph) else str(value)
+    return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+def weight_list(graph: Graph, advance: Advance) -> list[Facts]:
+    """Return the weights and constants that have a name, with statistics of their values."""
+    layers = {weight.name: weight for weight in sizes(graph).weights if weight.name}
+    held = [s for part in parts(graph) for s in part.symbols if isinstance(s.producer, Constant) and s.given_name]
+    made = []
+    for number, symbol in enumerate(held):
+        assert isinstance(symbol.producer, Constant)
+        assert symbol.given_name
+        advance(number, len(held))
+        found = statistics(symbol.producer.array, symbol.dtype)
+        known = layers.get(symbol.given_name)
+        made.append(
+            {
+                "name": symbol.given_name,
+                "dtype": symbol.dtype.name,
+                "shape": list(symbol.producer.array.shape),
+                "bytes": 0 if known is None else known.bytes,
+                "layer": "" if known is None else known.layer,
+                **asdict(found),
+            }
+        )
+    return made

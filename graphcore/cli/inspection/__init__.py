@@ -1,1 +1,0 @@
-"""The facts of `graphcore inspect`, as plain values and as text."""

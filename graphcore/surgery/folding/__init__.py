@@ -1,1 +1,0 @@
-"""Preprocessing as a part of the weights of the products that read it."""

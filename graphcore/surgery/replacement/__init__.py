@@ -1,1 +1,0 @@
-"""Replacing values, nodes, and all that a pattern describes."""

@@ -1,0 +1,215 @@
+"""The forms of attention that the kernel computes, and new masks for those that only a mask keeps from it.
+
+onnxruntime 1.31's refuses sequences without elements, a scale below 0, masks that broadcast over queries or keys, have
+fewer keys or one axis, and a past without a present. It takes the least float32 in a mask for -inf, so that a query
+with that for all keys gets 0 and not their mean; and it shows masked scores (mode 2) as that number. Windows, operands
+of several dtypes and a softmax narrower than they are it does not know, and takes no notice of the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore.build import primitives as e
+from graphcore.build.shapes import broadcast_shapes
+from graphcore.ir.graph import Graph
+from graphcore.ir.state.open_expressions import PRODUCT, SUM
+from graphcore.ir.symbol import Constant, Node, Symbol, source_of
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.walk import bodies
+from graphcore.ops.shared.attention import padded, size
+from graphcore.ops.shared.dims import Size, shape_vector
+from graphcore.runtime.lowering.summary import Summary
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
+
+ONE = Dim(1)
+LEAST = float(np.finfo(np.float32).min)
+ABOVE_LEAST = float(np.nextafter(np.float32(LEAST), np.float32(0)))
+NEWER = frozenset({"left_window_size", "right_window_size"})
+"""Attributes of ONNX that onnxruntime's operator has not."""
+
+_MASKED_SCORES = 2
+_FLOAT, _DOUBLE = 1, 11
+
+Inputs = tuple[Symbol | None, ...]
+
+
+def is_native(node: Node) -> bool:
+    """Return whether the kernel computes a node as it is."""
+    if not _is_known(node) or node.attributes.keys() & NEWER:
+        return False
+    q, k, _, mask, past, _, _ = _seven(node.inputs)
+    if past is not None and len(node.outputs) < 3:
+        return False
+    return mask is None or (_is_whole(mask, q, k, past) and not _may_hold_least(mask))
+
+
+def fitted(node: Node, inputs: Inputs) -> tuple[Symbol, ...] | None:
+    """The results of the kernel on operands that it takes; None where none would make it right."""
+    if not _is_known(node):
+        return None
+    q, k, v, mask, past_key, past_value, lengths = _seven(inputs)
+    if mask is not None:
+        mask = _fitted_mask(mask, q, k, past_key)
+    operands = [q, k, v, mask, past_key, past_value, lengths]
+    while operands[-1] is None:
+        operands.pop()
+    attributes = {name: value for name, value in node.attributes.items() if name not in NEWER}
+    types: list[Any] = [s.type for s in node.outputs]
+    if past_key is not None:
+        cache = [tensor_type(s.dtype, Shape(["?"] * 4)) for s in (k, v)]
+        types += cache[len(types) - 1 :]
+    graph: Graph = q.graph
+    made = graph.build.emit_many("Attention", tuple(operands), types, attributes)
+    return made[: len(node.outputs)]
+
+
+def _seven(inputs: Inputs) -> tuple[Any, ...]:
+    return (*inputs, *[None] * (7 - len(inputs)))
+
+
+def _is_known(node: Node) -> bool:
+    """Return whether the kernel is right about a node, apart from its mask and its results."""
+    q, k, v, mask, past_key, past_value, lengths = _seven(node.inputs)
+    said = node.attributes
+    given = [s for s in (q, k, v, past_key, past_value) if s is not None]
+    if len({s.dtype for s in given}) > 1 or any(s.type.shape.is_ranked and _is_empty(s) for s in (q, k, v)):
+        return False
+    if any(said.get(name, -1) >= 0 for name in NEWER):
+        return False
+    scale = said.get("scale")
+    if scale is not None and not scale > 0:
+        return False
+    own: int = q.dtype.storage.onnx
+    if said.get("softmax_precision", 0) not in (0, _FLOAT, _DOUBLE, own):
+        return False
+    if said.get("qk_matmul_output_mode", 0) == _MASKED_SCORES and len(node.outputs) > 3:
+        return False
+    if past_key is not None and (past_value is None or lengths is not None):
+        return False
+    if past_key is None and past_value is not None:
+        return False
+    if mask is None:
+        return True
+    ranks_known = all(s.type.shape.is_ranked for s in (q, k, mask) if s is not None)
+    return ranks_known and (past_key is None or past_key.type.shape.is_ranked) and _is_mask(mask, q)
+
+
+def _is_empty(symbol: Symbol) -> bool:
+    return any(d.value == 0 for d in symbol.shape)
+
+
+def _is_mask(mask: Symbol, q: Symbol) -> bool:
+    return mask.rank <= 4 and mask.dtype in (DType.bool, q.dtype)
+
+
+def _keys(k: Symbol, past: Symbol | None) -> Dim:
+    own = k.shape[_axis(k)]
+    return own if past is None else past.shape[2] + own
+
+
+def _is_whole(mask: Symbol, q: Symbol, k: Symbol, past: Symbol | None) -> bool:
+    """Return whether the mask certainly has an axis of all queries and one of all keys."""
+    if mask.rank < 2:
+        return False
+    wanted = (q.shape[_axis(q)], _keys(k, past))
+    return all(d is w and not d.is_dynamic for d, w in zip(mask.shape[-2:], wanted, strict=True))
+
+
+def _axis(x: Symbol) -> int:
+    """The axis of the sequence."""
+    return 2 if x.rank == 4 else 1
+
+
+def _may_hold_least(mask: Symbol) -> bool:
+    if mask.dtype is not DType.float32:
+        return False
+    source = source_of(mask)
+    if isinstance(source, Node) and source.op_type == "Where" and not source.domain:
+        return any(s is None or _may_hold_least(s) for s in source.inputs[1:])
+    return not isinstance(source, Constant) or bool((source.array == LEAST).any())
+
+
+def _fitted_mask(mask: Symbol, q: Symbol, k: Symbol, past: Symbol | None) -> Symbol:
+    if _may_hold_least(mask):
+        mask = e.where(e.equal(mask, e.const(mask, LEAST)), e.const(mask, ABOVE_LEAST), mask)
+    if _is_whole(mask, q, k, past):
+        return mask
+    keys = _keys(k, past)
+    count = size(k, _axis(k))
+    if past is not None and not keys.is_static:
+        own, before = (shape_vector(k.graph, [s]) for s in (count, size(past, 2)))
+        count = e.emit("Add", own, before)
+    elif past is not None:
+        count = keys
+    mask = padded(mask, keys, count)
+    if mask.rank >= 2 and mask.shape[-2] is q.shape[_axis(q)] and not mask.shape[-2].is_dynamic:
+        return mask
+    ones: list[Size] = [ONE] * max(mask.rank - 2, 0)
+    target = shape_vector(k.graph, [*ones, size(q, _axis(q)), count])
+    return e.emit("Expand", mask, target, shape=_shape([*mask.shape[:-2], q.shape[_axis(q)], keys]))
+
+
+# Sums and products of many terms, made balanced trees: neighbours pair up level by level, an odd last one moves up.
+#
+# A pass before the others. What nothing uses is left out first: each longer expression that was built holds all terms
+# of the shorter ones that it was built from.
+
+_OPERATORS = {SUM: "Add", PRODUCT: "Mul"}
+
+
+def needed(has: Summary) -> bool:
+    """Return whether there is an expression of many terms in the graph or one of its bodies."""
+    return not has.op_types.isdisjoint(_OPERATORS)
+
+
+def balanced(graph: Graph, outer: Rewrite | None = None) -> Graph:
+    """The graph with Cast, Neg and Add or Mul in the place of such expressions."""
+    rewrite = Rewrite(graph, outer=outer)
+    used = _used(graph)
+    for node, inputs in rewrite.nodes():
+        if node.op_type not in _OPERATORS:
+            rewrite.keep(node, inputs, lambda body: balanced(body, rewrite))
+        elif node.outputs[0].id in used:
+            rewrite.replace(node, (_tree(node, [s for s in inputs if s is not None]),))
+        else:
+            # Whatever reads it is left out as well; so anything may stand for it.
+            rewrite.bind(node.outputs[0], next(s for s in inputs if s is not None))
+    return rewrite.finish()
+
+
+def _used(graph: Graph) -> set[int]:
+    used = {symbol.id for symbol in graph.outputs}
+    for node in reversed(graph.nodes):
+        if node.op_type not in _OPERATORS or node.outputs[0].id in used:
+            used.update(s.id for s in node.inputs if s is not None)
+            for body in bodies(node):
+                used.update(body.scope.captured)
+    return used
+
+
+def _tree(node: Node, terms: Sequence[Symbol]) -> Symbol:
+    dtype = node.outputs[0].dtype
+    negated = node.attributes.get("negated", [0] * len(terms))
+    level = [s.graph.build.cast(s, dtype) for s in terms]
+    opposite: dict[int, Symbol] = {}  # by number: the same term may be subtracted more than once
+    for place, (s, minus) in enumerate(zip(level, negated, strict=True)):
+        if minus:
+            if s.id not in opposite:
+                opposite[s.id] = s.graph.build.emit("Neg", (s,), tensor_type(dtype, s.shape))
+            level[place] = opposite[s.id]
+    operator = _OPERATORS[node.op_type]
+    while len(level) > 1:
+        pairs = [_pair(operator, a, b) for a, b in zip(level[::2], level[1::2], strict=False)]
+        level = pairs + level[len(pairs) * 2 :]
+    return level[0]
+
+
+def _pair(operator: str, a: Symbol, b: Symbol) -> Symbol:
+    shape = broadcast_shapes([a.shape, b.shape])
+    return a.graph.build.emit(operator, (a, b), tensor_type(a.dtype, shape))

@@ -1,0 +1,228 @@
+"""The values of a model that is scanned: the dtype of each, and what its inputs and constants tell."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from graphcore.arrays.resource_limits import USUAL
+from graphcore.onnx.proto.ranges import LONGEST
+from graphcore.runtime.lowering.guards import empty, moves
+from graphcore.runtime.lowering.guards.arithmetic import is_endless, is_rounded
+from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.runtime.sessions.direct.operators import MOST_AXES
+from graphcore.types.dtypes import DType
+
+_DTYPES: dict[int, DType] = {
+    dtype.onnx: dtype
+    for dtype in (
+        DType.bool, DType.int8, DType.uint8, DType.int32, DType.int64, DType.float32, DType.float64, DType.string
+    )
+}  # fmt: skip
+"""The dtypes of models that run as they are, by ONNX's number. float16 is another where it stays with the runtime."""
+
+_SMALL = 64
+"""Bytes of constants that are compared."""
+
+
+def _moves_first(node: onnx.NodeProto) -> bool:
+    return not node.attribute or moves.moves_first(node.attribute[0].ints)
+
+
+class ScannedValues:
+    """The values that a scan has met.
+
+    dtypes, dims: of values by name; the dims are those of constants. casts: by the name of its result, from which dtype
+    each Cast is. constants: their number. operators: the names of those that were met. signs: of what optimisers break,
+    by their names in `runtime/ort/optimisers.py`. has_unknown_ranks: whether some input says no shape.
+    """
+
+    def __init__(self, rules: Legality, *, keeps_halves: bool = False) -> None:
+        """keeps_halves: whether float16 stays with the runtime's kernels."""
+        self.rules = rules
+        self._stored = {**_DTYPES, DType.float16.onnx: DType.float16} if keeps_halves else _DTYPES
+        self.dtypes: dict[str, DType] = {}
+        self.dims: dict[str, tuple[int, ...]] = {}
+        self.casts: dict[str, DType] = {}
+        self.constants = 0
+        self.operators: set[str] = set()
+        self.signs: set[str] = set()
+        self.has_unknown_ranks = False
+        self._tensors: dict[str, onnx.TensorProto] = {}
+        self._many: set[str] = set()
+        self._ranks: dict[str, int] = {}
+        self._lengths: dict[str, tuple[int, ...]] = {}
+        self._empties: set[str] = set()
+        self._trapped = rules.has_trap(empty.NEGATIVE_AXES.trap)
+
+    def note_signs(self, nodes: Sequence[onnx.NodeProto]) -> None:
+        """Note the signs of what optimisers break, of the values and nodes of one graph or body."""
+        if DType.float64 in self.dtypes.values():
+            self.signs.add("float64")
+        wide = (name for name in self.dims if self.dtypes[name] is DType.float64 and self._is_one(name))
+        if any(is_rounded(array) for array in map(self._values, wide) if array is not None):
+            self.signs.add("rounded constants")
+        if "MatMul" in self.operators and (names := set(self._extremes())):
+            if any(self._scales_endlessly(node, names) for node in nodes):
+                self.signs.add("endless scales")
+        if "Transpose" in self.operators and not self.operators.isdisjoint(moves.PRODUCTS):
+            turned = {n.output[0] for n in nodes if n.op_type == "Transpose" and _moves_first(n)}
+            cast = {name for name in turned if self.dtypes[name] is DType.float16}
+            cast |= {n.output[0] for n in nodes if n.op_type == "Cast" and n.input[0] in turned}
+            if any(n.op_type in moves.PRODUCTS and not cast.isdisjoint(n.input) for n in nodes):
+                self.signs.add("cast transposes")
+
+    def _extremes(self) -> Iterator[str]:
+        """Yield the constants of one float whose exponent begins with 7 equal bits: 0, infinity, few others."""
+        for name, tensor in self._tensors.items():
+            if self.dtypes[name].is_float and self._is_one(name):
+                raw = tensor.raw_data
+                if not raw or raw[-1] & 0x7F in (0, 0x7F):
+                    yield name
+
+    def _scales_endlessly(self, node: onnx.NodeProto, names: Container[str]) -> bool:
+        """Return whether a node multiplies by a constant of these that is not finite, or divides by 0."""
+        if node.op_type not in ("Mul", "Div"):
+            return False
+        for name in node.input if node.op_type == "Mul" else node.input[1:]:
+            array = self._values(name) if name in names else None
+            if array is not None and is_endless(array, node.op_type):
+                return True
+        return False
+
+    def _is_one(self, name: str) -> bool:
+        """Return whether a constant is one number."""
+        return math.prod(self.dims[name]) == 1
+
+    def different(self) -> int:
+        """Return how many different values the constants have, of which each large one counts as another."""
+        found = self._tensors.items()
+        return len({(t.data_type, *t.dims, t.raw_data) if 0 < len(t.raw_data) <= _SMALL else n for n, t in found})
+
+    def dtype_of(self, number: int) -> DType | None:
+        """Return the dtype of ONNX's number; None for one that is left to a Graph."""
+        return self._stored.get(number)
+
+    def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool:
+        """Note a constant. Return whether it is of one of the dtypes, within the model, and alone of its name."""
+        dtype = self._stored.get(tensor.data_type)
+        if dtype is None or tensor.data_location or name in self.dtypes or not name:
+            return False
+        if dtype is DType.string and not is_text(tensor):
+            return False
+        if dtype is DType.bool and not is_of_bits(tensor):
+            return False
+        dims = self.dims[name] = tuple(tensor.dims)
+        if 0 in dims:
+            self._empties.add(name)
+            self.signs.add("empty constants")
+        self.dtypes[name] = dtype
+        self._tensors[name] = tensor
+        self.constants += 1
+        return True
+
+    def divides(self, name: str) -> bool:
+        """Return whether a divisor is a constant of integers by which every integer can be divided."""
+        found = self._values(name)
+        return found is not None and not ((found == 0) | (found == -1)).any()
+
+    def reduces(self, node: onnx.NodeProto) -> bool:
+        """Return whether a reduction does not meet the trap of axes below 0."""
+        if not self._trapped:
+            return True
+        axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
+        if axes is None and len(node.input) > 1 and node.input[1]:
+            found = self._values(node.input[1])
+            axes = [-1] if found is None else found.tolist()
+        return all(axis >= 0 for axis in axes or ())
+
+    def _takes_input(self, value: onnx.ValueInfoProto) -> bool:
+        tensor = value.type.tensor_type
+        dtype = self._stored.get(tensor.elem_type)
+        if dtype is None or type(value.name) is not str or not value.name or value.name in self.dtypes:
+            return False
+        if math.prod(d.dim_value for d in tensor.shape.dim if d.dim_value > 0) > USUAL.elements:
+            return False
+        if any(d.HasField("dim_value") and (d.dim_value == 0 or d.dim_value < -1) for d in tensor.shape.dim):
+            return False
+        self.dtypes[value.name] = dtype
+        if tensor.HasField("shape"):
+            dims = tensor.shape.dim
+            self._ranks[value.name] = len(dims)
+            self._lengths[value.name] = tuple(d.dim_value for d in dims)
+            if len(dims) > 1 and dims[0].dim_value != 1:
+                self._many.add(value.name)
+        else:
+            self.has_unknown_ranks = True
+        return True
+
+    def _is_short(self, name: str) -> bool:
+        return math.prod(self.dims.get(name, ())) <= LONGEST
+
+    def _is_bounded(self, name: str) -> bool:
+        """Return whether a constant that may say sizes says small ones; true for what is no small constant."""
+        tensor = self._tensors.get(name)
+        return tensor is None or is_bounded(tensor, self.dtypes[name])
+
+    def _values(self, name: str) -> np.ndarray[Any, Any] | None:
+        """Return the values of a small constant; None for what is none, and for one that is damaged."""
+        tensor = self._tensors.get(name)
+        return None if tensor is None else values(tensor, self.dtypes[name])
+
+
+# The values of small constants in a model that is scanned.
+
+_MOST_ELEMENTS = 1 << 24
+"""The largest number of a constant that says sizes."""
+
+_NUMBERS = (DType.bool, DType.int8, DType.uint8, DType.int32, DType.int64, DType.float32, DType.float64)
+_FROM_RAW: Mapping[DType, Any] = {dtype: dtype.numpy.newbyteorder("<") for dtype in _NUMBERS}
+_FIELDS = {DType.float32: "float_data", DType.float64: "double_data", DType.int64: "int64_data"}
+
+
+def values(tensor: onnx.TensorProto, dtype: DType) -> np.ndarray[Any, Any] | None:
+    """Return what a tensor holds; None for one that is damaged, and for other dtypes."""
+    if dtype not in _FROM_RAW:
+        return None
+    count = math.prod(tensor.dims)
+    if raw := tensor.raw_data:
+        return np.frombuffer(raw, _FROM_RAW[dtype]) if len(raw) == count * dtype.numpy.itemsize else None
+    found = np.array(getattr(tensor, _FIELDS.get(dtype, "int32_data")), dtype.numpy)
+    return found if found.size == count else None
+
+
+def is_bounded(tensor: onnx.TensorProto, dtype: DType) -> bool:
+    """Return whether a constant that may say sizes says small ones; true for one that is too long to say any."""
+    raw = tensor.raw_data
+    if raw and dtype is DType.int64 and not len(raw) % 8 and sys.byteorder == "little":
+        sizes = memoryview(raw).cast("q")  # for a tenth of the time that NumPy takes
+        return len(sizes) > 2 * MOST_AXES or (max(sizes) <= _MOST_ELEMENTS and min(sizes) >= -_MOST_ELEMENTS)
+    if 0 < len(tensor.int64_data) <= 2 * MOST_AXES and dtype is DType.int64 and not raw:
+        return bool(max(tensor.int64_data) <= _MOST_ELEMENTS and min(tensor.int64_data) >= -_MOST_ELEMENTS)
+    found = values(tensor, dtype)
+    return found is None or found.size > 2 * MOST_AXES or bool((np.abs(found) <= _MOST_ELEMENTS).all())
+
+
+def is_within(indices: np.ndarray[Any, Any] | None, length: int) -> bool:
+    """Return whether constant indices lie within an axis; true for a constant that is damaged."""
+    return indices is None or not indices.size or bool(-length <= indices.min() and indices.max() < length)
+
+
+def is_of_bits(tensor: onnx.TensorProto) -> bool:
+    """Return whether a tensor of bools holds 0 and 1 alone."""
+    numbers = tensor.raw_data or tensor.int32_data
+    return not numbers or 0 <= min(numbers) <= max(numbers) <= 1
+
+
+def is_text(tensor: onnx.TensorProto) -> bool:
+    """Return whether a tensor of strings has one for each element, all of them text."""
+    try:
+        [text.decode() for text in tensor.string_data]
+    except UnicodeDecodeError:
+        return False
+    return len(tensor.string_data) == math.prod(tensor.dims) and not tensor.raw_data

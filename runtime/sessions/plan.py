@@ -1,0 +1,183 @@
+"""The plan of a load: everything that is decided of a graph before its session is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphcore.arrays.casting import Array, is_masked, native
+from graphcore.errors import ModelError
+from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
+from graphcore.ir.state.closed import change
+from graphcore.ir.state.dim_minima import minima, with_minima
+from graphcore.ir.symbol import Constant, Symbol
+from graphcore.ir.transform.pickling import copied
+from graphcore.ir.transform.rewrite import exposed, outputs_of
+from graphcore.runtime import lowering
+from graphcore.runtime.buffers.state import Kept, kept_of
+from graphcore.runtime.lowering import TARGETS
+from graphcore.runtime.ort import memory as session_memory
+from graphcore.runtime.ort import model_types, openvino, python_ops, sessions, transport_dtypes
+from graphcore.runtime.ort.memory import Prepack
+from graphcore.runtime.ort.optimisers import broken, idle_in
+from graphcore.runtime.ort.options import EXACT, SLOWER, TENSOR_CORES, Starter, multiplies_in_tf32, target_of
+from graphcore.runtime.ort.release import memory, runtime
+from graphcore.types.tensor_types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What all loads of an `InferenceSession` share. starter: of onnxruntime's sessions."""
+
+    starter: Starter
+    precision: Precision | None
+    optimize: Optimize
+
+    @property
+    def target(self) -> TargetName:
+        """Return the target that graphs are lowered for."""
+        return target_of(self.starter.providers[0])
+
+    @property
+    def is_cpu(self) -> bool:
+        """Return whether the CPU provider alone runs what is loaded."""
+        return self.starter.providers == ("CPUExecutionProvider",)
+
+    def lower(self, graph: Graph, target: TargetName | None = None) -> Graph:
+        """Return a graph that a target runs, by default that of the session."""
+        return lowering.lower(graph, target or self.target, self.precision, runtime=runtime(), optimize=self.optimize)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """How a graph is run.
+
+    whole: the graph with its buffers as inputs and outputs and its functions inlined. source: what is lowered: in it
+    Python's operators and outputs of unusual dtypes are replaced. sites: the nodes that Python computes, which live as
+    long as the session. inputs, outputs: types by name. openvino: what that provider does; None for the others.
+    defaults: provider options where the user gives none. disabled: optimisers to leave out. config: attributes and
+    entries of the session's options. is_packed: whether kernels put weights in their own order. runs_often: whether
+    large pages of memory pay.
+    """
+
+    whole: Graph
+    source: Graph
+    sites: list[python_ops.Site]
+    inputs: dict[str, Type]
+    outputs: dict[str, Type]
+    uses_transport: bool
+    openvino: openvino.Plan | None
+    lowered: Graph
+    buffers: tuple[Kept, ...]
+    defaults: Mapping[str, Mapping[str, str]]
+    disabled: tuple[str, ...]
+    config: dict[str, Any]
+    is_packed: bool
+    runs_often: bool
+
+
+def planned(graph: Graph, engine: Engine, prepack: Prepack) -> LoadPlan:
+    """Return how an engine runs a graph. Raises `GraphError` for an operator that nothing computes."""
+    shown = exposed(graph)
+    whole = lowering.inlined(lowering.resolved(shown, engine.target, runtime()))
+    source, sites = python_ops.prepared(whole)
+    inputs, outputs = _types(graph, source)
+    uses_transport = transport_dtypes.is_needed(inputs, outputs)
+    if uses_transport:
+        source = transport_dtypes.with_transport_outputs(source)
+    provider = None
+    if engine.target == "openvino":
+        provider = openvino.planned(source, engine.lower, engine.precision, runtime(), has_buffers=bool(graph.buffers))
+    lowered = engine.lower(source) if provider is None else provider.lowered
+    packing = session_memory.entries(lowered, prepack)
+    target = TARGETS[engine.target]
+    runs_often = target.is_host and any(held.buffer.in_place for held in graph.buffers.values())
+    return LoadPlan(
+        whole,
+        source,
+        sites,
+        inputs,
+        outputs,
+        uses_transport,
+        provider,
+        lowered,
+        kept_of({n: held.buffer for n, held in graph.buffers.items()}, outputs_of(shown), inputs, outputs, lowered),
+        TENSOR_CORES if target.tensor_cores and multiplies_in_tf32(source, lowered) else EXACT,
+        _disabled(lowered, engine),
+        _config(lowered, packing, runs_often, engine.starter),
+        packing != session_memory.OFF,
+        runs_often,
+    )
+
+
+def _types(graph: Graph, source: Graph) -> tuple[dict[str, Type], dict[str, Type]]:
+    """Return the types of the inputs and outputs by name, with the least sizes that the graph is known to take."""
+    known = minima(source.metadata)
+    inputs = {
+        name: type_ if name in graph.buffers else with_minima(type_, known)
+        for name, type_ in model_types.noted({s.name: s.type for s in source.inputs}, source.metadata).items()
+    }
+    return inputs, model_types.noted(source.output_types, source.metadata)
+
+
+def _disabled(lowered: Graph, engine: Engine) -> tuple[str, ...]:
+    """Return the optimisers that are slow, wrong or idle for a lowered graph."""
+    constants = [s for s in lowered.symbols if isinstance(s.producer, Constant)]
+    slow = sessions.quadratic(len(constants), lambda: sessions.different(constants))
+    return (*SLOWER, *slow, *broken(lowered), *(idle_in(lowered) if engine.is_cpu else ()))
+
+
+def _config(lowered: Graph, packing: Mapping[str, str], runs_often: bool, starter: Starter) -> dict[str, Any]:
+    made: dict[str, Any] = {**packing, **memory(lowered)}
+    if runs_often and "enable_mem_pattern" not in starter.attributes:
+        # A plan of the memory of each prompt's length would be kept, and used once.
+        made["enable_mem_pattern"] = False
+    return made
+
+
+# Other arrays for the weights of a graph.
+
+_SHOWN = 20
+
+
+def with_weights(graph: Graph, given: Mapping[str, Array]) -> Graph:
+    """Return a copy of the graph with other arrays for some of its weights.
+
+    given: arrays by the weights' names, of their dtypes and shapes. Raises `ModelError` that names all that are of
+    another name, dtype or shape.
+    """
+    own = graph.weights
+    folded = [f"{name!r}, by the pass {graph.folded[name]}" for name in given if name in graph.folded]
+    if folded:
+        raise ModelError(
+            f"load: weights that optimize folded cannot be replaced: {'; '.join(folded[:_SHOWN])}",
+            help="replace them before, or keep them: graph.optimize(keep=[...])",
+        )
+    faults = [fault for name, array in given.items() if (fault := _fault(own, name, array))]
+    if faults:
+        more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+        names = ", ".join([*own][:_SHOWN]) + (", ..." if len(own) > _SHOWN else "")
+        raise ModelError(
+            f"load: {'; '.join(faults[:_SHOWN])}{more}",
+            help=f"give arrays of the types of the graph's weights, which are {names or 'none'}",
+        )
+    made = copied(graph)
+    for name, array in given.items():
+        symbol = made.symbols[own[name].id]
+        change(symbol, producer=Constant(native(array), True, symbol.producer.origin))
+    return made
+
+
+def _fault(own: Mapping[str, Symbol], name: object, array: Any) -> str:
+    """Return what is wrong with an array that is given for a weight; nothing where all is right."""
+    if not isinstance(name, str) or name not in own:
+        return f"the graph has no weight {name!r:.200}"
+    wanted = own[name].tensor_type
+    if not isinstance(array, np.ndarray) or is_masked(array):
+        return f"weight {name!r:.200} is {wanted}, and a {type(array).__name__} is given"
+    if array.dtype.newbyteorder("=") != wanted.dtype.numpy or array.shape != tuple(wanted.shape.static_dims):
+        return f"weight {name!r:.200} is {wanted}, and {array.dtype}{list(array.shape)} is given"
+    return ""
