@@ -17,7 +17,7 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import operators, parts
 from graphcore.operators import ONNX, Trait, having
 from graphcore.runtime.lowering.guards.arithmetic import constant_place, is_endless, is_rounded
-from graphcore.runtime.lowering.guards.dequantized import has_scales, moves_int32
+from graphcore.runtime.lowering.guards.dequantized import has_scales, is_requantised
 from graphcore.runtime.lowering.guards.moves import PRODUCTS, is_cast_transpose, is_of_narrow
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.runtime.ort.release import measured_release, runtime
@@ -66,7 +66,7 @@ def _is_dequantised_int8(symbol: Symbol) -> bool:
 
 def _is_requantised(symbol: Symbol) -> bool:
     node = symbol.producer
-    return type(node) is Node and moves_int32(node)
+    return type(node) is Node and is_requantised(node)
 
 
 def _has_scales(symbol: Symbol) -> bool:

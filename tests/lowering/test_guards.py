@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +13,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import graphcore as gc
-from graphcore import Graph, TensorType, ops
+from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops
 from graphcore.runtime.lowering.guards import dequantized
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.ort import release
@@ -159,3 +160,37 @@ def test_reductions_along_axes_from_the_back_have_their_shape_when_nothing_is_th
             x = RNG.random(shape).astype(np.float32)
             wanted = REDUCTIONS[op_type](x, axis=axes, keepdims=bool(keepdims))
             np.testing.assert_allclose(loaded(x)[0], wanted, rtol=1e-5, strict=True)
+
+
+MOVES: dict[str, Callable[[Symbol], Symbol]] = {
+    "MaxPool": lambda x: ops.onnx.MaxPool(ops.unsqueeze(x, 0), kernel_shape=[1])[0],
+    "Reshape": lambda x: x.reshape([2, 8]),
+    "Slice": lambda x: ops.flip(x, 0),
+    "Squeeze": lambda x: ops.squeeze(ops.unsqueeze(x, 0), 0),
+    "Transpose": ops.transpose,
+    "Unsqueeze": lambda x: ops.unsqueeze(x, 0),
+}
+
+
+@pytest.mark.parametrize("has_zero", [False, True])
+@pytest.mark.parametrize("dtype", [DType.int8, DType.uint8, DType.int32])
+@pytest.mark.parametrize("move", MOVES)
+def test_moves_of_dequantised_integers_are_right_in_files_and_sessions(move: str, dtype: DType, has_zero: bool) -> None:
+    """A file of an older opset leaves the optimisers on, a session of it leaves out those that quantise again."""
+    x = np.arange(16).astype(dtype.numpy).reshape(4, 4) - (8 if dtype.is_signed else 0)
+    graph = Graph("moved", {"x": TensorType(dtype, [4, 4])})
+    zero = [graph.constant(np.array(1, dtype.numpy))] if has_zero and dtype is not DType.int32 else []
+    dequantised = ops.onnx.DequantizeLinear(-graph["x"] if dtype.is_signed else graph["x"], np.float32(0.125), *zero)
+    graph.output(-MOVES[move](dequantised))
+    plain = Graph("plain", {"x": TensorType(DType.float32, [4, 4])})
+    plain.output(-MOVES[move](plain["x"]))
+    signed = -x if dtype.is_signed else x
+    want = InferenceSession().load(plain)((signed.astype(np.float32) - len(zero)) * np.float32(0.125))[0]
+    for opset in (17, 21):
+        content = graph.to_onnx(opset=opset).SerializeToString()
+        (found,) = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+        np.testing.assert_array_equal(found, want)
+        as_others = onnx.ModelProto.FromString(content)
+        del as_others.metadata_props[:]
+        np.testing.assert_array_equal(InferenceSession().load(as_others)(x)[0], want)
+    np.testing.assert_array_equal(InferenceSession().load(graph)(x)[0], want)

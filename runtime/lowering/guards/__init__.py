@@ -14,7 +14,7 @@ GUARDS: tuple[Guard, ...] = (
     dequantized.MATMUL,
     dequantized.ZERO_POINTS,
     dequantized.INT8,
-    dequantized.INT32,
+    dequantized.MOVED,
     dequantized.SCALES,
     signed_weights.GUARD,
     moves.GUARD,

@@ -167,11 +167,13 @@ def _is_move(node: Node) -> bool:
     return node.op_type in _QUANTIZED_MOVES and not node.domain and type(node.origin) is not Imported
 
 
-def moves_int32(node: Node) -> bool:
-    """Return whether a node moves what is dequantised from int32."""
+def is_requantised(node: Node) -> bool:
+    """Return whether a node moves what is dequantised from int32, or from signed integers without a zero point."""
     made = dequantizing(node.inputs[0]) if node.op_type in _QUANTIZED_MOVES and not node.domain else None
-    x = None if made is None else made.inputs[0]
-    return x is not None and x.type.dtype is DType.int32
+    if made is None or made.inputs[0] is None:
+        return False
+    dtype, zeros = made.inputs[0].type.dtype, [zero for zero in made.inputs[2:] if zero is not None]
+    return dtype is DType.int32 or (dtype is not DType.uint8 and not zeros)
 
 
 def _dequantises_int8(symbol: Symbol | None) -> bool:
@@ -202,12 +204,12 @@ INT8 = rewriting(
     _moves,
     lambda graph, node: hide(graph, node, 0),
 )
-INT32 = rewriting(
+MOVED = rewriting(
     "optimiser QDQPropagationTransformer",
     "DequantizeLinear before a move",
-    "the optimiser quantises to int32, which no kernel does",
+    "the optimiser quantises to int32, which no kernel does, or signed integers to uint8",
     {"DequantizeLinear"},
-    lambda graph: filter(moves_int32, built_here(graph, _QUANTIZED_MOVES)),
+    lambda graph: filter(is_requantised, built_here(graph, _QUANTIZED_MOVES)),
     lambda graph, node: hide(graph, node, 0),
 )
 
