@@ -1,6 +1,6 @@
 """Which cases run: a sample for `make test`, the other cases for the rest of `make test-all`, a shard of either.
 
-A test function gets 0.15 seconds and 32 cases. Of a function with more, the cases in their order are cut into as many
+A test function gets 0.12 seconds and 32 cases. Of a function with more, the cases in their order are cut into as many
 runs of neighbours as the function may have cases, and one case of each run is kept. Neighbours share their outer
 parameters, so that the sample covers these; the position inside a run moves on from run to run, so that it covers the
 inner ones. A function whose single case takes n times as long has a case in one sample of n. Hypothesis draws 25
@@ -27,7 +27,7 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = Path(__file__).with_name("times.json")
-MAX_SECONDS = 0.15
+MAX_SECONDS = 0.12
 MAX_CASES = 32
 MAX_EXAMPLES = 25
 is_sampled = False

@@ -9,8 +9,6 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.opset import OPSET
-from graphcore.onnx.read.reader import read_nodes
-from graphcore.onnx.versions import function_body
 from graphcore.runtime.lowering.build.builder import Builder, Call, LegalNode
 from graphcore.runtime.lowering.build.casts import NARROW
 from graphcore.runtime.lowering.build.compute import chosen_dtype, compute_in
@@ -211,6 +209,9 @@ def _no_way(b: Builder, call: Call, dtype: DType) -> GraphError:
 
 def by_function(b: Builder, call: Call, legal_node: LegalNode) -> tuple[Symbol, ...] | None:
     """Build an operator's function body on its operands; return None where there is none whose types can be told."""
+    from graphcore.onnx.read.reader import read_nodes  # onnx, which few graphs need
+    from graphcore.onnx.versions import function_body  # which imports onnx too
+
     op_type, inputs, types, attributes, _ = call
     body = function_body(op_type, "", OPSET, inputs, attributes, len(types))
     if body is None:
