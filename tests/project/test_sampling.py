@@ -31,9 +31,9 @@ def test_sample_repeats_by_seed_and_moves_on() -> None:
     assert kept_of_function(CASES, "0.1.0") == kept_of_function(CASES, "0.1.0")
 
 
-@pytest.mark.parametrize(("seconds", "count"), [(0.0, 32), (0.006, 25), (0.06, 2), (0.13, 1)])
-def test_successive_seeds_cover_every_case(seconds: float, count: int) -> None:
-    cases = CASES[:101]
+@pytest.mark.parametrize(("share", "count"), [(0.0, 32), (0.04, 25), (0.4, 2), (0.9, 1)])
+def test_successive_seeds_cover_every_case(share: float, count: int) -> None:
+    cases, seconds = CASES[:101], share * sampling.MAX_SECONDS
     assert len(kept_of_function(cases, "5", seconds)) == count
     seeds = range(5, 5 + -(-len(cases) // count))
     assert {position for seed in seeds for position in kept_of_function(cases, str(seed), seconds)} == set(range(101))
