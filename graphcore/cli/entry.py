@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             args = parser().parse_args(argv)
             failure = args.failure
             name = args.command.replace("-", "_")
-            command = import_module(f"graphcore.cli.commands.{args.home}.{name}")
+            command = import_module(f"graphcore.cli.commands.{args.home}")
             status = int(getattr(command, name)(args))
             sys.stdout.flush()
         except SystemExit as stop:  # argparse has said why

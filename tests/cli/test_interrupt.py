@@ -78,7 +78,7 @@ MEASURING = """
 import sys
 from pathlib import Path
 from graphcore.cli import main
-from graphcore.cli.commands.running import bench
+from graphcore.cli.commands import bench
 in_turns = bench.in_turns
 def measured(calls, seconds, tell):
     def told(passed):

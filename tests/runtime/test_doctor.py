@@ -16,7 +16,7 @@ import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from graphcore.cli import main
-from graphcore.cli.commands.reading import doctor as diagnosing
+from graphcore.cli.commands import doctor as diagnosing
 from graphcore.runtime import doctor
 from graphcore.runtime.doctor import Distribution, Provider, machine, release, report
 from graphcore.runtime.doctor.release import Notebook

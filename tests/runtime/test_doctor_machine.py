@@ -7,7 +7,7 @@ import platform
 
 import pytest
 
-from graphcore.cli.commands.reading.doctor import text
+from graphcore.cli.commands.doctor import text
 from graphcore.runtime.doctor import machine, report
 
 X86 = """processor	: 0

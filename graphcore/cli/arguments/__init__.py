@@ -48,8 +48,8 @@ _COMMANDS = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what the commands take. `command` of what it reads is the name of a module in the folder `home` of
-    `cli/commands`, which has a function of that name."""
+    """Return what the commands take. `command` of what it reads is the name of a function in the module `home` of
+    `cli/commands`."""
     made = argparse.ArgumentParser(
         prog="graphcore",
         description="Looks into ONNX models, runs them with exact numbers, measures and compares them, says what "

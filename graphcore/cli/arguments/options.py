@@ -29,7 +29,7 @@ class Links(TypedDict):
 
 
 def command(commands: Commands, home: str, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
-    """Return the parser of one command, whose function lies in the folder `home` of `commands`. Its default `failure`
+    """Return the parser of one command, whose function lies in the module `home` of `commands`. Its default `failure`
     is the exit status where it raises."""
     made = commands.add_parser(
         name,
@@ -199,8 +199,6 @@ def seconds(text: str) -> float:
 
 # Arguments of the commands that write models.
 
-_HOME = "writing"
-
 _CONVERT = "Writes a model so that a plain onnxruntime of the target runs it, or as standard ONNX."
 
 _QUANTIZE = "Writes a model whose matrix products read weights of few bits, and prints what became of each layer."
@@ -277,7 +275,7 @@ def _add_versions(parser: argparse.ArgumentParser) -> None:
 
 def _add_surgery(commands: Commands, name: str, summary: str, help: str) -> argparse.ArgumentParser:
     """Return the parser of a command that is a call of docs/surgery.md on files."""
-    parser = command(commands, _HOME, name, summary, help)
+    parser = command(commands, "set_dims" if name == "set-dims" else "rewriting", name, summary, help)
     _add_files(parser)
     return parser
 
@@ -293,7 +291,7 @@ def _add_written(parser: argparse.ArgumentParser) -> None:
 
 def add_convert(commands: Commands) -> None:
     parser = command(
-        commands, _HOME, "convert", _CONVERT, "example:\n  graphcore convert new.onnx plain.onnx --target cpu\n"
+        commands, "rewriting", "convert", _CONVERT, "example:\n  graphcore convert new.onnx plain.onnx --target cpu\n"
     )
     _add_files(parser)
     parser.add_argument("--target", choices=TARGETS, default="cpu", help="what it is to run on (cpu)")
@@ -311,7 +309,7 @@ def add_convert(commands: Commands) -> None:
 
 
 def add_quantize(commands: Commands) -> None:
-    parser = command(commands, _HOME, "quantize", _QUANTIZE, _QUANTIZE_HELP)
+    parser = command(commands, "rewriting", "quantize", _QUANTIZE, _QUANTIZE_HELP)
     _add_files(parser)
     parser.add_argument(
         "--scheme", default="int8_dynamic", metavar="NAME", help="int8_dynamic, int8, int4, q4_0, ... (int8_dynamic)"
@@ -389,7 +387,7 @@ def add_astype(commands: Commands) -> None:
 
 
 def add_deploy(commands: Commands) -> None:
-    parser = command(commands, _HOME, "deploy", _DEPLOY, _DEPLOY_HELP)
+    parser = command(commands, "deploy", "deploy", _DEPLOY, _DEPLOY_HELP)
     parser.add_argument("sources", nargs="+", metavar="MODEL", help="the .onnx files, those of a pipeline in its order")
     parser.add_argument("--triton", metavar="FOLDER", help="write a model repository for Triton, or add to one")
     parser.add_argument("--kserve", metavar="FILE", help="write the manifest of an InferenceService")

@@ -22,8 +22,6 @@ from graphcore.cli.arguments.options import (
     seconds,
 )
 
-_HOME = "reading"
-
 _INSPECT = "Prints what a model is: inputs, outputs, operators, dtypes, parameters, work, casts, what a target lacks."
 _INSPECT_HELP = """\
 FLOPs are counted for the sizes that --dim gives, 1 for the others. What --provider lacks is what onnxruntime alone
@@ -107,7 +105,7 @@ examples:
 
 
 def add_inspect(commands: Commands) -> None:
-    parser = command(commands, _HOME, "inspect", _INSPECT, _INSPECT_HELP)
+    parser = command(commands, "showing", "inspect", _INSPECT, _INSPECT_HELP)
     add_model(parser)
     add_json(parser)
     parser.add_argument("--nodes", action="store_true", help="also list the nodes")
@@ -118,7 +116,7 @@ def add_inspect(commands: Commands) -> None:
 
 
 def add_diff(commands: Commands) -> None:
-    parser = command(commands, _HOME, "diff", _DIFF, _DIFF_HELP)
+    parser = command(commands, "diff", "diff", _DIFF, _DIFF_HELP)
     parser.add_argument("old", metavar="A", help="the first .onnx file")
     parser.add_argument("new", metavar="B", help="the second .onnx file")
     add_json(parser)
@@ -148,7 +146,7 @@ def _tolerance(text: str) -> float:
 
 
 def add_check(commands: Commands) -> None:
-    parser = command(commands, _HOME, "check", _CHECK, _CHECK_HELP)
+    parser = command(commands, "check", "check", _CHECK, _CHECK_HELP)
     add_model(parser)
     add_provider(parser)
     add_json(parser)
@@ -166,7 +164,7 @@ def add_check(commands: Commands) -> None:
 
 
 def add_view(commands: Commands) -> None:
-    parser = command(commands, _HOME, "view", _VIEW, _VIEW_HELP)
+    parser = command(commands, "showing", "view", _VIEW, _VIEW_HELP)
     add_model(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="the .html file to write; the browser stays closed")
     parser.add_argument(
@@ -184,7 +182,7 @@ def add_view(commands: Commands) -> None:
 
 
 def add_promote(commands: Commands) -> None:
-    parser = command(commands, _HOME, "promote", _PROMOTE, _PROMOTE_HELP)
+    parser = command(commands, "promote", "promote", _PROMOTE, _PROMOTE_HELP)
     parser.add_argument("lhs", metavar="LHS", help="the dtype of the left operand")
     parser.add_argument("rhs", metavar="RHS", help="the dtype of the right operand")
     parser.add_argument(
@@ -194,7 +192,7 @@ def add_promote(commands: Commands) -> None:
 
 
 def add_doctor(commands: Commands) -> None:
-    parser = command(commands, _HOME, "doctor", _DOCTOR, _DOCTOR_HELP)
+    parser = command(commands, "doctor", "doctor", _DOCTOR, _DOCTOR_HELP)
     parser.add_argument(
         "--json", action="store_true", help="print one JSON document instead; docs/doctor.md has its keys"
     )
@@ -202,13 +200,11 @@ def add_doctor(commands: Commands) -> None:
 
 
 def add_completion(commands: Commands) -> None:
-    parser = command(commands, _HOME, "completion", _COMPLETION, _COMPLETION_HELP)
+    parser = command(commands, "showing", "completion", _COMPLETION, _COMPLETION_HELP)
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 
 
 # Arguments of the commands that run models.
-
-_RUNNING_HOME = "running"
 
 _RUN = "Runs a model and prints what its outputs are."
 _RUN_HELP = """\
@@ -252,7 +248,7 @@ examples:
 
 
 def add_run(commands: Commands) -> None:
-    parser = command(commands, _RUNNING_HOME, "run", _RUN, _RUN_HELP)
+    parser = command(commands, "run", "run", _RUN, _RUN_HELP)
     add_model(parser)
     parser.add_argument("--random", action="store_true", help="random arrays for the inputs that none is given for")
     add_feeds(parser)
@@ -270,7 +266,7 @@ def add_run(commands: Commands) -> None:
 
 
 def add_bench(commands: Commands) -> None:
-    parser = command(commands, _RUNNING_HOME, "bench", _BENCH, _BENCH_HELP)
+    parser = command(commands, "bench", "bench", _BENCH, _BENCH_HELP)
     add_model(parser)
     add_json(parser)
     parser.add_argument("--seconds", type=seconds, default=2.0, metavar="S", help="measured for each row (2)")
@@ -287,7 +283,7 @@ def add_bench(commands: Commands) -> None:
 
 
 def add_compare(commands: Commands) -> None:
-    parser = command(commands, _RUNNING_HOME, "compare", _COMPARE, _COMPARE_HELP)
+    parser = command(commands, "compare", "compare", _COMPARE, _COMPARE_HELP)
     add_model(parser)
     add_json(parser)
     for option, metavar, words in (

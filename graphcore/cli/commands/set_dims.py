@@ -11,8 +11,8 @@ import numpy as np
 
 from graphcore import runtime
 from graphcore.cli import output
+from graphcore.cli.commands.rewriting import rewrite
 from graphcore.cli.measuring.distances import distance, random_feeds
-from graphcore.cli.rewriting import rewrite
 from graphcore.errors import GraphcoreError, GraphError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.types.dims import Dim

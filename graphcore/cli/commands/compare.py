@@ -11,7 +11,7 @@ from graphcore import runtime
 from graphcore.analysis.sizes import bytes_of
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
-from graphcore.cli.commands.running.bench import Latency, in_turns, ratio
+from graphcore.cli.commands.bench import Latency, in_turns, ratio
 from graphcore.cli.measuring.distances import Distance, distance, feeds_of
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph, Precision

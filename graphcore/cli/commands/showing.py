@@ -1,15 +1,51 @@
-"""`graphcore inspect`: what a model is, and what it costs."""
+"""Commands that show something: `inspect`, `view` and `completion`."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphcore import runtime
 from graphcore.cli import facts, output
+from graphcore.cli.arguments import parser
 from graphcore.cli.arguments.options import links
+from graphcore.cli.measuring.distances import feeds_of
+from graphcore.errors import MissingExtraError
 from graphcore.ir.graph import Graph
+from graphcore.runtime.inspection.placement import Placement
+from graphcore.runtime.inspection.profiling import Profile
+
+_FILES = frozenset({"MODEL", "IN", "OUT", "A", "B", "FILE"})
+"""Names of arguments that are files."""
+
+
+def completion(args: argparse.Namespace) -> int:
+    try:
+        import shtab  # of the extra `cli`
+    except ImportError:
+        raise MissingExtraError(
+            "completion: the package shtab is not installed", help='pip install "graphcore-engine[cli]"'
+        ) from None
+    made = parser()
+    _mark_files(made, shtab.FILE)
+    print(shtab.complete(made, shell=args.shell))
+    return 0
+
+
+def _mark_files(parser: argparse.ArgumentParser, kind: object) -> None:
+    """Tell the arguments that are files, which argparse does not know."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                _mark_files(inner, kind)
+        elif action.metavar in _FILES:
+            action.complete = kind  # type: ignore[attr-defined]
+
+
+# `graphcore inspect`: what a model is, and what it costs.
 
 
 def inspect(args: argparse.Namespace) -> int:
@@ -178,3 +214,36 @@ def _show_weights(weights: Sequence[Mapping[str, Any]]) -> None:
 
 def _number(value: int | float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
+
+
+# `graphcore view`: the page that shows a model.
+
+
+def view(args: argparse.Namespace) -> int:
+    with output.working(f"loading {args.model}"):
+        graph = Graph.load(args.model, **links(args))
+        against = None if args.against is None else Graph.load(args.against, **links(args))
+    profile, placement = _measured(args, graph) if args.profile else (None, None)
+    with output.working("drawing"):
+        path = graph.view(
+            args.output,
+            open=args.output is None,
+            title=os.path.basename(args.model),
+            targets=args.target,
+            profile=profile,
+            placement=placement,
+            against=against,
+        )
+    if args.json:
+        output.document({"model": args.model, "path": path, "bytes": os.path.getsize(path)})
+        return 0
+    output.line(f"{args.output or path}: {output.size(os.path.getsize(path))}")
+    return 0
+
+
+def _measured(args: argparse.Namespace, graph: Graph) -> tuple[Profile, Placement]:
+    """Return the time of each node, and where it runs."""
+    with output.working("measuring"):
+        model = runtime.InferenceSession(args.provider).load(graph)
+        feeds = feeds_of("view", model.name, model.inputs, args, fills=True)
+        return model.profile(feeds), model.placement()
