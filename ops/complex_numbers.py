@@ -12,8 +12,8 @@ from graphcore.build.shapes import broadcast, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import Axis
-from graphcore.ops.shared.indexing.slice import runtime_shape
 from graphcore.ops.shared.reshape import reshaped
+from graphcore.ops.shared.slice import runtime_shape
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, Kind, complex_of
 from graphcore.types.tensor_types import Shape, _shape, tensor_type

@@ -20,7 +20,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, held_as, literal_dtype
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import dim_value, dims_of, provably_differ, shape_vector
-from graphcore.ops.shared.indexing.slice import index_operand, whole
+from graphcore.ops.shared.slice import index_operand, whole
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import DimLike, _shape, tensor_type

@@ -14,7 +14,7 @@ from graphcore.build.shapes import axis_of, broadcast, broadcast_shapes, retype,
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.shared.indexing.slice import (
+from graphcore.ops.shared.slice import (
     as_condition,
     check_bounds,
     coordinate_length,

@@ -1,6 +1,6 @@
 """Square brackets: NumPy's basic and advanced indexing of Symbols, and `x[index] = value` as a new tensor.
 
-`shared/indexing/index.py` reads what stands between them.
+`shared/index.py` reads what stands between them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from graphcore.build.shapes import axis_of, broadcast_shapes, retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ir.transform.walk import constant_array
-from graphcore.ops.shared.indexing.index import Array, Entry, Int, Mask, New, read
-from graphcore.ops.shared.indexing.slice import Slice, coordinates, runtime_shape, take, whole
+from graphcore.ops.shared.index import Array, Entry, Int, Mask, New, read
+from graphcore.ops.shared.slice import Slice, coordinates, runtime_shape, take, whole
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type

@@ -346,14 +346,14 @@ def _check(op_name: str, roles: dict[str, Symbol], holds: bool, rule: str) -> No
 
 @expansion("Quantize")
 def _quantize(x: Symbol, *, encoding: str, symmetric: int, axis: int | None = None, block_size: int = 0) -> Any:
-    from graphcore.ops.shared.quantized.products import quantized  # see above
+    from graphcore.ops.shared.quantized_products import quantized  # see above
 
     return quantized(x, encoding, bool(symmetric), axis, block_size)
 
 
 @expansion("Dequantize")
 def _dequantize(values: Symbol, *parts: Symbol, encoding: str, axis: int = 0, block_size: int = 0) -> Symbol:
-    from graphcore.ops.shared.quantized.products import dequantized  # see above
+    from graphcore.ops.shared.quantized_products import dequantized  # see above
 
     return dequantized(encoding, values, parts, axis, block_size)
 
@@ -369,6 +369,6 @@ def _qmatmul(
     digits: int = 1,
     accuracy_level: int = 0,
 ) -> Symbol:
-    from graphcore.ops.shared.quantized.products import matmul  # see above
+    from graphcore.ops.shared.quantized_products import matmul  # see above
 
     return matmul(x, values, parts, encoding, block_size, is_dynamic=bool(dynamic), digits=digits)

@@ -67,7 +67,7 @@ TABLES = {
         graphcore/surgery/result_types.py _REAL
         graphcore/surgery/sizes.py _STATES
         runtime/lowering/decompositions/recurrent.py _GATES _ACTIVATIONS _PLAIN
-        runtime/lowering/guards/same_pads.py _FILTERS
+        runtime/lowering/guards/sizes.py _FILTERS
         runtime/lowering/targets/legality.py BY_RESULT
         runtime/ort/release.py PARAMETER
     """,
@@ -94,9 +94,9 @@ TABLES = {
         runtime/sessions/direct/start.py _FUSED
         runtime/lowering/guards/arithmetic.py _NEUTRAL
         runtime/lowering/guards/empty.py _FILTERS
-        runtime/lowering/guards/few_axes.py LEAST OLDER
+        runtime/lowering/guards/sizes.py LEAST OLDER
         runtime/lowering/guards/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
-        runtime/lowering/guards/signed_weights.py _WEIGHTS _MOVES
+        runtime/lowering/guards/arithmetic.py _WEIGHTS _MOVES
         runtime/ort/openvino/support.py _EXACT _SMALL _PLACES _COUNTED _COSTLY
         runtime/ort/optimisers.py _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES NEEDS EXPANDED
     """,

@@ -20,9 +20,9 @@ from graphcore.runtime.lowering.targets import BY_PROVIDER
 from graphcore.runtime.quantizer.report import Report
 from graphcore.types.tensor_types import TensorType
 from graphcore.view.graph_data import GraphData, Json
-from graphcore.view.lowered import lowered_data
 from graphcore.view.overlays import (
     difference_overlay,
+    lowered_data,
     placement_overlays,
     profile_overlays,
     quantization_overlays,

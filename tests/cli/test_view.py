@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphcore.view import html
+from graphcore.view import notebook
 from tests.cli.conftest import Call
 from tests.support.trained import Trained
 
@@ -21,11 +21,11 @@ Document = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def assets(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the page's program is not built, the data is written beside an empty one."""
-    if not (html.ASSETS / "page.js").exists():
+    if not (notebook.ASSETS / "page.js").exists():
         folder = tmp_path_factory.mktemp("assets")
         for name in ("page.js", "page.css"):
             (folder / name).write_text("")
-        monkeypatch.setattr(html, "ASSETS", folder)
+        monkeypatch.setattr(notebook, "ASSETS", folder)
 
 
 def data(path: str) -> Any:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphcore.view.html import html_of
+from graphcore.view.notebook import html_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graphcore.view.html import ASSETS
+from graphcore.view.notebook import ASSETS
 
 FRONTEND = ASSETS.parent / "frontend"
 SOURCES = sorted(FRONTEND.glob("src/*"))

@@ -15,10 +15,9 @@ import pytest
 
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.support.markup import code, escaped, table
-from graphcore.view import html as module
+from graphcore.view import notebook as module
 from graphcore.view.data import Shown, page_data
-from graphcore.view.html import page_html
-from graphcore.view.notebook import graph_html, graph_svg, symbol_html
+from graphcore.view.notebook import graph_html, graph_svg, page_html, symbol_html
 from tests.support.page_schema import dangling, faults
 
 HOSTILE = [

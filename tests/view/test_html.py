@@ -15,7 +15,7 @@ import pytest
 from graphcore import Graph
 from graphcore.errors import ExportError, GraphError
 from graphcore.support.markup import escaped
-from graphcore.view import html as module
+from graphcore.view import notebook as module
 from graphcore.view.data import Shown
 from tests.support.drawn_graphs import exported, mixed
 from tests.view.test_hostile import data_in

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.quantized.products import (
+from graphcore.ops.shared.quantized_products import (
     MIDDLE,
     digits,
     dynamic_product,

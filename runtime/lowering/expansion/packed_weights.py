@@ -21,7 +21,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.walk import bodies, constant_array
-from graphcore.ops.shared.quantized.products import computed, dequantized, flaws, is_flaw, is_summed, product
+from graphcore.ops.shared.quantized_products import computed, dequantized, flaws, is_flaw, is_summed, product
 from graphcore.passes.liveness import keep_nodes
 from graphcore.quantization.blocks import BLOCKS, ENCODINGS, parts_of
 from graphcore.quantization.tensors import Array, QuantizedTensor, packed

@@ -23,7 +23,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.ir.transform.walk import bodies, constant_array
-from graphcore.ops.shared.quantized.products import flaws, is_flaw
+from graphcore.ops.shared.quantized_products import flaws, is_flaw
 from graphcore.quantization.tensors import Array, nibbles
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
 from graphcore.types.dims import Dim

@@ -1,6 +1,6 @@
 """Guards: edits that keep onnxruntime from taking what was lowered for something else."""
 
-from graphcore.runtime.lowering.guards import arithmetic, dequantized, empty, few_axes, moves, same_pads, signed_weights
+from graphcore.runtime.lowering.guards import arithmetic, dequantized, empty, moves, sizes
 from graphcore.runtime.lowering.guards.guard import Guard
 
 GUARDS: tuple[Guard, ...] = (
@@ -16,15 +16,15 @@ GUARDS: tuple[Guard, ...] = (
     dequantized.INT8,
     dequantized.MOVED,
     dequantized.SCALES,
-    signed_weights.GUARD,
+    arithmetic.SIGNED_WEIGHTS,
     moves.GUARD,
     moves.CAST,
     moves.CUBIC,
     empty.ATTENTION,
     empty.KERNELS,
-    few_axes.GUARD,
-    few_axes.OLD,
-    same_pads.GUARD,
+    sizes.FEW_AXES,
+    sizes.OLD,
+    sizes.SAME_PADS,
 )
 """In the order in which they run."""
 

@@ -9,10 +9,9 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.opset import OPSET
-from graphcore.runtime.lowering.build.builder import Builder, Call, LegalNode
+from graphcore.runtime.lowering.build.builder import Builder, Call, LegalNode, fold
 from graphcore.runtime.lowering.build.casts import NARROW
 from graphcore.runtime.lowering.build.compute import chosen_dtype, compute_in
-from graphcore.runtime.lowering.build.constants import fold
 from graphcore.runtime.lowering.decompositions import (
     Replaced,
     float64_functions,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphcore.view.html import html_of
+from graphcore.view.notebook import html_of
 from tests.support.browser import as_json
 from tests.view.browser.conftest import Show
 from tests.view.browser.graphs import Data, bodies_data, large_data, small_data, unet_data

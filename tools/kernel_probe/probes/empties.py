@@ -23,7 +23,7 @@ from graphcore.runtime.lowering.decompositions import rearranging as reverse_seq
 from graphcore.runtime.lowering.decompositions import recurrent
 from graphcore.runtime.lowering.decompositions.older import empty
 from graphcore.runtime.lowering.guards import empty as empty_kernels
-from graphcore.runtime.lowering.guards import few_axes
+from graphcore.runtime.lowering.guards import sizes
 from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType
@@ -70,11 +70,11 @@ def families() -> list[Family]:
         ),
         Family(
             "DFT, GridSample and STFT end the process on operands of fewer axes than they take.",
-            [Check((few_axes.GUARD.trap,), _few_axes, dies=True)],
+            [Check((sizes.FEW_AXES.trap,), _few_axes, dies=True)],
         ),
         Family(
             "AffineGrid, Attention, Conv and Einsum end the process on operands of fewer axes than they take.",
-            [Check((few_axes.OLD.trap,), _older_few_axes, dies=True)],
+            [Check((sizes.OLD.trap,), _older_few_axes, dies=True)],
         ),
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
         Family("Conv never ends on filters without elements.", [Check((empty_kernels.KERNELS.trap,), _kernelless)]),

@@ -16,7 +16,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.decompositions.older.kernels import COUNTED_PADDING
 from graphcore.runtime.lowering.functions import STATISTICS
-from graphcore.runtime.lowering.guards import same_pads
+from graphcore.runtime.lowering.guards import sizes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 from tools.kernel_probe.probes.probe import (
@@ -68,10 +68,10 @@ def _dilated() -> Iterator[Probe]:
         shared = {"kernel_shape": [3, 3], "dilations": [2, 2], "strides": [step, step], "auto_pad": mode}
         for op in ("MaxPool", "LpPool"):
             build = operator(op, **shared)
-            yield Probe(D.float32, (), (x,), build, (want,), names=(same_pads.GUARD.trap,), is_known=True)
+            yield Probe(D.float32, (), (x,), build, (want,), names=(sizes.SAME_PADS.trap,), is_known=True)
     build = operator("Conv", strides=[4], auto_pad="SAME_UPPER")  # with gaps of three elements
     given = ([[[1.0, 2, 3, 4]]], [[[1.0]]])
-    yield Probe(D.float32, (), given, build, ([[[1.0]]],), names=(same_pads.GUARD.trap,), is_known=True)
+    yield Probe(D.float32, (), given, build, ([[[1.0]]],), names=(sizes.SAME_PADS.trap,), is_known=True)
 
 
 def _wide_padding() -> Iterator[Probe]:

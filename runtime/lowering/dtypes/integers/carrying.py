@@ -21,6 +21,7 @@ from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.operators import data_of
 from graphcore.promotion.allo import MOVES
+from graphcore.runtime.lowering.dtypes.integers import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.intervals import RULES, Interval, joined, of_array, of_dtype
 from graphcore.runtime.lowering.dtypes.integers.kinds import (
     LOOKS,
@@ -36,8 +37,7 @@ from graphcore.runtime.lowering.dtypes.integers.kinds import (
     wide_dtype,
     with_axes_of_digits,
 )
-from graphcore.runtime.lowering.dtypes.integers.limbs import conversions, words
-from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limbs, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limbs, Value
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type

@@ -8,8 +8,8 @@ from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, reduced_count
-from graphcore.runtime.lowering.dtypes.integers.limbs.division import divided
-from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import ENDLESS, U64, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.limb_division import divided
+from graphcore.runtime.lowering.dtypes.integers.limbs import ENDLESS, U64, Limb, Value
 from graphcore.runtime.lowering.dtypes.integers.wide import long_division
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
     MOST_TERMS,

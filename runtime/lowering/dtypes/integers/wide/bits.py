@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.dtypes.integers import conversions
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, bitwise_and, bitwise_or, known_scalar
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
-from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import ENDLESS, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import ENDLESS, Limb, Value
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, most_limbs, operands
 from graphcore.types.dtypes import DType
 

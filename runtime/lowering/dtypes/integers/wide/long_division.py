@@ -13,8 +13,8 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.ir.bodies import body, finish
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.dtypes.integers import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.carrying import Digits, Result, Widths
-from graphcore.runtime.lowering.dtypes.integers.limbs import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import digits_of, most_limbs, refused
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

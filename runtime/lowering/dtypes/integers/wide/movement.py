@@ -10,11 +10,11 @@ from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node
 from graphcore.operators import ROWS
 from graphcore.promotion.allo import MOVES
+from graphcore.runtime.lowering.dtypes.integers import conversions
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import joined
 from graphcore.runtime.lowering.dtypes.integers.kinds import ZEROS, is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
-from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Value
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, first, refused
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import tensor_type

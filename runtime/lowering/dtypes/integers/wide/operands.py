@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 from graphcore.build import primitives as e
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.dtypes.integers import conversions
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
-from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import Limb, Value, count_of
+from graphcore.runtime.lowering.dtypes.integers.limbs import Limb, Value, count_of
 from graphcore.types.dtypes import DType
 
 MOST_TERMS = 1 << 32

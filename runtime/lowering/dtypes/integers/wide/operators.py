@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.symbol import Node
+from graphcore.runtime.lowering.dtypes.integers import conversions
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.kinds import WHOLE_BODIES, is_odd, is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
-from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import Value, count_of
+from graphcore.runtime.lowering.dtypes.integers.limbs import Value, count_of
 from graphcore.runtime.lowering.dtypes.integers.wide import (
     arithmetic,
     bits,

@@ -15,10 +15,10 @@ from graphcore.ir.bodies import body, finish
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import constant_array
+from graphcore.runtime.lowering.dtypes.integers import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.carrying import Digits, Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import known_scalar
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, digits_of, first, most_limbs, refused
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

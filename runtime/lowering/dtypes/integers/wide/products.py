@@ -17,7 +17,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.shared.einsum import Equation, parse, spelled
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
-from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limb, Limbs, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Limbs, Value
 from graphcore.runtime.lowering.dtypes.integers.wide import long_division
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import MOST_TERMS, Rule, most_limbs, refused
 from graphcore.types.dims import Dim

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from graphcore.build import primitives as e
 from graphcore.ir.bodies import body, finish
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.dtypes.integers import words
 from graphcore.runtime.lowering.dtypes.integers.carrying import Digits, Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, constant_axes, known_scalar
-from graphcore.runtime.lowering.dtypes.integers.limbs import words
-from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Value
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import MOST_TERMS, Rule, first, most_limbs, refused
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -10,7 +10,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, joined
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Value
 from graphcore.runtime.lowering.dtypes.integers.wide.movement import moved
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import MOST_TERMS, Rule, most_limbs, refused
 from graphcore.runtime.lowering.dtypes.integers.wide.sorting import digit_of, key_of

@@ -12,7 +12,7 @@ from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, constant_axes, of_dtype
-from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Value
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, first, most_limbs, refused
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -12,7 +12,7 @@ from graphcore.build.shapes import same_dim
 from graphcore.errors import DTypeError, GraphcoreError, ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.ops.shared.indexing.slice import (
+from graphcore.ops.shared.slice import (
     BEYOND,
     Number,
     Slice,

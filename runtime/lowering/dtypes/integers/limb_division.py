@@ -6,7 +6,7 @@ from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
-from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import ENDLESS, NOTHING, U64, Limb, Limbs, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import ENDLESS, NOTHING, U64, Limb, Limbs, Value
 from graphcore.types.dtypes import DType
 
 _F64, _I64 = DType.float64, DType.int64

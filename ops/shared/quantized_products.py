@@ -11,8 +11,8 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.ops.shared.quantized import blocks as _blocks
-from graphcore.ops.shared.quantized.blocks import halves, whole
+from graphcore.ops.shared import blocks as _blocks
+from graphcore.ops.shared.blocks import halves, whole
 from graphcore.quantization.tensors import BASE, nibbles
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -1,1 +1,0 @@
-"""Indices, positions and slices as operands of ops."""

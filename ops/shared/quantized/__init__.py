@@ -1,1 +1,0 @@
-"""Products of quantised operands: blocks of GGUF, digits, and their expansions."""

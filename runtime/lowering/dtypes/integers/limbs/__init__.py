@@ -1,1 +1,0 @@
-"""Integers of many limbs: what a value is, arithmetic on it, and its conversions."""
