@@ -120,10 +120,13 @@ attention of three axes, heads and rows in one, which the operator computes in t
 with a softcap, which it computes slower (Gemma 2: 1.10 of Tanh and its factors)."""
 
 
+_SIGNS = frozenset(fusion.sign for fusion in FUSIONS)
+
+
 def may_fuse(there: set[tuple[str, str]]) -> bool:
     """Return whether any fusion may match in a graph of these operators."""
     op_types = {op_type for op_type, domain in there if not domain}
-    return any(fusion.may_match(op_types) for fusion in FUSIONS)
+    return not op_types.isdisjoint(_SIGNS) and any(fusion.may_match(op_types) for fusion in FUSIONS)
 
 
 def fuse(

@@ -201,12 +201,9 @@ def _if_changed(made: Graph, has: Summary) -> Graph | None:
     return None if made is has.graph else made
 
 
-def _may_need(guard: Guard, has: Summary, to: Lowering) -> bool:
-    return not guard.signs.isdisjoint(has.op_types) and to.guards(guard)
-
-
 def _needs_guards(has: Summary, to: Lowering) -> bool:
-    return any(_may_need(guard, has, to) and guard.is_needed(has.parts) for guard in GUARDS)
+    signed = [guard for guard in GUARDS if not guard.signs.isdisjoint(has.op_types)]
+    return any(to.guards(guard) and guard.is_needed(has.parts) for guard in signed)
 
 
 def _guarding(guard: Guard) -> Pass:
@@ -215,7 +212,7 @@ def _guarding(guard: Guard) -> Pass:
         guard.trap,
         f"{guard.when}; the {'processor' if guard.is_of_processors else 'release'} has this trap",
         guard.why,
-        lambda has, to: _may_need(guard, has, to),
+        lambda has, to: not guard.signs.isdisjoint(has.op_types) and to.guards(guard),
         lambda has, to: has.graph if guard.run(has.parts) else None,
     )
 

@@ -30,10 +30,12 @@ class Sign:
     """A property of values that some optimisers break. has: tells of a value whether it has it.
 
     names: of the traps, as `traps.json` has them after "optimiser "; each begins with the name of the optimiser.
+    operators: without which no value has it; empty where any may.
     """
 
     has: Callable[[Symbol], bool]
     names: tuple[str, ...]
+    operators: frozenset[str] = frozenset()
 
 
 def _is_float64(symbol: Symbol) -> bool:
@@ -84,25 +86,27 @@ def _is_shape_of_narrow(symbol: Symbol) -> bool:
     return type(node) is Node and is_of_narrow(node)
 
 
+_DEQUANTISES = frozenset({"DequantizeLinear"})
+
 SIGNS: Mapping[str, Sign] = {
     # Their results have kernels in float32 alone, and they take float64 too; the last one fails on it.
     "float64": Sign(_is_float64, ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion", "FuseReluClip")),
     # It takes a constant without elements for a 0 that is added, or a 1 that is multiplied with.
     "empty constants": Sign(_is_empty_constant, ("NoopElimination",)),
     # It multiplies after the sum, where infinities have met already; of float64 it fails.
-    "endless scales": Sign(_is_endless_scale, ("MatMulScaleFusion of infinity",)),
+    "endless scales": Sign(_is_endless_scale, ("MatMulScaleFusion of infinity",), frozenset({"Mul", "Div"})),
     # It compares constants in float32: one of float64 beside 0 or 1 is dropped.
     "rounded constants": Sign(_is_rounded_constant, ("NoopElimination float64",)),
     # It makes int8 uint8 and leaves `output_dtype` as it is, which the session then refuses.
-    "dequantised int8": Sign(_is_dequantised_int8, ("QDQS8ToU8Transformer",)),
+    "dequantised int8": Sign(_is_dequantised_int8, ("QDQS8ToU8Transformer",), _DEQUANTISES),
     # It quantises after a move: to int32, which no kernel does, and signed integers without a zero point to uint8.
-    "moved integers": Sign(_is_requantised, ("QDQPropagationTransformer",)),
+    "moved integers": Sign(_is_requantised, ("QDQPropagationTransformer",), _DEQUANTISES),
     # It multiplies integers whose scales its kernels do not take.
-    "scales along axes": Sign(_has_scales, ("QDQSelectorActionTransformer",)),
+    "scales along axes": Sign(_has_scales, ("QDQSelectorActionTransformer",), _DEQUANTISES),
     # It drops a Cast before a Shape, which has no kernel of the dtype before the Cast.
-    "shapes of narrow dtypes": Sign(_is_shape_of_narrow, ("PreShapeNodeElimination",)),
+    "shapes of narrow dtypes": Sign(_is_shape_of_narrow, ("PreShapeNodeElimination",), frozenset({"Shape"})),
     # It ends the process where a Cast is between a Transpose and a product.
-    "cast transposes": Sign(_multiplies_cast_transpose, ("MatmulTransposeFusion of casts",)),
+    "cast transposes": Sign(_multiplies_cast_transpose, ("MatmulTransposeFusion of casts",), frozenset({"Transpose"})),
 }
 
 
@@ -110,11 +114,15 @@ def broken(graph: Graph) -> tuple[str, ...]:
     """Return the optimisers that make something else of a lowered graph, or nodes without a kernel."""
     # Only signs that are asked for cost a walk over the values, and most releases ask for few.
     symbols: list[Symbol] = []
+    op_types = {op_type for op_type, _ in operators(graph)}
 
     def has(sign: str) -> bool:
+        row = SIGNS[sign]
+        if row.operators and row.operators.isdisjoint(op_types):
+            return False
         if not symbols:
             symbols.extend(symbol for part in parts(graph) for symbol in part.symbols)
-        return any(map(SIGNS[sign].has, symbols))
+        return any(map(row.has, symbols))
 
     return left_out(has)
 
