@@ -98,7 +98,7 @@ TABLES = {
         runtime/lowering/guards/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
         runtime/lowering/guards/arithmetic.py _WEIGHTS _MOVES
         runtime/ort/openvino/support.py _EXACT _SMALL _PLACES _COUNTED _COSTLY
-        runtime/ort/optimisers.py _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES NEEDS EXPANDED
+        runtime/ort/optimisers.py SIGNS _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES NEEDS EXPANDED
     """,
     "algorithm: steps that one rule looks for, beside that rule": """
         graphcore/analysis/flop_rules.py _ELEMENTWISE _REDUCTIONS

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 
 import ml_dtypes
 import numpy as np
+import onnx.parser
 import pytest
 
-from graphcore import Dim, DType, Graph, Symbol, TensorType, ops
-from graphcore.errors import DTypeError, ShapeError
+from graphcore import Dim, DType, Graph, InferenceSession, Symbol, TensorType, ops
+from graphcore.errors import DTypeError, RunError, ShapeError
 from tests.support.graphs import Array, graph_of, run1
 
 RNG = np.random.default_rng(3)
@@ -487,3 +488,17 @@ def test_roi_align_says_what_is_wrong() -> None:
         ops.roi_align(x, rois, 0, 2)
     with pytest.raises(ShapeError, match="roi_align: sampling_ratio=-1 is below 0"):
         ops.roi_align(x, rois, 2, 2, sampling_ratio=-1)
+
+
+def test_scales_that_are_too_few_when_they_are_fed_are_an_error() -> None:
+    model = InferenceSession().load(
+        onnx.parser.parse_model(
+            """<ir_version: 8, opset_import: ["": 9]>
+            upsample (uint64[a, b, c, d] x, float[n] scales) => (uint64[e, f, g, h] y) { y = Upsample(x, scales) }"""
+        )
+    )
+    x = np.ones((1, 1, 2, 2), np.uint64)
+    assert model(x, np.array([1, 1, 2, 2], np.float32))[0].shape == (1, 1, 4, 4)
+    for given in (x, np.zeros((0, 0, 0, 2), np.uint64)):
+        with pytest.raises(RunError):
+            model(given, np.zeros(0, np.float32))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
@@ -83,6 +84,12 @@ def _factors(
     if sizes is None or _is_empty(sizes):
         assert scales is not None
         known = b.known(scales)
+        if known is not None and known.size != len(axes):
+            raise ShapeError(
+                f"Resize: {known.size} scales for {len(axes)} axes",
+                operands={"scales": scales},
+                help="give one scale for each axis",
+            )
         given = [np.asarray(v, np.float32) for v in known] if known is not None else elements(b, scales, len(axes))
         ends = []
         for factor, size in zip(given, there, strict=True):

@@ -11,6 +11,7 @@ GUARDS: tuple[Guard, ...] = (
     arithmetic.CLIPPED_RELU,
     arithmetic.QUICK_GELU,
     empty.NEGATIVE_AXES,
+    empty.NO_AXES,
     dequantized.MATMUL,
     dequantized.ZERO_POINTS,
     dequantized.INT8,

@@ -54,6 +54,30 @@ NEGATIVE_AXES = rewriting(
 )
 
 
+def _without_axes(graph: Graph) -> Iterator[Node]:
+    """Yield each Squeeze along axes of which there are none."""
+    for node in graph.nodes:
+        if node.op_type == "Squeeze" and not node.domain and len(node.inputs) > 1 and node.inputs[1] is not None:
+            axes = node.inputs[1].shape
+            if axes.is_ranked and any(dim.is_static and not int(dim) for dim in axes):
+                yield node
+
+
+def _keep(graph: Graph, node: Node) -> None:
+    change(node, op_type="Identity", inputs=node.inputs[:1])
+
+
+NO_AXES = rewriting(
+    "Squeeze along no axes",
+    "Squeeze",
+    "the kernel removes every axis of size 1",
+    {"Squeeze"},
+    _without_axes,
+    _keep,
+    in_standard=True,
+)
+
+
 # Guard attention against empty inputs: the kernel fails on them, and sizes are known at run time only.
 #
 # Where a dim may be 0, an If chooses between the kernel and zeros, the result without keys. The result is empty itself

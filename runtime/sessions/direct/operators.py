@@ -244,6 +244,10 @@ def _split(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> 
     return _of_first(node, given) if count == len(node.output) else None
 
 
+def _squeezed(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    return None if len(node.input) > 1 and 0 in scan.dims.get(node.input[1], ()) else _of_first(node, given)
+
+
 def _gathered(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
     # Kernels trust how many batch dims there are, and end the process where the operands have fewer.
     return None if any(a.i for a in node.attribute) else _of_first(node, given)
@@ -263,7 +267,7 @@ _SAME = """
     Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LeakyRelu Log
     LogSoftmax LpNormalization Max Mean MeanVarianceNormalization Min Mish Mul Neg Not Or PRelu Reciprocal Relu
     Reshape Round ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Slice Softmax Softplus Softsign
-    SpaceToDepth Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile Transpose Trilu Unsqueeze Xor
+    SpaceToDepth Sqrt Sub Sum Tan Tanh ThresholdedRelu Tile Transpose Trilu Unsqueeze Xor
 """
 
 ROWS = MappingProxyType(
@@ -291,6 +295,7 @@ ROWS = MappingProxyType(
         "Pow": Row(_power),
         "Range": Row(),
         "Split": Row(_split),
+        "Squeeze": Row(_squeezed),
         "Resize": Row(_resized),
         "TopK": Row(_top),
         "Where": Row(lambda scan, node, given: None if given[1] is None else [given[1]], decides=1),

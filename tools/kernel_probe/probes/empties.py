@@ -61,6 +61,9 @@ def families() -> list[Family]:
         Family("ReverseSequence leaves a sequence of length 0 unwritten.", [*_reversed()]),
         Family("Reductions along axes below 0 reduce an empty tensor along none.", [*_axes()]),
         Family(
+            "Squeeze along no axes removes every axis of size 1.", [Check((empty_kernels.NO_AXES.trap,), _unsqueezed)]
+        ),
+        Family(
             "GRU and LSTM do not survive empty operands, or read what is not written.",
             [*_recurrent()],
         ),
@@ -194,6 +197,15 @@ KINDS = {
     "ReduceSum": 0.0, "ReduceProd": 1.0, "ReduceSumSquare": 0.0, "ReduceL1": 0.0, "ReduceL2": 0.0,
     "ReduceLogSum": -INF,
 }  # fmt: skip
+
+
+def _unsqueezed() -> str:
+    """Return what is wrong with a Squeeze along no axes: every axis stays."""
+    graph = Graph("probe", {"x": TensorType(D.float32, [1, 2, 1])})
+    axes = graph.constant(np.zeros(0, np.int64))
+    graph.output(*graph.op("Squeeze", [graph["x"], axes], None, [graph["x"].type]))
+    made = bare(graph).run(None, {"x": np.zeros((1, 2, 1), np.float32)})[0]
+    return "" if made.shape == (1, 2, 1) else f"its shape is {list(made.shape)}"
 
 
 _ONE = reverse_sequence.ONE_AXIS
