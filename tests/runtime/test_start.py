@@ -21,6 +21,7 @@ from graphcore.arrays import casting
 from graphcore.onnx.proto import model_proto, value_protos
 from graphcore.runtime.ort import sessions
 from graphcore.support.gc_pause import freeze
+from tests.support.calls import touched
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -205,3 +206,22 @@ def test_sizes_in_a_body_are_those_of_the_body_and_of_the_graph_around() -> None
 def test_names_with_control_characters_are_refused(name: str) -> None:
     with pytest.raises(gc.GraphcoreError, match="is no name"):
         Graph("g", {name: TensorType(DType.float32, [1])})
+
+
+def test_a_small_graph_is_loaded_and_exported_in_few_calls(tmp_path: Path) -> None:
+    def small() -> Graph:
+        graph = Graph("small", {"x": TensorType(DType.float32, ["batch", 4]), "gain": TensorType(DType.float32, [4])})
+        x, gain = graph.inputs
+        graph.output(prob=ops.exp(ops.relu(x * gain + 1.0)) - x)
+        return graph
+
+    session = gc.InferenceSession()
+    session.load(small())  # imports, and what is kept of each release
+    small().export(tmp_path / "small.onnx")
+    graph = small()
+    calls, files = touched(lambda: session.load(graph))
+    assert calls <= 720
+    assert files <= 50
+    calls, files = touched(lambda: graph.export(tmp_path / "small.onnx"))
+    assert calls <= 700
+    assert files <= 40

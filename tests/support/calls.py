@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from graphcore._version import FOLDER
+
 
 class TooManyCallsError(BaseException):
     """Code made more calls than it may. Not an `Exception`: code under test must not catch it."""
@@ -32,6 +34,23 @@ def calls(work: Callable[[], object], limit: float = float("inf")) -> int:
     finally:
         sys.setprofile(before)
     return count
+
+
+def touched(work: Callable[[], object]) -> tuple[int, int]:
+    """Return how many functions of the package `work` calls in this thread, and of how many files they are."""
+    found: list[str] = []
+
+    def noted(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(FOLDER):
+            found.append(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(noted)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return len(found), len(set(found))
 
 
 def growth(work: Callable[[int], Callable[[], object]], size: int) -> float:
