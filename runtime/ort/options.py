@@ -1,4 +1,4 @@
-"""The options of an onnxruntime session: checks of what a user gives, and making a SessionOptions of it."""
+"""The options of an onnxruntime session and its providers: checks of what a user gives, and starting a session."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.onnx.proto.ranges import Chunk, block, integer, integers, nested, text
+from graphcore.onnx.proto.protobuf import Chunk, block, integer, integers, nested, text
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type

@@ -1,7 +1,8 @@
-"""seccomp: the system calls that a process may make; the kernel refuses it all others. Linux on x86-64 and 64-bit ARM.
+"""What the kernel enforces in a worker: files by Landlock, system calls by seccomp, memory and time by limits.
 
-Allowed are memory, threads, clocks, reads of files and of the two sockets to the parent, and what asks for facts about
-the process and the machine. Landlock says which files are read; the limits say how much memory there is.
+System calls are allowed for memory, threads, clocks, reads of files and of the two sockets to the parent, and facts
+about the process and the machine, on Linux for x86-64 and 64-bit ARM. Landlock says which files are read; the limits
+say how much memory there is.
 
 Source: https://docs.kernel.org/userspace-api/seccomp_filter.html
 """

@@ -1,9 +1,10 @@
-"""The forms of attention that the kernel computes, and new masks for those that only a mask keeps from it.
+"""Operators that ONNX's compose: the forms of attention that no kernel has, and sums and products of many terms.
 
-onnxruntime 1.31's refuses sequences without elements, a scale below 0, masks that broadcast over queries or keys, have
-fewer keys or one axis, and a past without a present. It takes the least float32 in a mask for -inf, so that a query
-with that for all keys gets 0 and not their mean; and it shows masked scores (mode 2) as that number. Windows, operands
-of several dtypes and a softmax narrower than they are it does not know, and takes no notice of the last.
+The kernel of Attention of onnxruntime 1.31 refuses sequences without elements, a scale below 0, masks that broadcast
+over queries or keys, have fewer keys or one axis, and a past without a present. It takes the least float32 in a mask
+for -inf, so that a query with that for all keys gets 0 and not their mean; and it shows masked scores (mode 2) as
+that number. Windows, operands of several dtypes and a softmax narrower than they are it does not know, and takes no
+notice of the last.
 """
 
 from __future__ import annotations
