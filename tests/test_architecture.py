@@ -33,8 +33,8 @@ TABLES = {
         runtime/lowering/decompositions/cuda/__init__.py ROWS
         runtime/lowering/decompositions/recurrent.py ENDS
         runtime/lowering/decompositions/float64_functions.py FUNCTIONS
-        runtime/lowering/decompositions/model_rows.py ROWS IMAGE_ROWS
-        runtime/lowering/decompositions/model_rows.py ROWS IMAGE_ROWS
+        runtime/lowering/decompositions/model_rows.py ROWS
+        runtime/lowering/decompositions/model_rows.py ROWS
         runtime/lowering/decompositions/older/bitcast.py LATE
         runtime/lowering/decompositions/older/kernels.py _TRAPS
         runtime/lowering/decompositions/openvino.py _TURNED
@@ -47,9 +47,9 @@ TABLES = {
         runtime/lowering/dtypes/complex_numbers/trigonometry.py RULES
         runtime/lowering/dtypes/integers/intervals.py RULES
         runtime/lowering/dtypes/integers/wide/arithmetic.py RULES
-        runtime/lowering/dtypes/integers/wide/bits.py RULES ORDER_RULES
+        runtime/lowering/dtypes/integers/wide/bits.py RULES
         runtime/lowering/dtypes/integers/wide/movement.py RULES
-        runtime/lowering/dtypes/integers/wide/bits.py RULES ORDER_RULES
+        runtime/lowering/dtypes/integers/wide/bits.py RULES
         runtime/lowering/dtypes/integers/wide/running.py RULES
         runtime/lowering/dtypes/integers/wide/sorting.py RULES
         runtime/ort/openvino/support.py _RULES

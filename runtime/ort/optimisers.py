@@ -8,13 +8,13 @@ ways for every row.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
-from graphcore.ir.transform.walk import operators, parts
+from graphcore.ir.transform.walk import parts
 from graphcore.operators import ONNX, Trait, having
 from graphcore.runtime.lowering.guards.arithmetic import constant_place, is_endless, is_rounded
 from graphcore.runtime.lowering.guards.dequantized import has_scales, is_requantised
@@ -110,11 +110,14 @@ SIGNS: Mapping[str, Sign] = {
 }
 
 
-def broken(graph: Graph) -> tuple[str, ...]:
-    """Return the optimisers that make something else of a lowered graph, or nodes without a kernel."""
+def broken(graph: Graph, there: Set[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the optimisers that make something else of a lowered graph, or nodes without a kernel.
+
+    there: its operators and their domains, as `walk.operators` gives them.
+    """
     # Only signs that are asked for cost a walk over the values, and most releases ask for few.
     symbols: list[Symbol] = []
-    op_types = {op_type for op_type, _ in operators(graph)}
+    op_types = {op_type for op_type, _ in there}
 
     def has(sign: str) -> bool:
         row = SIGNS[sign]
@@ -212,11 +215,10 @@ _MOST = 64
 """Sets of operators whose answer is remembered."""
 
 
-def idle_in(graph: Graph) -> tuple[str, ...]:
-    """Return the optimisers that match nothing in a lowered graph; none where it has operators of other domains."""
-    found = operators(graph)
-    is_known = all(domain in _DOMAINS for _, domain in found)
-    return idle(frozenset(op_type for op_type, _ in found)) if is_known else ()
+def idle_among(there: Set[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the optimisers that match nothing in a graph of these operators; none where some are of other domains."""
+    is_known = all(domain in _DOMAINS for _, domain in there)
+    return idle(frozenset(op_type for op_type, _ in there)) if is_known else ()
 
 
 @functools.lru_cache(_MOST)

@@ -15,6 +15,7 @@ from graphcore.arrays.external_data import Links
 from graphcore.arrays.resource_limits import USUAL, Limits
 from graphcore.errors import GraphcoreError, GraphError, ModelError
 from graphcore.ir.graph import Graph
+from graphcore.ir.transform.walk import operators
 from graphcore.onnx.opset import LIMIT
 from graphcore.runtime.model import Model, Start
 from graphcore.runtime.ort import memory as session_memory
@@ -109,19 +110,15 @@ def kept(asked: Load) -> Model | None:
     options, source = asked.options, asked.source
     if not isinstance(source, Graph) and options.limits != USUAL:
         return None
-    warm = folder = None
+    warm = None
     if options.cache_dir is not None:
         warm = asked.warm = warm_start(asked.engine, options.cache_dir)
     elif options.prepared and not options.weights and (folder := beside.folder_of(source)) is not None:
         warm = warm_start(asked.engine, folder, writes=False)
     if warm is None or options.weights:
         return None
-    return warm.find(source, options.prepack, functools.partial(_first, without_cache(asked)), options.links)
-
-
-def without_cache(asked: Load) -> Load:
-    """Return the same load without a folder."""
-    return replace(asked, options=replace(asked.options, cache_dir=None, prepared=False), warm=None)
+    uncached = replace(asked, options=replace(options, cache_dir=None, prepared=False), warm=None)
+    return warm.find(source, options.prepack, functools.partial(_first, uncached), options.links)
 
 
 def warm_start(engine: Engine, folder: str | os.PathLike[str], writes: bool = True) -> WarmStart:
@@ -133,7 +130,7 @@ def warm_start(engine: Engine, folder: str | os.PathLike[str], writes: bool = Tr
 
 
 def direct(asked: Load) -> Model | None:
-    """Load a file of others that runs on the CPU as it is, without a Graph."""
+    """Load a third-party file that runs on the CPU as it is, without a Graph."""
     if isinstance(asked.source, Graph):
         return None
     from graphcore.runtime.sessions.direct import start  # onnx, which graphs that are built do not need
@@ -261,7 +258,7 @@ def _start_openvino(plan: LoadPlan, provider: openvino.Plan, engine: Engine) -> 
             graph,
             lambda: python_ops.options(starter.options(more), graph, starter.libraries),
             lambda model, options: starter.create(
-                model, options, (*SLOWER, *broken(graph)), defaults, providers=providers
+                model, options, (*SLOWER, *broken(graph, operators(graph))), defaults, providers=providers
             ),
         )
         require_started(started[0], providers)

@@ -16,13 +16,14 @@ from graphcore.ir.state.dim_minima import minima, with_minima
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.rewrite import exposed, outputs_of
+from graphcore.ir.transform.walk import operators
 from graphcore.runtime import lowering
 from graphcore.runtime.buffers.state import Kept, kept_of
 from graphcore.runtime.lowering import TARGETS
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort import model_types, openvino, python_ops, sessions, transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
-from graphcore.runtime.ort.optimisers import broken, idle_in
+from graphcore.runtime.ort.optimisers import broken, idle_among
 from graphcore.runtime.ort.options import EXACT, SLOWER, TENSOR_CORES, Starter, multiplies_in_tf32, target_of
 from graphcore.runtime.ort.release import memory, runtime
 from graphcore.types.tensor_types import Type
@@ -127,7 +128,8 @@ def _disabled(lowered: Graph, engine: Engine) -> tuple[str, ...]:
     """Return the optimisers that are slow, wrong or idle for a lowered graph."""
     constants = [s for s in lowered.symbols if isinstance(s.producer, Constant)]
     slow = sessions.quadratic(len(constants), lambda: sessions.different(constants))
-    return (*SLOWER, *slow, *broken(lowered), *(idle_in(lowered) if engine.is_cpu else ()))
+    there = operators(lowered)
+    return (*SLOWER, *slow, *broken(lowered, there), *(idle_among(there) if engine.is_cpu else ()))
 
 
 def _config(lowered: Graph, packing: Mapping[str, str], runs_often: bool, starter: Starter) -> dict[str, Any]:

@@ -27,12 +27,7 @@ def calls(work: Callable[[], object], limit: float = float("inf")) -> int:
             if count > limit:
                 raise TooManyCallsError(f"more than {limit:,} calls")
 
-    before = sys.getprofile()
-    sys.setprofile(counted)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
+    _profile(work, counted)
     return count
 
 
@@ -44,13 +39,17 @@ def touched(work: Callable[[], object]) -> tuple[int, int]:
         if event == "call" and frame.f_code.co_filename.startswith(FOLDER):
             found.append(frame.f_code.co_filename)
 
+    _profile(work, noted)
+    return len(found), len(set(found))
+
+
+def _profile(work: Callable[[], object], told: Callable[[FrameType, str, object], None]) -> None:
     before = sys.getprofile()
-    sys.setprofile(noted)
+    sys.setprofile(told)
     try:
         work()
     finally:
         sys.setprofile(before)
-    return len(found), len(set(found))
 
 
 def growth(work: Callable[[int], Callable[[], object]], size: int) -> float:

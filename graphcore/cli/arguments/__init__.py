@@ -48,8 +48,7 @@ _COMMANDS = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what the commands take. `command` of what it reads is the name of a function in the module `home` of
-    `cli/commands`."""
+    """Return the parser of the command line. `command` names a function of the module `home` in `cli/commands`."""
     made = argparse.ArgumentParser(
         prog="graphcore",
         description="Looks into ONNX models, runs them with exact numbers, measures and compares them, says what "

@@ -68,7 +68,6 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (fourier.ROUNDED, (DType.int32, DType.int64), fourier.rounded),
         (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), rearranging.narrow),
         (("ScatterElements", "ScatterND"), WIDE_FLOATS, rearranging.wide),
-        *model_rows.IMAGE_ROWS,
         *model_rows.ROWS,
     ]
     table = {(op, dtype): decomposition for ops, dtypes, decomposition in rows for op in ops for dtype in dtypes}

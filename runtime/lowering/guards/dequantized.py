@@ -17,10 +17,14 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
 
 
+def _lacks_zero_point(node: Node) -> bool:
+    return len(node.inputs) < 3 or node.inputs[2] is None
+
+
 def _untold(graph: Graph) -> Iterator[Node]:
     """Yield the nodes without a zero point, those of others' models too."""
     for node in graph.nodes:
-        if node.op_type == "DequantizeLinear" and not node.domain and (len(node.inputs) < 3 or node.inputs[2] is None):
+        if node.op_type == "DequantizeLinear" and not node.domain and _lacks_zero_point(node):
             x = node.inputs[0]
             if x is not None and isinstance(x.type, TensorType) and x.dtype is not DType.uint8:
                 yield node
@@ -172,8 +176,8 @@ def is_requantised(node: Node) -> bool:
     made = dequantizing(node.inputs[0]) if node.op_type in _QUANTIZED_MOVES and not node.domain else None
     if made is None or made.inputs[0] is None:
         return False
-    dtype, zeros = made.inputs[0].type.dtype, [zero for zero in made.inputs[2:] if zero is not None]
-    return dtype is DType.int32 or (dtype is not DType.uint8 and not zeros)
+    dtype = made.inputs[0].type.dtype
+    return dtype is DType.int32 or (dtype is not DType.uint8 and _lacks_zero_point(made))
 
 
 def _dequantises_int8(symbol: Symbol | None) -> bool:

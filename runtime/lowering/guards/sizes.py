@@ -16,6 +16,11 @@ from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
+# Write pads in numbers where auto_pad asks for them around windows with dilations or with gaps between them.
+#
+# Kernels of onnxruntime pad as if there were no dilations, so that pools give less than ONNX says and convolutions are
+# refused; between windows with gaps they pad by numbers below 0, and begin behind the first element.
+
 _FILTERS = {"AveragePool": None, "Conv": 1, "ConvInteger": 1, "LpPool": None, "MaxPool": None, "QLinearConv": 3}
 """The operators, with the operand that has the sizes of the windows where no attribute does."""
 
@@ -38,7 +43,7 @@ def _has_gaps(node: Node) -> bool:
     return any(step - size > most for step, size in zip(steps, sizes, strict=False))
 
 
-def _write(graph: Graph, node: Node) -> None:
+def _write_pads(graph: Graph, node: Node) -> None:
     attributes = {**node.attributes}
     upper = attributes.pop("auto_pad") == "SAME_UPPER"
     attributes.pop("ceil_mode", None)  # which auto_pad takes the place of
@@ -136,7 +141,7 @@ SAME_PADS = rewriting(
     "kernels pad as if there were no dilations",
     _FILTERS,
     _found,
-    _write,
+    _write_pads,
 )
 
 
@@ -182,7 +187,7 @@ def _unsure(node: Node) -> Iterator[tuple[int, Symbol, int]]:
             yield place, x, least
 
 
-def _few_axes_write(graph: Graph, node: Node) -> None:
+def _count_axes(graph: Graph, node: Node) -> None:
     b = graph.build
     inputs = [*node.inputs]
     for place, x, least in _unsure(node):
@@ -199,7 +204,7 @@ def _guard(trap: str, least: Mapping[tuple[str, str], Mapping[int, int]]) -> Gua
         "kernels end the process on operands of fewer axes than the operator has",
         signs,
         lambda graph: (n for n in graph.nodes if (n.domain, n.op_type) in least and any(True for _ in _unsure(n))),
-        _few_axes_write,
+        _count_axes,
     )
 
 

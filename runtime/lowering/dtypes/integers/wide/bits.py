@@ -118,16 +118,6 @@ def _down(on: Widths, x: Value, count: int) -> Value:
     return Value(tuple(digits), x.interval >> count)
 
 
-RULES: dict[str, Rule] = {
-    "BitwiseAnd": _bitwise("BitwiseAnd", bitwise_and),
-    "BitwiseOr": _bitwise("BitwiseOr", bitwise_or),
-    "BitwiseXor": _bitwise("BitwiseXor", bitwise_or),
-    "BitwiseNot": _not,
-    "ShiftLeft": _shift_left,
-    "ShiftRight": _shift_right,
-}
-
-
 # Comparisons and extremes of wide integers.
 
 
@@ -186,7 +176,13 @@ def _clip(on: Widths, node: Node) -> Sequence[Result]:
     return (x,)
 
 
-ORDER_RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = {
+    "BitwiseAnd": _bitwise("BitwiseAnd", bitwise_and),
+    "BitwiseOr": _bitwise("BitwiseOr", bitwise_or),
+    "BitwiseXor": _bitwise("BitwiseXor", bitwise_or),
+    "BitwiseNot": _not,
+    "ShiftLeft": _shift_left,
+    "ShiftRight": _shift_right,
     "Equal": _equal(opposite=False),
     "NotEqual": _equal(opposite=True),
     "Less": _compared(swap=False, opposite=False),

@@ -51,7 +51,6 @@ def _cast(on: Widths, node: Node) -> Sequence[Result]:
 _RULES: dict[str, Rule] = {
     **arithmetic.RULES,
     **bits.RULES,
-    **bits.ORDER_RULES,
     **powers.RULES,
     **products.RULES,
     **running.RULES,
