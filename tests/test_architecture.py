@@ -33,12 +33,10 @@ TABLES = {
         runtime/lowering/decompositions/cuda/__init__.py ROWS
         runtime/lowering/decompositions/recurrent.py ENDS
         runtime/lowering/decompositions/float64_functions.py FUNCTIONS
-        runtime/lowering/decompositions/model_rows.py ROWS
-        runtime/lowering/decompositions/model_rows.py ROWS
         runtime/lowering/decompositions/older/bitcast.py LATE
         runtime/lowering/decompositions/older/kernels.py _TRAPS
         runtime/lowering/decompositions/openvino.py _TURNED
-        runtime/lowering/decompositions/rearranging.py ROWS
+        runtime/lowering/decompositions/rows.py _MOVED_AS_NUMBERS
         runtime/lowering/decompositions/shape_arithmetic.py _NUMPY
         runtime/lowering/dtypes/complex_numbers/arithmetic.py RULES
         runtime/lowering/dtypes/complex_numbers/exponentials.py RULES
@@ -73,10 +71,9 @@ TABLES = {
     """,
     "kernel: what onnxruntime's kernels do, measured": """
         runtime/buffers/state.py _WRITERS
-        runtime/lowering/decompositions/__init__.py AS_WRITTEN
+        runtime/lowering/decompositions/rows.py AS_WRITTEN _WINDOWS
         runtime/lowering/decompositions/cuda/__init__.py STAY AS_DOUBLE
         runtime/lowering/decompositions/cuda/networks.py _ACTIVATIONS
-        runtime/lowering/decompositions/fourier.py ROUNDED
         runtime/lowering/file_versions.py RECENT
         runtime/lowering/targets/__init__.py _KERNELS_OF_FNUZ
         runtime/lowering/targets/compute_dtypes.py LOW_BITS VIEWED

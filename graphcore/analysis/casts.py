@@ -13,7 +13,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import parts
 from graphcore.promotion import PromotionSystem
-from graphcore.promotion.explain import explain
+from graphcore.promotion.explanations import explain
 from graphcore.support.source_lines import Imported, Line, Loaded, cause_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType

@@ -5,13 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from graphcore.promotion.anvil import CommonDType, common_dtype
-from graphcore.promotion.explain import Explanation, explain
 from graphcore.promotion.registry import NAMES, implicit_cast_type, system
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Term
 from graphcore.promotion.system import LatticeSystem, PromotionSystem, TableSystem
 
 if TYPE_CHECKING:
+    from graphcore.promotion.anvil import CommonDType, common_dtype
+    from graphcore.promotion.explanations import Explanation, explain
 
     def implicit_cast(lhs: Any, rhs: Any) -> Any:
         """Return both Symbols in the dtype in which they meet. Attached by `build.operands`, as `gc.implicit_cast`."""
@@ -19,10 +19,18 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Return the function that builds graphs, which `build.operands` attaches when it is imported."""
-        if name != "implicit_cast":
+        """Return what is imported when it is first used."""
+        if name not in _HOMES:
             raise AttributeError(f"module 'graphcore.promotion' has no attribute {name!r}")
-        return import_module("graphcore.build.operands").implicit_cast
+        return getattr(import_module(f"graphcore.{_HOMES[name]}"), name)
+
+    _HOMES = {
+        "CommonDType": "promotion.anvil",
+        "Explanation": "promotion.explanations",
+        "common_dtype": "promotion.anvil",
+        "explain": "promotion.explanations",
+        "implicit_cast": "build.operands",
+    }
 
 
 __all__ = [

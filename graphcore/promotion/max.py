@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from graphcore.promotion.system import LatticeSystem, TableSystem
+from graphcore.promotion.system import LatticeSystem, PromotionSystem, TableSystem
 from graphcore.promotion.tables import SHORT, dtypes_of, read_table
 from graphcore.types.dtypes import DType
 
@@ -73,3 +73,13 @@ max_complex = LatticeSystem(
 max_complex.options = MappingProxyType({"complex": True})
 max_published = TableSystem("max_published", dtypes_of(read_table(_PUBLISHED, _COLUMNS)))
 max_system.is_closed = max_complex.is_closed = max_published.is_closed = True
+
+
+def system(complex: bool = False) -> PromotionSystem:
+    """Return the lattice. complex: with complex64 and complex128 joined to it."""
+    return max_complex if complex else max_system
+
+
+def published() -> PromotionSystem:
+    """Return the table as published."""
+    return max_published

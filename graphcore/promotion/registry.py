@@ -6,32 +6,28 @@ import copyreg
 import functools
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from graphcore.errors import PromotionError
-from graphcore.promotion.allo import AlloCpp, AlloHls
-from graphcore.promotion.anvil import Anvil
-from graphcore.promotion.array_api import ArrayApi
-from graphcore.promotion.kernel_float import KernelFloat
-from graphcore.promotion.max import max_complex, max_published, max_system
-from graphcore.promotion.packages import Jax, NumPy, Torch
 from graphcore.promotion.rules import Key, NoPromotion, Operand
 from graphcore.promotion.system import PromotionSystem
 from graphcore.support.suggestions import suggestion
 from graphcore.types.dtypes import DType
 
-_SYSTEMS: dict[str, Callable[..., PromotionSystem]] = {
-    "max": lambda complex=False: max_complex if complex else max_system,
-    "max_published": lambda: max_published,
-    "kernel_float": KernelFloat,
-    "anvil": Anvil,
-    "array_api": ArrayApi,
-    "allo_hls": AlloHls,
-    "allo_cpp": AlloCpp,
-    "numpy": NumPy,
-    "jax": Jax,
-    "torch": Torch,
+_SYSTEMS: dict[str, str] = {
+    "max": "max.system",
+    "max_published": "max.published",
+    "kernel_float": "kernel_float.KernelFloat",
+    "anvil": "anvil.Anvil",
+    "array_api": "array_api.ArrayApi",
+    "allo_hls": "allo.AlloHls",
+    "allo_cpp": "allo.AlloCpp",
+    "numpy": "packages.numpy.NumPy",
+    "jax": "packages.jax.Jax",
+    "torch": "packages.torch.Torch",
 }
+"""What makes each system, in modules of this folder, which are imported when the system is first asked for."""
 
 NAMES: tuple[str, ...] = tuple(_SYSTEMS)
 """The published systems."""
@@ -68,11 +64,17 @@ def restored(name: str, options: dict[str, Any]) -> PromotionSystem:
 
 @functools.cache
 def _made(name: str, options: tuple[tuple[str, Any], ...]) -> PromotionSystem:
-    return _SYSTEMS[name](**dict(options))
+    return _maker(name)(**dict(options))
+
+
+def _maker(name: str) -> Callable[..., PromotionSystem]:
+    module, _, label = _SYSTEMS[name].rpartition(".")
+    maker: Callable[..., PromotionSystem] = getattr(import_module(f"{__package__}.{module}"), label)
+    return maker
 
 
 def _system_help(name: str) -> str:
-    known = ", ".join(inspect.signature(_SYSTEMS[name]).parameters)
+    known = ", ".join(inspect.signature(_maker(name)).parameters)
     return f"its options: {known}" if known else "it has none"
 
 

@@ -14,8 +14,8 @@ import onnxruntime
 import pytest
 
 from graphcore import DType, Graph, TensorType
-from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS
 from graphcore.runtime.lowering.decompositions import fourier as window_functions
+from graphcore.runtime.lowering.decompositions.rows import DECOMPOSITIONS
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.incorrect import UNROUNDED
 from graphcore.runtime.lowering.targets.legality import incorrect, kernels, legality

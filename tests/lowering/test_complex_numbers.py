@@ -18,7 +18,7 @@ from graphcore.analysis.statistics import statistics
 from graphcore.errors import DTypeError, FeedError
 from graphcore.promotion.complex_operators import OPERATORS, ORDERED
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.dtypes.complex_numbers import SUPPORTED
+from graphcore.runtime.lowering.dtypes.complex_numbers.layers import SUPPORTED
 from tests.support.graphs import Array
 
 DTYPES = [np.complex64, np.complex128]

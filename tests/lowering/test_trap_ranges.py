@@ -10,7 +10,7 @@ import pytest
 
 from graphcore import DType, Graph, TensorType
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.decompositions import rows_of
+from graphcore.runtime.lowering.decompositions.rows import rows_of
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import ANY, Range, Runtime, table_of

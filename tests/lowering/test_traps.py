@@ -18,10 +18,9 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.runtime.lowering import functions as custom_ops
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, recurrent
-from graphcore.runtime.lowering.decompositions import matmul as quantized
-from graphcore.runtime.lowering.decompositions import rearranging as reverse_sequence
-from graphcore.runtime.lowering.decompositions.older import bitcast, empty, kernels
+from graphcore.runtime.lowering.decompositions import recurrent
+from graphcore.runtime.lowering.decompositions.older import empty
+from graphcore.runtime.lowering.decompositions.rows import DECOMPOSITIONS, OLDER_TRAPS
 from graphcore.runtime.lowering.guards import GUARDS
 from graphcore.runtime.lowering.targets import TARGETS, traps
 from graphcore.runtime.lowering.targets.legality import legality
@@ -104,7 +103,7 @@ def test_results_are_wrong_when_decompositions_are_switched_off(name: str, worke
 def _named() -> set[str]:
     """Every name by which lowering and sessions ask whether there is a trap, as far as a measured release has it."""
     rows = {traps.of_kernel(*row) for row in DECOMPOSITIONS if any(rules.allows(*row) for rules in _releases())}
-    rows |= {traps.of_kernel(*row) for row in bitcast.traps()}
+    rows |= {traps.of_kernel(*row) for row in OLDER_TRAPS}
     rows |= {empty.trap(*row) for row in empty.rows({})}
     rows |= {
         traps.of_kernel(op, D.of(d)) for op, (dtypes, _) in TARGETS["cpu"].incorrect.items() for d in dtypes.split()
@@ -116,12 +115,12 @@ def _named() -> set[str]:
     rows |= {casts.MERGED, casts.SATURATES, casts.TWICE, casts.OVERFLOWS, casts.FLOAT8_TO_BOOL, casts.PARTS}
     rows |= {
         installed.MEMORY,
-        quantized.NARROW_SCALES,
+        traps.NARROW_SCALES,
         custom_ops.STATISTICS,
-        reverse_sequence.EMPTY,
-        reverse_sequence.ONE_AXIS,
+        traps.REVERSED_EMPTY,
+        traps.REVERSED_ONE_AXIS,
         recurrent.FLAT,
-        kernels.COUNTED_PADDING,
+        traps.COUNTED_PADDING,
     }
     sources = Path(traps.__file__).resolve().parents[2].rglob("*.py")
     asked = re.compile(r'(?:has_trap|in_force)\("([^"]+)"')

@@ -24,7 +24,7 @@ from graphcore.arrays import big_integers
 from graphcore.errors import DTypeError, FeedError
 from graphcore.ir.graph import TargetName
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.dtypes.integers import SUPPORTED_WIDE
+from graphcore.runtime.lowering.dtypes.integers.wide.operators import SUPPORTED_WIDE
 from graphcore.types.tensor_types import Type
 from tests.sampling import drawn
 from tests.support.wide import Array, Known, dtypes, graph_of, run, samples, trees, values, wrap

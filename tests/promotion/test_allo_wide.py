@@ -14,7 +14,7 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import DTypeError
 from graphcore.promotion import allo as wide
-from graphcore.runtime.lowering.dtypes.integers import SUPPORTED_WIDE
+from graphcore.runtime.lowering.dtypes.integers.wide.operators import SUPPORTED_WIDE
 from tests.promotion.test_allo import corners, dtype_of, graph_of, wrapped
 
 

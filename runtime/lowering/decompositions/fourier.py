@@ -223,8 +223,6 @@ TERMS = {
 
 
 NARROW = (DType.float16, DType.bfloat16)
-ROUNDED = ("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix")
-"""Operators whose results may be of a narrow float and are chosen by the dtype of a length."""
 
 
 def rounded(b: Builder, call: Call) -> Replacement:

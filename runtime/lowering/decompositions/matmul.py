@@ -188,9 +188,6 @@ def ordered_view(b: Builder, call: Call) -> Replacement:
 
 _F32, _I32 = DType.float32, DType.int32
 
-NARROW_SCALES = "DequantizeLinear of narrow scales"
-"""The trap that the types of an operand and a result do not tell of."""
-
 
 def quantize(b: Builder, call: Call) -> Replacement:
     """Compute QuantizeLinear of operands of several dtypes in float32."""

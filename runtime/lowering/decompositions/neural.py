@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcore.errors import GraphError
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.build.compute import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import count_up, length, reshaped, symbol, vector
@@ -212,3 +213,45 @@ def _rows(b: Builder, x: Any, rows: Any, columns: int, count: int) -> Any:
     index = b.op("Unsqueeze", rows, b.vector([-1]), shape=_shape([*rows.shape, Dim(1)]))
     wide = b.op("Mul", b.op("Add", index, b.scalar(0, DType.int64)), symbol(b, np.ones(columns, np.int64)))
     return b.op("GatherElements", x, wide, shape=shape, axis=-2)
+
+
+# Activations whose kernels are less exact than docs/numbers.md promises.
+
+
+def sigmoid(b: Builder, call: Call) -> Replacement:
+    """Compute Sigmoid by other operators: the kernel gives 0 below -18."""
+    (x,) = call.inputs
+    one = b.scalar(1.0, x.dtype)
+    return b.native("Reciprocal", b.native("Add", one, b.native("Exp", b.native("Neg", x))))
+
+
+def log_softmax(b: Builder, call: Call) -> Replacement:
+    """Compute LogSoftmax with every row of a NaN all NaN: the kernel sees a NaN only where it comes first."""
+    (x,) = call.inputs
+    made = b.native(call.op, x, shape=call.shape, **call.attributes)
+    axis = call.attributes.get("axis", -1)
+    row = _shape([Dim(1) if i == axis % x.rank else d for i, d in enumerate(x.shape)])
+    unknown = b.native_cast(b.native("IsNaN", x, dtype=DType.bool), DType.int32)
+    any_unknown = b.native("ReduceMax", unknown, b.vector([axis]), shape=row, keepdims=1)
+    condition = b.native_cast(any_unknown, DType.bool)
+    return b.native("Where", condition, b.scalar(float("nan"), x.dtype), made, dtype=x.dtype, shape=call.shape)
+
+
+# Integers of 2 and 4 bits, and other dtypes that most kernels do not read.
+
+
+def shape(b: Builder, call: Call) -> Replacement:
+    """Compute Shape of the operand in a wider dtype: onnxruntime drops a Cast before Shape, and then has no kernel."""
+    (x,) = call.inputs
+    wide = b.casts.apart(b.native_cast(x, DType.int8 if x.dtype.is_integer else DType.float32))
+    made: tuple[Any, ...] = b.emit_many(call.op, (wide,), call.types, call.attributes)
+    return made
+
+
+def decoder(b: Builder, call: Call) -> Replacement:
+    """Refuse ImageDecoder."""
+    raise GraphError(
+        "ImageDecoder: no kernel decodes images, only Pillow in sessions",
+        operands={"encoded_stream": str(call.inputs[0].type)},
+        help="load it in a session, export it with target='onnx', or decode the image before the model",
+    )

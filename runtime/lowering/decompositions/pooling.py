@@ -33,6 +33,7 @@ from graphcore.runtime.lowering.decompositions.windows import (
     total,
     windows,
 )
+from graphcore.runtime.lowering.targets.traps import COUNTED_PADDING
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape
@@ -238,3 +239,25 @@ def unpool(b: Builder, call: Call) -> Replacement:
         pads = vector(b, [*[0] * (4 + count), *more])
         return b.op("Pad", made, pads, b.scalar(0, x.dtype), shape=call.shape, mode="constant")
     return b.op("Identity", made, shape=call.shape)
+
+
+def average_padded_before(b: Builder, call: Call) -> Replacement:
+    """Compute AveragePool of a tensor padded before: the kernel counts wrong the padding after an axis.
+
+    Padding as wide as the kernel, which may be less than a window with dilations, is refused by it.
+    """
+    (x,) = call.inputs
+    sizes = call.attributes.get("kernel_shape", ())
+    if any(n >= sizes[i % len(sizes)] for i, n in enumerate(call.attributes.get("pads", ()))):
+        return average(b, call)
+    if not call.attributes.get("count_include_pad") or not b.rules.has_trap(COUNTED_PADDING):
+        return None
+    if call.attributes.get("ceil_mode") or call.attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        return average(b, call)
+    pads = [int(n) for n in call.attributes.get("pads", ())]
+    if not any(pads):
+        return None
+    half = len(pads) // 2
+    wide = [d + pads[a - 2] + pads[half + a - 2] if a > 1 else d for a, d in enumerate(x.shape)]
+    padded = b.op("Pad", x, b.vector([0, 0, *pads[:half], 0, 0, *pads[half:]]), shape=_shape(wide))
+    return b.native(call.op, padded, shape=call.shape, **{k: v for k, v in call.attributes.items() if k != "pads"})

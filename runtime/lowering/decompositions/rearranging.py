@@ -20,6 +20,7 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     transpose,
 )
 from graphcore.runtime.lowering.decompositions.signature import Replacement
+from graphcore.runtime.lowering.targets.traps import REVERSED_EMPTY, REVERSED_ONE_AXIS
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape, tensor_type
@@ -137,8 +138,6 @@ def space_to_depth(b: Builder, call: Call) -> Replacement:
 _STRINGS = frozenset({"Pad", "TensorScatter"})
 """Operators of which more operands than the first are strings."""
 
-ROWS = "CenterCropPad DepthToSpace GridSample Pad Resize SpaceToDepth TensorScatter Trilu".split()
-
 
 def moved(b: Builder, call: Call) -> Replacement:
     """Compute a move of strings by their numbers; 0 is the empty string, since operators fill with zeros."""
@@ -190,9 +189,6 @@ def not_added(b: Builder, call: Call) -> Replacement:
 
 # ReverseSequence of what its kernel does not survive, or leaves unwritten.
 
-EMPTY = "ReverseSequence of no elements"
-ONE_AXIS = "ReverseSequence of one axis"
-
 
 def reverse(b: Builder, call: Call) -> Replacement:
     """Compute ReverseSequence of lengths that may be 0, and of operands whose rank only the run knows.
@@ -202,11 +198,11 @@ def reverse(b: Builder, call: Call) -> Replacement:
     """
     x, lengths = call.inputs
     held = lengths
-    if not x.type.shape.is_ranked and b.rules.has_trap(ONE_AXIS):
+    if not x.type.shape.is_ranked and b.rules.has_trap(REVERSED_ONE_AXIS):
         second = b.op("Gather", b.op("Shape", x, dtype=DType.int64), b.vector([1]), dtype=DType.int64)
         held = b.op("Add", held, b.op("Mul", second, b.vector([0]), shape=_shape([Dim(1)])), shape=lengths.shape)
     known = b.known(lengths)
-    if b.rules.has_trap(EMPTY) and (known is None or not (known > 0).all()):
+    if b.rules.has_trap(REVERSED_EMPTY) and (known is None or not (known > 0).all()):
         axis = call.attributes.get("time_axis", 0)
         size: Symbol = b.op("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=axis, end=axis + 1)
         least = b.op("Min", b.vector([1]), size, dtype=DType.int64, shape=_shape([Dim(1)]))

@@ -110,8 +110,6 @@ def _exists(name: str) -> bool:
 
 # Optionals of any dtype that one graph makes and reads: the runtime has them for few dtypes.
 
-OPERATORS = frozenset({"OptionalGetElement", "OptionalHasElement"})
-
 
 def replaced(b: Builder, call: Call) -> tuple[Symbol, ...] | None:
     """Return what is in an optional, or that there is something; None where the optional comes from elsewhere."""

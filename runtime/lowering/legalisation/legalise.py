@@ -19,7 +19,7 @@ from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.build.casts import Casts
 from graphcore.runtime.lowering.build.compute import chosen_dtype
-from graphcore.runtime.lowering.decompositions import keeps_half, keeps_kernel, ml_operators, strings
+from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_kernel, may_be_replaced
 from graphcore.runtime.lowering.dtypes import sequences
 from graphcore.runtime.lowering.dtypes.float4 import FOUR
 from graphcore.runtime.lowering.expansion.expand import PARTIAL_KERNELS, computes
@@ -234,11 +234,10 @@ def _keeps(
     operand: Type | None = None,
     result: Type | None = None,
 ) -> bool:
-    if domain:
-        is_of_models = rules.decomposes and domain == ml_operators.DOMAIN
-        return domain != LIBRARY and not (is_of_models and ml_operators.replaces(op_type, operand, result))
-    if rules.decomposes and op_type in strings.OPERATORS:
+    if domain == LIBRARY or (rules.decomposes and may_be_replaced(op_type, domain, operand, result)):
         return False
+    if domain:
+        return True
     return op_type in CONTROL or (
         op_type != "Cast" and (dtype is None or keeps(rules, op_type, dtype, operand, result))
     )

@@ -12,15 +12,8 @@ from graphcore.onnx.opset import OPSET
 from graphcore.runtime.lowering.build.builder import Builder, Call, LegalNode, fold
 from graphcore.runtime.lowering.build.casts import NARROW
 from graphcore.runtime.lowering.build.compute import chosen_dtype, compute_in
-from graphcore.runtime.lowering.decompositions import (
-    Replaced,
-    float64_functions,
-    keeps_half,
-    keeps_kernel,
-    ml_operators,
-    rows_of,
-    strings,
-)
+from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
+from graphcore.runtime.lowering.decompositions.rows import Replaced, keeps_half, keeps_kernel, replaced, rows_of
 from graphcore.runtime.lowering.decompositions.signature import Decomposition
 from graphcore.runtime.lowering.expansion.expand import expand
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_VALUES, MOVES, PROMOTIONS, VIEWED, VIEWS
@@ -45,10 +38,10 @@ def keeps(rules: Legality, op_type: str, dtype: DType, operand: Type | None = No
         return False
     if not rules.decomposes:
         return True
-    replaced = rows_of(rules)
-    if (op_type, dtype) not in replaced.rows:
+    table = rows_of(rules)
+    if (op_type, dtype) not in table.rows:
         return True
-    needed = replaced.needed.get((op_type, dtype))
+    needed = table.needed.get((op_type, dtype))
     if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
         return False
     return not needed(operand, result)
@@ -77,10 +70,9 @@ class Selector:
         rules = b.rules
         dtype = chosen_dtype(call)
         decomposes = rules.decomposes
-        if decomposes and (domain or op_type in strings.OPERATORS):
-            special = ml_operators.replaced(b, call) if domain else strings.replaced(b, call)
-            if special is not None:
-                return special
+        special = replaced(b, call) if decomposes else None
+        if special is not None:
+            return special
         if domain or dtype is None or not _TENSORS.issuperset(map(type, types)):
             return b.emit_many(op_type, tuple(inputs), types, attributes, domain)
         if decomposes:
@@ -144,7 +136,7 @@ class Selector:
                 return compute_in(b, promotions[0], call)
             return b.on_host(call)
         f64 = DType.float64
-        if dtype is DType.float32 and (rules.allows(op_type, f64) or op_type in float64_functions.FUNCTIONS):
+        if dtype is DType.float32 and (rules.allows(op_type, f64) or op_type in FUNCTIONS):
             return compute_in(b, f64, call)
         raise _no_way(b, call, dtype)
 

@@ -19,6 +19,12 @@ from graphcore.types.dtypes import DType
 _off: frozenset[str] = frozenset()
 """Traps that a measurement looks for, which are not avoided while it does."""
 
+COUNTED_PADDING = "AveragePool that counts padding"
+NARROW_SCALES = "DequantizeLinear of narrow scales"
+"""A trap that the types of an operand and a result do not tell of."""
+REVERSED_EMPTY = "ReverseSequence of no elements"
+REVERSED_ONE_AXIS = "ReverseSequence of one axis"
+
 _forgetting: list[Callable[[], None]] = []
 
 

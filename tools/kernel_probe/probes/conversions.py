@@ -14,7 +14,7 @@ from graphcore.arrays.casting import cast_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.casts import FLOAT8_TO_BOOL, MERGED, OVERFLOWS, PARTS, SATURATES, TWICE
-from graphcore.runtime.lowering.decompositions.matmul import NARROW_SCALES
+from graphcore.runtime.lowering.targets.traps import NARROW_SCALES
 from graphcore.runtime.ort import release
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType

@@ -19,11 +19,11 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.decompositions import rearranging as reverse_sequence
 from graphcore.runtime.lowering.decompositions import recurrent
 from graphcore.runtime.lowering.decompositions.older import empty
 from graphcore.runtime.lowering.guards import empty as empty_kernels
 from graphcore.runtime.lowering.guards import sizes
+from graphcore.runtime.lowering.targets.traps import REVERSED_EMPTY, REVERSED_ONE_AXIS
 from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType
@@ -110,9 +110,7 @@ def _reversed() -> Iterator[Probe]:
         for dtype in (D.float32, D.int64, D.int8, D.bool):
             given = x % 2 if dtype is D.bool else x
             right = want % 2 if dtype is D.bool else want
-            yield Probe(
-                dtype, (), (given, lengths), build, (right,), types=(dtype, D.int64), names=(reverse_sequence.EMPTY,)
-            )
+            yield Probe(dtype, (), (given, lengths), build, (right,), types=(dtype, D.int64), names=(REVERSED_EMPTY,))
 
 
 def _end(dtype: DType, op: str) -> float:
@@ -208,7 +206,7 @@ def _unsqueezed() -> str:
     return "" if made.shape == (1, 2, 1) else f"its shape is {list(made.shape)}"
 
 
-_ONE = reverse_sequence.ONE_AXIS
+_ONE = REVERSED_ONE_AXIS
 
 
 def _one_axis() -> str:

@@ -17,7 +17,6 @@ from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build import casts_without_bitcast
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions import bits
-from graphcore.runtime.lowering.decompositions.cuda.networks import norm
 from graphcore.runtime.lowering.decompositions.older import kernels
 from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
 from graphcore.types.dims import Dim
@@ -58,15 +57,9 @@ def rows() -> dict[tuple[str, DType], Decomposition]:
     """Return the rows for a runtime without these operators."""
     made: dict[tuple[str, DType], Decomposition] = {("BitCast", dtype): bitcast for dtype in (*_INTEGERS, *FORMATS)}
     made.update({("CumProd", dtype): running_product for dtype in _MULTIPLIED})
-    made.update({("LpNormalization", dtype): norm for dtype in (DType.float32, _F64)})
     made.update({("TensorScatter", dtype): kernels.written for dtype in kernels.STORED})
     made["Cos", _F64] = cosine
     return made
-
-
-def traps() -> dict[tuple[str, DType], Decomposition]:
-    """Return the rows for kernels that are wrong in older releases."""
-    return {("Erf", DType.float32): error_function, ("AveragePool", DType.float32): kernels.average}
 
 
 def bitcast(b: Builder, call: Call) -> Replacement:

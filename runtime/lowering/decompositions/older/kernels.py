@@ -8,7 +8,6 @@ from graphcore.ir.symbol import Symbol
 from graphcore.operators import ONNX, Trait, having
 from graphcore.runtime.lowering.build import casts_without_bitcast
 from graphcore.runtime.lowering.build.builder import Builder, Call
-from graphcore.runtime.lowering.decompositions import pooling
 from graphcore.runtime.lowering.decompositions.older import bitwise
 from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
 from graphcore.runtime.lowering.targets.releases import Runtime
@@ -46,32 +45,6 @@ def written(b: Builder, call: Call) -> Replacement:
     like = b.native("Shape", update, dtype=_I64, shape=_shape([Dim(rank)]))
     places = b.native("Expand", places, like, shape=update.shape)
     return b.op("ScatterElements", past, places, update, shape=call.shape, axis=axis)
-
-
-COUNTED_PADDING = "AveragePool that counts padding"
-"""A trap: see `average`."""
-
-
-def average(b: Builder, call: Call) -> Replacement:
-    """Compute AveragePool of a tensor padded before: the kernel counts wrong the padding after an axis.
-
-    Padding as wide as the kernel, which may be less than a window with dilations, is refused by it.
-    """
-    (x,) = call.inputs
-    sizes = call.attributes.get("kernel_shape", ())
-    if any(n >= sizes[i % len(sizes)] for i, n in enumerate(call.attributes.get("pads", ()))):
-        return pooling.average(b, call)
-    if not call.attributes.get("count_include_pad") or not b.rules.has_trap(COUNTED_PADDING):
-        return None
-    if call.attributes.get("ceil_mode") or call.attributes.get("auto_pad", "NOTSET") != "NOTSET":
-        return pooling.average(b, call)
-    pads = [int(n) for n in call.attributes.get("pads", ())]
-    if not any(pads):
-        return None
-    half = len(pads) // 2
-    wide = [d + pads[a - 2] + pads[half + a - 2] if a > 1 else d for a, d in enumerate(x.shape)]
-    padded = b.op("Pad", x, b.vector([0, 0, *pads[:half], 0, 0, *pads[half:]]), shape=_shape(wide))
-    return b.native(call.op, padded, shape=call.shape, **{k: v for k, v in call.attributes.items() if k != "pads"})
 
 
 # Rows for readers of files: releases that no session runs on, and optimisers that no session has.

@@ -1,9 +1,9 @@
 """Complex numbers as their real and imaginary parts: a pass before the others, which then see real dtypes alone."""
 
+from importlib import import_module
+
 from graphcore.ir.graph import Graph
 from graphcore.promotion.complex_operators import is_complex
-from graphcore.runtime.lowering.dtypes.complex_numbers.layers import SUPPORTED, computed
-from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Parts
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.tensor_types import complex_in_use
 
@@ -18,7 +18,5 @@ def store(graph: Graph, *, fast: bool = False) -> Graph:
 
     Raises `DTypeError` for what has no rule.
     """
-    return Parts(graph, computed, fast=fast).run()
-
-
-__all__ = ["SUPPORTED", "needed", "store"]
+    made: Graph = import_module(f"{__name__}.layers").stored(graph, fast=fast)  # few graphs have complex numbers
+    return made

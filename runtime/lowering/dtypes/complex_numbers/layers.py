@@ -11,6 +11,7 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import DTypeError
+from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import constant_array, constant_scalar
 from graphcore.ops.control import scan
@@ -426,3 +427,8 @@ def _refused(node: Node) -> DTypeError:
         operands=shown,
         help="compute on the parts: ops.real(z), ops.imag(z), ops.abs(z)",
     )
+
+
+def stored(graph: Graph, *, fast: bool) -> Graph:
+    """Return the graph with real tensors in place of complex ones."""
+    return Parts(graph, computed, fast=fast).run()

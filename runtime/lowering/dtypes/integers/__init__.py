@@ -3,15 +3,32 @@
 A pass before the others, which then see only dtypes that ONNX has.
 """
 
+from importlib import import_module
+
 from graphcore.ir.graph import Graph
-from graphcore.runtime.lowering.dtypes.integers.carrying import WideRules, Widths, needed
-from graphcore.runtime.lowering.dtypes.integers.wide.bits import small
-from graphcore.runtime.lowering.dtypes.integers.wide.operators import SUPPORTED_WIDE, computed
+from graphcore.runtime.lowering.summary import Summary
+from graphcore.types.dtypes import DType, is_wide
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
+
+
+def needed(has: Summary) -> bool:
+    """Return whether there are integers of other widths than ONNX has in the graph or one of its bodies."""
+    return any(map(concerns, has.types))
 
 
 def store(graph: Graph) -> Graph:
     """Return the graph with integers of ONNX's widths in place of others. Raises `DTypeError` for what has no rule."""
-    return Widths(graph, WideRules(computed, small)).run()
+    made: Graph = import_module(f"{__name__}.wide.operators").stored(graph)  # few graphs have such integers
+    return made
 
 
-__all__ = ["SUPPORTED_WIDE", "needed", "store"]
+def is_odd(dtype: DType) -> bool:
+    """Return whether a dtype is an integer of at most 64 bits that ONNX lacks."""
+    return dtype.is_integer and dtype.storage is not dtype and dtype.bits <= 64 and dtype.storage.bits > dtype.bits
+
+
+def concerns(type_: Type) -> bool:
+    """Return whether a type is, or is a list or optional of, integers of a width that ONNX lacks."""
+    if isinstance(type_, (SequenceType, OptionalType)):
+        return concerns(type_.element)
+    return isinstance(type_, TensorType) and (is_odd(type_.dtype) or is_wide(type_.dtype))

@@ -21,25 +21,22 @@ from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.operators import data_of
 from graphcore.promotion.allo import MOVES
-from graphcore.runtime.lowering.dtypes.integers import conversions, words
+from graphcore.runtime.lowering.dtypes.integers import concerns, conversions, is_odd, words
 from graphcore.runtime.lowering.dtypes.integers.intervals import RULES, Interval, joined, of_array, of_dtype
 from graphcore.runtime.lowering.dtypes.integers.kinds import (
     LOOKS,
     WHOLE_BODIES,
     ZEROS,
-    concerns,
     is_count,
-    is_odd,
     is_wide,
     low_operands,
     narrowed,
     stored_type,
-    wide_dtype,
     with_axes_of_digits,
 )
 from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limbs, Value
-from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dtypes import DType, Kind
+from graphcore.types.dtypes import is_wide as is_wide_dtype
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
 Result: TypeAlias = "Symbol | Value | Digits"
@@ -124,7 +121,7 @@ class Widths:
         if not isinstance(symbol.type, TensorType):
             return self.rewrite.of(symbol)
         dtype = self.dtype(symbol)
-        if wide_dtype(dtype):
+        if is_wide_dtype(dtype):
             value = self.value(symbol)
             limits = of_dtype(DType.int64)
             assert limits is not None
@@ -163,7 +160,7 @@ class Widths:
     def value(self, symbol: Symbol) -> Value:
         """The limbs of an integer, modulo 2^bits if it is wide and within its width if not."""
         dtype = self.dtype(symbol)
-        if not wide_dtype(dtype):
+        if not is_wide_dtype(dtype):
             loose = self.loose(symbol)
             limits = of_dtype(dtype)
             if dtype.bits > 32 and limits and (loose.id, dtype) not in self._wrapped:
@@ -211,7 +208,7 @@ class Widths:
 
     def exact_value(self, symbol: Symbol) -> Value:
         """The limbs of an integer that lies within its width."""
-        if not wide_dtype(self.dtype(symbol)):
+        if not is_wide_dtype(self.dtype(symbol)):
             return self.value(symbol)
         found = self._exact_values.get(symbol.id)
         if found is None:
@@ -284,7 +281,7 @@ class Widths:
                 inputs.append(self.digits(symbol))
             elif position in low and out is not None and self._agrees(symbol, out):
                 inputs.append(self.loose(symbol))
-            elif position == 1 and node.op_type in _SHIFTS and wide_dtype(self.dtype(symbol)):
+            elif position == 1 and node.op_type in _SHIFTS and is_wide_dtype(self.dtype(symbol)):
                 inputs.append(self._rules.count(self, symbol))
             else:
                 inputs.append(self.exact(symbol))
@@ -405,11 +402,6 @@ def _all_of(shape: Shape, given: Sequence[Symbol]) -> bool:
 def _is_whole(symbol: Symbol) -> bool:
     type_ = symbol.type
     return isinstance(type_, TensorType) and (type_.dtype.is_integer or type_.dtype.kind is Kind.bool)
-
-
-def needed(has: Summary) -> bool:
-    """Return whether there are integers of other widths than ONNX has in the graph or one of its bodies."""
-    return any(map(concerns, has.types))
 
 
 # Integers of widths that ONNX lacks, brought into their range.

@@ -6,34 +6,23 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphcore.arrays.big_integers import count_of
-from graphcore.arrays.big_integers import is_wide as wide_dtype
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.operators import EVERY, ONNX, ROWS, Trait, having
 from graphcore.promotion.allo import MOVES
+from graphcore.runtime.lowering.dtypes.integers import concerns
 from graphcore.runtime.lowering.dtypes.integers.intervals import known_scalar
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import is_wide as is_wide_dtype
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type
 
 
 def is_wide(symbol: Symbol | None) -> bool:
     """Return whether a Symbol is an integer of more bits than any that ONNX has."""
-    return symbol is not None and isinstance(symbol.type, TensorType) and wide_dtype(symbol.type.dtype)
-
-
-def is_odd(dtype: DType) -> bool:
-    """Return whether a dtype is an integer of at most 64 bits that ONNX lacks."""
-    return dtype.is_integer and dtype.storage is not dtype and dtype.bits <= 64 and dtype.storage.bits > dtype.bits
-
-
-def concerns(type_: Type) -> bool:
-    """Return whether a type is, or is a list or optional of, integers of a width that ONNX lacks."""
-    if isinstance(type_, (SequenceType, OptionalType)):
-        return concerns(type_.element)
-    return isinstance(type_, TensorType) and (is_odd(type_.dtype) or wide_dtype(type_.dtype))
+    return symbol is not None and isinstance(symbol.type, TensorType) and is_wide_dtype(symbol.type.dtype)
 
 
 def stored_type(type_: Type) -> Type:
@@ -42,13 +31,10 @@ def stored_type(type_: Type) -> Type:
         return type(type_)(stored_type(type_.element))
     if not isinstance(type_, TensorType) or not concerns(type_):
         return type_
-    if wide_dtype(type_.dtype):
+    if is_wide_dtype(type_.dtype):
         digits = _shape([*type_.shape, Dim(count_of(type_.dtype.bits))]) if type_.shape.is_ranked else type_.shape
         return tensor_type(DType.uint32, digits)
     return tensor_type(type_.dtype.storage, type_.shape)
-
-
-__all__ = ["concerns", "is_odd", "is_wide", "stored_type", "wide_dtype"]
 
 
 # Operands and results of If, Loop and Scan: wide integers go into bodies and out of them as digits.
@@ -134,7 +120,7 @@ def _low_of_wide(node: Node, used: int) -> Collection[int] | None:
         from_, to = source.type.dtype, node.outputs[0].type.dtype
         if not to.is_integer or not from_.is_integer:
             return None
-        return (0,) if min(used, to.bits) <= from_.bits or not wide_dtype(from_) else None
+        return (0,) if min(used, to.bits) <= from_.bits or not is_wide_dtype(from_) else None
     low = low_operands(node)
     if not low or not is_wide(node.outputs[0]):
         return None

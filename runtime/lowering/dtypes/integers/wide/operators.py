@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
+from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node
-from graphcore.runtime.lowering.dtypes.integers import conversions
-from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
-from graphcore.runtime.lowering.dtypes.integers.kinds import WHOLE_BODIES, is_odd, is_wide
+from graphcore.runtime.lowering.dtypes.integers import conversions, is_odd
+from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideRules, Widths
+from graphcore.runtime.lowering.dtypes.integers.kinds import WHOLE_BODIES, is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import Value, count_of
 from graphcore.runtime.lowering.dtypes.integers.wide import (
     arithmetic,
@@ -71,3 +72,8 @@ def computed(on: Widths, node: Node) -> list[Result]:
     if rule is None:
         raise refused(node)
     return [filled_out(on, node, made) if isinstance(made, Value) else made for made in rule(on, node)]
+
+
+def stored(graph: Graph) -> Graph:
+    """Return the graph with integers of ONNX's widths in place of others."""
+    return Widths(graph, WideRules(computed, bits.small)).run()

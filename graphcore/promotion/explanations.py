@@ -13,7 +13,7 @@ from graphcore.promotion.anvil import Anvil
 from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_published, max_system
-from graphcore.promotion.packages import Jax, NumPy, Torch, jax, numpy, torch
+from graphcore.promotion.packages import jax, numpy, torch
 from graphcore.promotion.registry import system as find
 from graphcore.promotion.rules import Key, NoPromotion, Operand
 from graphcore.promotion.system import LatticeSystem, PromotionSystem, TableSystem
@@ -252,7 +252,7 @@ def _allo_common(rules: Allo, pair: _Pair) -> str:
     return "signed with unsigned: the signed one, which is wider"
 
 
-def _in_jax(rules: Jax, pair: _Pair, met: DType) -> str:
+def _in_jax(rules: jax.Jax, pair: _Pair, met: DType) -> str:
     return jax.reason(pair.lhs, pair.rhs, (pair.lhs_ambiguous, pair.rhs_ambiguous), met)
 
 
@@ -263,7 +263,7 @@ _REASONS: tuple[tuple[type[PromotionSystem], Callable[[Any, _Pair, DType], str]]
     (Anvil, _in_anvil),
     (ArrayApi, _in_array_api),
     (Allo, _in_allo),
-    (NumPy, lambda rules, pair, met: numpy.reason(*pair.dtypes)),
-    (Jax, _in_jax),
-    (Torch, lambda rules, pair, met: torch.reason(*pair.dtypes)),
+    (numpy.NumPy, lambda rules, pair, met: numpy.reason(*pair.dtypes)),
+    (jax.Jax, _in_jax),
+    (torch.Torch, lambda rules, pair, met: torch.reason(*pair.dtypes)),
 )

@@ -1,0 +1,334 @@
+"""Decompositions of operators for which onnxruntime has no kernel, or a wrong one.
+
+One row an (operator, dtype): the function that builds the replacement. It returns None where the kernel may stay. The
+modules that have these functions are imported when one of them is first called: most loads call none.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from graphcore.ir.symbol import Symbol
+from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.decompositions import bits, float64_functions, reductions
+from graphcore.runtime.lowering.decompositions.older import bitcast, bitwise, empty, kernels
+from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
+from graphcore.runtime.lowering.targets import traps
+from graphcore.runtime.lowering.targets.incorrect import HALVES
+from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
+
+if TYPE_CHECKING:
+    from graphcore.runtime.lowering.decompositions import (
+        cuda,
+        einsum_pow,
+        fourier,
+        grid_sample,
+        matmul,
+        ml_operators,
+        neural,
+        openvino,
+        pooling,
+        random,
+        rearranging,
+        recurrent,
+        resizing,
+        strings,
+        windows,
+    )
+    from graphcore.runtime.lowering.decompositions.cuda import networks
+else:
+
+    class _Late:
+        """A module whose functions import it when they are first called."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, name: str) -> Any:
+            def function(*operands: Any) -> Any:
+                return getattr(import_module(f"{__package__}.{self._name}"), name)(*operands)
+
+            self.__dict__[name] = function
+            return function
+
+    cuda, networks, einsum_pow, fourier, grid_sample, matmul, ml_operators, neural = map(
+        _Late, "cuda cuda.networks einsum_pow fourier grid_sample matmul ml_operators neural".split()
+    )
+    openvino, pooling, random, rearranging, recurrent, resizing, strings, windows = map(
+        _Late, "openvino pooling random rearranging recurrent resizing strings windows".split()
+    )
+
+SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
+UNSIGNED = (DType.uint8, DType.uint16, DType.uint32, DType.uint64)
+INTEGERS = (*SIGNED, *UNSIGNED)
+_F32, _F64 = WIDE_FLOATS = (DType.float32, DType.float64)
+_FLOATS = (_F32, _F64, DType.float16, DType.bfloat16)
+_FLOAT8 = (DType.float8_e4m3fn, DType.float8_e5m2, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz)
+_NIBBLES = (DType.int2, DType.uint2, DType.int4, DType.uint4)
+_QUANTIZED = (DType.int8, DType.int16, DType.int32, DType.uint8, DType.uint16, *_NIBBLES, *_FLOAT8)
+_STORED = tuple(d for d in vars(DType).values() if isinstance(d, DType) and d.storage is d)
+_ORDERED = tuple(d for d in _STORED if d is not DType.string and d is not DType.float4_e2m1)
+_WIDE = tuple(d for d in INTEGERS if d.bits >= 32)
+
+_MOVED_AS_NUMBERS = "CenterCropPad DepthToSpace GridSample Pad Resize SpaceToDepth TensorScatter Trilu".split()
+"""Operators that move strings by their numbers."""
+
+_WINDOWS = ("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix")
+"""Operators whose results may be of a narrow float and are chosen by the dtype of a length."""
+
+_OF_OPTIONALS = frozenset({"OptionalGetElement", "OptionalHasElement"})
+
+_EXTREMES = [(op, dtype) for op in ("ReduceMax", "ReduceMin") for dtype in _ORDERED]
+"""Operators for which `reductions.over_empty_axes` comes before other decompositions."""
+
+_PLAINLY_REDUCED = (DType.bool, DType.int8, DType.uint8, DType.int32)
+"""The dtypes whose extremes the kernels find as they are."""
+
+
+def _table() -> dict[tuple[str, DType], Decomposition]:
+    rows: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
+        (("Div", "Mod"), INTEGERS, matmul.divide),
+        (("Pow",), (DType.int32, DType.int64), einsum_pow.power),
+        (("Einsum",), (DType.int32, DType.int64), einsum_pow.einsum),
+        (("Einsum",), WIDE_FLOATS, einsum_pow.turned),
+        (("Where",), (DType.bool,), rearranging.where_bool),
+        (("Where",), WIDE_FLOATS, rearranging.where_bits),
+        (("Max", "Min"), (DType.int64,), matmul.extreme_int64),
+        (("Clip",), (DType.int64,), matmul.clip_int64),
+        (("Sign",), (DType.int64,), matmul.sign_int64),
+        (("MatMul",), (DType.bool,), matmul.matmul_bool),
+        (("MatMul",), (DType.float32, DType.int32, DType.int64), matmul.matmul),
+        (("MatMul",), (DType.int8, DType.uint8), matmul.matmul_bytes),
+        (("MatMul",), (DType.float64,), matmul.matmul_double),
+        (("MatMul",), (DType.uint32, DType.uint64), matmul.matmul_unsigned),
+        (("ReduceSum",), INTEGERS, reductions.sum_integers),
+        (("ReduceProd",), INTEGERS, reductions.product_integers),
+        (("ReduceMax", "ReduceMin"), WIDE_FLOATS, reductions.extreme_floats),
+        (("ReduceMax", "ReduceMin"), (DType.int64,), reductions.extreme_int64_along),
+        (("ReduceMax", "ReduceMin"), (DType.int16,), reductions.extreme_int16),
+        (("ArgMax", "ArgMin"), WIDE_FLOATS, reductions.argument_floats),
+        (("TopK",), WIDE_FLOATS, rearranging.top_k_floats),
+        (("Unique",), WIDE_FLOATS, rearranging.unique_floats),
+        (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), matmul.ordered_view),
+        (("Sigmoid",), (DType.float32,), neural.sigmoid),
+        (("LogSoftmax",), (DType.float64,), neural.log_softmax),
+        (("Shape", "Size"), (DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0), neural.shape),
+        (_WINDOWS, (DType.int32, DType.int64), fourier.rounded),
+        (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), rearranging.narrow),
+        (("ScatterElements", "ScatterND"), WIDE_FLOATS, rearranging.wide),
+        (("Conv",), (_F64, *INTEGERS), windows.convolve),
+        (("ConvTranspose",), (_F64, *INTEGERS), windows.convolve_transposed),
+        (("Col2Im",), (_F64, *INTEGERS), windows.col2im),
+        (("MaxPool",), (_F32, _F64), pooling.max_floats),
+        (("MaxPool",), tuple(d for d in INTEGERS if d.bits > 8), pooling.max_integers),
+        (("AveragePool",), (_F64,), pooling.average),
+        (("LpPool",), (_F64,), pooling.norm),
+        (("GlobalMaxPool",), (_F32, _F64, *INTEGERS), pooling.global_pool),
+        (("GlobalAveragePool",), (_F64,), pooling.global_pool),
+        (("GlobalLpPool",), (_F32, _F64), pooling.global_pool),
+        (("MaxUnpool",), (_F32, _F64, *INTEGERS), pooling.unpool),
+        (("Resize",), (_F32,), resizing.resize_wrong),
+        (("Resize",), (_F64, *_WIDE), resizing.resize),
+        (("GridSample",), (_F64, DType.bool, *INTEGERS), grid_sample.grid_sample),
+        (("DepthToSpace", "SpaceToDepth"), _WIDE, rearranging.depth_and_space),
+        (("SpaceToDepth",), (_F32, _F64, DType.int8, DType.uint8), rearranging.space_to_depth),
+        (("Mean",), (_F64,), neural.mean_of),
+        (("Hardmax",), (_F64,), neural.hardmax),
+        (("LRN",), (_F64,), neural.response_normalization),
+        (("MeanVarianceNormalization",), (_F64,), neural.mean_variance),
+        (("Det",), (_F64,), neural.determinant),
+        (("OneHot",), (DType.bool, _F32, _F64, *INTEGERS), neural.one_hot),
+        (("NonZero",), (_F64, DType.uint64), neural.nonzero),
+        (("NonZero",), (DType.bool, DType.int32, DType.int64, DType.uint8, _F32), neural.nonzero_places),
+        (("Shrink",), (_F64, *_WIDE), neural.shrink),
+        (("NonZero",), (DType.string,), rearranging.nonzero),
+        (_MOVED_AS_NUMBERS, (DType.string,), rearranging.moved),
+        (("Col2Im",), (DType.string,), rearranging.not_added),
+        (("Col2Im",), (DType.bool,), windows.col2im_bool),
+        (("MaxRoiPool",), (_F32, _F64), grid_sample.max_roi_pool),
+        (("Relu",), (DType.int64,), neural.relu_integers),
+        (("PRelu",), _WIDE, neural.prelu_integers),
+        (("Gemm",), _WIDE, neural.gemm_integers),
+        (("ReduceL1", "ReduceSumSquare"), INTEGERS, neural.sum_of_sizes),
+        (("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean"), INTEGERS, neural.by_double),
+        (("Unique",), (DType.bool,), neural.unique_bool),
+        (("Unique",), (DType.uint64,), matmul.ordered_view),
+        (("RNN", "GRU", "LSTM"), (_F32,), recurrent.batch_second),
+        (("RNN", "GRU", "LSTM"), (_F64,), recurrent.unrolled),
+        (("DFT", "STFT"), (_F32,), fourier.in_double),
+        (("DFT",), (_F64,), fourier.inverse),
+        (("STFT",), (_F64,), fourier.framed),
+        (("StringNormalizer",), (DType.string,), strings.normalizer),
+        (("StringSplit",), (DType.string,), strings.split),
+        (("Gather",), (DType.string,), strings.gather),
+        (("BitCast",), (*bits.WITHOUT, DType.int8, DType.uint8), bits.bitcast),
+        (("BitCast",), _NIBBLES, bits.nibble),
+        (("QuantizeLinear",), (DType.int32,), matmul.quantize),
+        (("DequantizeLinear",), _QUANTIZED, matmul.dequantize),
+        (("QLinearMatMul",), _FLOAT8, matmul.product),
+        (("ConvInteger",), (DType.int8, DType.uint8), matmul.convolve),
+        (("ImageDecoder",), (DType.uint8,), neural.decoder),
+        (("RandomUniform",), _FLOATS, random.uniform),
+        (("RandomNormal",), _FLOATS, random.normal),
+        (("RandomUniformLike",), _STORED, random.uniform_like),
+        (("RandomNormalLike",), _STORED, random.normal_like),
+        (("Bernoulli",), _FLOATS, random.bernoulli),
+        (("Multinomial",), _FLOATS, random.multinomial),
+    ]
+    table = {(op, dtype): decomposition for ops, dtypes, decomposition in rows for op in ops for dtype in dtypes}
+    table.update({(op, DType.float64): _of_operands(function) for op, function in float64_functions.FUNCTIONS.items()})
+    table.update({key: reductions.over_empty_axes(table.get(key)) for key in _EXTREMES})
+    return table
+
+
+OLDER_TRAPS: dict[tuple[str, DType], Decomposition] = {
+    ("Erf", _F32): bitcast.error_function,
+    ("AveragePool", _F32): pooling.average_padded_before,
+}
+"""The rows for kernels that are wrong in older releases."""
+
+
+def _of_older() -> dict[tuple[str, DType], Decomposition]:
+    """Return the rows for a runtime without operators that came late."""
+    return {**bitcast.rows(), **{("LpNormalization", dtype): networks.norm for dtype in WIDE_FLOATS}}
+
+
+def _of_operands(function: Callable[..., Symbol]) -> Decomposition:
+    """Return the decomposition that gives a function the operands alone."""
+
+    def decomposition(b: Builder, call: Call) -> Replacement:
+        return function(b, *call.inputs)
+
+    return decomposition
+
+
+DECOMPOSITIONS: dict[tuple[str, DType], Decomposition] = _table()
+
+
+Needed: TypeAlias = Mapping[tuple[str, DType], Callable[[TensorType, TensorType], bool]]
+
+NEEDED: Needed = {
+    **{("MatMul", dtype): matmul.may_be_empty for dtype in (DType.float32, DType.int32, DType.int64)},
+    **{("DequantizeLinear", dtype): matmul.becomes_other for dtype in _QUANTIZED},
+    **{("BitCast", dtype): bits.needed for dtype in (DType.int8, DType.uint8)},
+    **{(op, dtype): reductions.is_empty for op, dtype in _EXTREMES if dtype in _PLAINLY_REDUCED},
+}
+"""Tells whether a row is taken, by the types of the first operand and the result, where they alone tell.
+
+A graph that needs no row is seen to be legal without building any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The operators that a target computes by decompositions.
+
+    rows: by operator and dtype. own: those of them that stand for a kernel that the target lacks, and build with other
+    operators than the one they are for. needed: when a row is taken, where that can be told.
+    """
+
+    rows: Mapping[tuple[str, DType], Decomposition]
+    own: Mapping[tuple[str, DType], Decomposition]
+    needed: Needed
+
+
+@functools.cache
+def rows_of(rules: Legality) -> Replaced:
+    """Return the rows of a target: for the kernels that it lacks, and for the traps of the releases in use."""
+    if not rules.decomposes:  # standard ONNX of an opset that lacks an operator
+        late = {key: d for key, d in _of_older().items() if key[0] in bitcast.LATE}
+        return Replaced({}, {key: d for key, d in {**late, **bitwise.rows()}.items() if not rules.allows(*key)}, {})
+    made = {
+        key: decomposition
+        for key, decomposition in DECOMPOSITIONS.items()
+        if not rules.allows(*key) or rules.has_trap(traps.of_kernel(*key))
+    }
+    if rules.target.name == "cuda":
+        return _with_own(made, cuda.rows(made))
+    if rules.target.name == "openvino":
+        return _with_own(made, {**_of_older(), **empty.sums(made), **openvino.rows()})
+    lacking = {
+        key: decomposition
+        for key, decomposition in _of_older().items()
+        if not rules.allows(*key) and rules.has_lost(*key)
+    }
+    lacking.update({key: d for key, d in kernels.rows().items() if not rules.allows(*key)})
+    made.update(kernels.traps(rules.runtime))
+    # Those of traps build on the kernel that they mend.
+    mended = {k: d for k, d in OLDER_TRAPS.items() if rules.has_trap(traps.of_kernel(*k)) and not rules.has_lost(*k)}
+    own = {**lacking, **mended}
+    if rules.has_trap(traps.REVERSED_EMPTY) or rules.has_trap(traps.REVERSED_ONE_AXIS):
+        own.update({("ReverseSequence", d): rearranging.reverse for d in rules.dtypes("ReverseSequence") or ()})
+    guards = empty.rows({**made, **own})
+    own.update({key: guard for key, guard in guards.items() if rules.has_trap(empty.trap(*key))})
+    untold = {"DequantizeLinear"} if rules.has_trap(traps.NARROW_SCALES) else set()
+    needed = {key: test for key, test in NEEDED.items() if key not in own and key[0] not in untold}
+    return Replaced({**made, **own}, own, needed)
+
+
+def _with_own(
+    rows: Mapping[tuple[str, DType], Decomposition], own: Mapping[tuple[str, DType], Decomposition | None]
+) -> Replaced:
+    """Return the rows of a target that puts its own before others. None: it needs no row."""
+    whole = {key: decomposition for key, decomposition in {**rows, **own}.items() if decomposition is not None}
+    return Replaced(whole, {key: whole[key] for key in own if key in whole}, NEEDED)
+
+
+AS_WRITTEN = frozenset(
+    "ArgMax ArgMin GlobalMaxPool MaxPool ReduceMax ReduceMin ScatterElements ScatterND Sigmoid TopK Where".split()
+)
+"""Operators whose float32 kernels differ from what docs/numbers.md says in NaN, the sign of zero or far tails alone.
+
+Nodes of models that others wrote keep them, and with them their speed."""
+
+
+def keeps_half(
+    rules: Legality, op_type: str, dtype: DType, operand: Type | None = None, result: Type | None = None
+) -> bool:
+    """Return whether a node of a model that others wrote is left to the runtime in float16 or bfloat16.
+
+    It is not where the kernel of float32, which the runtime may put casts around, needs a replacement. operand, result:
+    the types of the first operand and result, where they are known.
+    """
+    if dtype not in HALVES or not rules.runs_half(op_type, dtype):
+        return False
+    replaced = rows_of(rules)
+    wide = op_type, DType.float32
+    if (op_type, dtype) in replaced.rows:
+        return False
+    if wide not in replaced.rows or op_type in AS_WRITTEN:
+        return True
+    needed = replaced.needed.get(wide)
+    if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
+        return False
+    return not needed(operand, result)
+
+
+def keeps_kernel(op_type: str, dtype: DType, operand: Type | None) -> bool:
+    """Return whether a node of a model that others wrote keeps its kernel. operand: the type of its first operand."""
+    if dtype is not DType.float32 or op_type not in AS_WRITTEN:
+        return False
+    shape = operand.shape if isinstance(operand, TensorType) else None
+    return shape is None or not shape.is_ranked or 0 not in shape.static_dims  # some fail on empty operands
+
+
+def may_be_replaced(op_type: str, domain: str, operand: Type | None, result: Type | None) -> bool:
+    """Return whether an operator of ai.onnx.ml, or one of optionals, may be replaced whatever kernels there are.
+
+    operand, result: the types of the first ones.
+    """
+    if domain:
+        return domain == "ai.onnx.ml" and bool(ml_operators.replaces(op_type, operand, result))
+    return op_type in _OF_OPTIONALS
+
+
+def replaced(b: Builder, call: Call) -> tuple[Symbol, ...] | None:
+    """Return the results that replace such an operator's; None where its kernel stays."""
+    if call.domain:
+        return ml_operators.replaced(b, call)
+    return strings.replaced(b, call) if call.op in _OF_OPTIONALS else None
