@@ -8,7 +8,6 @@ if __name__ != "graphcore.ops":
     raise ImportError(f"this is graphcore's operator library: import it as graphcore.ops, not as {__name__}")
 
 from graphcore.build.declare import REGISTRY
-from graphcore.ops import onnx as onnx
 from graphcore.ops.activation import *
 from graphcore.ops.attention import *
 from graphcore.ops.axes import *
@@ -53,16 +52,17 @@ __all__ = sorted(REGISTRY)
 
 if TYPE_CHECKING:
     from graphcore.ops import microsoft as microsoft
+    from graphcore.ops import onnx as onnx
 
 
 def __getattr__(name: str) -> Any:
-    """Return the operators of onnxruntime's own domain, declared at first use."""
-    if name != "microsoft":
+    """Return the operators of onnxruntime's own domain or those of ONNX, declared at first use."""
+    if name not in ("microsoft", "onnx"):
         hint = "" if name.startswith("_") else op_hint(name, (*__all__, "microsoft", "onnx"))
         raise AttributeError(f"module 'graphcore.ops' has no attribute {name!r}{hint and f'; {hint}'}")
     from importlib import import_module
 
-    return import_module("graphcore.ops.microsoft")
+    return import_module(f"graphcore.ops.{name}")
 
 
 def __dir__() -> list[str]:

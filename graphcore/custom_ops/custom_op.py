@@ -10,8 +10,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
 from graphcore.build import operands
 from graphcore.custom_ops.body import Body, frozen, translated
-from graphcore.custom_ops.operands import NONE, allowed, groups
-from graphcore.custom_ops.signature import Signature, signature_of
+from graphcore.custom_ops.signature import NONE, Signature, allowed, groups, signature_of
 from graphcore.errors import DTypeError, GraphError, ModelError
 from graphcore.ir.definitions import Definition, Dims, names_of, substituted
 from graphcore.ir.graph import Graph

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, overload
 
 from graphcore.custom_ops.custom_op import CustomOp, register, require_open
-from graphcore.custom_ops.operands import NONE
+from graphcore.custom_ops.signature import NONE
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.support.parameters import P, R

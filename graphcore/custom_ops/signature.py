@@ -7,12 +7,14 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from graphcore.build import operands
 from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.symbol import Symbol
+from graphcore.promotion.rules import Rule
 from graphcore.types.dtypes import DType
 
 _INT = range(-(1 << 63), 1 << 63)
@@ -277,3 +279,42 @@ KINDS: dict[str, Kind] = {
     "ndarray": Kind("an array", _array, _same),
 }
 """The kinds of attributes by what annotates them; tuples and sequences are as lists. Functions get tuples."""
+
+
+# The operands of a declaration: how they promote, and which dtypes they may have.
+
+NONE = "none"
+"""The promotion of operands that stay as they are."""
+
+
+def groups(label: str, signature: Signature, promote: str | Mapping[str, str]) -> list[tuple[str, frozenset[str]]]:
+    """The promotion rules, each with the operands that meet under it."""
+    names = [o.name for o in signature.operands]
+    table = {" ".join(names): promote} if isinstance(promote, str) else dict(promote)
+    made: list[tuple[str, frozenset[str]]] = []
+    told: set[str] = set()
+    for group, rule in table.items():
+        _check_names(label, "promote", signature, group.split())
+        if rule not in (NONE, *get_args(Rule)):
+            raise GraphError(
+                f"{label}: no promotion is called {rule!r:.80}", help=f"use one of none, {', '.join(get_args(Rule))}"
+            )
+        made.append((rule, frozenset(group.split())))
+        told.update(group.split())
+    return [*made, (NONE, frozenset(names) - told)]
+
+
+def allowed(label: str, signature: Signature, dtypes: Mapping[str, str]) -> dict[str, frozenset[DType]]:
+    found = {}
+    for group, row in dtypes.items():
+        _check_names(label, "dtypes", signature, group.split())
+        allowed = frozenset(operands.dtype_of(label, name) for name in row.split())
+        found.update(dict.fromkeys(group.split(), allowed))
+    return found
+
+
+def _check_names(label: str, what: str, signature: Signature, names: Sequence[str]) -> None:
+    known = [o.name for o in signature.operands]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise GraphError(f"{label}: {what} names {unknown[0]!r}, which is no operand", help=f"{', '.join(known)}")

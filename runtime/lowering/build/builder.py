@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from graphcore.arrays.casting import Array
 from graphcore.arrays.evaluate import FOLDED, folded, folded_shape
@@ -271,3 +271,13 @@ def _neutral(op_type: str, inputs: Sequence[Symbol | None], type_: Type) -> Symb
         if array is not None and array.size == 1 and bool(array) is (op_type == "And") and operand is not None:
             return operand if operand.type is type_ else None
     return None
+
+
+# The signature of a decomposition.
+
+Replacement: TypeAlias = "Symbol | tuple[Symbol, ...] | None"
+"""The results that replace a call's; None where the kernel may stay after all."""
+
+Decomposition: TypeAlias = "Callable[[Builder, Call], Replacement]"
+
+__all__ = ["Builder", "Call", "Decomposition", "Replacement"]

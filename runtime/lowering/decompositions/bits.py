@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
-from graphcore.runtime.lowering.decompositions.signature import Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

@@ -9,8 +9,7 @@ from typing import Any
 from graphcore.build.declare import EXPANSIONS
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared.einsum import Equation, parse, spelled
-from graphcore.runtime.lowering.build.builder import Builder, Call
-from graphcore.runtime.lowering.decompositions.signature import Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.runtime.lowering.decompositions.resizing import cubic_weights
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     Number,
@@ -22,7 +22,6 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     times,
     transpose,
 )
-from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.runtime.lowering.decompositions.windows import total
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

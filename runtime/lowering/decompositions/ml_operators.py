@@ -11,8 +11,7 @@ from graphcore.arrays.casting import Array, cast_array
 from graphcore.errors import GraphError
 from graphcore.ir.bodies import outermost
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
-from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
 from graphcore.runtime.lowering.decompositions.windows import reduced
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
 from graphcore.runtime.lowering.decompositions import reductions
-from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     Number,
     calculate,
@@ -22,7 +22,6 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     times,
     vector,
 )
-from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.runtime.lowering.decompositions.windows import (
     Window,
     columns,

@@ -16,8 +16,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared import counter
 from graphcore.ops.shared.counter import F32, F64, U32, Places
-from graphcore.runtime.lowering.build.builder import Builder, Call
-from graphcore.runtime.lowering.decompositions.signature import Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.runtime.lowering.build.compute import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     calculate,
@@ -19,7 +19,6 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     times,
     transpose,
 )
-from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.runtime.lowering.targets.traps import REVERSED_EMPTY, REVERSED_ONE_AXIS
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
-from graphcore.runtime.lowering.decompositions.signature import Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type

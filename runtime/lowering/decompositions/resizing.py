@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     Number,
     calculate,
@@ -19,7 +19,6 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     reshaped,
     symbol,
 )
-from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.runtime.lowering.decompositions.windows import total
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -13,10 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
 from graphcore.runtime.lowering.decompositions import bits, float64_functions, reductions
-from graphcore.runtime.lowering.decompositions.older import bitcast, bitwise, empty, kernels
-from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
+from graphcore.runtime.lowering.decompositions.older import bitcast, empty, kernels
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.incorrect import HALVES
 from graphcore.runtime.lowering.targets.legality import Legality
@@ -242,7 +241,9 @@ def rows_of(rules: Legality) -> Replaced:
     """Return the rows of a target: for the kernels that it lacks, and for the traps of the releases in use."""
     if not rules.decomposes:  # standard ONNX of an opset that lacks an operator
         late = {key: d for key, d in _of_older().items() if key[0] in bitcast.LATE}
-        return Replaced({}, {key: d for key, d in {**late, **bitwise.rows()}.items() if not rules.allows(*key)}, {})
+        return Replaced(
+            {}, {key: d for key, d in {**late, **kernels.rows_of_bits()}.items() if not rules.allows(*key)}, {}
+        )
     made = {
         key: decomposition
         for key, decomposition in DECOMPOSITIONS.items()

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
-from graphcore.runtime.lowering.decompositions.signature import Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape

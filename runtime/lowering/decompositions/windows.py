@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     Array,
     Number,
@@ -26,7 +26,6 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     times,
     vector,
 )
-from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape

@@ -9,12 +9,11 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.opset import OPSET
-from graphcore.runtime.lowering.build.builder import Builder, Call, LegalNode, fold
+from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, LegalNode, fold
 from graphcore.runtime.lowering.build.casts import NARROW
 from graphcore.runtime.lowering.build.compute import chosen_dtype, compute_in
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
 from graphcore.runtime.lowering.decompositions.rows import Replaced, keeps_half, keeps_kernel, replaced, rows_of
-from graphcore.runtime.lowering.decompositions.signature import Decomposition
 from graphcore.runtime.lowering.expansion.expand import expand
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_VALUES, MOVES, PROMOTIONS, VIEWED, VIEWS
 from graphcore.runtime.lowering.targets.legality import Legality

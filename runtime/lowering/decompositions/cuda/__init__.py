@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from graphcore.runtime.lowering.build.builder import Decomposition
 from graphcore.runtime.lowering.decompositions import pooling
 from graphcore.runtime.lowering.decompositions.cuda import bits, networks, order
-from graphcore.runtime.lowering.decompositions.signature import Decomposition
 from graphcore.types.dtypes import DType
 
 SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)

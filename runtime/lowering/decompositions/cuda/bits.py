@@ -8,11 +8,10 @@ import numpy as np
 
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build import casts_without_bitcast
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.runtime.lowering.build.compute import compute_in
 from graphcore.runtime.lowering.decompositions import bits
 from graphcore.runtime.lowering.decompositions.reductions import extreme_floats
-from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.runtime.lowering.decompositions import recurrent
 from graphcore.runtime.lowering.decompositions.recurrent import occupied
 from graphcore.runtime.lowering.decompositions.reductions import reduced_last
-from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.runtime.lowering.decompositions.windows import convolve_transposed, kernel_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

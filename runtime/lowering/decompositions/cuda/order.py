@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.runtime.lowering.build.compute import compute_in
 from graphcore.runtime.lowering.decompositions.cuda.networks import joined, pieces
 from graphcore.runtime.lowering.decompositions.rearranging import top_k_floats as top_k_by_bits
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import count_up, length, reshaped, symbol
-from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape

@@ -15,10 +15,9 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build import casts_without_bitcast
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
 from graphcore.runtime.lowering.decompositions import bits
 from graphcore.runtime.lowering.decompositions.older import kernels
-from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape

@@ -12,10 +12,9 @@ import numpy as np
 
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared.einsum import parse, spelled
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
 from graphcore.runtime.lowering.build.compute import compute_in
 from graphcore.runtime.lowering.decompositions.reductions import is_empty
-from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape
