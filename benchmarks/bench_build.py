@@ -18,7 +18,7 @@ from onnx import helper
 
 from benchmarks.timing import Bounds, compare
 from graphcore import DType, Graph, Symbol, TensorType
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.export import lowered
 

@@ -82,7 +82,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "versions",
         "schemas",
         "proto",
-        "notes opset",
+        "notes",
     ),
 }
 """By folder what may import what: each row only rows below it, and what stands in one row each other's nothing."""

@@ -16,7 +16,7 @@ from graphcore.promotion.anvil import common_dtype
 from graphcore.promotion.kernel_float import COLUMNS as KERNEL_FLOAT
 from graphcore.promotion.max import DTYPES
 from graphcore.promotion.packages import numpy, torch
-from graphcore.promotion.tables import SHORT
+from graphcore.promotion.system import SHORT
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

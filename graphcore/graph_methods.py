@@ -26,8 +26,8 @@ from graphcore.ir.transform import verify as verification
 from graphcore.onnx.schemas import runtime_operators
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion.rules import Scalar
+from graphcore.support.escaping import method_hint
 from graphcore.support.methods import method
-from graphcore.support.suggestions import method_hint
 from graphcore.types.tensor_types import DimLike, Type
 
 if TYPE_CHECKING:

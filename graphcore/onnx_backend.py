@@ -21,7 +21,7 @@ import onnx.backend.base
 from onnx import helper
 
 from graphcore.errors import FeedError, GraphError, RunError
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType

@@ -44,7 +44,7 @@ from graphcore.ops.special import *
 from graphcore.ops.strings import *
 from graphcore.ops.triangular import *
 from graphcore.ops.vectors import *
-from graphcore.support.suggestions import op_hint
+from graphcore.support.escaping import op_hint
 
 # Every declared op is a name of this package; other names of the files above are not.
 globals().update({name: declaration.function for name, declaration in REGISTRY.items()})

@@ -14,8 +14,8 @@ from graphcore.build.primitives import emit, greater
 from graphcore.build.pytree import Structure, labels_of, rebuilt
 from graphcore.build.shapes import axis_of, same_dim
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.ir import bodies as ir_bodies
-from graphcore.ir.bodies import building, finish, new_body
+from graphcore.ir import definitions as ir_bodies
+from graphcore.ir.definitions import building, finish, new_body
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import (

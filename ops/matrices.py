@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcore.build import primitives as e
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.ir.bodies import body
+from graphcore.ir.definitions import body
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.complex_numbers import complex_, imag, real
 from graphcore.ops.elementwise import abs as magnitude

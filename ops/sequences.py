@@ -12,7 +12,7 @@ from graphcore.build.operands import as_index, cast_operand, dtype_of, graph_of,
 from graphcore.build.pytree import labels_of, leaves_like, rebuilt
 from graphcore.build.shapes import axis_of
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.ir.bodies import body
+from graphcore.ir.definitions import body
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.control import for_loop

@@ -13,7 +13,6 @@ from collections.abc import Callable
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.build import series
 from graphcore.build.declare import IN_DOUBLE
 from graphcore.build.elementwise import unary
 from graphcore.ir.symbol import Symbol, TensorLike
@@ -65,7 +64,7 @@ def _function(
 def _cbrt(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
     # One step of Halley's method from a root of 26 bits: right to 0.67 units in the last place.
-    root = series.upper(e.emit("Pow", size, e.const(x, 1 / 3)))
+    root = e.upper(e.emit("Pow", size, e.const(x, 1 / 3)))
     quotient = e.emit("Div", size, e.emit("Mul", root, root))
     step = e.emit("Div", e.emit("Sub", quotient, root), e.emit("Add", e.emit("Add", root, root), quotient))
     found = e.emit("Mul", e.emit("Sign", x), e.emit("Add", root, e.emit("Mul", root, step)))
@@ -81,58 +80,58 @@ def _rcbrt(x: Symbol) -> Symbol:
 
 def _near_log_gamma(size: Symbol, small: Symbol) -> Symbol:
     """Return log(gamma(x)) from 1 to 8, and log(gamma(x + 1)) below 1, where `small` is true: x itself is exact."""
-    less_one = series.sub(size, 1)
-    moved = series.at_most(e.where(small, series.add(size, 1), size), 8)
-    factors = e.emit("Mul", e.where(small, size, less_one), e.where(small, less_one, series.sub(size, 2)))
-    return e.emit("Mul", factors, series.polynomial(series.ratio(moved, 2.828125), _LGAMMA))
+    less_one = e.sub(size, 1)
+    moved = e.at_most(e.where(small, e.add(size, 1), size), 8)
+    factors = e.emit("Mul", e.where(small, size, less_one), e.where(small, less_one, e.sub(size, 2)))
+    return e.emit("Mul", factors, e.polynomial(e.ratio(moved, 2.828125), _LGAMMA))
 
 
 def _stirling(x: Symbol) -> Symbol:
     """Return the series of log(gamma(x)) less Stirling's formula, from 8 on."""
     inverse = e.emit("Reciprocal", x)
-    return e.emit("Mul", inverse, series.polynomial(series.square(inverse), _STIRLING))
+    return e.emit("Mul", inverse, e.polynomial(e.square(inverse), _STIRLING))
 
 
 def _sine_of_turns(size: Symbol) -> tuple[Symbol, Symbol]:
     """Return sin(pi * x) and cos(pi * x) up to their sign, of what is left of x beside the nearest whole number."""
-    angle = series.mul(e.emit("Sub", size, e.emit("Round", size)), math.pi)
+    angle = e.mul(e.emit("Sub", size, e.emit("Round", size)), math.pi)
     return e.emit("Sin", angle), e.emit("Cos", angle)
 
 
 def _lgamma(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    small, negative = series.below(size, 1), series.below(x, 0)
-    large = series.at_least(size, 8)
-    far = e.emit("Mul", series.sub(large, 0.5), series.sub(e.emit("Log", large), 1))
-    far = e.emit("Add", far, series.add(_stirling(large), _HALF_LOG_2_PI - 0.5))
-    body = e.where(series.below(size, 8), _near_log_gamma(size, small), far)
+    small, negative = e.below(size, 1), e.below(x, 0)
+    large = e.at_least(size, 8)
+    far = e.emit("Mul", e.sub(large, 0.5), e.sub(e.emit("Log", large), 1))
+    far = e.emit("Add", far, e.add(_stirling(large), _HALF_LOG_2_PI - 0.5))
+    body = e.where(e.below(size, 8), _near_log_gamma(size, small), far)
     # gamma(x) is gamma(x + 1) / x, and gamma(-x) is -pi / (x * sin(pi * x) * gamma(x)).
-    sine = series.mul(e.emit("Abs", _sine_of_turns(size)[0]), 1 / math.pi)
+    sine = e.mul(e.emit("Abs", _sine_of_turns(size)[0]), 1 / math.pi)
     reflected = e.where(small, sine, e.emit("Mul", sine, size))
-    factor = e.emit("Log", e.where(negative, reflected, series.at_most(size, 1)))
+    factor = e.emit("Log", e.where(negative, reflected, e.at_most(size, 1)))
     found = e.where(negative, e.emit("Sub", e.emit("Neg", factor), body), e.emit("Sub", body, factor))
-    found = series.where(series.equals(found, 0), 0, found)  # 0.0 at 1 and 2, not -0.0
-    return series.where(series.equals(size, math.inf), math.inf, found)
+    found = e.where_number(e.equals(found, 0), 0, found)  # 0.0 at 1 and 2, not -0.0
+    return e.where_number(e.equals(size, math.inf), math.inf, found)
 
 
 def _tgamma(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    small, negative, near = series.below(size, 1), series.below(x, 0), series.below(size, 8)
-    large = series.at_most(series.at_least(size, 8), 185)
+    small, negative, near = e.below(size, 1), e.below(x, 0), e.below(size, 8)
+    large = e.at_most(e.at_least(size, 8), 185)
     # In two factors, which do not overflow before the product does.
-    half = e.emit("Pow", large, series.mul(series.sub(large, 0.5), 0.5))
-    root = series.mul(e.emit("Exp", _stirling(large)), math.sqrt(2 * math.pi))
+    half = e.emit("Pow", large, e.mul(e.sub(large, 0.5), 0.5))
+    root = e.mul(e.emit("Exp", _stirling(large)), math.sqrt(2 * math.pi))
     other = e.emit("Mul", e.emit("Mul", half, e.emit("Exp", e.emit("Neg", large))), root)
     first = e.where(near, _near_gamma(size, small), other)
-    second = series.where(near, 1, half)
-    direct = e.emit("Mul", e.emit("Div", first, series.at_most(size, 1)), second)
+    second = e.where_number(near, 1, half)
+    direct = e.emit("Mul", e.emit("Div", first, e.at_most(size, 1)), second)
     whole = e.emit("Round", size)
-    odd = e.emit("Sub", whole, series.mul(e.emit("Floor", series.mul(whole, 0.5)), 2))
-    sine = e.emit("Mul", _sine_of_turns(size)[0], series.at_least(size, 1))
-    sine = e.where(series.equals(odd, 1), sine, e.emit("Neg", sine))
-    reflected = e.emit("Div", e.emit("Div", series.div(math.pi, sine), first), second)
-    reflected = series.where(series.equals(sine, 0), math.nan, reflected)
-    found = series.where(series.equals(x, 0), e.emit("Reciprocal", x), e.where(negative, reflected, direct))
+    odd = e.emit("Sub", whole, e.mul(e.emit("Floor", e.mul(whole, 0.5)), 2))
+    sine = e.emit("Mul", _sine_of_turns(size)[0], e.at_least(size, 1))
+    sine = e.where(e.equals(odd, 1), sine, e.emit("Neg", sine))
+    reflected = e.emit("Div", e.emit("Div", e.div(math.pi, sine), first), second)
+    reflected = e.where_number(e.equals(sine, 0), math.nan, reflected)
+    found = e.where_number(e.equals(x, 0), e.emit("Reciprocal", x), e.where(negative, reflected, direct))
     return e.where(*_factorial(x), found)
 
 
@@ -142,16 +141,16 @@ def _near_gamma(size: Symbol, small: Symbol) -> Symbol:
     From 4 on it is a product with gamma(x - 3): the exponential of a smaller number has a smaller error.
     """
     high = e.greater(size, e.const(size, 4))
-    lowered = series.sub(size, 3)
-    factors = e.emit("Mul", e.emit("Mul", series.sub(size, 1), series.sub(size, 2)), lowered)
+    lowered = e.sub(size, 3)
+    factors = e.emit("Mul", e.emit("Mul", e.sub(size, 1), e.sub(size, 2)), lowered)
     gamma = e.emit("Exp", _near_log_gamma(e.where(high, lowered, size), small))
-    return e.emit("Mul", gamma, series.where(high, factors, 1))
+    return e.emit("Mul", gamma, e.where_number(high, factors, 1))
 
 
 def _factorial(x: Symbol) -> tuple[Symbol, Symbol]:
     """Return whether x is a whole number whose gamma function float64 holds, and that."""
-    inside = e.both(e.greater(x, e.const(x, 0.5)), series.below(x, 171.5), e.equal(e.emit("Round", x), x))
-    place = e.cast_within(series.where(inside, x, 1), DType.int32)
+    inside = e.both(e.greater(x, e.const(x, 0.5)), e.below(x, 171.5), e.equal(e.emit("Round", x), x))
+    place = e.cast_within(e.where_number(inside, x, 1), DType.int32)
     values = np.array([math.nan, *(float(math.factorial(n)) for n in range(171))])
     table = x.graph.build.constant(values, DType.float64)
     return inside, e.emit("Gather", table, place, shape=x.shape, axis=0)
@@ -159,24 +158,24 @@ def _factorial(x: Symbol) -> tuple[Symbol, Symbol]:
 
 def _digamma(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    small, negative = series.below(size, 1), series.below(x, 0)
-    moved = e.where(small, series.add(size, 1), size)
-    away = series.sub(series.sub(moved, _DIGAMMA_ROOT), _DIGAMMA_ROOT_LOW)
-    near = e.emit("Mul", away, series.polynomial(series.ratio(series.at_most(moved, 10), 3.125), _DIGAMMA))
-    large = series.at_least(size, 10)
+    small, negative = e.below(size, 1), e.below(x, 0)
+    moved = e.where(small, e.add(size, 1), size)
+    away = e.sub(e.sub(moved, _DIGAMMA_ROOT), _DIGAMMA_ROOT_LOW)
+    near = e.emit("Mul", away, e.polynomial(e.ratio(e.at_most(moved, 10), 3.125), _DIGAMMA))
+    large = e.at_least(size, 10)
     inverse = e.emit("Reciprocal", large)
-    square = series.square(inverse)
-    far = e.emit("Sub", e.emit("Log", large), series.mul(inverse, 0.5))
-    far = e.emit("Sub", far, e.emit("Mul", square, series.polynomial(square, _DIGAMMA_FAR)))
-    body = e.where(series.below(size, 10), near, far)
+    square = e.square(inverse)
+    far = e.emit("Sub", e.emit("Log", large), e.mul(inverse, 0.5))
+    far = e.emit("Sub", far, e.emit("Mul", square, e.polynomial(square, _DIGAMMA_FAR)))
+    body = e.where(e.below(size, 10), near, far)
     # digamma(x) is digamma(x + 1) - 1 / x, and digamma(-x) is digamma(x) + 1 / x + pi / tan(pi * x).
     reciprocal = e.emit("Reciprocal", size)
     sine, cosine = _sine_of_turns(size)
-    turned = series.mul(e.emit("Div", cosine, sine), math.pi)
-    reflected = e.emit("Add", e.emit("Add", body, series.where(small, 0, reciprocal)), turned)
-    reflected = series.where(series.equals(sine, 0), math.nan, reflected)
-    direct = e.emit("Sub", body, series.where(small, reciprocal, 0))
-    return e.where(series.equals(x, 0), e.emit("Neg", e.emit("Reciprocal", x)), e.where(negative, reflected, direct))
+    turned = e.mul(e.emit("Div", cosine, sine), math.pi)
+    reflected = e.emit("Add", e.emit("Add", body, e.where_number(small, 0, reciprocal)), turned)
+    reflected = e.where_number(e.equals(sine, 0), math.nan, reflected)
+    direct = e.emit("Sub", body, e.where_number(small, reciprocal, 0))
+    return e.where(e.equals(x, 0), e.emit("Neg", e.emit("Reciprocal", x)), e.where(negative, reflected, direct))
 
 
 cbrt = _function("cbrt", "Cbrt", "The cube root, negative for negative numbers. C's and NumPy's cbrt.", _cbrt)
@@ -239,80 +238,76 @@ _ERFCX_FAR = (162.421875, -29.53125, 6.5625, -1.875, 0.75, -0.5, 1.0)
 
 def _scaled_erfc(x: Symbol) -> Symbol:
     """Return erfc(x) from 0.5 up to 28."""
-    high = series.upper(x)
+    high = e.upper(x)
     # exp(-x * x) would lose the digits that the square rounds off; in halves it does not underflow early.
-    half = e.emit("Exp", series.mul(e.emit("Mul", high, high), -0.5))
+    half = e.emit("Exp", e.mul(e.emit("Mul", high, high), -0.5))
     rest = e.emit("Exp", e.emit("Mul", e.emit("Sub", high, x), e.emit("Add", high, x)))
-    scaled = e.emit("Div", series.polynomial(series.ratio(x, 3.75), _ERFCX), series.add(x, 3.75))
+    scaled = e.emit("Div", e.polynomial(e.ratio(x, 3.75), _ERFCX), e.add(x, 3.75))
     return e.emit("Mul", e.emit("Mul", e.emit("Mul", scaled, rest), half), half)
 
 
 def _erfc(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    inside = series.polynomial(series.square(series.at_most(size, 0.5)), _ERF)
+    inside = e.polynomial(e.square(e.at_most(size, 0.5)), _ERF)
     near = e.emit("Sub", e.const(x, 1), e.emit("Mul", x, inside))
-    far = _scaled_erfc(series.at_least(series.at_most(size, 28.0), 0.5))
-    far = e.where(series.below(x, 0), e.emit("Sub", e.const(x, 2), far), far)
-    return e.where(series.below(size, 0.5), near, far)
+    far = _scaled_erfc(e.at_least(e.at_most(size, 28.0), 0.5))
+    far = e.where(e.below(x, 0), e.emit("Sub", e.const(x, 2), far), far)
+    return e.where(e.below(size, 0.5), near, far)
 
 
 def _erfinv(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
     rest = e.emit("Sub", e.const(x, 1), size)
     root = e.emit("Sqrt", e.emit("Neg", e.emit("Log", rest)))  # NaN above 1
-    tail = e.emit("Mul", root, series.polynomial(series.ratio(root, 1.5), _ERFINV_TAIL))
-    tail = series.where(series.equals(rest, 0), math.inf, tail)
-    near = e.emit("Mul", x, series.polynomial(series.square(x), _ERFINV))
-    return e.where(series.below(size, 0.5), near, e.emit("Mul", e.emit("Sign", x), tail))
+    tail = e.emit("Mul", root, e.polynomial(e.ratio(root, 1.5), _ERFINV_TAIL))
+    tail = e.where_number(e.equals(rest, 0), math.inf, tail)
+    near = e.emit("Mul", x, e.polynomial(e.square(x), _ERFINV))
+    return e.where(e.below(size, 0.5), near, e.emit("Mul", e.emit("Sign", x), tail))
 
 
 def _scaled(size: Symbol) -> Symbol:
     """Return exp(x * x) * erfc(x) from 0.5 on."""
-    near = series.at_most(size, 28.0)
-    made = e.emit("Div", series.polynomial(series.ratio(near, 3.75), _ERFCX), e.emit("Add", near, e.const(near, 3.75)))
-    inverse = e.emit("Reciprocal", series.at_least(size, 28.0))
-    beyond = e.emit(
-        "Mul", series.mul(inverse, 1 / math.sqrt(math.pi)), series.polynomial(series.square(inverse), _ERFCX_FAR)
-    )
+    near = e.at_most(size, 28.0)
+    made = e.emit("Div", e.polynomial(e.ratio(near, 3.75), _ERFCX), e.emit("Add", near, e.const(near, 3.75)))
+    inverse = e.emit("Reciprocal", e.at_least(size, 28.0))
+    beyond = e.emit("Mul", e.mul(inverse, 1 / math.sqrt(math.pi)), e.polynomial(e.square(inverse), _ERFCX_FAR))
     return e.where(e.greater(size, e.const(size, 28.0)), beyond, made)
 
 
 def _exp_of_square(x: Symbol, factor: float) -> Symbol:
     """Return exp(factor * x * x), a power of two being the factor: the digits that the square rounds off count."""
-    high = series.upper(x)
+    high = e.upper(x)
     rest = e.emit("Mul", e.emit("Sub", x, high), e.emit("Add", x, high))
-    return e.emit(
-        "Mul", e.emit("Exp", series.mul(series.square(high), factor)), e.emit("Exp", series.mul(rest, factor))
-    )
+    return e.emit("Mul", e.emit("Exp", e.mul(e.square(high), factor)), e.emit("Exp", e.mul(rest, factor)))
 
 
 def _erfcx(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    held = series.at_most(size, 28.0)
+    held = e.at_most(size, 28.0)
     growth = _exp_of_square(held, 1.0)
-    inside = series.polynomial(series.square(series.at_most(size, 0.5)), _ERF)
+    inside = e.polynomial(e.square(e.at_most(size, 0.5)), _ERF)
     near = e.emit("Mul", growth, e.emit("Sub", e.const(x, 1), e.emit("Mul", x, inside)))
-    far = _scaled(series.at_least(size, 0.5))
-    far = e.where(series.below(x, 0), e.emit("Sub", e.emit("Add", growth, growth), far), far)
-    return e.where(series.below(size, 0.5), near, far)
+    far = _scaled(e.at_least(size, 0.5))
+    far = e.where(e.below(x, 0), e.emit("Sub", e.emit("Add", growth, growth), far), far)
+    return e.where(e.below(size, 0.5), near, far)
 
 
 def _erfcinv(x: Symbol) -> Symbol:
     one = e.const(x, 1)
     away = e.emit("Sub", one, x)
-    near = e.emit("Mul", away, series.polynomial(series.square(away), _ERFINV))
+    near = e.emit("Mul", away, e.polynomial(e.square(away), _ERFINV))
     tail = e.emit("Min", x, e.emit("Sub", e.const(x, 2), x))
     # Some kernels have no logarithms of subnormal numbers.
-    small = series.below(tail, 2.0**-1000)
-    log = e.emit("Log", e.where(small, series.mul(tail, 2.0**60), tail))
+    small = e.below(tail, 2.0**-1000)
+    log = e.emit("Log", e.where(small, e.mul(tail, 2.0**60), tail))
     log = e.emit("Sub", log, e.where(small, e.const(x, 60 * math.log(2)), e.const(x, 0)))
     root = e.emit("Sqrt", e.emit("Neg", log))  # NaN outside of 0 to 2
-    low, high = series.at_most(root, 6.0), series.at_most(series.at_least(root, 5.5), 27.4)
-    lower = series.polynomial(series.ratio(low, 1.5), _ERFINV_TAIL)
-    upper = series.polynomial(series.ratio(high, 12.0), _ERFCINV_FAR)
-    size = e.emit("Mul", root, e.where(series.below(root, 6.0), lower, upper))
+    low, high = e.at_most(root, 6.0), e.at_most(e.at_least(root, 5.5), 27.4)
+    lower = e.polynomial(e.ratio(low, 1.5), _ERFINV_TAIL)
+    upper = e.polynomial(e.ratio(high, 12.0), _ERFCINV_FAR)
+    size = e.emit("Mul", root, e.where(e.below(root, 6.0), lower, upper))
     far = e.where(e.greater(x, one), e.emit("Neg", size), size)
-    return e.where(series.below(e.emit("Abs", away), 0.5), near, far)
+    return e.where(e.below(e.emit("Abs", away), 0.5), near, far)
 
 
 _ROOT = math.sqrt(0.5)
@@ -320,21 +315,21 @@ _ROOT = math.sqrt(0.5)
 
 def _normcdf(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    held = series.at_most(size, 39.0)
-    scaled = _scaled(series.at_least(series.mul(held, _ROOT), 0.5))
+    held = e.at_most(size, 39.0)
+    scaled = _scaled(e.at_least(e.mul(held, _ROOT), 0.5))
     # In halves exp(-x * x / 2) does not underflow before the product does.
     half = _exp_of_square(held, -0.25)
-    tail = e.emit("Mul", e.emit("Mul", series.mul(scaled, 0.5), half), half)
-    tail = series.where(e.greater(size, e.const(x, 39.0)), 0, tail)
-    far = e.where(series.below(x, 0), tail, e.emit("Sub", e.const(x, 1), tail))
-    turned = series.mul(x, _ROOT)
-    inside = e.emit("Mul", turned, series.polynomial(series.square(series.at_most(series.mul(size, _ROOT), 0.5)), _ERF))
-    near = e.emit("Add", e.const(x, 0.5), series.mul(inside, 0.5))
-    return e.where(series.below(series.mul(size, _ROOT), 0.5), near, far)
+    tail = e.emit("Mul", e.emit("Mul", e.mul(scaled, 0.5), half), half)
+    tail = e.where_number(e.greater(size, e.const(x, 39.0)), 0, tail)
+    far = e.where(e.below(x, 0), tail, e.emit("Sub", e.const(x, 1), tail))
+    turned = e.mul(x, _ROOT)
+    inside = e.emit("Mul", turned, e.polynomial(e.square(e.at_most(e.mul(size, _ROOT), 0.5)), _ERF))
+    near = e.emit("Add", e.const(x, 0.5), e.mul(inside, 0.5))
+    return e.where(e.below(e.mul(size, _ROOT), 0.5), near, far)
 
 
 def _normcdfinv(x: Symbol) -> Symbol:
-    upper = series.mul(_erfcinv(e.emit("Add", x, x)), math.sqrt(2))
+    upper = e.mul(_erfcinv(e.emit("Add", x, x)), math.sqrt(2))
     return e.emit("Sub", e.const(x, 0), upper)  # 0.0 of 0.5, not -0.0
 
 

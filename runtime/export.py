@@ -15,18 +15,18 @@ from graphcore.errors import ExportError, GraphError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.rewrite import exposed
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.buffer_notes import note_initial_values
 from graphcore.onnx.proto.model_proto import encode, join, within_limit
 from graphcore.onnx.proto.protobuf import Chunk
 from graphcore.onnx.proto.value_protos import External, raw
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS, file_versions, lower
-from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
+from graphcore.runtime.lowering.decompositions.bits import BitsViewed
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime
 from graphcore.runtime.ort.openvino.support import require
 from graphcore.support.atomic_files import replace_files, replace_pair
+from graphcore.support.escaping import suggestion
 from graphcore.support.progress import ProgressOption, shown_by
-from graphcore.support.suggestions import suggestion
 from graphcore.types.dtypes import DType
 
 EXTERNAL_ABOVE = 1 << 30

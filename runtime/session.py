@@ -27,7 +27,7 @@ from graphcore.runtime.sessions import loading
 from graphcore.runtime.sessions.loading import LoadOptions, require_format
 from graphcore.runtime.sessions.plan import Engine
 from graphcore.runtime.sessions.warm_start import prepared as beside
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 
 if TYPE_CHECKING:
     import onnx

@@ -33,10 +33,10 @@ TABLES = {
         runtime/lowering/decompositions/cuda/__init__.py ROWS
         runtime/lowering/decompositions/recurrent.py ENDS
         runtime/lowering/decompositions/float64_functions.py FUNCTIONS
-        runtime/lowering/decompositions/older/bitcast.py LATE
-        runtime/lowering/decompositions/older/kernels.py _TRAPS
+        runtime/lowering/decompositions/bits.py LATE
+        runtime/lowering/decompositions/older.py _TRAPS
         runtime/lowering/decompositions/openvino.py _TURNED
-        runtime/lowering/decompositions/rows.py _MOVED_AS_NUMBERS
+        runtime/lowering/decompositions/rows.py NEEDED _MOVED_AS_NUMBERS
         runtime/lowering/decompositions/shape_arithmetic.py _NUMPY
         runtime/lowering/dtypes/complex_numbers/arithmetic.py RULES
         runtime/lowering/dtypes/complex_numbers/exponentials.py RULES
@@ -77,7 +77,7 @@ TABLES = {
         runtime/lowering/file_versions.py RECENT
         runtime/lowering/targets/__init__.py _KERNELS_OF_FNUZ
         runtime/lowering/targets/compute_dtypes.py LOW_BITS VIEWED
-        runtime/lowering/targets/incorrect.py UNROUNDED CUDA_ONCE CPU CUDA OPENVINO
+        runtime/lowering/targets/compute_dtypes.py UNROUNDED CUDA_ONCE CPU CUDA OPENVINO
         runtime/ort/memory.py PACKED
         runtime/ort/release.py WITHOUT_KERNELS
         runtime/ort/options.py PLAIN PRODUCTS

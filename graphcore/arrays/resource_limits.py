@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from graphcore.errors import GraphError, ModelError, ResourceLimitError
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 
 _DEEPEST = 40
 """Bodies within bodies that any limit may allow: protobuf reads 100 messages within messages, and each takes two."""

@@ -14,8 +14,7 @@ from typing import NamedTuple
 from graphcore.errors import DTypeError
 from graphcore.operators import REDUCTIONS, Trait, data_of, having
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, Value, check_literal, no_complex
-from graphcore.promotion.system import PromotionSystem
-from graphcore.promotion.tables import SHORT, dtypes_of, read_table
+from graphcore.promotion.system import SHORT, PromotionSystem, dtypes_of, read_table
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
 

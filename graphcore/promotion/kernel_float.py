@@ -11,8 +11,7 @@ from types import MappingProxyType
 
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, check_literal, no_complex
-from graphcore.promotion.system import PromotionSystem
-from graphcore.promotion.tables import SHORT, read_table
+from graphcore.promotion.system import SHORT, PromotionSystem, read_table
 from graphcore.types.dtypes import DType
 
 COLUMNS = ("b", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f8", "f16", "bf16", "f32", "f64")

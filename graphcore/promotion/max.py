@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from graphcore.promotion.system import LatticeSystem, PromotionSystem, TableSystem
-from graphcore.promotion.tables import SHORT, dtypes_of, read_table
+from graphcore.promotion.system import SHORT, LatticeSystem, PromotionSystem, TableSystem, dtypes_of, read_table
 from graphcore.types.dtypes import DType
 
 D = DType

@@ -12,7 +12,7 @@ from typing import Any
 from graphcore.errors import PromotionError
 from graphcore.promotion.rules import Key, NoPromotion, Operand
 from graphcore.promotion.system import PromotionSystem
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType
 
 _SYSTEMS: dict[str, str] = {

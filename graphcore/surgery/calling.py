@@ -12,9 +12,8 @@ from graphcore.build import operands
 from graphcore.build.functions import Weight, traced
 from graphcore.build.functions import call as call_function
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.ir.bodies import outermost
 from graphcore.ir.buffers import BufferValue
-from graphcore.ir.definitions import names_of, substituted, with_own
+from graphcore.ir.definitions import names_of, outermost, substituted, with_own
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import implicit_cast_type

@@ -30,7 +30,7 @@ from graphcore.ir.symbol import Constant, Match, Node, Symbol
 from graphcore.ir.transform import match
 from graphcore.ir.transform.match import Pattern, PatternGraph, either, op
 from graphcore.ir.transform.walk import constant_array, parts
-from graphcore.onnx.opset import DOMAINS, OPSET
+from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import schema_of
 from graphcore.operators import REDUCTIONS
 from graphcore.surgery.copying import replica

@@ -11,12 +11,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.ir.bodies import new_body, outermost
-from graphcore.ir.definitions import Definition, bound, definition_of, dims_of, names_of, substituted
+from graphcore.ir.definitions import (
+    Definition,
+    bound,
+    definition_of,
+    dims_of,
+    names_of,
+    new_body,
+    outermost,
+    substituted,
+)
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.onnx.read import bodies as body_types
 from graphcore.onnx.read.result_types import closed, is_open
 from graphcore.onnx.read.shape_values import Sizes

@@ -15,7 +15,7 @@ from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Draft
 from graphcore.ir.transform.walk import constant_array
-from graphcore.onnx.opset import DOMAINS, OPSET
+from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.read.result_types import declared
 from graphcore.onnx.read.shape_values import Sizes

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from graphcore.errors import DTypeError
+from graphcore.support.escaping import suggestion
 from graphcore.support.markup import code
-from graphcore.support.suggestions import suggestion
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,7 +18,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.walk import mark_of
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.onnx.schemas.schemas import operator, schema_of
 from graphcore.support.source_lines import Imported, Line, Loaded
 from graphcore.types.tensor_types import Type

@@ -11,7 +11,7 @@ from graphcore.build.shapes import Roles, window_count
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.ops.shared.attributes import whole
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import _shape, tensor_type
 

@@ -14,7 +14,7 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import DTypeError, FeedError
 from graphcore.ir.literals import array_of, held_as, holds_numpy
 from graphcore.ir.symbol import Symbol
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType, is_carried, is_wide
 from graphcore.types.tensor_types import ForeignType, SequenceType, TensorType, Type
 

@@ -15,7 +15,7 @@ from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite, with_names
 from graphcore.ir.transform.walk import operators
-from graphcore.onnx.opset import IR_VERSION, ONNX_DOMAINS, OPSET
+from graphcore.onnx.notes import IR_VERSION, ONNX_DOMAINS, OPSET
 from graphcore.onnx.schemas.catalogue import types
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, Parameter, element, operator, schema_of
@@ -35,7 +35,7 @@ from graphcore.onnx.versions.history import (
     versions,
 )
 from graphcore.onnx.versions.node import Read
-from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
+from graphcore.runtime.lowering.decompositions.bits import BitsViewed
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.targets.releases import Runtime, default, table_of

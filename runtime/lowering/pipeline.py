@@ -12,7 +12,7 @@ from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform import pickling
 from graphcore.ir.transform.rewrite import exposed
 from graphcore.onnx import notes
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
 from graphcore.runtime.lowering import functions
 from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4, integers, sequences

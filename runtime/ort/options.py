@@ -16,7 +16,7 @@ from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering.targets import BY_PROVIDER
 from graphcore.runtime.ort import openvino, python_ops
 from graphcore.runtime.ort.memory import gathered, gathered_later, keep
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

@@ -35,7 +35,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.ir.transform.walk import walk
-from graphcore.onnx.opset import DOMAINS
+from graphcore.onnx.notes import DOMAINS
 from graphcore.runtime.ort.image_decoder import image_decoder
 from graphcore.runtime.stopping.limit import keep
 from graphcore.types.dims import Dim

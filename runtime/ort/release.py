@@ -17,7 +17,7 @@ from graphcore.errors import DTypeError, RunError
 from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.walk import parts
-from graphcore.onnx.opset import IR_VERSION, OPSET
+from graphcore.onnx.notes import IR_VERSION, OPSET
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Release, Runtime, table_of

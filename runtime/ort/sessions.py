@@ -17,9 +17,9 @@ from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Symbol, source_of
 from graphcore.ir.transform.walk import bodies, constant_array
-from graphcore.onnx.opset import LIMIT
+from graphcore.onnx.notes import LIMIT
 from graphcore.onnx.proto.model_proto import encode, join
-from graphcore.runtime.lowering.targets.incorrect import HALVES
+from graphcore.runtime.lowering.targets.compute_dtypes import HALVES
 from graphcore.runtime.lowering.targets.releases import Range
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.transport_dtypes import to_ort

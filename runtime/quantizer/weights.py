@@ -19,7 +19,7 @@ from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
 from graphcore.quantization import ENCODINGS, QuantizedTensor, encode
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

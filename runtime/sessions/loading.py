@@ -16,7 +16,7 @@ from graphcore.arrays.resource_limits import USUAL, Limits
 from graphcore.errors import GraphcoreError, GraphError, ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.transform.walk import operators
-from graphcore.onnx.opset import LIMIT
+from graphcore.onnx.notes import LIMIT
 from graphcore.runtime.model import Model, Start
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort import model_types, openvino, python_ops, sessions, transport_dtypes

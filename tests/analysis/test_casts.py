@@ -11,7 +11,7 @@ import pytest
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.analysis.casts import Cast, casts
 from graphcore.ir.transform.pickling import copied
-from graphcore.promotion.explain import explain
+from graphcore.promotion.explanations import explain
 from tests.support.drawn_graphs import mixed
 
 MAX = "bfloat16 and int8 meet in bfloat16: bfloat16 > float16 > int64 > int32 > int16 > int8"

@@ -17,7 +17,7 @@ from graphcore import DType, Graph, TensorType
 from graphcore.runtime.lowering.decompositions import fourier as window_functions
 from graphcore.runtime.lowering.decompositions.rows import DECOMPOSITIONS
 from graphcore.runtime.lowering.targets import TARGETS
-from graphcore.runtime.lowering.targets.incorrect import UNROUNDED
+from graphcore.runtime.lowering.targets.compute_dtypes import UNROUNDED
 from graphcore.runtime.lowering.targets.legality import incorrect, kernels, legality
 from graphcore.runtime.lowering.targets.releases import Range, Runtime, table_of
 from graphcore.runtime.ort.release import runtime

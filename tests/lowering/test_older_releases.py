@@ -21,7 +21,7 @@ from graphcore import DType, Graph, TensorType, ops
 from graphcore.build.declare import REGISTRY
 from graphcore.errors import GraphError, RunError
 from graphcore.ir.transform.walk import walk
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets.legality import kernels, legality

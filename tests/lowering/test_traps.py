@@ -18,8 +18,7 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.runtime.lowering import functions as custom_ops
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.decompositions import recurrent
-from graphcore.runtime.lowering.decompositions.older import empty
+from graphcore.runtime.lowering.decompositions import older, recurrent
 from graphcore.runtime.lowering.decompositions.rows import DECOMPOSITIONS, OLDER_TRAPS
 from graphcore.runtime.lowering.guards import GUARDS
 from graphcore.runtime.lowering.targets import TARGETS, traps
@@ -104,7 +103,7 @@ def _named() -> set[str]:
     """Every name by which lowering and sessions ask whether there is a trap, as far as a measured release has it."""
     rows = {traps.of_kernel(*row) for row in DECOMPOSITIONS if any(rules.allows(*row) for rules in _releases())}
     rows |= {traps.of_kernel(*row) for row in OLDER_TRAPS}
-    rows |= {empty.trap(*row) for row in empty.rows({})}
+    rows |= {older.trap(*row) for row in older.rows_of_empty({})}
     rows |= {
         traps.of_kernel(op, D.of(d)) for op, (dtypes, _) in TARGETS["cpu"].incorrect.items() for d in dtypes.split()
     }

@@ -19,7 +19,7 @@ from graphcore.checkpoints import load_tensors
 from graphcore.errors import GraphError
 from graphcore.models import minilm
 from graphcore.onnx import notes
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.onnx.versions.downgrade import ML_ROWS, ROWS
 from graphcore.onnx.versions.history import IR_OF_DTYPE, IR_OF_OPSET, OLDEST_OPSET
 from graphcore.onnx.versions.table import CHANGES, MORE_DTYPES, MORE_OPTIONS, OTHER_WORDS

@@ -10,7 +10,7 @@ import pytest
 import graphcore as gc
 from graphcore import Dim, DType, Graph, InferenceSession, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.support import suggestions
+from graphcore.support import escaping as suggestions
 
 
 def graph(*shape: int | str | Dim) -> Graph:

@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 
 import graphcore as gc
 from graphcore.errors import GraphcoreError, ModelError
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from tests.support.calls import calls
 
 FLOAT = TensorProto.FLOAT

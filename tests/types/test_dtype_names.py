@@ -9,7 +9,7 @@ import pytest
 import graphcore as gc
 from graphcore import DType, TensorType
 from graphcore.errors import DTypeError
-from graphcore.promotion.tables import SHORT
+from graphcore.promotion.system import SHORT
 
 # As kernel_float, anvil, MAX and Allo write them: digits are bits.
 PUBLISHED = {

@@ -14,7 +14,7 @@ from graphcore.arrays.external_data import links_of, model_bytes
 from graphcore.cli import output
 from graphcore.cli.arguments.options import limits, links, walls
 from graphcore.ir.graph import Graph
-from graphcore.onnx.opset import IR_VERSION, OPSET
+from graphcore.onnx.notes import IR_VERSION, OPSET
 from graphcore.onnx.proto.split_weights import split
 from graphcore.runtime.lowering.report import Report, listed, report
 from graphcore.runtime.ort import release

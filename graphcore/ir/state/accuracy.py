@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 from graphcore.errors import GraphError
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 
 Accuracy: TypeAlias = Literal["exact", "fast"]
 

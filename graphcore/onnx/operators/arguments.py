@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from graphcore.errors import DTypeError, GraphError
-from graphcore.ir.bodies import body, finish
+from graphcore.ir.definitions import body, finish
 from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
 from graphcore.ir.state.closed import change

@@ -15,8 +15,8 @@ from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError,
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.operators.arguments import Body, encoded, settled
-from graphcore.onnx.opset import DOMAINS, OPSET
 from graphcore.onnx.proto.limits import check_values
 from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.read.model import Model

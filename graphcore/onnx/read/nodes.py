@@ -11,12 +11,12 @@ import onnx
 
 from graphcore.custom_ops.calling import require_callable
 from graphcore.errors import ModelError
-from graphcore.ir.bodies import new_body
+from graphcore.ir.definitions import new_body
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.accuracy import FAST, KEY, OPERATORS
 from graphcore.ir.state.closed import Attributes, change
 from graphcore.ir.symbol import Constant, Node, Symbol
-from graphcore.onnx.opset import ONNX_DOMAINS
+from graphcore.onnx.notes import ONNX_DOMAINS
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.attributes import constant_value, dtype_value, read_attributes
 from graphcore.onnx.proto.limits import check_axes, check_elements, check_size

@@ -23,7 +23,7 @@ from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx import notes
-from graphcore.onnx.opset import LIMIT
+from graphcore.onnx.notes import LIMIT
 from graphcore.onnx.proto import buffer_notes
 from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.split_weights import Large, split

@@ -15,8 +15,7 @@ import onnx
 from graphcore.arrays.external_data import Folder
 from graphcore.ir.state.accuracy import FAST
 from graphcore.ir.state.closed import Attributes
-from graphcore.onnx.notes import NODE_ACCURACY
-from graphcore.onnx.opset import ONNX_DOMAINS
+from graphcore.onnx.notes import NODE_ACCURACY, ONNX_DOMAINS
 from graphcore.onnx.proto.attributes import read_attributes
 from graphcore.onnx.proto.limits import has_axes
 from graphcore.onnx.proto.ranges import POSITIONS

@@ -10,7 +10,7 @@ import onnx
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Symbol
-from graphcore.onnx.opset import DOMAINS, IR_VERSION, OPSET
+from graphcore.onnx.notes import DOMAINS, IR_VERSION, OPSET
 from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.proto.protobuf import block, integer, text
 from graphcore.onnx.proto.type_protos import read_type

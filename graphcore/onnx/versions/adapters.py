@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.ir.bodies import new_body, outermost
+from graphcore.ir.definitions import new_body, outermost
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Symbol

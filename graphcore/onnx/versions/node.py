@@ -13,7 +13,7 @@ from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.attributes import with_attributes
 from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.proto.value_protos import encoded_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from graphcore.onnx.opset import DOMAINS, OPSET
+from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.versions import adapters, older
 from graphcore.onnx.versions.node import Made, Read, expand_function
 

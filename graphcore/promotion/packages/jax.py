@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphcore.promotion.anvil import Anvil
 from graphcore.promotion.packages.scalars import check_order, check_power, check_scalar, no_meaning
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, Value
-from graphcore.promotion.system import PromotionSystem
-from graphcore.promotion.tables import SHORT
+from graphcore.promotion.system import SHORT, PromotionSystem
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from graphcore.errors import DTypeError
 from graphcore.promotion.packages.scalars import check_order, check_power, check_scalar, no_meaning
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, smallest_float
-from graphcore.promotion.system import PromotionSystem
-from graphcore.promotion.tables import dtypes_of, read_table
+from graphcore.promotion.system import PromotionSystem, dtypes_of, read_table
 from graphcore.types.dtypes import MOST_BITS, DType
 from graphcore.types.long_integers import text_of
 

@@ -10,7 +10,7 @@ import pyarrow
 
 from graphcore.errors import FeedError
 from graphcore.scale.carriers import carrier
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

@@ -24,7 +24,7 @@ from graphcore.scale.batch.worker import Job, OnError, Worker, outcomes_of
 from graphcore.scale.carriers import tensors
 from graphcore.scale.placing import placed
 from graphcore.scale.recipes import Recipe, graph_of
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 from graphcore.types.tensor_types import TensorType
 
 _LOG = logging.getLogger("graphcore.scale")

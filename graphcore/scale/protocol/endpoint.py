@@ -14,7 +14,7 @@ from graphcore._version import __version__
 from graphcore.arrays.casting import Array
 from graphcore.scale.protocol.infer import decode_request, encode_response, from_text, tensors_of, unpacked
 from graphcore.scale.protocol.tensors import ProtocolError, Response, as_json, failure, problem
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 from graphcore.types.tensor_types import TensorType
 
 Submit: TypeAlias = Callable[[Mapping[str, Array], "float | None"], "Future[list[Array]]"]

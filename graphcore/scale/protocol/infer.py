@@ -21,7 +21,7 @@ from graphcore.scale.protocol.tensors import (
     to_bytes,
     to_json,
 )
-from graphcore.support.suggestions import suggestion
+from graphcore.support.escaping import suggestion
 from graphcore.types.tensor_types import TensorType
 
 

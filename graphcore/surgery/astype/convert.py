@@ -8,9 +8,8 @@ from typing import Any
 
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import DTypeError
-from graphcore.ir.bodies import new_body
 from graphcore.ir.buffers import Buffer
-from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of, dims_of, substituted
+from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of, dims_of, new_body, substituted
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies, parts

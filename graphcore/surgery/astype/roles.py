@@ -18,7 +18,7 @@ from graphcore.ir.definitions import definition_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import parts
-from graphcore.onnx.opset import DOMAINS, OPSET
+from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import Operator, Parameter, operator, schema_of
 from graphcore.operators import ROWS, Trait, data_of, having
 from graphcore.support.escaping import escaped

@@ -14,7 +14,7 @@ from graphcore.arrays.casting import Array
 from graphcore.ir.definitions import Definition
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.onnx.opset import DOMAINS, OPSET
+from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import schema_of
 from graphcore.support.escaping import escaped
 

@@ -1,19 +1,28 @@
-"""BitCast between 8-bit integers and the dtypes without a kernel for it: bool and float8.
+"""BitCast where no kernel computes it, CumProd and other kernels that older releases lack.
 
 The codes of a float8 are what float32 has in its upper bits, once the exponent is shifted to the same bias: numbers
 below the normal ones line up too. A NaN's payload is not kept.
+
+For releases without BitCast, which came with opset 26: the bits of a float are its exponent, found by its logarithm and
+corrected by one comparison, and its fraction, by division through that power of two, both in float64; bits make a float
+by a table of powers. All of it is exact. A NaN loses its sign and payload.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
+from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build import casts_without_bitcast
+from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
+from graphcore.runtime.lowering.decompositions import older
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType
+from graphcore.types.tensor_types import TensorType, _shape
 
 _F32, _U8, _U32 = DType.float32, DType.uint8, DType.uint32
 
@@ -99,3 +108,197 @@ def _decoded(b: Builder, code: Symbol, target: DType) -> Symbol:
     place = b.cast(code, DType.int32)
     made = b.op("Gather", table, place, dtype=_F32, shape=code.shape, axis=0)
     return b.native_cast(made, target)
+
+
+# BitCast and CumProd for older releases of onnxruntime: both came with opset 26. Also some missing or wrong older.
+#
+# The bits of a float are its exponent, found by its logarithm and mended by one comparison, and its fraction, by
+# division through that power of two, both in float64; bits make a float by a table of powers. All of it is exact. A
+# NaN loses its sign and payload.
+
+_F64, _I64, _BOOL = DType.float64, DType.int64, DType.bool
+
+
+class _FloatFormat(NamedTuple):
+    """fraction: its bits. least, greatest: the exponents of normal numbers. code: the unsigned integer of its width."""
+
+    fraction: int
+    least: int
+    greatest: int
+    code: DType
+
+
+FORMATS_OF_FLOATS: dict[DType, _FloatFormat] = {
+    DType.float16: _FloatFormat(10, -14, 15, DType.uint16),
+    DType.bfloat16: _FloatFormat(7, -126, 127, DType.uint16),
+    DType.float32: _FloatFormat(23, -126, 127, DType.uint32),
+    DType.float64: _FloatFormat(52, -1022, 1023, DType.uint64),
+}
+_INTEGERS = tuple(map(DType.of, "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()))
+_MULTIPLIED = tuple(map(DType.of, "int32 int64 uint32 uint64 float32 float64".split()))
+
+
+class BitsViewed(GraphError):
+    """The error for a BitCast of floats, which takes long without the operator that was to be avoided."""
+
+
+LATE = frozenset({"BitCast", "CumProd", "TensorScatter"})
+"""Operators that came late, and have no function body in ONNX."""
+
+
+def rows_of_older() -> dict[tuple[str, DType], Decomposition]:
+    """Return the rows for a runtime without these operators."""
+    made: dict[tuple[str, DType], Decomposition] = {
+        ("BitCast", dtype): bitcast_by_arithmetic for dtype in (*_INTEGERS, *FORMATS_OF_FLOATS)
+    }
+    made.update({("CumProd", dtype): running_product for dtype in _MULTIPLIED})
+    made.update({("TensorScatter", dtype): older.written for dtype in older.STORED})
+    made["Cos", _F64] = cosine
+    return made
+
+
+def bitcast_by_arithmetic(b: Builder, call: Call) -> Replacement:
+    """Compute BitCast of integers by Cast, which wraps; of floats by arithmetic."""
+    (x,) = call.inputs
+    target = call.types[0].dtype
+    if x.dtype is target:
+        return casts_without_bitcast.barrier(b, x)
+    if x.dtype not in FORMATS_OF_FLOATS and target not in (*FORMATS_OF_FLOATS, *WITHOUT):
+        return b.native_cast(x, target)
+    if target in WITHOUT:
+        return bitcast_by_arithmetic(b, call)
+    if "BitCast" in b.rules.runtime.avoided:
+        raise BitsViewed("BitCast: the bits of floats are looked at")
+    if x.dtype in FORMATS_OF_FLOATS:
+        code = _coded_float(b, x, FORMATS_OF_FLOATS[x.dtype])
+        # Two floats of one width have each other's bits.
+        return _decoded_float(b, code, target) if target in FORMATS_OF_FLOATS else b.native_cast(code, target)
+    unsigned = FORMATS_OF_FLOATS[target].code
+    code = x if unsigned is DType.uint64 or x.dtype is unsigned else b.native_cast(x, unsigned)
+    return _decoded_float(b, b.native_cast(code, _I64), target)
+
+
+def _coded_float(b: Builder, x: Symbol, form: _FloatFormat) -> Symbol:
+    """Return the bits of floats as int64."""
+    wide = x
+    if x.dtype is not _F64:
+        wide = b.native_cast(x if x.dtype is DType.float32 else b.native_cast(x, DType.float32), _F64)
+    zero = b.scalar(0.0, _F64)
+    unknown = b.native("IsNaN", wide, dtype=_BOOL)
+    endless = b.native("IsInf", wide, dtype=_BOOL)
+    size = b.native("Abs", wide)
+    size = b.native("Where", b.native("Or", unknown, endless), b.scalar(1.0, _F64), size, dtype=_F64)
+    least, greatest = form.least, form.greatest
+    exponent = b.native("Mul", b.native("Log", size), b.scalar(1 / math.log(2), _F64))
+    exponent = b.native("Clip", b.native("Floor", exponent), b.scalar(float(least), _F64), _last(b, greatest))
+    place = b.native_cast(b.native("Sub", exponent, b.scalar(float(least), _F64)), _I64)
+    # The logarithm may be off by one either way near a power of two.
+    powers = b.constant(np.ldexp(1.0, np.arange(least, greatest + 1)), _F64)
+    below = b.native("Less", size, _chosen(b, powers, place), dtype=_BOOL)
+    place = b.native("Sub", place, b.native_cast(below, _I64))
+    place = b.native("Clip", place, b.scalar(0, _I64), b.scalar(greatest - least, _I64))
+    following = b.constant(np.append(np.ldexp(1.0, np.arange(least + 1, greatest + 1)), np.inf), _F64)
+    reached = b.native("GreaterOrEqual", size, _chosen(b, following, place), dtype=_BOOL)
+    place = b.native("Add", place, b.native_cast(reached, _I64))
+    inverse = b.constant(np.ldexp(1.0, -np.arange(least, greatest + 1)), _F64)
+    scaled = b.native("Mul", size, _chosen(b, inverse, place))
+    fraction = b.native_cast(b.native("Mul", scaled, b.scalar(2.0**form.fraction, _F64)), _I64)
+    step = 1 << form.fraction
+    # The first bit of a normal number's fraction counts the exponent up from 0, which a subnormal one keeps.
+    made = b.native("Add", b.native("Mul", place, b.scalar(step, _I64)), fraction)
+    top = (greatest - least + 2) * step
+    made = b.native("Where", endless, b.scalar(top, _I64), made, dtype=_I64)
+    negative = b.native("Less", b.native("Reciprocal", wide), zero, dtype=_BOOL)
+    negative = b.native("Or", b.native("Less", wide, zero, dtype=_BOOL), negative)
+    sign = 1 << (form.code.bits - 1)
+    mark = b.scalar(sign - (1 << 64) if form.code.bits == 64 else sign, _I64)
+    made = b.native("Where", negative, b.native("Add", made, mark), made, dtype=_I64)
+    return b.native("Where", unknown, b.scalar(top + step // 2, _I64), made, dtype=_I64)
+
+
+def _decoded_float(b: Builder, code: Symbol, target: DType) -> Symbol:
+    """Return the floats of the bits that an int64 holds."""
+    form = FORMATS_OF_FLOATS[target]
+    step = 1 << form.fraction
+    if form.code.bits == 64:
+        negative = b.native("Less", code, b.scalar(0, _I64), dtype=_BOOL)
+        size = b.native("BitwiseAnd", code, b.scalar((1 << 63) - 1, _I64))
+    else:
+        sign = b.scalar(1 << (form.code.bits - 1), _I64)
+        negative = b.native("GreaterOrEqual", code, sign, dtype=_BOOL)
+        size = b.native("Sub", code, b.native("Mul", b.native_cast(negative, _I64), sign))
+    place = b.native("Div", size, b.scalar(step, _I64))
+    fraction = b.native("Sub", size, b.native("Mul", place, b.scalar(step, _I64)))
+    normal = b.native_cast(b.native("Greater", place, b.scalar(0, _I64), dtype=_BOOL), _I64)
+    whole = b.native("Add", fraction, b.native("Mul", normal, b.scalar(step, _I64)))
+    count = form.greatest - form.least + 3
+    scales = np.ldexp(1.0, np.maximum(np.arange(count), 1) - 1 + form.least - form.fraction)
+    scales[-1] = np.inf
+    made = b.native("Mul", b.native_cast(whole, _F64), _chosen(b, b.constant(scales, _F64), place))
+    some = b.native("Greater", size, b.scalar((count - 1) * step, _I64), dtype=_BOOL)
+    made = b.native("Where", some, b.scalar(float("nan"), _F64), made, dtype=_F64)
+    sign_of = b.native("Where", negative, b.scalar(-1.0, _F64), b.scalar(1.0, _F64), dtype=_F64)
+    made = b.native("Mul", made, sign_of)
+    if target is _F64:
+        return made
+    narrow = b.native_cast(made, DType.float32)
+    return b.native_cast(narrow, target)
+
+
+def _last(b: Builder, greatest: int) -> Symbol:
+    return b.scalar(float(greatest), _F64)
+
+
+def _chosen(b: Builder, table: Symbol, place: Symbol) -> Symbol:
+    return b.native("Gather", table, place, dtype=_F64, shape=place.shape, axis=0)
+
+
+def running_product(b: Builder, call: Call) -> Replacement:
+    """Compute CumProd by the scan of Hillis and Steele, at distances 1, 2, 4, ..., up to 2^30 for unknown sizes."""
+    x, where = call.inputs
+    known = b.known(where)
+    if known is None:
+        raise GraphError(
+            "CumProd: the installed onnxruntime has no kernel, and its axis is known only when it runs",
+            operands={"x": str(x.type), "axis": str(where.type)},
+            help="give the axis as a constant, or install a newer onnxruntime",
+        )
+    axis = int(known.reshape(())) % x.rank
+    size = x.shape[axis]
+    if call.attributes.get("reverse"):
+        x = _part(b, x, axis, -1, -(1 << 31), -1)
+    if call.attributes.get("exclusive"):
+        ones = b.op("Add", b.op("Sub", _part(b, x, axis, 0, 1), _part(b, x, axis, 0, 1)), b.scalar(1, x.dtype))
+        x = _joined(b, [ones, _part(b, x, axis, 0, -1)], axis, size)
+    step = 1
+    while step < (int(size) if size.is_static else 1 << 31):
+        product = b.op("Mul", _part(b, x, axis, step, 1 << 31), _part(b, x, axis, 0, -step))
+        x = _joined(b, [_part(b, x, axis, 0, step), product], axis, size)
+        step *= 2
+    if call.attributes.get("reverse"):
+        x = _part(b, x, axis, -1, -(1 << 31), -1)
+    return x if step > 1 else b.op("Identity", x)
+
+
+def _part(b: Builder, x: Symbol, axis: int, start: int, stop: int, step: int = 1) -> Symbol:
+    dims = [Dim.dynamic() if a == axis and step > 0 else d for a, d in enumerate(x.shape)]
+    return b.op("Slice", x, *(b.vector([n]) for n in (start, stop, axis, step)), shape=_shape(dims))
+
+
+def _joined(b: Builder, parts: list[Symbol], axis: int, size: Dim) -> Symbol:
+    shape = _shape([size if a == axis else d for a, d in enumerate(parts[0].shape)])
+    return b.op("Concat", *parts, shape=shape, axis=axis)
+
+
+def cosine(b: Builder, call: Call) -> Replacement:
+    """Compute Cos of float64 as 1 - 2 sin(x / 2)^2: half of a number is exact."""
+    (x,) = call.inputs
+    half = b.native("Sin", b.native("Mul", x, b.scalar(0.5, _F64)))
+    return b.native("Sub", b.scalar(1.0, _F64), b.native("Mul", b.native("Add", half, half), half))
+
+
+def error_function(b: Builder, call: Call) -> Replacement:
+    """Compute Erf with NaN kept, for which the kernel gives 1."""
+    (x,) = call.inputs
+    unknown = b.native("IsNaN", x, dtype=_BOOL)
+    return b.native("Where", unknown, x, b.native(call.op, x), dtype=x.dtype, shape=x.shape)

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphcore.arrays.casting import Array, cast_array
 from graphcore.errors import GraphError
-from graphcore.ir.bodies import outermost
+from graphcore.ir.definitions import outermost
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
 from graphcore.runtime.lowering.decompositions.windows import reduced

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
-from graphcore.runtime.lowering.decompositions import bits, float64_functions, reductions
-from graphcore.runtime.lowering.decompositions.older import bitcast, empty, kernels
+from graphcore.runtime.lowering.decompositions import bits, float64_functions, older, reductions
 from graphcore.runtime.lowering.targets import traps
-from graphcore.runtime.lowering.targets.incorrect import HALVES
+from graphcore.runtime.lowering.targets.compute_dtypes import HALVES
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -187,7 +186,7 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
 
 
 OLDER_TRAPS: dict[tuple[str, DType], Decomposition] = {
-    ("Erf", _F32): bitcast.error_function,
+    ("Erf", _F32): bits.error_function,
     ("AveragePool", _F32): pooling.average_padded_before,
 }
 """The rows for kernels that are wrong in older releases."""
@@ -195,7 +194,7 @@ OLDER_TRAPS: dict[tuple[str, DType], Decomposition] = {
 
 def _of_older() -> dict[tuple[str, DType], Decomposition]:
     """Return the rows for a runtime without operators that came late."""
-    return {**bitcast.rows(), **{("LpNormalization", dtype): networks.norm for dtype in WIDE_FLOATS}}
+    return {**bits.rows_of_older(), **{("LpNormalization", dtype): networks.norm for dtype in WIDE_FLOATS}}
 
 
 def _of_operands(function: Callable[..., Symbol]) -> Decomposition:
@@ -240,9 +239,9 @@ class Replaced:
 def rows_of(rules: Legality) -> Replaced:
     """Return the rows of a target: for the kernels that it lacks, and for the traps of the releases in use."""
     if not rules.decomposes:  # standard ONNX of an opset that lacks an operator
-        late = {key: d for key, d in _of_older().items() if key[0] in bitcast.LATE}
+        late = {key: d for key, d in _of_older().items() if key[0] in bits.LATE}
         return Replaced(
-            {}, {key: d for key, d in {**late, **kernels.rows_of_bits()}.items() if not rules.allows(*key)}, {}
+            {}, {key: d for key, d in {**late, **older.rows_of_bits()}.items() if not rules.allows(*key)}, {}
         )
     made = {
         key: decomposition
@@ -252,21 +251,21 @@ def rows_of(rules: Legality) -> Replaced:
     if rules.target.name == "cuda":
         return _with_own(made, cuda.rows(made))
     if rules.target.name == "openvino":
-        return _with_own(made, {**_of_older(), **empty.sums(made), **openvino.rows()})
+        return _with_own(made, {**_of_older(), **older.sums(made), **openvino.rows()})
     lacking = {
         key: decomposition
         for key, decomposition in _of_older().items()
         if not rules.allows(*key) and rules.has_lost(*key)
     }
-    lacking.update({key: d for key, d in kernels.rows().items() if not rules.allows(*key)})
-    made.update(kernels.traps(rules.runtime))
+    lacking.update({key: d for key, d in older.rows().items() if not rules.allows(*key)})
+    made.update(older.traps(rules.runtime))
     # Those of traps build on the kernel that they mend.
     mended = {k: d for k, d in OLDER_TRAPS.items() if rules.has_trap(traps.of_kernel(*k)) and not rules.has_lost(*k)}
     own = {**lacking, **mended}
     if rules.has_trap(traps.REVERSED_EMPTY) or rules.has_trap(traps.REVERSED_ONE_AXIS):
         own.update({("ReverseSequence", d): rearranging.reverse for d in rules.dtypes("ReverseSequence") or ()})
-    guards = empty.rows({**made, **own})
-    own.update({key: guard for key, guard in guards.items() if rules.has_trap(empty.trap(*key))})
+    guards = older.rows_of_empty({**made, **own})
+    own.update({key: guard for key, guard in guards.items() if rules.has_trap(older.trap(*key))})
     untold = {"DequantizeLinear"} if rules.has_trap(traps.NARROW_SCALES) else set()
     needed = {key: test for key, test in NEEDED.items() if key not in own and key[0] not in untold}
     return Replaced({**made, **own}, own, needed)

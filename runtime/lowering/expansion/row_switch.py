@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.ir.bodies import body
+from graphcore.ir.definitions import body
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from graphcore.errors import GraphError
-from graphcore.ir.bodies import body, outermost
+from graphcore.ir.definitions import body, outermost
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.state.dim_minima import least, minima

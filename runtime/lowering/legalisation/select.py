@@ -8,7 +8,7 @@ from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.ir.transform.walk import bodies
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, LegalNode, fold
 from graphcore.runtime.lowering.build.casts import NARROW
 from graphcore.runtime.lowering.build.compute import chosen_dtype, compute_in

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from graphcore.ir.graph import TargetName
-from graphcore.runtime.lowering.targets import incorrect
-from graphcore.runtime.lowering.targets.incorrect import HALVES, Incorrect
+from graphcore.runtime.lowering.targets import compute_dtypes as incorrect
+from graphcore.runtime.lowering.targets.compute_dtypes import HALVES, Incorrect
 from graphcore.types.dtypes import DType
 
 _KERNELS_OF_FNUZ = frozenset("DequantizeLinear Identity Reshape Shape Transpose".split())

@@ -12,7 +12,7 @@ from graphcore.errors import DTypeError
 from graphcore.ir.graph import TargetName
 from graphcore.operators import Trait, having
 from graphcore.runtime.lowering.targets import TARGETS, Target
-from graphcore.runtime.lowering.targets.incorrect import UNROUNDED
+from graphcore.runtime.lowering.targets.compute_dtypes import UNROUNDED
 from graphcore.runtime.lowering.targets.releases import ANY, OLDEST_OPSET, Runtime, default, table_of
 from graphcore.runtime.lowering.targets.traps import in_force, of_kernel, on_switching
 from graphcore.types.dtypes import DType

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from graphcore.ir.graph import TargetName
-from graphcore.onnx.opset import IR_VERSION, OPSET
+from graphcore.onnx.notes import IR_VERSION, OPSET
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.types.dtypes import DType
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 import onnx
 
 from graphcore.errors import GraphcoreError, ModelError
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.limits import AXES_OF, MOST_SAID, check_constants
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
 from graphcore.onnx.read.opsets import versions_of

@@ -19,8 +19,7 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.decompositions import recurrent
-from graphcore.runtime.lowering.decompositions.older import empty
+from graphcore.runtime.lowering.decompositions import older, recurrent
 from graphcore.runtime.lowering.guards import empty as empty_kernels
 from graphcore.runtime.lowering.guards import sizes
 from graphcore.runtime.lowering.targets.traps import REVERSED_EMPTY, REVERSED_ONE_AXIS
@@ -91,7 +90,7 @@ def families() -> list[Family]:
 def _unique() -> Iterator[Probe]:
     for dtype in (D.int8, D.int64, *WIDE, D.string):
         for shape, axis, want in (((2, 0), 0, (1, 0)), ((0, 3), 1, (0, 1)), ((2, 0, 3), 2, (2, 0, 1))):
-            names = (empty.trap("Unique", dtype),)
+            names = (older.trap("Unique", dtype),)
             build, given, wanted = operator("Unique", axis=axis), (np.zeros(shape),), (np.zeros(want),)
             hiding = (f"Unique {dtype}",) if dtype in WIDE else ()
             yield Probe(dtype, (), given, build, wanted, names=names, beside=hiding, dies=True)

@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.ir.bodies import body, finish
+from graphcore.ir.definitions import body, finish
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.integers import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.carrying import Digits, Result, Widths

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
-from graphcore.ir.bodies import body, finish
+from graphcore.ir.definitions import body, finish
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import constant_array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphcore.build import primitives as e
-from graphcore.ir.bodies import body, finish
+from graphcore.ir.definitions import body, finish
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.integers import words
 from graphcore.runtime.lowering.dtypes.integers.carrying import Digits, Result, Widths

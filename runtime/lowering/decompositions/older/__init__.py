@@ -1,1 +1,0 @@
-"""Decompositions for releases that lack an operator, or have it wrong."""
