@@ -18,8 +18,7 @@ from graphcore.ir.transform.rewrite import exposed
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.buffer_notes import note_initial_values
 from graphcore.onnx.proto.model_proto import encode, join, within_limit
-from graphcore.onnx.proto.protobuf import Chunk
-from graphcore.onnx.proto.value_protos import External, raw
+from graphcore.onnx.proto.value_protos import Chunk, External, raw
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS, file_versions, lower
 from graphcore.runtime.lowering.decompositions.bits import BitsViewed
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime

@@ -17,9 +17,8 @@ from graphcore.ir.builder import GraphBuilder
 from graphcore.ir.names import Names, Output, checked_name
 from graphcore.ir.scope import Scope
 from graphcore.ir.state.attaching import Attached, Memory, attach
-from graphcore.ir.state.closed import CLOSED, Weights, refused
+from graphcore.ir.state.closed import CLOSED, Site, View, Weights, refused
 from graphcore.ir.state.dim_minima import without_minima
-from graphcore.ir.state.view import Site, View
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion import system as promotion_system

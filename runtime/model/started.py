@@ -20,7 +20,7 @@ from graphcore.runtime.calls.batching import Batching
 from graphcore.runtime.calls.failures import UserNodes
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.rows import Pace
-from graphcore.runtime.ort import model_types, transport_dtypes
+from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.release import kept_apart
 from graphcore.support.escaping import escaped
 from graphcore.support.markup import table
@@ -130,7 +130,7 @@ class StartedModel(ABC):
     def _typed_outputs(self) -> Mapping[str, Type]:
         """Return the types of the outputs, of a file that runs as it is with the dims that only its nodes tell."""
         read = self._read_outputs
-        if read is not None and not model_types.are_told(self._outputs, self._inputs):
+        if read is not None and not transport_dtypes.are_told(self._outputs, self._inputs):
             with contextlib.suppress(GraphcoreError):
                 self._outputs = {**self._outputs, **read()}
         self._read_outputs = None

@@ -19,7 +19,7 @@ from graphcore.ir.transform.walk import operators
 from graphcore.onnx.notes import LIMIT
 from graphcore.runtime.model import Model, Start
 from graphcore.runtime.ort import memory as session_memory
-from graphcore.runtime.ort import model_types, openvino, python_ops, sessions, transport_dtypes
+from graphcore.runtime.ort import openvino, python_ops, sessions, transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
 from graphcore.runtime.ort.optimisers import broken
 from graphcore.runtime.ort.options import SLOWER, require_started
@@ -102,7 +102,7 @@ def compiled(asked: Load) -> Model | None:
         return session, None
 
     started = start({})
-    return Model(name, start, *model_types.types_of(started[0]), started)
+    return Model(name, start, *transport_dtypes.types_of(started[0]), started)
 
 
 def kept(asked: Load) -> Model | None:

@@ -21,7 +21,7 @@ from graphcore.runtime import lowering
 from graphcore.runtime.buffers.state import Kept, kept_of
 from graphcore.runtime.lowering import TARGETS
 from graphcore.runtime.ort import memory as session_memory
-from graphcore.runtime.ort import model_types, openvino, python_ops, sessions, transport_dtypes
+from graphcore.runtime.ort import openvino, python_ops, sessions, transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
 from graphcore.runtime.ort.optimisers import broken, idle_among
 from graphcore.runtime.ort.options import EXACT, SLOWER, TENSOR_CORES, Starter, multiplies_in_tf32, target_of
@@ -119,9 +119,9 @@ def _types(graph: Graph, source: Graph) -> tuple[dict[str, Type], dict[str, Type
     known = minima(source.metadata)
     inputs = {
         name: type_ if name in graph.buffers else with_minima(type_, known)
-        for name, type_ in model_types.noted({s.name: s.type for s in source.inputs}, source.metadata).items()
+        for name, type_ in transport_dtypes.noted({s.name: s.type for s in source.inputs}, source.metadata).items()
     }
-    return inputs, model_types.noted(source.output_types, source.metadata)
+    return inputs, transport_dtypes.noted(source.output_types, source.metadata)
 
 
 def _disabled(lowered: Graph, engine: Engine) -> tuple[str, ...]:

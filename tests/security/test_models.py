@@ -12,7 +12,7 @@ from onnx import AttributeProto, TensorProto, helper
 
 import graphcore as gc
 from graphcore.errors import ModelError, ResourceLimitError
-from graphcore.onnx.proto.protobuf import block, integer, text
+from graphcore.onnx.proto.value_protos import block, integer, text
 from tests.support.onnx_models import FLOAT, model, one, refused, tensor, value
 
 BOOL = TensorProto.BOOL

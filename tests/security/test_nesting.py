@@ -13,7 +13,7 @@ from onnx import AttributeProto, TensorProto, helper
 
 import graphcore as gc
 from graphcore.errors import ResourceLimitError
-from graphcore.onnx.proto.protobuf import block, integer, text
+from graphcore.onnx.proto.value_protos import block, integer, text
 from tests.support.calls import growth
 from tests.support.onnx_models import FLOAT, INT64, model, refused, value
 

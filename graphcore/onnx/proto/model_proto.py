@@ -24,8 +24,23 @@ from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.onnx import notes
 from graphcore.onnx.notes import DOMAINS, IR_VERSION, LIMIT, ONNX_DOMAINS, OPSET
-from graphcore.onnx.proto.protobuf import SMALL, Chunk, block, integer, integers, nested, single, sized, text, varint
-from graphcore.onnx.proto.value_protos import External, encoded_type, metadata, tensor, value_info
+from graphcore.onnx.proto.value_protos import (
+    SMALL,
+    Chunk,
+    External,
+    block,
+    encoded_type,
+    integer,
+    integers,
+    metadata,
+    nested,
+    single,
+    sized,
+    tensor,
+    text,
+    value_info,
+    varint,
+)
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType
 

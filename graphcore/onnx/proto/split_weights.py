@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dataclasses import field as made_of
 
 from graphcore.errors import ModelError
-from graphcore.onnx.proto.protobuf import tag, varint
+from graphcore.onnx.proto.value_protos import tag, varint
 
 LARGE = 4096
 """Bytes from which on a tensor's content is left where it is."""

@@ -12,9 +12,8 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.onnx.notes import DOMAINS, IR_VERSION, OPSET
 from graphcore.onnx.proto.model_proto import attribute
-from graphcore.onnx.proto.protobuf import block, integer, text
 from graphcore.onnx.proto.type_protos import read_type
-from graphcore.onnx.proto.value_protos import value_info
+from graphcore.onnx.proto.value_protos import block, integer, text, value_info
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.types.tensor_types import ForeignType, TensorType, Type

@@ -20,7 +20,7 @@ from graphcore.onnx.read.reader import Opened
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import memory as prepacking
-from graphcore.runtime.ort import model_types
+from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
 from graphcore.runtime.ort.optimisers import idle, left_out
 from graphcore.runtime.ort.options import SLOWER, Starter
@@ -97,7 +97,7 @@ def started(
         session = start({})
         if not model.is_unchanged():
             return None
-        given = model_types.outputs_of(session[0])
+        given = transport_dtypes.outputs_of(session[0])
         outputs = {name: _refined(direct.declared[name], type_) for name, type_ in given.items()}
         model.forget()
         return Model(
