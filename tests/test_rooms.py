@@ -29,7 +29,7 @@ from docs.imports import (
 )
 
 THIRD_PARTY: dict[str, set[str]] = {
-    "graphcore": {"onnx", "numpy", "ml_dtypes", "rich", "shtab", "ray", "pyarrow", "starlette"},
+    "graphcore": {"onnx", "numpy", "ml_dtypes", "rich", "shtab", "ray", "pyarrow", "anyio", "starlette", "uvicorn"},
     "ops": {"numpy", "ml_dtypes"},
     "runtime": {"onnx", "numpy", "ml_dtypes", "onnxruntime", "onnxruntime_extensions", "PIL", "rich", "ray"},
     "array_api": {"numpy", "ml_dtypes"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from graphcore.scale.recipes import require_ray
+from graphcore.scale.recipes import require
 
 if TYPE_CHECKING:
     from graphcore.scale.batch.mapping import map_batches
@@ -30,6 +30,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'graphcore.scale' has no attribute {name!r}")
     if name in _OF_RAY:
-        require_ray(f"graphcore.scale.{name}")
+        require("ray", f"graphcore.scale.{name}")
     value = globals()[name] = getattr(import_module(f"graphcore.scale.{_HOMES[name]}"), name)
     return value

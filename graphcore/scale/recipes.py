@@ -58,10 +58,14 @@ def graph_of(what: str, model: object, limits: Limits | None = None) -> Graph:
 # Packages of optional extras, and the error that names the extra where one is missing.
 
 
-def require_ray(what: str) -> None:
-    """Raise `MissingExtraError` where Ray, its Data or its Serve are not installed. what: what needs them."""
-    for package in ("ray", "pyarrow", "starlette"):
+_SERVE = ("anyio", "starlette", "uvicorn")
+_EXTRAS = {"ray": ("ray", "pyarrow", *_SERVE), "serve": _SERVE}
+
+
+def require(extra: str, what: str) -> None:
+    """Raise `MissingExtraError` where a package of an extra is not installed. what: what needs it."""
+    for package in _EXTRAS[extra]:
         if importlib.util.find_spec(package) is None:
             raise MissingExtraError(
-                f"{what}: the package {package} is not installed", help="pip install 'graphcore-engine[ray]'"
+                f"{what}: the package {package} is not installed", help=f"pip install 'graphcore-engine[{extra}]'"
             )

@@ -29,7 +29,7 @@ def asked() -> list[Requirement]:
     """Return what make demo, make test, make docs, make test-browser and make test-ray install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    locked = (extras[name] for name in ("browser", "dev", "docs", "models", "ray", "triton"))
+    locked = (extras[name] for name in ("browser", "dev", "docs", "models", "ray", "serve", "triton"))
     return [Requirement(line) for line in (*project["dependencies"], *itertools.chain(*locked))]
 
 

@@ -261,6 +261,7 @@ def test_dockerfile_has_known_instructions_and_its_files_are_there(tmp_path: Pat
     assert {name for name, _ in parsed} <= _INSTRUCTIONS
     assert parsed[0] == ["FROM", "python:3.13-slim"]
     assert "'onnxruntime==1.30.*'" in parsed[1][1]
+    assert f"'graphcore-engine[serve]=={gc.__version__}'" in parsed[1][1]
     (source, _target) = next(rest for name, rest in parsed if name == "COPY").split()
     assert (folder / source / "head.onnx").is_file()
     start = json.loads(next(rest for name, rest in parsed if name == "ENTRYPOINT"))

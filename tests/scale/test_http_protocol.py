@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gzip
 import http.client
 import json
+import re
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,12 +27,15 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.models import llama
 from graphcore.models.streams.scheduler import Request
+from graphcore.runtime.batcher import Batcher
 from graphcore.runtime.buffers.runners import Slots
 from graphcore.scale.protocol import Endpoint, Served, infer, packed
 from graphcore.scale.protocol.tensors import Response
-from graphcore.scale.serving.http_server import Handler, HttpServer
+from graphcore.scale.serving.http_server import HttpServer
 from tests.runtime.test_batcher import until_taken, watched
 from tests.support.waiting import PATIENCE, until
+
+asgi = pytest.importorskip("graphcore.scale.serving.asgi", reason="uvicorn is not installed: the extra serve")
 
 DATATYPES = {
     "BOOL": DType.bool, "UINT8": DType.uint8, "UINT16": DType.uint16, "UINT32": DType.uint32, "UINT64": DType.uint64,
@@ -293,37 +301,63 @@ def test_body_in_chunks_is_read(server: HttpServer) -> None:
     pieces = iter([body[:5], body[5:40], body[40:]])
     status, _, answer = _ask(server, "/v2/models/FP32/infer", pieces, Transfer_Encoding="chunked")
     assert (status, json.loads(answer)["outputs"][0]["data"]) == (200, [1, 2])
-    head = b"POST /v2/models/FP32/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /v2/models/FP32/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     last = b"%x;ext=1\r\n%s\r\n0\r\nTrailer: a\r\n\r\n" % (len(body), body)
     assert [status for status, _ in _raw(server, head + last + _good(), 2)] == [200, 200]
 
 
-CHUNKS = b"POST /v2/models/FP32/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
-WRONG = {
+HOST = b" HTTP/1.1\r\nHost: a\r\n"
+CHUNKS = b"POST /v2/models/FP32/infer" + HOST + b"Transfer-Encoding: chunked\r\n"
+REFUSED = {
     "length and chunks": (CHUNKS + b"Content-Length: 3\r\n\r\n0\r\n\r\n", 400, "a length and in chunks"),
-    "size of a chunk": (CHUNKS + b"\r\n-1\r\n", 400, "size is no number"),
-    "chunk that is longer": (CHUNKS + b"\r\n1\r\nabc\r\n0\r\n\r\n", 400, "longer than its size"),
-    "chunks beyond the limit": (CHUNKS + b"\r\nfffffffff\r\n", 413, "a body of more than 1048576 bytes"),
-    "line without end": (CHUNKS + b"\r\n" + b"1" * 5000, 400, "size is no number"),
-    "other coding": (CHUNKS.replace(b"chunked", b"gzip") + b"\r\n", 501, "transfer-encoding 'gzip'"),
-    "two lengths": (_good(Content_Length="3"), 400, "is no number of bytes"),
-    "length below zero": (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400, "is no number of bytes"),
-    "length beyond the limit": (b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n", 413, "a body of more than"),
-    "no HTTP": (b"hello there you\r\n\r\n", 400, "Bad request"),
-    "version": (b"GET /v2 HTTP/3.0\r\n\r\n", 505, "Invalid HTTP version"),
-    "path without end": (b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\n\r\n", 414, ""),
-    "header without end": (b"GET /v2 HTTP/1.1\r\nA: " + b"a" * 70000 + b"\r\n\r\n", 431, ""),
-    "method": (b"DELETE /v2/models/FP32 HTTP/1.1\r\n\r\n", 405, "DELETE is not served here"),
-    "no method": (b"BREW /v2 HTTP/1.1\r\n\r\n", 501, "Unsupported method"),
+    "chunks beyond the limit": (CHUNKS + b"\r\n%x\r\n" % (2 * MOST) + bytes(2 * MOST), 413, "more than 1048576 bytes"),
+    "length beyond the limit": (b"POST /" + HOST + b"Content-Length: 99999999\r\n\r\n", 413, "more than 1048576 bytes"),
+    "method": (b"DELETE /v2/models/FP32" + HOST + b"\r\n", 405, "DELETE is not served here"),
+    "no method": (b"BREW /v2" + HOST + b"\r\n", 405, "BREW is not served here"),
+    "path": (b"GET http://a/v2" + HOST + b"\r\n", 404, "there is nothing at /http:"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_request_of_http_is_one_answer_of_json(server: HttpServer, name: str) -> None:
-    sent, status, text = WRONG[name]
+@pytest.mark.parametrize("name", REFUSED)
+def test_request_that_is_refused_has_one_answer_of_json(server: HttpServer, name: str) -> None:
+    sent, status, text = REFUSED[name]
     ((found, body),) = _raw(server, sent)
     assert (found, text in json.loads(body)["error"]) == (status, True), body
     assert _raw(server, _good())[0][0] == 200
+
+
+WRONG = {
+    "size of a chunk": CHUNKS + b"\r\n-1\r\n",
+    "chunk that is longer": CHUNKS + b"\r\n1\r\nabc\r\n0\r\n\r\n",
+    "line without end": CHUNKS + b"\r\n" + b"1" * 70000,
+    "other coding": CHUNKS.replace(b"chunked", b"gzip") + b"\r\n",
+    "two lengths": _good(Content_Length="3"),
+    "length below zero": b"POST /" + HOST + b"Content-Length: -1\r\n\r\n",
+    "space before a colon": b"POST /" + HOST + b"Foo : bar\r\nContent-Length: 55\r\n\r\n" + _good(),
+    "line that is continued": b"POST /" + HOST + b"Foo\r\n : bar\r\nContent-Length: 55\r\n\r\n" + _good(),
+    "no host": b"GET /v2 HTTP/1.1\r\n\r\n",
+    "no HTTP": b"hello there you\r\n\r\n",
+    "path without end": b"GET /" + b"a" * 70000,
+    "header without end": b"GET /v2" + HOST + b"A: " + b"a" * 70000,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_not_http_has_one_answer_and_ends_the_connection(server: HttpServer, name: str) -> None:
+    with socket.create_connection((server.host, server.port), timeout=PATIENCE) as connection:
+        connection.sendall(WRONG[name])
+        assert _rest(connection).startswith(b"HTTP/1.1 400 ")
+    assert _raw(server, _good())[0][0] == 200
+
+
+def _rest(connection: socket.socket) -> bytes:
+    """Return what a server sends until it ends the connection."""
+    parts = []
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    assert b"".join(parts).count(b"HTTP/1.1 ") <= 1
+    return b"".join(parts)
 
 
 def test_body_beyond_the_limit_is_answered_while_the_client_still_sends(server: HttpServer) -> None:
@@ -345,30 +379,143 @@ def test_body_of_too_many_values_is_refused_unparsed(what: str, monkeypatch: pyt
     assert (answer.status, b"more than 4194304 values" in answer.body) == (413, True)
 
 
-def test_request_whose_client_has_gone_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[Response | None] = []
-    own = Handler._awaited
-
-    def awaited(handler: Handler, waiting: Future[Response]) -> Response | None:
-        answers.append(own(handler, waiting))
-        return answers[-1]
-
-    monkeypatch.setattr(Handler, "_awaited", awaited)
+@pytest.fixture
+def held() -> Any:
+    """Return a model whose runs wait until its gate is set, of an input x, float32[batch]."""
     graph = Graph("held", {"x": TensorType("float32", ["batch"])})
     graph.output(y=graph["x"] + graph["x"])
     model = watched(graph)
     model.gate.clear()
-    body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [8], "data": [1] * 8}]}).encode()
-    sent = b"POST /v2/models/held/infer HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-    with HttpServer({"held": model}, max_batch=8, max_wait_ms=0, timeout=None) as server:
+    return model
+
+
+def _of_held(rows: int) -> bytes:
+    """Return a request for the held model."""
+    tensor = {"name": "x", "datatype": "FP32", "shape": [rows], "data": [1] * rows}
+    body = json.dumps({"inputs": [tensor]}).encode()
+    return b"POST /v2/models/held/infer" + HOST + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+def test_request_whose_client_has_gone_is_not_run(held: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[Any] = []
+    submit = Batcher.submit
+
+    def submitted(batcher: Batcher, /, *arrays: Any, **options: Any) -> Any:
+        requests.append(submit(batcher, *arrays, **options))
+        return requests[-1]
+
+    monkeypatch.setattr(Batcher, "submit", submitted)
+    with HttpServer({"held": held}, max_batch=8, max_wait_ms=0, timeout=None) as server:
         for _ in range(6):
             with socket.create_connection((server.host, server.port)) as gone:
-                gone.sendall(sent)
-                until_taken(model)  # the first one runs, and the others wait
-        until(lambda: answers == [None] * 6)
-        model.gate.set()
+                gone.sendall(_of_held(8))
+                until_taken(held)  # the first one runs, and the others wait
+        until(lambda: sum(each.cancelled() for each in requests) == 5)
+        held.gate.set()
         until(lambda: _counts(server) == {"submitted": 6, "completed": 1, "cancelled": 5})
-    assert model.rows == [8]
+    assert held.rows == [8]
+
+
+def test_client_that_neither_sends_nor_reads_is_disconnected(held: Any) -> None:
+    wide = Graph("wide", {"x": TensorType("float32", ["batch", 1])})
+    wide.output(y=wide["x"] + np.zeros((1, 1 << 20), np.float32))
+    with HttpServer({"held": held, "wide": gc.InferenceSession().load(wide)}, max_bytes=MOST) as server:
+        until(lambda: server._listener._server.last_notified)  # its first look is over
+        (loop,) = {each.get_loop() for each in server._listener._server.servers}
+
+        def look() -> None:
+            asyncio.run_coroutine_threadsafe(server._listener._disconnect_slow_clients(), loop).result(PATIENCE)
+
+        tensor = {"name": "x", "datatype": "FP32", "shape": [8, 1], "data": [0] * 8}
+        body = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+        large = b"POST /v2/models/wide/infer" + HOST + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        slow = {
+            "silent": b"",
+            "half of a head": b"GET /v2/health/live HTT",
+            "half of a body": _good()[:-1],
+            "half of a body that is refused": b"POST /" + HOST + b"Content-Length: 99999999\r\n\r\n{",
+            "answered": b"GET /v2/health/live" + HOST + b"\r\n",
+            "answered at length": large,
+            "answered at length, the last": large.replace(b"Host", b"Connection: close\r\nHost"),
+        }
+        with contextlib.ExitStack() as stack:
+            clients = []
+            for sent in (*slow.values(), _of_held(1)):
+                clients.append(stack.enter_context(socket.create_connection((server.host, server.port), PATIENCE)))
+                clients[-1].sendall(sent)
+            until_taken(held)
+            connections = server._listener._server.server_state.connections
+            until(lambda: len(connections) == len(clients))
+            until(lambda: sum(each.flow.write_paused for each in connections) == 2)
+            sockets = [each.transport.get_extra_info("socket") for each in connections]
+            assert all(each.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for each in sockets)
+            look()
+            assert len(connections) == len(clients)
+            look()
+            until(lambda: len(connections) == 1)
+            held.gate.set()
+            assert clients[-1].recv(12) == b"HTTP/1.1 200"
+            for client in clients[:-1]:
+                assert len(_rest(client)) < 32 << 20
+
+
+def test_connections_beyond_the_limit_are_answered_503_and_those_that_end_do_not_count(
+    held: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asgi, "MAX_CONNECTIONS", 20)
+    held.gate.set()
+    with HttpServer({"held": held}) as server:
+        for number in range(200):
+            with socket.create_connection((server.host, server.port)) as gone:
+                gone.sendall(b"POST"[: number % 5])
+        until(lambda: _raw(server, _of_held(1))[0][0] == 200)
+        connections = [socket.create_connection((server.host, server.port)) for _ in range(20)]
+        until(lambda: _ask(server, "/v2/health/live", None, "GET")[0] == 503)
+        for each in connections:
+            each.close()
+        until(lambda: _raw(server, _of_held(1))[0][0] == 200)
+
+
+def test_server_that_closes_answers_what_it_took_in_and_waits_for_no_slow_client(
+    held: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asgi, "CLOSING_SECONDS", 0.2)
+    server = HttpServer({"held": held})
+    with (
+        socket.create_connection((server.host, server.port), timeout=PATIENCE) as client,
+        socket.create_connection((server.host, server.port), timeout=PATIENCE) as late,
+        socket.create_connection((server.host, server.port), timeout=PATIENCE) as slow,
+    ):
+        client.sendall(_of_held(1))
+        slow.sendall(_of_held(1)[:-1])
+        until_taken(held)
+        closing = threading.Thread(target=server.close)
+        closing.start()
+        until(lambda: _ask(server, "/v2/health/ready", None, "GET")[0] == 503)
+        late.sendall(_of_held(1))
+        assert late.recv(12) == b"HTTP/1.1 503"
+        held.gate.set()
+        closing.join()
+        assert client.recv(12) == b"HTTP/1.1 200"
+        assert not _rest(slow).startswith(b"HTTP/1.1 200")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((server.host, server.port))
+    server.close()
+    assert held.rows == [1]
+
+
+def test_health_is_answered_while_bodies_wait_to_be_parsed(held: Any) -> None:
+    held.gate.set()
+    with HttpServer({"held": held}, max_batch=64) as server, contextlib.ExitStack() as stack:
+        address = server.host, server.port
+        clients = [stack.enter_context(socket.create_connection(address, PATIENCE)) for _ in range(60)]
+        with infer._parsing, infer._parsing:
+            for client in clients:
+                client.sendall(_of_held(1))
+            assert _ask(server, "/v2/health/live", None, "GET")[0] == 200
+            clients[0].close()
+            assert _counts(server) == {}
+        assert {client.recv(12) for client in clients[1:]} == {b"HTTP/1.1 200"}
 
 
 def _counts(server: HttpServer) -> dict[str, float]:
@@ -403,7 +550,7 @@ def test_slot_of_a_stream_comes_back_when_its_client_leaves(monkeypatch: pytest.
     monkeypatch.setattr(Slots, "run", run)
     monkeypatch.setattr(Request, "cancel", cancel)
     long = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 500}).encode()
-    sent = b"POST /v2/models/llama/generate_stream HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(long), long)
+    sent = b"POST /v2/models/llama/generate_stream" + HOST + b"Content-Length: %d\r\n\r\n%s" % (len(long), long)
     with HttpServer({"llama": model}, slots=2) as server:
         for _ in range(8):
             with socket.create_connection((server.host, server.port), timeout=PATIENCE) as gone:
@@ -421,6 +568,54 @@ def test_slot_of_a_stream_comes_back_when_its_client_leaves(monkeypatch: pytest.
         text = _ask(server, "/metrics", None, "GET")[2].decode()
     (line,) = [line for line in text.splitlines() if "cancelled_total{" in line]
     assert float(line.rpartition(" ")[2]) == 8, text
+
+
+def test_stream_whose_client_leaves_before_it_has_a_slot_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, own_run, cancelled, own_cancel = threading.Event(), Slots.run, 0, Request.cancel
+
+    def run(slots: Slots, start: int, stop: int, /, *arrays: Any) -> list[Any]:
+        assert gate.wait(PATIENCE)
+        return own_run(slots, start, stop, *arrays)
+
+    def cancel(request: Request) -> bool:
+        nonlocal cancelled
+        is_first = own_cancel(request)
+        cancelled += is_first
+        return is_first
+
+    model = gc.InferenceSession(intra_op_num_threads=1).load(llama.build(llama.Config(), cache=32))
+    monkeypatch.setattr(Slots, "run", run)
+    monkeypatch.setattr(Request, "cancel", cancel)
+    body = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 6}).encode()
+    sent = b"POST /v2/models/llama/generate_stream" + HOST + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    with HttpServer({"llama": model}, slots=1) as server:
+        try:
+            for count in range(1, 5):
+                with socket.create_connection((server.host, server.port), timeout=PATIENCE) as gone:
+                    gone.sendall(sent)
+                    assert gone.recv(12) == b"HTTP/1.1 200"
+                until(lambda: cancelled == count)  # noqa: B023  called here
+        finally:
+            gate.set()
+        assert _ask(server, "/v2/models/llama/generate", body)[0] == 200
+
+
+def test_program_serves_files_until_it_is_told_to_end(tmp_path: Path) -> None:
+    _pair().export(tmp_path / "pair.onnx")
+    command = [sys.executable, "-m", "graphcore.scale.serving.http_server", str(tmp_path / "pair.onnx"), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        said = re.fullmatch(r"serving pair at http://(127.0.0.1:\d+)/v2\n", program.stdout.readline())
+        try:
+            assert said, program.stderr.read() if program.stderr else ""
+            connection = http.client.HTTPConnection(said[1], timeout=PATIENCE)
+            connection.request("GET", "/v2/models/pair/ready")
+            assert connection.getresponse().status == 200
+        finally:
+            program.terminate()
+        assert program.communicate(timeout=PATIENCE) == ("", "")
+        assert program.returncode == 0
+    connection.close()
 
 
 def test_many_connections_that_end_leave_no_thread(server: HttpServer) -> None:

@@ -241,7 +241,7 @@ def dockerfile(names: Sequence[str], *, batch: int, runtime: str, gpu: bool) -> 
     return "\n".join(
         [
             "FROM python:3.13-slim",
-            f"RUN pip install --no-cache-dir 'graphcore-engine=={__version__}' '{package}=={runtime}' \\",
+            f"RUN pip install --no-cache-dir 'graphcore-engine[serve]=={__version__}' '{package}=={runtime}' \\",
             "    && useradd --uid 1000 --no-create-home server",
             "COPY models/ /models/",
             "USER 1000",

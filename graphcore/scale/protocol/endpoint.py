@@ -126,6 +126,8 @@ class Endpoint:
             case ["ready"]:
                 _require(method, "GET")
                 return _done(as_json({"name": name, "ready": self.is_ready}, 200 if self.is_ready else 503))
+            case ["infer" | "generate" | "generate_stream"] if not self.is_ready:
+                raise ProtocolError("the server is closing", status=503)
             case ["infer"]:
                 _require(method, "POST")
                 return self._infer(model, headers, body)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
 from ray import serve
-from starlette.concurrency import iterate_in_threadpool
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response as Answer
-from starlette.responses import StreamingResponse
+from starlette.requests import Request
+from starlette.responses import Response
 
 from graphcore.arrays.resource_limits import Limits
 from graphcore.errors import GraphError, RunError
@@ -20,9 +16,8 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.session import InferenceSession
 from graphcore.scale.placing import Placed, placed
 from graphcore.scale.protocol.endpoint import MOST_BYTES, Endpoint
-from graphcore.scale.protocol.infer import packed
-from graphcore.scale.protocol.tensors import ProtocolError, Response, failure
 from graphcore.scale.recipes import graph_of
+from graphcore.scale.serving.asgi import answer
 from graphcore.scale.serving.http_server import name_of
 from graphcore.scale.serving.served import Serving
 
@@ -43,19 +38,9 @@ class Replica:
         self._serving = Serving(loaded, **options)
         self._endpoint = Endpoint(self._serving.models, most_bytes=most_bytes)
 
-    async def __call__(self, request: Request) -> Answer:
+    async def __call__(self, request: Request) -> Response:
         """Return the answer to a request of HTTP."""
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        try:
-            body = await _body(request, headers, self._endpoint.most_bytes)
-        except ClientDisconnect:
-            return _answer(failure(ProtocolError("the client has gone", status=499)))
-        except ProtocolError as error:
-            return _answer(failure(error))
-        path = quote(request.scope["path"].removeprefix(request.scope.get("root_path", "")))
-        # Cancelled where the client goes away: a request that waits is then not run.
-        response = await asyncio.wrap_future(self._endpoint.respond(request.method, path, headers, body))
-        return _answer(packed(headers, response))
+        return await answer(self._endpoint, request)
 
     def check_health(self) -> None:
         """Raise `RunError` where a thread that runs requests has ended: Serve then starts another replica."""
@@ -67,37 +52,6 @@ class Replica:
         serving = getattr(self, "_serving", None)
         if serving is not None:
             serving.close()
-
-
-async def _body(request: Request, headers: Mapping[str, str], most: int) -> bytes:
-    """Return the body of a request. Raises `ProtocolError` for one of more bytes, of which no more is read."""
-    length = headers.get("content-length", "")
-    made = bytearray()
-    if not (length.isascii() and length.isdigit() and int(length) > most):
-        async for piece in request.stream():
-            made += piece
-            if len(made) > most:
-                break
-        else:
-            return bytes(made)
-    raise ProtocolError(f"a body of more than {most} bytes", status=413)
-
-
-def _answer(response: Response) -> Answer:
-    if response.stream is None:
-        return Answer(response.body, response.status, dict(response.headers))
-    return StreamingResponse(_streamed(response), response.status, dict(response.headers))
-
-
-async def _streamed(response: Response) -> AsyncIterator[bytes]:
-    """Yield the events of a response; a client that goes away ends what makes them."""
-    assert response.stream is not None
-    try:
-        async for event in iterate_in_threadpool(response.stream):
-            yield event
-    finally:
-        if response.cancel is not None:
-            response.cancel()
 
 
 def deployment(
