@@ -162,6 +162,55 @@ def test_reductions_along_axes_from_the_back_have_their_shape_when_nothing_is_th
             np.testing.assert_allclose(loaded(x)[0], wanted, rtol=1e-5, strict=True)
 
 
+@pytest.mark.parametrize("dtype", [DType.float16, DType.float32, DType.float64, DType.int32, DType.int64, DType.uint64])
+@pytest.mark.parametrize("op_type", ["ReduceMax", "ReduceMin"])
+def test_files_have_the_ends_of_the_range_as_extremes_of_nothing(op_type: str, dtype: DType) -> None:
+    graph = Graph("g", {"x": TensorType(dtype, ["a", "b"])})
+    graph.output(getattr(ops.onnx, op_type)(graph["x"], np.array([1]), keepdims=0))
+    least, most = (-np.inf, np.inf) if dtype.is_float else (dtype.min, dtype.max)
+    end = np.full(2, least if op_type == "ReduceMax" else most, dtype.numpy)
+    np.testing.assert_array_equal(bare(graph.to_onnx(), np.zeros((2, 0), dtype.numpy)), end, strict=True)
+    x = np.array([[3, 1, 2], [5, 9, 7]], dtype.numpy)
+    want = x.max(1) if op_type == "ReduceMax" else x.min(1)
+    np.testing.assert_array_equal(bare(graph.to_onnx(), x), want, strict=True)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("dtype", [DType.float16, DType.float32, DType.float64])
+@pytest.mark.parametrize("op_type", ["AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "MaxPool"])
+def test_files_pool_no_channels_and_no_batch_to_nothing(op_type: str, dtype: DType, is_known: bool) -> None:
+    windows: dict[str, Any] = {} if op_type.startswith("Global") else {"kernel_shape": [2, 2]}
+    for front in ((2, 0), (0, 2), (2, 3)):
+        x = RNG.random((*front, 3, 3)).astype(dtype.numpy)
+        dims = list(x.shape) if is_known else ["batch", "channels", "height", "width"]
+        model = helper.make_model(
+            helper.make_graph(
+                [helper.make_node(op_type, ["x"], ["y"], **windows)], "g",
+                [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), dims)],
+                [helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(x.dtype), None)],
+            ), opset_imports=[helper.make_opsetid("", 21)], ir_version=10,
+        )  # fmt: skip
+        graph = Graph.load(model)
+        planes = np.lib.stride_tricks.sliding_window_view(x, (2, 2) if windows else (3, 3), (2, 3))
+        kinds: dict[str, Any] = {
+            "AveragePool": np.mean,
+            "MaxPool": np.max,
+            "LpPool": lambda p, a: np.sqrt(np.sum(p * p, a)),
+        }
+        want = kinds[op_type.removeprefix("Global")](planes.astype(np.float64), (-2, -1))
+        for found in (bare(graph.to_onnx(), x), gc.InferenceSession().load(graph)(x)[0]):
+            np.testing.assert_allclose(found, want.astype(dtype.numpy), rtol=2e-3 if dtype.bits == 16 else 1e-6)
+
+
+@pytest.mark.parametrize(("op_type", "value"), [("GlobalAveragePool", 0.0), ("GlobalMaxPool", -np.inf)])
+@pytest.mark.parametrize("dtype", [DType.float16, DType.float32, DType.float64])
+def test_files_pool_planes_without_elements_as_they_reduce_them(op_type: str, value: float, dtype: DType) -> None:
+    graph = Graph("g", {"x": TensorType(dtype, [2, 3, 0, 4])})
+    graph.output(getattr(ops.onnx, op_type)(graph["x"]))
+    want = np.full((2, 3, 1, 1), value, dtype.numpy)
+    np.testing.assert_array_equal(bare(graph.to_onnx(), np.zeros((2, 3, 0, 4), dtype.numpy)), want, strict=True)
+
+
 MOVES: dict[str, Callable[[Symbol], Symbol]] = {
     "MaxPool": lambda x: ops.onnx.MaxPool(ops.unsqueeze(x, 0), kernel_shape=[1])[0],
     "Reshape": lambda x: x.reshape([2, 8]),

@@ -45,12 +45,16 @@ def product_integers(b: Builder, call: Call) -> Replacement:
     flat, finish = reduced_last(b, call)
     if finish is None:
         return b.op("Identity", x)
-    # A 1 in front, so that there is a last one even of none.
+    padded = _after(b, flat, 1)
+    running = b.native("CumProd", padded, b.scalar(-1, DType.int64), shape=padded.shape)
+    return finish(b.native("Gather", running, b.scalar(-1, DType.int64), shape=flat.shape[:-1], axis=-1))
+
+
+def _after(b: Builder, flat: Symbol, number: float) -> Symbol:
+    """Return what lies along the last axis after a number, so that there is one even of none."""
     pads = b.vector([0] * (flat.rank - 1) + [1] + [0] * flat.rank)
     longer = _shape([*flat.shape[:-1], flat.shape[-1] + 1])
-    padded = b.native("Pad", flat, pads, b.scalar(1, x.dtype), shape=longer, mode="constant")
-    running = b.native("CumProd", padded, b.scalar(-1, DType.int64), shape=longer)
-    return finish(b.native("Gather", running, b.scalar(-1, DType.int64), shape=flat.shape[:-1], axis=-1))
+    return b.native("Pad", flat, pads, b.scalar(number, flat.dtype), shape=longer, mode="constant")
 
 
 def reduced_last(b: Builder, call: Call) -> tuple[Symbol, Callable[[Symbol], Symbol] | None]:
@@ -102,9 +106,7 @@ def extreme_floats(b: Builder, call: Call) -> Replacement:
     x = call.inputs[0]
     made = b.native(call.op, *call.inputs, shape=call.shape, **call.attributes)
     unknown = b.native("IsNaN", x, dtype=DType.bool)
-    any_unknown = b.native(
-        "ReduceMax", unknown, *call.inputs[1:], dtype=DType.bool, shape=call.shape, **call.attributes
-    )
+    any_unknown = b.op("ReduceMax", unknown, *call.inputs[1:], dtype=DType.bool, shape=call.shape, **call.attributes)
     return b.native("Where", any_unknown, b.scalar(float("nan"), x.dtype), made, dtype=x.dtype, shape=call.shape)
 
 
@@ -113,8 +115,10 @@ def extreme_int64_along(b: Builder, call: Call) -> Replacement:
     flat, finish = reduced_last(b, call)
     if finish is None:
         return b.op("Identity", call.inputs[0])
-    one = _shape([*flat.shape[:-1], Dim(1)])
-    place = b.native(call.op.replace("Reduce", "Arg"), flat, dtype=DType.int64, shape=one, axis=-1, keepdims=1)
+    if (flat.shape[-1].lower_bound or 0) < 1:
+        flat = _after(b, flat, flat.dtype.min if call.op == "ReduceMax" else flat.dtype.max)
+    one, last = _shape([*flat.shape[:-1], Dim(1)]), flat.rank - 1  # from the back the kernels count no axes of nothing
+    place = b.native(call.op.replace("Reduce", "Arg"), flat, dtype=DType.int64, shape=one, axis=last, keepdims=1)
     chosen = b.native("GatherElements", flat, place, shape=one, axis=-1)
     return finish(b.native("Squeeze", chosen, b.vector([-1]), shape=flat.shape[:-1]))
 

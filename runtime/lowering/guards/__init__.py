@@ -23,6 +23,7 @@ GUARDS: tuple[Guard, ...] = (
     moves.CUBIC,
     empty.ATTENTION,
     empty.KERNELS,
+    empty.POOLS,
     sizes.FEW_AXES,
     sizes.OLD,
     sizes.SAME_PADS,

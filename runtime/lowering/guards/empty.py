@@ -262,3 +262,60 @@ KERNELS = rewriting(
     _found,
     _write_kernel,
 )
+
+
+# Pool images whose channels may turn out to be none plane by plane: kernels refuse no channels, and the optimiser of
+# layouts fails on them. A batch of none is right, and no Reshape copies. Planes without elements are reduced.
+
+_POOLS = {
+    "AveragePool": "",
+    "GlobalAveragePool": "ReduceMean",
+    "GlobalMaxPool": "ReduceMax",
+    "LpPool": "",
+    "MaxPool": "",
+}
+"""The operators, with the reduction that one of whole planes is."""
+
+
+def _pools(graph: Graph) -> Iterator[Node]:
+    """Yield the pools that may fail, but those of no channels that give places as well, which are two results."""
+    for node in graph.nodes:
+        x = node.inputs[0] if node.op_type in _POOLS and not node.domain and len(node.outputs) == 1 else None
+        if x is not None and x.shape.is_ranked and x.rank > _LEADING:
+            if x.shape[1] in _unsure(x) or _is_of_nothing(node, x):
+                yield node
+
+
+def _is_of_nothing(node: Node, x: Symbol) -> bool:
+    return bool(_POOLS[node.op_type]) and any(dim == 0 for dim in x.shape[_LEADING:])
+
+
+def _write_pool(graph: Graph, node: Node) -> None:
+    b, x, result = graph.build, node.inputs[0], node.outputs[0]
+    assert x is not None
+    if _is_of_nothing(node, x):
+        axes = b.vector(list(range(_LEADING, x.rank)))
+        change(node, op_type=_POOLS[node.op_type], inputs=(x, axes), attributes={"keepdims": 1})
+        return
+    front = b.emit("Shape", (x,), sizes_type(_LEADING), {"end": _LEADING})
+    planes = b.emit("ReduceProd", (front,), sizes_type(1), {"keepdims": 1})
+
+    def sizes(y: Symbol, *leading: Symbol) -> Symbol:
+        rest = b.emit("Shape", (y,), sizes_type(x.rank - _LEADING), {"start": _LEADING})
+        return b.emit("Concat", (*leading, rest), sizes_type(x.rank), {"axis": 0})
+
+    batch, exact = [x.shape[0] * x.shape[1], Dim(1)], {"allowzero": 1}
+    type_ = TensorType(x.dtype, [*batch, *x.shape[_LEADING:]])
+    flat = b.emit("Reshape", (x, sizes(x, planes, b.vector([1]))), type_, exact)
+    pooled = b.emit(node.op_type, (flat,), TensorType(x.dtype, [*batch, *result.shape[_LEADING:]]), node.attributes)
+    change(node, op_type="Reshape", inputs=(pooled, sizes(pooled, front)), attributes=exact)
+
+
+POOLS = rewriting(
+    "pools without elements",
+    ", ".join(_POOLS),
+    "kernels refuse images without channels, and planes without elements",
+    _POOLS,
+    _pools,
+    _write_pool,
+)

@@ -81,6 +81,7 @@ def families() -> list[Family]:
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
         Family("Conv never ends on filters without elements.", [Check((empty_kernels.KERNELS.trap,), _kernelless)]),
         Family("Attention fails without queries or keys.", [*_attention()]),
+        Family("Pools refuse images without channels, and planes without elements.", [*_pools()]),
         Family("A Scan along another axis than the first ends the process without elements.", [*_scans()]),
         Family("A Loop reads its number of turns where there is none.", [Check((_TURNS,), _unturned, dies=True)]),
         Family("FeatureVectorizer ends the process without rows.", [*_vectorizers()]),
@@ -128,6 +129,8 @@ def _refused() -> Iterator[Probe]:
             older = (f"{op} {dtype} without elements",) if has_older else ()
             build = _typed(op, dtype, (2,), 1)
             yield Probe(dtype, (op,), (np.zeros((2, 0)),), build, (want,), is_known=True, beside=older)
+            if dtype in (D.int64, *WIDE):  # what stands in for the kernels where only the run knows
+                yield Probe(dtype, (op,), (np.zeros((2, 0)),), reduction(op), (want,))
 
 
 def _typed(op: str, dtype: DType, shape: tuple[int, ...], axis: int, keepdims: int = 0) -> Any:
@@ -386,6 +389,20 @@ def _attention() -> Iterator[Probe]:
         yield Probe(
             D.float32, (), (q, k, k), attend, (nothing,), names=names, in_session=True, needs="Attention", dims=dims
         )
+
+
+def _pools() -> Iterator[Probe]:
+    """Of images without channels, known or not when the graph is lowered, and of planes without elements."""
+    names, image = (empty_kernels.POOLS.trap,), np.zeros((2, 0, 4, 4))
+    for op in ("AveragePool", "LpPool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool"):
+        is_whole = op.startswith("Global")
+        build = operator(op) if is_whole else operator(op, kernel_shape=[2, 2])
+        want = np.zeros((2, 0, 1, 1) if is_whole else (2, 0, 3, 3))
+        for dtype, is_known in itertools.product(WIDE, (False, True)):
+            yield Probe(dtype, (), (image,), build, (want,), names=names, is_known=is_known)
+        if is_whole:
+            least = np.full((2, 3, 1, 1), -INF if op == "GlobalMaxPool" else 0.0)
+            yield Probe(D.float32, (), (np.zeros((2, 3, 0, 4)),), build, (least,), names=names, is_known=True)
 
 
 def _scans() -> Iterator[Probe]:
