@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops
+from graphcore.errors import GraphcoreError, RunError
 from graphcore.runtime.lowering.guards import dequantized
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.ort import release
@@ -209,6 +210,29 @@ def test_files_pool_planes_without_elements_as_they_reduce_them(op_type: str, va
     graph.output(getattr(ops.onnx, op_type)(graph["x"]))
     want = np.full((2, 3, 1, 1), value, dtype.numpy)
     np.testing.assert_array_equal(bare(graph.to_onnx(), np.zeros((2, 3, 0, 4), dtype.numpy)), want, strict=True)
+
+
+@pytest.mark.parametrize("place", [2, 3, 4])
+def test_limits_without_elements_are_refused(place: int) -> None:
+    boxes, scores = RNG.random((1, 3, 4)).astype(np.float32), RNG.random((1, 2, 3)).astype(np.float32)
+    limits: list[Array] = [np.array([1]), np.array([0.5], np.float32), np.array([0], np.float32)]
+    kind = DType.int64 if place == 2 else DType.float32
+    for dims in ([], [1], [0], ["n"]):
+        graph = Graph("g", {"b": TensorType("float32", [1, 3, 4]), "s": TensorType("float32", [1, 2, 3])} | {
+            "limit": TensorType(kind, dims)
+        })  # fmt: skip
+        given = [graph["b"], graph["s"], *map(graph.constant, limits)]
+        given[place] = graph["limit"]
+        graph.output(*graph.op("NonMaxSuppression", given))
+        if dims == [0]:
+            with pytest.raises(GraphcoreError, match="a limit has no elements"):
+                gc.InferenceSession().load(graph)
+            continue
+        model, one = gc.InferenceSession().load(graph), limits[place - 2]
+        assert len(model(boxes, scores, one.reshape([1] * len(dims)))[0]) == 2
+        if dims == ["n"]:
+            with pytest.raises(RunError):
+                model(boxes, scores, one[:0])
 
 
 MOVES: dict[str, Callable[[Symbol], Symbol]] = {

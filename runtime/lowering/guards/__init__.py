@@ -24,6 +24,7 @@ GUARDS: tuple[Guard, ...] = (
     empty.ATTENTION,
     empty.KERNELS,
     empty.POOLS,
+    empty.LIMITS,
     sizes.FEW_AXES,
     sizes.OLD,
     sizes.SAME_PADS,

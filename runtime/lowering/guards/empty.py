@@ -319,3 +319,39 @@ POOLS = rewriting(
     _pools,
     _write_pool,
 )
+
+
+# Refuse limits of NonMaxSuppression without elements, of which the kernel reads one all the same.
+#
+# Where only the run knows, a Reshape to one element fails in words.
+
+
+def _limits(node: Node) -> Iterator[tuple[int, Symbol]]:
+    """Yield the limits of a node that may have no elements, with their positions."""
+    for place, x in enumerate(node.inputs):
+        if place > 1 and x is not None and isinstance(x.type, TensorType):
+            if not x.shape.is_ranked or any((dim.lower_bound or 0) < 1 for dim in x.shape):
+                yield place, x
+
+
+def _write_limits(graph: Graph, node: Node) -> None:
+    inputs = [*node.inputs]
+    for place, x in _limits(node):
+        if x.shape.is_ranked and any(dim == 0 for dim in x.shape):
+            raise GraphError(
+                "NonMaxSuppression: a limit has no elements, and onnxruntime reads one of it",
+                operands={f"input {place}": x},
+                help="give one number, or leave the operand out",
+            )
+        inputs[place] = graph.build.emit("Reshape", (x, graph.build.vector([1])), TensorType(x.dtype, [1]))
+    change(node, inputs=tuple(inputs))
+
+
+LIMITS = rewriting(
+    "limits of NonMaxSuppression without elements",
+    "NonMaxSuppression",
+    "the kernel reads a limit of an operand that has no elements",
+    {"NonMaxSuppression"},
+    lambda graph: (n for n in graph.nodes if n.op_type == "NonMaxSuppression" and not n.domain and any(_limits(n))),
+    _write_limits,
+)

@@ -81,6 +81,10 @@ def families() -> list[Family]:
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
         Family("Conv never ends on filters without elements.", [Check((empty_kernels.KERNELS.trap,), _kernelless)]),
         Family("Attention fails without queries or keys.", [*_attention()]),
+        Family(
+            "NonMaxSuppression reads a limit of an operand without elements.",
+            [Check((empty_kernels.LIMITS.trap,), _unlimited)],
+        ),
         Family("Pools refuse images without channels, and planes without elements.", [*_pools()]),
         Family("A Scan along another axis than the first ends the process without elements.", [*_scans()]),
         Family("A Loop reads its number of turns where there is none.", [Check((_TURNS,), _unturned, dies=True)]),
@@ -389,6 +393,20 @@ def _attention() -> Iterator[Probe]:
         yield Probe(
             D.float32, (), (q, k, k), attend, (nothing,), names=names, in_session=True, needs="Attention", dims=dims
         )
+
+
+def _unlimited() -> str:
+    """Return what is wrong with a NonMaxSuppression whose limit turns out to have no elements: it is an error."""
+    types = {"boxes": TensorType(D.float32, [1, 3, 4]), "scores": TensorType(D.float32, [1, 2, 3])}
+    graph = Graph("probe", {**types, "most": TensorType(D.int64, ["n"])})
+    graph.output(*graph.op("NonMaxSuppression", list(graph.inputs)))
+    boxes, scores = np.ones((1, 3, 4), np.float32), np.ones((1, 2, 3), np.float32)
+    session = bare(graph)
+    try:
+        session.run(None, {"boxes": boxes, "scores": scores, "most": np.zeros(0, np.int64)})
+    except Exception as error:
+        return "" if "Reshape" in str(error) else str(error)
+    return "it is computed"
 
 
 def _pools() -> Iterator[Probe]:
