@@ -10,7 +10,7 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import as_index, cast_operand, dtype_of, graph_of, operand, promote
 from graphcore.build.pytree import labels_of, leaves_like, rebuilt
-from graphcore.build.shapes import axis_of
+from graphcore.build.shapes import axis_of, unjoinable
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.definitions import body
 from graphcore.ir.graph import Graph
@@ -139,16 +139,18 @@ def list_pop(values: Symbol, index: Index = -1) -> tuple[Symbol, Symbol]:
 def list_concat(values: Symbol, axis: int = 0) -> Symbol:
     """The elements of a list concatenated along an axis, as by `concat`.
 
-    values: a list of tensors of one rank >= 1, with equal dims but for that axis. Dims that differ, and an empty list,
-    are errors of the run. Raises `ShapeError` for what is no axis, `DTypeError` for what is no list. ONNX
-    ConcatFromSequence.
+    values: a list of tensors of one rank >= 1, with equal dims but for that axis. Dims that only the run sees to
+    differ, and an empty list, are errors of the run. Raises `ShapeError` for what is no axis and for elements of
+    `list_of` whose dims differ, `DTypeError` for what is no list. ONNX ConcatFromSequence.
     """
     values = _list("list_concat", values)
     element = _element(values)
     if not element.shape.is_ranked:
         _unranked_axis("list_concat", axis)
+        _check_joined("list_concat", values, int(axis))
         return values.graph.build.emit("ConcatFromSequence", (values,), element, {"axis": int(axis)})
     along = axis_of("list_concat", axis, element.rank, {"values": values})
+    _check_joined("list_concat", values, along)
     dims = [Dim.dynamic() if i == along else d for i, d in enumerate(element.shape)]
     return values.graph.build.emit(
         "ConcatFromSequence", (values,), tensor_type(element.dtype, _shape(dims)), {"axis": along}
@@ -159,19 +161,26 @@ def list_concat(values: Symbol, axis: int = 0) -> Symbol:
 def list_stack(values: Symbol, axis: int = 0) -> Symbol:
     """The elements of a list stacked along a new axis, as by `stack`.
 
-    values: a list of tensors of one shape. axis: where the new one is in the result. Shapes that differ, and an empty
-    list, are errors of the run. Raises `ShapeError` for what is no axis, `DTypeError` for what is no list. ONNX
-    ConcatFromSequence.
+    values: a list of tensors of one shape. axis: where the new one is in the result. Shapes that only the run sees to
+    differ, and an empty list, are errors of the run. Raises `ShapeError` for what is no axis and for elements of
+    `list_of` whose shapes differ, `DTypeError` for what is no list. ONNX ConcatFromSequence.
     """
     values = _list("list_stack", values)
     element = _element(values)
     if not element.shape.is_ranked:
         _unranked_axis("list_stack", axis)
+        _check_joined("list_stack", values, None)
         return values.graph.build.emit("ConcatFromSequence", (values,), element, {"axis": int(axis), "new_axis": 1})
     along = axis_of("list_stack", axis, element.rank + 1, {"values": values})
+    _check_joined("list_stack", values, None)
     dims = [*element.shape[:along], Dim.dynamic(), *element.shape[along:]]
     made = tensor_type(element.dtype, _shape(dims))
     return values.graph.build.emit("ConcatFromSequence", (values,), made, {"axis": along, "new_axis": 1})
+
+
+def _check_joined(name: str, values: Symbol, axis: int | None) -> None:
+    if pair := unjoinable(values, axis):
+        raise ShapeError(f"{name}: elements have other shapes", operands=pair, help="give elements whose sizes agree")
 
 
 @op(onnx="SplitToSequence")

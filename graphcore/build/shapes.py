@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphcore.errors import ShapeError
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type
@@ -104,6 +105,23 @@ def same_dim(lhs: DimLike, rhs: DimLike) -> bool:
     """Return whether two dims may be equal: they are, or one is unknown."""
     left, right = _dim(lhs), _dim(rhs)
     return left is right or left.is_dynamic or right.is_dynamic
+
+
+def unjoinable(values: Symbol, axis: int | None) -> dict[str, Symbol]:
+    """Return two elements of a list that cannot be joined along an axis, as operands of an error; none where all can.
+
+    values: a list, whose elements are known where SequenceConstruct makes it. axis: None for a new one.
+    """
+    made = values.producer
+    if not isinstance(made, Node) or made.op_type != "SequenceConstruct" or made.domain:
+        return {}
+    elements = [s for s in made.inputs if s is not None and s.shape.is_ranked]
+    for first, other in itertools.pairwise(elements):
+        along = None if axis is None or not first.rank else axis % first.rank
+        pairs = [(a, b) for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=False)) if i != along]
+        if first.rank != other.rank or any(a.is_static and b.is_static and a is not b for a, b in pairs):
+            return {"an element": first, "the next one": other}
+    return {}
 
 
 def window_count(

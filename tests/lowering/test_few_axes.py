@@ -6,8 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnxruntime
 import pytest
 
+from graphcore import Graph, Shape, TensorType
 from tests.support.microsoft_cases import CASES
 from tests.support.operators.cases import every
 
@@ -125,3 +128,23 @@ def test_operands_of_any_rank_end_no_process(batch: int) -> None:
     last = done.stdout.splitlines()[-1:]
     assert done.returncode == 0, f"{last} {done.stderr[-600:]}"
     assert int(last[0]) > 100
+
+
+@pytest.mark.releases
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "string"])
+@pytest.mark.parametrize("is_list", [False, True])
+def test_joined_operands_of_other_ranks_are_an_error_and_others_are_joined(is_list: bool, dtype: str) -> None:
+    unknown = TensorType(dtype, Shape.unknown())
+    graph = Graph("joined", {"x": unknown, "y": unknown})
+    given = graph.op("SequenceConstruct", list(graph.inputs)) if is_list else list(graph.inputs)
+    made = graph.op("ConcatFromSequence" if is_list else "Concat", given, {"axis": 0}, [unknown])
+    graph.output(*made)
+    full = np.full((2, 3), "a", object) if dtype == "string" else np.ones((2, 3), dtype)
+    for runtime in (None, "1.31.1"):  # which ends the process without
+        file = graph.to_onnx(runtime=runtime).SerializeToString()
+        session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+        for some in (full, full[:0], full[None, :1]):
+            np.testing.assert_array_equal(session.run(None, {"x": some, "y": some})[0], np.concatenate([some, some]))
+        for other in (full[:0, 0], full[0], full[None, :0], full[0, 0:1].reshape(())):
+            with pytest.raises(Exception, match=r"Concat|Reshape"):
+                session.run(None, {"x": full, "y": np.asarray(other)})

@@ -348,7 +348,7 @@ def test_what_lists_do_not_take_is_refused(
         lambda x: ops.list_get(ops.list_of([x]), -2),
         lambda x: ops.list_insert(ops.list_of([x]), 3, x),
         lambda x: ops.list_pop(ops.list_empty(D.float32)),
-        lambda x: ops.list_concat(ops.list_of([x, x[0]])),
+        lambda x: ops.list_concat(ops.list_append(ops.list_of([x]), x[0])),
         lambda x: ops.list_stack(ops.list_empty(D.float32)),
         lambda x: ops.list_split(x, [5, 2]),
         lambda x: ops.list_map(lambda a, b: a, ops.list_unstack(x), ops.list_of([x])),
@@ -366,3 +366,35 @@ def test_models_neither_take_nor_give_lists_of_dtypes_that_onnx_has_none_of() ->
         run(lambda v: ops.list_length(v), [], types=types)
     with pytest.raises(ModelError, match="onnxruntime has no lists of int4"):
         run(lambda x: ops.list_of([x.cast(D.int4)]))
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "axis"), [([2, 3], [2, 0], 0), ([2, 3], [2, 4], -2), ([0], [2, 3], 0), ([2, 3], [1, 3], 1)]
+)
+def test_elements_that_are_known_not_to_fit_are_refused(first: list[int], other: list[int], axis: int) -> None:
+    types = {"x": TensorType(D.float32, first), "y": TensorType(D.float32, other)}
+    graph = Graph("lists", types)
+    elements = ops.list_of([graph["x"], graph["y"]])
+    with pytest.raises(ShapeError, match="list_concat: elements have other shapes"):
+        ops.list_concat(elements, axis)
+    with pytest.raises(ShapeError, match="list_stack: elements have other shapes"):
+        ops.list_stack(elements, axis)
+    nodes = [
+        onnx.helper.make_node("SequenceConstruct", ["x", "y"], ["s"]),
+        onnx.helper.make_node("ConcatFromSequence", ["s"], ["z"], axis=axis),
+    ]
+    inputs = [onnx.helper.make_tensor_value_info(name, 1, list(t.shape.static_dims)) for name, t in types.items()]
+    outputs = [onnx.helper.make_tensor_value_info("z", 1, None)]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", inputs, outputs))
+    with pytest.raises(ModelError, match="ConcatFromSequence 'z': elements have other shapes"):
+        Graph.load(model)
+
+
+def test_elements_that_fit_along_an_axis_are_joined_along_it_alone() -> None:
+    graph = Graph("lists", {"x": TensorType(D.float32, [2, 3]), "y": TensorType(D.float32, [2, 0])})
+    elements = ops.list_of([graph["x"], graph["y"]])
+    graph.output(ops.list_concat(elements, -1))
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(gc.InferenceSession().load(graph)(x, x[:, :0])[0], x)
+    with pytest.raises(ShapeError):
+        ops.list_stack(elements)

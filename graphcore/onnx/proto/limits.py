@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.arrays.resource_limits import Limits
+from graphcore.build.shapes import unjoinable
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
@@ -188,7 +189,9 @@ def check_values(op_type: str, attributes: Mapping[str, Any], place: object) -> 
 
 _NO_RULES: dict[str, tuple[int, int]] = {}
 
-_WITH_OPERANDS = frozenset({*AXES, *AXES_OF, *OPERANDS, *INDEXED, "Attention", "GatherND", "Range", "Transpose"})
+_WITH_OPERANDS = frozenset(
+    {*AXES, *AXES_OF, *OPERANDS, *INDEXED, "Attention", "ConcatFromSequence", "GatherND", "Range", "Transpose"}
+)
 
 
 def has_axes(op_type: str) -> bool:
@@ -208,6 +211,9 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
             operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
             help="reshape the scalar to [1]",
         )
+    if op_type == "ConcatFromSequence" and inputs[0] is not None:
+        if pair := unjoinable(inputs[0], None if attributes.get("new_axis") else attributes.get("axis", 0)):
+            raise ModelError(f"load: {place}: elements have other shapes", operands=pair, help="write the model again")
     for position in AXES_OF.get(op_type, ()):
         said = inputs[position] if position < len(inputs) else None
         if said is not None and isinstance(said.type, TensorType) and said.type.shape.is_ranked:

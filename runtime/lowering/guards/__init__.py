@@ -27,6 +27,7 @@ GUARDS: tuple[Guard, ...] = (
     empty.LIMITS,
     sizes.FEW_AXES,
     sizes.OLD,
+    sizes.RANKS,
     sizes.SAME_PADS,
 )
 """In the order in which they run."""

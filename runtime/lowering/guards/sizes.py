@@ -11,10 +11,11 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ops.sequences import list_map
 from graphcore.runtime.lowering.guards.guard import Guard, rewriting, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType
+from graphcore.types.tensor_types import SequenceType, TensorType
 
 # Write pads in numbers where auto_pad asks for them around windows with dilations or with gaps between them.
 #
@@ -210,3 +211,56 @@ def _guard(trap: str, least: Mapping[tuple[str, str], Mapping[int, int]]) -> Gua
 
 FEW_AXES = _guard("operands of fewer axes", LEAST)
 OLD = _guard("operands of fewer axes that newer kernels refuse", OLDER)
+
+
+# Compare how many axes joined operands have, where only the run knows: kernels end the process where one has no
+# elements and fewer axes than others. A Concat of the shapes fails in words, since each is behind a 1 and so not empty.
+
+
+def _joined(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        if node.op_type in ("Concat", "ConcatFromSequence") and not node.domain:
+            types = [
+                s.type.element if isinstance(s.type, SequenceType) else s.type for s in node.inputs if s is not None
+            ]
+            is_list = node.op_type == "ConcatFromSequence"
+            if (is_list or len(types) > 1) and any(isinstance(t, TensorType) and not t.shape.is_ranked for t in types):
+                yield node
+
+
+def _compare_ranks(graph: Graph, node: Node) -> None:
+    b, (first, *others) = graph.build, node.inputs
+    assert first is not None
+    if isinstance(first.type, SequenceType):
+        element = b.emit("SequenceAt", (first, b.scalar(0, DType.int64)), first.type.element)
+        change(node, inputs=(list_map(lambda piece: _alike(piece, element), first),))
+        return
+    checked = _alike(first, *[other for other in others if other is not None])
+    change(node, inputs=(checked, *others))
+
+
+def _alike(x: Symbol, *others: Symbol) -> Symbol:
+    """Return a value; the run fails where another one has not as many axes."""
+    b = x.graph.build
+
+    def row(y: Symbol | None) -> Symbol:
+        assert y is not None
+        shape = b.emit("Shape", (y,), sizes_type(Dim(y.rank) if y.shape.is_ranked else Dim.dynamic()))
+        behind = b.emit("Concat", (b.vector([1]), shape), sizes_type(shape.shape[0] + 1), {"axis": 0})
+        return b.emit("Unsqueeze", (behind, b.vector([0])), TensorType(DType.int64, [1, *behind.shape]))
+
+    rows = [row(x), *(row(b.capture(other)) for other in others)]
+    every = b.emit("Concat", tuple(rows), TensorType(DType.int64, [len(rows), *rows[0].shape[1:]]), {"axis": 0})
+    own = b.emit("Gather", (every, b.scalar(0, DType.int64)), sizes_type(rows[0].shape[1]), {"axis": 0})
+    shape = b.emit("Slice", (own, b.vector([1]), b.vector([1 << 31])), sizes_type(rows[0].shape[1] - 1))
+    return b.emit("Reshape", (x, shape), x.type, {"allowzero": 1})
+
+
+RANKS = rewriting(
+    "joined operands of fewer axes",
+    "Concat, ConcatFromSequence",
+    "kernels end the process on an operand without elements that has fewer axes than others",
+    ("Concat", "ConcatFromSequence"),
+    _joined,
+    _compare_ranks,
+)

@@ -17,6 +17,7 @@ from graphcore.onnx.proto.limits import AXES_OF, MOST_SAID, check_constants
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
 from graphcore.onnx.read.opsets import versions_of
 from graphcore.onnx.schemas.checked_dims import with_checked_dims
+from graphcore.runtime.lowering.guards import sizes
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.ort.memory import PACKED
 from graphcore.runtime.sessions.direct.known_operators import (
@@ -80,6 +81,9 @@ class Scan(ScannedValues):
         self.reason = self._model(model) or self._trail.reason(self.operators)
         if self.reason is None and self._referred > _MOST_COPIED:
             self.reason = "weights that a Graph gives by reference"
+        if self.reason is None and self.has_unknown_ranks and "Concat" in self.operators:
+            if self.rules.has_trap(sizes.RANKS.trap):
+                self.reason = "joined operands of unknown rank"
         if self.reason is None and self._filled:
             self.reason = self._unsure(model, slim)
         return self.reason is None

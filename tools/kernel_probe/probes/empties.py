@@ -78,6 +78,10 @@ def families() -> list[Family]:
             "AffineGrid, Attention, Conv and Einsum end the process on operands of fewer axes than they take.",
             [Check((sizes.OLD.trap,), _older_few_axes, dies=True)],
         ),
+        Family(
+            "Concat and ConcatFromSequence end the process on an empty operand of fewer axes than others.",
+            [Check((sizes.RANKS.trap,), _joined, dies=True)],
+        ),
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
         Family("Conv never ends on filters without elements.", [Check((empty_kernels.KERNELS.trap,), _kernelless)]),
         Family("Attention fails without queries or keys.", [*_attention()]),
@@ -307,6 +311,27 @@ def _older_few_axes() -> str:
     nodes: dict[str, dict[str, str]] = {"Conv": {}, "Einsum": {"equation": "ij,jk->ik"}}
     found = (_computed(helper.make_node(op, ["x", "y"], ["z"], **more), {}, ((), (1,))) for op, more in nodes.items())
     return next(filter(None, found), "")
+
+
+def _joined() -> str:
+    """Return what is wrong with operands that turn out to have fewer axes than those that they are joined with."""
+    unknown = TensorType(D.float32, Shape.unknown())
+    for is_list in (False, True):
+        graph = Graph("probe", {"x": unknown, "y": unknown})
+        given = graph.op("SequenceConstruct", list(graph.inputs)) if is_list else tuple(graph.inputs)
+        made = graph.op("ConcatFromSequence" if is_list else "Concat", list(given), {"axis": 0}, [unknown])
+        graph.output(*made)
+        session, full = bare(graph), np.ones((2, 3), np.float32)
+        if session.run(None, {"x": full, "y": full})[0].shape != (4, 3):
+            return "two alike are not joined"
+        for empty_first in (False, True):
+            pair = [np.zeros(0, np.float32), full][:: 1 if empty_first else -1]
+            try:
+                session.run(None, dict(zip("xy", pair, strict=True)))
+            except Exception:  # its errors have no common class
+                continue
+            return "it is computed"
+    return ""
 
 
 def _computed(node: onnx.NodeProto, held: Mapping[str, Array], shapes: Sequence[tuple[int, ...]]) -> str:
