@@ -26,7 +26,6 @@ TABLES = {
         graphcore/passes/folding.py _FOLDS FOLDS
         graphcore/passes/shapes.py _COMPUTED SHAPES
         graphcore/passes/simplify.py IDENTITIES
-        graphcore/surgery/result_types.py SHAPES
         runtime/sessions/direct/operators.py _SAME ROWS
         runtime/fusions/__init__.py FUSIONS
         runtime/inspection/placement.py _CONDITIONS
@@ -60,7 +59,6 @@ TABLES = {
     "format: attributes, operands and versions that ONNX defines": """
         graphcore/onnx/proto/limits.py _WINDOWED RANGES AXES AXES_OF CHOICES _WITH_OPERANDS
         graphcore/onnx/proto/ranges.py OPERANDS INDEXED POSITIONS
-        graphcore/onnx/schemas/node_inference.py _SAME _ARITHMETIC _LOGIC
         graphcore/surgery/astype/roles.py _EXACT _LIKE
         graphcore/surgery/result_types.py _REAL
         graphcore/surgery/sizes.py _STATES

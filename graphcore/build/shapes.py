@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.operators.shapes.elementwise import broadcast_shapes as broadcast_shapes
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type
+from graphcore.types.tensor_types import DimLike, Shape, _dim, tensor_type
 
 Roles = Mapping[str, Any]
 """Operands by the names that errors call them: {"lhs": x, "rhs": y}."""
@@ -32,42 +33,6 @@ def broadcast(op: str, roles: Mapping[str, Symbol]) -> Shape:
             operands=roles,
             help="make the dims equal or 1; if they always agree, say so with ops.rebind or give them one name",
         ) from None
-
-
-def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
-    """Return the shape that shapes broadcast to. Raises `ValueError` naming the two dims that do not."""
-    first = shapes[0]
-    for shape in shapes:
-        if shape is not first and shape != first:
-            break
-    else:
-        return first
-    if not all(s.is_ranked for s in shapes):
-        return Shape.unknown()
-    rank = max(map(len, shapes))
-    clash = ""  # of dims that may turn out to be equal: two numbers that differ are the better reason
-    dims = []
-    for position in range(-rank, 0):
-        chosen = None
-        for shape in shapes:
-            if len(shape) < -position:
-                continue
-            dim = shape[position]
-            if chosen is None or chosen is dim or chosen == 1:
-                chosen = dim
-            elif dim == 1:
-                continue
-            elif chosen.is_dynamic:
-                chosen = dim
-            elif not dim.is_dynamic:
-                clash = clash or f"{chosen} and {dim} at axis {position}"
-                if chosen.is_static and dim.is_static:
-                    raise ValueError(f"{chosen} and {dim} at axis {position}")
-        assert chosen is not None
-        dims.append(chosen)
-    if clash:
-        raise ValueError(clash)
-    return _shape(dims)
 
 
 def check_axis_from_end(op: str, axis: object, roles: Roles, scalars: str) -> None:

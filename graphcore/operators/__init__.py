@@ -10,6 +10,8 @@ from functools import cache
 from typing import TypeVar
 
 from graphcore.operators import library, onnx
+from graphcore.operators.shapes.call import Rule
+from graphcore.operators.shapes.elementwise import broadcast, same
 from graphcore.operators.traits import EVERY as EVERY
 from graphcore.operators.traits import Row as Row
 from graphcore.operators.traits import Trait as Trait
@@ -38,3 +40,18 @@ def data_of(op_type: str, operands: Sequence[_T]) -> list[_T]:
 
 REDUCTIONS = having(Trait.REDUCES) & having(Trait.SIZED) - {"TopK"}
 """The reductions, along the axes that operand 1 names."""
+
+
+def _rule(row: Row) -> Rule | None:
+    if row.shapes is not None:
+        return row.shapes
+    if row.traits & Trait.BROADCASTS.value:
+        return broadcast
+    return same if row.traits & Trait.ELEMENTWISE.value else None
+
+
+SHAPES: Mapping[str, Rule] = {name: rule for name, row in ROWS.items() if (rule := _rule(row)) is not None}
+"""The rules of what shapes results have: of rows, and of elementwise operators. Others are left to ONNX's inference."""
+
+BY_TYPES = SHAPES.keys() & ONNX - having(Trait.SIZED)
+"""The operators of ONNX whose rules read the types of operands alone, not what they hold."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from graphcore.operators.shapes.elementwise import of_pairs, pairs
 from graphcore.operators.traits import (
     BROADCASTS,
     COMMUTATIVE,
@@ -50,7 +51,7 @@ ROWS: Mapping[str, Row] = {
     "Fma": Row(ELEMENTWISE | BROADCASTS | RING | ROUNDS),
     "Fourier": Row(ROUNDS),
     "Frexp": Row(ELEMENTWISE),
-    "FromPairs": Row(),
+    "FromPairs": Row(shapes=of_pairs),
     "Glu": Row(ROUNDS),
     "Heaviside": Row(ELEMENTWISE | BROADCASTS),
     "Hypot": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
@@ -92,7 +93,7 @@ ROWS: Mapping[str, Row] = {
     "SumOfTerms": Row(ELEMENTWISE | BROADCASTS),
     "SwiGlu": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
     "Tgamma": Row(ELEMENTWISE | ROUNDS),
-    "ToPairs": Row(),
+    "ToPairs": Row(shapes=pairs),
     "TrailingZeros": Row(ELEMENTWISE),
     "Trunc": Row(ELEMENTWISE),
     "Variance": Row(),

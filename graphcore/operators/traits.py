@@ -6,6 +6,8 @@ from collections.abc import Collection
 from enum import Flag, auto
 from typing import NamedTuple
 
+from graphcore.operators.shapes.call import Rule
+
 
 class Trait(Flag):
     """A property that an operator has whatever its operands are."""
@@ -76,9 +78,11 @@ class Row(NamedTuple):
     """An operator.
 
     traits: the bits of its traits. data: the positions of the operands whose elements are in the results, where it
-    moves, joins, carries or selects them. dtype_attribute: the attribute that says the dtype of the result.
+    moves, joins, carries or selects them. dtype_attribute: the attribute that says the dtype of the result. shapes: the
+    rule of what shapes its results have, where its traits do not tell: see `operators.shapes_of`.
     """
 
     traits: int = 0
     data: Collection[int] = (0,)
     dtype_attribute: str = ""
+    shapes: Rule | None = None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import onnx
 
-from graphcore.build.declare import BROADCASTING, EXPANSIONS, LIBRARY, expanded
-from graphcore.build.shapes import broadcast_shapes
+from graphcore.build.declare import EXPANSIONS, LIBRARY, expanded
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
 from graphcore.ir.state import accuracy as accuracies
-from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Draft
 from graphcore.ir.transform.walk import constant_array
@@ -23,7 +21,8 @@ from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, element, operator, schema_of
-from graphcore.operators import REDUCTIONS, Trait, having
+from graphcore.operators import REDUCTIONS, SHAPES, Trait, having
+from graphcore.operators.shapes.call import Call
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import (
@@ -33,7 +32,6 @@ from graphcore.types.tensor_types import (
     Shape,
     TensorType,
     Type,
-    _shape,
     tensor_type,
 )
 
@@ -244,7 +242,7 @@ def _of_onnx(change: Change, sizes: Sizes) -> list[Type]:
     proto = _proto(node, inputs)
     stand_ins = _allowed(operator(schema), inputs)
     try:
-        made = inferred(proto, schema, stand_ins, {node.domain: version}, {}, change.place)
+        made = inferred(proto, schema, stand_ins, {node.domain: version}, {}, change.place, node.attributes, sizes)
     except GraphcoreError as error:
         raise ShapeError(
             error.summary.removeprefix("load: "),
@@ -299,16 +297,13 @@ _COMMON = (DType.float32, DType.int64, DType.bool, DType.uint8, DType.string)
 def _of_library(change: Change) -> list[Type]:
     """Return what the expansion of one of the library's own operators gives."""
     node, inputs, place = change.node, change.inputs, change.place
-    shapes = [s.shape for s in inputs if s is not None]
-    try:
-        if node.op_type in (SUM, PRODUCT):
-            return [tensor_type(node.outputs[0].dtype, broadcast_shapes(shapes))]
-        if node.op_type in SHAPES:
-            return [tensor_type(s.dtype, SHAPES[node.op_type](shapes)) for s in node.outputs]
-        if node.op_type in BROADCASTING:  # two names may stand for one size, two numbers do not
-            broadcast_shapes([Shape([d if d.is_static else "?" for d in s]) if s.is_ranked else s for s in shapes])
-    except ValueError as error:
-        raise ShapeError(f"{place}: {error}", operands=roles(inputs), help="give shapes that broadcast") from None
+    rule = SHAPES.get(node.op_type)
+    if rule is not None:
+        try:
+            shape = rule(Call([None if s is None else s.shape for s in inputs], node.attributes))
+        except ShapeError as error:
+            raise ShapeError(f"{place}: {error.summary}", operands=roles(inputs), help=error.help) from None
+        return [tensor_type(s.dtype, shape) for s in node.outputs]  # type: ignore[arg-type]
     if node.op_type not in EXPANSIONS:
         raise GraphError(
             f"{place} cannot be typed again", operands=roles(inputs), help="replace the node by ops on the new operands"
@@ -361,14 +356,6 @@ def _unknown(change: Change) -> list[Type]:
 
 _REAL = frozenset({"Abs", "Angle", "ImaginaryPart", "Magnitude", "RealPart"})
 """Operators that give real numbers of complex ones."""
-
-SHAPES: Mapping[str, Callable[[Sequence[Shape]], Shape]] = {
-    "ComplexOf": broadcast_shapes,
-    "FromPairs": lambda shapes: _shape(list(shapes[0])[:-1]),
-    "ImaginaryPart": lambda shapes: shapes[0],
-    "ToPairs": lambda shapes: Shape([*shapes[0], 2]),
-}
-"""The shapes of what the library's operators give that have no expansion. Operands have known ranks."""
 
 
 def are_in(types: Sequence[Type | None]) -> bool:

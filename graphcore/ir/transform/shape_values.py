@@ -14,15 +14,11 @@ import numpy as np
 
 from graphcore.arrays.evaluate import FOLDED, folded
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.operators.shapes.call import Size, size_of
+from graphcore.operators.shapes.call import Value as Value
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
-
-Size: TypeAlias = "int | Dim | None"
-"""An element: known, known as a dim, or not known."""
-
-Value: TypeAlias = "Size | tuple[Size, ...]"
-"""A scalar or a vector."""
 
 DOMAINS = frozenset({"", "graphcore"})
 """The domains that rules are of: no operator of the library contradicts one of ONNX of its name."""
@@ -111,13 +107,6 @@ def _shape_of(node: Node) -> Value:
         return None
     dims = [*operand.shape][node.attributes.get("start", 0) : node.attributes.get("end")]
     return tuple([size_of(d) for d in dims])
-
-
-def size_of(dim: Dim) -> Size:
-    """Return a dim as an element."""
-    if dim.is_dynamic:
-        return None
-    return int(dim) if dim.is_static else dim
 
 
 # What operators make of values

@@ -17,6 +17,7 @@ from graphcore.onnx.read.shape_values import Sizes
 from graphcore.onnx.read.statements import Signature, Statement
 from graphcore.onnx.schemas.node_inference import BLIND, inferred
 from graphcore.onnx.schemas.other_domains import typed
+from graphcore.operators import SHAPES
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
 
 _MOST = 4096
@@ -89,7 +90,7 @@ class ResultTypes:
             said = [read_type(told[n]) if n in told else ForeignType() for n in proto.output]
             return typed(proto, inputs, self._versions, self._model.runtime, said)
         try:
-            return inferred(proto, schema, inputs, self._versions, told, place, attributes)
+            return inferred(proto, schema, inputs, self._versions, told, place, attributes, self._sizes)
         except ModelError as error:
             raise _for_want_of(inputs, error, place) or error from None
 
@@ -132,8 +133,8 @@ class ResultTypes:
         """The types, with the dims that shapes computed in the model tell, and those that follow from such dims."""
         if schema is None or schema.domain or not any(is_open(t) for t in types):
             return types
-        if any(s is not None and s.id in self._closed for s in inputs):
-            again = inferred(proto, schema, inputs, self._versions, {}, place, attributes)
+        if proto.op_type in SHAPES or any(s is not None and s.id in self._closed for s in inputs):
+            again = inferred(proto, schema, inputs, self._versions, {}, place, attributes, self._sizes)
             types = [closed(old, new) for old, new in zip(types, again, strict=False)]
         return self._sizes.refined(proto.op_type, inputs, attributes, types)
 

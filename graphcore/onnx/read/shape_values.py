@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from graphcore.ir.symbol import Symbol
-from graphcore.ir.transform.shape_values import ShapeValues, Size, size_of
+from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.read.slice_shapes import CUTS, WINDOWS, left, parts
-from graphcore.operators import ONNX, Trait, having
+from graphcore.operators.shapes.call import Size, dim_of, size_of
+from graphcore.operators.shapes.elementwise import joint_dims
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
 
@@ -51,13 +52,6 @@ def _refined(type_: Type, made: Sequence[Dim] | None) -> Type:
     return tensor_type(type_.dtype, _shape(dims))
 
 
-def _dim(size: Size) -> Dim:
-    """The size of an axis; a number below 0 is none."""
-    if size is None or (isinstance(size, int) and size < 0):
-        return _UNKNOWN
-    return Dim(size) if isinstance(size, int) else size
-
-
 # What operands hold tells of shapes
 
 
@@ -73,7 +67,7 @@ def _reshaped(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping
         kept = size_of(own[axis]) if own is not None and axis < len(own) else None
         chosen.append(kept if is_copy else size)
     open_axes = [i for i, size in enumerate(chosen) if size is None or size == -1]
-    dims = [_dim(size) for size in chosen]
+    dims = [dim_of(size) for size in chosen]
     if len(open_axes) == 1 and own is not None:
         dims[open_axes[0]] = left(own, [d for i, d in enumerate(dims) if i != open_axes[0]])
     return dims
@@ -83,35 +77,7 @@ def _expanded(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping
     x, target = inputs[0], sizes.of(inputs[1])
     if x is None or not isinstance(target, tuple) or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
         return None
-    return _broadcast([*x.shape], [_dim(size) for size in target])
-
-
-def _broadcast(a: list[Dim], b: list[Dim]) -> list[Dim]:
-    rank = max(len(a), len(b))
-    a, b = ([Dim(1)] * (rank - len(dims)) + dims for dims in (a, b))
-    return [_both(x, y) for x, y in zip(a, b, strict=True)]
-
-
-def _both(a: Dim, b: Dim) -> Dim:
-    if a == b or b == 1:
-        return a
-    if a == 1:
-        return b
-    for one, other in ((a, b), (b, a)):
-        if one.is_static and int(one) > 1:  # which the other then is, or 1
-            return one
-        if not one.is_dynamic and not other.is_dynamic and _is_cut(other, one):
-            return one
-    return _UNKNOWN
-
-
-def _is_cut(dim: Dim, whole: Dim) -> bool:
-    """Return whether a dim is another one or a smaller number above 0: if the two broadcast they are equal."""
-    return (
-        dim._op == "min"
-        and any(d == whole for d in dim._args)
-        and all(d == whole or (d.lower_bound or 0) > 0 for d in dim._args)
-    )
+    return joint_dims([x.shape, [dim_of(size) for size in target]])
 
 
 def _counted(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> list[Dim] | None:
@@ -123,16 +89,7 @@ def _counted(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping[
 
 def _constant(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> list[Dim] | None:
     target = sizes.of(inputs[0])
-    return [_dim(size) for size in target] if isinstance(target, tuple) else None
-
-
-def _elementwise(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> list[Dim] | None:
-    made: list[Dim] = []
-    for x in inputs:
-        if x is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
-            return None
-        made = _broadcast(made, [*x.shape])
-    return made
+    return [dim_of(size) for size in target] if isinstance(target, tuple) else None
 
 
 def _flattened(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> list[Dim] | None:
@@ -155,7 +112,6 @@ _SHAPES: dict[str, tuple[int, _ShapeRule]] = {
     "ConstantOfShape": (1, _constant),
     **CUTS,
     **WINDOWS,
-    **dict.fromkeys(having(Trait.BROADCASTS) & ONNX - {"StringConcat"}, (1, _elementwise)),
 }
 """By operator: the operands that the rule needs (older opsets may have attributes instead), and the rule."""
 

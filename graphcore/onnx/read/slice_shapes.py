@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeGuard
 
 from graphcore.build.shapes import transposed_size, window_count
 from graphcore.ir.symbol import Symbol
-from graphcore.ir.transform.shape_values import Size, Value
 from graphcore.ir.transform.walk import constant_array
+from graphcore.operators.shapes.call import Size, Value
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType
 

@@ -7,106 +7,17 @@ from typing import Any, TypeAlias
 
 import onnx
 
-from graphcore.errors import ModelError
+from graphcore.errors import DTypeError, ModelError, ShapeError
 from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
 from graphcore.onnx.schemas.schemas import by_schema, operator, schema_of
-from graphcore.operators import REDUCTIONS
-from graphcore.types.dim_parser import BOUND
+from graphcore.operators import BY_TYPES, REDUCTIONS, ROWS, SHAPES
+from graphcore.operators.shapes.call import Call
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, _shape, tensor_type
-
-# Types of what elementwise operators give, as ONNX's inference has them, told without a call of it.
-#
-# A call of the inference takes ten times as long, and most nodes of a model are elementwise.
-
-_SAME = frozenset(
-    """Abs Acos Acosh Asin Asinh Atan Atanh Ceil Clip Cos Cosh Elu Erf Exp Floor HardSigmoid HardSwish Identity
-    LeakyRelu Log Neg Not Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh
-    ThresholdedRelu""".split()
-)
-"""Operators whose result is of the type of their first operand."""
-
-_ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Pow"})
-_LOGIC = frozenset({"And", "Or", "Xor", "Equal", "Less", "Greater"})
-
-OPERATORS = _SAME | _ARITHMETIC | _LOGIC | {"Cast"}
-"""ONNX's own operators that `elementwise` knows."""
-
-_CASTS: Mapping[object, DType] = {
-    dtype.onnx: dtype
-    for dtype in (
-        *(DType.bool, DType.float16, DType.float32, DType.float64),
-        *(DType.int8, DType.int16, DType.int32, DType.int64),
-        *(DType.uint8, DType.uint16, DType.uint32, DType.uint64),
-    )
-}
-"""The dtypes that every version of Cast gives."""
-
-_UNKNOWN, _ONE = Dim.dynamic(), Dim(1)
-
-
-def elementwise(op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> Type | None:
-    """Return the type of the result of one of `OPERATORS`, all of whose operands it takes.
-
-    None where only ONNX's inference tells it, or that there is none.
-    """
-    types = [None if s is None else s.type for s in inputs]
-    first = types[0] if types else None
-    if type(first) is not TensorType or not _is_plain(first):
-        return None
-    if op_type in _SAME:
-        return first
-    if op_type == "Cast":
-        dtype = _CASTS.get(attributes.get("to"))
-        return None if dtype is None else tensor_type(dtype, first.shape)
-    if len(types) != 2:
-        return None
-    second = types[1]
-    if type(second) is not TensorType or not _is_plain(second):
-        return None
-    dtype = first.dtype if op_type in _ARITHMETIC else DType.bool
-    if first.shape == second.shape:
-        return tensor_type(dtype, first.shape)
-    dims = _broadcast(first.shape, second.shape)
-    return None if dims is None else tensor_type(dtype, _shape(dims))
-
-
-def _is_plain(type_: TensorType) -> bool:
-    """Return whether a type is the same after a file has told it."""
-    if type_.dtype.storage is not type_.dtype or type_.ambiguous or not type_.shape.is_ranked:
-        return False
-    return not any((d.is_symbolic and _is_retold(d)) or (d.is_static and int(d) < 0) for d in type_.shape)
-
-
-def _is_retold(dim: Dim) -> bool:
-    text = str(dim)
-    return text.startswith("unk__") or BOUND in text
-
-
-def _broadcast(a: Sequence[Dim], b: Sequence[Dim]) -> list[Dim] | None:
-    """Return the dims of two operands together; None where they do not go together.
-
-    As ONNX has it: beside a 1 stands the other, beside a number above 1 that number; of two that differ, neither.
-    """
-    rank = max(len(a), len(b))
-    a, b = ((_ONE,) * (rank - len(dims)) + tuple(dims) for dims in (a, b))
-    made = []
-    for x, y in zip(a, b, strict=True):
-        if x is y or y is _ONE:
-            made.append(x)
-        elif x is _ONE:
-            made.append(y)
-        elif x.is_static and y.is_static:
-            return None
-        elif x.is_static or y.is_static:
-            made.append(x if x.is_static else y)
-        else:
-            made.append(_UNKNOWN)
-    return made
-
 
 # Ranks of results that ONNX's inference does not tell: a file says the rank of each of its outputs.
 
@@ -213,10 +124,10 @@ _RULES: dict[str, Rule | tuple[Rule, ...]] = {
 _SHOWN = 100
 """Characters of a name that errors show."""
 
-BLIND = OPERATORS | frozenset(
-    """ArgMax ArgMin AveragePool BatchNormalization Concat Conv ConvInteger ConvTranspose DequantizeLinear Flatten GRU
-    Gather Gemm GlobalAveragePool GlobalMaxPool InstanceNormalization LSTM LogSoftmax MatMul MatMulInteger Max MaxPool
-    Mean Min QLinearConv QLinearMatMul QuantizeLinear RNN Shape Size Softmax Sum Transpose Where""".split()
+BLIND = BY_TYPES | frozenset(
+    """ArgMax ArgMin AveragePool BatchNormalization Concat Conv ConvInteger ConvTranspose Flatten GRU
+    Gather Gemm GlobalAveragePool GlobalMaxPool InstanceNormalization LSTM LogSoftmax MatMul MatMulInteger MaxPool
+    QLinearConv QLinearMatMul RNN Shape Size Softmax Transpose""".split()
 )
 """Operators of ONNX whose inference reads the types of operands alone, not what they hold."""
 
@@ -231,30 +142,23 @@ _answers: dict[Hashable, tuple[Type, ...]] = {}
 def inferred(
     proto: onnx.NodeProto,
     schema: onnx.defs.OpSchema,
-    inputs: Sequence[Symbol | None],
+    inputs: Given,
     versions: Mapping[str, int],
     known: Mapping[str, onnx.TypeProto],
     place: object,
     attributes: Mapping[str, Any] | None = None,
+    sizes: ShapeValues | None = None,
 ) -> list[Type]:
-    """The types of a node's results, as ONNX infers them from its operands'. Raises `ModelError`.
+    """The types of a node's results: by the operator's rule, else as ONNX infers them. Raises `ModelError`.
 
     inputs: None for one that is left out, also where the node has a name for it: of an operand that a call leaves out.
-    attributes: of the node, where they were read already.
+    known: what the model says of results, by name. attributes: of the node, None to have ONNX asked. sizes: tells what
+    operands hold.
     """
-    op_type, outputs = proto.op_type, [*proto.output]
-    if attributes is not None and len(outputs) == 1 and op_type in OPERATORS and not schema.domain and outputs[0]:
-        told = elementwise(op_type, inputs, attributes)
-        if told is not None:
-            return [told]
-    key = _key(proto, schema, inputs, versions, outputs)
-    found = None if key is None else _answers.get(key)
+    outputs = [*proto.output]
+    found = None if attributes is None else _by_rule(schema, inputs, attributes, len(outputs), sizes, place)
     if found is None:
-        found = tuple(_asked(proto, schema, inputs, versions, outputs, place))
-        if key is not None:
-            if len(_answers) >= _MOST:
-                _answers.clear()
-            _answers[key] = found
+        found = _by_onnx(proto, schema, inputs, versions, outputs, place)
     made = []
     for position, (name, type_) in enumerate(zip(outputs, found, strict=True)):
         if isinstance(type_, TensorType) and not type_.shape.is_ranked and name in known:
@@ -263,6 +167,82 @@ def inferred(
                 type_ = said
         made.append(ranked(proto, position, type_, inputs))
     return made
+
+
+def _by_rule(
+    schema: onnx.defs.OpSchema,
+    inputs: Given,
+    attributes: Mapping[str, Any],
+    count: int,
+    sizes: ShapeValues | None,
+    place: object,
+) -> Sequence[Type] | None:
+    """Return the types by the rules of shapes, and of dtypes by the schema; None where one of them does not tell."""
+    rule = None if schema.domain else SHAPES.get(schema.name)
+    if rule is None:
+        return None
+    types = [None if s is None else s.type for s in inputs]
+    if not all(t is None or type(t) is TensorType for t in types):
+        return None
+    dtypes = _dtypes(schema, types, attributes, count)
+    if None in dtypes:
+        return None
+    shapes = [None if t is None else t.shape for t in types]
+    call = Call(shapes, attributes, count)
+    if sizes is not None:
+        call.value = lambda i: sizes.of(inputs[i]) if i < len(inputs) else None
+        call.array = lambda i: constant_array(inputs[i], weights=True, outer=True) if i < len(inputs) else None
+    try:
+        made = rule(call)
+    except ShapeError as error:
+        raise ModelError(
+            f"load: {place}: {error.summary}",
+            operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+            help=error.help or "see the operator's ONNX schema",
+        ) from None
+    except (ValueError, ArithmeticError):  # dims have bounds on how long they may become
+        return None
+    if made is None:
+        return None
+    each = made if type(made) is list else [made] * count
+    return [tensor_type(dtype, shape) for dtype, shape in zip(dtypes, each, strict=True)]  # type: ignore[arg-type]
+
+
+def _dtypes(
+    schema: onnx.defs.OpSchema, types: Sequence[Type | None], attributes: Mapping[str, Any], count: int
+) -> list[DType | None]:
+    """Return the dtypes of results, as they are stored: that of operands of the same type variable, the only one there
+    is, or the one that an attribute says."""
+    said = attributes.get(ROWS[schema.name].dtype_attribute)
+    if said is not None:
+        try:
+            return [DType.of(said).storage] * count
+        except DTypeError:
+            return [None] * count
+    op = operator(schema)
+    bound = {p.type: t for i, t in reversed([*enumerate(types)]) if t is not None and (p := op.input(i)) is not None}
+    found = [by_schema(op, position, bound) for position in range(count)]
+    return [t.dtype.storage if isinstance(t, TensorType) else None for t in found]
+
+
+def _by_onnx(
+    proto: onnx.NodeProto,
+    schema: onnx.defs.OpSchema,
+    inputs: Given,
+    versions: Mapping[str, int],
+    outputs: Sequence[str],
+    place: object,
+) -> tuple[Type, ...]:
+    """Return what ONNX's inference answers, and where it does not know what the schema tells. Raises `ModelError`."""
+    key = _key(proto, schema, inputs, versions, outputs)
+    found = None if key is None else _answers.get(key)
+    if found is None:
+        found = tuple(_asked(proto, schema, inputs, versions, outputs, place))
+        if key is not None:
+            if len(_answers) >= _MOST:
+                _answers.clear()
+            _answers[key] = found
+    return found
 
 
 def _key(
