@@ -16,6 +16,7 @@ from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Symbol
+from graphcore.operators.shapes.reductions import reduced_shape as reduced_shape
 from graphcore.support.escaping import suggestion
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -70,12 +71,6 @@ def domain_for(dtype: DType, *numbers: float | None) -> str:
 
 Axes: TypeAlias = int | Sequence[int] | None
 """The axes to reduce: one, several, or None for all; () reduces none."""
-
-
-def reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
-    if keepdims:
-        return _shape([Dim(1) if i in axes else d for i, d in enumerate(shape)])
-    return _shape([d for i, d in enumerate(shape) if i not in axes])
 
 
 def emit_reduction(op_type: str, x: Symbol, axes: Sequence[int], keepdims: bool, dtype: DType | None = None) -> Symbol:

@@ -23,10 +23,11 @@ from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.opset import OPSET
 from graphcore.onnx.proto.attributes import read_attributes
+from graphcore.onnx.proto.limits import check_axes
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.schemas import schema_of
-from graphcore.operators import ONNX, SHAPES, Trait, having
+from graphcore.operators import ONNX, REDUCTIONS, SHAPES, Trait, having
 from graphcore.types.tensor_types import Type
 from tests.support.backend import POOLS, cases_of, value
 
@@ -44,12 +45,11 @@ STRICT: Mapping[str, str] = {
 
 
 def both(
-    node: onnx.NodeProto, version: int, inputs: Sequence[Symbol | None]
+    node: onnx.NodeProto, version: int, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]
 ) -> tuple[Sequence[Type] | None, Sequence[Type] | None]:
     """Return the types by the rule and by ONNX's inference alone, None where one refuses the node."""
     schema = schema_of(node.op_type, "", version)
     assert schema is not None
-    attributes, _ = read_attributes(node, Folder(None), "here")
     answers: list[Sequence[Type] | None] = []
     for said in (attributes, None):
         try:
@@ -61,7 +61,12 @@ def both(
 
 def check(node: onnx.NodeProto, version: int, inputs: Sequence[Symbol | None]) -> Sequence[Type] | None:
     """Assert that a rule says what inference says, and return its types."""
-    found, asked = both(node, version, inputs)
+    attributes, _ = read_attributes(node, Folder(None), "here")
+    try:
+        check_axes(node.op_type, inputs, attributes, "here")
+    except ModelError:  # which reading refuses before it asks for types
+        return None
+    found, asked = both(node, version, inputs, attributes)
     shown = f"{node.op_type} of opset {version} on {[None if s is None else str(s.type) for s in inputs]}"
     shown += f": rule {found and [*map(str, found)]}, inference {asked and [*map(str, asked)]}\n{node}"
     if found is None or asked is None:
@@ -191,8 +196,60 @@ def _allowed(schema: onnx.defs.OpSchema, parameter: Any) -> list[str]:
     return list(found[0]) if found else [parameter.type_str]
 
 
+def _reduced(d: Draw, since: int = 18) -> Drawn:
+    shape = d.shape(0, 4)
+    axes = [d.axis(shape) for _ in range(d.random.randint(0, 2))]
+    attributes = d.some(keepdims=d.random.randint(0, 1))
+    operands: list[Any] = [shape]
+    if d.version >= since:
+        attributes |= d.some(noop_with_empty_axes=1)
+        operands += [d.random.choice([np.array(axes, np.int64), TensorType(DType.int64, [2]), None])]
+    elif axes:
+        attributes["axes"] = axes
+    return operands, attributes
+
+
+def _along(d: Draw) -> Drawn:
+    shape = d.shape(1, 4)
+    return [shape], d.some(axis=d.axis(shape))
+
+
+def _same(*others: Any, rank: int = 2, **attributes: Any) -> Callable[[Draw], Drawn]:
+    def draw(d: Draw) -> Drawn:
+        return [d.shape(rank, max(rank, 4)), *others], dict(attributes)
+
+    return draw
+
+
+def _channels(d: Draw) -> Drawn:
+    count = d.random.choice([2, 3, "n"])
+    shape = d.shape(2, 4)
+    shape[1] = count
+    own = [[count if d.random.random() < 0.9 else d.random.choice(DIMS)] for _ in range(4)]
+    training = d.version >= 14 and d.random.random() < 0.5
+    return [shape, *own], {"training_mode": 1, "results": 3} if training else {}
+
+
+def _layer(d: Draw) -> Drawn:
+    shape = d.shape(1, 4)
+    return [shape, [1]], {**d.some(axis=d.axis(shape)), "results": d.random.randint(1, 3)}
+
+
 DRAWS: dict[str, Callable[[Draw], Drawn]] = {
     **{name: _elementwise(name) for name in having(Trait.ELEMENTWISE) & SHAPES.keys() & ONNX},
+    **dict.fromkeys(REDUCTIONS, _reduced),
+    **dict.fromkeys("ArgMax ArgMin Hardmax LogSoftmax LpNormalization Softmax".split(), _along),
+    **dict.fromkeys(("CumProd", "CumSum"), _same(np.array(0), rank=1)),
+    "BatchNormalization": _channels,
+    "EyeLike": lambda d: ([d.shape(2, 2)], {}),
+    "GroupNormalization": _same([4], [4], rank=3, num_groups=2),
+    "InstanceNormalization": _same(["c"], ["c"], rank=3),
+    "LRN": _same(size=3),
+    "LayerNormalization": _layer,
+    "MeanVarianceNormalization": _same(rank=4),
+    "ReduceSum": lambda d: _reduced(d, 13),
+    "RMSNormalization": lambda d: ([s := d.shape(1, 3), [1]], d.some(axis=d.axis(s))),
+    "RegexFullMatch": lambda d: ([TensorType(DType.string, d.shape())], {"pattern": "a"}),
 }
 """By operator what draws operands and attributes."""
 

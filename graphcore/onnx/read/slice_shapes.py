@@ -187,11 +187,6 @@ def greatest(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] 
     return dims
 
 
-def alike(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
-    """Operators whose result has the shape of their first operand."""
-    return dims_of(inputs[0])
-
-
 def in_blocks(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
     """DepthToSpace."""
     dims, block = dims_of(inputs[0]), attributes.get("blocksize", 0)
@@ -259,7 +254,7 @@ def left(have: Sequence[Dim], taken: Sequence[Dim]) -> Dim:
 CUTS: dict[str, tuple[int, Callable[[Sizes, Inputs, Attributes], list[Dim] | None]]] = {
     "Slice": (3, cut), "Pad": (2, padded), "Tile": (2, tiled), "Resize": (3, resized), "Concat": (1, joined),
     "CenterCropPad": (2, cropped), "GatherND": (2, picked), "TopK": (2, greatest), "DepthToSpace": (1, in_blocks),
-    "SpaceToDepth": (1, out_of_blocks), **dict.fromkeys(["GroupNormalization", "RegexFullMatch"], (1, alike)),
+    "SpaceToDepth": (1, out_of_blocks),
 }  # fmt: skip
 """By operator: the operands that the rule needs (older opsets may have attributes instead), and the rule."""
 

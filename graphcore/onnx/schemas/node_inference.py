@@ -13,7 +13,7 @@ from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
 from graphcore.onnx.schemas.schemas import by_schema, operator, schema_of
-from graphcore.operators import BY_TYPES, REDUCTIONS, ROWS, SHAPES
+from graphcore.operators import BY_TYPES, ROWS, SHAPES
 from graphcore.operators.shapes.call import Call
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -98,21 +98,14 @@ def _with_axes(sign: int) -> Rule:
     return rule
 
 
-def _reduced(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
-    if attributes.get("keepdims", 1):
-        return _alike(inputs, attributes)
-    return _with_axes(-1)(inputs, attributes) if _length(inputs, 1) else None
-
-
 _RULES: dict[str, Rule | tuple[Rule, ...]] = {
     "ConstantOfShape": _as_long(0),
     "Expand": _expanded,
     "Reshape": _as_long(1),
     "Squeeze": _with_axes(-1),
     "Unsqueeze": _with_axes(1),
-    **dict.fromkeys(REDUCTIONS, _reduced),
     **dict.fromkeys("CenterCropPad Pad Resize Slice Split Tile".split(), _alike),
-    **dict.fromkeys("GroupNormalization Imputer MeanVarianceNormalization Normalizer Scaler".split(), _same),
+    **dict.fromkeys("Imputer Normalizer Scaler".split(), _same),
     **dict.fromkeys("BlackmanWindow HammingWindow HannWindow".split(), _always(1)),
     **dict.fromkeys("FeatureVectorizer LinearRegressor MelWeightMatrix SVMRegressor".split(), _always(2)),
     "SVMClassifier": (_always(1), _always(2)),
@@ -125,9 +118,8 @@ _SHOWN = 100
 """Characters of a name that errors show."""
 
 BLIND = BY_TYPES | frozenset(
-    """ArgMax ArgMin AveragePool BatchNormalization Concat Conv ConvInteger ConvTranspose Flatten GRU
-    Gather Gemm GlobalAveragePool GlobalMaxPool InstanceNormalization LSTM LogSoftmax MatMul MatMulInteger MaxPool
-    QLinearConv QLinearMatMul RNN Shape Size Softmax Transpose""".split()
+    """AveragePool Concat Conv ConvInteger ConvTranspose Flatten GRU Gather Gemm GlobalAveragePool GlobalMaxPool LSTM
+    MatMul MatMulInteger MaxPool QLinearConv QLinearMatMul RNN Shape Size Transpose""".split()
 )
 """Operators of ONNX whose inference reads the types of operands alone, not what they hold."""
 
@@ -188,7 +180,7 @@ def _by_rule(
     if None in dtypes:
         return None
     shapes = [None if t is None else t.shape for t in types]
-    call = Call(shapes, attributes, count)
+    call = Call(shapes, attributes, count, since=schema.since_version)
     if sizes is not None:
         call.value = lambda i: sizes.of(inputs[i]) if i < len(inputs) else None
         call.array = lambda i: constant_array(inputs[i], weights=True, outer=True) if i < len(inputs) else None

@@ -18,6 +18,8 @@ Value: TypeAlias = "Size | tuple[Size, ...]"
 
 UNKNOWN = Dim.dynamic()
 
+NEWEST = 1 << 30
+
 
 def _nothing(position: int) -> Any:
     return None
@@ -29,7 +31,8 @@ class Call:
 
     shapes: of the operands, `Shape.unknown()` for one of unknown rank, None for one that is left out. attributes: of
     the node. count: of its results. value: what is known of the elements of an operand of integers or bools, which is
-    a scalar or a short vector. array: the elements of an operand that is a constant.
+    a scalar or a short vector. array: the elements of an operand that is a constant. since: the version of ONNX since
+    which the operator is what it is to the node.
     """
 
     shapes: Sequence[Shape | None]
@@ -37,6 +40,7 @@ class Call:
     count: int = 1
     value: Callable[[int], Value] = _nothing
     array: Callable[[int], Any] = _nothing
+    since: int = NEWEST
 
     def has(self, position: int) -> bool:
         """Return whether an operand is there."""

@@ -1,0 +1,85 @@
+"""Reductions, positions of extremes, norms, and softmax: what goes along axes and keeps the others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from graphcore.errors import ShapeError
+from graphcore.operators.shapes.call import UNKNOWN, Call, axis_of
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import Shape, _shape
+
+_ONE = Dim(1)
+
+
+def reduced_shape(shape: Sequence[Dim], axes: Collection[int], keepdims: bool) -> Shape:
+    """Return a shape whose axes are reduced: of length 1, or gone."""
+    if keepdims:
+        return _shape([_ONE if i in axes else d for i, d in enumerate(shape)])
+    return _shape([d for i, d in enumerate(shape) if i not in axes])
+
+
+def reduced(call: Call) -> Shape:
+    """Reductions along the axes that operand 1 or an attribute of older opsets names, or along all."""
+    dims, keepdims = call.dims(0), bool(call.attributes.get("keepdims", 1))
+    if dims is None:
+        return Shape.unknown()
+    axes = call.value(1) if call.has(1) else tuple(call.attributes.get("axes", ()))
+    count = None if not isinstance(axes, tuple) or None in axes else len(axes)
+    if count is None:
+        if keepdims:
+            return _shape([UNKNOWN] * len(dims))
+        given = call.dims(1)
+        named = int(given[0]) if given and given[0].is_static else 0
+        return _shape([UNKNOWN] * (len(dims) - named)) if 0 < named <= len(dims) else Shape.unknown()
+    if not count and call.attributes.get("noop_with_empty_axes", 0):
+        return _shape(dims)
+    chosen = {axis_of(int(axis), len(dims)) for axis in axes} if count else {*range(len(dims))}  # type: ignore[union-attr, arg-type]
+    return reduced_shape(dims, chosen, keepdims)
+
+
+def position(call: Call) -> Shape:
+    """ArgMax and ArgMin."""
+    dims, attributes = call.dims(0), call.attributes
+    if dims is None:
+        return Shape.unknown()
+    return reduced_shape(dims, [axis_of(attributes.get("axis", 0), len(dims))], bool(attributes.get("keepdims", 1)))
+
+
+def along_axis(call: Call) -> Shape | None:
+    """Norms: the shape of operand 0, which has the axis that an attribute names."""
+    dims, axis = call.dims(0), call.attributes.get("axis")
+    if dims is not None and axis is not None:
+        axis_of(axis, len(dims))
+    return call.shapes[0]
+
+
+def softmax(call: Call) -> Shape | None:
+    """Softmax, LogSoftmax and Hardmax. The axis that opset 11 takes where none is named is not the last one."""
+    dims = call.dims(0)
+    if dims is not None and 11 <= call.since < 13:
+        axis_of(call.attributes.get("axis", 1), len(dims))
+    return along_axis(call)
+
+
+def from_axis(call: Call) -> list[Shape]:
+    """LayerNormalization: its mean and deviation have axes of length 1 from the axis on."""
+    dims = call.dims(0)
+    if dims is None:
+        return [Shape.unknown()] * call.count
+    axis = axis_of(call.attributes.get("axis", -1), len(dims))
+    return [_shape(dims), *[_shape([*dims[:axis], *[_ONE] * (len(dims) - axis)])] * (call.count - 1)]
+
+
+def by_channels(call: Call) -> list[Shape]:
+    """BatchNormalization: what it keeps has a number for each channel."""
+    dims = call.dims(0)
+    if dims is None:
+        return [Shape.unknown()] * call.count
+    given = [dims[1:2], *[call.dims(i) or [] for i in range(1, 5)]]
+    sizes = [dim for own in given for dim in own if not dim.is_dynamic]
+    numbers = {int(dim) for dim in sizes if dim.is_static}
+    if len(numbers) > 1 and call.since > 8:  # before, there may be one for each feature
+        raise ShapeError(f"there are {sorted(numbers)} channels", help="give one number for each channel")
+    channels = Dim(min(numbers)) if numbers else next(iter(sizes), UNKNOWN)
+    return [_shape(dims), *[_shape([channels])] * (call.count - 1)]
