@@ -14,17 +14,14 @@ TABLES = {
     "registry: the key is an operator, the value code": """
         graphcore/analysis/flop_rules.py RULES
         graphcore/arrays/evaluate.py _FOLDS
-        graphcore/ir/transform/shape_values.py _VALUES
-        graphcore/onnx/read/shape_values.py _SHAPES
-        graphcore/onnx/read/slice_shapes.py CUTS
+        graphcore/ir/transform/shape_values.py VALUES
         graphcore/onnx/read/slice_shapes.py WINDOWS
-        graphcore/onnx/schemas/node_inference.py _RULES
         graphcore/onnx/schemas/other_domains.py RULES
         graphcore/onnx/versions/downgrade.py ROWS
         graphcore/onnx/versions/older.py MOVED
         graphcore/onnx/versions/table.py CHANGES
         graphcore/passes/folding.py _FOLDS FOLDS
-        graphcore/passes/shapes.py _COMPUTED SHAPES
+        graphcore/passes/shapes.py SHAPES
         graphcore/passes/simplify.py IDENTITIES
         runtime/sessions/direct/operators.py _SAME ROWS
         runtime/fusions/__init__.py FUSIONS

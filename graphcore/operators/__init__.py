@@ -50,7 +50,9 @@ def _rule(row: Row) -> Rule | None:
     return same if row.traits & Trait.ELEMENTWISE.value else None
 
 
-SHAPES: Mapping[str, Rule] = {name: rule for name, row in ROWS.items() if (rule := _rule(row)) is not None}
+_RULED: Mapping[str, Row] = {**ROWS, **onnx.OTHERS["ai.onnx.ml"]}
+
+SHAPES: Mapping[str, Rule] = {name: rule for name, row in _RULED.items() if (rule := _rule(row)) is not None}
 """The rules of what shapes results have: of rows, and of elementwise operators. Others are left to ONNX's inference."""
 
 BY_TYPES = SHAPES.keys() & ONNX - having(Trait.SIZED)

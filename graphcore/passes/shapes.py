@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ir.transform.shape_values import Value
+from graphcore.ir.transform.shape_values import VALUES, Value
 from graphcore.operators import Trait, having
 from graphcore.passes.sweep import Inputs, Rule, Sweep
 from graphcore.types.dims import Dim
@@ -225,11 +225,9 @@ def transposed_twice(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     return sweep.add(node, "Transpose", (source,), type_, {"perm": [first[axis] for axis in then]})
 
 
-_COMPUTED = """Shape Gather Slice Concat Unsqueeze Squeeze Reshape Add Sub Mul Div FloorDiv Max Min Where Equal Cast
-ReduceProd ConstantOfShape""".split()
-
 SHAPES: dict[str, tuple[Rule, ...]] = {
-    **dict.fromkeys(_COMPUTED, (valued,)),
+    **dict.fromkeys(VALUES.keys() - {"Identity"}, (valued,)),
+    "Shape": (valued,),
     "Unsqueeze": (valued, viewed),
     "Squeeze": (valued, viewed),
     "Reshape": (valued, viewed),

@@ -39,6 +39,9 @@ LENIENT: Mapping[str, str] = {}
 """By operator why a rule takes what inference refuses, or knows less."""
 
 STRICT: Mapping[str, str] = {
+    "Split": "inference of opset 7 does not count the parts",
+    "TopK": "inference of opset 7 does not compare how many there are",
+    "Unsqueeze": "inference of opset 11 takes an axis twice",
     **dict.fromkeys(("GreaterOrEqual", "LessOrEqual"), "inference of opset 12 tells nothing of them"),
 }
 """By operator why a rule refuses what inference takes."""
@@ -115,14 +118,14 @@ def test_rules_on_the_cases_of_onnx(operator: str) -> None:
                     dims = [f"d{d}" if form == "names" and d != 1 else d for d in array.shape]
                     symbols[name] = owner.build.input(TensorType(type_.dtype, dims))
                 found = check(node, version, [symbols[name] for name in node.input])
-                for name, type_ in zip(node.output, found or (), strict=False):
-                    if form == "names" or name not in wanted or not isinstance(type_, TensorType):
+                for name, told in zip(node.output, found or (), strict=False):
+                    if form == "names" or name not in wanted or not isinstance(told, TensorType):
                         continue
                     shape = np.asarray(value(wanted[name])).shape
-                    if type_.shape.is_ranked:
-                        assert len(type_.shape) == len(shape), (case.name, type_, shape)
-                        assert all(d.is_dynamic or d == n for d, n in zip(type_.shape, shape, strict=True)), (
-                            case.name, type_, shape,
+                    if told.shape.is_ranked:
+                        assert len(told.shape) == len(shape), (case.name, told, shape)
+                        assert all(d.is_dynamic or d == n for d, n in zip(told.shape, shape, strict=True)), (
+                            case.name, told, shape,
                         )  # fmt: skip
 
 
@@ -222,7 +225,7 @@ def _same(*others: Any, rank: int = 2, **attributes: Any) -> Callable[[Draw], Dr
 
 
 def _channels(d: Draw) -> Drawn:
-    count = d.random.choice([2, 3, "n"])
+    count: int | str = d.random.choice([2, 3, 1])
     shape = d.shape(2, 4)
     shape[1] = count
     own = [[count if d.random.random() < 0.9 else d.random.choice(DIMS)] for _ in range(4)]
@@ -235,21 +238,217 @@ def _layer(d: Draw) -> Drawn:
     return [shape, [1]], {**d.some(axis=d.axis(shape)), "results": d.random.randint(1, 3)}
 
 
+INT64 = DType.int64
+
+
+def numbers(d: Draw, values: Sequence[int], dtype: type = np.int64) -> Any:
+    """A constant of these numbers, or now and then an operand that holds as many."""
+    return np.array(values, dtype) if d.random.random() < 0.8 else TensorType(DType.of(dtype), [len(values)])
+
+
+def _reshaped(d: Draw) -> Drawn:
+    shape = d.shape(0, 4)
+    return [shape, numbers(d, [d.random.choice([0, -1, 1, 2, 3, 6, -2]) for _ in range(d.random.randint(0, 4))])], {}
+
+
+def _with_axes(new: bool) -> Callable[[Draw], Drawn]:
+    def draw(d: Draw) -> Drawn:
+        shape = d.shape(1, 4, [1, 1, 1, 2, "n", "?"])
+        chosen = [d.axis(shape) for _ in range(d.random.randint(1, 2))]
+        if d.version < 11:  # which has no axes below 0
+            chosen = sorted({abs(axis) for axis in chosen})
+        if d.version < 13:
+            return [shape], {"axes": chosen} if new or d.random.random() < 0.8 else {}
+        return [shape, *([numbers(d, chosen)] if new or d.random.random() < 0.8 else [])], {}
+
+    return draw
+
+
+def _transposed(d: Draw) -> Drawn:
+    shape = d.shape(1, 4)
+    return [shape], d.some(perm=d.random.sample(range(len(shape)), len(shape)))
+
+
+def _joined(d: Draw) -> Drawn:
+    shape = d.shape(1, 3)
+    axis = d.axis(shape)
+    shapes = [[*shape] for _ in range(d.random.randint(1, 3))]
+    for other in shapes:
+        other[axis % len(shape)] = d.random.choice(DIMS)
+        if d.random.random() < 0.2:
+            other[-1] = d.random.choice(DIMS)
+    return [*shapes], {"axis": axis}
+
+
+def _parts(d: Draw) -> Drawn:
+    shape = d.shape(1, 3, [1, 4, 6, "n", "?"])
+    axis, count = d.axis(shape), d.random.randint(1, 3)
+    attributes: dict[str, Any] = {"results": count, **d.some(axis=axis)}
+    sizes = d.random.choice([[1, 3], [2, 2, 2], [4], [6], [0, 4]])
+    if d.random.random() < 0.5:
+        return [shape], attributes | ({"num_outputs": count} if d.version >= 18 else {})
+    attributes["results"] = len(sizes) if d.random.random() < 0.9 else count
+    return ([shape, numbers(d, sizes)], attributes) if d.version >= 13 else ([shape], attributes | {"split": sizes})
+
+
+def _expanded(d: Draw) -> Drawn:
+    return [d.shape(), numbers(d, [d.random.choice([1, 1, 2, 3]) for _ in range(d.random.randint(0, 4))])], {}
+
+
+def _tiled(d: Draw) -> Drawn:
+    shape = d.shape()
+    count = len(shape) + (d.random.random() < 0.1)
+    return [shape, numbers(d, [d.random.randint(0, 3) for _ in range(count)])], {}
+
+
+def _gathered(d: Draw) -> Drawn:
+    shape = d.shape(1, 4)
+    return [shape, TensorType(INT64, d.shape())], d.some(axis=d.axis(shape))
+
+
+def _gathered_rows(d: Draw) -> Drawn:
+    batch = [d.random.choice(DIMS)] if d.version >= 12 and d.random.random() < 0.5 else []
+    last: int | str = d.random.choice([1, 2, 3, "n"])  # type: ignore[assignment]
+    places = TensorType(INT64, [*batch, *d.shape(0, 2), last])
+    return [[*batch, *d.shape(1, 3)], places], {"batch_dims": 1} if batch else {}
+
+
+def _compressed(d: Draw) -> Drawn:
+    shape = d.shape(1, 3)
+    return [shape, TensorType(DType.bool, ["k"])], d.some(axis=d.axis(shape))
+
+
+def _blocks(d: Draw) -> Drawn:
+    return [[d.random.choice(["n", 2]), d.random.choice([4, 8, "c"]), *d.shape(2, 2, [2, 4, "h", "?"])]], {
+        "blocksize": 2
+    }
+
+
+def _cut(d: Draw) -> Drawn:
+    shape = d.shape(1, 4)
+    count = d.random.randint(1, len(shape))
+    axes = d.random.sample(range(-len(shape), 0), count)
+    starts, ends = ([d.random.choice([*range(-5, 6), 2**31 - 1, -(2**31)]) for _ in range(count)] for _ in "se")
+    steps = [d.random.choice([1, 1, 2, 3, -1, -2]) for _ in range(count)]
+    if d.version < 10:
+        return [shape], {"starts": starts, "ends": ends, **d.some(axes=axes)}
+    operands = [shape, *[numbers(d, each) for each in (starts, ends, axes, steps)[: d.random.randint(2, 4)]]]
+    return operands, {}
+
+
+def _padded(d: Draw) -> Drawn:
+    shape = d.shape(1, 3)
+    pads = [d.random.randint(-1, 3) for _ in range(2 * len(shape))]
+    if d.version < 11:
+        return [shape], {"pads": pads}
+    if d.version < 18 or d.random.random() < 0.5:
+        return [shape, numbers(d, pads)], {}
+    return [shape, numbers(d, pads[:2]), None, numbers(d, [d.axis(shape)])], {}
+
+
+def _resized(d: Draw) -> Drawn:
+    shape = d.shape(1, 3, [1, 2, 3, 4, "n", "?"])
+    scales = numbers(d, [d.random.choice([0.5, 1.0, 1.3, 2.0, 0.0]) for _ in shape], np.float32)  # type: ignore[misc]
+    sizes = numbers(d, [d.random.randint(0, 5) for _ in shape])
+    if d.version < 11:
+        return [shape, scales], {}
+    attributes = d.some(keep_aspect_ratio_policy=d.random.choice(["stretch", "not_larger"])) if d.version >= 18 else {}
+    by_scales = "keep_aspect_ratio_policy" not in attributes and d.random.random() < 0.5
+    region = np.zeros(0, np.float32)
+    none = None if d.version >= 13 else region
+    return [shape, *([none, scales] if by_scales else [none, none, sizes])], attributes
+
+
+def _cropped(d: Draw) -> Drawn:
+    shape = d.shape(1, 3)
+    axes = d.random.sample(range(len(shape)), d.random.randint(1, len(shape)))
+    return [shape, numbers(d, [d.random.randint(0, 5) for _ in axes])], {"axes": axes}
+
+
+def _greatest(d: Draw) -> Drawn:
+    shape = d.shape(1, 3)
+    attributes = {**d.some(axis=d.axis(shape)), "results": 2}
+    count = d.random.randint(d.version < 10, 4)
+    return ([shape], {**attributes, "k": count}) if d.version < 10 else ([shape, numbers(d, [count])], attributes)
+
+
+def _counted(d: Draw) -> Drawn:
+    dtype: Any = d.random.choice([np.int64, np.int32, np.float32, np.float64])
+    start, limit, step = (d.random.choice([-3, 0, 1, 2, 7, 0.5]) for _ in range(3))
+    return [np.array(n, dtype) for n in (start, limit, dtype(step) or 1)], {}
+
+
+def _one_hot(d: Draw) -> Drawn:
+    shape = d.shape(0, 2)
+    depth = d.random.choice([np.array(3), np.array([3]), TensorType(INT64, [])])
+    return [TensorType(INT64, shape), depth, [2]], d.some(axis=d.random.randint(-len(shape) - 1, len(shape)))
+
+
+def _shape_of(d: Draw) -> Drawn:
+    shape = d.shape(0, 4)
+    return [shape], d.some(start=d.random.randint(-5, 5), end=d.random.randint(-5, 5)) if d.version >= 15 else {}
+
+
+def _unique(d: Draw) -> Drawn:
+    shape = d.shape(1, 3)
+    return [shape], {**d.some(axis=d.axis(shape)), "results": d.random.randint(1, 4)}
+
+
 DRAWS: dict[str, Callable[[Draw], Drawn]] = {
     **{name: _elementwise(name) for name in having(Trait.ELEMENTWISE) & SHAPES.keys() & ONNX},
     **dict.fromkeys(REDUCTIONS, _reduced),
     **dict.fromkeys("ArgMax ArgMin Hardmax LogSoftmax LpNormalization Softmax".split(), _along),
     **dict.fromkeys(("CumProd", "CumSum"), _same(np.array(0), rank=1)),
     "BatchNormalization": _channels,
+    "BlackmanWindow": lambda d: ([d.random.choice([np.array(5), TensorType(INT64, [])])], {}),
+    "CenterCropPad": _cropped,
+    "Compress": _compressed,
+    "Concat": _joined,
+    "ConstantOfShape": lambda d: ([numbers(d, [d.random.randint(0, 5) for _ in range(d.random.randint(0, 3))])], {}),
+    "DepthToSpace": _blocks,
+    "Expand": _expanded,
     "EyeLike": lambda d: ([d.shape(2, 2)], {}),
+    "Flatten": _along,
+    "Gather": _gathered,
+    "GatherElements": _gathered,
+    "GatherND": _gathered_rows,
     "GroupNormalization": _same([4], [4], rank=3, num_groups=2),
+    "HammingWindow": lambda d: ([d.random.choice([np.array(5), TensorType(INT64, [])])], {}),
+    "HannWindow": lambda d: ([d.random.choice([np.array(5), TensorType(INT64, [])])], {}),
     "InstanceNormalization": _same(["c"], ["c"], rank=3),
     "LRN": _same(size=3),
     "LayerNormalization": _layer,
     "MeanVarianceNormalization": _same(rank=4),
     "ReduceSum": lambda d: _reduced(d, 13),
+    "MelWeightMatrix": lambda d: (
+        [np.array(8), np.array(d.random.choice([16, 33])), *map(np.array, (8000, 0.0, 4e3))],
+        {},
+    ),
+    "NonZero": lambda d: ([d.shape()], {}),
+    "OneHot": _one_hot,
+    "Pad": _padded,
     "RMSNormalization": lambda d: ([s := d.shape(1, 3), [1]], d.some(axis=d.axis(s))),
+    "Range": _counted,
     "RegexFullMatch": lambda d: ([TensorType(DType.string, d.shape())], {"pattern": "a"}),
+    "Reshape": _reshaped,
+    "Resize": _resized,
+    "ReverseSequence": _same(TensorType(INT64, ["k"])),
+    "Scatter": _same(TensorType(INT64, [1, 1]), [1, 1]),
+    "ScatterElements": _same(TensorType(INT64, [1, 1]), [1, 1]),
+    "ScatterND": _same(TensorType(INT64, [1, 1]), [1, 1]),
+    "Shape": _shape_of,
+    "Size": lambda d: ([d.shape()], {}),
+    "Slice": _cut,
+    "SpaceToDepth": _blocks,
+    "Split": _parts,
+    "Squeeze": _with_axes(False),
+    "TensorScatter": lambda d: ([["n", 8, 4], ["n", 2, 4], TensorType(INT64, ["n"])], d.some(axis=-2)),
+    "Tile": _tiled,
+    "TopK": _greatest,
+    "Transpose": _transposed,
+    "Trilu": _same(),
+    "Unique": _unique,
+    "Unsqueeze": _with_axes(True),
 }
 """By operator what draws operands and attributes."""
 

@@ -58,7 +58,7 @@ class ShapeValues:
             return None
         if producer.op_type == "Shape":
             return _shape_of(producer)
-        rule = _VALUES.get(producer.op_type)
+        rule = VALUES.get(producer.op_type)
         made = None
         if rule is not None:
             made = rule([self.of(s, depth + 1) for s in producer.inputs], producer.attributes, type_)
@@ -243,7 +243,7 @@ def _multiplied(values: list[Value], attributes: Mapping[str, Any], result: Tens
     return (total,) if len(result.shape) == 1 else total
 
 
-_VALUES: dict[str, _Rule] = {
+VALUES: dict[str, _Rule] = {
     "ReduceProd": _multiplied,
     "Identity": _same,
     "Cast": lambda values, attributes, result: None if result.dtype is DType.bool else values[0],
@@ -264,3 +264,4 @@ _VALUES: dict[str, _Rule] = {
     "Equal": _by_element(_equal),
     "Where": _by_element(_chosen),
 }
+"""The rules of what operators make of sizes, by operator; what follows from constants alone `FOLDED` has too."""

@@ -16,9 +16,10 @@ from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.shape_values import Sizes
 from graphcore.onnx.read.statements import Signature, Statement
 from graphcore.onnx.schemas.node_inference import BLIND, inferred
+from graphcore.onnx.schemas.node_inference import closed as closed
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.operators import SHAPES
-from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import ForeignType, TensorType, Type
 
 _MOST = 4096
 _remembered: dict[Hashable, list[Type]] = {}
@@ -176,17 +177,6 @@ def is_open(type_: Type) -> bool:
 
 def _is_ranked(type_: Type) -> bool:
     return not isinstance(type_, TensorType) or type_.shape.is_ranked
-
-
-def closed(old: Type, new: Type) -> Type:
-    """Return a type with the dims of another one where its own are not known."""
-    if not isinstance(old, TensorType) or not isinstance(new, TensorType) or not new.shape.is_ranked:
-        return old
-    if not old.shape.is_ranked:
-        return tensor_type(old.dtype, new.shape)
-    if len(old.shape) != len(new.shape):
-        return old
-    return tensor_type(old.dtype, _shape([b if a.is_dynamic else a for a, b in zip(old.shape, new.shape, strict=True)]))
 
 
 def _for_want_of(inputs: Sequence[Symbol | None], error: ModelError, place: object) -> ModelError | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import contextlib
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import onnx
@@ -15,111 +16,17 @@ from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
 from graphcore.onnx.schemas.schemas import by_schema, operator, schema_of
 from graphcore.operators import BY_TYPES, ROWS, SHAPES
 from graphcore.operators.shapes.call import Call
-from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, _shape, tensor_type
 
-# Ranks of results that ONNX's inference does not tell: a file says the rank of each of its outputs.
-
 Given: TypeAlias = "Sequence[Symbol | None]"
-Rule: TypeAlias = "Callable[[Given, Mapping[str, int]], Shape | None]"
-
-
-def ranked(proto: onnx.NodeProto, position: int, type_: Type, inputs: Given) -> Type:
-    """The type of a result, with its rank where the operator's definition has one."""
-    if not isinstance(type_, TensorType) or type_.shape.is_ranked:
-        return type_
-    rule = _RULES.get(proto.op_type)
-    if rule is None:
-        return type_
-    rules = rule if isinstance(rule, tuple) else (rule,)
-    shape = rules[min(position, len(rules) - 1)](inputs, {a.name: a.i for a in proto.attribute})
-    return type_ if shape is None else tensor_type(type_.dtype, shape)
-
-
-def _unknown(rank: int) -> Shape:
-    return _shape([Dim.dynamic()] * rank)
-
-
-def _of(inputs: Given, position: int) -> Shape | None:
-    """The shape of an operand, where its rank is known."""
-    operand = inputs[position] if position < len(inputs) else None
-    if operand is None or not isinstance(operand.type, TensorType) or not operand.type.shape.is_ranked:
-        return None
-    return operand.type.shape
-
-
-def _length(inputs: Given, position: int) -> int | None:
-    """Return how long an operand is that is a vector."""
-    shape = _of(inputs, position)
-    return int(shape[0]) if shape is not None and shape.rank == 1 and shape[0].is_static else None
-
-
-def _always(rank: int) -> Rule:
-    return lambda inputs, attributes: _unknown(rank)
-
-
-def _same(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
-    return _of(inputs, 0)
-
-
-def _alike(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
-    """Of the rank of the first operand."""
-    shape = _of(inputs, 0)
-    return None if shape is None else _unknown(shape.rank)
-
-
-def _as_long(position: int) -> Rule:
-    """Of a rank that is the length of an operand."""
-
-    def rule(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
-        length = _length(inputs, position)
-        return None if length is None else _unknown(length)
-
-    return rule
-
-
-def _expanded(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
-    shape, length = _of(inputs, 0), _length(inputs, 1)
-    return None if shape is None or length is None else _unknown(max(shape.rank, length))
-
-
-def _with_axes(sign: int) -> Rule:
-    """As many axes more or fewer as the second operand names."""
-
-    def rule(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
-        shape, count = _of(inputs, 0), _length(inputs, 1)
-        return (
-            None
-            if shape is None or count is None or shape.rank + sign * count < 0
-            else _unknown(shape.rank + sign * count)
-        )
-
-    return rule
-
-
-_RULES: dict[str, Rule | tuple[Rule, ...]] = {
-    "ConstantOfShape": _as_long(0),
-    "Expand": _expanded,
-    "Reshape": _as_long(1),
-    "Squeeze": _with_axes(-1),
-    "Unsqueeze": _with_axes(1),
-    **dict.fromkeys("CenterCropPad Pad Resize Slice Split Tile".split(), _alike),
-    **dict.fromkeys("Imputer Normalizer Scaler".split(), _same),
-    **dict.fromkeys("BlackmanWindow HammingWindow HannWindow".split(), _always(1)),
-    **dict.fromkeys("FeatureVectorizer LinearRegressor MelWeightMatrix SVMRegressor".split(), _always(2)),
-    "SVMClassifier": (_always(1), _always(2)),
-    "STFT": _always(4),
-}
-"""By operator, or by operator and result."""
-
 
 _SHOWN = 100
 """Characters of a name that errors show."""
 
 BLIND = BY_TYPES | frozenset(
-    """AveragePool Concat Conv ConvInteger ConvTranspose Flatten GRU Gather Gemm GlobalAveragePool GlobalMaxPool LSTM
-    MatMul MatMulInteger MaxPool QLinearConv QLinearMatMul RNN Shape Size Transpose""".split()
+    """AveragePool Conv ConvInteger ConvTranspose GRU Gemm GlobalAveragePool GlobalMaxPool LSTM MatMul MatMulInteger
+    MaxPool QLinearConv QLinearMatMul RNN""".split()
 )
 """Operators of ONNX whose inference reads the types of operands alone, not what they hold."""
 
@@ -148,44 +55,62 @@ def inferred(
     operands hold.
     """
     outputs = [*proto.output]
-    found = None if attributes is None else _by_rule(schema, inputs, attributes, len(outputs), sizes, place)
-    if found is None:
+    shapes: Sequence[Shape] | None = None
+    found: Sequence[Type] = ()
+    if attributes is not None and schema.name in SHAPES and schema.domain in _RULED:
+        shapes = _shapes(schema, inputs, attributes, len(outputs), sizes, place)
+    if shapes is not None:
+        dtypes = _dtypes(schema, inputs, attributes, len(outputs))
+        found = [tensor_type(d, shape) for d, shape in zip(dtypes, shapes, strict=True) if d is not None]
+    if len(found) < len(outputs):
         found = _by_onnx(proto, schema, inputs, versions, outputs, place)
     made = []
     for position, (name, type_) in enumerate(zip(outputs, found, strict=True)):
-        if isinstance(type_, TensorType) and not type_.shape.is_ranked and name in known:
-            said = read_type(known[name])
+        if isinstance(type_, TensorType) and type_.shape.is_dynamic:
+            if shapes is not None:
+                type_ = closed(type_, tensor_type(type_.dtype, shapes[position]))
+            said = read_type(known[name]) if name in known else type_
             if isinstance(said, TensorType) and said.dtype is type_.dtype:
-                type_ = said
-        made.append(ranked(proto, position, type_, inputs))
+                type_ = closed(type_, said)
+        made.append(type_)
     return made
 
 
-def _by_rule(
+def closed(old: Type, new: Type) -> Type:
+    """Return a type with the dims of another one where its own are not known."""
+    if not isinstance(old, TensorType) or not isinstance(new, TensorType) or not new.shape.is_ranked:
+        return old
+    if not old.shape.is_ranked:
+        return tensor_type(old.dtype, new.shape)
+    if len(old.shape) != len(new.shape):
+        return old
+    return tensor_type(old.dtype, _shape([b if a.is_dynamic else a for a, b in zip(old.shape, new.shape, strict=True)]))
+
+
+_RULED = frozenset({"", "ai.onnx.ml"})
+
+
+def _shapes(
     schema: onnx.defs.OpSchema,
     inputs: Given,
     attributes: Mapping[str, Any],
     count: int,
     sizes: ShapeValues | None,
     place: object,
-) -> Sequence[Type] | None:
-    """Return the types by the rules of shapes, and of dtypes by the schema; None where one of them does not tell."""
-    rule = None if schema.domain else SHAPES.get(schema.name)
-    if rule is None:
-        return None
-    types = [None if s is None else s.type for s in inputs]
-    if not all(t is None or type(t) is TensorType for t in types):
-        return None
-    dtypes = _dtypes(schema, types, attributes, count)
-    if None in dtypes:
-        return None
-    shapes = [None if t is None else t.shape for t in types]
-    call = Call(shapes, attributes, count, since=schema.since_version)
+) -> Sequence[Shape] | None:
+    """Return the shapes that the operator's rule gives; None where that does not tell. Raises `ModelError`."""
+    own: list[Shape | None] = []
+    for symbol in inputs:
+        type_ = None if symbol is None else symbol.type
+        if type_ is not None and not isinstance(type_, TensorType):
+            return None
+        own.append(None if type_ is None else type_.shape)
+    call = Call(own, attributes, count, since=schema.since_version)
     if sizes is not None:
         call.value = lambda i: sizes.of(inputs[i]) if i < len(inputs) else None
         call.array = lambda i: constant_array(inputs[i], weights=True, outer=True) if i < len(inputs) else None
     try:
-        made = rule(call)
+        made = SHAPES[schema.name](call)
     except ShapeError as error:
         raise ModelError(
             f"load: {place}: {error.summary}",
@@ -194,25 +119,20 @@ def _by_rule(
         ) from None
     except (ValueError, ArithmeticError):  # dims have bounds on how long they may become
         return None
-    if made is None:
-        return None
-    each = made if type(made) is list else [made] * count
-    return [tensor_type(dtype, shape) for dtype, shape in zip(dtypes, each, strict=True)]  # type: ignore[arg-type]
+    return made if made is None or type(made) is list else [made] * count  # type: ignore[list-item]
 
 
-def _dtypes(
-    schema: onnx.defs.OpSchema, types: Sequence[Type | None], attributes: Mapping[str, Any], count: int
-) -> list[DType | None]:
+def _dtypes(schema: onnx.defs.OpSchema, inputs: Given, attributes: Mapping[str, Any], count: int) -> list[DType | None]:
     """Return the dtypes of results, as they are stored: that of operands of the same type variable, the only one there
     is, or the one that an attribute says."""
-    said = attributes.get(ROWS[schema.name].dtype_attribute)
+    row = ROWS.get(schema.name)
+    said = None if row is None else attributes.get(row.dtype_attribute)
     if said is not None:
-        try:
+        with contextlib.suppress(DTypeError):
             return [DType.of(said).storage] * count
-        except DTypeError:
-            return [None] * count
     op = operator(schema)
-    bound = {p.type: t for i, t in reversed([*enumerate(types)]) if t is not None and (p := op.input(i)) is not None}
+    types = reversed([(i, s.type) for i, s in enumerate(inputs) if s is not None])
+    bound = {p.type: t for i, t in types if (p := op.input(i)) is not None}
     found = [by_schema(op, position, bound) for position in range(count)]
     return [t.dtype.storage if isinstance(t, TensorType) else None for t in found]
 
