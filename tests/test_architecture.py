@@ -15,7 +15,6 @@ TABLES = {
         graphcore/analysis/flop_rules.py RULES
         graphcore/arrays/evaluate.py _FOLDS
         graphcore/ir/transform/shape_values.py VALUES
-        graphcore/onnx/read/slice_shapes.py WINDOWS
         graphcore/onnx/schemas/other_domains.py RULES
         graphcore/onnx/versions/downgrade.py ROWS
         graphcore/onnx/versions/older.py MOVED
@@ -81,7 +80,6 @@ TABLES = {
     "other program: what onnxruntime's optimisers, ONNX's inference, OpenVINO or JAX match or do": """
         graphcore/onnx/read/checks.py _ENDING
         graphcore/onnx/schemas/checked_dims.py PROPAGATED
-        graphcore/onnx/schemas/node_inference.py BLIND
         graphcore/promotion/packages/jax.py _REDUCTIONS
         runtime/sessions/direct/start.py _FUSED
         runtime/lowering/guards/arithmetic.py _NEUTRAL

@@ -11,7 +11,8 @@ import numpy as np
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.operators.shapes.elementwise import broadcast_shapes as broadcast_shapes
-from graphcore.types.dims import Dim
+from graphcore.operators.shapes.windows import transposed_size as transposed_size
+from graphcore.operators.shapes.windows import window_count as window_count
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _dim, tensor_type
 
@@ -87,26 +88,6 @@ def unjoinable(values: Symbol, axis: int | None) -> dict[str, Symbol]:
         if first.rank != other.rank or any(a.is_static and b.is_static and a is not b for a, b in pairs):
             return {"an element": first, "the next one": other}
     return {}
-
-
-def window_count(
-    size: Dim | int, kernel: Dim | int, stride: int, dilation: int, before: int, after: int, *, ceil_mode: bool = False
-) -> Dim | int:
-    """Return how many places a kernel has along an axis, in ONNX's Conv and pools; below 1 where it does not fit.
-
-    ceil_mode: count a last window that reaches beyond the padded end, unless all of it lies after the input.
-    """
-    room = size + (before + after) - (kernel - 1) * dilation - 1
-    if ceil_mode:
-        return Dim.minimum(-(-room // stride) + 1, (size + (before - 1)) // stride + 1)
-    return room // stride + 1
-
-
-def transposed_size(
-    size: Dim | int, kernel: Dim | int, stride: int, dilation: int, before: int, after: int, extra: int = 0
-) -> Dim | int:
-    """Return the size that ONNX's ConvTranspose gives along an axis: before, after are cut off, extra is added."""
-    return (size - 1) * stride + (kernel - 1) * dilation + 1 - before - after + extra
 
 
 def retype(symbol: Symbol, dtype: DType | None = None, shape: Shape | None = None) -> Any:

@@ -23,11 +23,11 @@ from graphcore.ir.definitions import (
 )
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.read import bodies as body_types
 from graphcore.onnx.read.result_types import closed, is_open
-from graphcore.onnx.read.shape_values import Sizes
 from graphcore.support.escaping import escaped
 from graphcore.support.gc_pause import uncollected
 from graphcore.surgery.result_types import (
@@ -72,7 +72,7 @@ class Replay:
         self._made: dict[int, Symbol] = {}
         self._altered: set[int] = set()
         self._retyped: dict[Type, Type] = {}
-        self._sizes: Sizes = Sizes() if outer is None else outer._sizes
+        self._sizes: ShapeValues = ShapeValues() if outer is None else outer._sizes
         self.instead: Callable[[Node, tuple[Symbol | None, ...]], Sequence[Symbol] | None] | None = None
         """Asked for each node and its new operands: what stands for its results, or None to keep the node."""
         self.in_place_of: Callable[[Node], Sequence[Symbol | None] | None] | None = None

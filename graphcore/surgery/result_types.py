@@ -12,11 +12,11 @@ from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
 from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Draft
+from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.read.result_types import declared
-from graphcore.onnx.read.shape_values import Sizes
 from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
@@ -62,7 +62,7 @@ class Change:
         return f"{self.what}: {described(self.node)}"
 
 
-def result_types(change: Change, sizes: Sizes) -> list[Type]:
+def result_types(change: Change, sizes: ShapeValues) -> list[Type]:
     """Return the types of what a node without bodies, which calls no function, gives on other operands.
 
     sizes: shared by the nodes of one graph. A rank and dims that cannot be told are not known in the result. Raises
@@ -231,7 +231,7 @@ def _by_variables(change: Change, op: Operator, made: Sequence[Type]) -> list[DT
 # Shapes
 
 
-def _of_onnx(change: Change, sizes: Sizes) -> list[Type]:
+def _of_onnx(change: Change, sizes: ShapeValues) -> list[Type]:
     node, inputs = change.node, change.inputs
     version = DOMAINS.get(node.domain, OPSET)
     schema = schema_of(node.op_type, node.domain, version)
@@ -242,14 +242,13 @@ def _of_onnx(change: Change, sizes: Sizes) -> list[Type]:
     proto = _proto(node, inputs)
     stand_ins = _allowed(operator(schema), inputs)
     try:
-        made = inferred(proto, schema, stand_ins, {node.domain: version}, {}, change.place, node.attributes, sizes)
+        return inferred(proto, schema, stand_ins, {node.domain: version}, {}, change.place, node.attributes, sizes)
     except GraphcoreError as error:
         raise ShapeError(
             error.summary.removeprefix("load: "),
             operands=roles(inputs),
             help="give operands of shapes that go together, or replace the nodes that read them too",
         ) from None
-    return sizes.refined(node.op_type, inputs, node.attributes, made)
 
 
 def _proto(node: Node, inputs: Operands) -> onnx.NodeProto:

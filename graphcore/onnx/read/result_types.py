@@ -10,15 +10,15 @@ import onnx
 from graphcore.custom_ops.custom_op import lookup
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.ir.symbol import Captured, Node, Symbol
+from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.proto.limits import check_size, is_small
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.model import Model
-from graphcore.onnx.read.shape_values import Sizes
 from graphcore.onnx.read.statements import Signature, Statement
-from graphcore.onnx.schemas.node_inference import BLIND, inferred
 from graphcore.onnx.schemas.node_inference import closed as closed
+from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
-from graphcore.operators import SHAPES
+from graphcore.operators import BY_TYPES, SHAPES
 from graphcore.types.tensor_types import ForeignType, TensorType, Type
 
 _MOST = 4096
@@ -33,7 +33,7 @@ class ResultTypes:
         self._model = model
         self._versions = versions
         self._told = told
-        self._sizes = Sizes()
+        self._sizes = ShapeValues()
         self._closed: set[int] = set()  # by number, what has more dims than the model tells
         self._read: dict[str, Type] = {}
         self._whole: dict[str, Type | None] = {}
@@ -103,7 +103,7 @@ class ResultTypes:
         Raises `ModelError` where operands do not fit, `ResourceLimitError` for a tensor that is too large.
         """
         key: Hashable = None
-        if not schema.domain and statement.op_type in BLIND:
+        if not schema.domain and statement.op_type in BY_TYPES:
             told = [self._type(name) for name in statement.outputs]
             is_closed = any(s is not None and s.id in self._closed for s in inputs)
             types_of = [None if s is None else s.type for s in inputs]
@@ -136,8 +136,8 @@ class ResultTypes:
             return types
         if proto.op_type in SHAPES or any(s is not None and s.id in self._closed for s in inputs):
             again = inferred(proto, schema, inputs, self._versions, {}, place, attributes, self._sizes)
-            types = [closed(old, new) for old, new in zip(types, again, strict=False)]
-        return self._sizes.refined(proto.op_type, inputs, attributes, types)
+            return [closed(old, new) for old, new in zip(types, again, strict=False)]
+        return types
 
     def note(self, name: str, symbol: Symbol) -> None:
         """Remember a value that has more dims than the model tells, since what reads it may have more then, too."""

@@ -26,7 +26,7 @@ from graphcore.arrays.external_data import Folder
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.limits import AXES_OF, MOST_SAID, check_constants
 from graphcore.onnx.proto.ranges import CHECKED, LONGEST
-from graphcore.onnx.schemas.node_inference import BLIND
+from graphcore.operators import BY_TYPES
 
 _ONNX = ("", "ai.onnx")
 _DOMAIN = "graphcore.checks"
@@ -41,7 +41,7 @@ PROPAGATED = frozenset(
 """Operators whose data propagation copies elements of operands, in one of their versions or in the functions that they
 are inferred by. Those of Shape and Size give no more than a tensor has axes."""
 
-_BY_TYPES = (BLIND | {"Constant"}) - CHECKED.keys()
+_BY_TYPES = (BY_TYPES | {"Constant"}) - CHECKED.keys()
 """Operators whose inference needs no stop, and gives the same with and without data propagation."""
 
 _FREE = 64

@@ -1,4 +1,4 @@
-"""ONNX's inference of one node: asked once for operands of the same types, and not at all where the types tell."""
+"""The types of what one node gives: by the rules of `graphcore.operators`, else by ONNX's inference, asked once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
 from graphcore.onnx.schemas.schemas import by_schema, operator, schema_of
-from graphcore.operators import BY_TYPES, ROWS, SHAPES
+from graphcore.operators import ROWS, SHAPES
 from graphcore.operators.shapes.call import Call
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, _shape, tensor_type
@@ -23,12 +23,6 @@ Given: TypeAlias = "Sequence[Symbol | None]"
 
 _SHOWN = 100
 """Characters of a name that errors show."""
-
-BLIND = BY_TYPES | frozenset(
-    """AveragePool Conv ConvInteger ConvTranspose GRU Gemm GlobalAveragePool GlobalMaxPool LSTM MatMul MatMulInteger
-    MaxPool QLinearConv QLinearMatMul RNN""".split()
-)
-"""Operators of ONNX whose inference reads the types of operands alone, not what they hold."""
 
 _MOST = 4096
 """Answers of inference that are remembered."""
@@ -59,19 +53,18 @@ def inferred(
     found: Sequence[Type] = ()
     if attributes is not None and schema.name in SHAPES and schema.domain in _RULED:
         shapes = _shapes(schema, inputs, attributes, len(outputs), sizes, place)
-    if shapes is not None:
         dtypes = _dtypes(schema, inputs, attributes, len(outputs))
-        found = [tensor_type(d, shape) for d, shape in zip(dtypes, shapes, strict=True) if d is not None]
+        found = [tensor_type(d, shape) for d, shape in zip(dtypes, shapes or (), strict=False) if d is not None]
     if len(found) < len(outputs):
         found = _by_onnx(proto, schema, inputs, versions, outputs, place)
     made = []
     for position, (name, type_) in enumerate(zip(outputs, found, strict=True)):
         if isinstance(type_, TensorType) and type_.shape.is_dynamic:
-            if shapes is not None:
-                type_ = closed(type_, tensor_type(type_.dtype, shapes[position]))
-            said = read_type(known[name]) if name in known else type_
-            if isinstance(said, TensorType) and said.dtype is type_.dtype:
-                type_ = closed(type_, said)
+            own = Shape.unknown() if shapes is None else shapes[position]
+            said = read_type(known[name]) if name in known else None
+            filled = closed(type_, tensor_type(type_.dtype, own))
+            is_said = isinstance(said, TensorType) and said.dtype is type_.dtype
+            type_ = closed(filled, said) if said is not None and is_said else filled
         made.append(type_)
     return made
 
@@ -179,11 +172,8 @@ def _key(
         said.append(content)
     types: list[Type | None] = []
     held: list[bytes | None] = []
-    is_blind = not schema.domain and schema.name in BLIND
     for symbol in inputs:
         types.append(None if symbol is None else symbol.type)
-        if is_blind:
-            continue
         array = constant_array(symbol, weights=True, outer=True)
         if array is None or array.nbytes > SMALL:
             held.append(None)
@@ -226,13 +216,12 @@ def _asked(
                 help="say it in the model: as the type of an input, or in value_info",
             )
     imports = [onnx.OperatorSetIdProto(domain=d, version=v) for d, v in versions.items()]
-    is_blind = not schema.domain and schema.name in BLIND
     try:
         found = onnx.shape_inference.infer_node_outputs(
             _inferable(schema),
             as_meant(proto),
             types,
-            {} if is_blind else data_of(named),
+            data_of(named),
             opset_imports=imports,
             ir_version=onnx.IR_VERSION,
         )

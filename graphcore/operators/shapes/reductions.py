@@ -73,13 +73,11 @@ def from_axis(call: Call) -> list[Shape]:
 
 def by_channels(call: Call) -> list[Shape]:
     """BatchNormalization: what it keeps has a number for each channel."""
-    dims = call.dims(0)
-    if dims is None:
-        return [Shape.unknown()] * call.count
-    given = [dims[1:2], *[call.dims(i) or [] for i in range(1, 5)]]
+    given = [(call.dims(0) or [])[1:2], *[call.dims(i) or [] for i in range(1, 5)]]
     sizes = [dim for own in given for dim in own if not dim.is_dynamic]
     numbers = {int(dim) for dim in sizes if dim.is_static}
     if len(numbers) > 1 and call.since >= 14:  # before 9, there may be one for each feature
         raise ShapeError(f"there are {sorted(numbers)} channels", help="give one number for each channel")
     channels = Dim(min(numbers)) if numbers else next(iter(sizes), UNKNOWN)
-    return [_shape(dims), *[_shape([channels])] * (call.count - 1)]
+    assert call.shapes[0] is not None
+    return [call.shapes[0], *[_shape([channels])] * (call.count - 1)]

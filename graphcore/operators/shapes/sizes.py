@@ -42,7 +42,7 @@ def cut(call: Call) -> Shape:
     for axis, start, end, step in zip(axes, *columns, strict=True):
         if step == 0:
             raise ShapeError("a step is 0", help="step by another number")
-        place = axis_of(int(axis), len(dims))  # type: ignore[arg-type]
+        place = axis_of(int(axis), len(dims))
         dims[place] = _cut_dim(dims[place], start, end, step)
     return _shape(dims)
 
