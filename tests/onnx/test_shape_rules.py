@@ -20,7 +20,7 @@ from graphcore.arrays.external_data import Folder
 from graphcore.errors import ModelError
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
-from graphcore.onnx.opset import OPSET
+from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.attributes import read_attributes
 from graphcore.onnx.proto.limits import check_axes
 from graphcore.onnx.proto.type_protos import read_type

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore import Dim, DType, Graph, Shape, TensorType, ops
-from graphcore.promotion.explain import explain
+from graphcore.promotion.explanations import explain
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType
 from graphcore.view.graph_data import layout
 from graphcore.view.notebook import SMALL, graph_svg
