@@ -13,7 +13,7 @@ from graphcore.errors import ExportError, GraphError
 from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite, with_names
+from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, with_names
 from graphcore.ir.transform.walk import operators
 from graphcore.onnx.notes import IR_VERSION, ONNX_DOMAINS, OPSET
 from graphcore.onnx.schemas.catalogue import types
@@ -253,9 +253,8 @@ def at_versions(graph: Graph, there: set[tuple[str, str]], wanted: Mapping[str, 
         return graph
     made: dict[Definition, Definition] = {}
     for definition in definitions(graph):
-        body = _Writing(definition.body, None, wanted, made).run()
-        made[definition] = replace(definition, body=body)
-    return _Writing(graph, None, wanted, made).run()
+        made[definition] = replace(definition, body=Rewrite(definition.body, _Writing(wanted, made)).run())
+    return Rewrite(graph, _Writing(wanted, made)).run()
 
 
 def _changes(op_type: str, domain: str, wanted: Mapping[str, int]) -> bool:
@@ -263,37 +262,26 @@ def _changes(op_type: str, domain: str, wanted: Mapping[str, int]) -> bool:
     return any(version.version > wanted.get(domain, 1) for version in versions(op_type, domain))
 
 
-class _Writing:
-    """One graph or body, written at versions of domains."""
+class _Writing(Policy[Rewrite]):
+    """Graphs written at versions of domains."""
 
-    def __init__(
-        self, graph: Graph, outer: Rewrite | None, wanted: Mapping[str, int], made: Mapping[Definition, Definition]
-    ) -> None:
-        self.rewrite = Rewrite(graph, outer=outer)
+    def __init__(self, wanted: Mapping[str, int], made: Mapping[Definition, Definition]) -> None:
         self.wanted = wanted
         self.made = made
-        self._is_whole = outer is None
 
-    def run(self) -> Graph:
-        for node, inputs in self.rewrite.nodes():
-            self.rewrite.replace(node, self._node(node, inputs))
-        self.rewrite.new.build.promotion(self.rewrite.old.promotion)
-        made = self.rewrite.finish()
-        return with_names(made) if self._is_whole else made
+    def finish(self, rewrite: Rewrite) -> Graph:
+        rewrite.new.build.promotion(rewrite.old.promotion)
+        made = rewrite.finish()
+        return with_names(made) if made.scope.outer is None else made
 
-    def _body(self, body: Graph) -> Graph:
-        return _Writing(body, self.rewrite, self.wanted, self.made).run()
-
-    def _node(self, node: Node, inputs: tuple[Symbol | None, ...]) -> tuple[Symbol, ...]:
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> tuple[Symbol, ...]:
         types = tuple([s.type for s in node.outputs])
-        attributes = self.rewrite.attributes(node, self._body)
+        attributes = rewrite.attributes(node)
         definition = definition_of(node)
         if definition is not None:
             attributes = {**attributes, "definition": self.made[definition]}
         wanted = self.wanted.get(node.domain, 1)
-        read = Read(
-            self.rewrite.new, node.op_type, [*inputs], {**attributes}, types, wanted, _reads_nothing, node.domain
-        )
+        read = Read(rewrite.new, node.op_type, [*inputs], {**attributes}, types, wanted, _reads_nothing, node.domain)
         for newer, older in changes(node.op_type, node.domain):
             if newer.version <= wanted:
                 break
@@ -303,7 +291,7 @@ class _Writing:
             made = step.change(read) if step is not None else None
             if made is not None:
                 return made
-        return self.rewrite.new.build.emit_many(node.op_type, tuple(read.inputs), types, read.attributes, node.domain)
+        return rewrite.new.build.emit_many(node.op_type, tuple(read.inputs), types, read.attributes, node.domain)
 
 
 def refusal(node: Node, opset: int) -> GraphError:

@@ -7,7 +7,7 @@ operands and results are of dtypes that ONNX carries as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphcore.custom_ops.custom_op import CustomOp, lookup
@@ -15,7 +15,7 @@ from graphcore.errors import GraphcoreError
 from graphcore.ir.definitions import FUNCTIONS, Definition, Dims, definition_of, definitions, dims_of, substituted
 from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.symbol import Constant, Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
 from graphcore.runtime.lowering.dtypes import complex_numbers, float4, integers, sequences
 from graphcore.runtime.lowering.summary import Summary
@@ -26,12 +26,10 @@ from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
 
-_NONE: Dims = {}
-
 
 def inlined(graph: Graph) -> Graph:
     """Return the graph with the nodes of functions in place of calls, in the layers of the calls."""
-    return _inlined(graph, None) if Summary(graph).has_calls else graph
+    return _Inlined(graph, _Inlining({})).run() if Summary(graph).has_calls else graph
 
 
 def kept(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
@@ -42,130 +40,106 @@ def kept(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
             return None
     made: dict[Definition, Definition] = {}
     for definition, name in called.items():
-        made[definition] = replace(definition, name=name, body=lower(_calling(definition.body, made, None)))
-    return _calling(graph, made, None)
+        made[definition] = replace(definition, name=name, body=lower(_calling(definition.body, made)))
+    return _calling(graph, made)
 
 
-def _copy_of(graph: Graph, outer: Rewrite | None, around: Dims = _NONE) -> Rewrite:
-    """A rewrite whose types and system stay as the graph was built with: later passes look at them."""
-    rewrite = Rewrite(graph, lambda type_: substituted(type_, around), outer)
-    rewrite.new.build.promotion(graph.promotion)
-    return rewrite
+def _calling(graph: Graph, made: dict[Definition, Definition]) -> Graph:
+    return Rewrite(graph, _Calling(made)).run() if Summary(graph).has_calls else graph
 
 
-def _calling(graph: Graph, made: dict[Definition, Definition], outer: Rewrite | None) -> Graph:
-    """The graph with calls of other definitions."""
-    if outer is None and not Summary(graph).has_calls:
-        return graph  # a body is made anew in any case: the values around it are
-    rewrite = _copy_of(graph, outer)
-    for node, inputs in rewrite.nodes():
+@dataclass(eq=False)
+class _Calling(Policy[Rewrite]):
+    """Calls of other definitions."""
+
+    made: dict[Definition, Definition]
+    keeps_types = True
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
         definition = definition_of(node)
         if definition is None:
-            rewrite.keep(node, inputs, lambda body: _calling(body, made, rewrite))
-            continue
-        lowered = made[definition]
-        types = [s.type for s in node.outputs]
+            return None
+        lowered, types = self.made[definition], [s.type for s in node.outputs]
         attributes = {**node.attributes, "definition": lowered}
-        rewrite.replace(node, rewrite.new.build.emit_many(lowered.name, inputs, types, attributes, node.domain))
-    return rewrite.finish()
+        return rewrite.new.build.emit_many(lowered.name, inputs, types, attributes, node.domain)
 
 
-def _inlined(graph: Graph, outer: Rewrite | None, around: Dims = _NONE) -> Graph:
-    """around: what names of dims stand for, where the graph is a body within a function."""
-    rewrite = _copy_of(graph, outer, around)
-    constants: dict[tuple[Definition, int], Symbol] = {}
-    for node, inputs in rewrite.nodes():
+@dataclass(eq=False)
+class _Inlining(Policy[Rewrite]):
+    """Bodies in place of calls. around: what names of dims stand for, where the graph is within a function."""
+
+    around: Dims
+    constants: dict[tuple[Definition, int], Symbol] = field(default_factory=dict)
+    """Those of functions, in one new graph: all calls of a definition share them."""
+    types: dict[Type, Type] = field(default_factory=dict)
+    keeps_types = True
+
+    def retype(self, type_: Type) -> Type:
+        found = self.types.get(type_)
+        if found is None:
+            found = self.types[type_] = substituted(type_, self.around)
+        return found
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
         definition = definition_of(node)
         if definition is None:
-            rewrite.keep(node, inputs, lambda body: _inlined(body, rewrite, around))
-        else:
-            dims = {name: dim.substitute(around) for name, dim in dims_of(node).items()}
-            rewrite.replace(node, _Call(rewrite.new, definition, inputs, node.layer, dims, constants).results())
-        if outer is None:
-            _keep_names(rewrite, node)
-    return rewrite.finish()
+            return None
+        dims = {name: dim.substitute(self.around) for name, dim in dims_of(node).items()}
+        return _Call(rewrite.new, definition, inputs, _Inlining(dims, self.constants)).results()
+
+    def body(self, rewrite: Rewrite, body: Graph) -> Graph:
+        return Rewrite(body, _Inlining(self.around), rewrite).run()
 
 
-def _keep_names(rewrite: Rewrite, node: Node) -> None:
-    """Values are called what the graph with calls calls them, though their numbers are others now."""
-    names = rewrite.new.names
-    for old in node.outputs:
-        made = rewrite.of(old)
-        if made.given_name is None and isinstance(made.producer, Node) and old.name not in names.taken:
-            names.rename(made, old.name)
+class _Inlined(Rewrite):
+    def replace(self, node: Node, made: Results) -> None:
+        """Call values what the graph with calls calls them, though their numbers are others now."""
+        super().replace(node, made)
+        names = self.new.names
+        for old in node.outputs:
+            result = self.of(old)
+            if result.given_name is None and isinstance(result.producer, Node) and old.name not in names.taken:
+                names.rename(result, old.name)
 
 
 class _Call(Rewrite):
     """The nodes of one call, made in the graph that calls."""
 
-    def __init__(
-        self,
-        new: Any,
-        definition: Definition,
-        inputs: Sequence[Symbol | None],
-        layer: str,
-        dims: Dims,
-        constants: dict[tuple[Definition, int], Symbol],
-    ) -> None:
-        self.old = definition.body
-        self.new = new
-        self.is_read = False
-        self._outer = None
-        self._retype = self._of_call
-        self._symbols = {s.id: made for s, made in zip(self.old.input_symbols, inputs, strict=True) if made is not None}
+    policy: _Inlining
+
+    def __init__(self, new: Graph, definition: Definition, inputs: Inputs, policy: _Inlining) -> None:
+        super().__init__(definition.body, policy, new=new)
+        for symbol, given in zip(self.old.input_symbols, inputs, strict=True):
+            self._made[symbol.id] = given
         self._definition = definition
-        self._layer = layer
-        self._dims = dims
-        self._constants = constants
-        self._types: dict[Type, Type] = {}
+        self._layer = new.site.layer
 
     def results(self) -> list[Symbol]:
         """Return the results of the call."""
+        site = self.new.site
         for node in self.old.nodes:
-            layer = f"{self._layer}{node.layer}"
-            self.new.site.layer = layer
-            self.new.site.origin = node.origin
-            inputs = tuple([None if s is None else self.of(s) for s in node.inputs])
-            definition = definition_of(node)
-            if definition is None:
-                self.keep(node, inputs, self._body)
-                continue
-            dims = {name: dim.substitute(self._dims) for name, dim in dims_of(node).items()}
-            self.replace(node, _Call(self.new, definition, inputs, layer, dims, self._constants).results())
+            site.layer, site.origin = f"{self._layer}{node.layer}", node.origin
+            self.node(node)
         for label, symbol in self.old.watched.items():
             self.new.watched[f"{self._layer}{label}"] = self.of(symbol)
         return [self.of(symbol) for symbol in self.old.outputs]
 
-    def of(self, symbol: Symbol) -> Symbol:
-        """Return the new Symbol for one of the body; all calls of the definition share a constant."""
-        found = self._symbols.get(symbol.id)
+    def constant(self, symbol: Symbol, producer: Constant) -> Symbol:
+        key = self._definition, symbol.id
+        found = self.policy.constants.get(key)
         if found is None:
-            assert isinstance(symbol.producer, Constant), "nodes come in an order they can run in"
-            key = self._definition, symbol.id
-            found = self._constants.get(key)
-            if found is None:
-                found = self._constants[key] = self.new.build.symbol(symbol.type, symbol.producer)
-            self._symbols[symbol.id] = found
+            found = self.policy.constants[key] = self.new.build.symbol(symbol.type, producer)
         return found
 
-    def replace(self, node: Node, made: Sequence[Symbol]) -> None:
+    def replace(self, node: Node, made: Results) -> None:
         """Bind the results of a node of the body to `made`; names that they were given follow the layer."""
         for symbol, result in zip(node.outputs, made, strict=True):
-            self._symbols[symbol.id] = result
+            assert result is not None
+            self.bind(symbol, result)
             name = f"{self._layer}{symbol.given_name}"
             is_free = symbol.given_name is not None and name not in self.new.names.taken
             if is_free and result.given_name is None and isinstance(result.producer, Node):
                 self.new.names.rename(result, name)
-
-    def _of_call(self, type_: Type) -> Type:
-        found = self._types.get(type_)
-        if found is None:
-            found = self._types[type_] = substituted(type_, self._dims)
-        return found
-
-    def _body(self, graph: Graph) -> Graph:
-        """A body of If, Loop or Scan within the function."""
-        return _inlined(graph, self, self._dims)
 
 
 # Declared operators (`gc.custom_op`) that are made of ops: calls of their bodies, before calls are looked at.
@@ -261,11 +235,13 @@ def resolved(graph: Graph, target: TargetName, runtime: Runtime | None = None) -
     runtime: what is lowered for, where it is not what files are written for.
     """
     runtime = default(target) if runtime is None else runtime
-    return _Resolution(target, runtime).of(graph, None)
+    return _Resolution(target, runtime).of(graph)
 
 
-class _Resolution:
+class _Resolution(Policy[Rewrite]):
     """One run over a graph and all that it calls."""
+
+    keeps_types = True
 
     def __init__(self, target: TargetName, runtime: Runtime) -> None:
         self._target: TargetName = target
@@ -274,36 +250,30 @@ class _Resolution:
         self._open: dict[tuple[object, ...], Definition] = {}
         """The functions that keep the domain of their operator, with the attributes of its nodes."""
 
-    def of(self, graph: Graph, outer: Rewrite | None) -> Graph:
-        if outer is None and not needed(Summary(graph), self._target, self._runtime):
-            return graph
-        rewrite = Rewrite(graph, _same, outer)
-        rewrite.new.build.promotion(graph.promotion)  # later passes look at it
-        for node, inputs in rewrite.nodes():
-            op = made_of(node, self._target, rewrite.is_read, self._runtime)
-            definition = definition_of(node)
-            if op is None and definition is None:
-                rewrite.keep(node, inputs, lambda body: self.of(body, rewrite))
-                continue
-            if definition is not None:
-                domain, attributes = node.domain, {**node.attributes, "definition": self._again(definition)}
-            else:
-                assert op is not None
-                wide = self._through_float32(op, node, inputs, rewrite.new)
-                if wide is not None:
-                    rewrite.replace(node, wide)
-                    continue
-                try:
-                    domain, attributes = self._call(op, node)
-                except GraphcoreError:
-                    if op.kernel is None:
-                        raise
-                    rewrite.keep(node, inputs, _same_body)  # a form that is not declared, made by Graph.op
-                    continue
-                inputs = trimmed(inputs)
-            types = [s.type for s in node.outputs]
-            rewrite.replace(node, rewrite.new.build.emit_many(node.op_type, inputs, types, attributes, domain))
-        return rewrite.finish()
+    def of(self, graph: Graph) -> Graph:
+        is_needed = needed(Summary(graph), self._target, self._runtime)
+        return Rewrite(graph, self).run() if is_needed else graph
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        op = made_of(node, self._target, rewrite.is_read, self._runtime)
+        definition = definition_of(node)
+        if definition is not None:
+            domain, attributes = node.domain, {**node.attributes, "definition": self._again(definition)}
+        elif op is None:
+            return None
+        else:
+            wide = self._through_float32(op, node, inputs, rewrite.new)
+            if wide is not None:
+                return wide
+            try:
+                domain, attributes = self._call(op, node)
+            except GraphcoreError:
+                if op.kernel is None:
+                    raise
+                return None  # a form that is not declared, made by Graph.op
+            inputs = trimmed(inputs)
+        types = [s.type for s in node.outputs]
+        return rewrite.new.build.emit_many(node.op_type, inputs, types, attributes, domain)
 
     def _through_float32(
         self, op: CustomOp, node: Node, inputs: tuple[Symbol | None, ...], graph: Graph
@@ -329,7 +299,7 @@ class _Resolution:
         """A function whose body has calls of bodies too."""
         found = self._made.get(definition)
         if found is None:
-            body = self.of(definition.body, None)
+            body = self.of(definition.body)
             found = definition if body is definition.body else replace(definition, body=body)
             self._made[definition] = found
         return found
@@ -349,11 +319,3 @@ class _Resolution:
         if open_one is None:
             open_one = self._open[key] = replace(definition, domain=op.domain, attributes=tuple(held))
         return op.domain, {**held, "definition": open_one, **bound}
-
-
-def _same(type_: Type) -> Type:
-    return type_
-
-
-def _same_body(body: Graph) -> Graph:
-    return body

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from graphcore.errors import (
 )
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node
-from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
 from graphcore.runtime import inspection
 from graphcore.runtime.buffers.runners import Slots
@@ -282,26 +283,25 @@ def emptied(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     Attention over no keys gives zeros, as a product of no terms does; what a Reshape gives has the shape of its type,
     since -1 says nothing of a tensor without elements.
     """
-    return _emptied(graph, sizes, None)
+    return Rewrite(graph, _Emptying(sizes)).run()
 
 
-def _emptied(graph: Graph, sizes: Mapping[str, int], outer: Rewrite | None) -> Graph:
-    rewrite = Rewrite(graph, outer=outer)
-    build = rewrite.new.build
-    for node, inputs in rewrite.nodes():
-        shapes = [_shape(s.type, sizes) for s in node.outputs]
+@dataclass(eq=False)
+class _Emptying(Policy[Rewrite]):
+    sizes: Mapping[str, int]
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        shapes, build = [_shape(s.type, self.sizes) for s in node.outputs], rewrite.new.build
         known = [shape for shape in shapes if shape is not None]
-        has_all = len(known) == len(shapes) and not bodies(node)
-        if has_all and (all(0 in shape for shape in known) or _is_attention_of_nothing(node, sizes)):
+        if len(known) < len(shapes) or bodies(node):
+            return None
+        if all(0 in shape for shape in known) or _is_attention_of_nothing(node, self.sizes):
             pairs = zip(node.outputs, known, strict=True)
-            rewrite.replace(node, [build.constant(np.zeros(n, s.dtype.numpy), s.dtype) for s, n in pairs])
-        elif has_all and node.op_type == "Reshape" and not node.domain:
-            (result,) = node.outputs
-            target = build.vector(known[0])
-            rewrite.replace(node, [build.emit("Reshape", (inputs[0], target), result.type, {"allowzero": 1})])
-        else:
-            rewrite.keep(node, inputs, lambda body: _emptied(body, sizes, rewrite))
-    return rewrite.finish()
+            return [build.constant(np.zeros(n, s.dtype.numpy), s.dtype) for s, n in pairs]
+        if node.op_type != "Reshape" or node.domain:
+            return None
+        target = build.vector(known[0])
+        return [build.emit("Reshape", (inputs[0], target), node.outputs[0].type, {"allowzero": 1})]
 
 
 def _is_attention_of_nothing(node: Node, sizes: Mapping[str, int]) -> bool:

@@ -33,7 +33,7 @@ from graphcore.errors import GraphError, MissingExtraError, ModelError
 from graphcore.ir.definitions import FUNCTIONS
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import walk
 from graphcore.onnx.notes import DOMAINS
 from graphcore.runtime.ort.image_decoder import image_decoder
@@ -111,7 +111,7 @@ def prepared(graph: Graph) -> tuple[Graph, list[Site]]:
     operands that cannot be handed over, `MissingExtraError` where the extension is not installed.
     """
     sites: list[Site] = []
-    made = _prepared(graph, sites, None) if any(_runs_in_python(n) for n in walk(graph)) else graph
+    made = Rewrite(graph, _Preparing(sites)).run() if any(_runs_in_python(n) for n in walk(graph)) else graph
     if sites:
         _register()
     return made, sites
@@ -173,15 +173,13 @@ def _runs_in_python(node: Node) -> bool:
     return not op.has_body
 
 
-def _prepared(graph: Graph, sites: list[Site], outer: Rewrite | None) -> Graph:
-    rewrite = Rewrite(graph, lambda type_: type_, outer)
-    rewrite.new.build.promotion(graph.promotion)
-    for node, inputs in rewrite.nodes():
-        if _runs_in_python(node):
-            rewrite.replace(node, _handed_over(rewrite.new, node, inputs, sites))
-        else:
-            rewrite.keep(node, inputs, lambda body: _prepared(body, sites, rewrite))
-    return rewrite.finish()
+@dataclass(eq=False)
+class _Preparing(Policy[Rewrite]):
+    sites: list[Site]
+    keeps_types = True
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        return _handed_over(rewrite.new, node, inputs, self.sites) if _runs_in_python(node) else None
 
 
 def _handed_over(graph: Graph, node: Node, inputs: Sequence[Symbol | None], sites: list[Site]) -> list[Symbol]:

@@ -7,70 +7,59 @@ from typing import Any
 import numpy as np
 
 from graphcore import ops
-from graphcore.arrays.casting import Array
-from graphcore.ir.definitions import unlike
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
-from graphcore.ir.symbol import Constant, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.pickling import copied
-from graphcore.ir.transform.rewrite import Rewrite
-from graphcore.passes.sweep import Selection, Sweep
+from graphcore.ir.transform.rewrite import Inputs, Results, Rewrite
 from graphcore.quantization import Quantized
 from graphcore.quantization.tensors import packed
+from graphcore.runtime.quantizer.layers.replacing import Quantizing, built_again
 from graphcore.runtime.quantizer.plan import Candidate, Encoded, Plan, keeps
 from graphcore.runtime.quantizer.weights import Choices
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, Type, _shape, tensor_type
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 
 def rewritten(graph: Graph, plan: Plan) -> Graph:
     """Return a graph like `graph` whose chosen nodes read encoded weights."""
     if not plan.chosen:
         return copied(graph)
-    made = _Quantizing(graph, plan).run()
-    return Sweep(made, Selection()).run()  # a Graph to build on: the rewrite's own does not look for the user's lines
+    return built_again(_Quantizing(graph, plan).rewrite.run())
 
 
-def _same(type_: Type) -> Type:
-    return type_
-
-
-class _Quantizing(Rewrite):
-    """One rewrite of a graph or of a body in it.
+class _Quantizing(Quantizing):
+    """Products of encoded weights, and rows of encoded tables.
 
     Encoded weights are constants of the graph that reads them: onnxruntime refuses scales from outside of a body.
     """
 
-    def __init__(self, graph: Graph, plan: Plan, outer: _Quantizing | None = None) -> None:
-        super().__init__(graph, _same, outer)
+    def __init__(self, graph: Graph, plan: Plan, outer: Rewrite | None = None) -> None:
+        super().__init__(graph, outer)
         self._plan = plan
         self._held: dict[tuple[Any, ...], Quantized] = {}
-        self._taken = {*graph.names.taken}
+        self._encoded_roots = {id(encoded.root) for _, encoded in plan.chosen.values()}
 
-    def run(self) -> Graph:
-        old, new, plan = self.old, self.new, self._plan
-        for node, inputs in self.nodes():
-            if not keeps(node, plan):
-                continue
-            if id(node) not in plan.chosen:
-                self.keep(node, inputs, lambda body: _Quantizing(body, plan, self).run())
-                continue
-            candidate, encoded = plan.chosen[id(node)]
-            form = _looked_up if candidate.is_table else _multiplied
-            made = form(new, candidate, inputs, self._of_encoded(encoded), encoded.choices)
-            change(made, type=node.outputs[0].type)
-            self.replace(node, (made,))
-        encoded_roots = {id(encoded.root) for _, encoded in plan.chosen.values()}
-        for symbol in old.symbols:
-            if isinstance(symbol.producer, Constant) and symbol.given_name and id(symbol) not in encoded_roots:
-                super().of(symbol)
-        return self.finish_as_built()
+    def body(self, rewrite: Rewrite, body: Graph) -> Graph:
+        return _Quantizing(body, self._plan, rewrite).rewrite.run()
 
-    def of(self, symbol: Symbol) -> Symbol:
-        """Return what stands for a Symbol of the old graph; one that nothing reads any more has nothing, and is not
-        copied."""
-        return super().of(symbol) if id(symbol) in self._plan.used else symbol
+    def drops(self, symbol: Symbol) -> bool:
+        return id(symbol) in self._encoded_roots
+
+    def operands(self, rewrite: Rewrite, node: Node) -> Inputs:
+        used = self._plan.used
+        return tuple([None if s is None or id(s) not in used else rewrite.of(s) for s in node.inputs])
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        if not keeps(node, self._plan):
+            return [None] * len(node.outputs)
+        if id(node) not in self._plan.chosen:
+            return None
+        candidate, encoded = self._plan.chosen[id(node)]
+        form = _looked_up if candidate.is_table else _multiplied
+        made = form(rewrite.new, candidate, inputs, self._of_encoded(encoded), encoded.choices)
+        return (change(made, type=node.outputs[0].type),)
 
     def _of_encoded(self, encoded: Encoded) -> Quantized:
         found = self._held.get(encoded.key)
@@ -80,19 +69,12 @@ class _Quantizing(Rewrite):
 
     def _constants(self, encoded: Encoded) -> Quantized:
         tensor, root = encoded.tensor, encoded.root
-        stem = unlike(f"{root.name}.{tensor.encoding.lower()}", self._taken)
-
-        def constant(array: Array | None, part: str) -> Symbol | None:
-            if array is None:
-                return None
-            held = np.require(array, requirements="C")
-            type_ = tensor_type(DType.of(held.dtype), _shape([Dim(d) for d in held.shape]))
-            name = unlike(f"{stem}{part}", self._taken) if part else stem
-            return self.new.build.symbol(type_, Constant(held, False, root.producer.origin), name)
-
-        values = constant(tensor.data, "")
-        assert values is not None
-        scale, zero = constant(tensor.scales, ".scale"), constant(tensor.zero_points, ".zero_point")
+        values = self._building.constant(tensor.data, f"{root.name}.{tensor.encoding.lower()}", root)
+        parts = {"scale": tensor.scales, "zero_point": tensor.zero_points}
+        scale, zero = [
+            None if array is None else self._building.constant(array, f"{values.name}.{part}", root)
+            for part, array in parts.items()
+        ]
         return Quantized(tensor.encoding.lower(), values, scale, zero, tensor.axis, tensor.block_size)
 
 

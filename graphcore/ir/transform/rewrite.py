@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from graphcore.ir.buffers import Buffer, stored, value_of
 from graphcore.ir.graph import Graph
@@ -15,6 +15,10 @@ from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.walk import bodies
 from graphcore.support.source_lines import Imported
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, known_type, tensor_type
+
+Inputs: TypeAlias = "tuple[Symbol | None, ...]"
+Results: TypeAlias = "Sequence[Symbol | None]"
+R = TypeVar("R", bound="Rewrite")
 
 
 class Draft(Graph):
@@ -35,95 +39,157 @@ def storage_type(type_: Type) -> Type:
     return type_
 
 
+class Policy(Generic[R]):
+    """What a rewrite makes of the nodes of a graph and of its bodies. By default each is made again as it is."""
+
+    keeps_types: ClassVar[bool] = False
+    """Whether types stay as they were built, and the promotion system with them: later passes look at both."""
+
+    def retype(self, type_: Type) -> Type:
+        """Return the type in the new graph of what has a type in the old one."""
+        return type_ if self.keeps_types else known_type(type_)
+
+    def operands(self, rewrite: R, node: Node) -> Inputs:
+        """Return what a node reads in the new graph: nothing where a policy asks for what stands for it itself."""
+        of = rewrite.of
+        return tuple([None if s is None else of(s) for s in node.inputs])
+
+    def replace_node(self, rewrite: R, node: Node, inputs: Inputs) -> Results | None:
+        """Return what stands for the results of a node; None where it is made again on new operands.
+
+        One that the policy bound itself, or that nothing reads, may be None.
+        """
+        return None
+
+    def body(self, rewrite: R, body: Graph) -> Graph:
+        """Return the body of a node, rewritten."""
+        return type(rewrite)(body, self, rewrite).run()
+
+    def finish(self, rewrite: R) -> Graph:
+        """Return the new graph, whose nodes are made, with its outputs."""
+        return rewrite.finish()
+
+
 class Rewrite:
     """A graph under construction, and which of its Symbols stand for those of the old one.
 
     Every node made while an old one is looked at takes that one's layer and line. outer: the rewrite of the outer
-    graph, where this one is a body.
+    graph, where this one is a body. new: the graph that the nodes go into, where it is not one of their own.
     """
 
-    def __init__(self, graph: Graph, retype: Callable[[Type], Type] = known_type, outer: Rewrite | None = None) -> None:
-        self.old = graph
-        # What was built has its dtypes: the graph's own promotion system has no say in what it is made of.
-        self.new = Draft(graph.name)
-        self.new.metadata, self.new.folded = dict(graph.metadata), dict(graph.folded)
-        self.new.opsets = dict(graph.opsets)
+    def __init__(
+        self, old: Graph, policy: Policy[Any], outer: Rewrite | None = None, *, new: Graph | None = None
+    ) -> None:
+        self.old = old
+        self.policy = policy
         self.is_read = False
         """True while the current node is one of a model that others wrote."""
         self._outer = outer
-        self._retype = retype
-        self._symbols: dict[int, Symbol] = {}
-        for symbol in graph._inputs:
-            made = self.new.build.input(retype(symbol.type), symbol.given_name, symbol.producer.origin)
-            self._symbols[symbol.id] = made
-        if outer is not None:
-            self.new.scope.outer = outer.new
+        self._made: list[Symbol | None] = [None] * len(old._symbols)
+        """By the number of a Symbol of the old graph, what stands for it."""
+        self.new = self._begun() if new is None else new
 
-    def nodes(self) -> Iterator[tuple[Node, tuple[Symbol | None, ...]]]:
-        """Yield the nodes of the old graph in order, each with its operands in the new graph."""
-        of = self.of
-        for node in self.steps():
-            yield node, tuple([None if s is None else of(s) for s in node.inputs])
+    def _begun(self) -> Graph:
+        """Return the new graph with its inputs."""
+        # What was built has its dtypes: the graph's own promotion system has no say in what it is made of.
+        old, new, retype = self.old, Draft(self.old.name), self.policy.retype
+        noted_as(old, new)
+        if self.policy.keeps_types:
+            new.build.promotion(old.promotion)
+        for symbol in old._inputs:
+            made = new.build.input(retype(symbol.type), symbol.given_name, symbol.producer.origin)
+            self._made[symbol.id] = made
+        if self._outer is not None:
+            new.scope.outer = self._outer.new
+        return new
 
-    def steps(self) -> Iterator[Node]:
-        """Yield the nodes of the old graph in order. Layers and lines move along."""
-        site = self.new.site
-        for node in self.old._nodes:
-            self.is_read = type(node.origin) is Imported
-            site.layer = node.layer
-            site.origin = node.origin
-            yield node
-        site.layer = ""
-        site.origin = None
+    # Symbols
 
     def of(self, symbol: Symbol) -> Symbol:
         """Return what stands for a Symbol of the old graph."""
-        found = self._symbols.get(symbol.id)
-        if found is None:
-            producer = symbol.producer
-            if isinstance(producer, Captured):
-                assert self._outer is not None
-                captured = self.new.build.capture(self._outer.of(producer.symbol))
-                assert captured is not None
-                found = captured
-            else:
-                assert isinstance(producer, Constant), "nodes come in an order they can run in"
-                found = self.new.build.symbol(self._retype(symbol.type), producer, symbol.given_name)
-            self._symbols[symbol.id] = found
-        return found
+        found = self._made[symbol.id]
+        return self._leaf(symbol) if found is None else found
 
     def bind(self, symbol: Symbol, made: Symbol) -> None:
         """Let `made` stand for `symbol` from now on."""
-        self._symbols[symbol.id] = made
+        self._made[symbol.id] = made
 
-    def replace(self, node: Node, made: Sequence[Symbol]) -> None:
+    def is_bound(self, symbol: Symbol) -> bool:
+        """Return whether something stands for a Symbol already."""
+        return self._made[symbol.id] is not None
+
+    def _leaf(self, symbol: Symbol) -> Symbol:
+        """Make what stands for a constant, or for a Symbol of the outer graph, when it is first asked for."""
+        producer = symbol.producer
+        if isinstance(producer, Captured):
+            assert self._outer is not None
+            made = self.captured(self._outer.of(producer.symbol))
+        else:
+            assert isinstance(producer, Constant), "nodes come in an order they can run in"
+            made = self.constant(symbol, producer)
+        self._made[symbol.id] = made
+        return made
+
+    def captured(self, around: Symbol) -> Symbol:
+        """Return a Symbol of the new outer graph in the new one."""
+        made = self.new.build.capture(around)
+        assert made is not None
+        return made
+
+    def constant(self, symbol: Symbol, producer: Constant) -> Symbol:
+        """Return what stands for a constant."""
+        return self.new.build.symbol(self.policy.retype(symbol.type), producer, symbol.given_name)
+
+    # Nodes
+
+    def run(self) -> Graph:
+        """Return the new graph, its nodes made in the order of the old ones."""
+        policy, site = self.policy, self.new.site
+        for node in self.old._nodes:
+            self.is_read = type(node.origin) is Imported
+            site.layer, site.origin = node.layer, node.origin
+            self.node(node)
+        site.layer, site.origin = "", None
+        return policy.finish(self)
+
+    def node(self, node: Node) -> None:
+        """Make one node."""
+        inputs = self.policy.operands(self, node)
+        made = self.policy.replace_node(self, node, inputs)
+        self.replace(node, self.keep(node, inputs) if made is None else made)
+
+    def replace(self, node: Node, made: Results) -> None:
         """Let `made` stand for the results of an old node, and take over their names."""
         for symbol, result in zip(node.outputs, made, strict=True):
-            self._symbols[symbol.id] = result
+            if result is None:
+                continue
+            self._made[symbol.id] = result
             if symbol.given_name is not None and result.given_name is None and isinstance(result.producer, Node):
                 self.new.names.rename(result, symbol.given_name)
 
-    def attributes(self, node: Node, again: Callable[[Graph], Graph]) -> Mapping[str, Any]:
-        """Return the attributes of a node, its bodies made anew by `again`."""
+    def keep(self, node: Node, inputs: Inputs) -> tuple[Symbol, ...]:
+        """Append the node as it is, on new operands, and return what it gives."""
+        retype = self.policy.retype
+        types = [retype(s.type) for s in node.outputs]
+        return self.new.build.emit_many(node.op_type, inputs, types, self.attributes(node), node.domain)
+
+    def attributes(self, node: Node) -> Mapping[str, Any]:
+        """Return the attributes of a node, its bodies rewritten."""
         if not node.attributes or not bodies(node):
             return node.attributes
-        return {key: again(value) if isinstance(value, Graph) else value for key, value in node.attributes.items()}
+        body = self.policy.body
+        return {key: body(self, value) if isinstance(value, Graph) else value for key, value in node.attributes.items()}
 
-    def keep(self, node: Node, inputs: tuple[Symbol | None, ...], again: Callable[[Graph], Graph]) -> None:
-        """Append the node as it is, on new operands, its bodies made anew by `again`."""
-        types = [self._retype(s.type) for s in node.outputs]
-        attributes = self.attributes(node, again)
-        self.replace(node, self.new.build.emit_many(node.op_type, inputs, types, attributes, node.domain))
+    # The end
 
     def finish(self) -> Graph:
         """Return the new graph, its outputs and buffers those of the old one."""
-        for name, held in self.old._buffers.items():
-            self.new.build.buffer(name, held.buffer, self.of(held.value))
-        for label, symbol in self.old.watched.items():
-            if symbol.id in self._symbols:
-                self.new.watched[label] = self._symbols[symbol.id]
-        self.new.build.outputs([(name or symbol.name, self.of(symbol)) for name, symbol in self.old.named_outputs])
-        return self.new
+        old, new = self.old, self.new
+        for name, held in old._buffers.items():
+            new.build.buffer(name, held.buffer, self.of(held.value))
+        new.watched = {label: made for label, s in old.watched.items() if (made := self._made[s.id]) is not None}
+        new.build.outputs([(name or symbol.name, self.of(symbol)) for name, symbol in old.named_outputs])
+        return new
 
     def finish_as_built(self) -> Graph:
         """Return the new graph as a program goes on building it: with promotion, strictness and layers of the old."""
@@ -134,6 +200,11 @@ class Rewrite:
         made = self.finish()
         new.scope.is_finished = old.scope.is_finished
         return made
+
+
+def noted_as(old: Graph, new: Graph) -> None:
+    """Give a new graph the metadata and the opsets of an old one, and what that says of its weights."""
+    new.metadata, new.folded, new.opsets = dict(old.metadata), dict(old.folded), dict(old.opsets)
 
 
 def with_names(graph: Graph) -> Graph:

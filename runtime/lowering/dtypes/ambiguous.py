@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite
-from graphcore.ir.transform.walk import bodies
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
+from graphcore.ir.transform.walk import bodies, nested
 from graphcore.operators import ONNX, Trait, having
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dtypes import DType
@@ -30,22 +30,24 @@ def needed(has: Summary) -> bool:
     return any(_is_narrowed(operand, result) for _, _, operand, result in has.kinds("Cast"))
 
 
-def narrowed(graph: Graph, outer: Rewrite | None = None) -> Graph:
+def narrowed(graph: Graph) -> Graph:
     """The graph with such values computed in the dtype that they are cast to, where that takes fewer casts."""
-    rewrite = Rewrite(graph, outer=outer)
-    narrow = _found(graph)
-    for node, inputs in rewrite.nodes():
-        made = node.outputs[0] if node.outputs else None
-        dtype = narrow.get(made.id) if made is not None else None
-        if made is None or dtype is None:
-            rewrite.keep(node, inputs, lambda body: narrowed(body, rewrite))
-        elif node.op_type == "Cast":
-            rewrite.replace(node, (rewrite.of(_operand(node)),))
-        else:
-            parts = tuple(None if s is None else _as(rewrite, s, dtype) for s in node.inputs)
-            type_ = tensor_type(dtype, made.shape)
-            rewrite.replace(node, (rewrite.new.build.emit(node.op_type, parts, type_, node.attributes),))
-    return rewrite.finish()
+    return Rewrite(graph, _Narrowing(graph)).run()
+
+
+class _Narrowing(Policy[Rewrite]):
+    def __init__(self, graph: Graph) -> None:
+        self._narrow = {id(part.symbols[i]): dtype for part in nested(graph) for i, dtype in _found(part).items()}
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        dtype = self._narrow.get(id(node.outputs[0])) if node.outputs else None
+        if dtype is None:
+            return None
+        if node.op_type == "Cast":
+            return (rewrite.of(_operand(node)),)
+        parts = tuple(None if s is None else _as(rewrite, s, dtype) for s in node.inputs)
+        type_ = tensor_type(dtype, node.outputs[0].shape)
+        return (rewrite.new.build.emit(node.op_type, parts, type_, node.attributes),)
 
 
 def _narrows(node: Node) -> bool:

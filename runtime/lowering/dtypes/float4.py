@@ -13,7 +13,7 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -31,25 +31,28 @@ def needed(has: Summary) -> bool:
     return FOUR in has.dtypes or any(map(_holds, has.list_types))
 
 
-def store_as_float8(graph: Graph, outer: Rewrite | None = None) -> Graph:
+def store_as_float8(graph: Graph) -> Graph:
     """Return the graph with float8_e4m3fn in place of float4. Raises `GraphError` for what has no meaning on it."""
-    rewrite = Rewrite(graph, _retyped, outer)
-    for symbol in graph.symbols:
-        producer = symbol.producer
-        if isinstance(producer, Constant) and _holds(symbol.type):
-            array = producer.array.astype(STORAGE.numpy)
-            again = Constant(array, producer.is_weight, producer.origin)
-            rewrite.bind(symbol, rewrite.new.build.symbol(_retyped(symbol.type), again, symbol.given_name))
-    for node, inputs in rewrite.nodes():
+    return _Float4(graph, _Storing()).run()
+
+
+class _Float4(Rewrite):
+    def constant(self, symbol: Symbol, producer: Constant) -> Symbol:
+        if _holds(symbol.type):
+            producer = Constant(producer.array.astype(STORAGE.numpy), producer.is_weight, producer.origin)
+        return super().constant(symbol, producer)
+
+    def attributes(self, node: Node) -> Mapping[str, Any]:
+        return {key: _converted(value) for key, value in super().attributes(node).items()}
+
+
+class _Storing(Policy[Rewrite]):
+    def retype(self, type_: Type) -> Type:
+        return _retyped(type_)
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
         made = _special(node, inputs)
-        if made is None:
-            types = [_retyped(s.type) for s in node.outputs]
-            attributes = rewrite.attributes(node, lambda body: store_as_float8(body, rewrite))
-            attributes = {key: _converted(value) for key, value in attributes.items()}
-            rewrite.replace(node, rewrite.new.build.emit_many(node.op_type, inputs, types, attributes, node.domain))
-        else:
-            rewrite.replace(node, (made,))
-    return rewrite.finish()
+        return None if made is None else (made,)
 
 
 def _holds(type_: Type) -> bool:

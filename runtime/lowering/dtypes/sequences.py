@@ -7,10 +7,11 @@ cuts into no list is cut in a wider one, and the pieces are brought back.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ops.sequences import list_map
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets.compute_dtypes import PROMOTIONS
@@ -43,16 +44,23 @@ def are_held(has: Summary) -> bool:
     return any(_stored_type(type_) != type_ for type_ in has.list_types)
 
 
-def store(graph: Graph, rules: Legality, outer: Rewrite | None = None) -> Graph:
+def store(graph: Graph, rules: Legality) -> Graph:
     """Return the graph with lists that the target has."""
-    rewrite = Rewrite(graph, _stored_type, outer)
-    rewrite.new.build.promotion(graph.promotion)
-    for node, inputs in rewrite.nodes():
+    return Rewrite(graph, _Storing(rules)).run()
+
+
+@dataclass(eq=False)
+class _Storing(Policy[Rewrite]):
+    rules: Legality
+    keeps_types = True
+
+    def retype(self, type_: Type) -> Type:
+        return _stored_type(type_)
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
         if node.domain or node.op_type not in _TAKE.keys() | _GIVE | {"SequenceEmpty"}:
-            rewrite.keep(node, inputs, lambda body: store(body, rules, rewrite))
-        else:
-            rewrite.replace(node, (_node(rewrite.new, node, inputs, rules),))
-    return rewrite.finish()
+            return None
+        return (_node(rewrite.new, node, inputs, self.rules),)
 
 
 def _node(graph: Graph, node: Node, inputs: tuple[Symbol | None, ...], rules: Legality) -> Symbol:

@@ -10,6 +10,7 @@ notice of the last.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from graphcore.build.shapes import broadcast_shapes
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Constant, Node, Symbol, source_of
-from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
 from graphcore.ops.shared.attention import padded, size
 from graphcore.ops.shared.dims import Size, shape_vector
@@ -36,8 +37,6 @@ NEWER = frozenset({"left_window_size", "right_window_size"})
 
 _MASKED_SCORES = 2
 _FLOAT, _DOUBLE = 1, 11
-
-Inputs = tuple[Symbol | None, ...]
 
 
 def is_native(node: Node) -> bool:
@@ -169,28 +168,35 @@ def needed(has: Summary) -> bool:
     return not has.op_types.isdisjoint(_OPERATORS)
 
 
-def balanced(graph: Graph, outer: Rewrite | None = None) -> Graph:
+def balanced(graph: Graph) -> Graph:
     """The graph with Cast, Neg and Add or Mul in the place of such expressions."""
-    rewrite = Rewrite(graph, outer=outer)
-    used = _used(graph)
-    for node, inputs in rewrite.nodes():
+    return Rewrite(graph, _Balancing(_used(graph))).run()
+
+
+@dataclass(eq=False)
+class _Balancing(Policy[Rewrite]):
+    used: set[int]
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
         if node.op_type not in _OPERATORS:
-            rewrite.keep(node, inputs, lambda body: balanced(body, rewrite))
-        elif node.outputs[0].id in used:
-            rewrite.replace(node, (_tree(node, [s for s in inputs if s is not None]),))
-        else:
-            # Whatever reads it is left out as well; so anything may stand for it.
-            rewrite.bind(node.outputs[0], next(s for s in inputs if s is not None))
-    return rewrite.finish()
+            return None
+        given = [s for s in inputs if s is not None]
+        if id(node.outputs[0]) in self.used:
+            return (_tree(node, given),)
+        rewrite.bind(node.outputs[0], given[0])
+        # Whatever reads it is left out as well; so anything may stand for it.
+        return (None,)
 
 
 def _used(graph: Graph) -> set[int]:
-    used = {symbol.id for symbol in graph.outputs}
+    """Return the ids of the values that are used in a graph, and in its bodies."""
+    used = {id(symbol) for symbol in graph.outputs}
     for node in reversed(graph.nodes):
-        if node.op_type not in _OPERATORS or node.outputs[0].id in used:
-            used.update(s.id for s in node.inputs if s is not None)
+        if node.op_type not in _OPERATORS or id(node.outputs[0]) in used:
+            used.update(map(id, node.inputs))
             for body in bodies(node):
-                used.update(body.scope.captured)
+                used.update(id(graph.symbols[number]) for number in body.scope.captured)
+                used |= _used(body)
     return used
 
 

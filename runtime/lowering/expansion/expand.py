@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from graphcore.build.declare import EXPANSIONS, FAST_EXPANSIONS, IN_DOUBLE, LIBRARY, expanded
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
 from graphcore.runtime.lowering.expansion import composed, packed_weights
 from graphcore.runtime.lowering.targets.legality import Legality
@@ -19,24 +21,26 @@ def expand(graph: Graph, rules: Legality) -> Graph:
 
     Expansions compute floats narrower than 32 bits in float32 and round once, and int4 in int8.
     """
-    return _expand(graph, rules, None) if _expands(graph, rules) else graph
+    return Rewrite(graph, _Expanding(rules)).run() if _expands(graph, rules) else graph
 
 
 def _expands(graph: Graph, rules: Legality) -> bool:
     return any(_has_expansion(n, rules) or any(_expands(b, rules) for b in bodies(n)) for n in graph.nodes)
 
 
-def _expand(graph: Graph, rules: Legality, outer: Rewrite | None) -> Graph:
-    rewrite = Rewrite(graph, outer=outer)
-    around: dict[int, bool] = {}
-    rewrite.new.memory.loose = around
-    done: packed_weights.Packed = {}
-    for node, inputs in rewrite.nodes():
-        if _has_expansion(node, rules):
-            rewrite.replace(node, _fitted(node, inputs, rules) or _expanded(node, inputs, around, rules, done))
-        else:
-            rewrite.keep(node, inputs, lambda body: _expand(body, rules, rewrite))
-    return rewrite.finish()
+@dataclass(eq=False)
+class _Expanding(Policy[Rewrite]):
+    rules: Legality
+    done: packed_weights.Packed = field(default_factory=dict)
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        if not _has_expansion(node, self.rules):
+            return None
+        around = rewrite.new.memory.loose
+        return _fitted(node, inputs, self.rules) or _expanded(node, inputs, around, self.rules, self.done)
+
+    def body(self, rewrite: Rewrite, body: Graph) -> Graph:
+        return Rewrite(body, _Expanding(self.rules), rewrite).run()
 
 
 def _has_expansion(node: Node, rules: Legality) -> bool:

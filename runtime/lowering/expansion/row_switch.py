@@ -21,14 +21,14 @@ from graphcore.build import primitives as e
 from graphcore.ir.definitions import body
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.rewrite import Policy, Rewrite
 from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.ops.shared.quantized_products import flaws, is_flaw
 from graphcore.quantization.tensors import Array, nibbles
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 
 NOTE = "graphcore.many_rows"
 """The property of a graph, or a file, whose products of 4 bits may take either form: "int8"."""
@@ -122,15 +122,11 @@ def _are_tensors(node: Node) -> bool:
 # The new graph
 
 
-def _same(type_: Type) -> Type:
-    return type_
-
-
 class _Switch(Rewrite):
     """The rewrite. most: the largest number of a weight in bytes."""
 
     def __init__(self, graph: Graph, chosen: dict[int, Node], region: dict[int, Node], rows: int, most: int) -> None:
-        super().__init__(graph, _same)
+        super().__init__(graph, Policy())
         self._chosen, self._region, self._least, self._most = chosen, region, rows, most
         inside = {id(s) for node in region.values() for s in node.outputs}
         read = {id(s) for node in graph.nodes if id(node) not in region for s in node.inputs if s is not None}
@@ -159,8 +155,7 @@ class _Switch(Rewrite):
 
     def _kept(self, node: Node) -> None:
         self.new.site.layer, self.new.site.origin = node.layer, node.origin
-        inputs = tuple([None if s is None else self.of(s) for s in node.inputs])
-        self.keep(node, inputs, lambda inner: _again(inner, self))
+        self.node(node)
 
     def _branches(self) -> None:
         start = next(iter(self._chosen.values()))
@@ -191,13 +186,6 @@ class _Switch(Rewrite):
                     branch.keep(node)
             made.build.outputs([(None, branch.of(s)) for s in self._results])
         return made
-
-
-def _again(inner: Graph, outer: Rewrite) -> Graph:
-    rewrite = Rewrite(inner, _same, outer)
-    for node, inputs in rewrite.nodes():
-        rewrite.keep(node, inputs, lambda body: _again(body, rewrite))
-    return rewrite.finish()
 
 
 def _captured(inner: Graph) -> list[Symbol]:

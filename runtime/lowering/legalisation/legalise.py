@@ -7,6 +7,7 @@ kept, computed in another dtype and cast back, or decomposed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 
 from graphcore.build.declare import LIBRARY
@@ -14,7 +15,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite, storage_type
+from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, storage_type
 from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.build.casts import Casts
@@ -43,7 +44,7 @@ def legalise(graph: Graph, rules: Legality, *, fast: bool = False, keeps_halves:
     return Legaliser(graph, rules, fast=fast, keeps_halves=keeps_halves).run()
 
 
-class Legaliser:
+class Legaliser(Policy[Rewrite]):
     """One run over one graph, or over a body of one."""
 
     def __init__(
@@ -57,12 +58,12 @@ class Legaliser:
         stored: Mapping[DType, DType] = MappingProxyType({}),
     ) -> None:
         """stored: the dtypes that values go into and out of a body as, from `control_flow.stored_as`."""
-        self.rewrite: Rewrite = Rewrite(graph, storage_type, outer.rewrite if outer else None)
+        self.rewrite: Rewrite = Rewrite(graph, self, outer.rewrite if outer else None)
         self.graph = self.rewrite.new
         self.rules = rules
         self.fast = fast
         self.keeps_halves = keeps_halves
-        self._selector = Selector(self._node)
+        self._selector = Selector(partial(self.replace_node, self.rewrite))
         self.builder = Builder(self.graph, rules, self._selector, Casts, fast=fast)
         casts = self.builder.casts
         assert isinstance(casts, Casts)
@@ -80,15 +81,15 @@ class Legaliser:
         if self._stored:
             for symbol, value in control_flow.entered(self.builder, self._old.input_symbols, self._stored):
                 self.rewrite.bind(symbol, value)
-        for node, inputs in self.rewrite.nodes():
-            self.rewrite.replace(node, self._node(node, inputs))
-        return self._with_outputs()
+        return self.rewrite.run()
 
-    def _body(self, body: Graph, stored: Mapping[DType, DType] = MappingProxyType({})) -> Graph:
-        """Return a body of a node of this graph, made legal."""
+    def retype(self, type_: Type) -> Type:
+        return storage_type(type_)
+
+    def body(self, rewrite: Rewrite, body: Graph, stored: Mapping[DType, DType] = MappingProxyType({})) -> Graph:
         return Legaliser(body, self.rules, self, fast=self.fast, keeps_halves=self.keeps_halves, stored=stored).run()
 
-    def _with_outputs(self) -> Graph:
+    def finish(self, rewrite: Rewrite) -> Graph:
         """Set the outputs under their names: a value that has another name already gets a second one by Identity."""
         assert self._old.named_outputs is not None
         outputs: list[tuple[str | None, Symbol]] = []
@@ -116,9 +117,9 @@ class Legaliser:
             return self.builder.op("Identity", value)
         return self.builder.emit("Identity", (value,), value.type)
 
-    def _node(self, node: Node, inputs: tuple[Symbol | None, ...]) -> tuple[Symbol, ...]:
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> tuple[Symbol, ...]:
         """Return what computes the results of a node on new operands."""
-        self.builder.is_read = is_read = self.rewrite.is_read
+        self.builder.is_read = is_read = rewrite.is_read
         self.builder.keeps_halves = is_read and self.keeps_halves
         is_fast = self.rules.decomposes and accuracies.is_fast(node.attributes)
         self.builder.fast = self.fast or is_fast
@@ -129,7 +130,7 @@ class Legaliser:
         stored = [t if isinstance(t, TensorType) and t.dtype.storage is t.dtype else storage_type(t) for t in types]
         if node.op_type in CONTROL and not node.domain:
             return self._control_flow(node, inputs, stored)
-        attributes = self.rewrite.attributes(node, self._body)
+        attributes = rewrite.attributes(node)
         if self.rules.decomposes:
             attributes = accuracies.without(attributes)
         if self.builder.fast and not node.domain:
@@ -158,8 +159,9 @@ class Legaliser:
 
     def _control_flow(self, node: Node, inputs: tuple[Symbol | None, ...], types: list[Type]) -> tuple[Symbol, ...]:
         stored = control_flow.stored_as(node, self.rules)
-        attributes = self.rewrite.attributes(node, lambda body: self._body(body, stored))
-        return control_flow.legal(self.builder, Call(node.op_type, inputs, types, dict(attributes)), stored)
+        own = node.attributes.items()
+        attributes = {k: self.body(self.rewrite, v, stored) if isinstance(v, Graph) else v for k, v in own}
+        return control_flow.legal(self.builder, Call(node.op_type, inputs, types, attributes), stored)
 
 
 # Tell whether a graph is legal as it stands, from a summary of it: then lowering returns it unchanged.

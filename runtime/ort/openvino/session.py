@@ -22,7 +22,7 @@ from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Precision, TargetName
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite, with_names
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite, with_names
 from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.targets.legality import legality
@@ -265,41 +265,43 @@ def widened(graph: Graph) -> Graph:
 
     Weights are widened once, into arrays of their own; casts to narrower floats round nothing.
     """
-    rewrite = Rewrite(graph, _wide)
-    new = rewrite.new
-    new.build.promotion(graph.promotion)
-    for symbol, fed in zip(graph.input_symbols, new.input_symbols, strict=True):
+    rewrite = _Wide(graph, _Widening())
+    for symbol, fed in zip(graph.input_symbols, rewrite.new.input_symbols, strict=True):
         if _is_half(symbol.type):
             change(fed, type=symbol.type)
-            rewrite.bind(symbol, new.build.cast(fed, DType.float32))
-    for symbol in graph.symbols:
-        producer = symbol.producer
-        if isinstance(producer, Constant) and symbol.dtype in HALVES:
-            array = producer.array.astype(np.float32)
-            held = Constant(array, producer.is_weight, producer.origin)
-            rewrite.bind(symbol, new.build.symbol(_wide(symbol.type), held, symbol.given_name))
-    given = {s.id for s in graph.outputs if _is_half(s.type)}  # whose names the casts after them have
-    for node, inputs in rewrite.nodes():
-        types = [_wide(s.type) for s in node.outputs]
-        (first, *_) = inputs or (None,)
-        if node.op_type == "Cast" and not node.domain and first is not None and first.type == types[0]:
-            made: tuple[Symbol, ...] = (first,)
-        else:
-            attributes = {key: _held(value) for key, value in node.attributes.items()}
-            made = new.build.emit_many(node.op_type, inputs, types, attributes, node.domain)
-        if not any(s.id in given for s in node.outputs):
-            rewrite.replace(node, made)
-            continue
-        for symbol, wide in zip(node.outputs, made, strict=True):
-            rewrite.bind(symbol, wide)
-    outputs: list[tuple[str | None, Symbol]] = []
-    for label, symbol in graph.named_outputs:
-        value = rewrite.of(symbol)
-        if _is_half(symbol.type):
-            value = new.build.cast(value, symbol.dtype)
-        outputs.append((label or symbol.name, value))
-    new.build.outputs(outputs)
-    return new
+            rewrite.bind(symbol, rewrite.new.build.cast(fed, DType.float32))
+    return rewrite.run()
+
+
+class _Wide(Rewrite):
+    def constant(self, symbol: Symbol, producer: Constant) -> Symbol:
+        if symbol.dtype in HALVES:
+            producer = Constant(producer.array.astype(np.float32), producer.is_weight, producer.origin)
+        return super().constant(symbol, producer)
+
+    def attributes(self, node: Node) -> Mapping[str, Any]:
+        return {key: _held(value) for key, value in node.attributes.items()}
+
+
+class _Widening(Policy[Rewrite]):
+    keeps_types = True
+
+    def retype(self, type_: Type) -> Type:
+        return _wide(type_)
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        is_cast = node.op_type == "Cast" and not node.domain and inputs[0] is not None
+        return inputs if is_cast and inputs[0].type == _wide(node.outputs[0].type) else None  # type: ignore[union-attr]
+
+    def finish(self, rewrite: Rewrite) -> Graph:
+        new = rewrite.new
+        for symbol in rewrite.old.outputs:
+            value = rewrite.of(symbol)
+            if _is_half(symbol.type) and isinstance(value.producer, Node):
+                if value.given_name is not None and value.given_name == symbol.given_name:
+                    new.names.release(value)  # the cast after it has that name
+                rewrite.bind(symbol, new.build.cast(value, symbol.dtype))
+        return rewrite.finish()
 
 
 def _is_half(type_: Type) -> bool:
@@ -336,16 +338,18 @@ def joined(graph: Graph) -> Graph:
     found = {n.outputs[0].id: made for n in graph.nodes if n.op_type == "Div" and (made := _found(n)) is not None}
     if not found:
         return graph
-    rewrite = Rewrite(graph)
-    for node, inputs in rewrite.nodes():
-        softmax = found.get(node.outputs[0].id)
-        if softmax is None:
-            rewrite.keep(node, inputs, lambda body: body)
-            continue
-        rewrite.replace(node, (_softmax(rewrite.new, rewrite.of(softmax.scores), softmax.total),))
-    new = with_names(rewrite.finish())
+    new = with_names(Rewrite(graph, _Joining(found)).run())
     prune(new)
     return new
+
+
+@dataclass(eq=False)
+class _Joining(Policy[Rewrite]):
+    found: Mapping[int, _Found]
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        softmax = self.found.get(node.outputs[0].id)
+        return None if softmax is None else (_softmax(rewrite.new, rewrite.of(softmax.scores), softmax.total),)
 
 
 def _softmax(graph: Graph, scores: Symbol, total: Symbol) -> Symbol:

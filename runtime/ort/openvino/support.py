@@ -17,7 +17,7 @@ from graphcore.build.guards import GUARD
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite, with_names
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite, with_names
 from graphcore.ir.transform.walk import bodies
 from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.targets.legality import Legality, legality
@@ -299,25 +299,8 @@ def unguarded(graph: Graph) -> tuple[Graph, tuple[tuple[str, str], ...]]:
     found = {n.outputs[0].id: pair for n in guards if (pair := _compared(n)) is not None}
     if not found:
         return graph, ()
-    rewrite = Rewrite(graph)
-    sizes: set[int] = set()
-    apart: dict[int, Symbol] = {}
-    for node, inputs in rewrite.nodes():
-        made = node.outputs[0].id
-        old = [s.id for s in node.inputs if s is not None]
-        if made in found and inputs[0] is not None:
-            rewrite.bind(node.outputs[0], inputs[0])
-        elif node.op_type == "Shape" and old[0] in found and inputs[0] is not None:
-            sizes.add(made)
-            rewrite.bind(node.outputs[0], inputs[0])
-        elif node.op_type == "Unsqueeze" and old[1] in sizes and inputs[0] is not None:
-            apart[made] = inputs[0]
-            rewrite.bind(node.outputs[0], inputs[0])
-        elif node.op_type == "Squeeze" and old[0] in apart:
-            rewrite.replace(node, (apart[old[0]],))
-        else:
-            rewrite.keep(node, inputs, lambda body: body)
-    new = with_names(rewrite.finish())
+    rewrite = Rewrite(graph, _Unguarding({*found}))
+    new = with_names(rewrite.run())
     pairs = []
     for number, pair in enumerate(found.values()):
         names = (f"guard.{number}.actual", f"guard.{number}.stated")
@@ -328,6 +311,31 @@ def unguarded(graph: Graph) -> tuple[Graph, tuple[tuple[str, str], ...]]:
         pairs.append(names)
     prune(new)
     return new, tuple(pairs)
+
+
+class _Unguarding(Policy[Rewrite]):
+    """found: the numbers of what guards give."""
+
+    def __init__(self, found: set[int]) -> None:
+        self._found = found
+        self._sizes: set[int] = set()
+        self._apart: dict[int, Symbol] = {}
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        made = node.outputs[0].id
+        old = [s.id for s in node.inputs if s is not None]
+        if node.op_type == "Squeeze" and old[0] in self._apart:
+            return (self._apart[old[0]],)
+        if not inputs or inputs[0] is None:
+            return None
+        if node.op_type == "Shape" and old[0] in self._found:
+            self._sizes.add(made)
+        elif node.op_type == "Unsqueeze" and old[1] in self._sizes:
+            self._apart[made] = inputs[0]
+        elif made not in self._found:
+            return None
+        rewrite.bind(node.outputs[0], inputs[0])
+        return (None,)
 
 
 def checked_apart(graph: Graph) -> tuple[Graph, Graph | None]:

@@ -15,11 +15,12 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import constant_array
 from graphcore.passes.liveness import readers
 from graphcore.quantization import QuantizedTensor, encode
 from graphcore.runtime.quantizer.layers import transposed
-from graphcore.runtime.quantizer.layers.replacing import Building, Inputs, Ranges, Replacement, is_float32, length
+from graphcore.runtime.quantizer.layers.replacing import Building, Ranges, Replacement, is_float32, length
 from graphcore.runtime.quantizer.weights import Choices, weight_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import tensor_type

@@ -9,10 +9,11 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import Inputs
 from graphcore.operators import Trait, having
 from graphcore.quantization import QuantizedTensor
 from graphcore.runtime.quantizer.layers import steps
-from graphcore.runtime.quantizer.layers.replacing import Building, Inputs, Replacement, length
+from graphcore.runtime.quantizer.layers.replacing import Building, Replacement, length
 from graphcore.runtime.quantizer.weights import Choices, Weight, weight_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -14,7 +14,7 @@ from graphcore.ir.definitions import unlike
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.pickling import copied
-from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
 from graphcore.passes.liveness import readers
 from graphcore.passes.sweep import Selection, Sweep
@@ -22,7 +22,6 @@ from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
 
-Inputs: TypeAlias = "tuple[Symbol | None, ...]"
 Make: TypeAlias = "Callable[[Building, Inputs], Sequence[Symbol]]"
 
 
@@ -56,33 +55,55 @@ class Building:
 
 def replaced(graph: Graph, found: Mapping[int, Replacement]) -> Graph:
     """Return a graph with other nodes for some. found: by the ids of nodes, those in bodies included."""
-    return Sweep(_Replacing(graph, found).run(), Selection()).run()  # as `rewrite.rewritten` does
+    return built_again(_Replacing(graph, found).rewrite.run())
 
 
-def _same(type_: Type) -> Type:
-    return type_
+def built_again(graph: Graph) -> Graph:
+    """Return a Graph to build on, of one that a rewrite made, which does not look for the user's lines."""
+    return Sweep(graph, Selection()).run()
 
 
-class _Replacing(Rewrite):
-    def __init__(self, graph: Graph, found: Mapping[int, Replacement], outer: _Replacing | None = None) -> None:
-        super().__init__(graph, _same, outer)
+class Quantizing(Policy[Rewrite]):
+    """The policy of one graph, or of a body in it, whose nodes read encoded weights."""
+
+    def __init__(self, graph: Graph, outer: Rewrite | None) -> None:
+        self.rewrite = Rewrite(graph, self, outer)
+        self._building = Building(self.rewrite.new, {*graph.names.taken})
+
+    def retype(self, type_: Type) -> Type:
+        return type_
+
+    def drops(self, symbol: Symbol) -> bool:
+        """Return whether nothing reads a weight any more."""
+        raise NotImplementedError
+
+    def finish(self, rewrite: Rewrite) -> Graph:
+        for symbol in rewrite.old.symbols:
+            if isinstance(symbol.producer, Constant) and symbol.given_name and not self.drops(symbol):
+                rewrite.of(symbol)
+        return rewrite.finish_as_built()
+
+
+class _Replacing(Quantizing):
+    def __init__(self, graph: Graph, found: Mapping[int, Replacement], outer: Rewrite | None = None) -> None:
+        super().__init__(graph, outer)
         self._found = found
-        self._building = Building(self.new, {*graph.names.taken})
         self._dropped = _dropped(graph, found)
 
-    def run(self) -> Graph:
-        for node in self.steps():
-            made = self._found.get(id(node))
-            skipped = () if made is None else made.weights
-            inputs = tuple([None if s is None or i in skipped else self.of(s) for i, s in enumerate(node.inputs)])
-            if made is None:
-                self.keep(node, inputs, lambda body: _Replacing(body, self._found, self).run())
-            else:
-                self.replace(node, made.make(self._building, inputs))
-        for symbol in self.old.symbols:
-            if isinstance(symbol.producer, Constant) and symbol.given_name and symbol.id not in self._dropped:
-                self.of(symbol)
-        return self.finish_as_built()
+    def body(self, rewrite: Rewrite, body: Graph) -> Graph:
+        return _Replacing(body, self._found, rewrite).rewrite.run()
+
+    def operands(self, rewrite: Rewrite, node: Node) -> Inputs:
+        made = self._found.get(id(node))
+        skipped = () if made is None else made.weights
+        return tuple([None if s is None or i in skipped else rewrite.of(s) for i, s in enumerate(node.inputs)])
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        made = self._found.get(id(node))
+        return None if made is None else made.make(self._building, inputs)
+
+    def drops(self, symbol: Symbol) -> bool:
+        return symbol.id in self._dropped
 
 
 def _dropped(graph: Graph, found: Mapping[int, Replacement]) -> set[int]:

@@ -18,9 +18,9 @@ from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import constant_array
 from graphcore.quantization import QuantizedTensor
-from graphcore.runtime.quantizer.layers.replacing import Inputs
 from graphcore.runtime.quantizer.weights import Choices
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -343,7 +343,7 @@ def _filled(on: Parts, node: Node) -> Sequence[Result]:
 def _carried(on: Parts, node: Node) -> Sequence[Result]:
     inputs = tuple([None if s is None else on.of(s) for s in node.inputs])
     types = [stored_type(s.type) for s in node.outputs]
-    attributes = on.rewrite.attributes(node, on.body)
+    attributes = on.rewrite.attributes(node)
     if node.op_type == "SequenceEmpty":
         attributes = {**attributes, "dtype": _leaf(node.outputs[0]).storage}
     if node.op_type in ("ConcatFromSequence", "SplitToSequence", "Scan"):
@@ -431,4 +431,4 @@ def _refused(node: Node) -> DTypeError:
 
 def stored(graph: Graph, *, fast: bool) -> Graph:
     """Return the graph with real tensors in place of complex ones."""
-    return Parts(graph, computed, fast=fast).run()
+    return Parts(graph, computed, fast=fast).rewrite.run()

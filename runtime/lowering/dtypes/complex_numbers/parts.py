@@ -16,7 +16,7 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -48,7 +48,11 @@ def holds_complex(symbol: Symbol | None) -> bool:
     return symbol is not None and is_complex(symbol.type)
 
 
-class Parts:
+def _is_complex(node: Node) -> bool:
+    return any(map(holds_complex, node.inputs)) or any(map(holds_complex, node.outputs))
+
+
+class Parts(Policy[Rewrite]):
     """The pass over one graph. outer: that over the outer graph, where this one is a body."""
 
     def __init__(
@@ -60,7 +64,7 @@ class Parts:
         fast: bool = False,
     ) -> None:
         """computed: gives the results of a node on complex numbers. fast: products of matrices may round otherwise."""
-        self.rewrite: Rewrite = Rewrite(graph, stored_type, outer.rewrite if outer else None)
+        self.rewrite: Rewrite = Rewrite(graph, self, outer.rewrite if outer else None)
         self.old = graph
         self.new = self.rewrite.new
         self.fast = fast
@@ -69,36 +73,34 @@ class Parts:
         self._pairs: dict[int, Pair] = {}
         self._packed = {s.id for s in graph.input_symbols}
 
-    def run(self) -> Graph:
-        """Return the new graph."""
-        for node in self.rewrite.steps():
-            self._node(node)
+    def retype(self, type_: Type) -> Type:
+        return stored_type(type_)
+
+    def finish(self, rewrite: Rewrite) -> Graph:
         for symbol in (*self.old.outputs, *self.old.watched.values()):
             if holds_complex(symbol):
                 self.new.site.origin = symbol.producer.origin
                 self.new.site.layer = getattr(symbol.producer, "layer", "")
                 self.packed(symbol)
         self.new.site.layer, self.new.site.origin = "", None
-        return self.rewrite.finish()
+        return rewrite.finish()
 
-    def _node(self, node: Node) -> None:
-        if not any(map(holds_complex, node.inputs)) and not any(map(holds_complex, node.outputs)):
-            inputs = tuple([None if s is None else self.rewrite.of(s) for s in node.inputs])
-            self.rewrite.keep(node, inputs, self.body)
-            return
-        for symbol, made in zip(node.outputs, self._computed(self, node), strict=True):
-            if isinstance(made, Pair):
-                self._pairs[symbol.id] = made
-                continue
-            if holds_complex(symbol):
+    def operands(self, rewrite: Rewrite, node: Node) -> Inputs:
+        return () if _is_complex(node) else super().operands(rewrite, node)
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        if not _is_complex(node):
+            return None
+        made = self._computed(self, node)
+        for symbol, result in zip(node.outputs, made, strict=True):
+            if isinstance(result, Pair):
+                self._pairs[symbol.id] = result
+            elif holds_complex(symbol):
                 self._packed.add(symbol.id)
-            self.rewrite.bind(symbol, made)
-            if symbol.given_name is not None and made.given_name is None and isinstance(made.producer, Node):
-                self.new.names.rename(made, symbol.given_name)
+        return [None if isinstance(result, Pair) else result for result in made]
 
-    def body(self, body: Graph) -> Graph:
-        """Return a body made anew."""
-        return Parts(body, self._computed, self, fast=self.fast).run()
+    def body(self, rewrite: Rewrite, body: Graph) -> Graph:
+        return Parts(body, self._computed, self, fast=self.fast).rewrite.run()
 
     # What a Symbol of the old graph is in the new one
 
@@ -117,10 +119,7 @@ class Parts:
         producer = symbol.producer
         if isinstance(producer, Captured):
             assert self._outer is not None
-            real, imag = map(self.new.build.capture, self._outer.pair(producer.symbol))
-            assert real is not None
-            assert imag is not None
-            return Pair(real, imag)
+            return Pair(*map(self.rewrite.captured, self._outer.pair(producer.symbol)))
         part = symbol.dtype.storage
         if isinstance(producer, Constant) and not producer.is_weight:
             array = producer.array
@@ -139,9 +138,7 @@ class Parts:
                 self.new.names.rename(made, symbol.given_name)
         elif isinstance(producer, Captured):
             assert self._outer is not None
-            captured = self.new.build.capture(self._outer.packed(producer.symbol))
-            assert captured is not None
-            made = captured
+            made = self.rewrite.captured(self._outer.packed(producer.symbol))
         else:
             assert isinstance(producer, Constant), "nodes come in an order they can run in"
             constant = Constant(casting.paired(producer.array), producer.is_weight, producer.origin)

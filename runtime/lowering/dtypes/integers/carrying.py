@@ -18,7 +18,7 @@ from graphcore.errors import DTypeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
-from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.operators import data_of
 from graphcore.promotion.allo import MOVES
 from graphcore.runtime.lowering.dtypes.integers import concerns, conversions, is_odd, words
@@ -59,11 +59,11 @@ class WideRules:
     count: Callable[[Widths, Symbol], Symbol]
 
 
-class Widths:
+class Widths(Policy[Rewrite]):
     """The pass over one graph. outer: that over the outer graph, where this one is a body."""
 
     def __init__(self, graph: Graph, rules: WideRules, outer: Widths | None = None) -> None:
-        self.rewrite: Rewrite = Rewrite(graph, stored_type, outer.rewrite if outer else None)
+        self.rewrite: Rewrite = Rewrite(graph, self, outer.rewrite if outer else None)
         self.old = graph
         self.new = self.rewrite.new
         self.limbs = Limbs(lambda value: self.new.build.scalar(value, U64))
@@ -76,14 +76,21 @@ class Widths:
         self._digits: dict[int, Symbol] = {}
         self._exact_values: dict[int, Value] = {}
 
-    def run(self) -> Graph:
-        for node in self.rewrite.steps():
-            self._node(node)
+    def retype(self, type_: Type) -> Type:
+        return stored_type(type_)
+
+    def operands(self, rewrite: Rewrite, node: Node) -> Inputs:
+        return ()
+
+    def body(self, rewrite: Rewrite, body: Graph) -> Graph:
+        return Widths(body, self._rules, self).rewrite.run()
+
+    def finish(self, rewrite: Rewrite) -> Graph:
         labels = {label or symbol.name for label, symbol in self.old.named_outputs}
         for _, symbol in self.old.named_outputs:
             self._output(symbol, labels)
         self.new.site.layer, self.new.site.origin = "", None
-        return self.rewrite.finish()
+        return rewrite.finish()
 
     def _output(self, symbol: Symbol, labels: set[str]) -> None:
         """Brings an output into its width, or into digits; the unfinished value gives up a name that an output has."""
@@ -187,9 +194,7 @@ class Widths:
             return found
         producer = symbol.producer
         if isinstance(producer, Captured) and self._outer is not None:
-            captured = self.new.build.capture(self._outer.digits(producer.symbol))
-            assert captured is not None
-            found = captured
+            found = self.rewrite.captured(self._outer.digits(producer.symbol))
         elif isinstance(producer, Constant):
             found = self.new.build.constant(big_integers.to_digits(producer.array, symbol.dtype), DType.uint32)
         elif isinstance(producer, Input):
@@ -225,14 +230,12 @@ class Widths:
 
     # Nodes
 
-    def _node(self, node: Node) -> None:
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results:
         if self._is_wide(node):
-            self._wide(node)
-        elif (node.op_type == "Cast" and not node.domain) or self._is_view(node):
-            made = self._cast(node)
-            self.rewrite.replace(node, (made,))
-        else:
-            self._narrow(node)
+            return self._wide(node)
+        if (node.op_type == "Cast" and not node.domain) or self._is_view(node):
+            return (self._cast(node),)
+        return self._narrow(node)
 
     def _is_view(self, node: Node) -> bool:
         """Return whether a node reads integers of an odd width as others of that width: a cast does so."""
@@ -254,22 +257,16 @@ class Widths:
         # What else takes a wide operand takes it as a position or a size, which fits into int64.
         return node.op_type in LOOKS or not low_operands(node)
 
-    def _wide(self, node: Node) -> None:
+    def _wide(self, node: Node) -> Results:
         made = self._rules.results(self, node)
-        names = []
         for symbol, result in zip(node.outputs, made, strict=True):
             if isinstance(result, Value):
                 self._values[symbol.id] = result
             elif isinstance(result, Digits):
                 self._digits[symbol.id] = result.symbol
-            else:
-                names.append((symbol, result))
-        for symbol, result in names:
-            self.rewrite.bind(symbol, result)
-            if symbol.given_name is not None and result.given_name is None and isinstance(result.producer, Node):
-                self.new.names.rename(result, symbol.given_name)
+        return [None if isinstance(result, (Value, Digits)) else result for result in made]
 
-    def _narrow(self, node: Node) -> None:
+    def _narrow(self, node: Node) -> Results:
         whole = node.op_type in WHOLE_BODIES and not node.domain
         out = next((s for s in node.outputs if isinstance(s.type, TensorType)), None)
         low = low_operands(node) if out is not None else ()
@@ -286,7 +283,7 @@ class Widths:
             else:
                 inputs.append(self.exact(symbol))
         types = [stored_type(self._narrow_type(s)) for s in node.outputs]
-        attributes = self.rewrite.attributes(node, lambda body: Widths(body, self._rules, self).run())
+        attributes = self.rewrite.attributes(node)
         if node.op_type == "Scan":
             attributes = with_axes_of_digits(node, attributes)
         made = self.new.build.emit_many(node.op_type, tuple(inputs), types, attributes, node.domain)
@@ -297,7 +294,7 @@ class Widths:
             found = self._result(node, symbol, inputs)
             if found is not None:
                 self._intervals[result.id] = found
-        self.rewrite.replace(node, made)
+        return made
 
     def _agrees(self, symbol: Symbol, out: Symbol) -> bool:
         if out.id in self._narrowed:

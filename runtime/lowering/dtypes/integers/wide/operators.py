@@ -76,4 +76,4 @@ def computed(on: Widths, node: Node) -> list[Result]:
 
 def stored(graph: Graph) -> Graph:
     """Return the graph with integers of ONNX's widths in place of others."""
-    return Widths(graph, WideRules(computed, bits.small)).run()
+    return Widths(graph, WideRules(computed, bits.small)).rewrite.run()
