@@ -11,7 +11,8 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.arrays.evaluate import FOLDED, Dtypes, Fold, folded, folded_shape
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.passes.sweep import Inputs, Rule, Sweep
+from graphcore.ir.transform.rewrite import Inputs
+from graphcore.passes.sweep import Rule, Sweep
 from graphcore.types.dtypes import DType, is_carried
 from graphcore.types.tensor_types import TensorType
 

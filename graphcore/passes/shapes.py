@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.shape_values import VALUES, Value
 from graphcore.operators import Trait, having
-from graphcore.passes.sweep import Inputs, Rule, Sweep
+from graphcore.passes.sweep import Rule, Sweep
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type

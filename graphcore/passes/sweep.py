@@ -15,6 +15,7 @@ from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, like
 from graphcore.ir.transform.shape_values import DOMAINS, ShapeValues, Value
 from graphcore.ir.transform.walk import constant_array
 from graphcore.passes.liveness import live_nodes, readers, sliced_alone
@@ -23,7 +24,6 @@ from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
-Inputs: TypeAlias = "tuple[Symbol | None, ...]"
 Rule: TypeAlias = "Callable[[Sweep, Node, Inputs], Symbol | None]"
 
 _SIZES = frozenset({DType.int64, DType.int32})
@@ -52,13 +52,24 @@ class Selection:
     initializers: Initializers | None = None
 
 
-class Sweep:
-    """A graph, the new one under construction, and the Symbols of the new one by those of the old one.
+class _Plain(Policy["Sweep"]):
+    keeps_types = True
 
-    outer: the walk over the outer graph, where this one is a body. definitions: those of functions that were rewritten
-    already, where the graph is a function's body or that of a node in it. into: the new graph that gets the nodes of a
-    body, where they stand in for the node that has it.
+    def body(self, rewrite: Sweep, body: Graph) -> Graph:
+        return rewrite.swept(body)
+
+
+_PLAIN = _Plain()
+
+
+class Sweep(Rewrite):
+    """A rewrite by rules, with one node for equal ones, and without those that lead nowhere.
+
+    definitions: those of functions that were rewritten already, where the graph is a function's body or that of a node
+    in it. new: the new graph that gets the nodes of a body, where they stand in for the node that has it.
     """
+
+    _outer: Sweep | None
 
     def __init__(
         self,
@@ -66,25 +77,22 @@ class Sweep:
         selection: Selection,
         outer: Sweep | None = None,
         definitions: dict[Definition, Definition] | None = None,
-        into: Graph | None = None,
+        new: Graph | None = None,
     ) -> None:
-        self.old = graph
+        super().__init__(graph, _PLAIN, outer, new=new)
         self.selection = selection
         self.changes = 0
         """Nodes left out or replaced, those in bodies included."""
         self.used: set[Rule] = set()
         """The rules that were applied."""
-        self._outer = outer
-        self._is_inlined = into is not None
-        self.new = self._empty() if into is None else into
-        self._at: list[Symbol | None] = [None] * len(graph.symbols)
+        self._is_inlined = new is not None
         self._labels = {(s.id, label or s.name) for label, s in graph.named_outputs}
         is_body = definitions is not None
         self._definitions = {} if definitions is None else definitions
         self._results = {s.id for _, s in graph.named_outputs} if is_body else set()
         self._given: set[int] = set()  # by number, what a body gives: each result is made by a node of its own
         self._merger: Merger | None = Merger() if selection.merges else None
-        if outer is not None and into is not None:
+        if outer is not None and new is not None:
             self._merger = outer._merger
         self.is_top = outer is None and not is_body
         """True where dims stand for the same sizes in all of the graph; those of bodies change from run to run."""
@@ -96,33 +104,21 @@ class Sweep:
         self._readers: dict[int, int] | None = None  # of each Symbol of the old graph, counted once it is asked for
         self._sliced: set[int] = set()
 
-    def _empty(self) -> Graph:
-        graph = self.old
-        new = Graph(graph.name, promotion=graph.promotion, strict=graph.strict)
-        new.metadata, new.folded = dict(graph.metadata), dict(graph.folded)
-        new.opsets = dict(graph.opsets)
-        new.site.layers = dict(graph.site.layers)
-        if self._outer is not None:
-            new.scope.outer = self._outer.new
-        return new
+    def _drafted(self) -> Graph:
+        return like(self.old)
 
     def run(self) -> Graph:
         """Return the new graph."""
-        old, new, at = self.old, self.new, self._at
-        labels: list[tuple[str, Symbol]] = [(name or s.name, s) for name, s in old.named_outputs]
-        self._walk(labels)
-        new.watched = {label: found for label, s in old.watched.items() if (found := at[s.id]) is not None}
-        outputs = [(label, self.of(s)) for label, s in labels]
-        new.build.outputs(outputs)
-        for name, held in old.buffers.items():
-            new.build.buffer(name, held.buffer, self.of(held.value))
-        for label, symbol in outputs:
+        self._walk([(name or s.name, s) for name, s in self.old.named_outputs])
+        new = self.finish()
+        for label, symbol in new.named_outputs:
+            assert label is not None
             new.names.taken.setdefault(label, symbol)  # so that nothing without a name is called so
         return new
 
     def _walk(self, labels: list[tuple[str, Symbol]]) -> None:
         """Make the nodes of the new graph."""
-        old, new, at, rules = self.old, self.new, self._at, self.selection.rules
+        old, new, at, rules = self.old, self.new, self._made, self.selection.rules
         live = live_nodes(old) if self.selection.removes_dead else None
         notes_sizes = self.is_top and self.selection.simplifies_shapes
         # A value that was called after its number keeps that name where it is an output.
@@ -138,9 +134,7 @@ class Sweep:
                 continue
             if node.op_type == "If" and self.selection.branches and not node.domain and self._branched(node, inputs):
                 continue
-            attributes = node.attributes
-            if attributes and any(isinstance(value, Graph) for value in attributes.values()):
-                attributes = {k: self._body(v) if isinstance(v, Graph) else v for k, v in attributes.items()}
+            attributes = self.attributes(node)
             if node.domain == FUNCTIONS and (definition := definition_of(node)) is not None:
                 attributes = {**attributes, "definition": self._defined(definition)}
             key = None
@@ -162,12 +156,6 @@ class Sweep:
                 self._merger.remember(key, new.nodes[-1])
 
     # For rules
-
-    def of(self, symbol: Symbol) -> Symbol:
-        """Return the Symbol of the new graph that stands for one of the old graph."""
-        found = self._at[symbol.id]
-        assert found is not None, "nodes come in topological order"
-        return found
 
     def known(self, symbol: Symbol | None) -> Array | None:
         """Return the value of a constant of the new graph or an outer one, None for anything else.
@@ -203,7 +191,7 @@ class Sweep:
         total = 0
         for symbol in {s.id: s for s in node.inputs if s is not None}.values():
             count = self.readers(symbol)
-            array = self.known(self._at[symbol.id]) if count == 1 or symbol.id in self._sliced else None
+            array = self.known(self._made[symbol.id]) if count == 1 or symbol.id in self._sliced else None
             if array is not None:
                 total += array.nbytes // count
         return total
@@ -237,10 +225,8 @@ class Sweep:
 
     def _leaves(self, used: set[int] | None) -> None:
         """Add inputs, constants and captured Symbols, in order. used: the numbers of those that are live, or all."""
-        old, new, at = self.old, self.new, self._at
+        old, new, at = self.old, self.new, self._made
         initializers = self.selection.initializers
-        for symbol in old.input_symbols:
-            at[symbol.id] = new.build.input(symbol.type, symbol.given_name, symbol.producer.origin)
         constants: dict[object, Symbol] = {}
         for symbol in old.symbols:
             producer = symbol.producer
@@ -263,8 +249,8 @@ class Sweep:
                 at[symbol.id] = found
             elif type(producer) is Captured and (used is None or symbol.id in used):
                 assert self._outer is not None
-                around = self._outer._at[producer.symbol.id]
-                at[symbol.id] = around if around is None or self._is_inlined else new.build.capture(around)
+                around = self._outer._made[producer.symbol.id]
+                at[symbol.id] = around if around is None or self._is_inlined else self.captured(around)
 
     def _is_initializer(self, symbol: Symbol) -> bool:
         initializers = self.selection.initializers
@@ -288,14 +274,15 @@ class Sweep:
         inside._results.clear()
         inside._walk([])
         for symbol, result in zip(node.outputs, chosen, strict=True):
-            self._at[symbol.id] = inside.of(result)
+            self._made[symbol.id] = inside.of(result)
         if initializers is not None:
             initializers.commit("fold_constants")
         self.changes += inside.changes + 1
         self.used |= inside.used
         return True
 
-    def _body(self, body: Graph) -> Graph:
+    def swept(self, body: Graph) -> Graph:
+        """Return the body of a node, rewritten."""
         inside = Sweep(body, self.selection, self, self._definitions)
         made = inside.run()
         made.scope.is_finished = body.scope.is_finished
@@ -391,7 +378,7 @@ class Sweep:
         if name is not None and made.given_name is None and can_be_called and type(made.producer) in (Node, Constant):
             change(made, given_name=name)
             self.new.names.taken[name] = made
-        self._at[symbol.id] = made
+        self._made[symbol.id] = made
         if symbol.id in self._results:
             self._given.add(made.id)
         return True

@@ -262,7 +262,7 @@ def inline(what: str, graph: Graph, model: Graph, layer: str, symbols: Mapping[s
         carry_buffers(replay)
         held = [buffer.value for buffer in model.buffers.values()]
         results = [s for _, s in model.named_outputs]
-        replay.run([*results, *held, *model.watched.values()])
+        replay.make([*results, *held, *model.watched.values()])
         store_buffers(replay)
     for label, symbol in model.watched.items():
         if symbol.graph is model:

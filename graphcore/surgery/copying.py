@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.dim_minima import NOTE, minima, without_minima
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import like
 from graphcore.support.source_lines import user_origin
 from graphcore.surgery.calling import call, output_names
-from graphcore.surgery.replay import Replay
+from graphcore.surgery.replay import Edit, Replay
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -26,18 +27,18 @@ def replica(
     names: Mapping[str, str] | None = None,
     dims: Mapping[str, Dim] | None = None,
     buffers: Mapping[str, Buffer] | None = None,
-    kind: Callable[..., Replay] = Replay,
+    kind: type[Replay] = Replay,
+    policy: Edit | None = None,
 ) -> Replay:
     """Return a replay into a new graph that has inputs, buffers and notes, and no nodes yet.
 
     inputs: those that it has, by default all; they may be other Symbols of the old graph. types: of inputs that have
     another one, by number. names, dims: others for names of values and dims. buffers: others by name. kind: the replay.
     """
-    new = Graph(old.name, promotion=old.promotion, strict=old.strict)
-    new.metadata, new.opsets, new.folded = dict(old.metadata), dict(old.opsets), dict(old.folded)
-    new.site.has_untyped, new.site.layers = old.site.has_untyped, dict(old.site.layers)
+    new = like(old)
+    new.site.has_untyped = old.site.has_untyped
     _rename_minima(new, dims or {})
-    replay = kind(old, new, what, names=names, dims=dims)
+    replay = kind(old, new, what, policy, names=names, dims=dims)
     for symbol in old.input_symbols if inputs is None else inputs:
         type_ = without_minima((types or {}).get(symbol.id, replay.type_of(symbol)), new.metadata)
         name = (names or {}).get(symbol.name, symbol.name)
@@ -74,7 +75,7 @@ def finish(replay: Replay, outputs: Iterable[tuple[str, Symbol]] | None = None) 
     """
     own = labelled_outputs(replay.old) if outputs is None else [*outputs]
     stored = [held.value for held in replay.old.buffers.values() if _is_kept(replay, held)]
-    replay.run([*(s for _, s in own), *stored])
+    replay.make([*(s for _, s in own), *stored])
     return conclude(replay, own)
 
 

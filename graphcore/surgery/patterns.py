@@ -29,11 +29,13 @@ from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Match, Node, Symbol
 from graphcore.ir.transform import match
 from graphcore.ir.transform.match import Pattern, PatternGraph, either, op
+from graphcore.ir.transform.rewrite import Inputs, Results
 from graphcore.ir.transform.walk import constant_array, parts
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import schema_of
 from graphcore.operators import REDUCTIONS
 from graphcore.surgery.copying import replica
+from graphcore.surgery.replay import Edit, Replay
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
@@ -259,17 +261,9 @@ def _forms(what: str, graph: PatternGraph, results: tuple[Symbol, ...]) -> Itera
     yield graph, results
     if not any(node.domain == LIBRARY and node.op_type in EXPANSIONS for node in graph.nodes):
         return
-    replay = replica(graph, what)
-
-    def expanded(node: Node, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol] | None:
-        if node.domain != LIBRARY or node.op_type not in EXPANSIONS:
-            return [*replay.append(node, inputs, [s.type for s in node.outputs], node.attributes)]
-        made = EXPANSIONS[node.op_type](*inputs, **node.attributes)
-        return made if isinstance(made, tuple) else (made,)
-
-    replay.instead = expanded
+    replay = replica(graph, what, policy=_Expanding())
     try:
-        replay.run(results)
+        replay.make(results)
     except GraphcoreError:
         return  # an expansion for which the operands are not known well enough
     loose = {replay.of(s).id for s in graph.symbols if s.id in graph.loose and replay.is_bound(s)}
@@ -277,6 +271,14 @@ def _forms(what: str, graph: PatternGraph, results: tuple[Symbol, ...]) -> Itera
     values = tuple(replay.of(s) for s in results)
     if isinstance(values[0].producer, Node):
         yield replay.new, values
+
+
+class _Expanding(Edit):
+    def replace_node(self, rewrite: Replay, node: Node, inputs: Inputs) -> Results:
+        if node.domain != LIBRARY or node.op_type not in EXPANSIONS:
+            return rewrite.append(node, inputs, [s.type for s in node.outputs], node.attributes)
+        made = EXPANSIONS[node.op_type](*inputs, **node.attributes)
+        return made if isinstance(made, tuple) else (made,)
 
 
 def _key(variant: _Variant) -> tuple[Any, ...]:

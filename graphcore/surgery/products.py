@@ -12,11 +12,12 @@ import numpy.typing as npt
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Inputs, Results
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import ONNX, Trait, having
 from graphcore.surgery.chain import Chain, Places, Vector, chain_to
 from graphcore.surgery.copying import finish, replica
-from graphcore.surgery.replay import Replay, reads
+from graphcore.surgery.replay import Edit, Replay, reads
 from graphcore.surgery.result_types import described
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
@@ -75,43 +76,45 @@ def _first_products(graph: Graph) -> list[Node]:
 
 
 def _folded(graph: Graph, folds: Sequence[Fold], readers: Readers) -> Graph:
-    replay = replica(graph, _WHAT)
-    dropped = {number: position for fold in folds for number, position in fold.chain.dropped.items()}
-
-    def operand_of(node: Node) -> Sequence[Symbol] | None:
-        """Return the operand that stands for the results of a node that is folded."""
-        if id(node) not in dropped:
-            return None
-        operand = node.inputs[dropped[id(node)]]
-        assert operand is not None
-        return [replay.of(operand)] * len(node.outputs)
-
-    replay.in_place_of = operand_of
-    products = {id(fold.node): fold for fold in folds}
-    constants: dict[tuple[int, int], Symbol] = {}
+    policy = _Folding(folds)
+    replay = replica(graph, _WHAT, policy=policy)
     for fold in folds:
         for node, position, array in fold.constants():
-            constants[id(node), position] = _constant(replay, node, position, array, readers)
+            policy.constants[id(node), position] = _constant(replay, node, position, array, readers)
+    return finish(replay)
 
-    def instead(node: Node, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol] | None:
-        own = {position: s for (number, position), s in constants.items() if number == id(node)}
+
+class _Folding(Edit):
+    """Products with other constants, and nothing in the place of what is folded into them."""
+
+    def __init__(self, folds: Sequence[Fold]) -> None:
+        self._dropped = {number: position for fold in folds for number, position in fold.chain.dropped.items()}
+        self._products = {id(fold.node): fold for fold in folds}
+        self.constants: dict[tuple[int, int], Symbol] = {}
+
+    def operands(self, rewrite: Replay, node: Node) -> Inputs:
+        return () if id(node) in self._dropped else super().operands(rewrite, node)
+
+    def replace_node(self, rewrite: Replay, node: Node, inputs: Inputs) -> Results | None:
+        if id(node) in self._dropped:
+            operand = node.inputs[self._dropped[id(node)]]
+            assert operand is not None
+            return rewrite.put(node, [rewrite.of(operand)] * len(node.outputs))
+        own = {position: s for (number, position), s in self.constants.items() if number == id(node)}
         if not own:
             return None
         made = [own.get(position, s) for position, s in enumerate(inputs)]
-        fold = products.get(id(node))
+        fold = self._products.get(id(node))
         if fold is not None and fold.before is not None:
             data = made[fold.operand]
             assert data is not None
-            made[fold.operand] = _sum(replay, node, data, fold.before)
-        types = replay.results(node, made)
+            made[fold.operand] = _sum(rewrite, node, data, fold.before)
+        types = rewrite.results(node, made)
         if fold is None:
-            return replay.append(node, made, types, node.attributes)
+            return rewrite.append(node, made, types, node.attributes)
         if fold.bias is not None:
             made[2:] = [own[2]]
-        return _product(replay, fold, made, types)
-
-    replay.instead = instead
-    return finish(replay)
+        return _product(rewrite, fold, made, types)
 
 
 def _product(replay: Replay, fold: Fold, inputs: Sequence[Symbol | None], types: Sequence[Type]) -> Sequence[Symbol]:

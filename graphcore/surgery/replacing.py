@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,11 @@ from graphcore.ir.buffers import BufferValue
 from graphcore.ir.definitions import Definition, definition_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Match, Node, Symbol
-from graphcore.ir.transform.rewrite import prune
+from graphcore.ir.transform.rewrite import Inputs, Results, prune
 from graphcore.ir.transform.walk import bodies, parts
 from graphcore.surgery.copying import conclude, replica
 from graphcore.surgery.patterns import Finder, defaults, finder
-from graphcore.surgery.replay import Replay
+from graphcore.surgery.replay import Edit, Replay
 from graphcore.surgery.result_types import described
 from graphcore.types.tensor_types import TensorType
 
@@ -114,8 +113,8 @@ def _full_name(node: Node) -> str:
 # The change
 
 
-@dataclass(slots=True)
-class _Change:
+@dataclass
+class _Change(Edit):
     """A graph, and what takes which place in it.
 
     node, value, find: what is replaced: one node, one value, or the nodes that this finds. matches: those found, by
@@ -183,27 +182,18 @@ class _Change:
         replay = replica(self.graph, self.what)
         for symbol in self.graph.weights.values():
             replay.of(symbol)
-        self._enter(replay)
+        replay.policy = self  # from here on: the function may ask for weights by name
         for symbol in (*self.graph.input_symbols, *self.graph.weights.values()):
             replay.settle(symbol)
-        self._nodes(replay)
+        replay.make_all()
         made = conclude(replay)
         prune(made)
         return made
 
-    def _enter(self, replay: Replay) -> None:
-        replay.enter = self._enter
-        replay.definition = self._definition
-        replay.is_dropped = lambda node: id(node) in self._dropped
-        replay.in_place_of = partial(self._in_place_of, replay)
-        replay.value = partial(self._value, replay)
+    def is_dropped(self, node: Node) -> bool:
+        return id(node) in self._dropped
 
-    def _nodes(self, replay: Replay) -> None:
-        for node in replay.old.nodes:
-            if id(node) not in self._dropped:
-                replay.node(node)
-
-    def _definition(self, definition: Definition) -> Definition:
+    def definition(self, definition: Definition) -> Definition:
         """Return a function with what it has of the change, made once."""
         made = self._definitions.get(definition)
         if made is not None:
@@ -211,11 +201,10 @@ class _Change:
         made = definition
         if definition in self._definitions and self._is_in(definition.body):
             body = definition.body
-            replay = replica(body, self.what)
-            self._enter(replay)
+            replay = replica(body, self.what, policy=self)
             for symbol in body.input_symbols:
                 replay.settle(symbol)
-            self._nodes(replay)
+            replay.make_all()
             results = replay.own_results(body.outputs)
             names = [name for name, _ in body.named_outputs]
             replay.new.build.outputs([*zip(names, results, strict=True)])
@@ -233,25 +222,31 @@ class _Change:
             for part in parts(body)
         )
 
-    def _in_place_of(self, replay: Replay, node: Node) -> Sequence[Symbol | None] | None:
-        found = self.matches.get(id(node))
-        if (found is None and node is not self.node) or id(node) in self._beside:
+    def _is_replaced(self, node: Node) -> bool:
+        return (id(node) in self.matches or node is self.node) and id(node) not in self._beside
+
+    def operands(self, rewrite: Replay, node: Node) -> Inputs:
+        return () if self._is_replaced(node) else super().operands(rewrite, node)
+
+    def replace_node(self, rewrite: Replay, node: Node, inputs: Inputs) -> Results | None:
+        if not self._is_replaced(node):
             return None
+        replay, found = rewrite, self.matches.get(id(node))
         first = len(replay.new.symbols)
         if found is not None and found.values:
             made: list[Symbol | None] = [self._of_match(replay, found)]
             made += [None] * (len(node.outputs) - 1)
         else:
-            inputs = [None if s is None else replay.of(s) for s in node.inputs]
-            made = [*self._call(replay, node, inputs, None, node.outputs)]
+            values = [None if s is None else replay.of(s) for s in node.inputs]
+            made = [*self._call(replay, node, values, None, node.outputs)]
         for symbol, result in zip(node.outputs, made, strict=True):
             if result is not None and result.graph is replay.new and result.id >= first:
                 name = replay.free_name(symbol.given_name, replay.new)
                 if name is not None and result.given_name is None and isinstance(result.producer, Node):
                     replay.new.names.rename(result, name)
-        return made
+        return replay.put(node, made)
 
-    def _value(self, replay: Replay, symbol: Symbol, made: Symbol) -> Symbol:
+    def replace_value(self, replay: Replay, symbol: Symbol, made: Symbol) -> Symbol:
         if symbol is self.value:
             node = symbol.producer if isinstance(symbol.producer, Node) else None
             return self._call(replay, node, [made], None, [symbol])[0]

@@ -7,7 +7,8 @@ what does not go together is an error that names the node.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
@@ -23,6 +24,7 @@ from graphcore.ir.definitions import (
 )
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.notes import OPSET
@@ -43,48 +45,53 @@ from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, TensorType, Type, known_type, tensor_type
 
 
-class Replay:
+class Edit(Policy["Replay"]):
+    """What a change makes of the nodes of a graph, of its bodies, and of functions that it inlines."""
+
+    def replace_value(self, replay: Replay, symbol: Symbol, made: Symbol) -> Symbol:
+        """Return what stands for a Symbol from here on, for which `made` was just made."""
+        return made
+
+    def definition(self, definition: Definition) -> Definition:
+        """Return the function to call instead of one that a node calls."""
+        return definition
+
+    def is_dropped(self, node: Node) -> bool:
+        """Return whether nothing needs a node any more."""
+        return False
+
+
+class Replay(Rewrite):
     """The nodes of one graph, made again in another.
 
     what: the change that is made, for errors. prefix: of the names and the layers of what is made. names: others for
-    names of values. dims: the dims that stand for names in types. Symbols that are bound before `run` are not made;
+    names of values. dims: the dims that stand for names in types. Symbols that are bound before `make` are not made;
     what only they need is not either.
     """
+
+    policy: Edit
+    _outer: Replay | None
 
     def __init__(
         self,
         old: Graph,
         new: Graph,
         what: str,
+        policy: Edit | None = None,
         *,
         prefix: str = "",
         names: Mapping[str, str] | None = None,
         dims: Mapping[str, Dim] | None = None,
         outer: Replay | None = None,
     ) -> None:
-        self.old = old
-        self.new = new
+        super().__init__(old, policy or Edit(), outer, new=new)
         self.what = what
         self._prefix = prefix
         self._names = names or {}
         self._dims = dims or {}
-        self._outer = outer
-        self._made: dict[int, Symbol] = {}
         self._altered: set[int] = set()
         self._retyped: dict[Type, Type] = {}
         self._sizes: ShapeValues = ShapeValues() if outer is None else outer._sizes
-        self.instead: Callable[[Node, tuple[Symbol | None, ...]], Sequence[Symbol] | None] | None = None
-        """Asked for each node and its new operands: what stands for its results, or None to keep the node."""
-        self.in_place_of: Callable[[Node], Sequence[Symbol | None] | None] | None = None
-        """Asked for each node before that, for its operands may be gone. A result that nothing reads may be None."""
-        self.value: Callable[[Symbol, Symbol], Symbol] | None = None
-        """Asked for each Symbol that is made, and what stands for it: what does from there on."""
-        self.definition: Callable[[Definition], Definition] | None = None
-        """Asked for each function that a node calls: the one to call instead."""
-        self.is_dropped: Callable[[Node], bool] | None = None
-        """Asked for each node in a body: whether nothing needs it any more."""
-        self.enter: Callable[[Replay], None] | None = None
-        """Told of the replay of each body and each function that is inlined, before its nodes are made."""
 
     # Symbols
 
@@ -94,42 +101,28 @@ class Replay:
         if is_altered:
             self._altered.add(made.id)
 
-    def is_bound(self, symbol: Symbol) -> bool:
-        """Return whether something stands for a Symbol already."""
-        return symbol.id in self._made
-
-    def of(self, symbol: Symbol) -> Symbol:
-        """Return what stands for a Symbol of the old graph."""
-        found = self._made.get(symbol.id)
-        if found is not None:
-            return found
+    def _leaf(self, symbol: Symbol) -> Symbol:
         producer = symbol.producer
-        if isinstance(producer, Captured):
-            assert self._outer is not None
-            around = self._outer.of(producer.symbol)
-            captured = self.new.build.capture(around)
-            assert captured is not None
-            found = captured
-            if around.id in self._outer._altered:
-                self._altered.add(found.id)
-        elif isinstance(producer, Constant):
-            found = self._constant(symbol, producer)
-        else:
+        if not isinstance(producer, (Captured, Constant)):
             raise GraphError(
                 f"{self.what}: nothing gives {symbol.name!r}, which is needed",
                 operands={"value": symbol},
                 help="give it as an input",
             )
-        self._made[symbol.id] = found
-        self.settle(symbol)
-        return self._made[symbol.id]
+        made = super()._leaf(symbol)
+        if self._outer is not None and isinstance(producer, Captured):
+            if self._outer.of(producer.symbol).id in self._outer._altered:
+                self._altered.add(made.id)
+        return self.settle(symbol)
 
-    def settle(self, symbol: Symbol) -> None:
-        """Ask what stands for a Symbol, which is bound, from here on. See `value`."""
+    def settle(self, symbol: Symbol) -> Symbol:
+        """Ask the policy what stands for a Symbol, which is bound, from here on, and return that."""
         made = self._made[symbol.id]
-        found = made if self.value is None else self.value(symbol, made)
+        assert made is not None
+        found = self.policy.replace_value(self, symbol, made)
         if found is not made:
             self.bind(symbol, found)
+        return found
 
     def type_of(self, symbol: Symbol) -> Type:
         """Return the type of a Symbol of the old graph in the dims of the new one."""
@@ -161,9 +154,7 @@ class Replay:
             else:
                 found = root.weight(escaped(name), producer.array, getattr(type_, "dtype", None))
             root.memory.values[key] = found
-        mine = self.new.build.capture(found)
-        assert mine is not None
-        return mine
+        return self.captured(found)
 
     def free_name(self, name: str | None, graph: Graph, *, numbered: bool = False) -> str | None:
         """Return the name under the prefix; where it is taken None, or the name with a number."""
@@ -180,7 +171,7 @@ class Replay:
 
     # Nodes
 
-    def run(self, results: Iterable[Symbol]) -> None:
+    def make(self, results: Iterable[Symbol]) -> None:
         """Make the nodes that Symbols of the old graph need and that nothing stands for yet, in their order."""
         with uncollected():
             for node in self.needed(results):
@@ -188,42 +179,50 @@ class Replay:
 
     def needed(self, results: Iterable[Symbol]) -> list[Node]:
         """Return the nodes that lead to Symbols, back to what is bound, and nodes without results."""
-        used = {s.id for s in results if s.id not in self._made}
+        made = self._made
+        used = {s.id for s in results if made[s.id] is None}
         found = []
         for node in reversed(self.old.nodes):
             if node.outputs and not any(s.id in used for s in node.outputs):
                 continue
             found.append(node)
-            used.update(s.id for s in reads(node) if s.id not in self._made)
+            used.update(s.id for s in reads(node) if made[s.id] is None)
         return found[::-1]
+
+    def make_all(self) -> None:
+        """Make all nodes but those that the policy drops."""
+        for node in self.old.nodes:
+            if not self.policy.is_dropped(node):
+                self.node(node)
 
     def node(self, node: Node) -> None:
         """Make one node."""
-        replaced = None if self.in_place_of is None else self.in_place_of(node)
-        if replaced is not None:
-            for symbol, result in zip(node.outputs, replaced, strict=True):
-                if result is not None:
-                    self.bind(symbol, result)
-                    self.settle(symbol)
-            return
-        inputs = tuple([None if s is None else self.of(s) for s in node.inputs])
-        inputs = self._with_literals(node, inputs)
-        made: Sequence[Symbol] | None = None if self.instead is None else self.instead(node, inputs)
-        if made is None:
-            definition = definition_of(node)
-            if definition is not None:
-                made = self._call(node, definition, inputs)
-            elif bodies(node):
-                made = self._with_bodies(node, inputs)
-            else:
-                made = self.append(node, inputs, self.results(node, inputs), node.attributes)
-        for symbol, result in zip(node.outputs, made, strict=True):
-            if symbol.id not in self._made:
+        inputs = self._with_literals(node, self.policy.operands(self, node))
+        made = self.policy.replace_node(self, node, inputs)
+        for symbol, result in zip(node.outputs, self.keep(node, inputs) if made is None else made, strict=True):
+            if result is not None:
                 is_altered = result.type != self.type_of(symbol) or self._is_altered(node, inputs)
                 self.bind(symbol, result, is_altered=is_altered)
                 self.settle(symbol)
 
-    def _with_literals(self, node: Node, inputs: tuple[Symbol | None, ...]) -> tuple[Symbol | None, ...]:
+    def put(self, node: Node, made: Results) -> Results:
+        """Let `made` stand for the results of a node, with other values than so far; what policies return then."""
+        for symbol, result in zip(node.outputs, made, strict=True):
+            if result is not None:
+                self.bind(symbol, result)
+                self.settle(symbol)
+        return [None] * len(made)
+
+    def keep(self, node: Node, inputs: Inputs) -> tuple[Symbol, ...]:
+        """Make a node again on operands, which may have other types."""
+        definition = definition_of(node)
+        if definition is not None:
+            return self._call(node, self.policy.definition(definition), inputs)
+        if bodies(node):
+            return self._with_bodies(node, inputs)
+        return self.append(node, inputs, self.results(node, inputs), node.attributes)
+
+    def _with_literals(self, node: Node, inputs: Inputs) -> Inputs:
         """Return the operands with numbers in the dtype that the others have now, as `x + 1` has them."""
         if not any(s is not None and s.is_constant for s in inputs) or not self._has_other_types(node, inputs):
             return inputs
@@ -305,8 +304,7 @@ class Replay:
 
     # Calls of functions
 
-    def _call(self, node: Node, definition: Definition, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol]:
-        definition = definition if self.definition is None else self.definition(definition)
+    def _call(self, node: Node, definition: Definition, inputs: Inputs) -> tuple[Symbol, ...]:
         dims = {name: dim.substitute(self._dims) for name, dim in dims_of(node).items()}
         if self._has_other_types(node, inputs) or self._is_altered(node, inputs):
             given = [s for s in inputs if s is not None]
@@ -325,23 +323,20 @@ class Replay:
         own = {"definition": definition, "dims": tuple(dims.items())}
         return self.append(node, inputs, types, {**node.attributes, **own})
 
-    def _inline(
-        self, node: Node, definition: Definition, inputs: tuple[Symbol | None, ...], dims: dict[str, Dim]
-    ) -> list[Symbol]:
+    def _inline(self, node: Node, definition: Definition, inputs: Inputs, dims: dict[str, Dim]) -> tuple[Symbol, ...]:
         """Make the nodes of a function in place of a call with operands that it was not traced for."""
         body = definition.body
         prefix = f"{self._prefix}{node.layer}"
-        inner = Replay(body, self.new, self.what, prefix=prefix, dims=dims)
+        inner = Replay(body, self.new, self.what, self.policy, prefix=prefix, dims=dims)
         for symbol, given in zip(body.input_symbols, inputs, strict=True):
             if given is not None:
                 inner.bind(symbol, given)
-        self._enter(inner)
-        inner.run(body.outputs)
-        return [inner.of(s) for s in body.outputs]
+        inner.make(body.outputs)
+        return tuple([inner.of(s) for s in body.outputs])
 
     # Bodies
 
-    def _with_bodies(self, node: Node, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol]:
+    def _with_bodies(self, node: Node, inputs: Inputs) -> tuple[Symbol, ...]:
         own = {key: value for key, value in node.attributes.items() if isinstance(value, Graph)}
         rest = {key: value for key, value in node.attributes.items() if not isinstance(value, Graph)}
         if not self._has_other_types(node, inputs) and not self._has_other_sizes(node, inputs):
@@ -369,24 +364,17 @@ class Replay:
     def _body(self, old: Graph, types: Sequence[Type]) -> Graph:
         """Return a body made again for inputs of other types."""
         made = new_body(self.new, old.name, types)
-        inner = Replay(old, made, self.what, dims=self._dims, outer=self)
+        inner = Replay(old, made, self.what, self.policy, dims=self._dims, outer=self)
         for symbol, own in zip(old.input_symbols, made.input_symbols, strict=True):
             inner.bind(symbol, own, is_altered=own.type != self.type_of(symbol))
-        self._enter(inner)
         for symbol in old.input_symbols:
             inner.settle(symbol)
-        for node in old.nodes:
-            if inner.is_dropped is None or not inner.is_dropped(node):
-                inner.node(node)
+        inner.make_all()
         results = inner.own_results([s for _, s in old.named_outputs])
         made.build.outputs([(name, s) for (name, _), s in zip(old.named_outputs, results, strict=True)])
         made.watched.update({label: inner.of(s) for label, s in old.watched.items() if inner.is_bound(s)})
         made.scope.is_finished = True
         return made
-
-    def _enter(self, inner: Replay) -> None:
-        if self.enter is not None:
-            self.enter(inner)
 
     def own_results(self, results: Sequence[Symbol]) -> list[Symbol]:
         """Return what stands for the results of a body or function, each made by a node of its own, as ONNX has it."""
@@ -399,6 +387,18 @@ class Replay:
                 made = self.new.build.emit("Identity", (made,), made.type)
             found.append(made)
         return found
+
+
+@contextmanager
+def placed(graph: Graph, node: Node) -> Iterator[None]:
+    """Give what is built inside the layer and the line of a node."""
+    site = graph.site
+    before = site.layer, site.origin, site.is_user
+    site.layer, site.origin, site.is_user = node.layer, node.origin, False
+    try:
+        yield
+    finally:
+        site.layer, site.origin, site.is_user = before
 
 
 def reads(node: Node) -> list[Symbol]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from graphcore import ops
@@ -11,12 +11,13 @@ from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import Inputs, Results
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
 from graphcore.ops.shared import einsum
 from graphcore.ops.shared.dims import provably_differ
 from graphcore.surgery.copying import finish, replica
-from graphcore.surgery.replay import Replay
+from graphcore.surgery.replay import Edit, Replay, placed
 from graphcore.surgery.result_types import described, roles
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import DimLike, Shape, TensorType, Type, tensor_type
@@ -32,14 +33,7 @@ def with_dims(graph: Graph, shapes: Mapping[str, Sequence[DimLike]], dims: Mappi
     for label, dims_of_input in shapes.items():
         symbol = inputs[label]
         types[symbol.id] = tensor_type(symbol.dtype, Shape([_dim(d) for d in dims_of_input]), symbol.ambiguous)
-    replay = replica(graph, _WHAT, types=types, dims=names)
-    _mend(replay)
-    return finish(replay)
-
-
-def _mend(replay: Replay) -> None:
-    """Let nodes that have an old size inside be made with the new one, those of bodies and inlined functions too."""
-    replay.instead, replay.enter = _mending(replay), _mend
+    return finish(replica(graph, _WHAT, types=types, dims=names, policy=_Mending()))
 
 
 def _dim(value: DimLike) -> Dim:
@@ -88,27 +82,19 @@ def _dims_of(symbol: Symbol) -> Iterator[Dim]:
         yield from symbol.type.shape
 
 
-def _mending(replay: Replay) -> Callable[[Node, tuple[Symbol | None, ...]], Sequence[Symbol] | None]:
-    """Return what is asked for each node: one that has an old size inside is made with the new one."""
-    site = replay.new.site
+class _Mending(Edit):
+    """Nodes that have an old size inside are made with the new one, those of bodies and inlined functions too."""
 
-    def instead(node: Node, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol] | None:
-        before = [None if s is None else replay.type_of(s) for s in node.inputs]
+    def replace_node(self, rewrite: Replay, node: Node, inputs: Inputs) -> Results | None:
+        before = [None if s is None else rewrite.type_of(s) for s in node.inputs]
         changed = [
             a is not None and s is not None and _lost_sizes(a, s.type) for a, s in zip(before, inputs, strict=True)
         ]
         # The sizes of a Reshape may change where its operand does not, and the product of other dims than numbers.
         if not any(changed) and node.op_type != "Reshape":
             return None
-        place = site.layer, site.origin, site.is_user
-        site.layer, site.origin, site.is_user = node.layer, node.origin, False
-        try:
-            with replay.new:
-                return mended(_WHAT, replay, node, before, inputs)
-        finally:
-            site.layer, site.origin, site.is_user = place
-
-    return instead
+        with placed(rewrite.new, node), rewrite.new:
+            return mended(_WHAT, rewrite, node, before, inputs)
 
 
 def _lost_sizes(old: Type, new: Type) -> bool:

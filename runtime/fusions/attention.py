@@ -9,8 +9,9 @@ import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, either, op
+from graphcore.ir.transform.rewrite import Inputs
 from graphcore.operators import Trait, having
-from graphcore.passes.sweep import Inputs, Sweep
+from graphcore.passes.sweep import Sweep
 from graphcore.runtime.fusions.matching import (
     bounds,
     factor_of,

@@ -124,7 +124,7 @@ class _Call(Rewrite):
             self.new.watched[f"{self._layer}{label}"] = self.of(symbol)
         return [self.of(symbol) for symbol in self.old.outputs]
 
-    def constant(self, symbol: Symbol, producer: Constant) -> Symbol:
+    def _constant(self, symbol: Symbol, producer: Constant) -> Symbol:
         key = self._definition, symbol.id
         found = self.policy.constants.get(key)
         if found is None:

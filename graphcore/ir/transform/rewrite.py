@@ -51,8 +51,8 @@ class Policy(Generic[R]):
 
     def operands(self, rewrite: R, node: Node) -> Inputs:
         """Return what a node reads in the new graph: nothing where a policy asks for what stands for it itself."""
-        of = rewrite.of
-        return tuple([None if s is None else of(s) for s in node.inputs])
+        made, of = rewrite._made, rewrite.of
+        return tuple([s if s is None else of(s) if (found := made[s.id]) is None else found for s in node.inputs])
 
     def replace_node(self, rewrite: R, node: Node, inputs: Inputs) -> Results | None:
         """Return what stands for the results of a node; None where it is made again on new operands.
@@ -91,16 +91,19 @@ class Rewrite:
 
     def _begun(self) -> Graph:
         """Return the new graph with its inputs."""
-        # What was built has its dtypes: the graph's own promotion system has no say in what it is made of.
-        old, new, retype = self.old, Draft(self.old.name), self.policy.retype
-        noted_as(old, new)
-        if self.policy.keeps_types:
-            new.build.promotion(old.promotion)
-        for symbol in old._inputs:
+        new, retype = self._drafted(), self.policy.retype
+        for symbol in self.old._inputs:
             made = new.build.input(retype(symbol.type), symbol.given_name, symbol.producer.origin)
             self._made[symbol.id] = made
         if self._outer is not None:
             new.scope.outer = self._outer.new
+        return new
+
+    def _drafted(self) -> Graph:
+        # What was built has its dtypes: the graph's own promotion system has no say in what it is made of.
+        new = like(self.old, Draft(self.old.name))
+        if self.policy.keeps_types:
+            new.build.promotion(self.old.promotion)
         return new
 
     # Symbols
@@ -126,7 +129,7 @@ class Rewrite:
             made = self.captured(self._outer.of(producer.symbol))
         else:
             assert isinstance(producer, Constant), "nodes come in an order they can run in"
-            made = self.constant(symbol, producer)
+            made = self._constant(symbol, producer)
         self._made[symbol.id] = made
         return made
 
@@ -136,7 +139,7 @@ class Rewrite:
         assert made is not None
         return made
 
-    def constant(self, symbol: Symbol, producer: Constant) -> Symbol:
+    def _constant(self, symbol: Symbol, producer: Constant) -> Symbol:
         """Return what stands for a constant."""
         return self.new.build.symbol(self.policy.retype(symbol.type), producer, symbol.given_name)
 
@@ -144,11 +147,12 @@ class Rewrite:
 
     def run(self) -> Graph:
         """Return the new graph, its nodes made in the order of the old ones."""
-        policy, site = self.policy, self.new.site
+        policy, site, make = self.policy, self.new.site, self.node
         for node in self.old._nodes:
             self.is_read = type(node.origin) is Imported
-            site.layer, site.origin = node.layer, node.origin
-            self.node(node)
+            site.layer = node.layer
+            site.origin = node.origin
+            make(node)
         site.layer, site.origin = "", None
         return policy.finish(self)
 
@@ -202,9 +206,13 @@ class Rewrite:
         return made
 
 
-def noted_as(old: Graph, new: Graph) -> None:
-    """Give a new graph the metadata and the opsets of an old one, and what that says of its weights."""
+def like(old: Graph, new: Graph | None = None) -> Graph:
+    """Return a graph without nodes that has the notes and the opsets of another one. new: one that was just made."""
+    if new is None:
+        new = Graph(old.name, promotion=old.promotion, strict=old.strict)
+        new.site.layers = dict(old.site.layers)
     new.metadata, new.folded, new.opsets = dict(old.metadata), dict(old.folded), dict(old.opsets)
+    return new
 
 
 def with_names(graph: Graph) -> Graph:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcore.build.declare import LIBRARY
@@ -28,7 +27,7 @@ from graphcore.surgery.astype.roles import (
     takes_any,
 )
 from graphcore.surgery.copying import finish, replica
-from graphcore.surgery.replay import Replay
+from graphcore.surgery.replay import Edit, Replay, placed
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -50,7 +49,7 @@ def astype(graph: Graph, dtype: object, source: object, keep: object, keep_io: b
     sources = Sources(_sources(source, target), _may_convert_sequences(graph, kept, keep_io))
     change = Change(sources, kept, Arrays(target), keep_io)
     types, buffers = _inputs(graph, change)
-    replay = replica(graph, _WHAT, types=types, buffers=buffers, kind=lambda *a, **k: Retyping(*a, **k, change=change))
+    replay = replica(graph, _WHAT, types=types, buffers=buffers, kind=Retyping, policy=change)
     made = finish(replay)
     change.arrays.report()
     return made
@@ -103,7 +102,7 @@ def _inputs(graph: Graph, change: Change) -> tuple[dict[int, Type], dict[str, Bu
     return types, buffers
 
 
-class Change:
+class Change(Edit):
     """One change of dtype: from which to which, what stays, and what was made so far.
 
     keeps_io: inputs and outputs stay.
@@ -123,12 +122,12 @@ class Change:
         if found is None:
             old = definition.body
             new = Graph(old.name, promotion=old.promotion, strict=old.strict)
-            inner = Retyping(old, new, _WHAT, change=self)
+            inner = Retyping(old, new, _WHAT, self)
             for symbol in old.input_symbols:
                 type_ = self.type_of(symbol)
                 name = None if symbol.given_name is None else new.names.claim(symbol.given_name, "input")
                 inner.bind(symbol, new.build.input(type_, name, symbol.producer.origin))
-            inner.make_all([self.type_of(s) for s in old.outputs])
+            inner.make_body([self.type_of(s) for s in old.outputs])
             found = Definition(definition.name, new, definition.domain, definition.attributes)
             self._definitions[definition] = found
         return found
@@ -145,32 +144,29 @@ class Retyping(Replay):
     once, so that no value is cast forth and back. keeps_all: no node changes its dtype.
     """
 
-    def __init__(self, *arguments: Any, change: Change, keeps_all: bool = False, **named: Any) -> None:
+    policy: Change
+    _outer: Retyping | None
+
+    def __init__(self, *arguments: Any, keeps_all: bool = False, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._change = change
         self._keeps_all = keeps_all
         self._casts: dict[tuple[int, DType], Symbol] = {}
         self._outputs = {name or s.name for name, s in self.old.named_outputs}
         self._ends = {s.id for _, s in self.old.named_outputs}
         self._wanted: dict[int, Type] = {}
-        self._kept_moves = self._moves_that_stay() if change.keep and not keeps_all else frozenset()
+        self._kept_moves = self._moves_that_stay() if self.policy.keep and not keeps_all else frozenset()
 
     # Values
 
-    def of(self, symbol: Symbol) -> Symbol:
-        """Return a value in the dtype in which it is made."""
-        if not self.is_bound(symbol) and isinstance(symbol.producer, (Constant, Captured)):
-            if not self._change.sources.has(symbol.type):
-                return super().of(symbol)
-            if isinstance(symbol.producer, Captured):
-                if not is_plain(symbol.type):
-                    return super().of(symbol)
-                outer = self._outer
-                assert isinstance(outer, Retyping)
-                return self.in_dtype(symbol, outer.of(symbol.producer.symbol).dtype)
-            is_kept = self._keeps_all or self._change.keep.has_value(symbol)
-            return self.in_dtype(symbol, symbol.dtype if is_kept else self._change.dtype)
-        return super().of(symbol)
+    def _leaf(self, symbol: Symbol) -> Symbol:
+        producer, change = symbol.producer, self.policy
+        if change.sources.has(symbol.type) and isinstance(producer, Constant):
+            is_kept = self._keeps_all or change.keep.has_value(symbol)
+            return self.in_dtype(symbol, symbol.dtype if is_kept else change.dtype)
+        if change.sources.has(symbol.type) and isinstance(producer, Captured) and is_plain(symbol.type):
+            assert self._outer is not None
+            return self.in_dtype(symbol, self._outer.of(producer.symbol).dtype)
+        return super()._leaf(symbol)
 
     def in_dtype(self, symbol: Symbol, dtype: DType) -> Symbol:
         """Return a value in a dtype: as it is made, or a cast of it, or an array of that dtype."""
@@ -180,14 +176,12 @@ class Retyping(Replay):
             return found
         producer = symbol.producer
         if isinstance(producer, Captured):
-            assert isinstance(self._outer, Retyping)
-            captured = self.new.build.capture(self._outer.in_dtype(producer.symbol, dtype))
-            assert captured is not None
-            found = captured
+            assert self._outer is not None
+            found = self.captured(self._outer.in_dtype(producer.symbol, dtype))
         elif isinstance(producer, Constant) and not self.is_bound(symbol):
             found = self._array(symbol, producer, dtype)
         else:
-            found = super().of(symbol)
+            found = self.of(symbol)
             if found.dtype is not dtype:
                 found = self.new.build.cast(found, dtype)
         self._casts[key] = found
@@ -197,18 +191,18 @@ class Retyping(Replay):
         """Return a constant or weight in one of its two dtypes."""
         if dtype is symbol.dtype:
             return self._constant(symbol, producer)
-        if self._change.keep.has_value(symbol):
+        if self.policy.keep.has_value(symbol):
             return self.new.build.cast(self.in_dtype(symbol, symbol.dtype), dtype)
-        return self._constant(symbol, self._change.arrays.constant(symbol, producer), retyped(symbol.type, dtype))
+        return self._constant(symbol, self.policy.arrays.constant(symbol, producer), retyped(symbol.type, dtype))
 
     def result(self, symbol: Symbol, type_: Type | None = None) -> Symbol:
         """Return what an output or a buffer gives. type_: of the buffer."""
         made = self.of(symbol)
-        if not self._change.sources.has(symbol.type) or not is_plain(symbol.type):
+        if not self.policy.sources.has(symbol.type) or not is_plain(symbol.type):
             return made
         if isinstance(type_, TensorType):
             return self.in_dtype(symbol, type_.dtype)
-        if self._change.keeps_io:
+        if self.policy.keeps_io:
             return self.in_dtype(symbol, symbol.dtype)
         return made
 
@@ -216,23 +210,12 @@ class Retyping(Replay):
 
     def node(self, node: Node) -> None:
         """Make one node."""
-        with self._at(node):
+        with placed(self.new, node):  # which casts that it reads have too
             for symbol, made in zip(node.outputs, self._made_of(node), strict=True):
                 self.bind(symbol, made)
 
-    @contextmanager
-    def _at(self, node: Node) -> Iterator[None]:
-        """Give casts the place of the node that reads them."""
-        site = self.new.site
-        place = site.layer, site.origin, site.is_user
-        site.layer, site.origin, site.is_user = node.layer, node.origin, False
-        try:
-            yield
-        finally:
-            site.layer, site.origin, site.is_user = place
-
     def _is_kept(self, node: Node) -> bool:
-        return self._keeps_all or self._change.keep.has_node(node)
+        return self._keeps_all or self.policy.keep.has_node(node)
 
     def _made_of(self, node: Node) -> Sequence[Symbol]:
         definition = definition_of(node)
@@ -240,9 +223,9 @@ class Retyping(Replay):
         if definition is not None:
             return self._call_of(node, definition, is_kept or definition.domain != FUNCTIONS)
         if bodies(node):
-            may_change = not node.domain and (node.op_type != "SequenceMap" or self._change.sources.with_sequences)
+            may_change = not node.domain and (node.op_type != "SequenceMap" or self.policy.sources.with_sequences)
             return self._holder_of(node, is_kept or not may_change)
-        change = self._change
+        change = self.policy
         if is_kept or self._stays(node):
             return self._plain(node, none_of(node))
         roles = roles_of(node, change.sources, change.dtype)
@@ -257,10 +240,10 @@ class Retyping(Replay):
         """Return what a node without bodies gives."""
         inputs = self._operands(node, roles)
         types = self._types(node, roles)
-        return self._append(node, inputs, types, attributes_of(node, roles, self._change.sources, self._change.arrays))
+        return self._append(node, inputs, types, attributes_of(node, roles, self.policy.sources, self.policy.arrays))
 
     def _operands(self, node: Node, roles: Roles) -> list[Symbol | None]:
-        change = self._change
+        change = self.policy
         is_any = takes_any(node)
         made: list[Symbol | None] = []
         for symbol, is_new in zip(node.inputs, roles.operands, strict=True):
@@ -274,7 +257,7 @@ class Retyping(Replay):
 
     def _types(self, node: Node, roles: Roles) -> list[Type]:
         return [
-            self._change.type_of(s) if is_new else s.type for s, is_new in zip(node.outputs, roles.results, strict=True)
+            self.policy.type_of(s) if is_new else s.type for s, is_new in zip(node.outputs, roles.results, strict=True)
         ]
 
     def _append(
@@ -294,7 +277,7 @@ class Retyping(Replay):
     def _wants_old(self, symbol: Symbol) -> bool:
         """Return whether an output that a Symbol is stays of the old dtype."""
         wanted = self._wanted.get(symbol.id)
-        return self._change.keeps_io if wanted is None else wanted is symbol.type
+        return self.policy.keeps_io if wanted is None else wanted is symbol.type
 
     def _without_cast(self, node: Node, made: Symbol) -> tuple[Symbol, ...]:
         """Return what stands for a cast to the dtype that its operand has by now."""
@@ -313,18 +296,18 @@ class Retyping(Replay):
     def _is_old(self, symbol: Symbol) -> bool:
         """Return whether a value is made in the old dtype, or is a constant that is kept in it."""
         if isinstance(symbol.producer, Constant) and not self.is_bound(symbol):
-            return self._change.sources.has(symbol.type) and self._change.keep.has_value(symbol)
-        return self._change.sources.has(self.of(symbol).type)
+            return self.policy.sources.has(symbol.type) and self.policy.keep.has_value(symbol)
+        return self.policy.sources.has(self.of(symbol).type)
 
     def _moves_that_stay(self) -> frozenset[int]:
         """Return the moving nodes whose results only nodes that stay read."""
         others: set[int] = set()  # values that a node reads that does not stay
         found: set[int] = set()
         for node in reversed(self.old.nodes):
-            is_read_by_others = any(s.id in others and self._change.sources.has(s.type) for s in node.outputs)
+            is_read_by_others = any(s.id in others and self.policy.sources.has(s.type) for s in node.outputs)
             if moved(node) and not is_read_by_others:
                 found.add(id(node))
-            elif not self._change.keep.has_node(node) and not takes_any(node):
+            elif not self.policy.keep.has_node(node) and not takes_any(node):
                 others.update(s.id for s in node.inputs if s is not None)
             for body in bodies(node):
                 others.update(
@@ -337,7 +320,7 @@ class Retyping(Replay):
     def _call_of(self, node: Node, definition: Definition, is_kept: bool) -> Sequence[Symbol]:
         if is_kept:
             return self._plain(node, none_of(node))
-        change = self._change
+        change = self.policy
         made = change.of_definition(definition)
         roles = all_of(node)
         dims = dims_of(node)
@@ -356,25 +339,24 @@ class Retyping(Replay):
 
     def _body_of(self, old: Graph, is_kept: bool) -> Graph:
         def type_of(symbol: Symbol) -> Type:
-            return symbol.type if is_kept else self._change.type_of(symbol)
+            return symbol.type if is_kept else self.policy.type_of(symbol)
 
         made = new_body(self.new, old.name, [type_of(s) for s in old.input_symbols])
-        inner = Retyping(old, made, self.what, outer=self, change=self._change, keeps_all=is_kept)
+        inner = Retyping(old, made, self.what, self.policy, outer=self, keeps_all=is_kept)
         for symbol, own in zip(old.input_symbols, made.input_symbols, strict=True):
             inner.bind(symbol, own)
             if symbol.given_name is not None:
                 made.names.rename(own, symbol.given_name)
-        inner.make_all([type_of(s) for s in old.outputs])
+        inner.make_body([type_of(s) for s in old.outputs])
         return made
 
-    def make_all(self, types: Sequence[Type]) -> None:
+    def make_body(self, types: Sequence[Type]) -> None:
         """Make all nodes of a body, and finish it. types: of its outputs."""
         self._wanted = {s.id: type_ for s, type_ in zip(self.old.outputs, types, strict=True)}
-        for node in self.old.nodes:
-            self.node(node)
+        self.make_all()
         outputs = []
         for (name, symbol), type_ in zip(self.old.named_outputs, types, strict=True):
-            is_float = self._change.sources.has(symbol.type) and isinstance(type_, TensorType)
+            is_float = self.policy.sources.has(symbol.type) and isinstance(type_, TensorType)
             outputs.append((name, self.in_dtype(symbol, type_.dtype) if is_float else self.of(symbol)))  # type: ignore[union-attr]
         self.new.build.outputs(outputs)
         self.new.watched.update({label: self.of(s) for label, s in self.old.watched.items() if self.is_bound(s)})

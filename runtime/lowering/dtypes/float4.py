@@ -37,10 +37,10 @@ def store_as_float8(graph: Graph) -> Graph:
 
 
 class _Float4(Rewrite):
-    def constant(self, symbol: Symbol, producer: Constant) -> Symbol:
+    def _constant(self, symbol: Symbol, producer: Constant) -> Symbol:
         if _holds(symbol.type):
             producer = Constant(producer.array.astype(STORAGE.numpy), producer.is_weight, producer.origin)
-        return super().constant(symbol, producer)
+        return super()._constant(symbol, producer)
 
     def attributes(self, node: Node) -> Mapping[str, Any]:
         return {key: _converted(value) for key, value in super().attributes(node).items()}

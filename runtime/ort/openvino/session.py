@@ -274,10 +274,10 @@ def widened(graph: Graph) -> Graph:
 
 
 class _Wide(Rewrite):
-    def constant(self, symbol: Symbol, producer: Constant) -> Symbol:
+    def _constant(self, symbol: Symbol, producer: Constant) -> Symbol:
         if symbol.dtype in HALVES:
             producer = Constant(producer.array.astype(np.float32), producer.is_weight, producer.origin)
-        return super().constant(symbol, producer)
+        return super()._constant(symbol, producer)
 
     def attributes(self, node: Node) -> Mapping[str, Any]:
         return {key: _held(value) for key, value in node.attributes.items()}
