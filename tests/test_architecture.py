@@ -78,8 +78,6 @@ TABLES = {
         runtime/ort/sessions.py _READ_LATE
     """,
     "other program: what onnxruntime's optimisers, ONNX's inference, OpenVINO or JAX match or do": """
-        graphcore/onnx/read/checks.py _ENDING
-        graphcore/onnx/schemas/checked_dims.py PROPAGATED
         graphcore/promotion/packages/jax.py _REDUCTIONS
         runtime/sessions/direct/start.py _FUSED
         runtime/lowering/guards/arithmetic.py _NEUTRAL

@@ -242,7 +242,7 @@ def _of_onnx(change: Change, sizes: ShapeValues) -> list[Type]:
     proto = _proto(node, inputs)
     stand_ins = _allowed(operator(schema), inputs)
     try:
-        return inferred(proto, schema, stand_ins, {node.domain: version}, {}, change.place, node.attributes, sizes)
+        return inferred(proto, schema, stand_ins, {node.domain: version}, (), change.place, node.attributes, sizes)
     except GraphcoreError as error:
         raise ShapeError(
             error.summary.removeprefix("load: "),

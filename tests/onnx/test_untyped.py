@@ -123,8 +123,7 @@ def test_slice_of_a_dim_below_0_is_read_with_a_dim_that_is_not_known(proto: onnx
     )
 
 
-def test_whole_model_is_inferred_when_slices_are_sound() -> None:
-    """Dims that only the inference of all nodes together tells."""
+def test_dims_of_a_slice_of_a_shape_are_known() -> None:
     nodes = [
         node("Shape", "x", output="s"),
         node("Slice", "s", "first", "last", output="front"),

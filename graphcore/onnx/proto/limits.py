@@ -5,7 +5,6 @@ The tables say for each operator which numbers an attribute may have, and which 
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -429,15 +428,6 @@ def _has_scales(symbol: Symbol | None) -> bool:
     if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
         return False
     return any(dim.is_static and int(dim) != 1 for dim in symbol.type.shape)
-
-
-def is_small(type_: Type) -> bool:
-    """Return whether a type was found to be of a size that there may be, which it is remembered for."""
-    if type_ in _small:
-        return True
-    with contextlib.suppress(ResourceLimitError):
-        check_size(type_, "")
-    return type_ in _small
 
 
 def check_size(type_: Type, place: object) -> None:

@@ -19,7 +19,6 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.proto import trees
 from graphcore.onnx.proto.limits import check_text, check_values, has_limits
 from graphcore.onnx.read.statements import Body, Statement, key_of
-from graphcore.onnx.schemas.node_inference import MISREAD, as_meant, is_misread
 from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -48,14 +47,13 @@ _UNKNOWN_DIM = -1
 class Checked:
     """A model whose nodes were checked.
 
-    statements: its nodes. op_types: the names of all operators in it. count: of its nodes, those in bodies included,
-    those of functions not. limits: that they keep to. functions: the domains and names of the model's own.
+    statements: its nodes. count: of its nodes, those in bodies included, those of functions not. limits: that they keep
+    to. functions: the domains and names of the model's own.
     """
 
     limits: Limits = USUAL
     functions: Set[tuple[str, str]] = frozenset()
     statements: list[Statement] = field(default_factory=list)
-    op_types: set[str] = field(default_factory=set)
     count: int = 0
 
 
@@ -127,9 +125,9 @@ def _check_dense(tensor: onnx.SparseTensorProto, into: Checked) -> None:
 def checked(
     nodes: Iterable[onnx.NodeProto], versions: Versions, into: Checked, *, in_function: bool = False, depth: int = 0
 ) -> list[Statement]:
-    """Return nodes and those of their bodies, all of which were checked. into: is told their operators."""
+    """Return nodes and those of their bodies, all of which were checked."""
     made = []
-    is_strict, op_types = into.limits.strict is not None, into.op_types
+    is_strict = into.limits.strict is not None
     for node in nodes:
         op_type, name, given = node.op_type, node.name, node.domain
         inputs, outputs = tuple(node.input), tuple(node.output)
@@ -145,7 +143,6 @@ def checked(
         key = key_of(node, op_type, domain, version, inputs, outputs)
         statement = Statement(node, op_type, domain, inputs, outputs, name, key, True)
         made.append(statement)
-        op_types.add(op_type)
         if is_strict and (domain, op_type) not in into.functions:
             into.limits.check_operator(domain, op_type, statement)
         if key is not None and key in _sound:
@@ -163,23 +160,11 @@ def checked(
         for attribute in node.attribute:
             if attribute.type == _Kinds.SPARSE_TENSOR:
                 _check_dense(attribute.sparse_tensor, into)
-            if attribute.type == _Kinds.GRAPH and attribute.ref_attr_name:
-                into.op_types |= _op_types(attribute.g.node)
-            elif attribute.type == _Kinds.GRAPH:
+            if attribute.type == _Kinds.GRAPH and not attribute.ref_attr_name:
                 inner = _check_graph(attribute.g, versions, in_function, depth + 1, into)
                 statement.bodies = statement.bodies or {}
                 statement.bodies[attribute.name] = Body(attribute.g, inner)
     return made
-
-
-def _op_types(nodes: Iterable[onnx.NodeProto]) -> set[str]:
-    found = set()
-    for node in nodes:
-        found.add(node.op_type)
-        for attribute in node.attribute:
-            if attribute.type == _Kinds.GRAPH:
-                found |= _op_types(attribute.g.node)
-    return found
 
 
 _sound: set[Hashable] = set()
@@ -303,54 +288,6 @@ def _count(op: Operator) -> str:
 
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
-
-
-_ENDING = frozenset({"DictVectorizer", "EyeLike", "GatherND", "LabelEncoder", "RegexFullMatch", "TreeEnsemble"})
-"""Operators whose inference reads types that its operands may not have, and ends the process. Found by asking for the
-inference of every operator on operands of no type, no shape, no rank."""
-
-
-def survivable(model: onnx.ModelProto, op_types: Set[str]) -> onnx.ModelProto:
-    """The model, the operators of `_ENDING` made into ones that inference knows nothing of, and `MISREAD` put right.
-
-    op_types: the names of all operators in it.
-    """
-    if op_types.isdisjoint(_ENDING) and op_types.isdisjoint(MISREAD):
-        return model
-    graphs = [model.graph.node, *(f.node for f in model.functions)]
-    if not any(_ends(nodes) for nodes in graphs):
-        return model
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    made.opset_import.add(domain=_UNKNOWN, version=1)
-    for function in made.functions:
-        function.opset_import.add(domain=_UNKNOWN, version=1)
-        _hide(function.node)
-    _hide(made.graph.node)
-    return made
-
-
-_UNKNOWN = "graphcore.unknown"
-
-
-def _ends(nodes: Iterable[onnx.NodeProto]) -> bool:
-    return any(
-        node.op_type in _ENDING
-        or is_misread(node)
-        or any(a.type == _Kinds.GRAPH and _ends(a.g.node) for a in node.attribute)
-        for node in nodes
-    )
-
-
-def _hide(nodes: Iterable[onnx.NodeProto]) -> None:
-    for node in nodes:
-        if node.op_type in _ENDING:
-            node.domain = _UNKNOWN
-        elif is_misread(node):
-            node.CopyFrom(as_meant(node))
-        for attribute in node.attribute:
-            if attribute.type == _Kinds.GRAPH:
-                _hide(attribute.g.node)
 
 
 def checked_call(function: onnx.FunctionProto, node: onnx.NodeProto, place: str) -> None:

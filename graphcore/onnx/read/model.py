@@ -35,7 +35,6 @@ class Model:
     implicit_casts: whether operands are promoted.
     notes: what the model and its values note of themselves.
     semantic: by name, the dtypes of values that are stored as others.
-    is_inferred: whether ONNX's inference went over the whole model.
     origin: of the nodes where they keep the numbers of the kernels that the model was written for.
     runtime: gives what is asked for operators of other domains.
     limits, watch: what the model may take, and the time that it has.
@@ -67,7 +66,6 @@ class Model:
         self.functions = Functions(proto.functions)
         self.notes = _notes(proto)
         self.semantic = _semantic(self.notes)
-        self.is_inferred = False
         is_foreign = notes.PROMOTION not in self.notes or self.notes.get(notes.TARGET, "onnx") != "onnx"
         line = user_line() or ("", 0)
         self.origin = Imported(*line) if is_foreign else None

@@ -188,7 +188,6 @@ class Reader:
                 continue
             self.define(name, symbol)
             self._name(symbol, name)
-            self._types.note(name, symbol)
 
     def _note(self, statement: Statement, nodes: Iterable[Node]) -> None:
         """Note of the nodes that a statement became what it notes of itself."""
@@ -241,7 +240,6 @@ class Reader:
         else:
             typed = None if schema is not None else declared(domain, proto, inputs, attributes, statement)
         types = self._types.of(proto, schema, inputs, attributes, statement) if typed is None else typed
-        types = self._types.refined(proto, schema, inputs, attributes, list(types), statement)
         for type_ in types:
             check_size(type_, statement)
         if not domain and op_type in ("Cast", "CastLike"):
@@ -288,9 +286,7 @@ class Reader:
         attributes = signature.attributes
         if signature.has_axes:
             check_axes(statement.op_type, inputs, attributes, statement)
-        types = self._types.told(statement.outputs)
-        if types is None:
-            types = self._types.remembered(statement, schema, inputs, signature)
+        types = self._types.remembered(statement, schema, inputs, attributes)
         while inputs and inputs[-1] is None:
             inputs.pop()
         return self.graph.build.emit_many(

@@ -1,8 +1,8 @@
 """ONNX models as Graphs: whatever operators, dtypes, functions and bodies they have, brought to the opset written here.
 
-Each node gets the types that ONNX's inference finds at the model's own version, is checked against its schema, and is
-converted where its operator has changed since. Nothing of a model is trusted: names, sizes, types and nesting are
-checked before they are used.
+Each node gets its types at the model's own version, by its operator's rule or from ONNX's inference, is checked against
+its schema, and is converted where its operator has changed since. Nothing of a model is trusted: names, sizes, types and
+nesting are checked before they are used.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from graphcore.onnx.notes import LIMIT
 from graphcore.onnx.proto import buffer_notes
 from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.split_weights import Large, split
-from graphcore.onnx.read.checks import check_model, survivable
+from graphcore.onnx.read.checks import check_model
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.nodes import Reader, graph_name
 from graphcore.onnx.read.statements import Body
-from graphcore.onnx.schemas.checked_dims import inferred_whole
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem
 from graphcore.support.gc_pause import uncollected
@@ -201,10 +200,7 @@ def _read(model: Model, promotion: str | PromotionSystem | None) -> Graph:
     model.functions.check(proto.graph.node, checked.count, model.limits)
     model.functions.check_calls(proto.graph.node, model.versions)
     model.watch.look()
-    found = None if model.implicit_casts else _inferred(proto, checked.op_types)
-    model.watch.look()
-    model.is_inferred = found is not None
-    known = found if found is not None else {v.name: v.type for v in proto.graph.value_info}
+    known = {v.name: v.type for v in (*proto.graph.value_info, *proto.graph.output) if v.type.WhichOneof("value")}
     values = (*proto.graph.input, *proto.graph.output, *proto.graph.initializer)
     metadata = [p for holder in (proto, *values) for p in holder.metadata_props]
     check_text((text for p in metadata for text in (p.key, p.value)), "the model's metadata")
@@ -221,16 +217,6 @@ def _metadata(model: Model) -> dict[str, str]:
     if carried := {name: dtype.name for name, dtype in model.semantic.items() if is_carried(dtype)}:
         kept[notes.DTYPES] = json.dumps(carried)  # of values that the graph has as digits of uint32, or as parts
     return kept
-
-
-def _inferred(model: onnx.ModelProto, op_types: Set[str]) -> dict[str, onnx.TypeProto] | None:
-    """Return the types of the graph's values as ONNX infers them over the whole model; None if it fails."""
-    try:
-        found = inferred_whole(survivable(model, op_types), op_types)
-    except Exception:  # each node is inferred by itself then, and says what is wrong with it
-        return None
-    values = (*found.graph.value_info, *found.graph.output, *found.graph.input)
-    return {v.name: v.type for v in values if v.type.WhichOneof("value")}
 
 
 # Files that are no ONNX models, told by how they begin: what they are, and what to do with them.

@@ -1,4 +1,4 @@
-"""The types of what the nodes of a model give: as it tells, as ONNX infers, as they are declared, and by sizes."""
+"""The types of what the nodes of a model give: by rules, as ONNX infers, as they are declared, and as it tells."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import onnx
 
 from graphcore.custom_ops.custom_op import lookup
 from graphcore.errors import GraphcoreError, ModelError
+from graphcore.ir.state.closed import Attributes
 from graphcore.ir.symbol import Captured, Node, Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
-from graphcore.onnx.proto.limits import check_size, is_small
-from graphcore.onnx.proto.type_protos import read_type
+from graphcore.onnx.proto.limits import check_size
 from graphcore.onnx.read.model import Model
-from graphcore.onnx.read.statements import Signature, Statement
+from graphcore.onnx.read.statements import Statement
 from graphcore.onnx.schemas.node_inference import closed as closed
 from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
-from graphcore.operators import BY_TYPES, SHAPES
+from graphcore.operators import BY_TYPES
 from graphcore.types.tensor_types import ForeignType, TensorType, Type
 
 _MOST = 4096
@@ -34,37 +34,7 @@ class ResultTypes:
         self._versions = versions
         self._told = told
         self._sizes = ShapeValues()
-        self._closed: set[int] = set()  # by number, what has more dims than the model tells
         self._read: dict[str, Type] = {}
-        self._whole: dict[str, Type | None] = {}
-        self._whole_types: dict[bytes, Type | None] = {}
-
-    def told(self, names: Sequence[str]) -> list[Type] | None:
-        """Return the types that inference of the whole model found for results, where they say all there is to say."""
-        if not self._model.is_inferred:
-            return None
-        whole = self._whole
-        found: list[Type] = []
-        for name in names:
-            type_ = whole[name] if name in whole else self._read_whole(name)
-            if type_ is None:
-                return None
-            found.append(type_)
-        return found
-
-    def _read_whole(self, name: str) -> Type | None:
-        """Return the type that the model tells of a value; None for one with dims that are not known."""
-        proto = self._told.get(name)
-        if proto is None:
-            self._whole[name] = None
-            return None
-        key = proto.SerializeToString()  # most values are of a type that another one has too
-        if key not in self._whole_types:
-            type_ = self._model.type_of(proto)
-            is_whole = not isinstance(type_, ForeignType) and not is_open(type_) and is_small(type_)
-            self._whole_types[key] = type_ if is_whole else None
-        made = self._whole[name] = self._whole_types[key]
-        return made
 
     def _type(self, name: str) -> Type | None:
         """Return the type that the model tells of a value; None where it tells none."""
@@ -81,14 +51,13 @@ class ResultTypes:
         attributes: Mapping[str, Any],
         place: object,
     ) -> list[Type]:
-        """The types that the model or ONNX's inference has. Raises `ModelError` where operands do not fit."""
-        told = self._told
-        if told and (self._model.is_inferred or schema is None):
-            found = [self._type(name) for name in proto.output]
-            if all(t is not None and not isinstance(t, ForeignType) and _is_ranked(t) for t in found):
-                return found  # type: ignore[return-value]
+        """The types of results, with what the model tells of them where nothing else does. Raises `ModelError` where
+        operands do not fit."""
+        told = [self._type(name) for name in proto.output]
         if schema is None:
-            said = [read_type(told[n]) if n in told else ForeignType() for n in proto.output]
+            if told and all(t is not None and not isinstance(t, ForeignType) and _is_ranked(t) for t in told):
+                return told  # type: ignore[return-value]
+            said = [ForeignType() if t is None else t for t in told]
             return typed(proto, inputs, self._versions, self._model.runtime, said)
         try:
             return inferred(proto, schema, inputs, self._versions, told, place, attributes, self._sizes)
@@ -96,24 +65,20 @@ class ResultTypes:
             raise _for_want_of(inputs, error, place) or error from None
 
     def remembered(
-        self, statement: Statement, schema: onnx.defs.OpSchema, inputs: Sequence[Symbol | None], signature: Signature
+        self, statement: Statement, schema: onnx.defs.OpSchema, inputs: Sequence[Symbol | None], attributes: Attributes
     ) -> list[Type]:
-        """The types of a node that are told neither, `refined`; those that follow from types are found once.
+        """The types of a node; those that follow from types are found once.
 
         Raises `ModelError` where operands do not fit, `ResourceLimitError` for a tensor that is too large.
         """
         key: Hashable = None
         if not schema.domain and statement.op_type in BY_TYPES:
             told = [self._type(name) for name in statement.outputs]
-            is_closed = any(s is not None and s.id in self._closed for s in inputs)
-            types_of = [None if s is None else s.type for s in inputs]
-            key = statement.key, self._model.is_inferred, is_closed, *told, *types_of
+            key = statement.key, *told, *[None if s is None else s.type for s in inputs]
             found = _remembered.get(key)
             if found is not None:
                 return found
-        attributes = signature.attributes
         types = self.of(statement.proto, schema, inputs, attributes, statement)
-        types = self.refined(statement.proto, schema, inputs, attributes, types, statement)
         for type_ in types:
             check_size(type_, statement)
         if key is not None:
@@ -121,31 +86,6 @@ class ResultTypes:
                 _remembered.clear()
             _remembered[key] = types
         return types
-
-    def refined(
-        self,
-        proto: onnx.NodeProto,
-        schema: onnx.defs.OpSchema | None,
-        inputs: Sequence[Symbol | None],
-        attributes: Mapping[str, Any],
-        types: list[Type],
-        place: object,
-    ) -> list[Type]:
-        """The types, with the dims that shapes computed in the model tell, and those that follow from such dims."""
-        if schema is None or schema.domain or not any(is_open(t) for t in types):
-            return types
-        if proto.op_type in SHAPES or any(s is not None and s.id in self._closed for s in inputs):
-            again = inferred(proto, schema, inputs, self._versions, {}, place, attributes, self._sizes)
-            return [closed(old, new) for old, new in zip(types, again, strict=False)]
-        return types
-
-    def note(self, name: str, symbol: Symbol) -> None:
-        """Remember a value that has more dims than the model tells, since what reads it may have more then, too."""
-        if self._whole.get(name) is not None:
-            return
-        told = self._type(name)
-        if told is not None and told is not symbol.type and is_open(told) and symbol.type != told:
-            self._closed.add(symbol.id)
 
 
 def declared(

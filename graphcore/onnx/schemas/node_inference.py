@@ -37,7 +37,7 @@ def inferred(
     schema: onnx.defs.OpSchema,
     inputs: Given,
     versions: Mapping[str, int],
-    known: Mapping[str, onnx.TypeProto],
+    told: Sequence[Type | None],
     place: object,
     attributes: Mapping[str, Any] | None = None,
     sizes: ShapeValues | None = None,
@@ -45,8 +45,8 @@ def inferred(
     """The types of a node's results: by the operator's rule, else as ONNX infers them. Raises `ModelError`.
 
     inputs: None for one that is left out, also where the node has a name for it: of an operand that a call leaves out.
-    known: what the model says of results, by name. attributes: of the node, None to have ONNX asked. sizes: tells what
-    operands hold.
+    told: what the model says of results, or nothing. attributes: of the node, None to have ONNX asked. sizes: tells
+    what operands hold.
     """
     outputs = [*proto.output]
     shapes: Sequence[Shape] | None = None
@@ -58,15 +58,25 @@ def inferred(
     if len(found) < len(outputs):
         found = _by_onnx(proto, schema, inputs, versions, outputs, place)
     made = []
-    for position, (name, type_) in enumerate(zip(outputs, found, strict=True)):
-        if isinstance(type_, TensorType) and type_.shape.is_dynamic:
-            own = Shape.unknown() if shapes is None else shapes[position]
-            said = read_type(known[name]) if name in known else None
-            filled = closed(type_, tensor_type(type_.dtype, own))
-            is_said = isinstance(said, TensorType) and said.dtype is type_.dtype
-            type_ = closed(filled, said) if said is not None and is_said else filled
-        made.append(type_)
+    for position, type_ in enumerate(found):
+        if shapes is not None and isinstance(type_, TensorType):
+            type_ = closed(type_, tensor_type(type_.dtype, shapes[position]))
+        said = told[position] if told else None
+        made.append(type_ if said is None else _with_told(type_, said))
     return made
+
+
+def _with_told(type_: Type, told: Type) -> Type:
+    """Return a type with the dims that a model tells where its own are not known, and numbers in place of names."""
+    if not isinstance(type_, TensorType) or type_.shape.is_static or not isinstance(told, TensorType):
+        return type_
+    if type_.dtype is not told.dtype or not type_.shape.is_ranked:
+        return told if type_.dtype is told.dtype else type_
+    if not told.shape.is_ranked or len(told.shape) != len(type_.shape):
+        return type_
+    pairs = zip(type_.shape, told.shape, strict=True)
+    dims = [b if a.is_dynamic or (b.is_static and not a.is_static) else a for a, b in pairs]
+    return tensor_type(type_.dtype, _shape(dims))
 
 
 def closed(old: Type, new: Type) -> Type:
@@ -219,7 +229,7 @@ def _asked(
     try:
         found = onnx.shape_inference.infer_node_outputs(
             _inferable(schema),
-            as_meant(proto),
+            proto,
             types,
             data_of(named),
             opset_imports=imports,
@@ -240,28 +250,6 @@ def _asked(
         if isinstance(type_, ForeignType) and not type_.onnx:
             type_ = by_schema(op, position, bound)
         made.append(type_)
-    return made
-
-
-MISREAD = {"STFT": ("onesided", 1)}
-"""Attributes of ONNX's own operators that its inference takes for another value than their default where they are left
-out, with the default. Seen in onnx 1.22 and 1.23; saying the default is right in every release."""
-
-
-def is_misread(node: onnx.NodeProto) -> bool:
-    """Return whether ONNX's inference would take a node for another one. See `MISREAD`."""
-    if node.op_type not in MISREAD or node.domain not in ("", "ai.onnx"):
-        return False
-    return all(a.name != MISREAD[node.op_type][0] for a in node.attribute)
-
-
-def as_meant(node: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a node that ONNX's inference takes for what it is."""
-    if not is_misread(node):
-        return node
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    made.attribute.append(onnx.helper.make_attribute(*MISREAD[node.op_type]))
     return made
 
 
