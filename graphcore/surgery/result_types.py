@@ -257,6 +257,8 @@ def _proto(node: Node, inputs: Operands) -> onnx.NodeProto:
     proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
     proto.output.extend(f"y{i}" for i in range(len(node.outputs)))
     for key, value in accuracies.without(node.attributes).items():
+        if key == "within":  # of a Cast, which is for lowering
+            continue
         proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
     return proto
 

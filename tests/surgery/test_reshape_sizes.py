@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import onnx.parser
 import pytest
 
 import graphcore as gc
-from graphcore import Graph
+from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.errors import ShapeError
 
 ONE = "int64[1] one = {1}, int64[1] first = {0}, int64[1] last = {1}"
@@ -171,3 +172,16 @@ def test_a_weight_does_not_follow_the_size_of_an_input() -> None:
     )  # fmt: skip
     with pytest.raises(ShapeError, match="an operand has 2 elements where another has batch now"):
         graph.with_dims({"x": ["batch", 4]})
+
+
+@pytest.mark.parametrize(
+    "build",
+    [ops.string_of, lambda x: ops.string_of(x.cast("int5"))],
+    ids=["float", "narrow"],
+)
+def test_casts_that_keep_values_are_typed_again_on_unknown_sizes(build: Callable[[Symbol], Symbol]) -> None:
+    graph = Graph("cast", {"x": TensorType("float32", ["?", "m"])})
+    graph.output(build(graph["x"]))
+    sized = graph.with_dims({"x": [2, 4]})
+    assert sized.inputs[0].shape == (2, 4)
+    np.testing.assert_array_equal(run(sized, counted(2, 4)), run(graph, counted(2, 4)))
