@@ -235,8 +235,9 @@ def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = 
 
     x: any shape, numbers or bools, whose dtype the result has. min, max: shapes that broadcast with x, or None for no
     bound; their dtypes must meet that of x in x's, but under "numpy", "jax" and "torch" the result is of the dtype in
-    which all three meet. Raises `DTypeError` for a bound that does not fit the dtype of x, `ShapeError` where shapes do
-    not broadcast. The array API standard's clip; ONNX Clip.
+    which all three meet. A bound that is NaN is none where it is a scalar, and gives NaN elsewhere. Raises `DTypeError`
+    for a bound that does not fit the dtype of x, `ShapeError` where shapes do not broadcast. The array API standard's
+    clip; ONNX Clip.
     """
     return _clipped("clip", x, min, max)
 
@@ -264,6 +265,9 @@ def _clipped(name: str, x: TensorLike, low: TensorLike | None, high: TensorLike 
     if least is None and greatest is None:
         return symbol
     if dtype is not DType.bool and not any(b is not None and b.rank for b in (least, greatest)):
+        if dtype.is_float and dtype.bits >= 16:  # of which ONNX takes the finite ends for a bound that is left out
+            least = graph.build.scalar(-math.inf, dtype) if least is None else least
+            greatest = graph.build.scalar(math.inf, dtype) if greatest is None else greatest
         inputs = (symbol, least, greatest) if greatest is not None else (symbol, least)
         return graph.build.emit("Clip", inputs, symbol.type)
     broadcast(name, {role: s for role, s in (("x", symbol), ("min", least), ("max", greatest)) if s is not None})

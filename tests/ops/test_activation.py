@@ -241,6 +241,27 @@ def test_clip_propagates_nan() -> None:
     np.testing.assert_array_equal(run1(lambda s: ops.clip(s, -1.0, 1.0), x), [np.nan, 1])
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+@pytest.mark.parametrize(("low", "high"), [(0.0, None), (None, 1.0), (-1.0, 1.0)])
+def test_clip_keeps_infinity_when_there_is_no_bound(low: float | None, high: float | None, dtype: Any) -> None:
+    x = np.array([np.inf, -np.inf, np.nan, 2], dtype)
+    got = run1(lambda s: ops.clip(s, low, high), x)
+    np.testing.assert_array_equal(got.astype(np.float64), np.clip(x.astype(np.float64), low, high))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_clip_ignores_nan_as_a_scalar_bound_and_propagates_it_as_others(dtype: Any) -> None:
+    x, nan = np.array([1, -2, np.inf], dtype), np.array(np.nan, dtype)
+    for got in (
+        run1(lambda s: ops.clip(s, math.nan, 0.5), x),
+        run1(lambda s, low: ops.clip(s, low, 0.5), x, nan),
+        run1(lambda s: ops.clip(s.graph.constant(x), math.nan, 0.5) + s, np.zeros(3, dtype), dims=[[3]]),
+    ):
+        np.testing.assert_array_equal(got.astype(np.float64), [0.5, -2, 0.5])
+    got = run1(lambda s, low: ops.clip(s, low, 0.5), x, np.full(3, nan, dtype), dims=[[3], [3]])
+    assert np.isnan(got.astype(np.float64)).all()
+
+
 @pytest.mark.parametrize("bound", [300, -129, 2.5, float("inf")])
 def test_clip_refuses_when_bound_does_not_fit(bound: float) -> None:
     graph = Graph("g", {"x": TensorType(DType.int8, ["n"])})
