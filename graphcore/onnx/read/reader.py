@@ -1,8 +1,8 @@
 """ONNX models as Graphs: whatever operators, dtypes, functions and bodies they have, brought to the opset written here.
 
-Each node gets its types at the model's own version, by its operator's rule or from ONNX's inference, is checked against
-its schema, and is converted where its operator has changed since. Nothing of a model is trusted: names, sizes, types and
-nesting are checked before they are used.
+Each node gets its types at the model's own version, by its operator's rule or from ONNX's inference, is checked
+against its schema, and is converted where its operator has changed since. Nothing of a model is trusted: names, sizes,
+types and nesting are checked before they are used.
 """
 
 from __future__ import annotations
