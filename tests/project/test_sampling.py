@@ -39,6 +39,12 @@ def test_successive_seeds_cover_every_case(share: float, count: int) -> None:
     assert {position for seed in seeds for position in kept_of_function(cases, str(seed), seconds)} == set(range(101))
 
 
+def test_functions_of_little_time_run_whole() -> None:
+    most = sampling.MAX_SECONDS_WHOLE / 50
+    assert kept_of_function(CASES[:50], "5", most) == list(range(50))
+    assert len(kept_of_function(CASES[:51], "5", most)) < 50
+
+
 def test_slow_cases_take_turns() -> None:
     samples = [kept_of_function(CASES[:7], str(seed), 2.5 * sampling.MAX_SECONDS) for seed in range(5, 5 + 3 * 7)]
     assert sorted(map(len, samples)) == [0] * 14 + [1] * 7
