@@ -86,6 +86,3 @@ def _counterpart(label: str) -> str:
     if not folders and name in ops.__all__:
         return f"ops.{name}"
     return f"graphcore.array_api.{name}" if not folders and hasattr(array_api, name) else ""
-
-
-__all__ = ["refuse_arguments", "shown", "silent", "unknown"]

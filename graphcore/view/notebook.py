@@ -20,7 +20,8 @@ from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.support.atomic_files import replace_files
 from graphcore.support.markup import code, escaped
-from graphcore.view.data import Shown, page_data
+from graphcore.view.data import Shown as Shown
+from graphcore.view.data import page_data
 from graphcore.view.graph_data import layout
 from graphcore.view.text import array_text, attribute_text, short_text
 
@@ -234,8 +235,6 @@ def _cut(line: str) -> str:
 
 
 # Functions of the drawing methods of Graph and Symbol, in one place to import from.
-
-__all__ = ["Shown", "graph_html", "graph_svg", "save_html", "symbol_html", "symbol_svg", "view"]
 
 
 # The page: one HTML file with its program, its style and its data, which loads nothing and asks no network.

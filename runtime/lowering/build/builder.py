@@ -279,5 +279,3 @@ Replacement: TypeAlias = "Symbol | tuple[Symbol, ...] | None"
 """The results that replace a call's; None where the kernel may stay after all."""
 
 Decomposition: TypeAlias = "Callable[[Builder, Call], Replacement]"
-
-__all__ = ["Builder", "Call", "Decomposition", "Replacement"]

@@ -9,7 +9,8 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.notes import OPSET
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, LegalNode, fold
+from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, fold
+from graphcore.runtime.lowering.build.builder import LegalNode as LegalNode
 from graphcore.runtime.lowering.build.casts import NARROW
 from graphcore.runtime.lowering.build.compute import chosen_dtype, compute_in
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
@@ -245,6 +246,3 @@ def _inlined(b: Builder, graph: Graph, operands: list[Symbol], legal_node: Legal
         made = legal_node(node, tuple(None if s is None else of(s) for s in node.inputs))
         found.update({old.id: new for old, new in zip(node.outputs, made, strict=True)})
     return tuple(of(symbol) for symbol in graph.outputs)
-
-
-__all__ = ["LegalNode", "by_function"]

@@ -15,7 +15,8 @@ from graphcore.onnx.read.checks import check_node
 from graphcore.onnx.schemas.schemas import Operator, operator, schema_of
 from graphcore.operators import Trait, having
 from graphcore.runtime.fusions import FUSIONS
-from graphcore.runtime.lowering.decompositions.ml_operators import DOMAIN, replaces
+from graphcore.runtime.lowering.decompositions.ml_operators import DOMAIN as DOMAIN
+from graphcore.runtime.lowering.decompositions.ml_operators import replaces
 from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_kernel, rows_of
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.ort.memory import PACKED
@@ -201,8 +202,6 @@ ML_ROWS: Mapping[str, Row] = MappingProxyType(
     }
 )
 """By name, of the domain `ai.onnx.ml`."""
-
-__all__ = ["DOMAIN", "ML_ROWS"]
 
 
 # Values of a model that surely have elements, where all arrays that it is fed have some.

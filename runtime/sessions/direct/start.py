@@ -16,7 +16,7 @@ from graphcore.onnx import notes
 from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.nodes import graph_name
-from graphcore.onnx.read.reader import Opened
+from graphcore.onnx.read.reader import Opened as Opened
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import memory as prepacking
@@ -126,6 +126,3 @@ def _refined(declared: Type, found: Type) -> Type:
     if isinstance(found, TensorType) and not found.shape.is_ranked:
         return declared
     return found
-
-
-__all__ = ["Direct", "Opened", "found", "started"]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphcore.arrays.big_integers import DIGIT, count_of
+from graphcore.arrays.big_integers import DIGIT as DIGIT
+from graphcore.arrays.big_integers import count_of as count_of
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, joined
@@ -404,6 +405,3 @@ def _has_windows(left: Sequence[Limb], right: Sequence[Limb], most: int) -> bool
     return all(
         is_window(x.window * y.window) for i, x in enumerate(left) for j, y in enumerate(right) if i + j < most - 1
     )
-
-
-__all__ = ["DIGIT", "ENDLESS", "NOTHING", "U64", "Limb", "Limbs", "Value", "count_of", "is_window"]
