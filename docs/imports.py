@@ -66,10 +66,10 @@ ORDER: dict[str, tuple[str, ...]] = {
         "report",
         "__init__",
         "pipeline",
-        "file_versions legalisation",
+        "file_versions guards legalisation",
         "decompositions functions",
-        "build dtypes expansion",
-        "guards summary targets",
+        "build dtypes expansion passes",
+        "summary targets",
     ),
     "scale": (
         "__init__",

@@ -59,7 +59,10 @@ def _check_open(graph: Graph, symbol: Symbol) -> None:
 
 
 class _Edit:
-    """One insertion: what there was before it, and how everything is put in order."""
+    """One insertion: what there was before it, and how everything is put in order.
+
+    Not a `Rewrite`: the user holds Symbols of the graph, which stay the same objects.
+    """
 
     def __init__(self, graph: Graph, symbol: Symbol) -> None:
         self.graph = graph

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from graphcore.ir.graph import Graph
@@ -76,15 +75,7 @@ def prune(graph: Graph) -> None:
     """
     kept, used = live_nodes(graph, by_name=False)
     if not all(kept):
-        keep_nodes(graph, kept)
+        edit(graph, dropped={id(node) for node, stays in zip(graph.nodes, kept, strict=True) if not stays})
     captured = graph.scope.captured
     if captured:
         graph.scope.captured = {outer: inner for outer, inner in captured.items() if inner.id in used}
-
-
-def keep_nodes(graph: Graph, kept: Sequence[bool]) -> None:
-    """Remove the other nodes. What they make is read by none of those kept."""
-    with edit(graph) as nodes:
-        for node, stays in zip(nodes, kept, strict=True):
-            if not stays:
-                nodes.drop(node)

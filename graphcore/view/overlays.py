@@ -16,7 +16,7 @@ from graphcore.ir.transform.walk import mark_of, marked_through, parts, walk
 from graphcore.runtime.inspection.placement import Placement
 from graphcore.runtime.inspection.profiling import Kernel, Profile
 from graphcore.runtime.lowering import TARGETS, lower
-from graphcore.runtime.lowering.pipeline import Pass
+from graphcore.runtime.lowering.passes import Pass
 from graphcore.runtime.lowering.report import detour
 from graphcore.runtime.lowering.targets.legality import Legality, legality
 from graphcore.runtime.lowering.targets.releases import default

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from collections.abc import Set
+from dataclasses import replace
 
 from graphcore.build.declare import EXPANSIONS, LIBRARY
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
@@ -18,56 +18,15 @@ from graphcore.runtime.lowering import functions
 from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4, integers, sequences
 from graphcore.runtime.lowering.expansion import composed, packed_weights, row_switch
 from graphcore.runtime.lowering.expansion.expand import expand
-from graphcore.runtime.lowering.guards import GUARDS, Guard
+from graphcore.runtime.lowering.guards import GUARDS
 from graphcore.runtime.lowering.legalisation.legalise import is_legal, legalise
+from graphcore.runtime.lowering.passes import Lowering, Pass
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets.legality import Legality, legality
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Runtime, default
 from graphcore.support.gc_pause import uncollected
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
-
-
-@dataclass(slots=True)
-class Lowering:
-    """One run of the pipeline.
-
-    rules: what is legal, at the newest opset at which the runtime has kernels of the graph's operators; newest: the
-    same at the runtime's newest opset. trace: the passes that ran, in order; those of bodies of functions are not told.
-    is_fused: whether a fusion was found. source: the graph before the passes that make it legal.
-    """
-
-    newest: Legality
-    rules: Legality
-    precision: Precision | None
-    optimize: Optimize
-    inline: bool
-    trace: list[Pass]
-    is_fused: bool = False
-    source: Graph | None = None
-
-    def guards(self, guard: Guard) -> bool:
-        """Return whether the target needs a guard."""
-        row = self.rules.target
-        if not self.rules.decomposes and not guard.in_standard:
-            return False
-        if guard.is_of_processors:
-            return (row.is_host or not self.rules.decomposes) and self.rules.runtime.saturates()
-        if guard.is_of_fusions and not (self.is_fused and row.takes_empty_operands):
-            return False
-        return not self.rules.decomposes or self.rules.has_trap(guard.trap)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pass:
-    """A pass. when: in words. why: what it is for. needed: a quick test of a summary. run: returns the changed graph,
-    which may be the given one where that was made by a pass before; None where there turned out to be nothing to do."""
-
-    name: str
-    when: str
-    why: str
-    needed: Callable[[Summary, Lowering], bool]
-    run: Callable[[Summary, Lowering], Graph | None]
 
 
 def run(passes: tuple[Pass, ...], has: Summary, to: Lowering) -> Summary:
@@ -86,7 +45,9 @@ def run(passes: tuple[Pass, ...], has: Summary, to: Lowering) -> Summary:
 
 def made_legal(has: Summary, to: Lowering) -> Graph:
     """Return the graph after the passes of `LEGALISING`; the graph itself where it is legal and needs no guard."""
-    if is_legal(has, to.rules, keeps_halves=to.precision is None) and not _needs_guards(has, to):
+    if is_legal(has, to.rules, keeps_halves=to.precision is None) and not any(
+        guard.needed(has, to) for guard in GUARDS
+    ):
         return has.graph
     to.source = has.graph
     with uncollected():
@@ -201,22 +162,6 @@ def _if_changed(made: Graph, has: Summary) -> Graph | None:
     return None if made is has.graph else made
 
 
-def _needs_guards(has: Summary, to: Lowering) -> bool:
-    signed = [guard for guard in GUARDS if not guard.signs.isdisjoint(has.op_types)]
-    return any(to.guards(guard) and guard.is_needed(has.parts) for guard in signed)
-
-
-def _guarding(guard: Guard) -> Pass:
-    """Return the pass of a guard, which edits the graph that legalising made."""
-    return Pass(
-        guard.trap,
-        f"{guard.when}; the {'processor' if guard.is_of_processors else 'release'} has this trap",
-        guard.why,
-        lambda has, to: not guard.signs.isdisjoint(has.op_types) and to.guards(guard),
-        lambda has, to: has.graph if guard.run(has.parts) else None,
-    )
-
-
 PREPARING: tuple[Pass, ...] = (
     Pass(
         "expose buffers", "it has buffers", "a runtime knows inputs and outputs alone",
@@ -275,7 +220,7 @@ LEGALISING: tuple[Pass, ...] = (
         "legalise", "always", "every node legal, computed in another dtype, or decomposed",
         lambda has, to: True, _legalise,
     ),
-    *map(_guarding, GUARDS),
+    *GUARDS,
     Pass(
         "fuse bias", "quantised products of com.microsoft, for a provider that has their kernels",
         "one write of the result less",

@@ -16,7 +16,7 @@ from graphcore.ir.symbol import Node
 from graphcore.ir.transform.walk import mark_of, marked, walk
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.functions import inlined
-from graphcore.runtime.lowering.pipeline import Pass
+from graphcore.runtime.lowering.passes import Pass
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.support.escaping import escaped

@@ -36,7 +36,7 @@ PROBES = [probe for name, trap in probed().items() if name.startswith("optimiser
 
 def test_every_trap_of_an_optimiser_has_a_guard_or_is_never_written() -> None:
     traps = {f"optimiser {name}" for sign in SIGNS.values() for name in sign.names}
-    guarded = {guard.trap for guard in GUARDS} & traps
+    guarded = {guard.name for guard in GUARDS} & traps
     assert guarded | NEVER_WRITTEN.keys() == traps
     assert not guarded & NEVER_WRITTEN.keys()
 

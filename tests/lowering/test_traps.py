@@ -110,7 +110,7 @@ def _named() -> set[str]:
     rows |= {f"{dtype} kernels" for dtype in TARGETS["cpu"].rounded}
     rows |= {f"optimiser {name}" for sign in optimisers.SIGNS.values() for name in sign.names}
     rows |= {trap for names in recurrent.ENDS.values() for trap in names.values()}
-    rows |= {guard.trap for guard in GUARDS if not guard.is_of_processors}
+    rows |= {guard.name for guard in GUARDS if "processor" not in guard.when}
     rows |= {casts.MERGED, casts.SATURATES, casts.TWICE, casts.OVERFLOWS, casts.FLOAT8_TO_BOOL, casts.PARTS}
     rows |= {
         installed.MEMORY,

@@ -152,8 +152,8 @@ def test_guarded_attention_is_guarded_once_when_it_is_lowered_again() -> None:
     assert (once.count("If"), once.count("Attention")) == (1, 1)
     read = Graph.load(join(encode(lowered)))
     parts = Summary(read).parts
-    assert not empty.ATTENTION.is_needed(parts)
-    assert not empty.ATTENTION.run(parts)
+    assert not empty._is_needed(parts)
+    assert not empty._run(parts)
     assert operators(read) == once
 
 

@@ -17,7 +17,11 @@ class _Body(dict[str, Any]):
 
 
 def copied(graph: Graph) -> Graph:
-    """Return an independent graph of the same nodes and outputs; arrays are shared."""
+    """Return an independent graph of the same nodes and outputs; arrays are shared.
+
+    Not a `Rewrite`: Symbols keep their numbers, by which callers find them, and what the graph remembers comes along:
+    casts that were made, and expressions that may still grow.
+    """
     made = object.__new__(type(graph))
     restore(made, state_of(graph))
     return made

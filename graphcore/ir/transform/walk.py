@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import itertools
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -62,64 +63,27 @@ def operators(graph: Graph, seen: set[Definition] | None = None) -> set[tuple[st
 # Editing the nodes of a graph in place.
 
 
-class Nodes:
-    """The nodes of a graph that is edited: iterate over them, and say what becomes of each.
+def edit(
+    graph: Graph, before: Mapping[int, Callable[[], object]] = MappingProxyType({}), dropped: Container[int] = ()
+) -> None:
+    """Add nodes in front of others, and remove some. The others keep their order.
 
-    The nodes keep their order. A node that is inserted has the origin of the one that it stands before.
+    before: by the id of a node, what adds nodes to the graph in front of it, in its layer and for its line. dropped:
+    the ids of those that go. Nothing may read what they make.
     """
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._before: dict[int, list[Callable[[], object]]] = {}
-        self._instead: dict[int, Sequence[Node]] = {}
-
-    def __iter__(self) -> Iterator[Node]:
-        return iter(tuple(self._graph._nodes))
-
-    def __len__(self) -> int:
-        return len(self._graph._nodes)
-
-    def insert_before(self, node: Node, make: Callable[[], object]) -> None:
-        """Let `make` add nodes to the graph, in the layer and for the line of the node, in front of it."""
-        self._before.setdefault(id(node), []).append(make)
-
-    def replace(self, node: Node, *others: Node) -> None:
-        """Put other nodes, which are in no graph, in the place of one."""
-        self._instead[id(node)] = others
-
-    def drop(self, node: Node) -> None:
-        """Remove a node. Nothing may read what it makes."""
-        self._instead[id(node)] = ()
-
-    def apply(self) -> None:
-        """Do what was said."""
-        if not self._before and not self._instead:
-            return
-        graph, site = self._graph, self._graph.site
-        nodes, place = [*graph._nodes], (site.layer, site.origin, site.is_user)
-        # In place: views of the nodes show the list itself.
-        graph._nodes.clear()
-        site.is_user = False
-        for node in nodes:
-            for make in self._before.get(id(node), ()):
-                site.layer, site.origin = node.layer, node.origin
-                make()
-            graph._nodes.extend(self._instead.get(id(node), (node,)))
-        site.layer, site.origin, site.is_user = place
-
-
-@contextmanager
-def edit(graph: Graph) -> Iterator[Nodes]:
-    """Yield the nodes of a graph to be edited; what was said of them is done at the end.
-
-    with edit(graph) as nodes:
-        for node in nodes:
-            if node.op_type == "Dropout":
-                nodes.drop(node)
-    """
-    nodes = Nodes(graph)
-    yield nodes
-    nodes.apply()
+    site, nodes = graph.site, [*graph._nodes]
+    place = site.layer, site.origin, site.is_user
+    # In place: views of the nodes show the list itself.
+    graph._nodes.clear()
+    site.is_user = False
+    for node in nodes:
+        make = before.get(id(node))
+        if make is not None:
+            site.layer, site.origin = node.layer, node.origin
+            make()
+        if id(node) not in dropped:
+            graph._nodes.append(node)
+    site.layer, site.origin, site.is_user = place
 
 
 # Marks on the nodes of a graph, by which those that passes make of them are found: a number in place of the line.
@@ -129,11 +93,8 @@ _PATH = "<node>"
 
 def marked(graph: Graph) -> Graph:
     """Return a copy of a graph, each node marked with its number in a walk over it and its bodies."""
-    made = copied(graph)
-    for number, node in enumerate(walk(made)):
-        kind = Imported if type(node.origin) is Imported else Line
-        change(node, origin=kind(_PATH, number))
-    return made
+    numbers = itertools.count()
+    return _marked_as(graph, lambda _: next(numbers), {})
 
 
 def marked_through(graph: Graph, number_of: Callable[[Node], int]) -> Graph:
@@ -150,7 +111,7 @@ def _marked_as(graph: Graph, number_of: Callable[[Node], int], calls: Mapping[De
         kind = Imported if type(original.origin) is Imported else Line
         change(node, origin=kind(_PATH, number_of(original)))
         definition = definition_of(original)
-        if definition is not None:
+        if definition is not None and definition in calls:
             change(node, attributes=Attributes({**node.attributes, "definition": calls[definition]}))
     return made
 

@@ -20,9 +20,8 @@ from graphcore.build import primitives as e
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
-from graphcore.ir.transform.walk import bodies, constant_array
+from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.ops.shared.quantized_products import computed, dequantized, flaws, is_flaw, is_summed, product
-from graphcore.passes.liveness import keep_nodes
 from graphcore.quantization.blocks import BLOCKS, ENCODINGS, parts_of
 from graphcore.quantization.tensors import Array, QuantizedTensor, packed
 from graphcore.runtime.lowering.expansion import integer_matmul
@@ -255,7 +254,7 @@ def _fuse(graph: Graph) -> bool:
         if node.op_type == "Add" and not node.domain and _fused(node, uses):
             gone.add(id(node))
     if gone:
-        keep_nodes(graph, [id(node) not in gone for node in graph.nodes])
+        edit(graph, dropped=gone)
     return bool(gone)
 
 

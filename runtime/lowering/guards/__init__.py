@@ -1,9 +1,9 @@
 """Guards: edits that keep onnxruntime from taking what was lowered for something else."""
 
 from graphcore.runtime.lowering.guards import arithmetic, dequantized, empty, moves, sizes
-from graphcore.runtime.lowering.guards.guard import Guard
+from graphcore.runtime.lowering.passes import Pass
 
-GUARDS: tuple[Guard, ...] = (
+GUARDS: tuple[Pass, ...] = (
     arithmetic.ADDED_ZERO,
     arithmetic.ROUNDED,
     arithmetic.EMPTY,
@@ -31,5 +31,3 @@ GUARDS: tuple[Guard, ...] = (
     sizes.SAME_PADS,
 )
 """In the order in which they run."""
-
-__all__ = ["GUARDS", "Guard"]

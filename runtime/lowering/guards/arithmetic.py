@@ -13,7 +13,7 @@ from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.guards.dequantized import dequantizing
-from graphcore.runtime.lowering.guards.guard import Guard, built_here, hide, rewriting
+from graphcore.runtime.lowering.passes import Pass, built_here, hide, rewriting
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
@@ -71,7 +71,7 @@ def _hiding(
     is_meant: Callable[[Array, str], bool],
     write: Callable[[Graph, Node, int], None],
     beside: Sequence[str] = (),
-) -> Guard:
+) -> Pass:
     """Return the guard that writes nodes of these operators, built here, which have a constant that is meant.
 
     beside: operators without which the optimiser has nothing to do, where these are others.

@@ -11,7 +11,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.runtime.lowering.guards.guard import built_here, hide, rewriting
+from graphcore.runtime.lowering.passes import built_here, hide, rewriting
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type

@@ -15,7 +15,7 @@ from graphcore.ir.state.dim_minima import least, minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.operators import REDUCTIONS
-from graphcore.runtime.lowering.guards.guard import Guard, rewriting, sizes_type
+from graphcore.runtime.lowering.passes import guard, rewriting, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -100,9 +100,8 @@ def _run(parts: Sequence[Graph]) -> bool:
     for graph in [*_unguarded(parts)]:
         tests: dict[frozenset[Dim], Symbol] = {}
         found = [node for node in graph.nodes if _may_fail(node)]
-        with edit(graph) as nodes:
-            for node in found:
-                nodes.insert_before(node, partial(_guard, graph, tests, node))
+        if found:
+            edit(graph, {id(node): partial(_guard, graph, tests, node) for node in found})
         is_changed |= bool(found)
     return is_changed
 
@@ -197,11 +196,11 @@ def _tells(symbol: Symbol, dims: frozenset[Dim]) -> bool:
     return _unsure(symbol) == dims
 
 
-ATTENTION = Guard(
+ATTENTION = guard(
     "Attention without elements",
     "Attention from a fusion",
     "the kernel fails on no queries or keys",
-    frozenset({"Attention"}),
+    {"Attention"},
     _is_needed,
     _run,
     is_of_fusions=True,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.guards.guard import built_here, rewriting
+from graphcore.runtime.lowering.passes import built_here, rewriting
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type

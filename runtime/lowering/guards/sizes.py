@@ -12,7 +12,8 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.sequences import list_map
-from graphcore.runtime.lowering.guards.guard import Guard, rewriting, sizes_type
+from graphcore.runtime.lowering.guards.guard import rewriting, sizes_type
+from graphcore.runtime.lowering.passes import Pass, rewriting, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import SequenceType, TensorType
@@ -197,7 +198,7 @@ def _count_axes(graph: Graph, node: Node) -> None:
     change(node, inputs=tuple(inputs))
 
 
-def _guard(trap: str, least: Mapping[tuple[str, str], Mapping[int, int]]) -> Guard:
+def _guard(trap: str, least: Mapping[tuple[str, str], Mapping[int, int]]) -> Pass:
     signs = [op_type for _, op_type in least]
     return rewriting(
         trap,

@@ -230,7 +230,7 @@ def _convolved(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None])
             return None  # between windows with gaps it pads by numbers below 0
     # Filters that only the run knows may have no elements.
     is_known = len(node.input) > 1 and node.input[1] in scan.dims
-    return _of_first(node, given) if is_known or not scan.rules.has_trap(empty.KERNELS.trap) else None
+    return _of_first(node, given) if is_known or not scan.rules.has_trap(empty.KERNELS.name) else None
 
 
 def _clipped(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:

@@ -58,7 +58,7 @@ class ScannedValues:
         self._ranks: dict[str, int] = {}
         self._lengths: dict[str, tuple[int, ...]] = {}
         self._empties: set[str] = set()
-        self._trapped = rules.has_trap(empty.NEGATIVE_AXES.trap)
+        self._trapped = rules.has_trap(empty.NEGATIVE_AXES.name)
 
     def note_signs(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Note the signs of what optimisers break, of the values and nodes of one graph or body."""

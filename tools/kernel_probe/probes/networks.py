@@ -68,10 +68,10 @@ def _dilated() -> Iterator[Probe]:
         shared = {"kernel_shape": [3, 3], "dilations": [2, 2], "strides": [step, step], "auto_pad": mode}
         for op in ("MaxPool", "LpPool"):
             build = operator(op, **shared)
-            yield Probe(D.float32, (), (x,), build, (want,), names=(sizes.SAME_PADS.trap,), is_known=True)
+            yield Probe(D.float32, (), (x,), build, (want,), names=(sizes.SAME_PADS.name,), is_known=True)
     build = operator("Conv", strides=[4], auto_pad="SAME_UPPER")  # with gaps of three elements
     given = ([[[1.0, 2, 3, 4]]], [[[1.0]]])
-    yield Probe(D.float32, (), given, build, ([[[1.0]]],), names=(sizes.SAME_PADS.trap,), is_known=True)
+    yield Probe(D.float32, (), given, build, ([[[1.0]]],), names=(sizes.SAME_PADS.name,), is_known=True)
 
 
 def _wide_padding() -> Iterator[Probe]:
