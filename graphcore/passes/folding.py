@@ -243,7 +243,7 @@ def _dims(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
         return None
     # The places of the dims that are taken, found as the operator finds the dims.
     arrays, dtypes = [np.arange(len(dims)), *chosen], [s.dtype for s in inputs if s is not None]
-    places = folded(node.op_type, arrays, [*dtypes], node.attributes, type_, sweep.selection.limit)
+    places = folded(node.op_type, arrays, [*dtypes], node.attributes, type_, sweep.policy.limit)
     if places is None or not all(dims[i].is_static for i in places.flat):
         return None
     return sweep.constant(node, np.array([int(dims[i]) for i in places.flat], np.int64).reshape(places.shape), type_)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from graphcore.arrays.casting import Array
 from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
@@ -33,8 +33,8 @@ LIMIT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """The rules and passes of a walk. rules: by operator of ONNX or the library, tried in order.
+class Selection(Policy["Sweep"]):
+    """The policy of a walk: its rules and passes. rules: by operator of ONNX or the library, tried in order.
 
     removes_dead: dead code elimination. merges: common subexpression elimination. limit: bytes of the largest constant.
     branches: the nodes of a branch for an If of a known condition. simplifies_shapes: what holds sizes is noted.
@@ -50,16 +50,10 @@ class Selection:
     simplifies_shapes: bool = False
     passes: Mapping[Rule, str] = field(default_factory=dict)
     initializers: Initializers | None = None
-
-
-class _Plain(Policy["Sweep"]):
-    keeps_types = True
+    keeps_types: ClassVar[bool] = True
 
     def body(self, rewrite: Sweep, body: Graph) -> Graph:
         return rewrite.swept(body)
-
-
-_PLAIN = _Plain()
 
 
 class Sweep(Rewrite):
@@ -69,6 +63,7 @@ class Sweep(Rewrite):
     in it. new: the new graph that gets the nodes of a body, where they stand in for the node that has it.
     """
 
+    policy: Selection
     _outer: Sweep | None
 
     def __init__(
@@ -79,8 +74,7 @@ class Sweep(Rewrite):
         definitions: dict[Definition, Definition] | None = None,
         new: Graph | None = None,
     ) -> None:
-        super().__init__(graph, _PLAIN, outer, new=new)
-        self.selection = selection
+        super().__init__(graph, selection, outer, new=new)
         self.changes = 0
         """Nodes left out or replaced, those in bodies included."""
         self.used: set[Rule] = set()
@@ -118,9 +112,9 @@ class Sweep(Rewrite):
 
     def _walk(self, labels: list[tuple[str, Symbol]]) -> None:
         """Make the nodes of the new graph."""
-        old, new, at, rules = self.old, self.new, self._made, self.selection.rules
-        live = live_nodes(old) if self.selection.removes_dead else None
-        notes_sizes = self.is_top and self.selection.simplifies_shapes
+        old, new, at, rules = self.old, self.new, self._made, self.policy.rules
+        live = live_nodes(old) if self.policy.removes_dead else None
+        notes_sizes = self.is_top and self.policy.simplifies_shapes
         # A value that was called after its number keeps that name where it is an output.
         named = {s.id: label for label, s in reversed(labels) if s.given_name is None and label == s.name}
         self._leaves(None if live is None else live.symbols)
@@ -132,7 +126,7 @@ class Sweep(Rewrite):
             is_read = type(node.origin) is Imported
             if node.op_type in rules and node.domain in DOMAINS and self._ruled(node, inputs, named, is_read):
                 continue
-            if node.op_type == "If" and self.selection.branches and not node.domain and self._branched(node, inputs):
+            if node.op_type == "If" and self.policy.branches and not node.domain and self._branched(node, inputs):
                 continue
             attributes = self.attributes(node)
             if node.domain == FUNCTIONS and (definition := definition_of(node)) is not None:
@@ -166,7 +160,7 @@ class Sweep(Rewrite):
         if symbol is None or symbol.ambiguous:
             return None
         found = constant_array(symbol, outer=True)
-        initializers = self.selection.initializers
+        initializers = self.policy.initializers
         return found if found is not None or initializers is None else initializers.array(symbol)
 
     def readers(self, symbol: Symbol) -> int:
@@ -180,7 +174,7 @@ class Sweep(Rewrite):
 
         That is the limit, as long as the model did not grow by too much, or what the operands take that go with it.
         """
-        limit, initializers = self.selection.limit, self.selection.initializers
+        limit, initializers = self.policy.limit, self.policy.initializers
         if initializers is None or (size <= limit and size <= initializers.room):
             return limit
         freed = self._freed(node)
@@ -216,8 +210,8 @@ class Sweep(Rewrite):
     def constant(self, node: Node, array: Array, type_: Type | None = None) -> Symbol:
         """Return a constant in the place of `node`. type_: by default that of the array."""
         type_ = type_ or tensor_type(DType.of(array.dtype), Shape(array.shape))
-        initializers = self.selection.initializers
-        if initializers is not None and array.nbytes > self.selection.limit >> 12:  # few bytes beside those of a node
+        initializers = self.policy.initializers
+        if initializers is not None and array.nbytes > self.policy.limit >> 12:  # few bytes beside those of a node
             initializers.room -= max(0, array.nbytes - self._freed(node))
         return self.new.build.symbol(type_, Constant(array, False, node.origin))
 
@@ -226,7 +220,7 @@ class Sweep(Rewrite):
     def _leaves(self, used: set[int] | None) -> None:
         """Add inputs, constants and captured Symbols, in order. used: the numbers of those that are live, or all."""
         old, new, at = self.old, self.new, self._made
-        initializers = self.selection.initializers
+        initializers = self.policy.initializers
         constants: dict[object, Symbol] = {}
         for symbol in old.symbols:
             producer = symbol.producer
@@ -253,12 +247,12 @@ class Sweep(Rewrite):
                 at[symbol.id] = around if around is None or self._is_inlined else self.captured(around)
 
     def _is_initializer(self, symbol: Symbol) -> bool:
-        initializers = self.selection.initializers
+        initializers = self.policy.initializers
         return initializers is not None and symbol.id not in self.ends and initializers.is_one(symbol)
 
     def _branched(self, node: Node, inputs: Inputs) -> bool:
         """Put the nodes of a branch in the place of an If whose condition is known; return whether that was done."""
-        initializers = self.selection.initializers
+        initializers = self.policy.initializers
         if initializers is not None:
             initializers.reads.clear()
         known = self.known(inputs[0])
@@ -270,7 +264,7 @@ class Sweep(Rewrite):
             has_use = symbol.id in self.ends or (symbol.given_name is not None and type(node.origin) is not Imported)
             if has_use or not isinstance(result.producer, Node):
                 return False  # a name or type of a value that the caller knows would be another one
-        inside = Sweep(body, self.selection, self, self._definitions, self.new)
+        inside = Sweep(body, self.policy, self, self._definitions, self.new)
         inside._results.clear()
         inside._walk([])
         for symbol, result in zip(node.outputs, chosen, strict=True):
@@ -283,7 +277,7 @@ class Sweep(Rewrite):
 
     def swept(self, body: Graph) -> Graph:
         """Return the body of a node, rewritten."""
-        inside = Sweep(body, self.selection, self, self._definitions)
+        inside = Sweep(body, self.policy, self, self._definitions)
         made = inside.run()
         made.scope.is_finished = body.scope.is_finished
         self.changes += inside.changes
@@ -294,7 +288,7 @@ class Sweep(Rewrite):
         """Return the rewritten function that calls of `definition` call: one for all of them."""
         found = self._definitions.get(definition)
         if found is None:
-            inside = Sweep(definition.body, self.selection, None, self._definitions)
+            inside = Sweep(definition.body, self.policy, None, self._definitions)
             body = inside.run()
             body.scope.is_finished = True
             self.used |= inside.used
@@ -309,10 +303,10 @@ class Sweep(Rewrite):
         symbol = node.outputs[0]
         if getattr(symbol.type, "ambiguous", False):
             return False
-        initializers = self.selection.initializers
+        initializers = self.policy.initializers
         if initializers is not None and initializers.kept and self._reads_kept(inputs):
             return False
-        for rule in self.selection.rules[node.op_type]:
+        for rule in self.policy.rules[node.op_type]:
             if initializers is not None and initializers.reads:
                 initializers.reads.clear()
             made = rule(self, node, inputs)
@@ -320,7 +314,7 @@ class Sweep(Rewrite):
                 if type(made.producer) is Node:
                     self._remember_sizes(symbol, made)
                 if initializers is not None and initializers.reads:
-                    initializers.commit(self.selection.passes.get(rule, "optimize"))
+                    initializers.commit(self.policy.passes.get(rule, "optimize"))
                 self.changes += 1
                 self.used.add(rule)
                 return True
@@ -329,7 +323,7 @@ class Sweep(Rewrite):
     def _remember_sizes(self, symbol: Symbol, made: Symbol) -> None:
         """Note which Symbol of the new graph holds the sizes that one of the old graph does."""
         type_ = symbol.type
-        if not self.selection.simplifies_shapes or not isinstance(type_, TensorType) or type_.dtype not in _SIZES:
+        if not self.policy.simplifies_shapes or not isinstance(type_, TensorType) or type_.dtype not in _SIZES:
             return
         value = self.sizes.of(symbol)
         sizes = value if isinstance(value, tuple) else (value,)
@@ -339,7 +333,7 @@ class Sweep(Rewrite):
 
     def _reads_kept(self, inputs: Inputs) -> bool:
         """Return whether an operand is a weight that the caller keeps: what follows from it is left to each run."""
-        initializers = self.selection.initializers
+        initializers = self.policy.initializers
         return (
             initializers is not None
             and bool(initializers.kept)

@@ -241,11 +241,16 @@ class Replay(Rewrite):
         self, node: Node, inputs: Sequence[Symbol | None], types: Sequence[Type], attributes: Mapping[str, Any]
     ) -> tuple[Symbol, ...]:
         """Append a node like another one, and return what it gives."""
-        names = [self.free_name(s.given_name, self.new) for s in node.outputs]
+        pairs = zip(node.outputs, types, strict=True)
+        names = [None if s.given_name is None else self._name(s, type_) for s, type_ in pairs]
         layer = f"{self._prefix}{node.layer}"
         return self.new.build.append(
             node.op_type, tuple(inputs), types, attributes, node.domain, layer, node.origin, names
         )
+
+    def _name(self, symbol: Symbol, type_: Type) -> str | None:
+        """Return the name of what stands for a result, which is of this type now."""
+        return self.free_name(symbol.given_name, self.new)
 
     def _is_altered(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
         """Return whether what a node gives may have another value, its type being the same."""
@@ -371,10 +376,8 @@ class Replay(Rewrite):
             inner.settle(symbol)
         inner.make_all()
         results = inner.own_results([s for _, s in old.named_outputs])
-        made.build.outputs([(name, s) for (name, _), s in zip(old.named_outputs, results, strict=True)])
-        made.watched.update({label: inner.of(s) for label, s in old.watched.items() if inner.is_bound(s)})
         made.scope.is_finished = True
-        return made
+        return inner.finish([(name, s) for (name, _), s in zip(old.named_outputs, results, strict=True)])
 
     def own_results(self, results: Sequence[Symbol]) -> list[Symbol]:
         """Return what stands for the results of a body or function, each made by a node of its own, as ONNX has it."""

@@ -131,15 +131,9 @@ class _Call(Rewrite):
             found = self.policy.constants[key] = self.new.build.symbol(symbol.type, producer)
         return found
 
-    def replace(self, node: Node, made: Results) -> None:
-        """Bind the results of a node of the body to `made`; names that they were given follow the layer."""
-        for symbol, result in zip(node.outputs, made, strict=True):
-            assert result is not None
-            self.bind(symbol, result)
-            name = f"{self._layer}{symbol.given_name}"
-            is_free = symbol.given_name is not None and name not in self.new.names.taken
-            if is_free and result.given_name is None and isinstance(result.producer, Node):
-                self.new.names.rename(result, name)
+    def _called(self, name: str) -> str | None:
+        name = f"{self._layer}{name}"
+        return None if name in self.new.names.taken else name
 
 
 # Declared operators (`gc.custom_op`) that are made of ops: calls of their bodies, before calls are looked at.

@@ -36,16 +36,12 @@ class _Quantizing(Quantizing):
     """
 
     def __init__(self, graph: Graph, plan: Plan, outer: Rewrite | None = None) -> None:
-        super().__init__(graph, outer)
+        super().__init__(graph, outer, {id(encoded.root) for _, encoded in plan.chosen.values()})
         self._plan = plan
         self._held: dict[tuple[Any, ...], Quantized] = {}
-        self._encoded_roots = {id(encoded.root) for _, encoded in plan.chosen.values()}
 
     def body(self, rewrite: Rewrite, body: Graph) -> Graph:
         return _Quantizing(body, self._plan, rewrite).rewrite.run()
-
-    def drops(self, symbol: Symbol) -> bool:
-        return id(symbol) in self._encoded_roots
 
     def operands(self, rewrite: Rewrite, node: Node) -> Inputs:
         used = self._plan.used

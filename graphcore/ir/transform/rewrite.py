@@ -169,7 +169,13 @@ class Rewrite:
                 continue
             self._made[symbol.id] = result
             if symbol.given_name is not None and result.given_name is None and isinstance(result.producer, Node):
-                self.new.names.rename(result, symbol.given_name)
+                name = self._called(symbol.given_name)
+                if name is not None:
+                    self.new.names.rename(result, name)
+
+    def _called(self, name: str) -> str | None:
+        """Return the name of what stands for a result of this name."""
+        return name
 
     def keep(self, node: Node, inputs: Inputs) -> tuple[Symbol, ...]:
         """Append the node as it is, on new operands, and return what it gives."""
@@ -186,24 +192,16 @@ class Rewrite:
 
     # The end
 
-    def finish(self) -> Graph:
-        """Return the new graph, its outputs and buffers those of the old one."""
+    def finish(self, outputs: Sequence[tuple[str | None, Symbol]] | None = None) -> Graph:
+        """Return the new graph with buffers, watched values and outputs, by default those of the old one."""
         old, new = self.old, self.new
         for name, held in old._buffers.items():
             new.build.buffer(name, held.buffer, self.of(held.value))
         new.watched = {label: made for label, s in old.watched.items() if (made := self._made[s.id]) is not None}
-        new.build.outputs([(name or symbol.name, self.of(symbol)) for name, symbol in old.named_outputs])
+        if outputs is None:
+            outputs = [(name or symbol.name, self.of(symbol)) for name, symbol in old.named_outputs]
+        new.build.outputs(outputs)
         return new
-
-    def finish_as_built(self) -> Graph:
-        """Return the new graph as a program goes on building it: with promotion, strictness and layers of the old."""
-        old, new = self.old, self.new
-        new.build.promotion(old.promotion)
-        new.strict = old.strict
-        new.site.layers = dict(old.site.layers)
-        made = self.finish()
-        new.scope.is_finished = old.scope.is_finished
-        return made
 
 
 def like(old: Graph, new: Graph | None = None) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from graphcore.build.declare import LIBRARY
@@ -240,7 +240,7 @@ class Retyping(Replay):
         """Return what a node without bodies gives."""
         inputs = self._operands(node, roles)
         types = self._types(node, roles)
-        return self._append(node, inputs, types, attributes_of(node, roles, self.policy.sources, self.policy.arrays))
+        return self.append(node, inputs, types, attributes_of(node, roles, self.policy.sources, self.policy.arrays))
 
     def _operands(self, node: Node, roles: Roles) -> list[Symbol | None]:
         change = self.policy
@@ -259,14 +259,6 @@ class Retyping(Replay):
         return [
             self.policy.type_of(s) if is_new else s.type for s, is_new in zip(node.outputs, roles.results, strict=True)
         ]
-
-    def _append(
-        self, node: Node, inputs: Sequence[Symbol | None], types: Sequence[Type], attributes: Mapping[str, Any]
-    ) -> tuple[Symbol, ...]:
-        names = [self._name(s, type_) for s, type_ in zip(node.outputs, types, strict=True)]
-        return self.new.build.append(
-            node.op_type, tuple(inputs), types, attributes, node.domain, node.layer, node.origin, names
-        )
 
     def _name(self, symbol: Symbol, type_: Type) -> str | None:
         """Return the name of a value; none where a cast of it has the name, being the output."""
@@ -325,7 +317,7 @@ class Retyping(Replay):
         roles = all_of(node)
         dims = dims_of(node)
         types = [substituted(s.type, dims) for s in made.body.outputs]
-        return self._append(node, self._operands(node, roles), types, {**node.attributes, "definition": made})
+        return self.append(node, self._operands(node, roles), types, {**node.attributes, "definition": made})
 
     def _holder_of(self, node: Node, is_kept: bool) -> Sequence[Symbol]:
         """Return what a node with bodies gives: what goes round in it is of one dtype all the way."""
@@ -335,7 +327,7 @@ class Retyping(Replay):
             key: self._body_of(value, is_kept) if isinstance(value, Graph) else value
             for key, value in node.attributes.items()
         }
-        return self._append(node, inputs, self._types(node, roles), attributes)
+        return self.append(node, inputs, self._types(node, roles), attributes)
 
     def _body_of(self, old: Graph, is_kept: bool) -> Graph:
         def type_of(symbol: Symbol) -> Type:
@@ -358,6 +350,5 @@ class Retyping(Replay):
         for (name, symbol), type_ in zip(self.old.named_outputs, types, strict=True):
             is_float = self.policy.sources.has(symbol.type) and isinstance(type_, TensorType)
             outputs.append((name, self.in_dtype(symbol, type_.dtype) if is_float else self.of(symbol)))  # type: ignore[union-attr]
-        self.new.build.outputs(outputs)
-        self.new.watched.update({label: self.of(s) for label, s in self.old.watched.items() if self.is_bound(s)})
+        self.finish(outputs)
         self.new.scope.is_finished = True

@@ -179,11 +179,11 @@ class _Switch(Rewrite):
             for node in _needed(self._region.values(), self._results, instead):
                 made.site.layer, made.site.origin = node.layer, node.origin
                 if is_many and id(node) in self._chosen:
-                    branch.held[node.outputs[0].id] = branch.product(node)
+                    branch.bind(node.outputs[0], branch.product(node))
                 elif id(node) in instead:
-                    branch.held[node.outputs[0].id] = branch.of(instead[id(node)])
+                    branch.bind(node.outputs[0], branch.of(instead[id(node)]))
                 else:
-                    branch.keep(node)
+                    branch.node(node)
             made.build.outputs([(None, branch.of(s)) for s in self._results])
         return made
 
@@ -218,34 +218,27 @@ def _needed(nodes: Iterable[Node], results: Sequence[Symbol], instead: dict[int,
     return kept[::-1]
 
 
-class _Branch:
-    """A branch under construction. held: what stands in it for values of the old graph, by their `id`."""
+class _Branch(Rewrite):
+    """A branch under construction, whose values have no names."""
 
     def __init__(self, switch: _Switch, made: Graph, most: int) -> None:
-        self._switch, self._made, self._most = switch, made, most
-        self.held: dict[int, Symbol] = {}
+        super().__init__(switch.old, Policy(), switch, new=made)
+        self._switch, self._most = switch, most
         self._levels: dict[int, tuple[Symbol, Symbol]] = {}
         self._middles: dict[Shape, Symbol] = {}
         self._every: dict[tuple[int, int], Symbol] = {}
 
-    def of(self, symbol: Symbol) -> Symbol:
-        found = self.held.get(symbol.id)
-        if found is None:
-            array = symbol.producer.array if isinstance(symbol.producer, Constant) else None
-            if array is not None and array.nbytes < _LARGE and symbol.given_name is None:
-                found = self._made.build.constant(array, symbol.dtype)
-            else:
-                captured = self._made.build.capture(self._switch.of(symbol))
-                assert captured is not None
-                found = captured
-            self.held[symbol.id] = found
+    def _leaf(self, symbol: Symbol) -> Symbol:
+        array = symbol.producer.array if isinstance(symbol.producer, Constant) else None
+        if array is not None and array.nbytes < _LARGE and symbol.given_name is None:
+            found = self.new.build.constant(array, symbol.dtype)
+        else:
+            found = self.captured(self._switch.of(symbol))
+        self.bind(symbol, found)
         return found
 
-    def keep(self, node: Node) -> None:
-        inputs = tuple([None if s is None else self.of(s) for s in node.inputs])
-        types = [s.type for s in node.outputs]
-        made = self._made.build.emit_many(node.op_type, inputs, types, node.attributes, node.domain)
-        self.held.update((old.id, new) for old, new in zip(node.outputs, made, strict=True))
+    def _called(self, name: str) -> None:
+        return None
 
     def product(self, node: Node) -> Symbol:
         """Return a product of bytes in the place of one of 4 bits."""
@@ -257,7 +250,7 @@ class _Branch:
         shape = numbers.shape[:1] + _shape([Dim(columns)])
         one, middle = e.const(scale, 1.0), e.const(scale, 128, DType.uint8)
         operands = (numbers, weight, one, steps, middle)
-        made = self._made.build.emit("MatMulIntegerToFloat", operands, tensor_type(_F32, shape), None, MICROSOFT)
+        made = self.new.build.emit("MatMulIntegerToFloat", operands, tensor_type(_F32, shape), None, MICROSOFT)
         made = e.emit("Mul", made, scale, shape=shape)
         bias = node.inputs[5] if len(node.inputs) > 5 else None
         if bias is not None:
@@ -302,14 +295,14 @@ class _Branch:
         if zero is None:
             count = e.emit("Shape", numbers, dtype=DType.int64, shape=Shape([1]), end=1)
             zero = self._every[numbers.id, 0] = e.emit("Mul", count, e.const(count, 0), shape=Shape([1]))
-        every = self._made.build.constant(np.arange(columns), DType.int64)
+        every = self.new.build.constant(np.arange(columns), DType.int64)
         made = self._every[numbers.id, columns] = e.emit("Add", every, zero, shape=_shape([Dim(columns)]))
         return made
 
     def _weight_in_bytes(self, node: Node, columns: int, inner: int, every: Symbol) -> tuple[Symbol, Symbol]:
         """Return a weight [k, n] in int8 and the scale of each column: made of the 4 bits in each call. every: the
         numbers of the columns."""
-        build = self._made.build
+        build = self.new.build
         data, scales, *others = (None if s is None else constant_array(s, weights=True) for s in node.inputs[1:4])
         assert data is not None
         assert scales is not None
@@ -333,9 +326,7 @@ class _Branch:
         assert symbol is not None
         if array.shape == tuple(symbol.shape.static_dims):
             return self.of(symbol)
-        captured = self._made.build.capture(self._switch.new.build.constant(array, symbol.dtype))
-        assert captured is not None
-        return captured
+        return self.captured(self._switch.new.build.constant(array, symbol.dtype))
 
 
 def _steps(scales: Array, zeros: Array | None, most: int) -> Array:

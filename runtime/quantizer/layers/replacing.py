@@ -64,31 +64,34 @@ def built_again(graph: Graph) -> Graph:
 
 
 class Quantizing(Policy[Rewrite]):
-    """The policy of one graph, or of a body in it, whose nodes read encoded weights."""
+    """The policy of one graph, or of a body in it, whose nodes read encoded weights.
 
-    def __init__(self, graph: Graph, outer: Rewrite | None) -> None:
+    dropped: the ids of the weights that nothing reads any more.
+    """
+
+    def __init__(self, graph: Graph, outer: Rewrite | None, dropped: set[int]) -> None:
         self.rewrite = Rewrite(graph, self, outer)
+        self._dropped = dropped
         self._building = Building(self.rewrite.new, {*graph.names.taken})
 
     def retype(self, type_: Type) -> Type:
         return type_
 
-    def drops(self, symbol: Symbol) -> bool:
-        """Return whether nothing reads a weight any more."""
-        raise NotImplementedError
-
     def finish(self, rewrite: Rewrite) -> Graph:
-        for symbol in rewrite.old.symbols:
-            if isinstance(symbol.producer, Constant) and symbol.given_name and not self.drops(symbol):
+        old, new = rewrite.old, rewrite.new
+        for symbol in old.symbols:
+            if isinstance(symbol.producer, Constant) and symbol.given_name and id(symbol) not in self._dropped:
                 rewrite.of(symbol)
-        return rewrite.finish_as_built()
+        new.build.promotion(old.promotion)
+        new.strict, new.site.layers = old.strict, dict(old.site.layers)
+        new.scope.is_finished = old.scope.is_finished
+        return rewrite.finish()
 
 
 class _Replacing(Quantizing):
     def __init__(self, graph: Graph, found: Mapping[int, Replacement], outer: Rewrite | None = None) -> None:
-        super().__init__(graph, outer)
+        super().__init__(graph, outer, _dropped(graph, found))
         self._found = found
-        self._dropped = _dropped(graph, found)
 
     def body(self, rewrite: Rewrite, body: Graph) -> Graph:
         return _Replacing(body, self._found, rewrite).rewrite.run()
@@ -102,12 +105,9 @@ class _Replacing(Quantizing):
         made = self._found.get(id(node))
         return None if made is None else made.make(self._building, inputs)
 
-    def drops(self, symbol: Symbol) -> bool:
-        return symbol.id in self._dropped
-
 
 def _dropped(graph: Graph, found: Mapping[int, Replacement]) -> set[int]:
-    """Return the numbers of the Symbols that replaced nodes alone read, as weights."""
+    """Return the ids of the Symbols that replaced nodes alone read, as weights."""
     counts = readers(graph)
     given: dict[int, int] = {}
     for node in graph.nodes:
@@ -116,7 +116,7 @@ def _dropped(graph: Graph, found: Mapping[int, Replacement]) -> set[int]:
             symbol = node.inputs[position] if position < len(node.inputs) else None
             if symbol is not None:
                 given[symbol.id] = given.get(symbol.id, 0) + 1
-    return {number for number, count in given.items() if count == counts[number]}
+    return {id(graph.symbols[number]) for number, count in given.items() if count == counts[number]}
 
 
 def every_node(graph: Graph) -> Iterable[Node]:
