@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from graphcore import ops
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant, Symbol
 from graphcore.ir.transform.pickling import copied
-from graphcore.ir.transform.rewrite import Inputs, Results, Rewrite
+from graphcore.ir.transform.rewrite import Inputs, Results
+from graphcore.ir.transform.walk import walk
 from graphcore.quantization import Quantized
 from graphcore.quantization.tensors import packed
-from graphcore.runtime.quantizer.layers.replacing import Quantizing, built_again
+from graphcore.runtime.quantizer.layers.replacing import Building, Replacement, replaced
 from graphcore.runtime.quantizer.plan import Candidate, Encoded, Plan, keeps
 from graphcore.runtime.quantizer.weights import Choices
 from graphcore.types.dims import Dim
@@ -26,52 +27,36 @@ def rewritten(graph: Graph, plan: Plan) -> Graph:
     """Return a graph like `graph` whose chosen nodes read encoded weights."""
     if not plan.chosen:
         return copied(graph)
-    return built_again(_Quantizing(graph, plan).rewrite.run())
+    found: dict[int, Replacement] = {}
+    for node in walk(graph):
+        if id(node) in plan.chosen:
+            candidate, encoded = plan.chosen[id(node)]
+            found[id(node)] = Replacement(partial(_made, candidate, encoded), (candidate.position,))
+        elif not keeps(node, plan):
+            nothing: Results = [None] * len(node.outputs)
+            found[id(node)] = Replacement(lambda *_, nothing=nothing: nothing, tuple(range(len(node.inputs))))
+    return replaced(graph, found, {id(encoded.root) for _, encoded in plan.chosen.values()})
 
 
-class _Quantizing(Quantizing):
-    """Products of encoded weights, and rows of encoded tables.
+def _made(candidate: Candidate, encoded: Encoded, building: Building, inputs: Inputs) -> tuple[Symbol]:
+    """Return a product with an encoded weight, or rows of an encoded table."""
+    held = building.kept.get(encoded.key)
+    if held is None:
+        held = building.kept[encoded.key] = _constants(encoded, building)
+    form = _looked_up if candidate.is_table else _multiplied
+    made = form(building.graph, candidate, inputs, held, encoded.choices)
+    return (change(made, type=candidate.node.outputs[0].type),)
 
-    Encoded weights are constants of the graph that reads them: onnxruntime refuses scales from outside of a body.
-    """
 
-    def __init__(self, graph: Graph, plan: Plan, outer: Rewrite | None = None) -> None:
-        super().__init__(graph, outer, {id(encoded.root) for _, encoded in plan.chosen.values()})
-        self._plan = plan
-        self._held: dict[tuple[Any, ...], Quantized] = {}
-
-    def body(self, rewrite: Rewrite, body: Graph) -> Graph:
-        return _Quantizing(body, self._plan, rewrite).rewrite.run()
-
-    def operands(self, rewrite: Rewrite, node: Node) -> Inputs:
-        used = self._plan.used
-        return tuple([None if s is None or id(s) not in used else rewrite.of(s) for s in node.inputs])
-
-    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
-        if not keeps(node, self._plan):
-            return [None] * len(node.outputs)
-        if id(node) not in self._plan.chosen:
-            return None
-        candidate, encoded = self._plan.chosen[id(node)]
-        form = _looked_up if candidate.is_table else _multiplied
-        made = form(rewrite.new, candidate, inputs, self._of_encoded(encoded), encoded.choices)
-        return (change(made, type=node.outputs[0].type),)
-
-    def _of_encoded(self, encoded: Encoded) -> Quantized:
-        found = self._held.get(encoded.key)
-        if found is None:
-            found = self._held[encoded.key] = self._constants(encoded)
-        return found
-
-    def _constants(self, encoded: Encoded) -> Quantized:
-        tensor, root = encoded.tensor, encoded.root
-        values = self._building.constant(tensor.data, f"{root.name}.{tensor.encoding.lower()}", root)
-        parts = {"scale": tensor.scales, "zero_point": tensor.zero_points}
-        scale, zero = [
-            None if array is None else self._building.constant(array, f"{values.name}.{part}", root)
-            for part, array in parts.items()
-        ]
-        return Quantized(tensor.encoding.lower(), values, scale, zero, tensor.axis, tensor.block_size)
+def _constants(encoded: Encoded, building: Building) -> Quantized:
+    tensor, root = encoded.tensor, encoded.root
+    values = building.constant(tensor.data, f"{root.name}.{tensor.encoding.lower()}", root)
+    parts = {"scale": tensor.scales, "zero_point": tensor.zero_points}
+    scale, zero = [
+        None if array is None else building.constant(array, f"{values.name}.{part}", root)
+        for part, array in parts.items()
+    ]
+    return Quantized(tensor.encoding.lower(), values, scale, zero, tensor.axis, tensor.block_size)
 
 
 def _multiplied(

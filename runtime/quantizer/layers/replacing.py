@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,19 +15,20 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
-from graphcore.ir.transform.walk import bodies
+from graphcore.ir.transform.walk import nested
 from graphcore.passes.liveness import readers
 from graphcore.passes.sweep import Selection, Sweep
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
 
-Make: TypeAlias = "Callable[[Building, Inputs], Sequence[Symbol]]"
+Make: TypeAlias = "Callable[[Building, Inputs], Results]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replacement:
-    """The replacement of a node. make: adds nodes to the new graph, and returns a Symbol for each of its results.
+    """The replacement of a node. make: adds nodes to the new graph, and returns a Symbol for each of its results;
+    None for one that nothing reads.
 
     weights: the positions of operands that it reads no more.
     """
@@ -41,8 +42,8 @@ class Building:
 
     def __init__(self, graph: Graph, taken: set[str]) -> None:
         self.graph = graph
-        self.kept: dict[object, Symbol] = {}
-        """Symbols that were made for one node and serve others too, by a key."""
+        self.kept: dict[object, Any] = {}
+        """What was made for one node and serve others too, by a key."""
         self._taken = taken
 
     def constant(self, array: Array, name: str, like: Symbol) -> Symbol:
@@ -53,29 +54,45 @@ class Building:
         return self.graph.build.symbol(type_, Constant(held, False, like.producer.origin), own)
 
 
-def replaced(graph: Graph, found: Mapping[int, Replacement]) -> Graph:
-    """Return a graph with other nodes for some. found: by the ids of nodes, those in bodies included."""
-    return built_again(_Replacing(graph, found).rewrite.run())
+def replaced(graph: Graph, found: Mapping[int, Replacement], dropped: Set[int] | None = None) -> Graph:
+    """Return a graph with other nodes for some. found: by the ids of nodes, those in bodies included.
+
+    dropped: the ids of the weights that nothing reads any more; by default those that only replaced nodes read.
+    """
+    if dropped is None:
+        dropped = {number for part in nested(graph) for number in _dropped(part, found)}
+    made = _Replacing(graph, found, dropped).rewrite.run()
+    return Sweep(made, Selection()).run()  # a Graph to build on: the rewrite's own does not look for the user's lines
 
 
-def built_again(graph: Graph) -> Graph:
-    """Return a Graph to build on, of one that a rewrite made, which does not look for the user's lines."""
-    return Sweep(graph, Selection()).run()
+class _Replacing(Policy[Rewrite]):
+    """The policy of one graph, or of a body in it.
 
-
-class Quantizing(Policy[Rewrite]):
-    """The policy of one graph, or of a body in it, whose nodes read encoded weights.
-
-    dropped: the ids of the weights that nothing reads any more.
+    Encoded weights are constants of the graph that reads them: onnxruntime refuses scales from outside of a body.
     """
 
-    def __init__(self, graph: Graph, outer: Rewrite | None, dropped: set[int]) -> None:
+    def __init__(
+        self, graph: Graph, found: Mapping[int, Replacement], dropped: Set[int], outer: Rewrite | None = None
+    ) -> None:
         self.rewrite = Rewrite(graph, self, outer)
+        self._found = found
         self._dropped = dropped
         self._building = Building(self.rewrite.new, {*graph.names.taken})
 
     def retype(self, type_: Type) -> Type:
         return type_
+
+    def body(self, rewrite: Rewrite, body: Graph) -> Graph:
+        return _Replacing(body, self._found, self._dropped, rewrite).rewrite.run()
+
+    def operands(self, rewrite: Rewrite, node: Node) -> Inputs:
+        made = self._found.get(id(node))
+        skipped = () if made is None else made.weights
+        return tuple([None if s is None or i in skipped else rewrite.of(s) for i, s in enumerate(node.inputs)])
+
+    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
+        made = self._found.get(id(node))
+        return None if made is None else made.make(self._building, inputs)
 
     def finish(self, rewrite: Rewrite) -> Graph:
         old, new = rewrite.old, rewrite.new
@@ -86,24 +103,6 @@ class Quantizing(Policy[Rewrite]):
         new.strict, new.site.layers = old.strict, dict(old.site.layers)
         new.scope.is_finished = old.scope.is_finished
         return rewrite.finish()
-
-
-class _Replacing(Quantizing):
-    def __init__(self, graph: Graph, found: Mapping[int, Replacement], outer: Rewrite | None = None) -> None:
-        super().__init__(graph, outer, _dropped(graph, found))
-        self._found = found
-
-    def body(self, rewrite: Rewrite, body: Graph) -> Graph:
-        return _Replacing(body, self._found, rewrite).rewrite.run()
-
-    def operands(self, rewrite: Rewrite, node: Node) -> Inputs:
-        made = self._found.get(id(node))
-        skipped = () if made is None else made.weights
-        return tuple([None if s is None or i in skipped else rewrite.of(s) for i, s in enumerate(node.inputs)])
-
-    def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
-        made = self._found.get(id(node))
-        return None if made is None else made.make(self._building, inputs)
 
 
 def _dropped(graph: Graph, found: Mapping[int, Replacement]) -> set[int]:
@@ -117,14 +116,6 @@ def _dropped(graph: Graph, found: Mapping[int, Replacement]) -> set[int]:
             if symbol is not None:
                 given[symbol.id] = given.get(symbol.id, 0) + 1
     return {id(graph.symbols[number]) for number, count in given.items() if count == counts[number]}
-
-
-def every_node(graph: Graph) -> Iterable[Node]:
-    """Yield the nodes of a graph and of its bodies, in order."""
-    for node in graph.nodes:
-        yield node
-        for body in bodies(node):
-            yield from every_node(body)
 
 
 def length(array: Array) -> float:
