@@ -190,6 +190,8 @@ class _Change(Edit):
         prune(made)
         return made
 
+    replaces_values = True
+
     def is_dropped(self, node: Node) -> bool:
         return id(node) in self._dropped
 

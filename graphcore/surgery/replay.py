@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.definitions import (
@@ -47,6 +47,9 @@ from graphcore.types.tensor_types import Shape, TensorType, Type, known_type, te
 
 class Edit(Policy["Replay"]):
     """What a change makes of the nodes of a graph, of its bodies, and of functions that it inlines."""
+
+    replaces_values: ClassVar[bool] = False
+    """Whether `replace_value` is asked."""
 
     def replace_value(self, replay: Replay, symbol: Symbol, made: Symbol) -> Symbol:
         """Return what stands for a Symbol from here on, for which `made` was just made."""
@@ -119,7 +122,7 @@ class Replay(Rewrite):
         """Ask the policy what stands for a Symbol, which is bound, from here on, and return that."""
         made = self._made[symbol.id]
         assert made is not None
-        found = self.policy.replace_value(self, symbol, made)
+        found = self.policy.replace_value(self, symbol, made) if self.policy.replaces_values else made
         if found is not made:
             self.bind(symbol, found)
         return found
@@ -203,7 +206,8 @@ class Replay(Rewrite):
             if result is not None:
                 is_altered = result.type != self.type_of(symbol) or self._is_altered(node, inputs)
                 self.bind(symbol, result, is_altered=is_altered)
-                self.settle(symbol)
+                if self.policy.replaces_values:
+                    self.settle(symbol)
 
     def put(self, node: Node, made: Results) -> Results:
         """Let `made` stand for the results of a node, with other values than so far; what policies return then."""
@@ -215,11 +219,12 @@ class Replay(Rewrite):
 
     def keep(self, node: Node, inputs: Inputs) -> tuple[Symbol, ...]:
         """Make a node again on operands, which may have other types."""
-        definition = definition_of(node)
-        if definition is not None:
-            return self._call(node, self.policy.definition(definition), inputs)
-        if bodies(node):
-            return self._with_bodies(node, inputs)
+        if node.attributes:
+            definition = definition_of(node)
+            if definition is not None:
+                return self._call(node, self.policy.definition(definition), inputs)
+            if bodies(node):
+                return self._with_bodies(node, inputs)
         return self.append(node, inputs, self.results(node, inputs), node.attributes)
 
     def _with_literals(self, node: Node, inputs: Inputs) -> Inputs:
