@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import onnx
 
+from graphcore.arrays.external_data import Folder
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array
+from graphcore.onnx.proto.attributes import read_attributes
 from graphcore.onnx.proto.type_protos import data_of, proto_of, read_type
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators
-from graphcore.onnx.schemas.schemas import by_schema, schema_of
+from graphcore.onnx.schemas.schemas import by_schema
+from graphcore.operators import SHAPES
+from graphcore.operators.shapes.call import Call
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
 
 Given: TypeAlias = "Sequence[Symbol | None]"
 Rule: TypeAlias = "Callable[[onnx.NodeProto, Given], list[Type] | None]"
@@ -29,11 +33,11 @@ MICROSOFT, BLOCKED = "com.microsoft", "com.microsoft.nchwc"
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """A rule: results have the shapes that ONNX's inference finds for another operator.
+    """A rule: results have the shapes of those of another operator.
 
     operator: of ONNX. operands: the positions of its operands among the node's; with `every`, the last one and each
     that comes so many further. dtype: the position of the operand whose dtype the results have; float32 where it is
-    left out. unless: an attribute that, where it is not 0, makes it another operator. version: of the operator.
+    left out. unless: an attribute that, where it is not 0, makes it another operator.
     """
 
     operator: str
@@ -41,44 +45,29 @@ class Like:
     dtype: int = 0
     every: int = 0
     unless: str = ""
-    version: int = 17
 
     def __call__(self, proto: onnx.NodeProto, inputs: Given) -> list[Type] | None:
         """Return the types of a node's results; None where they are not known."""
-        if any(a.name == self.unless and a.i for a in proto.attribute):
+        attributes, _ = read_attributes(proto, _NOWHERE, proto.op_type)
+        if attributes.get(self.unless):
             return None
-        schema = schema_of(self.operator, "", self.version)
-        assert schema is not None
         positions = [*self.operands]
         while self.every and positions[-1] + self.every < len(inputs):
             positions.append(positions[-1] + self.every)
-        given = [inputs[i] if i < len(inputs) else None for i in positions]
-        while given and given[-1] is None:
-            given.pop()
-        types = {f"x{i}": proto_of(_as_float(s.type)) for i, s in enumerate(given) if s is not None}
-        node = onnx.NodeProto(op_type=self.operator)
-        node.input.extend("" if s is None else f"x{i}" for i, s in enumerate(given))
-        node.output.extend(proto.output)
-        known: Mapping[str, Any] = dict(schema.attributes)
-        node.attribute.extend(a for a in proto.attribute if a.name in known and int(known[a.name].type) == a.type)
-        opset = [onnx.OperatorSetIdProto(domain="", version=self.version)]
-        try:
-            found = onnx.shape_inference.infer_node_outputs(schema, node, types, opset_imports=opset, ir_version=_IR)
-        except Exception:  # operands that the operator does not take: the runtime says so
-            return None
+        types = [None if i >= len(inputs) or (s := inputs[i]) is None else s.type for i in positions]
+        shapes = [t.shape if isinstance(t, TensorType) else None for t in types]
         decides = inputs[self.dtype] if self.dtype < len(inputs) else None
         dtype = DType.float32 if decides is None else _dtype(decides)
-        if dtype is None:
+        try:
+            made = SHAPES[self.operator](Call(shapes, attributes, len(proto.output)))
+        except ValueError:  # operands that the operator does not take: the runtime says so
             return None
-        made = [read_type(found[name]) if name in found else ForeignType() for name in proto.output]
-        return [tensor_type(dtype, t.shape if isinstance(t, TensorType) else Shape.unknown()) for t in made]
+        if dtype is None or made is None:
+            return None
+        return [tensor_type(dtype, s) for s in (made if type(made) is list else [made] * len(proto.output))]  # type: ignore[arg-type]
 
 
-def _as_float(type_: Type) -> Type:
-    """Return a type that inference of floats takes: of the same shape."""
-    if not isinstance(type_, TensorType) or type_.dtype is DType.bool:
-        return type_
-    return tensor_type(DType.float32, type_.shape)
+_NOWHERE = Folder(None)
 
 
 def _dtype(symbol: Symbol) -> DType | None:
