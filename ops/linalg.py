@@ -12,6 +12,7 @@ from graphcore.build.operands import graph_of, promote
 from graphcore.build.shapes import axes_of, axis_of, broadcast_shapes, check_axis_from_end, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.operators.shapes.products import product_shape
 from graphcore.ops.shared import einsum as _einsum
 from graphcore.ops.shared.dims import Axis
 from graphcore.ops.shared.einsum import Equation
@@ -64,7 +65,7 @@ def _product_shape(roles: dict[str, Symbol]) -> Shape:
             operands=roles,
             help="make the dims equal or 1; if they always agree, say so with ops.rebind or give them one name",
         ) from None
-    return batch + lhs.shape[-2:-1] + (rhs.shape[-1:] if rhs.rank > 1 else [])
+    return product_shape(batch, lhs.shape, rhs.shape)
 
 
 def _inner_help(lhs: Symbol, rhs: Symbol) -> str:

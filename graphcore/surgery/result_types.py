@@ -20,7 +20,7 @@ from graphcore.onnx.read.result_types import declared
 from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
-from graphcore.onnx.schemas.schemas import Operator, element, operator, schema_of
+from graphcore.onnx.schemas.schemas import Operator, by_schema, element, operator, schema_of
 from graphcore.operators import REDUCTIONS, SHAPES, Trait, having
 from graphcore.operators.shapes.call import Call
 from graphcore.promotion.complex_operators import is_complex
@@ -212,13 +212,14 @@ def _by_variables(change: Change, op: Operator, made: Sequence[Type]) -> list[DT
                 operands=roles(change.inputs),
                 help=f"cast one of them: .cast({first.dtype})",
             )
+    types = {label: symbol.type for label, symbol in bound.items()}
     found: list[DType | None] = []
     for position, (type_, result) in enumerate(zip(made, change.results, strict=True)):
-        output = op.output(position)
+        said = by_schema(op, position, types)
         if not isinstance(type_, TensorType):
             found.append(None)
-        elif output is not None and output.type in bound:
-            found.append(bound[output.type].dtype)
+        elif isinstance(said, TensorType):
+            found.append(said.dtype)
         elif isinstance(result, TensorType) and (
             change.node.op_type in _CASTS or result.dtype.storage is type_.dtype.storage
         ):
