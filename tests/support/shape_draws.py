@@ -170,7 +170,7 @@ def _parts(d: Draw) -> Drawn:
     shape = d.shape(1, 3, [1, 4, 6, "n", "?"])
     axis, count = d.axis(shape), d.random.randint(1, 3)
     attributes: dict[str, Any] = {"results": count, **d.some(axis=axis)}
-    sizes = d.random.choice([[1, 3], [2, 2, 2], [4], [6], [0, 4]])
+    sizes = d.random.choice([[1, 3], [2, 2, 2], [4], [6], [0, 4], [0] * 40 + [6]])
     if d.random.random() < 0.5:
         return [shape], attributes | ({"num_outputs": count} if d.version >= 18 else {})
     attributes["results"] = len(sizes) if d.random.random() < 0.9 else count
@@ -377,6 +377,14 @@ def _recurrent(gates: int) -> Callable[[Draw], Drawn]:
     return draw
 
 
+_DTYPES = (1, 6, 8, 9, 10)
+"""float32, int32, string, bool and float16, of which operators give some."""
+
+
+def _window(d: Draw) -> Drawn:
+    return [d.random.choice([np.array(5), TensorType(INT64, [])])], d.some(output_datatype=d.random.choice(_DTYPES))
+
+
 def _unique(d: Draw) -> Drawn:
     shape = d.shape(1, 3)
     return [shape], {**d.some(axis=d.axis(shape)), "results": d.random.randint(1, 4)}
@@ -406,21 +414,19 @@ DRAWS: dict[str, Callable[[Draw], Drawn]] = {
     "GRU": _recurrent(3),
     "LSTM": _recurrent(4),
     "BatchNormalization": _channels,
-    "BlackmanWindow": lambda d: ([d.random.choice([np.array(5), TensorType(INT64, [])])], {}),
     "CenterCropPad": _cropped,
     "Compress": _compressed,
     "Concat": _joined,
     "ConstantOfShape": lambda d: ([numbers(d, [d.random.randint(0, 5) for _ in range(d.random.randint(0, 3))])], {}),
     "DepthToSpace": _blocks,
     "Expand": _expanded,
-    "EyeLike": lambda d: ([d.shape(2, 2)], {}),
+    "EyeLike": lambda d: ([d.shape(2, 2)], d.some(dtype=d.random.choice(_DTYPES))),
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), _window),
     "Flatten": _along,
     "Gather": _gathered,
     "GatherElements": _gathered,
     "GatherND": _gathered_rows,
     "GroupNormalization": _same([4], [4], rank=3, num_groups=2),
-    "HammingWindow": lambda d: ([d.random.choice([np.array(5), TensorType(INT64, [])])], {}),
-    "HannWindow": lambda d: ([d.random.choice([np.array(5), TensorType(INT64, [])])], {}),
     "InstanceNormalization": _same(["c"], ["c"], rank=3),
     "LRN": _same(size=3),
     "LayerNormalization": _layer,

@@ -13,9 +13,9 @@ from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
-from graphcore.onnx.schemas.schemas import by_schema, operator, schema_of
+from graphcore.onnx.schemas.schemas import by_schema, element, operator, schema_of
 from graphcore.operators import ROWS, SHAPES
-from graphcore.operators.shapes.call import Call
+from graphcore.operators.shapes.call import Call, Value
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, _shape, tensor_type
 
@@ -110,7 +110,7 @@ def _shapes(
         own.append(None if type_ is None else type_.shape)
     call = Call(own, attributes, count, since=schema.since_version)
     if sizes is not None:
-        call.value = lambda i: sizes.of(inputs[i]) if i < len(inputs) else None
+        call.value = lambda i: _value(sizes, inputs[i]) if i < len(inputs) else None
         call.array = lambda i: constant_array(inputs[i], weights=True, outer=True) if i < len(inputs) else None
     try:
         made = SHAPES[schema.name](call)
@@ -125,15 +125,23 @@ def _shapes(
     return made if made is None or type(made) is list else [made] * count  # type: ignore[list-item]
 
 
+def _value(sizes: ShapeValues, symbol: Symbol | None) -> Value:
+    """Return what is known of the elements of an operand: of a constant also where there are many."""
+    found = sizes.of(symbol)
+    array = constant_array(symbol, weights=True, outer=True) if found is None else None
+    is_vector = array is not None and array.ndim == 1 and array.dtype.kind in "iu" and array.nbytes <= SMALL
+    return tuple(array.tolist()) if array is not None and is_vector else found
+
+
 def _dtypes(schema: onnx.defs.OpSchema, inputs: Given, attributes: Mapping[str, Any], count: int) -> list[DType | None]:
     """Return the dtypes of results, as they are stored: that of operands of the same type variable, the only one there
     is, or the one that an attribute says."""
-    row = ROWS.get(schema.name)
+    op, row = operator(schema), ROWS.get(schema.name)
     said = None if row is None else attributes.get(row.dtype_attribute)
     if said is not None:
         with contextlib.suppress(DTypeError):
-            return [DType.of(said).storage] * count
-    op = operator(schema)
+            dtype = DType.of(said).storage
+            return [dtype if element(tensor_type(dtype, Shape())) in op.outputs[0].allowed else None] * count
     types = reversed([(i, s.type) for i, s in enumerate(inputs) if s is not None])
     bound = {p.type: t for i, t in types if (p := op.input(i)) is not None}
     found = [by_schema(op, position, bound) for position in range(count)]
