@@ -46,13 +46,15 @@ class Lowering:
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
     """A pass. when: in words. why: what it is for. needed: a quick test of a summary. run: returns the changed graph,
-    which may be the given one where that was made by a pass before; None where there turned out to be nothing to do."""
+    which may be the given one where that was made by a pass before; None where there turned out to be nothing to do.
+    signs: operators, one of which every graph that needs it has; empty where any may."""
 
     name: str
     when: str
     why: str
     needed: Callable[[Summary, Lowering], bool]
     run: Callable[[Summary, Lowering], Graph | None]
+    signs: frozenset[str] = frozenset()
 
 
 def guard(
@@ -75,7 +77,6 @@ def guard(
     is_of_processors: whether not a release but a processor has the trap, whose products of bytes saturate.
     in_standard: whether files of standard ONNX are guarded too, which onnxruntime would not load or compute wrongly.
     """
-    operators = frozenset(signs)
 
     def is_met(to: Lowering) -> bool:
         rules, row = to.rules, to.rules.target
@@ -91,8 +92,9 @@ def guard(
         trap,
         f"{when}; the {'processor' if is_of_processors else 'release'} has this trap",
         why,
-        lambda has, to: not operators.isdisjoint(has.op_types) and is_met(to) and is_needed(has.parts),
+        lambda has, to: is_met(to) and is_needed(has.parts),
         lambda has, to: has.graph if run(has.parts) else None,
+        frozenset(signs),
     )
 
 

@@ -32,7 +32,7 @@ from graphcore.types.tensor_types import TensorType
 def run(passes: tuple[Pass, ...], has: Summary, to: Lowering) -> Summary:
     """Return a summary of the graph after those passes that it needs; the given one where it needs none."""
     for step in passes:
-        if not step.needed(has, to):
+        if (step.signs and step.signs.isdisjoint(has.op_types)) or not step.needed(has, to):
             continue
         made = step.run(has, to)
         if made is None:
@@ -45,10 +45,10 @@ def run(passes: tuple[Pass, ...], has: Summary, to: Lowering) -> Summary:
 
 def made_legal(has: Summary, to: Lowering) -> Graph:
     """Return the graph after the passes of `LEGALISING`; the graph itself where it is legal and needs no guard."""
-    if is_legal(has, to.rules, keeps_halves=to.precision is None) and not any(
-        guard.needed(has, to) for guard in GUARDS
-    ):
-        return has.graph
+    if is_legal(has, to.rules, keeps_halves=to.precision is None):
+        signed = [guard for guard in GUARDS if not guard.signs.isdisjoint(has.op_types)]
+        if not any(guard.needed(has, to) for guard in signed):
+            return has.graph
     to.source = has.graph
     with uncollected():
         return run(LEGALISING, has, to).graph

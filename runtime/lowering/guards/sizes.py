@@ -12,7 +12,6 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.sequences import list_map
-from graphcore.runtime.lowering.guards.guard import rewriting, sizes_type
 from graphcore.runtime.lowering.passes import Pass, rewriting, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

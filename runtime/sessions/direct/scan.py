@@ -82,7 +82,7 @@ class Scan(ScannedValues):
         if self.reason is None and self._referred > _MOST_COPIED:
             self.reason = "weights that a Graph gives by reference"
         if self.reason is None and self.has_unknown_ranks and "Concat" in self.operators:
-            if self.rules.has_trap(sizes.RANKS.trap):
+            if self.rules.has_trap(sizes.RANKS.name):
                 self.reason = "joined operands of unknown rank"
         if self.reason is None and self._filled:
             self.reason = self._unsure(model, slim)

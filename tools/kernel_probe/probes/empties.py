@@ -80,14 +80,14 @@ def families() -> list[Family]:
         ),
         Family(
             "Concat and ConcatFromSequence end the process on an empty operand of fewer axes than others.",
-            [Check((sizes.RANKS.trap,), _joined, dies=True)],
+            [Check((sizes.RANKS.name,), _joined, dies=True)],
         ),
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
         Family("Conv never ends on filters without elements.", [Check((empty_kernels.KERNELS.name,), _kernelless)]),
         Family("Attention fails without queries or keys.", [*_attention()]),
         Family(
             "NonMaxSuppression reads a limit of an operand without elements.",
-            [Check((empty_kernels.LIMITS.trap,), _unlimited)],
+            [Check((empty_kernels.LIMITS.name,), _unlimited)],
         ),
         Family("Pools refuse images without channels, and planes without elements.", [*_pools()]),
         Family("A Scan along another axis than the first ends the process without elements.", [*_scans()]),
@@ -436,7 +436,7 @@ def _unlimited() -> str:
 
 def _pools() -> Iterator[Probe]:
     """Of images without channels, known or not when the graph is lowered, and of planes without elements."""
-    names, image = (empty_kernels.POOLS.trap,), np.zeros((2, 0, 4, 4))
+    names, image = (empty_kernels.POOLS.name,), np.zeros((2, 0, 4, 4))
     for op in ("AveragePool", "LpPool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool"):
         is_whole = op.startswith("Global")
         build = operator(op) if is_whole else operator(op, kernel_shape=[2, 2])
