@@ -106,17 +106,20 @@ class Replay(Rewrite):
 
     def _leaf(self, symbol: Symbol) -> Symbol:
         producer = symbol.producer
-        if not isinstance(producer, (Captured, Constant)):
+        if type(producer) is Constant:  # of weights there are many
+            made = self._made[symbol.id] = self._constant(symbol, producer)
+        elif type(producer) is Captured:
+            made = super()._leaf(symbol)
+            assert self._outer is not None
+            if self._outer.of(producer.symbol).id in self._outer._altered:
+                self._altered.add(made.id)
+        else:
             raise GraphError(
                 f"{self.what}: nothing gives {symbol.name!r}, which is needed",
                 operands={"value": symbol},
                 help="give it as an input",
             )
-        made = super()._leaf(symbol)
-        if self._outer is not None and isinstance(producer, Captured):
-            if self._outer.of(producer.symbol).id in self._outer._altered:
-                self._altered.add(made.id)
-        return self.settle(symbol)
+        return self.settle(symbol) if self.policy.replaces_values else made
 
     def settle(self, symbol: Symbol) -> Symbol:
         """Ask the policy what stands for a Symbol, which is bound, from here on, and return that."""
