@@ -25,6 +25,7 @@ GUARDS: tuple[Pass, ...] = (
     empty.KERNELS,
     empty.POOLS,
     empty.LIMITS,
+    empty.TERMS,
     sizes.FEW_AXES,
     sizes.OLD,
     sizes.RANKS,

@@ -354,3 +354,56 @@ LIMITS = rewriting(
     lambda graph: (n for n in graph.nodes if n.op_type == "NonMaxSuppression" and not n.domain and any(_limits(n))),
     _write_limits,
 )
+
+
+# Let products of integers add up at least one term, of zeros: of none the kernels give what the memory held before.
+
+_PRODUCTS = {"ConvInteger": (1, 2), "MatMulInteger": (1, 2), "QLinearConv": (3, 2), "QLinearMatMul": (3, 2)}
+"""The operators, with the operands that are the right factor and the zero point of the left one."""
+
+
+def _terms(node: Node) -> tuple[int, int] | None:
+    """Return the axes of both factors that are added up along where there may be no terms; None where there are."""
+    right, zero = _PRODUCTS[node.op_type]
+    x, y = node.inputs[0], node.inputs[right]
+    point = node.inputs[zero] if len(node.inputs) > zero else None
+    if x is None or y is None or not (x.shape.is_ranked and y.shape.is_ranked and x.rank and y.rank):
+        return None
+    if point is not None and not (point.shape.is_ranked and point.rank == 0):
+        return None
+    axes = (1, 1) if "Conv" in node.op_type else (x.rank - 1, max(y.rank - 2, 0))
+    if x.rank <= axes[0] or y.rank <= axes[1]:
+        return None
+    return None if any((s.shape[a].lower_bound or 0) > 0 for s, a in zip((x, y), axes, strict=True)) else axes
+
+
+def _add_term(graph: Graph, node: Node) -> None:
+    b, inputs, axes = graph.build, [*node.inputs], _terms(node)
+    right, zero = _PRODUCTS[node.op_type]
+    assert axes is not None
+    count = b.emit("Shape", (inputs[0],), sizes_type(1), {"start": axes[0], "end": axes[0] + 1})
+    lacking = b.emit("Max", (b.emit("Sub", (b.vector([1]), count), count.type), b.vector([0])), count.type)
+    group = node.attributes.get("group", 1)
+    for place, axis, times, point in (
+        (0, axes[0], group, inputs[zero] if len(inputs) > zero else None),
+        (right, axes[1], 1, None),
+    ):
+        x = inputs[place]
+        assert x is not None
+        more = lacking if times == 1 else b.emit("Mul", (lacking, b.vector([times])), lacking.type)
+        parts = (b.vector([0] * (x.rank + axis)), more, b.vector([0] * (x.rank - axis - 1)))
+        pads = b.emit("Concat", parts, sizes_type(2 * x.rank), {"axis": 0})
+        given = (x, pads) if point is None else (x, pads, point)
+        dims = [Dim.maximum(d, times) if a == axis else d for a, d in enumerate(x.shape)]
+        inputs[place] = b.emit("Pad", given, TensorType(x.dtype, dims))
+    change(node, inputs=tuple(inputs))
+
+
+TERMS = rewriting(
+    "integer products of nothing",
+    ", ".join(_PRODUCTS),
+    "kernels leave the result unwritten where nothing is added up",
+    _PRODUCTS,
+    lambda graph: (n for n in graph.nodes if n.op_type in _PRODUCTS and not n.domain and _terms(n) is not None),
+    _add_term,
+)

@@ -84,6 +84,7 @@ def families() -> list[Family]:
         ),
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
         Family("Conv never ends on filters without elements.", [Check((empty_kernels.KERNELS.name,), _kernelless)]),
+        Family("Products of integers without terms leave their results unwritten.", [*_products()]),
         Family("Attention fails without queries or keys.", [*_attention()]),
         Family(
             "NonMaxSuppression reads a limit of an operand without elements.",
@@ -418,6 +419,23 @@ def _attention() -> Iterator[Probe]:
         yield Probe(
             D.float32, (), (q, k, k), attend, (nothing,), names=names, in_session=True, needs="Attention", dims=dims
         )
+
+
+def _products() -> Iterator[Probe]:
+    """Of factors without terms, after some that leave numbers in the memory."""
+    names, byte, real = (empty_kernels.TERMS.name,), D.uint8, D.float32
+    for op, left, right, shape in (("MatMul", (8, 0), (0, 9), (8, 9)), ("Conv", (2, 0, 8), (9, 0, 1), (2, 9, 8))):
+        factors, result = (np.zeros(left), np.zeros(right)), np.zeros(shape)
+        one: dict[str, Any] = {"kernel_shape": [1]} if op == "Conv" else {}
+        before = tuple([np.full([n or 5 for n in dims], 77) for dims in (left, right)])
+        yield Probe(
+            byte, (), factors, operator(f"{op}Integer", **one), (result,), gives=(D.int32,), names=names, before=before
+        )
+        numbers = (factors[0], 0.5, 3, factors[1], 0.25, 4, 0.125, 7)
+        older = (before[0], *numbers[1:3], before[1], *numbers[4:])
+        types = (byte, real, byte, byte, real, byte, real, byte)
+        build = operator(f"QLinear{op}", **one)
+        yield Probe(byte, (), numbers, build, (result + 7,), types=types, names=names, before=older)
 
 
 def _unlimited() -> str:
