@@ -47,11 +47,13 @@ def test_results_are_empty_when_there_is_nothing_to_go_through(
     feeds = {"x": np.ones((steps, sequences, FEATURES), np.float32)}
     if first:
         feeds["h0"] = np.full((directions, sequences, HIDDEN), 0.25, np.float32)
-    y, h, *_ = network_(**feeds)
+    y, h, *cells = network_(**feeds)
     assert y.shape == (steps, directions, sequences, HIDDEN)
     assert h.shape == (directions, sequences, HIDDEN)
-    if op == "GRU" and sequences:
+    if sequences:
         np.testing.assert_array_equal(h, feeds["h0"] if first else np.zeros_like(h))
+        for c in cells:
+            np.testing.assert_array_equal(c, np.zeros_like(h))
 
 
 @pytest.mark.numbers

@@ -198,7 +198,7 @@ def _stacked(b: Builder, parts: list[Symbol]) -> Symbol:
 
 ENDS: dict[str, dict[int, str]] = {
     "GRU": {0: "GRU without steps", 1: "GRU without sequences", 2: "GRU without features"},
-    "LSTM": {1: "LSTM without sequences", 2: "LSTM without features"},
+    "LSTM": {0: "LSTM without steps", 1: "LSTM without sequences", 2: "LSTM without features"},
     "RNN": {0: "RNN without steps"},
 }
 """The axes of X of which a length of 0 is a trap, and its name: 0 is the steps, 1 the sequences, 2 the features."""
@@ -248,7 +248,8 @@ def occupied(b: Builder, call: Call) -> Replacement:
     for i in range(1, len(made)):
         state = _cut(b, made[i], {1: sizes.get(1)}, call.types[i])
         if 0 in axes:
-            first = h if h is not None else b.scalar(0.0, state.dtype)
+            given_first = h if i == 1 else c
+            first = given_first if given_first is not None else b.scalar(0.0, state.dtype)
             nothing = b.op("Equal", sizes[0], b.vector([0]), dtype=DType.bool)
             state = b.op("Where", nothing, first, state, dtype=state.dtype, shape=call.types[i].shape)
         made[i] = state

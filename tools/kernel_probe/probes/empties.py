@@ -253,7 +253,7 @@ def _axes() -> Iterator[Probe]:
 def _recurrent() -> Iterator[Probe | Check]:
     for op, gates in (("GRU", 3), ("LSTM", 4)):
         yield _network(op, gates, f"{op} without sequences", (2, 0, 3), (2, 1, 0, 4))
-    yield _network("GRU", 3, "GRU without steps", (0, 2, 3), (0, 1, 2, 4))
+        yield _network(op, gates, f"{op} without steps", (0, 2, 3), (0, 1, 2, 4))
     yield _featureless("GRU", 3)
     yield Check(("LSTM without features",), _unwritten)
 
