@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from graphcore.build.declare import op
-from graphcore.build.guards import AXIS, GUARD, RANK
 from graphcore.build.operands import operand
+from graphcore.build.shapes import AXIS, GUARD, RANK
 from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graphcore.operators.shapes import elementwise, movement, products, reductions, sizes, windows
+from graphcore.operators.shapes import elementwise, movement, reductions, sizes, windows
 from graphcore.operators.traits import (
     BODIES,
     BROADCASTS,
@@ -212,15 +212,15 @@ ROWS: Mapping[str, Row] = {
     "ConvTranspose": Row(PRODUCT | WINDOW | ROUNDS, shapes=windows.transposed),
     "DeformConv": Row(PRODUCT | WINDOW | ROUNDS),
     "Einsum": Row(RING | PRODUCT | ROUNDS),
-    "GRU": Row(PRODUCT | RECURRENT | ROUNDS, shapes=products.recurrent),
-    "Gemm": Row(PRODUCT | ROUNDS, shapes=products.gemm),
-    "LSTM": Row(PRODUCT | RECURRENT | ROUNDS, shapes=products.recurrent),
+    "GRU": Row(PRODUCT | RECURRENT | ROUNDS, shapes=reductions.recurrent),
+    "Gemm": Row(PRODUCT | ROUNDS, shapes=reductions.gemm),
+    "LSTM": Row(PRODUCT | RECURRENT | ROUNDS, shapes=reductions.recurrent),
     "LinearAttention": Row(PRODUCT | ROUNDS),
-    "MatMul": Row(RING | PRODUCT | ROUNDS, shapes=products.matmul()),
-    "MatMulInteger": Row(PRODUCT | QUANTIZED | ROUNDS, shapes=products.matmul()),
+    "MatMul": Row(RING | PRODUCT | ROUNDS, shapes=reductions.matmul()),
+    "MatMulInteger": Row(PRODUCT | QUANTIZED | ROUNDS, shapes=reductions.matmul()),
     "QLinearConv": Row(PRODUCT | WINDOW | QUANTIZED | ROUNDS, shapes=windows.convolved(3)),
-    "QLinearMatMul": Row(PRODUCT | QUANTIZED | ROUNDS, shapes=products.matmul(3)),
-    "RNN": Row(PRODUCT | RECURRENT | ROUNDS, shapes=products.recurrent),
+    "QLinearMatMul": Row(PRODUCT | QUANTIZED | ROUNDS, shapes=reductions.matmul(3)),
+    "RNN": Row(PRODUCT | RECURRENT | ROUNDS, shapes=reductions.recurrent),
     # Windows, images and signals
     "AveragePool": Row(WINDOW | ROUNDS, shapes=windows.pooled),
     "Col2Im": Row(WINDOW | SIZED | ROUNDS, shapes=windows.images),

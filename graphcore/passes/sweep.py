@@ -18,8 +18,7 @@ from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, like
 from graphcore.ir.transform.shape_values import DOMAINS, ShapeValues, Value
 from graphcore.ir.transform.walk import constant_array
-from graphcore.passes.liveness import live_nodes, readers, sliced_alone
-from graphcore.passes.merging import Initializers, Merger
+from graphcore.passes.merging import Initializers, Merger, live_nodes, readers, sliced_alone
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from graphcore.build.guards import AXIS, GUARD, RANK
+from graphcore.build.shapes import AXIS, GUARD, RANK
 from graphcore.errors import RunError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphcore.arrays import big_integers
 from graphcore.arrays.casting import Array
-from graphcore.build.guards import GUARD
+from graphcore.build.shapes import GUARD
 from graphcore.errors import (
     GraphcoreError,
     ModelError,

@@ -22,6 +22,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,6 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import walk
 from graphcore.onnx.notes import DOMAINS
-from graphcore.runtime.ort.image_decoder import image_decoder
 from graphcore.runtime.stopping.limit import keep
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -157,7 +157,8 @@ def _is_image_decoder(node: Node) -> bool:
 
 def _declaration(node: Node) -> custom_ops.CustomOp | None:
     if _is_image_decoder(node):
-        return image_decoder()
+        made: custom_ops.CustomOp[..., Any] = import_module("graphcore.runtime.ort.image_decoder").image_decoder()
+        return made  # few models decode images
     return custom_ops.lookup(node.domain, node.op_type)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphcore import DType, Graph, TensorType
-from graphcore.passes.liveness import live_nodes, prune
+from graphcore.passes.merging import live_nodes, prune
 
 
 def graph_with_rest() -> Graph:

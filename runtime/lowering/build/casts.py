@@ -12,11 +12,11 @@ from typing import Any
 
 from graphcore.arrays import casting
 from graphcore.ir.symbol import Constant, Symbol
-from graphcore.runtime.lowering.build import casts_without_bitcast
 from graphcore.runtime.lowering.build.builder import Builder
 from graphcore.runtime.lowering.build.ranges import range_of
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, Type, tensor_type
+from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
 
 NARROW = frozenset({DType.float16, DType.bfloat16, DType.float8_e4m3fn, DType.float8_e5m2})
 _FLOAT8 = frozenset({DType.float8_e4m3fn, DType.float8_e5m2, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz})
@@ -39,7 +39,8 @@ PARTS = "Cast of parts of bytes"
 _ROUNDED_FREELY = frozenset({DType.float16, DType.bfloat16, DType.float32})
 """Floats between which the runtime merges casts in models whose halves it rounds as it likes."""
 
-_PARTS = casts_without_bitcast.NIBBLES | {DType.int2, DType.uint2}
+NIBBLES = frozenset({DType.int4, DType.uint4})
+_PARTS = NIBBLES | {DType.int2, DType.uint2}
 """Integers of which a byte holds several."""
 
 
@@ -163,10 +164,8 @@ class Casts:
             attributes: dict[str, Any] = {"to": target}
             if target in _FLOAT8:
                 attributes["saturate"] = 0
-            if (
-                symbol.dtype in casts_without_bitcast.NIBBLES or target in casts_without_bitcast.NIBBLES
-            ) and self._lacks_nibbles():
-                made = self._native[symbol.id, target] = casts_without_bitcast.nibble(self._b, symbol, target)
+            if (symbol.dtype in NIBBLES or target in NIBBLES) and self._lacks_nibbles():
+                made = self._native[symbol.id, target] = nibble(self._b, symbol, target)
                 return made
             if symbol.dtype in _PARTS and target.bits <= 8 and self._b.rules.has_trap(PARTS):
                 # Older releases take parts of bytes for bytes, and write the result over what is still to be read.
@@ -195,7 +194,7 @@ class Casts:
             return symbol
         found = self._barriers.get(symbol.id)
         if found is None and not (self._b.rules.views_bits and self._b.rules.runtime.version):  # files run on more
-            found = self._barriers[symbol.id] = casts_without_bitcast.barrier(self._b, symbol)
+            found = self._barriers[symbol.id] = barrier(self._b, symbol)
         if found is None:
             found = self._b.emit("BitCast", (symbol,), symbol.type, {"to": symbol.dtype})
             self._barriers[symbol.id] = found
@@ -210,7 +209,7 @@ class Casts:
             return self.native(symbol, DType.float32)
         exact = symbol if source is DType.float64 else self._exact_double(symbol)
         if not b.rules.views_bits:
-            return self.native(casts_without_bitcast.rounded(b, exact, target), DType.float32)
+            return self.native(rounded(b, exact, target), DType.float32)
         near = self.native(exact, DType.float32)
         back = self.native(near, DType.float64)
         above = b.op("Greater", b.op("Abs", back), b.op("Abs", exact), dtype=DType.bool)
@@ -292,7 +291,7 @@ class Casts:
         """
         carried = self.native(whole, DType.int32)
         if target.bits < 8 and not self._b.rules.decomposes:
-            carried = casts_without_bitcast.barrier(self._b, carried)
+            carried = barrier(self._b, carried)
         return self.native(carried, target)
 
     def _to_float8(self, symbol: Symbol, target: DType) -> Symbol:
@@ -315,7 +314,7 @@ class Casts:
         if array is not None:
             return b.constant(casting.round_tf32(array), DType.float32)
         if not b.rules.views_bits:
-            return casts_without_bitcast.rounded_tf32(b, symbol)
+            return rounded_tf32(b, symbol)
         # float16 has as many bits: bring the number to where float16 is normal or, if it is subnormal, float16 is too.
         type_ = symbol.type
         emit = b.emit
@@ -329,3 +328,75 @@ class Casts:
         narrow = emit("BitCast", (narrow,), narrow.type, {"to": DType.float16})
         rounded = emit("Cast", (narrow,), type_, {"to": DType.float32})
         return emit("Mul", (rounded, power), type_)
+
+
+# Casts without BitCast, for providers that have no kernel for it.
+#
+# A float64 is rounded to fewer bits by adding a number so large that only the wanted bits are left, and taking it away
+# again: Dekker's trick, after "A floating-point technique for extending the available precision" (1971). Ties go to
+# even because the large number is an even multiple of the unit in the last place that is kept.
+
+FORMATS: dict[DType, tuple[int, int]] = {
+    DType.tensor_float32: (11, -126),
+    DType.float16: (11, -14),
+    DType.bfloat16: (8, -126),
+    DType.float8_e4m3fn: (4, -6),
+    DType.float8_e5m2: (3, -14),
+}
+"""Bits of the significand, with the one that is not stored, and the exponent of the least normal number."""
+
+
+def barrier(b: Builder, symbol: Symbol) -> Symbol:
+    """The Symbol again, so that onnxruntime sees no Cast after a Cast: a Reshape to its own shape moves nothing."""
+    if not symbol.shape.is_ranked:
+        shape = b.native("Shape", symbol, dtype=DType.int64, shape=_shape([Dim.dynamic()]))
+        return b.native("Reshape", symbol, shape, shape=symbol.shape, allowzero=1)
+    return b.emit("Reshape", (symbol, b.vector([0] * symbol.rank)), symbol.type)
+
+
+def rounded(b: Builder, x: Symbol, dtype: DType) -> Symbol:
+    """float64 values rounded once to those of a narrower float, ties to even; beyond its range they stay large.
+
+    The sign of what rounds to zero is kept.
+    """
+    # No more than 24 bits, so that the sum with it does not reach the next power of two.
+    near = b.native_cast(b.native_cast(x, DType.float32), DType.float64)
+    return with_sign_of_zero(b, _cut(b, x, near, dtype), x)
+
+
+def rounded_tf32(b: Builder, x: Symbol) -> Symbol:
+    """float32 values rounded to 10 mantissa bits."""
+    wide = b.native_cast(x, DType.float64)
+    return with_sign_of_zero(b, b.native_cast(_cut(b, wide, wide, DType.tensor_float32), DType.float32), x)
+
+
+def _cut(b: Builder, x: Symbol, near: Symbol, dtype: DType) -> Symbol:
+    digits, least = FORMATS[dtype]
+    shift = 53 - digits
+    large = b.native("Mul", b.native("Abs", near), b.scalar(2.0**shift, DType.float64))
+    bounds = b.scalar(1.5 * 2.0 ** (least + shift), DType.float64), b.scalar(2.0 ** (129 + shift), DType.float64)
+    large = b.native("Clip", large, *bounds)
+    return b.native("Sub", b.native("Add", x, large), large)
+
+
+def with_sign_of_zero(b: Builder, made: Symbol, x: Symbol) -> Symbol:
+    """`made`, its zeros with the signs of `x`, which is finite there."""
+    zero = b.scalar(0.0, made.dtype)
+    nothing = b.native("Equal", made, zero, dtype=DType.bool)
+    return b.op("Where", nothing, b.native("Mul", x, zero), made, dtype=made.dtype, shape=made.shape)
+
+
+def nibble(b: Builder, symbol: Symbol, target: DType) -> Symbol:
+    """A cast from or to int4 or uint4, by way of float32: quantisation has kernels for them where Cast has none."""
+    one = b.scalar(1.0, DType.float32)
+    if symbol.dtype in NIBBLES:
+        wide = b.native("DequantizeLinear", symbol, one, dtype=DType.float32, shape=symbol.shape)
+        return b.native_cast(wide, target)
+    whole = b.native_cast(symbol, DType.int32)
+    sixteen, half = b.scalar(16, DType.int32), b.scalar(8, DType.int32)
+    if target is DType.int4:
+        whole = b.native("Sub", b.native("Mod", b.native("Add", whole, half), sixteen), half)
+    else:
+        whole = b.native("Mod", whole, sixteen)
+    exact = b.native_cast(whole, DType.float32)
+    return b.native("QuantizeLinear", exact, one, b.scalar(0, target), dtype=target, shape=symbol.shape)

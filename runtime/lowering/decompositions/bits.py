@@ -17,7 +17,7 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build import casts_without_bitcast
+from graphcore.runtime.lowering.build import casts
 from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
 from graphcore.runtime.lowering.decompositions import older
 from graphcore.types.dims import Dim
@@ -162,7 +162,7 @@ def bitcast_by_arithmetic(b: Builder, call: Call) -> Replacement:
     (x,) = call.inputs
     target = call.types[0].dtype
     if x.dtype is target:
-        return casts_without_bitcast.barrier(b, x)
+        return casts.barrier(b, x)
     if x.dtype not in FORMATS_OF_FLOATS and target not in (*FORMATS_OF_FLOATS, *WITHOUT):
         return b.native_cast(x, target)
     if target in WITHOUT:

@@ -10,7 +10,7 @@ import numpy as np
 from graphcore.ir.symbol import Symbol
 from graphcore.operators import ONNX, Trait, having
 from graphcore.ops.shared.einsum import parse, spelled
-from graphcore.runtime.lowering.build import casts_without_bitcast
+from graphcore.runtime.lowering.build import casts
 from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
 from graphcore.runtime.lowering.build.compute import compute_in
 from graphcore.runtime.lowering.decompositions.reductions import is_empty
@@ -87,7 +87,7 @@ def traps(runtime: Runtime) -> dict[tuple[str, DType], Decomposition]:
 def counted(b: Builder, call: Call) -> Replacement:
     """Compute Shape and Size of float8 by float32 and a Reshape: an optimiser drops a Cast before them."""
     (x,) = call.inputs
-    wide = casts_without_bitcast.barrier(b, b.cast(x, _F32))
+    wide = casts.barrier(b, b.cast(x, _F32))
     return b.native(call.op, wide, dtype=_I64, shape=call.shape, **call.attributes)
 
 
@@ -126,7 +126,7 @@ def quotient(b: Builder, call: Call) -> Replacement:
 def whole(b: Builder, call: Call) -> Replacement:
     """Compute Floor and Ceil with the sign of zero kept: the kernels give 0.0 for -0.0."""
     (x,) = call.inputs
-    return casts_without_bitcast.with_sign_of_zero(b, b.native(call.op, x), x)
+    return casts.with_sign_of_zero(b, b.native(call.op, x), x)
 
 
 def logistic(b: Builder, call: Call) -> Replacement:

@@ -16,7 +16,7 @@ from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, storage_type
-from graphcore.passes.liveness import prune
+from graphcore.passes.merging import prune
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.build.casts import Casts
 from graphcore.runtime.lowering.build.compute import chosen_dtype

@@ -24,7 +24,7 @@ from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite, with_names
 from graphcore.ir.transform.walk import bodies, constant_array
-from graphcore.passes.liveness import prune
+from graphcore.passes.merging import prune
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.runtime.ort.openvino.support import LIMIT, Bound, checked_apart, findings, not_taken, unguarded

@@ -13,13 +13,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from graphcore.build.guards import GUARD
+from graphcore.build.shapes import GUARD
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite, with_names
 from graphcore.ir.transform.walk import bodies
-from graphcore.passes.liveness import prune
+from graphcore.passes.merging import prune
 from graphcore.runtime.lowering.targets.legality import Legality, legality
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import TensorType

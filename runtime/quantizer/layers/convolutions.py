@@ -17,7 +17,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import constant_array
-from graphcore.passes.liveness import readers
+from graphcore.passes.merging import readers
 from graphcore.quantization import QuantizedTensor, encode
 from graphcore.runtime.quantizer.layers import transposed
 from graphcore.runtime.quantizer.layers.replacing import Building, Ranges, Replacement, is_float32, length

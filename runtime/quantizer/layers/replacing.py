@@ -16,7 +16,7 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import nested
-from graphcore.passes.liveness import readers
+from graphcore.passes.merging import readers
 from graphcore.passes.sweep import Selection, Sweep
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

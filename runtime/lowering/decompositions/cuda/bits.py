@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build import casts_without_bitcast
+from graphcore.runtime.lowering.build import casts
 from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.runtime.lowering.build.compute import compute_in
 from graphcore.runtime.lowering.decompositions import bits
@@ -25,7 +25,7 @@ def bitcast(b: Builder, call: Call) -> Replacement:
     (x,) = call.inputs
     target = call.types[0].dtype
     if target is x.dtype:
-        return casts_without_bitcast.barrier(b, x)
+        return casts.barrier(b, x)
     if target.is_integer and x.dtype.is_integer and target.bits == x.dtype.bits:
         return b.native_cast(x, target)
     if target in bits.WITHOUT:
