@@ -197,7 +197,8 @@ class Rewrite:
         old, new = self.old, self.new
         for name, held in old._buffers.items():
             new.build.buffer(name, held.buffer, self.of(held.value))
-        new.watched = {label: made for label, s in old.watched.items() if (made := self._made[s.id]) is not None}
+        made = {label: self._made[s.id] for label, s in old.watched.items()}  # those of inlined calls are there already
+        new.watched.update({label: s for label, s in made.items() if s is not None})
         if outputs is None:
             outputs = [(name or symbol.name, self.of(symbol)) for name, symbol in old.named_outputs]
         new.build.outputs(outputs)
