@@ -308,12 +308,13 @@ def test_moves_of_dequantised_integers_are_right_in_files_and_sessions(move: str
     np.testing.assert_array_equal(InferenceSession().load(graph)(x)[0], want)
 
 
-@pytest.mark.parametrize("is_constant", [False, True])
-def test_squeeze_along_no_axes_keeps_them(is_constant: bool) -> None:
+@pytest.mark.parametrize("length", [None, 0, "n"])
+def test_squeeze_along_no_axes_keeps_them(length: Any) -> None:
+    is_constant = length is None
     inputs = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 2, 1])]
     constants = [helper.make_tensor("axes", onnx.TensorProto.INT64, [0], [])] if is_constant else []
     if not is_constant:
-        inputs.append(helper.make_tensor_value_info("axes", onnx.TensorProto.INT64, [0]))
+        inputs.append(helper.make_tensor_value_info("axes", onnx.TensorProto.INT64, [length]))
     node, out = helper.make_node("Squeeze", ["x", "axes"], ["y"]), helper.make_empty_tensor_value_info("y")
     out.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     graph = helper.make_graph([node], "squeeze", inputs, [out], constants)
@@ -322,3 +323,7 @@ def test_squeeze_along_no_axes_keeps_them(is_constant: bool) -> None:
     assert InferenceSession().load(model)(*given)[0].shape == (1, 2, 1)
     for target in ("cpu", "onnx"):
         assert bare(Graph.load(model).to_onnx(target=target), *given).shape == (1, 2, 1)
+    if length == "n":
+        assert InferenceSession().load(model)(given[0], np.array([-1]))[0].shape == (1, 2)
+        with pytest.raises(RunError):
+            InferenceSession().load(model)(given[0], np.array([1]))

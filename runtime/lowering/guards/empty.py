@@ -10,7 +10,7 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.ir.definitions import body, outermost
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.closed import Attributes, change
 from graphcore.ir.state.dim_minima import least, minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import bodies, constant_array, edit
@@ -55,16 +55,35 @@ NEGATIVE_AXES = rewriting(
 
 
 def _without_axes(graph: Graph) -> Iterator[Node]:
-    """Yield each Squeeze along axes of which there are none."""
+    """Yield each Squeeze along axes of which there are none, or of which only a run tells whether there are any."""
     for node in graph.nodes:
         if node.op_type == "Squeeze" and not node.domain and len(node.inputs) > 1 and node.inputs[1] is not None:
             axes = node.inputs[1].shape
-            if axes.is_ranked and any(dim.is_static and not int(dim) for dim in axes):
+            if not axes.is_ranked or any((dim.lower_bound or 0) < 1 for dim in axes):
                 yield node
 
 
 def _keep(graph: Graph, node: Node) -> None:
-    change(node, op_type="Identity", inputs=node.inputs[:1])
+    x, axes = node.inputs
+    assert x is not None
+    assert axes is not None
+    if axes.shape.is_ranked and axes.shape.is_static:
+        change(node, op_type="Identity", inputs=(x,))
+        return
+    emit, numbers = graph.build.emit, TensorType(DType.int64, ["?"])
+    sizes = emit("Shape", (x,), numbers)
+    zeros, ones = (
+        emit("ConstantOfShape", (emit("Shape", (of,), numbers),), numbers, {"value": np.array([value])})
+        for of, value in ((axes, 0), (sizes, 1))
+    )
+    is_kept = emit(
+        "Cast",
+        (emit("ScatterElements", (ones, axes, zeros), numbers),),
+        TensorType(DType.bool, ["?"]),
+        {"to": DType.bool},
+    )
+    kept = emit("Compress", (sizes, is_kept), numbers)
+    change(node, op_type="Reshape", inputs=(x, kept), attributes=Attributes({"allowzero": 1}))
 
 
 NO_AXES = rewriting(
