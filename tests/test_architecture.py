@@ -59,7 +59,7 @@ TABLES = {
         graphcore/surgery/result_types.py _REAL
         graphcore/surgery/sizes.py _STATES
         runtime/lowering/decompositions/recurrent.py _GATES _ACTIVATIONS _PLAIN
-        runtime/lowering/guards/empty.py _POOLS
+        runtime/lowering/guards/empty.py _POOLS _PRODUCTS
         runtime/lowering/guards/sizes.py _FILTERS
         runtime/lowering/targets/legality.py BY_RESULT
         runtime/ort/release.py PARAMETER

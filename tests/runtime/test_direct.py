@@ -447,7 +447,8 @@ def test_sequences_that_may_be_none_are_counted_by_states_that_are_some() -> Non
         if node.op_type == "GRU":
             node.op_type = "LSTM"
     big = {n: np.repeat(a, 4, 1)[:, :8] for n, a in GRU.items()}
-    source = model(source.graph.node, GRU_INPUTS, constants={**CUTS, **big})
+    some_steps = {**GRU_INPUTS, "x": (F32, [4, None, 5])}
+    source = model(source.graph.node, some_steps, constants={**CUTS, **big})
     direct, whole = InferenceSession().load(source), lowered(source)
     assert is_direct(direct)
     x = np.random.default_rng(0).standard_normal((4, 3, 5)).astype(np.float32)

@@ -313,7 +313,8 @@ def _translated(of: Entry, error: GraphcoreError, roles: Mapping[str, Symbol]) -
         return error
     summary = error.summary.removeprefix("load: ")
     reason = _NOISE.sub("", summary.removeprefix(of.label).lstrip(": ")).strip()
-    kind: type[GraphcoreError] = ShapeError if "ShapeInferenceError" in summary else GraphError
+    is_of_shapes = "ShapeInferenceError" in summary or isinstance(error.__context__, ShapeError)  # of a rule
+    kind: type[GraphcoreError] = ShapeError if is_of_shapes else GraphError
     if "TypeInferenceError" in summary or "output has unsupported type" in summary:
         kind = DTypeError
     if isinstance(error, ResourceLimitError):

@@ -154,6 +154,9 @@ def greatest(call: Call) -> Shape:
     dims = call.dims(0)
     if dims is None:
         return Shape.unknown()
+    given = call.array(1)
+    if given is not None and given.shape != (1,):
+        raise ShapeError(f"k is of shape {list(given.shape)}", help="give a vector of one number")
     count = numbers_of(call, 1, "k") if call.has(1) else (call.attributes.get("k"),)
     axis = axis_of(call.attributes.get("axis", -1), len(dims))
     size = UNKNOWN if count is None or len(count) != 1 else dim_of(count[0])
