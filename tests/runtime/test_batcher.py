@@ -427,7 +427,8 @@ def test_callback_that_would_wait_for_itself_is_refused() -> None:
         first = batcher.submit(np.array([1]))
         first.add_done_callback(asks)
         model.gate.set()
-        first.result(PATIENCE)
+        until(lambda: len(told) == 2)  # the callback runs after the result is there
+        assert first.result(PATIENCE)
     assert told[0] == "picked: 1 requests wait already"
     assert "picked: a callback of a request is run by the thread that runs requests" in told[1]
 
