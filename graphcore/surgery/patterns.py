@@ -26,13 +26,9 @@ from graphcore.build.declare import EXPANSIONS, LIBRARY
 from graphcore.errors import GraphcoreError, GraphError, LossyCastWarning
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
-from graphcore.ir.symbol import Constant, Node, Symbol
-from graphcore.ir.symbol import Match as Match
+from graphcore.ir.symbol import Constant, Match, Node, Symbol
 from graphcore.ir.transform import match
-from graphcore.ir.transform.match import Pattern as Pattern
-from graphcore.ir.transform.match import PatternGraph
-from graphcore.ir.transform.match import either as either
-from graphcore.ir.transform.match import op as op
+from graphcore.ir.transform.match import Pattern, PatternGraph, either, op
 from graphcore.ir.transform.rewrite import Inputs, Results
 from graphcore.ir.transform.walk import constant_array, parts
 from graphcore.onnx.notes import DOMAINS, OPSET
@@ -401,3 +397,6 @@ def _reads_positions(symbol: Symbol) -> bool:
 def _rank(symbol: Symbol) -> int | None:
     type_ = symbol.type
     return len(type_.shape) if isinstance(type_, TensorType) and type_.shape.is_ranked else None
+
+
+__all__ = ["Match", "Pattern", "defaults", "either", "finder", "op"]

@@ -166,7 +166,7 @@ def bitcast_by_arithmetic(b: Builder, call: Call) -> Replacement:
     if x.dtype not in FORMATS_OF_FLOATS and target not in (*FORMATS_OF_FLOATS, *WITHOUT):
         return b.native_cast(x, target)
     if target in WITHOUT:
-        return bitcast_by_arithmetic(b, call)
+        return bitcast(b, call)
     if "BitCast" in b.rules.runtime.avoided:
         raise BitsViewed("BitCast: the bits of floats are looked at")
     if x.dtype in FORMATS_OF_FLOATS:
