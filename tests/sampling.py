@@ -1,6 +1,6 @@
 """Which cases run: a sample for `make test`, the other cases for the rest of `make test-all`, a shard of either.
 
-A test function whose cases take 0.3 seconds in all runs whole; another gets 0.12 seconds and 32 cases. Its cases in
+A test function whose cases take 0.4 seconds in all runs whole; another gets 0.12 seconds and 32 cases. Its cases in
 their order are cut into as many runs of neighbours as it may have cases, and one case of each run is kept. Neighbours
 share their outer parameters, so that the sample covers these; the position inside a run moves on from run to run, so
 that it covers the inner ones. A function whose single case takes n times as long has a case in one sample of n.
@@ -23,12 +23,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from statistics import median
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = Path(__file__).with_name("times.json")
 MAX_SECONDS = 0.12
-MAX_SECONDS_WHOLE = 0.3
+MAX_SECONDS_WHOLE = 0.4
 MAX_CASES = 32
 MAX_EXAMPLES = 25
 is_sampled = False
@@ -53,7 +54,7 @@ def number_of(text: str) -> int:
 
 @cache
 def seconds_of_cases() -> dict[str, float]:
-    """Return the mean seconds of a case of the functions whose 32 cases take more than `MAX_SECONDS`."""
+    """Return the median seconds of a case of the functions whose 32 cases take more than `MAX_SECONDS`."""
     times: dict[str, float] = json.loads(TIMES.read_text(encoding="utf-8"))
     return times
 
@@ -78,7 +79,7 @@ def kept_of_function(cases: Sequence[str], seed: str, seconds: float = 0.0) -> l
     Args:
         cases: the ids of all cases of one function, in their order.
         seed: an integer moves the sample on by that many cases; any other text by a number made from it.
-        seconds: the mean time of a case, or 0.
+        seconds: the median time of a case, or 0.
     """
     if seconds and seconds * len(cases) <= MAX_SECONDS_WHOLE:
         return list(range(len(cases)))
@@ -119,13 +120,15 @@ def shard_of(text: str) -> tuple[int, int]:
 
 
 def times_of(report: str) -> dict[str, float]:
-    """Return the mean seconds of a case by function, from the XML of `pytest --junit-xml`."""
+    """Return the median seconds of a case by function, from the XML of `pytest --junit-xml`.
+
+    Not the mean: the first case of a process imports and warms what the others find.
+    """
     totals: dict[str, list[float]] = {}
     for case in ElementTree.fromstring(report).iter("testcase"):
         path = (case.get("classname") or "").replace(".", "/") + ".py"
         totals.setdefault(function_of(f"{path}::{case.get('name')}"), []).append(float(case.get("time") or 0))
-    means = {function: sum(times) / len(times) for function, times in totals.items()}
-    return {function: round(mean, 3) for function, mean in sorted(means.items())}
+    return {function: round(median(times), 3) for function, times in sorted(totals.items())}
 
 
 def main() -> None:

@@ -70,8 +70,8 @@ def test_shards_are_read() -> None:
             shard_of(text)
 
 
-def test_times_are_means_of_functions() -> None:
-    rows = [("test_b[1]", 0.3), ("test_b[2]", 0.1), ("test_c", 0.01)]
+def test_times_are_medians_of_functions() -> None:
+    rows = [("test_b[1]", 3.0), ("test_b[2]", 0.1), ("test_b[3]", 0.2), ("test_c", 0.01)]
     cases = "".join(f'<testcase classname="tests.x.test_a" name="{name}" time="{time}"/>' for name, time in rows)
     assert times_of(f"<testsuites><testsuite>{cases}</testsuite></testsuites>") == {
         "tests/x/test_a.py::test_b": 0.2,

@@ -53,7 +53,7 @@ def _cut_dim(whole: Dim, start: Size, end: Size, step: Size) -> Dim:
     if isinstance(end, int) and end >= _EVERYTHING and step != 1 and not (isinstance(step, int) and step > 0):
         return UNKNOWN  # backwards to there is nothing to ONNX, and everything to onnxruntime
     if whole.is_static and isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
-        return Dim(len(range(int(whole))[start:end:step]))
+        return Dim(_cut_length(int(whole), start, end, step))
     if isinstance(step, int) and step < 0 and isinstance(start, int) and (start >= _EVERYTHING or start == -1):
         return whole.ceildiv(-step) if isinstance(end, int) and end <= -_EVERYTHING else UNKNOWN
     if not isinstance(step, int) or step < 1 or not _is_natural(start):
@@ -68,6 +68,14 @@ def _cut_dim(whole: Dim, start: Size, end: Size, step: Size) -> Dim:
         return UNKNOWN
     length = stop if start == 0 else Dim.maximum(stop - start, 0)
     return length if step == 1 else length.ceildiv(step)
+
+
+def _cut_length(size: int, start: int, end: int, step: int) -> int:
+    """Return how many elements a Slice takes of `size`: backwards it begins at the first one at least."""
+    start, end = (n + size if n < 0 else n for n in (start, end))
+    least, most = (0, size) if step > 0 else (-1, size - 1)
+    first, stop = min(max(start, 0), most), min(max(end, least), most)
+    return len(range(first, stop, step)) if size else 0
 
 
 def _is_natural(size: Size) -> bool:
