@@ -11,9 +11,9 @@ from graphcore.array_api._eager import Tensor, function
 from graphcore.arrays.eager_array import OutOfBounds
 from graphcore.build import primitives as e
 from graphcore.build.shapes import axes_of, axis_of
-from graphcore.build.shapes import broadcast_shapes as joint_shape
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
+from graphcore.operators.shapes.elementwise import broadcast_shapes as joint_shape
 from graphcore.types.tensor_types import Shape
 
 __all__ = [

@@ -21,9 +21,10 @@ from graphcore.array_api._linear_algebra import matmul, tensordot, vecdot
 from graphcore.array_api._manipulation import matrix_transpose
 from graphcore.array_api._searching import sum as _sum
 from graphcore.build.operands import promote
-from graphcore.build.shapes import axes_of, broadcast_shapes, same_dim
+from graphcore.build.shapes import axes_of, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
+from graphcore.operators.shapes.elementwise import broadcast_shapes
 from graphcore.ops.matrices import adjoint, diagonal_of, identities, least
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import Shape

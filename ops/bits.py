@@ -12,10 +12,10 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.elementwise import binary, unary
 from graphcore.build.operands import operand
-from graphcore.build.shapes import broadcast_shapes
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ir.transform.walk import constant_array
+from graphcore.operators.shapes.elementwise import broadcast_shapes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import tensor_type
 

@@ -14,7 +14,7 @@ from graphcore.build.primitives import emit, greater
 from graphcore.build.pytree import Structure, labels_of, rebuilt
 from graphcore.build.shapes import axis_of, same_dim
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.ir import definitions as ir_bodies
+from graphcore.ir import definitions
 from graphcore.ir.definitions import building, finish, new_body
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
@@ -284,10 +284,10 @@ class _Scan:
         x, axis = self.xs[0], self.axes[0]
         size = emit("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=axis, end=axis + 1)
         size = emit("Squeeze", size, shape=_shape(()))
-        with ir_bodies.body(graph, "some") as some:
+        with definitions.body(graph, "some") as some:
             made, like = self.emitted(some, start)
             finish(some, made)
-        with ir_bodies.body(graph, "none") as none:
+        with definitions.body(graph, "none") as none:
             first = [none.build.own(s, "scan", "the state") for s in start]
             finish(none, [*first, *[_empty(none, s.type) for s in made[len(first) :]]])
         attributes = {"then_branch": some, "else_branch": none}

@@ -7,9 +7,10 @@ from typing import Any
 
 from graphcore.build.declare import op
 from graphcore.build.operands import promote
-from graphcore.build.shapes import Roles, same_dim, transposed_size
+from graphcore.build.shapes import Roles, same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.operators.shapes.windows import transposed_size
 from graphcore.ops.shared.attributes import whole
 from graphcore.ops.shared.spatial import (
     FILTERS,

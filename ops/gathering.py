@@ -10,10 +10,11 @@ import numpy as np
 from graphcore.build import operands
 from graphcore.build.declare import op
 from graphcore.build.operands import graph_of
-from graphcore.build.shapes import axis_of, broadcast, broadcast_shapes, retype, same_dim
+from graphcore.build.shapes import axis_of, broadcast, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.operators.shapes.elementwise import broadcast_shapes
 from graphcore.ops.shared.slice import (
     as_condition,
     check_bounds,

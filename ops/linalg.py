@@ -9,9 +9,10 @@ from typing import Any
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import graph_of, promote
-from graphcore.build.shapes import axes_of, axis_of, broadcast_shapes, check_axis_from_end, same_dim
+from graphcore.build.shapes import axes_of, axis_of, check_axis_from_end, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.operators.shapes.elementwise import broadcast_shapes
 from graphcore.operators.shapes.reductions import product_shape
 from graphcore.ops.shared import einsum as _einsum
 from graphcore.ops.shared.dims import Axis

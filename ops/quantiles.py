@@ -14,7 +14,8 @@ from graphcore.build.shapes import axes_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ir.transform.walk import constant_array
-from graphcore.ops.shared.attributes import Axes, check_not_empty, reduced_shape
+from graphcore.operators.shapes.reductions import reduced_shape
+from graphcore.ops.shared.attributes import Axes, check_not_empty
 from graphcore.ops.shared.dims import Axis, product, shape_vector
 from graphcore.ops.shared.reshape import reshaped
 from graphcore.types.dims import Dim

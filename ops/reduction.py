@@ -13,8 +13,9 @@ from graphcore.build.shapes import axes_of, axis_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.operators.shapes.reductions import reduced_shape
 from graphcore.ops.elementwise import maximum, minimum
-from graphcore.ops.shared.attributes import Axes, check_not_empty, emit_reduction, reduced_shape
+from graphcore.ops.shared.attributes import Axes, check_not_empty, emit_reduction
 from graphcore.ops.shared.dims import Axis, product
 from graphcore.ops.shared.reshape import reshaped
 from graphcore.types.dims import Dim

@@ -12,11 +12,12 @@ from graphcore.build.operands import graph_of, operand, promote, promote_one, ve
 from graphcore.build.shapes import axes_of, broadcast, check_axis_from_end
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, SymbolTuple, TensorLike
+from graphcore.operators.shapes.reductions import reduced_shape
 from graphcore.ops.creation import constant
 from graphcore.ops.gathering import gather
 from graphcore.ops.joining import concat
 from graphcore.ops.rebinding import rebind
-from graphcore.ops.shared.attributes import Axes, emit_reduction, reduced_shape
+from graphcore.ops.shared.attributes import Axes, emit_reduction
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import tensor_type

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphcore.build.shapes import broadcast_shapes
 from graphcore.ir.symbol import Symbol
+from graphcore.operators.shapes.elementwise import broadcast_shapes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, tensor_type
 

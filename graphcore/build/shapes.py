@@ -10,9 +10,7 @@ import numpy as np
 
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.operators.shapes.elementwise import broadcast_shapes as broadcast_shapes
-from graphcore.operators.shapes.windows import transposed_size as transposed_size
-from graphcore.operators.shapes.windows import window_count as window_count
+from graphcore.operators.shapes.elementwise import broadcast_shapes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _dim, tensor_type
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs
-from graphcore.ir.transform.shape_values import VALUES, Value
+from graphcore.ir.transform.shape_values import VALUES
 from graphcore.operators import Trait, having
+from graphcore.operators.shapes.call import Value
 from graphcore.passes.sweep import Rule, Sweep
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -16,8 +16,9 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, like
-from graphcore.ir.transform.shape_values import DOMAINS, ShapeValues, Value
+from graphcore.ir.transform.shape_values import DOMAINS, ShapeValues
 from graphcore.ir.transform.walk import constant_array
+from graphcore.operators.shapes.call import Value
 from graphcore.passes.merging import Initializers, Merger, live_nodes, readers, sliced_alone
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType

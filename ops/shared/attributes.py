@@ -16,7 +16,7 @@ from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Symbol
-from graphcore.operators.shapes.reductions import reduced_shape as reduced_shape
+from graphcore.operators.shapes.reductions import reduced_shape
 from graphcore.support.escaping import suggestion
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from graphcore.build import primitives as e
-from graphcore.build.shapes import broadcast_shapes
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
+from graphcore.operators.shapes.elementwise import broadcast_shapes
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
 

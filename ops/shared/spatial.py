@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from graphcore.build.shapes import Roles, window_count
+from graphcore.build.shapes import Roles
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Constant, Symbol
+from graphcore.operators.shapes.windows import window_count
 from graphcore.ops.shared.attributes import whole
 from graphcore.support.escaping import suggestion
 from graphcore.types.dims import Dim

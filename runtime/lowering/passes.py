@@ -128,6 +128,11 @@ def rewriting(
     return guard(trap, when, why, signs, is_needed, run, **flags)
 
 
+def of_onnx(graph: Graph, op_types: Container[str]) -> Iterator[Node]:
+    """Yield the nodes of these operators of ONNX."""
+    return (n for n in graph.nodes if n.op_type in op_types and not n.domain)
+
+
 def built_here(graph: Graph, op_types: Container[str]) -> Iterator[Node]:
     """Yield the nodes of these operators of ONNX, less those that were read: their files say what is meant."""
     return (n for n in graph.nodes if n.op_type in op_types and not n.domain and type(n.origin) is not Imported)

@@ -80,7 +80,7 @@ def test_faults_of_one_of_many_like_nodes_are_found(tmp_path: Path) -> None:
 
 def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (checks, node_inference, result_types, statements):
-        monkeypatch.setattr(module, "_MOST", 8)
+        monkeypatch.setattr(module, "_MAX_REMEMBERED", 8)
     nodes = [helper.make_node("Softmax", [f"t{i}"], [f"y{i}"], axis=i % 2 - i // 30) for i in range(30)]
     nodes = [helper.make_node("LeakyRelu", ["x"], [f"t{i}"], alpha=float(i)) for i in range(30)] + nodes
     for number in range(2):

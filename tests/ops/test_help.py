@@ -10,7 +10,7 @@ import pytest
 import graphcore as gc
 from graphcore import Dim, DType, Graph, InferenceSession, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.support import escaping as suggestions
+from graphcore.support import escaping
 
 
 def graph(*shape: int | str | Dim) -> Graph:
@@ -150,10 +150,10 @@ def test_attribute_that_a_symbol_has_not_is_told_otherwise(asked: str, written: 
 
 
 def test_other_names_are_no_ops_and_lead_to_some() -> None:
-    assert not {*suggestions._OPS} & {*ops.__all__}
-    assert {*suggestions._OPS.values()} <= {*ops.__all__}
-    assert not {*suggestions._METHODS} & {name for name in dir(Symbol) if name[0] != "_"}
-    assert all(hasattr(gc.array_api.linalg, name) for name in suggestions._LINALG)
+    assert not {*escaping._OPS} & {*ops.__all__}
+    assert {*escaping._OPS.values()} <= {*ops.__all__}
+    assert not {*escaping._METHODS} & {name for name in dir(Symbol) if name[0] != "_"}
+    assert all(hasattr(gc.array_api.linalg, name) for name in escaping._LINALG)
 
 
 def test_op_that_is_like_none_has_no_suggestion() -> None:

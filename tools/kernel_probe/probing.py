@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from graphcore.runtime.lowering.targets.traps import switched_off
-from tools.kernel_probe.probes import conversions, empties, floats, graphs, integers, networks, products
+from tools.kernel_probe.probes import conversions, empties, few_axes, floats, graphs, integers, networks, products
 from tools.kernel_probe.probes.probe import AnyProbe, Family, found
 from tools.kernel_probe.workers import Died, Worker
 
@@ -38,7 +38,7 @@ class Trap:
 @functools.cache
 def families() -> tuple[Family, ...]:
     """Return every family of traps."""
-    modules = (integers, floats, products, empties, networks, conversions, graphs)
+    modules = (integers, floats, products, empties, few_axes, networks, conversions, graphs)
     return tuple(family for module in modules for family in module.families())
 
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from graphcore.arrays.evaluate import FOLDED, folded
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.operators.shapes.call import Size, size_of
-from graphcore.operators.shapes.call import Value as Value
+from graphcore.operators.shapes.call import Size, Value, size_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType

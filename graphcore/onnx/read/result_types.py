@@ -15,13 +15,12 @@ from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.proto.limits import check_size
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.statements import Statement
-from graphcore.onnx.schemas.node_inference import closed as closed
 from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.operators import BY_TYPES
 from graphcore.types.tensor_types import ForeignType, TensorType, Type
 
-_MOST = 4096
+_MAX_REMEMBERED = 4096
 _remembered: dict[Hashable, list[Type]] = {}
 """The types of results by the signature of a node and the types of its operands."""
 
@@ -82,7 +81,7 @@ class ResultTypes:
         for type_ in types:
             check_size(type_, statement)
         if key is not None:
-            if len(_remembered) >= _MOST:
+            if len(_remembered) >= _MAX_REMEMBERED:
                 _remembered.clear()
             _remembered[key] = types
         return types

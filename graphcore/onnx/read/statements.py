@@ -29,7 +29,7 @@ _SHOWN = 100
 
 _LONGEST_LAYER = 1000
 
-_MOST = 4096
+_MAX_REMEMBERED = 4096
 """Signatures that are remembered over nodes and models."""
 _LONGEST = 512
 """Bytes of attributes up to which a signature is remembered."""
@@ -152,7 +152,7 @@ class Statement:
             schema = schema_of(self.op_type, self.domain, version)
             attributes, _ = read_attributes(self.proto, _NOWHERE, self)
             found = Signature(version, schema, Attributes(attributes), self.op_type, self.domain)
-            if len(_signatures) >= _MOST:
+            if len(_signatures) >= _MAX_REMEMBERED:
                 _signatures.clear()
             _signatures[self.key] = found
         return found

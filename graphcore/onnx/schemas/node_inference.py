@@ -15,16 +15,16 @@ from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
 from graphcore.onnx.schemas.schemas import by_schema, element, operator, schema_of
 from graphcore.operators import ROWS, SHAPES
-from graphcore.operators.shapes.call import Call, Value
+from graphcore.operators.shapes.call import Call, Value, shapes_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, _shape, tensor_type
 
 Given: TypeAlias = "Sequence[Symbol | None]"
 
-_SHOWN = 100
+_MAX_SHOWN = 100
 """Characters of a name that errors show."""
 
-_MOST = 4096
+_MAX_REMEMBERED = 4096
 """Answers of inference that are remembered."""
 _LONGEST = 2048
 """Bytes of attributes and operands up to which an answer is remembered."""
@@ -113,7 +113,7 @@ def _shapes(
         call.value = lambda i: _value(sizes, inputs[i]) if i < len(inputs) else None
         call.array = lambda i: constant_array(inputs[i], weights=True, outer=True) if i < len(inputs) else None
     try:
-        made = SHAPES[schema.name](call)
+        return shapes_of(SHAPES[schema.name], call)
     except ShapeError as error:
         raise ModelError(
             f"load: {place}: {error.summary}",
@@ -122,7 +122,6 @@ def _shapes(
         ) from None
     except (ValueError, ArithmeticError):  # dims have bounds on how long they may become
         return None
-    return made if made is None or type(made) is list else [made] * count  # type: ignore[list-item]
 
 
 def _value(sizes: ShapeValues, symbol: Symbol | None) -> Value:
@@ -162,7 +161,7 @@ def _by_onnx(
     if found is None:
         found = tuple(_asked(proto, schema, inputs, versions, outputs, place))
         if key is not None:
-            if len(_answers) >= _MOST:
+            if len(_answers) >= _MAX_REMEMBERED:
                 _answers.clear()
             _answers[key] = found
     return found
@@ -229,7 +228,7 @@ def _asked(
     for name in proto.input:
         if name and name not in types:  # which inference looks up
             raise ModelError(
-                f"load: {place}: the type of its operand {name[:_SHOWN]!r} is not known",
+                f"load: {place}: the type of its operand {name[:_MAX_SHOWN]!r} is not known",
                 operands=dict(named),
                 help="say it in the model: as the type of an input, or in value_info",
             )

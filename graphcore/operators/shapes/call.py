@@ -60,6 +60,12 @@ file may have them, while ops refuse them.
 """
 
 
+def shapes_of(rule: Rule, call: Call) -> list[Shape] | None:
+    """Return the shape of each result by a rule; None where it does not tell. Raises `ShapeError` as rules do."""
+    made = rule(call)
+    return made if made is None or isinstance(made, list) else [made] * call.count
+
+
 def axis_of(axis: int, rank: int) -> int:
     """Return an axis counted from 0. Raises `ShapeError`."""
     if not -rank <= axis < rank:

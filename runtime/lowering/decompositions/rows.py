@@ -49,11 +49,11 @@ else:
             self._name = name
 
         def __getattr__(self, name: str) -> Any:
-            def function(*operands: Any) -> Any:
-                return getattr(import_module(f"{__package__}.{self._name}"), name)(*operands)
+            @functools.cache
+            def imported() -> Any:
+                return getattr(import_module(f"{__package__}.{self._name}"), name)
 
-            self.__dict__[name] = function
-            return function
+            return self.__dict__.setdefault(name, lambda *operands: imported()(*operands))
 
     cuda, networks, einsum_pow, fourier, grid_sample, matmul, ml_operators, neural = map(
         _Late, "cuda cuda.networks einsum_pow fourier grid_sample matmul ml_operators neural".split()

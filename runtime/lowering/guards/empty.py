@@ -15,7 +15,7 @@ from graphcore.ir.state.dim_minima import least, minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.operators import REDUCTIONS
-from graphcore.runtime.lowering.passes import guard, rewriting, sizes_type
+from graphcore.runtime.lowering.passes import guard, of_onnx, rewriting, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -56,14 +56,17 @@ NEGATIVE_AXES = rewriting(
 
 def _without_axes(graph: Graph) -> Iterator[Node]:
     """Yield each Squeeze along axes of which there are none, or of which only a run tells whether there are any."""
-    for node in graph.nodes:
-        if node.op_type == "Squeeze" and not node.domain and len(node.inputs) > 1 and node.inputs[1] is not None:
-            axes = node.inputs[1].shape
-            if not axes.is_ranked or any((dim.lower_bound or 0) < 1 for dim in axes):
-                yield node
+    for node in of_onnx(graph, {"Squeeze"}):
+        if len(node.inputs) > 1 and node.inputs[1] is not None and _may_be_empty(node.inputs[1].shape):
+            yield node
 
 
-def _keep(graph: Graph, node: Node) -> None:
+def _may_be_empty(shape: Shape, start: int = 0) -> bool:
+    """Return whether a tensor may have no elements along an axis from `start` on."""
+    return not shape.is_ranked or any((dim.lower_bound or 0) < 1 for dim in shape[start:])
+
+
+def _keep_axes(graph: Graph, node: Node) -> None:
     x, axes = node.inputs
     assert x is not None
     assert axes is not None
@@ -92,7 +95,7 @@ NO_AXES = rewriting(
     "the kernel removes every axis of size 1",
     {"Squeeze"},
     _without_axes,
-    _keep,
+    _keep_axes,
     in_standard=True,
 )
 
@@ -239,16 +242,10 @@ _LEADING = 2
 
 
 def _found(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        filters = node.inputs[_FILTERS[node.op_type]] if node.op_type in _FILTERS and not node.domain else None
-        if filters is not None:
-            type_ = filters.type
-            if isinstance(type_, TensorType) and not _has_elements(type_.shape):
-                yield node
-
-
-def _has_elements(shape: Shape) -> bool:
-    return shape.is_ranked and all((dim.lower_bound or 0) > 0 for dim in shape[_LEADING:])
+    for node in of_onnx(graph, _FILTERS):
+        filters = node.inputs[_FILTERS[node.op_type]]
+        if filters is not None and isinstance(filters.type, TensorType) and _may_be_empty(filters.shape, _LEADING):
+            yield node
 
 
 def _write_kernel(graph: Graph, node: Node) -> None:
@@ -297,8 +294,8 @@ _POOLS = {
 
 def _pools(graph: Graph) -> Iterator[Node]:
     """Yield the pools that may fail, but those of no channels that give places as well, which are two results."""
-    for node in graph.nodes:
-        x = node.inputs[0] if node.op_type in _POOLS and not node.domain and len(node.outputs) == 1 else None
+    for node in of_onnx(graph, _POOLS):
+        x = node.inputs[0] if len(node.outputs) == 1 else None
         if x is not None and x.shape.is_ranked and x.rank > _LEADING:
             if x.shape[1] in _unsure(x) or _is_of_nothing(node, x):
                 yield node
@@ -347,9 +344,8 @@ POOLS = rewriting(
 def _limits(node: Node) -> Iterator[tuple[int, Symbol]]:
     """Yield the limits of a node that may have no elements, with their positions."""
     for place, x in enumerate(node.inputs):
-        if place > 1 and x is not None and isinstance(x.type, TensorType):
-            if not x.shape.is_ranked or any((dim.lower_bound or 0) < 1 for dim in x.shape):
-                yield place, x
+        if place > 1 and x is not None and isinstance(x.type, TensorType) and _may_be_empty(x.shape):
+            yield place, x
 
 
 def _write_limits(graph: Graph, node: Node) -> None:
@@ -370,7 +366,7 @@ LIMITS = rewriting(
     "NonMaxSuppression",
     "the kernel reads a limit of an operand that has no elements",
     {"NonMaxSuppression"},
-    lambda graph: (n for n in graph.nodes if n.op_type == "NonMaxSuppression" and not n.domain and any(_limits(n))),
+    lambda graph: (n for n in of_onnx(graph, {"NonMaxSuppression"}) if any(_limits(n))),
     _write_limits,
 )
 
@@ -423,6 +419,6 @@ TERMS = rewriting(
     ", ".join(_PRODUCTS),
     "kernels leave the result unwritten where nothing is added up",
     _PRODUCTS,
-    lambda graph: (n for n in graph.nodes if n.op_type in _PRODUCTS and not n.domain and _terms(n) is not None),
+    lambda graph: (n for n in of_onnx(graph, _PRODUCTS) if _terms(n) is not None),
     _add_term,
 )

@@ -12,7 +12,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.sequences import list_map
-from graphcore.runtime.lowering.passes import Pass, rewriting, sizes_type
+from graphcore.runtime.lowering.passes import Pass, of_onnx, rewriting, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import SequenceType, TensorType
@@ -218,14 +218,11 @@ OLD = _guard("operands of fewer axes that newer kernels refuse", OLDER)
 
 
 def _joined(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        if node.op_type in ("Concat", "ConcatFromSequence") and not node.domain:
-            types = [
-                s.type.element if isinstance(s.type, SequenceType) else s.type for s in node.inputs if s is not None
-            ]
-            is_list = node.op_type == "ConcatFromSequence"
-            if (is_list or len(types) > 1) and any(isinstance(t, TensorType) and not t.shape.is_ranked for t in types):
-                yield node
+    for node in of_onnx(graph, ("Concat", "ConcatFromSequence")):
+        types = [s.type.element if isinstance(s.type, SequenceType) else s.type for s in node.inputs if s is not None]
+        is_list = node.op_type == "ConcatFromSequence"
+        if (is_list or len(types) > 1) and any(isinstance(t, TensorType) and not t.shape.is_ranked for t in types):
+            yield node
 
 
 def _compare_ranks(graph: Graph, node: Node) -> None:

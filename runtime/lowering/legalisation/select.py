@@ -9,8 +9,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.notes import OPSET
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, fold
-from graphcore.runtime.lowering.build.builder import LegalNode as LegalNode
+from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, LegalNode, fold
 from graphcore.runtime.lowering.build.casts import NARROW
 from graphcore.runtime.lowering.build.compute import chosen_dtype, compute_in
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from graphcore.ir.graph import TargetName
-from graphcore.runtime.lowering.targets import compute_dtypes as incorrect
+from graphcore.runtime.lowering.targets import compute_dtypes
 from graphcore.runtime.lowering.targets.compute_dtypes import HALVES, Incorrect
 from graphcore.types.dtypes import DType
 
@@ -25,7 +25,7 @@ class Target:
     say what is legal. host: the target that runs what it has no kernel for. has_bitcast: whether there are kernels of
     BitCast that no other provider has to run.
 
-    incorrect: kernels that are not used. rounded: dtypes that are legal only for `incorrect.UNROUNDED` and `once`,
+    incorrect: kernels that are not used. rounded: dtypes that are legal only for `compute_dtypes.UNROUNDED` and `once`,
     since the other kernels round between their steps or drop a rounding. extra: by dtype operators that were tried on
     dtypes which only models of others hold, and which measuring leaves out.
 
@@ -76,7 +76,7 @@ TARGETS: Mapping[TargetName, Target] = {
             "CPUExecutionProvider",
             "cpu.json",
             has_bitcast=True,
-            incorrect=incorrect.CPU,
+            incorrect=compute_dtypes.CPU,
             # Kernels that round between their steps or after none, and a rounding dropped between two in float32.
             rounded=HALVES,
             extra={
@@ -93,9 +93,9 @@ TARGETS: Mapping[TargetName, Target] = {
             "CUDAExecutionProvider",
             "cuda.json",
             host="cpu",
-            incorrect=incorrect.CUDA,
+            incorrect=compute_dtypes.CUDA,
             rounded=HALVES,  # by activations, normalisations and running sums, between their steps
-            once=incorrect.CUDA_ONCE,
+            once=compute_dtypes.CUDA_ONCE,
             unverified=frozenset({DType.float16, DType.float32, DType.int8, DType.uint8}),
             options={"use_tf32": "0"},  # by default it rounds the operands of float32 products
             tensor_cores={"use_tf32": "1"},
@@ -106,7 +106,7 @@ TARGETS: Mapping[TargetName, Target] = {
             "OpenVINOExecutionProvider",
             "openvino.json",
             host="cpu",
-            incorrect=incorrect.OPENVINO,
+            incorrect=compute_dtypes.OPENVINO,
             lists_kernels=False,
             is_late=True,
             takes_empty_operands=False,

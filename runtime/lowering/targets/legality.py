@@ -1,7 +1,8 @@
 """The operators that a target runs as they are, by dtype, from measured tables and the installed build.
 
 An operator is legal in a dtype where the nearest measured release was seen to run it, the installed build lists a
-kernel of it at the model's opset, and its values are what docs/numbers.md promises (`incorrect.py`, `decompositions`).
+kernel of it at the model's opset, and its values are what docs/numbers.md promises (`compute_dtypes.py`,
+`decompositions`).
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ from graphcore.onnx.read.checks import check_node
 from graphcore.onnx.schemas.schemas import Operator, operator, schema_of
 from graphcore.operators import Trait, having
 from graphcore.runtime.fusions import FUSIONS
-from graphcore.runtime.lowering.decompositions.ml_operators import DOMAIN as DOMAIN
-from graphcore.runtime.lowering.decompositions.ml_operators import replaces
+from graphcore.runtime.lowering.decompositions.ml_operators import DOMAIN, replaces
 from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_kernel, rows_of
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.ort.memory import PACKED

@@ -15,7 +15,7 @@ import onnx
 
 from graphcore.errors import GraphcoreError
 from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
-from graphcore.onnx.proto.ranges import MOST_AXES as MOST_AXES
+from graphcore.onnx.proto.ranges import MOST_AXES
 from graphcore.operators import ONNX, REDUCTIONS, Trait, having
 from graphcore.runtime.lowering.decompositions.recurrent import ENDS, FEATURES, FLAT
 from graphcore.runtime.lowering.guards import empty

@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
-from graphcore.arrays.big_integers import DIGIT
+from graphcore.arrays.big_integers import DIGIT, count_of
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, of_array, of_dtype
-from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Limbs, Value, count_of, is_window
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Limbs, Value, is_window
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphcore.arrays.big_integers import DIGIT as DIGIT
-from graphcore.arrays.big_integers import count_of as count_of
+from graphcore.arrays.big_integers import DIGIT, count_of
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, joined

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from graphcore.arrays.big_integers import count_of
 from graphcore.build import primitives as e
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Node, Symbol
@@ -12,7 +13,7 @@ from graphcore.runtime.lowering.dtypes.integers import conversions
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import Limb, Value, count_of
+from graphcore.runtime.lowering.dtypes.integers.limbs import Limb, Value
 from graphcore.types.dtypes import DType
 
 MOST_TERMS = 1 << 32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graphcore.arrays.big_integers import count_of
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph
@@ -11,7 +12,7 @@ from graphcore.ir.symbol import Node
 from graphcore.runtime.lowering.dtypes.integers import conversions, is_odd
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideRules, Widths
 from graphcore.runtime.lowering.dtypes.integers.kinds import WHOLE_BODIES, is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import Value, count_of
+from graphcore.runtime.lowering.dtypes.integers.limbs import Value
 from graphcore.runtime.lowering.dtypes.integers.wide import (
     arithmetic,
     bits,
