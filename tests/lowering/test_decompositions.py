@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from onnx import helper
 import graphcore as gc
 from graphcore import DType, ops
 from graphcore.errors import GraphError
+from graphcore.runtime.lowering.decompositions import rows
 from tests.support.graphs import Array
 from tests.support.graphs import run_unchecked as run
 
@@ -144,3 +148,11 @@ def test_image_of_an_unknown_number_of_axes_is_refused_in_words() -> None:
     dims: list[Any] = [[1, 4, 4], ["n"], ["n"]]
     with pytest.raises(GraphError, match="how many axes the image has"):
         run(lambda x, i, b: on.Col2Im(x, i, b), x, sizes, sizes - 1, dims=dims)
+
+
+def test_functions_that_rows_name_exist() -> None:
+    names = re.findall(r'"((?:cuda\.)?[a-z_]+)\.([a-z_0-9]+)"', inspect.getsource(rows))
+    assert len(names) > 60
+    folder = rows.__name__.rpartition(".")[0]
+    found = {name: getattr(import_module(f"{folder}.{name[0]}"), name[1], None) for name in names if name[0] != "ai"}
+    assert not [name for name, function in found.items() if not callable(function)]

@@ -153,7 +153,7 @@ def checked(
         if not _is_constant(node, op_type, domain, inputs, outputs, version):
             check_node(node, versions, place, in_function)
         if key is not None:
-            if len(_sound) >= _MOST:
+            if len(_sound) >= _MAX_REMEMBERED:
                 _sound.clear()
             _sound.add(key)
             continue
@@ -169,7 +169,7 @@ def checked(
 
 _sound: set[Hashable] = set()
 """The keys of nodes that were checked."""
-_MOST = 4096
+_MAX_REMEMBERED = 4096
 
 
 def _is_constant(

@@ -68,11 +68,6 @@ def is_recent(op_type: str, domain: str = "") -> bool:
     return bool(known) and known[0].version > OLDEST[domain]
 
 
-def version_at(op_type: str, opset: int) -> Operator | None:
-    """Return the version of an operator at an opset; None where there is none."""
-    return next((v for v in versions(op_type) if v.version <= opset), None)
-
-
 def takes_types(version: Operator, node: Node) -> bool:
     """Return whether a version of an operator takes the types of a node's operands and results.
 

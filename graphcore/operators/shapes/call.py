@@ -21,10 +21,6 @@ UNKNOWN = Dim.dynamic()
 NEWEST = 1 << 30
 
 
-def _nothing(position: int) -> Any:
-    return None
-
-
 @dataclass(slots=True)
 class Call:
     """A node whose results have no shapes yet.
@@ -38,8 +34,8 @@ class Call:
     shapes: Sequence[Shape | None]
     attributes: Mapping[str, Any]
     count: int = 1
-    value: Callable[[int], Value] = _nothing
-    array: Callable[[int], Any] = _nothing
+    value: Callable[[int], Value] = lambda position: None
+    array: Callable[[int], Any] = lambda position: None
     since: int = NEWEST
 
     def has(self, position: int) -> bool:

@@ -7,10 +7,11 @@ modules that have these functions are imported when one of them is first called:
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
@@ -21,46 +22,16 @@ from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
-if TYPE_CHECKING:
-    from graphcore.runtime.lowering.decompositions import (
-        cuda,
-        einsum_pow,
-        fourier,
-        grid_sample,
-        matmul,
-        ml_operators,
-        neural,
-        openvino,
-        pooling,
-        random,
-        rearranging,
-        recurrent,
-        resizing,
-        strings,
-        windows,
-    )
-    from graphcore.runtime.lowering.decompositions.cuda import networks
-else:
 
-    class _Late:
-        """A module whose functions import it when they are first called."""
+def _late(name: str) -> Any:
+    """Return a function of a module of this folder, which is imported when it is called: most loads call none."""
+    module, _, function = name.rpartition(".")
 
-        def __init__(self, name: str) -> None:
-            self._name = name
+    def call(*operands: Any) -> Any:
+        return getattr(import_module(f"{__package__}.{module}"), function)(*operands)
 
-        def __getattr__(self, name: str) -> Any:
-            @functools.cache
-            def imported() -> Any:
-                return getattr(import_module(f"{__package__}.{self._name}"), name)
+    return call
 
-            return self.__dict__.setdefault(name, lambda *operands: imported()(*operands))
-
-    cuda, networks, einsum_pow, fourier, grid_sample, matmul, ml_operators, neural = map(
-        _Late, "cuda cuda.networks einsum_pow fourier grid_sample matmul ml_operators neural".split()
-    )
-    openvino, pooling, random, rearranging, recurrent, resizing, strings, windows = map(
-        _Late, "openvino pooling random rearranging recurrent resizing strings windows".split()
-    )
 
 SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
 UNSIGNED = (DType.uint8, DType.uint16, DType.uint32, DType.uint64)
@@ -90,96 +61,98 @@ _PLAINLY_REDUCED = (DType.bool, DType.int8, DType.uint8, DType.int32)
 
 
 def _table() -> dict[tuple[str, DType], Decomposition]:
-    rows: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
-        (("Div", "Mod"), INTEGERS, matmul.divide),
-        (("Pow",), (DType.int32, DType.int64), einsum_pow.power),
-        (("Einsum",), (DType.int32, DType.int64), einsum_pow.einsum),
-        (("Einsum",), WIDE_FLOATS, einsum_pow.turned),
-        (("Where",), (DType.bool,), rearranging.where_bool),
-        (("Where",), WIDE_FLOATS, rearranging.where_bits),
-        (("Max", "Min"), (DType.int64,), matmul.extreme_int64),
-        (("Clip",), (DType.int64,), matmul.clip_int64),
-        (("Sign",), (DType.int64,), matmul.sign_int64),
-        (("MatMul",), (DType.bool,), matmul.matmul_bool),
-        (("MatMul",), (DType.float32, DType.int32, DType.int64), matmul.matmul),
-        (("MatMul",), (DType.int8, DType.uint8), matmul.matmul_bytes),
-        (("MatMul",), (DType.float64,), matmul.matmul_double),
-        (("MatMul",), (DType.uint32, DType.uint64), matmul.matmul_unsigned),
+    rows: list[tuple[Sequence[str], Sequence[DType], str | Decomposition]] = [
+        (("Div", "Mod"), INTEGERS, "matmul.divide"),
+        (("Pow",), (DType.int32, DType.int64), "einsum_pow.power"),
+        (("Einsum",), (DType.int32, DType.int64), "einsum_pow.einsum"),
+        (("Einsum",), WIDE_FLOATS, "einsum_pow.turned"),
+        (("Where",), (DType.bool,), "rearranging.where_bool"),
+        (("Where",), WIDE_FLOATS, "rearranging.where_bits"),
+        (("Max", "Min"), (DType.int64,), "matmul.extreme_int64"),
+        (("Clip",), (DType.int64,), "matmul.clip_int64"),
+        (("Sign",), (DType.int64,), "matmul.sign_int64"),
+        (("MatMul",), (DType.bool,), "matmul.matmul_bool"),
+        (("MatMul",), (DType.float32, DType.int32, DType.int64), "matmul.matmul"),
+        (("MatMul",), (DType.int8, DType.uint8), "matmul.matmul_bytes"),
+        (("MatMul",), (DType.float64,), "matmul.matmul_double"),
+        (("MatMul",), (DType.uint32, DType.uint64), "matmul.matmul_unsigned"),
         (("ReduceSum",), INTEGERS, reductions.sum_integers),
         (("ReduceProd",), INTEGERS, reductions.product_integers),
         (("ReduceMax", "ReduceMin"), WIDE_FLOATS, reductions.extreme_floats),
         (("ReduceMax", "ReduceMin"), (DType.int64,), reductions.extreme_int64_along),
         (("ReduceMax", "ReduceMin"), (DType.int16,), reductions.extreme_int16),
         (("ArgMax", "ArgMin"), WIDE_FLOATS, reductions.argument_floats),
-        (("TopK",), WIDE_FLOATS, rearranging.top_k_floats),
-        (("Unique",), WIDE_FLOATS, rearranging.unique_floats),
-        (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), matmul.ordered_view),
-        (("Sigmoid",), (DType.float32,), neural.sigmoid),
-        (("LogSoftmax",), (DType.float64,), neural.log_softmax),
-        (("Shape", "Size"), (DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0), neural.shape),
-        (_WINDOWS, (DType.int32, DType.int64), fourier.rounded),
-        (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), rearranging.narrow),
-        (("ScatterElements", "ScatterND"), WIDE_FLOATS, rearranging.wide),
-        (("Conv",), (_F64, *INTEGERS), windows.convolve),
-        (("ConvTranspose",), (_F64, *INTEGERS), windows.convolve_transposed),
-        (("Col2Im",), (_F64, *INTEGERS), windows.col2im),
-        (("MaxPool",), (_F32, _F64), pooling.max_floats),
-        (("MaxPool",), tuple(d for d in INTEGERS if d.bits > 8), pooling.max_integers),
-        (("AveragePool",), (_F64,), pooling.average),
-        (("LpPool",), (_F64,), pooling.norm),
-        (("GlobalMaxPool",), (_F32, _F64, *INTEGERS), pooling.global_pool),
-        (("GlobalAveragePool",), (_F64,), pooling.global_pool),
-        (("GlobalLpPool",), (_F32, _F64), pooling.global_pool),
-        (("MaxUnpool",), (_F32, _F64, *INTEGERS), pooling.unpool),
-        (("Resize",), (_F32,), resizing.resize_wrong),
-        (("Resize",), (_F64, *_WIDE), resizing.resize),
-        (("GridSample",), (_F64, DType.bool, *INTEGERS), grid_sample.grid_sample),
-        (("DepthToSpace", "SpaceToDepth"), _WIDE, rearranging.depth_and_space),
-        (("SpaceToDepth",), (_F32, _F64, DType.int8, DType.uint8), rearranging.space_to_depth),
-        (("Mean",), (_F64,), neural.mean_of),
-        (("Hardmax",), (_F64,), neural.hardmax),
-        (("LRN",), (_F64,), neural.response_normalization),
-        (("MeanVarianceNormalization",), (_F64,), neural.mean_variance),
-        (("Det",), (_F64,), neural.determinant),
-        (("OneHot",), (DType.bool, _F32, _F64, *INTEGERS), neural.one_hot),
-        (("NonZero",), (_F64, DType.uint64), neural.nonzero),
-        (("NonZero",), (DType.bool, DType.int32, DType.int64, DType.uint8, _F32), neural.nonzero_places),
-        (("Shrink",), (_F64, *_WIDE), neural.shrink),
-        (("NonZero",), (DType.string,), rearranging.nonzero),
-        (_MOVED_AS_NUMBERS, (DType.string,), rearranging.moved),
-        (("Col2Im",), (DType.string,), rearranging.not_added),
-        (("Col2Im",), (DType.bool,), windows.col2im_bool),
-        (("MaxRoiPool",), (_F32, _F64), grid_sample.max_roi_pool),
-        (("Relu",), (DType.int64,), neural.relu_integers),
-        (("PRelu",), _WIDE, neural.prelu_integers),
-        (("Gemm",), _WIDE, neural.gemm_integers),
-        (("ReduceL1", "ReduceSumSquare"), INTEGERS, neural.sum_of_sizes),
-        (("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean"), INTEGERS, neural.by_double),
-        (("Unique",), (DType.bool,), neural.unique_bool),
-        (("Unique",), (DType.uint64,), matmul.ordered_view),
-        (("RNN", "GRU", "LSTM"), (_F32,), recurrent.batch_second),
-        (("RNN", "GRU", "LSTM"), (_F64,), recurrent.unrolled),
-        (("DFT", "STFT"), (_F32,), fourier.in_double),
-        (("DFT",), (_F64,), fourier.inverse),
-        (("STFT",), (_F64,), fourier.framed),
-        (("StringNormalizer",), (DType.string,), strings.normalizer),
-        (("StringSplit",), (DType.string,), strings.split),
-        (("Gather",), (DType.string,), strings.gather),
+        (("TopK",), WIDE_FLOATS, "rearranging.top_k_floats"),
+        (("Unique",), WIDE_FLOATS, "rearranging.unique_floats"),
+        (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), "matmul.ordered_view"),
+        (("Sigmoid",), (DType.float32,), "neural.sigmoid"),
+        (("LogSoftmax",), (DType.float64,), "neural.log_softmax"),
+        (("Shape", "Size"), (DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0), "neural.shape"),
+        (_WINDOWS, (DType.int32, DType.int64), "fourier.rounded"),
+        (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), "rearranging.narrow"),
+        (("ScatterElements", "ScatterND"), WIDE_FLOATS, "rearranging.wide"),
+        (("Conv",), (_F64, *INTEGERS), "windows.convolve"),
+        (("ConvTranspose",), (_F64, *INTEGERS), "windows.convolve_transposed"),
+        (("Col2Im",), (_F64, *INTEGERS), "windows.col2im"),
+        (("MaxPool",), (_F32, _F64), "pooling.max_floats"),
+        (("MaxPool",), tuple(d for d in INTEGERS if d.bits > 8), "pooling.max_integers"),
+        (("AveragePool",), (_F64,), "pooling.average"),
+        (("LpPool",), (_F64,), "pooling.norm"),
+        (("GlobalMaxPool",), (_F32, _F64, *INTEGERS), "pooling.global_pool"),
+        (("GlobalAveragePool",), (_F64,), "pooling.global_pool"),
+        (("GlobalLpPool",), (_F32, _F64), "pooling.global_pool"),
+        (("MaxUnpool",), (_F32, _F64, *INTEGERS), "pooling.unpool"),
+        (("Resize",), (_F32,), "resizing.resize_wrong"),
+        (("Resize",), (_F64, *_WIDE), "resizing.resize"),
+        (("GridSample",), (_F64, DType.bool, *INTEGERS), "grid_sample.grid_sample"),
+        (("DepthToSpace", "SpaceToDepth"), _WIDE, "rearranging.depth_and_space"),
+        (("SpaceToDepth",), (_F32, _F64, DType.int8, DType.uint8), "rearranging.space_to_depth"),
+        (("Mean",), (_F64,), "neural.mean_of"),
+        (("Hardmax",), (_F64,), "neural.hardmax"),
+        (("LRN",), (_F64,), "neural.response_normalization"),
+        (("MeanVarianceNormalization",), (_F64,), "neural.mean_variance"),
+        (("Det",), (_F64,), "neural.determinant"),
+        (("OneHot",), (DType.bool, _F32, _F64, *INTEGERS), "neural.one_hot"),
+        (("NonZero",), (_F64, DType.uint64), "neural.nonzero"),
+        (("NonZero",), (DType.bool, DType.int32, DType.int64, DType.uint8, _F32), "neural.nonzero_places"),
+        (("Shrink",), (_F64, *_WIDE), "neural.shrink"),
+        (("NonZero",), (DType.string,), "rearranging.nonzero"),
+        (_MOVED_AS_NUMBERS, (DType.string,), "rearranging.moved"),
+        (("Col2Im",), (DType.string,), "rearranging.not_added"),
+        (("Col2Im",), (DType.bool,), "windows.col2im_bool"),
+        (("MaxRoiPool",), (_F32, _F64), "grid_sample.max_roi_pool"),
+        (("Relu",), (DType.int64,), "neural.relu_integers"),
+        (("PRelu",), _WIDE, "neural.prelu_integers"),
+        (("Gemm",), _WIDE, "neural.gemm_integers"),
+        (("ReduceL1", "ReduceSumSquare"), INTEGERS, "neural.sum_of_sizes"),
+        (("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean"), INTEGERS, "neural.by_double"),
+        (("Unique",), (DType.bool,), "neural.unique_bool"),
+        (("Unique",), (DType.uint64,), "matmul.ordered_view"),
+        (("RNN", "GRU", "LSTM"), (_F32,), "recurrent.batch_second"),
+        (("RNN", "GRU", "LSTM"), (_F64,), "recurrent.unrolled"),
+        (("DFT", "STFT"), (_F32,), "fourier.in_double"),
+        (("DFT",), (_F64,), "fourier.inverse"),
+        (("STFT",), (_F64,), "fourier.framed"),
+        (("StringNormalizer",), (DType.string,), "strings.normalizer"),
+        (("StringSplit",), (DType.string,), "strings.split"),
+        (("Gather",), (DType.string,), "strings.gather"),
         (("BitCast",), (*bits.WITHOUT, DType.int8, DType.uint8), bits.bitcast),
         (("BitCast",), _NIBBLES, bits.nibble),
-        (("QuantizeLinear",), (DType.int32,), matmul.quantize),
-        (("DequantizeLinear",), _QUANTIZED, matmul.dequantize),
-        (("QLinearMatMul",), _FLOAT8, matmul.product),
-        (("ConvInteger",), (DType.int8, DType.uint8), matmul.convolve),
-        (("ImageDecoder",), (DType.uint8,), neural.decoder),
-        (("RandomUniform",), _FLOATS, random.uniform),
-        (("RandomNormal",), _FLOATS, random.normal),
-        (("RandomUniformLike",), _STORED, random.uniform_like),
-        (("RandomNormalLike",), _STORED, random.normal_like),
-        (("Bernoulli",), _FLOATS, random.bernoulli),
-        (("Multinomial",), _FLOATS, random.multinomial),
+        (("QuantizeLinear",), (DType.int32,), "matmul.quantize"),
+        (("DequantizeLinear",), _QUANTIZED, "matmul.dequantize"),
+        (("QLinearMatMul",), _FLOAT8, "matmul.product"),
+        (("ConvInteger",), (DType.int8, DType.uint8), "matmul.convolve"),
+        (("ImageDecoder",), (DType.uint8,), "neural.decoder"),
+        (("RandomUniform",), _FLOATS, "random.uniform"),
+        (("RandomNormal",), _FLOATS, "random.normal"),
+        (("RandomUniformLike",), _STORED, "random.uniform_like"),
+        (("RandomNormalLike",), _STORED, "random.normal_like"),
+        (("Bernoulli",), _FLOATS, "random.bernoulli"),
+        (("Multinomial",), _FLOATS, "random.multinomial"),
     ]
-    table = {(op, dtype): decomposition for ops, dtypes, decomposition in rows for op in ops for dtype in dtypes}
+    table: dict[tuple[str, DType], Decomposition] = {}
+    for ops, dtypes, row in rows:
+        table.update(dict.fromkeys(itertools.product(ops, dtypes), _late(row) if isinstance(row, str) else row))
     table.update({(op, DType.float64): _of_operands(function) for op, function in float64_functions.FUNCTIONS.items()})
     table.update({key: reductions.over_empty_axes(table.get(key)) for key in _EXTREMES})
     return table
@@ -187,14 +160,17 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
 
 OLDER_TRAPS: dict[tuple[str, DType], Decomposition] = {
     ("Erf", _F32): bits.error_function,
-    ("AveragePool", _F32): pooling.average_padded_before,
+    ("AveragePool", _F32): _late("pooling.average_padded_before"),
 }
 """The rows for kernels that are wrong in older releases."""
 
 
 def _of_older() -> dict[tuple[str, DType], Decomposition]:
     """Return the rows for a runtime without operators that came late."""
-    return {**bits.rows_of_older(), **{("LpNormalization", dtype): networks.norm for dtype in WIDE_FLOATS}}
+    return {
+        **bits.rows_of_older(),
+        **{("LpNormalization", dtype): _late("cuda.networks.norm") for dtype in WIDE_FLOATS},
+    }
 
 
 def _of_operands(function: Callable[..., Symbol]) -> Decomposition:
@@ -212,8 +188,8 @@ DECOMPOSITIONS: dict[tuple[str, DType], Decomposition] = _table()
 Needed: TypeAlias = Mapping[tuple[str, DType], Callable[[TensorType, TensorType], bool]]
 
 NEEDED: Needed = {
-    **{("MatMul", dtype): matmul.may_be_empty for dtype in (DType.float32, DType.int32, DType.int64)},
-    **{("DequantizeLinear", dtype): matmul.becomes_other for dtype in _QUANTIZED},
+    **{("MatMul", dtype): _late("matmul.may_be_empty") for dtype in (DType.float32, DType.int32, DType.int64)},
+    **{("DequantizeLinear", dtype): _late("matmul.becomes_other") for dtype in _QUANTIZED},
     **{("BitCast", dtype): bits.needed for dtype in (DType.int8, DType.uint8)},
     **{(op, dtype): reductions.is_empty for op, dtype in _EXTREMES if dtype in _PLAINLY_REDUCED},
 }
@@ -249,9 +225,9 @@ def rows_of(rules: Legality) -> Replaced:
         if not rules.allows(*key) or rules.has_trap(traps.of_kernel(*key))
     }
     if rules.target.name == "cuda":
-        return _with_own(made, cuda.rows(made))
+        return _with_own(made, _late("cuda.rows")(made))
     if rules.target.name == "openvino":
-        return _with_own(made, {**_of_older(), **older.sums(made), **openvino.rows()})
+        return _with_own(made, {**_of_older(), **older.sums(made), **_late("openvino.rows")()})
     lacking = {
         key: decomposition
         for key, decomposition in _of_older().items()
@@ -263,7 +239,8 @@ def rows_of(rules: Legality) -> Replaced:
     mended = {k: d for k, d in OLDER_TRAPS.items() if rules.has_trap(traps.of_kernel(*k)) and not rules.has_lost(*k)}
     own = {**lacking, **mended}
     if rules.has_trap(traps.REVERSED_EMPTY) or rules.has_trap(traps.REVERSED_ONE_AXIS):
-        own.update({("ReverseSequence", d): rearranging.reverse for d in rules.dtypes("ReverseSequence") or ()})
+        reverse = _late("rearranging.reverse")
+        own.update({("ReverseSequence", d): reverse for d in rules.dtypes("ReverseSequence") or ()})
     guards = older.rows_of_empty({**made, **own})
     own.update({key: guard for key, guard in guards.items() if rules.has_trap(older.trap(*key))})
     untold = {"DequantizeLinear"} if rules.has_trap(traps.NARROW_SCALES) else set()
@@ -323,12 +300,13 @@ def may_be_replaced(op_type: str, domain: str, operand: Type | None, result: Typ
     operand, result: the types of the first ones.
     """
     if domain:
-        return domain == "ai.onnx.ml" and bool(ml_operators.replaces(op_type, operand, result))
+        return domain == "ai.onnx.ml" and bool(_late("ml_operators.replaces")(op_type, operand, result))
     return op_type in _OF_OPTIONALS
 
 
 def replaced(b: Builder, call: Call) -> tuple[Symbol, ...] | None:
     """Return the results that replace such an operator's; None where its kernel stays."""
-    if call.domain:
-        return ml_operators.replaced(b, call)
-    return strings.replaced(b, call) if call.op in _OF_OPTIONALS else None
+    if not call.domain and call.op not in _OF_OPTIONALS:
+        return None
+    made: tuple[Symbol, ...] | None = _late("ml_operators.replaced" if call.domain else "strings.replaced")(b, call)
+    return made

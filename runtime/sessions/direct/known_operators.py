@@ -109,8 +109,6 @@ def is_legal(rules: Legality, op_type: str, dtype: DType) -> bool:
 
 _Given = Sequence[DType | None]
 _KINDS = onnx.AttributeProto
-_ENCODES = 2
-"""The version from which on LabelEncoder has keys and values."""
 
 
 def _row(results: Callable[[onnx.NodeProto, DType], Sequence[DType] | None], *, gives_map: bool = False) -> Row:
