@@ -1,6 +1,6 @@
 """The form of a pass of lowering, and of the guards: passes that write single nodes in another way.
 
-A pass is added by a row of `pipeline.PIPELINE`, or of `guards.GUARDS` if it keeps onnxruntime from taking nodes for
+A pass is added by a row of `pipeline.PIPELINE`, or of `pipeline.GUARDS` if it keeps onnxruntime from taking nodes for
 something else. What becomes of each node of a new graph is said by a `Policy` (`ir/transform/rewrite.py`). Fusions and
 optimisations are rules, not passes: one walk tries all of them at each node (`passes/sweep.py`), by the tables
 `fusions.FUSIONS` and `passes._RULES`.

@@ -18,7 +18,7 @@ from graphcore.runtime.lowering import functions
 from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4, integers, sequences
 from graphcore.runtime.lowering.expansion import composed, packed_weights, row_switch
 from graphcore.runtime.lowering.expansion.expand import expand
-from graphcore.runtime.lowering.guards import GUARDS
+from graphcore.runtime.lowering.guards import arithmetic, dequantized, empty, moves, sizes
 from graphcore.runtime.lowering.legalisation.legalise import is_legal, legalise
 from graphcore.runtime.lowering.passes import Lowering, Pass
 from graphcore.runtime.lowering.summary import Summary
@@ -27,6 +27,36 @@ from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Runtime, d
 from graphcore.support.gc_pause import uncollected
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
+
+GUARDS: tuple[Pass, ...] = (
+    arithmetic.ADDED_ZERO,
+    arithmetic.ROUNDED,
+    arithmetic.EMPTY,
+    arithmetic.ENDLESS,
+    arithmetic.CLIPPED_RELU,
+    arithmetic.QUICK_GELU,
+    empty.NEGATIVE_AXES,
+    empty.NO_AXES,
+    dequantized.MATMUL,
+    dequantized.ZERO_POINTS,
+    dequantized.INT8,
+    dequantized.MOVED,
+    dequantized.SCALES,
+    arithmetic.SIGNED_WEIGHTS,
+    moves.GUARD,
+    moves.CAST,
+    moves.CUBIC,
+    empty.ATTENTION,
+    empty.KERNELS,
+    empty.POOLS,
+    empty.LIMITS,
+    empty.TERMS,
+    sizes.FEW_AXES,
+    sizes.OLD,
+    sizes.RANKS,
+    sizes.SAME_PADS,
+)
+"""Guards against onnxruntime, in the order in which they run."""
 
 
 def run(passes: tuple[Pass, ...], has: Summary, to: Lowering) -> Summary:

@@ -17,8 +17,8 @@ from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
-from graphcore.runtime.lowering.guards import GUARDS
 from graphcore.runtime.lowering.guards.arithmetic import is_endless, is_rounded
+from graphcore.runtime.lowering.pipeline import GUARDS
 from graphcore.runtime.ort.optimisers import SIGNS
 from tools.kernel_probe.probes.probe import Probe, bare, written
 from tools.kernel_probe.probing import traps as probed

@@ -20,7 +20,7 @@ from graphcore.runtime.lowering import functions as custom_ops
 from graphcore.runtime.lowering.build import casts
 from graphcore.runtime.lowering.decompositions import older, recurrent
 from graphcore.runtime.lowering.decompositions.rows import DECOMPOSITIONS, OLDER_TRAPS
-from graphcore.runtime.lowering.guards import GUARDS
+from graphcore.runtime.lowering.pipeline import GUARDS
 from graphcore.runtime.lowering.targets import TARGETS, traps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of

@@ -19,10 +19,7 @@ from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, ModelError, RunError
 from graphcore.runtime import lowering
 from graphcore.runtime.ort import memory
-from graphcore.runtime.sessions.warm_start import cache
-from graphcore.runtime.sessions.warm_start import keys as file_key
-from graphcore.runtime.sessions.warm_start import keys as graph_key
-from graphcore.runtime.sessions.warm_start import keys as stamp
+from graphcore.runtime.sessions.warm_start import cache, files, keys
 from graphcore.runtime.sessions.warm_start.cache import Cache
 
 pytestmark = pytest.mark.releases
@@ -129,7 +126,7 @@ def test_imported_graph_is_told_from_a_built_one(tmp_path: Path) -> None:
 
 
 def restart_of(folder: Cache, graph: Graph) -> str | None:
-    return graph_key.GraphSource(folder, graph, lambda: gc.InferenceSession().load(graph)).key
+    return keys.GraphSource(folder, graph, lambda: gc.InferenceSession().load(graph)).key
 
 
 def test_graphs_with_what_a_program_may_change_are_lowered_again(tmp_path: Path) -> None:
@@ -443,7 +440,7 @@ def test_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
 def test_weights_beyond_hashing_are_known_by_when_they_were_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_key, "HASHED", 0)
+    monkeypatch.setattr(files, "HASHED", 0)
     path = tmp_path / "linear.onnx"
     loader = gc.InferenceSession()
     for external in (False, True):
@@ -452,7 +449,7 @@ def test_weights_beyond_hashing_are_known_by_when_they_were_written(
         young = loader.load(path, cache_dir=tmp_path)  # the file could be written again in the same moment
         assert young._source is not None
         with monkeypatch.context() as later:
-            later.setattr(stamp, "SETTLED", -1.0)
+            later.setattr(keys, "SETTLED", -1.0)
             loader.load(path, cache_dir=tmp_path)
             assert loader.load(path, cache_dir=tmp_path)._source is None
         linear(weight(1)).export(path, external_data=external)

@@ -25,7 +25,7 @@ from graphcore.models import generate, llama
 from graphcore.runtime.ort import memory, options, sessions
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.sessions import plan
-from graphcore.runtime.sessions.warm_start import keys
+from graphcore.runtime.sessions.warm_start import files, keys
 from graphcore.runtime.sessions.warm_start.cache import Cache, without_repeats
 from tests.runtime.test_cache import is_restarted
 
@@ -78,7 +78,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise KeyboardInterrupt("the file was read")  # other errors are taken for those of a damaged file
 
-    return lambda: monkeypatch.setattr(keys, "FileSource", refuse)
+    return lambda: monkeypatch.setattr(files, "FileSource", refuse)
 
 
 # Weights in a file of their own
@@ -263,13 +263,13 @@ def test_file_that_was_written_just_now_is_read_again(path: Path, monkeypatch: p
     write(path)
     load(path)
     read: list[object] = []
-    made = keys.FileSource
+    made = files.FileSource
 
-    def noted(*given: Any) -> keys.FileSource:
+    def noted(*given: Any) -> files.FileSource:
         read.append(given)
         return made(*given)
 
-    monkeypatch.setattr(keys, "FileSource", noted)
+    monkeypatch.setattr(files, "FileSource", noted)
     assert is_restarted(load(path))
     assert read
 
@@ -455,4 +455,4 @@ def test_operators_that_a_program_declares_are_read_in_each_load(within: str, pa
     model.opset_import.add(domain="mine", version=1)
     onnx.save(model, path)
     cache = Cache(path.parent / "cache", ())
-    assert keys.file_source(cache, path, lambda: gc.InferenceSession().load(path)) is None
+    assert files.file_source(cache, path, lambda: gc.InferenceSession().load(path)) is None

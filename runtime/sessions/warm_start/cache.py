@@ -14,15 +14,15 @@ import functools
 import hashlib
 import logging
 import os
+import platform
 import stat
 import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import onnx
 import onnxruntime
 
 from graphcore._version import __version__
@@ -34,12 +34,14 @@ from graphcore.runtime.ort.release import runtime
 from graphcore.support.atomic_files import replace_files
 from graphcore.types.dtypes import DType
 
+if TYPE_CHECKING:
+    import onnx
+
 Kind: TypeAlias = Literal["optimised", "start"]
 """The content of an entry: a graph for onnxruntime, or what `start` keeps beside it. The endings of the files."""
 
 _MAGIC = b"graphcore optimised 2\n"
 _DIGEST = hashlib.sha256().digest_size
-
 
 _REPEATS = Range(last="1.31.0")
 """The releases that write the initializers of bodies twice where weights have a file of their own, which they refuse to
@@ -169,8 +171,6 @@ class Cache:
         """Write an entry of an optimised graph. weights: the path of the file of its weights, which is moved, under
         its name; None where there is none. Warns as `save` does."""
         if _REPEATS.includes(runtime().version):
-            # onnx, which other releases do not need
-
             model = without_repeats(model)
         if weights is None:
             self.save(key, b"\n" + model)
@@ -265,8 +265,6 @@ def _machine() -> str:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             first = file.read().partition("\n\n")[0].split("\n")
     except OSError:
-        import platform  # asks another process for the processor's name
-
         return "\0".join((platform.system(), platform.machine(), platform.processor()))
     told = [line for line in first if line.lower().startswith(("vendor", "model", "cpu ", "flags", "features"))]
     return "\0".join((sys.platform, os.uname().machine, *(line for line in told if "mhz" not in line.lower())))
@@ -280,6 +278,8 @@ def without_repeats(model: bytes) -> bytes:
 
     The first of those that share a name is kept. A release repeats one with the same values, in a file of weights.
     """
+    import onnx  # which a warm start does without
+
     proto = onnx.ModelProto.FromString(model)
     changed = [_deduplicate(graph) for graph in _graphs(proto.graph)]
     return proto.SerializeToString() if any(changed) else model
@@ -303,5 +303,5 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
+            if attribute.HasField("g"):
                 yield from _graphs(attribute.g)

@@ -1,7 +1,7 @@
 """Warm starts: loads that neither read a file nor lower a graph, since the first one kept what it found out.
 
 An entry says how the inputs, outputs and buffers are called and typed, and which weights go to which names of the
-optimised graph. It is found by the cache key of what is loaded, see `graph_key`, `file_key` and `stamp`.
+optimised graph. It is found by the cache key of what is loaded, see `keys` and `files`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class WarmStart:
             if found is not None:
                 return found
         # onnx, which takes as long as starting a small Graph from its entry
-        from graphcore.runtime.sessions.warm_start.keys import file_source
+        from graphcore.runtime.sessions.warm_start.files import file_source
 
         self._source = file = file_source(cache, model, load, links)
         if file is None:
