@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._algorithms import eigen, elimination, jacobi, norms, orthogonal
+from graphcore.array_api import _linear_algebra
+from graphcore.array_api._algorithms import eigen, jacobi, norms, orthogonal
 from graphcore.array_api._eager import Array, Tensor, function
 from graphcore.array_api._linear_algebra import matmul, tensordot, vecdot
 from graphcore.array_api._manipulation import matrix_transpose
@@ -148,7 +149,7 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
         raise DTypeError(f"matrix_power: n={n!r} is no int", operands={"x": x}, help="give an int")
     if n == 0:
         return identities(x, -2, -1)
-    power, count = (x if n > 0 else elimination.inverted(x)), abs(int(n))
+    power, count = (x if n > 0 else _linear_algebra.inverted(x)), abs(int(n))
     made = power
     for digit in bin(count)[3:]:
         made = ops.matmul(made, made)
@@ -194,7 +195,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     matrices that are not square.
     """
     _square("cholesky", x)
-    lower = elimination.cholesky(x)
+    lower = _linear_algebra.cholesky(x)
     return adjoint(lower) if upper else lower
 
 
@@ -205,7 +206,7 @@ def det(x: Tensor, /) -> Tensor:
     x: [..., n, n], floats or complex numbers. Returns [...]. Raises `ShapeError` for matrices that are not square.
     """
     _square("det", x)
-    pivots, parity = elimination.pivots(x)
+    pivots, parity = _linear_algebra.pivots(x)
     return ops.prod(pivots, axis=-1) * parity
 
 
@@ -217,7 +218,7 @@ def slogdet(x: Tensor, /) -> SlogdetResult:
     matrices that are not square.
     """
     _square("slogdet", x)
-    pivots, parity = elimination.pivots(x)
+    pivots, parity = _linear_algebra.pivots(x)
     sign = ops.prod(ops.sign(pivots), axis=-1) * parity
     return SlogdetResult(sign, ops.sum(ops.log(ops.abs(pivots)), axis=-1))
 
@@ -230,7 +231,7 @@ def inv(x: Tensor, /) -> Tensor:
     that are not square.
     """
     _square("inv", x)
-    return elimination.inverted(x)
+    return _linear_algebra.inverted(x)
 
 
 @function
@@ -257,7 +258,7 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
         stack = broadcast_shapes([a.shape[:-2], b.shape[:-2]])
     except ValueError as clash:
         raise ShapeError(f"solve: the axes before the matrices do not broadcast: {clash}", operands=roles) from None
-    x = elimination.solved(_stacked(a, stack), _stacked(b, stack))
+    x = _linear_algebra.solved(_stacked(a, stack), _stacked(b, stack))
     return ops.squeeze(x, -1) if is_vector else x
 
 

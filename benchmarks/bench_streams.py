@@ -25,9 +25,8 @@ from graphcore import Graph, Model, models
 from graphcore.arrays.casting import Array
 from graphcore.models import llama
 from graphcore.models.streams import running as streams_running
-from graphcore.models.streams.arguments import decoder
 from graphcore.models.streams.running import Running
-from graphcore.models.streams.sampling import Text, choice
+from graphcore.models.streams.sampling import Text, choice, decoder
 
 CACHE, ROUNDS = 320, 2
 RANDOM = np.random.default_rng(0)

@@ -12,9 +12,8 @@ from graphcore.checkpoints import Tensors
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
-from graphcore.models._config import REQUIRED, Schema, Source, require
-from graphcore.models._decoding import Attention, Step
-from graphcore.models._weights import Given, Weights, arrays_of, from_gguf
+from graphcore.models._config import REQUIRED, Given, Schema, Source, Weights, arrays_of, from_gguf, require
+from graphcore.models.generation import Attention, Step
 
 ACTIVATIONS = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
 """Configurations' words for what `ops.gelu` calls approximate."""

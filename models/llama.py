@@ -24,10 +24,8 @@ from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
-from graphcore.models._config import REQUIRED, Schema, Source, require
-from graphcore.models._decoding import Attention, Step
-from graphcore.models._weights import Given, Weights, arrays_of, from_gguf
-from graphcore.models.generation import stream
+from graphcore.models._config import REQUIRED, Given, Schema, Source, Weights, arrays_of, from_gguf, require
+from graphcore.models.generation import Attention, Step, stream
 
 KINDS = {"llama": 2048, "mistral": 131_072, "qwen2": 32_768}
 """The families, and the positions that each was made for if a configuration does not say."""

@@ -29,7 +29,7 @@ from graphcore.errors import DTypeError, MissingExtraError, ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
-from graphcore.models._weights import arrays_of
+from graphcore.models._config import arrays_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

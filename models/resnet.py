@@ -10,8 +10,7 @@ from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
-from graphcore.models._config import REQUIRED, Schema, Source, require
-from graphcore.models._weights import Given, Weights, arrays_of
+from graphcore.models._config import REQUIRED, Given, Schema, Source, Weights, arrays_of, require
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

@@ -10,7 +10,6 @@ if __name__ != "graphcore.ops":
 from graphcore.build.declare import REGISTRY
 from graphcore.ops.activation import *
 from graphcore.ops.attention import *
-from graphcore.ops.axes import *
 from graphcore.ops.bitfields import *
 from graphcore.ops.bits import *
 from graphcore.ops.buffers import *

@@ -20,7 +20,7 @@ from graphcore.ops.shared.control import cond as cond
 from graphcore.ops.shared.control import for_loop as for_loop
 from graphcore.ops.shared.control import scan as scan
 from graphcore.ops.shared.control import while_loop as while_loop
-from graphcore.ops.shared.spatial import Padding, PerAxis
+from graphcore.ops.shared.reshape import Padding, PerAxis
 from graphcore.ops.sorting import Unique
 from graphcore.ops.strings import StringLike
 from graphcore.quantization.blocks import Encoding
@@ -115,21 +115,6 @@ def rotary_embedding(x: TensorLike, cos_cache: TensorLike, sin_cache: TensorLike
     """Pairs of features turned by angles that grow with the position."""
 def scaled_dot_product_attention(q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = None, is_causal: bool = False, scale: float | None = None, softcap: float = 0.0, nonpad_kv_seqlen: TensorLike | None = None, q_num_heads: int | None = None, kv_num_heads: int | None = None) -> Symbol:
     """softmax(q @ k^T * scale + mask) @ v, head by head."""
-
-# axes
-
-def permute(x: TensorLike, dims: Sequence[int]) -> Symbol:
-    """The axes in another order."""
-def squeeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
-    """The tensor without axes of size 1."""
-def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Symbol:
-    """The tensor with two axes exchanged."""
-def transpose(x: TensorLike, *axes: Any) -> Symbol:
-    """The axes in another order: `transpose(x)` reverses them, `transpose(x, a, b)` swaps two."""
-def transpose_matrix(matrix: TensorLike) -> Symbol:
-    """The matrix with rows and columns exchanged; of several matrices, each."""
-def unsqueeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
-    """The tensor with new axes of size 1."""
 
 # bitfields
 
@@ -569,10 +554,22 @@ def flip(x: TensorLike, axis: int | Sequence[int] | None = None) -> Symbol:
     """The elements in reverse order along axes."""
 def pad(x: TensorLike, paddings: int | Sequence[Any], mode: PadMode = 'constant', value: TensorLike = 0) -> Symbol:
     """The tensor with elements added before and after it along its axes."""
+def permute(x: TensorLike, dims: Sequence[int]) -> Symbol:
+    """The axes in another order."""
 def roll(x: TensorLike, shift: int | Symbol | Sequence[int | Symbol], axis: int | Sequence[int] | None = None) -> Symbol:
     """The elements moved up along axes, and those that leave the end put in front."""
 def space_to_depth(x: TensorLike, block_size: int, mode: str = 'DCR', input_layout: str = 'NHWC') -> Symbol:
     """Images with more channels and fewer places, the reverse of `depth_to_space`."""
+def squeeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
+    """The tensor without axes of size 1."""
+def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Symbol:
+    """The tensor with two axes exchanged."""
+def transpose(x: TensorLike, *axes: Any) -> Symbol:
+    """The axes in another order: `transpose(x)` reverses them, `transpose(x, a, b)` swaps two."""
+def transpose_matrix(matrix: TensorLike) -> Symbol:
+    """The matrix with rows and columns exchanged; of several matrices, each."""
+def unsqueeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
+    """The tensor with new axes of size 1."""
 
 # rebinding
 

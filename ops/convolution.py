@@ -12,7 +12,7 @@ from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.operators.shapes.windows import transposed_size
 from graphcore.ops.shared.attributes import whole
-from graphcore.ops.shared.spatial import (
+from graphcore.ops.shared.reshape import (
     FILTERS,
     INPUTS,
     Padding,

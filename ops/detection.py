@@ -14,7 +14,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import choice, whole
-from graphcore.ops.shared.spatial import INPUTS, layout_of, of_rank, relaid
+from graphcore.ops.shared.reshape import INPUTS, layout_of, of_rank, relaid
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type

@@ -12,7 +12,7 @@ from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import domain_for, real, whole
 from graphcore.ops.shared.dims import Axis, Size, shape_vector
-from graphcore.ops.shared.spatial import relaid
+from graphcore.ops.shared.reshape import relaid
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import _shape
 

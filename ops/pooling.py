@@ -11,7 +11,7 @@ from graphcore.build.shapes import same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import dims_of, shape_vector
-from graphcore.ops.shared.spatial import (
+from graphcore.ops.shared.reshape import (
     INPUTS,
     Padding,
     PerAxis,

@@ -142,7 +142,7 @@ class InferenceSession:
         allowed: Set[str] = frozenset()
         if custom_ops:
             # what declares operators, which most loads do not need
-            from graphcore.custom_ops.calling import called
+            from graphcore.custom_ops.declaration import called
 
             allowed = called(custom_ops)
         links, bounds = links_of(external_data, external_data_root), limits_of(limits)

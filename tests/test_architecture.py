@@ -41,7 +41,7 @@ TABLES = {
         runtime/lowering/dtypes/integers/intervals.py RULES
         runtime/lowering/dtypes/integers/wide/arithmetic.py RULES
         runtime/lowering/dtypes/integers/wide/bits.py RULES
-        runtime/lowering/dtypes/integers/wide/movement.py RULES
+        runtime/lowering/dtypes/integers/wide/sorting.py RULES
         runtime/lowering/dtypes/integers/wide/bits.py RULES
         runtime/lowering/dtypes/integers/wide/running.py RULES
         runtime/lowering/dtypes/integers/wide/sorting.py RULES

@@ -13,7 +13,7 @@ from onnx.defs import OpSchema
 
 from graphcore import DType
 from graphcore.build.declare import BROADCASTING
-from graphcore.operators import ONNX, REDUCTIONS, ROWS, Trait, having, library
+from graphcore.operators import ONNX, REDUCTIONS, ROWS, Trait, having, traits
 from graphcore.operators.onnx import OTHERS
 from graphcore.operators.onnx import ROWS as OWN
 from tests.support.operators.cases import Place
@@ -41,7 +41,7 @@ def test_rows_of_every_operator_of_onnx() -> None:
 
 
 def test_names_stand_for_one_operator() -> None:
-    tables = [*BY_DOMAIN.values(), library.ROWS]
+    tables = [*BY_DOMAIN.values(), traits.ROWS]
     assert len({name for table in tables for name in table}) == sum(map(len, tables))
 
 

@@ -18,11 +18,10 @@ from graphcore.ir.graph import Graph, _current
 from graphcore.ir.scope import size_of
 from graphcore.ir.symbol import Node, Symbol, SymbolTuple, TensorLike
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Rule, Scalar
-from graphcore.support.escaping import escaped
+from graphcore.support.escaping import escaped, text_of
 from graphcore.support.source_lines import promoted, user_line
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, real_of
-from graphcore.types.long_integers import text_of
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 _SCALARS = (bool, int, float, complex)

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.cli import files
+from graphcore.cli import output
 from graphcore.errors import DTypeError, ExportError, FeedError, ResourceLimitError
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -65,7 +65,7 @@ def write(path: str, results: Mapping[str, Array]) -> list[str]:
             held[name] = array
     buffer = io.BytesIO()
     _write_members(buffer, held)
-    files.write("run", path, [buffer.getbuffer()])
+    output.write("run", path, [buffer.getbuffer()])
     return said
 
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TextIO, TypeAlias, TypeVar, cast
 
+from graphcore.errors import ExportError
+from graphcore.support.atomic_files import replace_files
 from graphcore.support.escaping import escaped
 from graphcore.support.progress import Progress
 
@@ -247,3 +249,28 @@ def counted(count: int | float) -> str:
         if count >= scale:
             return f"{count / scale:.2f} {unit}"
     return str(int(count))
+
+
+# Files that commands write: whole, or not at all.
+
+
+def write(what: str, path: str, chunks: Sequence[bytes | memoryview]) -> None:
+    """Write a file. what: the command, for errors. Raises `ExportError` where it cannot be written."""
+    try:
+        replace_files([(os.path.realpath(path), chunks)])
+    except OSError as error:
+        raise ExportError(
+            f"{what}: {path} cannot be written: {error.strerror or error}",
+            help="choose a folder that exists and can be written to",
+        ) from None
+
+
+def write_text(what: str, path: str, text: str) -> None:
+    """Write a file of text. Raises as `write` does."""
+    write(what, path, [text.encode("utf-8", "backslashreplace")])
+
+
+def require_other(what: str, source: str, path: str) -> None:
+    """Raise `ExportError` where the file that is to be written is the one that is read."""
+    if os.path.exists(path) and os.path.exists(source) and os.path.samefile(source, path):
+        raise ExportError(f"{what}: {path} is the file that is read", help="choose another name for what is written")

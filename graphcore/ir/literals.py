@@ -12,8 +12,8 @@ from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import DTypeError
 from graphcore.promotion.rules import NoPromotion, Real, Scalar, check_literal, no_complex
 from graphcore.promotion.system import PromotionSystem
+from graphcore.support.escaping import text_of
 from graphcore.types.dtypes import MOST_BITS, DType, real_of
-from graphcore.types.long_integers import text_of
 
 
 def array_dtype(array: Array | np.generic, op: str, role: str) -> DType:

@@ -13,9 +13,8 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.dim_minima import minima, with_minima
 from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Constant, Node, Symbol
-from graphcore.support.escaping import escaped
+from graphcore.support.escaping import escaped, text_of
 from graphcore.types.dtypes import DType
-from graphcore.types.long_integers import text_of
 
 
 def graph_text(graph: Graph) -> str:

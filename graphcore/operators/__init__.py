@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TypeVar
 
-from graphcore.operators import library, onnx
+from graphcore.operators import onnx, traits
 from graphcore.operators.shapes.call import Rule
 from graphcore.operators.shapes.elementwise import broadcast, same
 from graphcore.operators.traits import EVERY as EVERY
@@ -18,7 +18,7 @@ from graphcore.operators.traits import Trait as Trait
 
 _T = TypeVar("_T")
 
-ROWS: Mapping[str, Row] = {**onnx.ROWS, **library.ROWS}
+ROWS: Mapping[str, Row] = {**onnx.ROWS, **traits.ROWS}
 """The operators of ONNX's own domain and of the library's, whose names differ."""
 
 ONNX = frozenset(onnx.ROWS)

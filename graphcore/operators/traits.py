@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import Flag, auto
 from typing import NamedTuple
 
 from graphcore.operators.shapes.call import Rule
+from graphcore.operators.shapes.elementwise import of_pairs, pairs
 
 
 class Trait(Flag):
@@ -86,3 +87,87 @@ class Row(NamedTuple):
     data: Collection[int] = (0,)
     dtype_attribute: str = ""
     shapes: Rule | None = None
+
+
+# The library's own operators: nodes of Graphs, which lowering expands.
+
+ROWS: Mapping[str, Row] = {
+    "Angle": Row(ELEMENTWISE | ROUNDS),
+    "Atan2": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "BitReverse": Row(ELEMENTWISE),
+    "BoolGreater": Row(ELEMENTWISE | BROADCASTS | COMPARES),
+    "BoolGreaterEqual": Row(ELEMENTWISE | BROADCASTS | COMPARES),
+    "BoolLess": Row(ELEMENTWISE | BROADCASTS | COMPARES),
+    "BoolLessEqual": Row(ELEMENTWISE | BROADCASTS | COMPARES),
+    "BoolMod": Row(ELEMENTWISE | BROADCASTS),
+    "BoolPow": Row(ELEMENTWISE | BROADCASTS),
+    "Cbrt": Row(ELEMENTWISE | ROUNDS),
+    "ComplexOf": Row(ELEMENTWISE | BROADCASTS),
+    "Conjugate": Row(ELEMENTWISE),
+    "CopySign": Row(ELEMENTWISE | BROADCASTS),
+    "CosineWindow": Row(ROUNDS),
+    "CounterBits": Row(),
+    "CounterNormal": Row(),
+    "CounterUniform": Row(),
+    "Dequantize": Row(ELEMENTWISE | QUANTIZED | ROUNDS),
+    "Digamma": Row(ELEMENTWISE | ROUNDS),
+    "Erfc": Row(ELEMENTWISE | ROUNDS),
+    "Erfcinv": Row(ELEMENTWISE | ROUNDS),
+    "Erfcx": Row(ELEMENTWISE | ROUNDS),
+    "Erfinv": Row(ELEMENTWISE | ROUNDS),
+    "Exp10": Row(ELEMENTWISE | ROUNDS),
+    "Exp2": Row(ELEMENTWISE | ROUNDS),
+    "Expm1": Row(ELEMENTWISE | ROUNDS),
+    "Fdim": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "FloorDiv": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "FloorMod": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "Fma": Row(ELEMENTWISE | BROADCASTS | RING | ROUNDS),
+    "Fourier": Row(ROUNDS),
+    "Frexp": Row(ELEMENTWISE),
+    "FromPairs": Row(shapes=of_pairs),
+    "Glu": Row(ROUNDS),
+    "Heaviside": Row(ELEMENTWISE | BROADCASTS),
+    "Hypot": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "IeeeRemainder": Row(ELEMENTWISE | BROADCASTS),
+    "ImaginaryPart": Row(ELEMENTWISE),
+    "IntegerPow": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "IsFinite": Row(ELEMENTWISE | TESTS),
+    "Ldexp": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "LeadingZeros": Row(ELEMENTWISE),
+    "Lgamma": Row(ELEMENTWISE | ROUNDS),
+    "Log10": Row(ELEMENTWISE | ROUNDS),
+    "Log1p": Row(ELEMENTWISE | ROUNDS),
+    "Log2": Row(ELEMENTWISE | ROUNDS),
+    "LogAddExp": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "Logb": Row(ELEMENTWISE),
+    "Magnitude": Row(ELEMENTWISE | ROUNDS),
+    "Modf": Row(ELEMENTWISE | ROUNDS),
+    "MulComplex": Row(ROUNDS),
+    "NormCdf": Row(ELEMENTWISE | ROUNDS),
+    "NormCdfInverse": Row(ELEMENTWISE | ROUNDS),
+    "NotEqual": Row(ELEMENTWISE | BROADCASTS | COMMUTATIVE | COMPARES),
+    "PopCount": Row(ELEMENTWISE),
+    "ProductOfTerms": Row(ELEMENTWISE | BROADCASTS),
+    "QMatMul": Row(PRODUCT | QUANTIZED | ROUNDS),
+    "Quantile": Row(),
+    "Quantize": Row(ELEMENTWISE | QUANTIZED | ROUNDS),
+    "RealPart": Row(ELEMENTWISE),
+    "ReciprocalCbrt": Row(ELEMENTWISE | ROUNDS),
+    "ReciprocalHypot": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "RecurrentSteps": Row(PRODUCT | ROUNDS),
+    "RoundHalfAway": Row(ELEMENTWISE),
+    "Rsqrt": Row(ELEMENTWISE | ROUNDS),
+    "ShiftLeft": Row(ELEMENTWISE | BROADCASTS | RING),
+    "ShiftRight": Row(ELEMENTWISE | BROADCASTS),
+    "SignBit": Row(ELEMENTWISE),
+    "Sinc": Row(ELEMENTWISE | ROUNDS),
+    "Square": Row(ELEMENTWISE | RING | ROUNDS),
+    "StandardDeviation": Row(),
+    "SumOfTerms": Row(ELEMENTWISE | BROADCASTS),
+    "SwiGlu": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "Tgamma": Row(ELEMENTWISE | ROUNDS),
+    "ToPairs": Row(shapes=pairs),
+    "TrailingZeros": Row(ELEMENTWISE),
+    "Trunc": Row(ELEMENTWISE),
+    "Variance": Row(),
+}

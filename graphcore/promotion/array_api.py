@@ -23,8 +23,8 @@ from graphcore.promotion.rules import (
     no_complex,
 )
 from graphcore.promotion.system import PromotionSystem
+from graphcore.support.escaping import text_of
 from graphcore.types.dtypes import DType, complex_of, real_of
-from graphcore.types.long_integers import text_of
 
 D = DType
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from graphcore.errors import DTypeError, GraphcoreError, PromotionError
+from graphcore.support.escaping import text_of
 from graphcore.types.dtypes import MOST_BITS, DType
-from graphcore.types.long_integers import text_of
 
 
 def smallest_float(dtype: DType) -> DType:

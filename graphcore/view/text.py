@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from graphcore.support.escaping import text_of
 from graphcore.types.dtypes import DType
-from graphcore.types.long_integers import text_of
 from graphcore.types.tensor_types import TensorType, Type
 
 _LONGEST_NAME = 400

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.models.streams.arguments import Decoder
-from graphcore.models.streams.sampling import Text
+from graphcore.models.streams.sampling import Decoder, Text
 
 _FEW = 32
 """Tokens that a call reads in little more time than one: that many may be padding."""

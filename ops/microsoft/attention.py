@@ -7,11 +7,11 @@ from graphcore.ir.symbol import Symbol
 from graphcore.ops import creation
 from graphcore.ops.activation import softmax
 from graphcore.ops.attention import rotary_embedding
-from graphcore.ops.axes import permute
 from graphcore.ops.gathering import where
 from graphcore.ops.joining import concat, split, stack
 from graphcore.ops.linalg import matmul
 from graphcore.ops.microsoft._declare import SINGLES, check_row, contrib, may_be, rounded_once, shape_at
+from graphcore.ops.rearranging import permute
 from graphcore.ops.shape import broadcast_to, shape_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -10,11 +10,11 @@ import numpy as np
 from graphcore.custom_ops.custom_op import Types
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import onnx
-from graphcore.ops.axes import permute
 from graphcore.ops.gathering import gather
 from graphcore.ops.joining import stack
 from graphcore.ops.linalg import matmul
 from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, check_row, contrib, rounded_once, shape_at
+from graphcore.ops.rearranging import permute
 from graphcore.ops.shape import cast
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -8,7 +8,7 @@ from typing import Any
 
 def function(name: str, domain: str, module: str) -> Callable[..., Any]:
     """Return the function of an operator. Raises `AttributeError` for one that its domain does not have."""
-    from graphcore.onnx.operators.operators import function as made  # imports onnx
+    from graphcore.onnx.operators.calling import function as made  # imports onnx
 
     return made(name, domain, module)
 

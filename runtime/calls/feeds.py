@@ -12,10 +12,9 @@ from graphcore.arrays import big_integers, casting
 from graphcore.arrays.casting import Array
 from graphcore.errors import DTypeError, FeedError
 from graphcore.runtime.calls.conversion import are_all_text, converted, is_text, quick_look
-from graphcore.support.escaping import suggestion
+from graphcore.support.escaping import suggestion, text_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.long_integers import text_of
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
 _Accepted: TypeAlias = tuple[str, "np.dtype[Any] | None", "tuple[int, ...] | None"]

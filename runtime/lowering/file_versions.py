@@ -20,7 +20,8 @@ from graphcore.onnx.schemas.catalogue import types
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, Parameter, element, operator, schema_of
 from graphcore.onnx.versions.downgrade import row
-from graphcore.onnx.versions.history import (
+from graphcore.onnx.versions.node import Read
+from graphcore.onnx.versions.table import (
     IR_OF_OPSET,
     OLDEST,
     OLDEST_IR,
@@ -34,7 +35,6 @@ from graphcore.onnx.versions.history import (
     takes_types,
     versions,
 )
-from graphcore.onnx.versions.node import Read
 from graphcore.runtime.lowering.decompositions.bits import BitsViewed
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from graphcore.types.tensor_types import DimLike, TensorType
 
 if TYPE_CHECKING:
     from graphcore.runtime.session import InferenceSession
+
 
 Values: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -166,3 +167,93 @@ def session() -> InferenceSession:
     from graphcore.runtime.session import InferenceSession
 
     return InferenceSession(intra_op_num_threads=1)
+
+
+# The operators and methods that a Tensor has of Symbol, as type checkers and editors know them.
+
+
+class SymbolMethods(EagerArray):
+    """An eager array whose operators and methods are those of Symbol; the Tensor has them when it is called."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def _of_one(self, /) -> Self: ...
+        def _of_two(self, other: Any, /) -> Self: ...
+
+        __abs__ = __neg__ = __pos__ = __invert__ = __floor__ = __ceil__ = __trunc__ = _of_one
+        __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = _of_two
+        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __rmatmul__ = _of_two
+        __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _of_two
+        __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _of_two
+        __lt__ = __le__ = __gt__ = __ge__ = _of_two
+
+        def __eq__(self, other: Any, /) -> Self: ...  # type: ignore[override]
+        def __ne__(self, other: Any, /) -> Self: ...  # type: ignore[override]
+        def __divmod__(self, other: Any, /) -> tuple[Self, Self]: ...
+        def __rdivmod__(self, other: Any, /) -> tuple[Self, Self]: ...
+        def __round__(self, digits: int = 0) -> Self: ...
+        def __iter__(self) -> Iterator[Self]: ...
+        def __array_namespace__(self, /, *, api_version: str | None = None) -> Any: ...
+        def cast(self, dtype: object) -> Self: ...
+        def bitcast(self, dtype: object) -> Self: ...
+        def with_bits(self, high: int, low: int, value: Any) -> Self: ...
+        def conj(self) -> Self: ...
+        def rebind(self, *shape: Any, message: str = "") -> Self: ...
+        def reshape(self, *shape: Any, out_dims: Any = None) -> Self: ...
+        def broadcast_to(self, *shape: Any, out_dims: Any = None) -> Self: ...
+        def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self: ...
+        def transpose(self, *axes: Any) -> Self: ...
+        def permute(self, *axes: Any) -> Self: ...
+        def swapaxes(self, axis1: int, axis2: int) -> Self: ...
+        def squeeze(self, axis: Any) -> Self: ...
+        def unsqueeze(self, axis: Any) -> Self: ...
+        def sum(self, axis: Any = None, keepdims: bool = False) -> Self: ...
+        def prod(self, axis: Any = None, keepdims: bool = False) -> Self: ...
+        def mean(self, axis: Any = None, keepdims: bool = False) -> Self: ...
+        def var(self, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Self: ...
+        def stdev(self, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Self: ...
+        def median(self, axis: Any = None, keepdims: bool = False) -> Self: ...
+        def quantile(self, q: Any, axis: Any = None, keepdims: bool = False, method: Any = "linear") -> Self: ...
+        def max(self, axis: Any = None, keepdims: bool = False) -> Self: ...
+        def min(self, axis: Any = None, keepdims: bool = False) -> Self: ...
+        def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self: ...
+        def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self: ...
+
+
+# Tensors printed as anvil, a compiler of R programs, prints them.
+
+_NAMES = {"bool": "pred", "float32": "f32", "float64": "f64"}
+MOST_ROWS = 30
+"""The most rows of a block that are printed; R prints as many of its tensors."""
+
+
+def printed(values: np.ndarray[Any, Any], dtype: str) -> str:
+    """Return the values, in columns that are aligned, and their type: `[ CPUf32{2,3} ]`.
+
+    Floats have four digits after the point, truth values are 1 and 0. As in the publication nothing tells that a dtype
+    is only a default; `repr` does.
+    """
+    name = _NAMES.get(dtype) or dtype.replace("uint", "ui").replace("int", "i")
+    kind = f"[ CPU{name}{{{','.join(map(str, values.shape))}}} ]"
+    return "\n".join(("AnvilTensor", *_lines(values), kind))
+
+
+def _lines(values: np.ndarray[Any, Any]) -> list[str]:
+    if values.ndim > 2:
+        found = []
+        for place in np.ndindex(values.shape[:-2]):
+            found += [f"({','.join(str(i + 1) for i in place)},.,.) =", *_lines(values[place])]
+        return found
+    rows_of = values if values.ndim == 2 else values.reshape(-1, 1)
+    cells = [[_cell(value) for value in row] for row in rows_of]
+    width = max((len(cell) for row in cells for cell in row), default=0)
+    rows = [" " + "  ".join(cell.rjust(width) for cell in row) for row in cells[:MOST_ROWS]]
+    return rows if len(cells) <= MOST_ROWS else [*rows, f" ... [{len(cells) - MOST_ROWS} more rows]"]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    return f"{value:.4f}" if isinstance(value, (float, np.floating)) else str(value)

@@ -17,8 +17,7 @@ from graphcore.ir.state.attaching import attach
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import PromotionSystem, system
 from graphcore.promotion.rules import NoPromotion, Scalar, check_literal
-from graphcore.runtime.tracing.dispatch import Eager, called, run, taken_apart
-from graphcore.runtime.tracing.tensor_methods import SymbolMethods, printed
+from graphcore.runtime.tracing.dispatch import Eager, SymbolMethods, called, printed, run, taken_apart
 from graphcore.support.escaping import method_hint
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, TensorType, Type

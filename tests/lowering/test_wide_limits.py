@@ -10,7 +10,7 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
 from graphcore.errors import DTypeError, FeedError
-from graphcore.types.long_integers import text_of
+from graphcore.support.escaping import text_of
 from tests.support.wide import graph_of, run
 
 WIDEST = 1 << 16

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcore.errors import ModelError, ResourceLimitError
-from graphcore.models import _weights, gpt2, llama, minilm, resnet, vit
+from graphcore.models import _config, gpt2, llama, minilm, resnet, vit
 
 SIZES: dict[str, Any] = {"vocab_size": 11, "hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 1}
 FAMILIES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -54,7 +54,7 @@ VALUES = st.recursive(
 @pytest.fixture(autouse=True, scope="module")
 def _few_random_weights() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_weights, "MOST_RANDOM", 1 << 22)
+        patch.setattr(_config, "MOST_RANDOM", 1 << 22)
         yield
 
 
@@ -207,7 +207,7 @@ def test_tensors_that_would_get_one_name_are_both_kept() -> None:
     tensors: Any = {"h.0.b.weight": np.ones(1), "blk.0.a.weight": np.zeros(1)}
     other: Any = dict(reversed(tensors.items()))
     for held in (tensors, other):
-        made = _weights.from_gguf(held, {"a": "b"}, "h", lambda block, stem, array: array)
+        made = _config.from_gguf(held, {"a": "b"}, "h", lambda block, stem, array: array)
         assert {name: array.item() for name, array in made.items()} == {"h.0.b.weight": 1.0, "blk.0.a.weight": 0.0}
     config = gpt2.Config(**SMALL[gpt2])
     weights = {name: np.zeros(shape, np.float32) for name, shape in gpt2.shapes(config).items()}

@@ -20,7 +20,7 @@ import pytest
 import graphcore as gc
 from graphcore import Model, models, save_tensors
 from graphcore.errors import GraphError, ModelError, ResourceLimitError, RunError
-from graphcore.models import _weights, llama
+from graphcore.models import _config, llama
 from tests.support.decoders import LLAMA3, SMALL, llama_logits, some, speeds
 from tests.support.decoders import LLAMA_FIELDS as FIELDS
 from tests.support.graphs import Array, operators_on_newest
@@ -269,7 +269,7 @@ def test_random_weights_are_those_of_the_seed_and_not_without_end(monkeypatch: p
     arrays = [g["model.embed_tokens.weight"].producer.array for g in (first, again, other)]  # type: ignore[union-attr]
     assert np.array_equal(arrays[0], arrays[1])
     assert not np.array_equal(arrays[0], arrays[2])
-    monkeypatch.setattr(_weights, "MOST_RANDOM", 1000)
+    monkeypatch.setattr(_config, "MOST_RANDOM", 1000)
     with pytest.raises(ResourceLimitError, match="of random weights"):
         llama.build(SMALL)
 

@@ -21,8 +21,15 @@ from graphcore.models import minilm
 from graphcore.onnx import notes
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.versions.downgrade import ML_ROWS, ROWS
-from graphcore.onnx.versions.history import IR_OF_DTYPE, IR_OF_OPSET, OLDEST_OPSET
-from graphcore.onnx.versions.table import CHANGES, MORE_DTYPES, MORE_OPTIONS, OTHER_WORDS
+from graphcore.onnx.versions.table import (
+    CHANGES,
+    IR_OF_DTYPE,
+    IR_OF_OPSET,
+    MORE_DTYPES,
+    MORE_OPTIONS,
+    OLDEST_OPSET,
+    OTHER_WORDS,
+)
 from graphcore.runtime.lowering.file_versions import DEPLOYED
 from graphcore.runtime.lowering.targets.releases import table_of
 

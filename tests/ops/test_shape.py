@@ -1,4 +1,4 @@
-"""Dtypes, shapes and axes: `ops/shape.py`, `ops/axes.py` and sizes when the graph runs."""
+"""Dtypes, shapes and axes: `ops/shape.py`, `ops/rearranging.py` and sizes when the graph runs."""
 
 from __future__ import annotations
 

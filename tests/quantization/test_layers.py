@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 import graphcore as gc
 from graphcore import Graph
 from graphcore.errors import GraphError
-from graphcore.runtime.quantizer.layers import steps, transposed
+from graphcore.runtime.quantizer.layers import convolutions
+from graphcore.runtime.quantizer.layers import recurrent as quantized
 
 Array = np.ndarray[Any, Any]
 SESSION = gc.InferenceSession(intra_op_num_threads=1)
@@ -160,13 +161,13 @@ def test_lstm_whose_weights_are_computed_is_found_once_they_are_folded() -> None
 @pytest.fixture
 def pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small layers are quantised too."""
-    monkeypatch.setattr(steps, "LEAST", {"GRU": 0, "RNN": 0})
+    monkeypatch.setattr(quantized, "LEAST", {"GRU": 0, "RNN": 0})
 
 
 def recurrent(
     op_type: str, directions: int = 1, *, bias: bool = True, first: bool = False, **attributes: Any
 ) -> tuple[Graph, dict[str, Array]]:
-    gates = steps.GATES[op_type]
+    gates = quantized.GATES[op_type]
     arrays = {"w": normal(directions, gates * HIDDEN, INPUTS) / 5, "r": normal(directions, gates * HIDDEN, HIDDEN) / 5}
     if bias:
         arrays["b"] = normal(directions, 2 * gates * HIDDEN, seed=2) / 4
@@ -300,7 +301,7 @@ def test_small_gru_and_rnn_stay_and_say_why() -> None:
         graph, _ = recurrent(op_type)
         _, report = gc.quantize(graph, min_elements=1, strict=True)
         (row,) = report.left
-        assert row.reason.startswith(f"a step of bytes pays from {steps.LEAST[op_type]} numbers of W and R on")
+        assert row.reason.startswith(f"a step of bytes pays from {quantized.LEAST[op_type]} numbers of W and R on")
 
 
 # Convolutions
@@ -416,7 +417,7 @@ TRANSPOSED: dict[str, tuple[list[int], dict[str, Any]]] = {
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("case", TRANSPOSED)
 def test_transposed_convolution_is_near_that_of_floats(case: str, norm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transposed, "LEAST", 0)
+    monkeypatch.setattr(convolutions, "LEAST", 0)
     size, attributes = TRANSPOSED[case]
     filters = normal(16, 8, *size) / 6
     nodes = [helper.make_node("ConvTranspose", ["x", "w", "b"], ["up"], **attributes)]

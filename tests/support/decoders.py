@@ -12,7 +12,7 @@ import numpy as np
 import graphcore as gc
 from graphcore import DType, Graph, Model, Symbol, TensorType, models, ops
 from graphcore.models import gpt2, llama
-from graphcore.models.streams import arguments
+from graphcore.models.streams import sampling
 from graphcore.models.streams.running import Running
 from graphcore.models.streams.sampling import Text, choice
 from tests.support.graphs import Array
@@ -202,7 +202,7 @@ def text(
 
 
 def batch(kind: str, slots: int, piece: int | None = 8, prefix_tokens: int = 0) -> Running:
-    return Running(arguments.decoder("test", made(kind)), slots, piece, prefix_tokens)
+    return Running(sampling.decoder("test", made(kind)), slots, piece, prefix_tokens)
 
 
 def run(running: Running, texts: Sequence[Text]) -> list[list[int]]:

@@ -275,7 +275,7 @@ def _add_versions(parser: argparse.ArgumentParser) -> None:
 
 def _add_surgery(commands: Commands, name: str, summary: str, help: str) -> argparse.ArgumentParser:
     """Return the parser of a command that is a call of docs/surgery.md on files."""
-    parser = command(commands, "set_dims" if name == "set-dims" else "rewriting", name, summary, help)
+    parser = command(commands, "rewriting", name, summary, help)
     _add_files(parser)
     return parser
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -22,7 +22,7 @@ from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.nodes import Reader
 from graphcore.onnx.read.statements import unchecked
-from graphcore.onnx.schemas.catalogue import KINDS, Entry, types
+from graphcore.onnx.schemas.catalogue import KINDS, Entry, doc, entry, signature, types
 from graphcore.onnx.schemas.schemas import Parameter, element
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
@@ -350,3 +350,23 @@ class _Caller(Reader):
         """See `Reader.body`: of the function or Graph that was given under this name."""
         given = self._bodies[name]
         return Body(self._of.label, name, self.graph, self.depth).made(given, types)
+
+
+# An operator of ONNX as a Python function.
+
+
+def function(name: str, domain: str, module: str) -> Callable[..., Any]:
+    """The function of an operator, with its name, signature and docs. Raises `AttributeError` where there is none."""
+    try:
+        of = entry(name, domain)
+    except GraphError as error:
+        raise AttributeError(f"{error.summary}; {error.help}", name=name) from None
+
+    def made(*args: Any, **named: Any) -> Any:
+        return call(of, args, named)
+
+    made.__name__ = made.__qualname__ = name
+    made.__module__ = module
+    made.__doc__ = doc(of)
+    made.__signature__ = signature(of)  # type: ignore[attr-defined]
+    return made

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graphcore.custom_ops.calling import require_callable
+from graphcore.custom_ops.declaration import require_callable
 from graphcore.errors import ModelError
 from graphcore.ir.definitions import new_body
 from graphcore.ir.graph import Graph
@@ -25,13 +25,12 @@ from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read import bodies
 from graphcore.onnx.read.checks import check_declared, check_node, checked_call
-from graphcore.onnx.read.function_calls import ordered
-from graphcore.onnx.read.model import Model
+from graphcore.onnx.read.model import Model, ordered
 from graphcore.onnx.read.opsets import version_of, versions_of
 from graphcore.onnx.read.result_types import ResultTypes, declared
 from graphcore.onnx.read.statements import Body, Signature, Statement, unchecked
 from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
-from graphcore.onnx.versions import Read, casts, convert, is_unchanged
+from graphcore.onnx.versions import Read, convert, is_unchanged, older
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
 
@@ -211,7 +210,7 @@ class Reader:
         version = version_of(self.versions, domain, op_type, statement)
         schema = schema_of(op_type, domain, version)
         if schema is None and not domain:
-            proto, version = casts.standard(proto, version, statement)
+            proto, version = older.standard(proto, version, statement)
             op_type = proto.op_type
             schema = schema_of(op_type, domain, version)
         if schema is None and domain in ONNX_DOMAINS:
@@ -251,7 +250,7 @@ class Reader:
         while inputs and inputs[-1] is None:
             inputs.pop()
         if not domain:
-            casts.agree(op_type, inputs)
+            older.agree(op_type, inputs)
         if not inner and (op_type, "to") not in _DTYPE_ATTRIBUTES and is_unchanged(domain, op_type, version):
             return self.graph.build.emit_many(op_type, tuple(inputs), types, attributes, domain)
         node = Read(
@@ -322,7 +321,7 @@ class Reader:
             target = dtype_value(attributes.get("to"), place)
         if DType.string in (symbol.dtype, target):
             return None
-        return casts.cast(symbol, target, attributes)
+        return older.cast(symbol, target, attributes)
 
     # What nests
 

@@ -17,8 +17,8 @@ import onnx
 
 from graphcore.arrays.external_data import ExternalData, Folder, Links, links_of, model_bytes
 from graphcore.arrays.resource_limits import USUAL, Limits, Watch, limits_of
-from graphcore.custom_ops.calling import called
 from graphcore.custom_ops.custom_op import CustomOp
+from graphcore.custom_ops.declaration import called
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol

@@ -12,8 +12,8 @@ from graphcore.errors import DTypeError
 from graphcore.promotion.packages.scalars import check_order, check_power, check_scalar, no_meaning
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, smallest_float
 from graphcore.promotion.system import PromotionSystem, dtypes_of, read_table
+from graphcore.support.escaping import text_of
 from graphcore.types.dtypes import MOST_BITS, DType
-from graphcore.types.long_integers import text_of
 
 D = DType
 

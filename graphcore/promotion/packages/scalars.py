@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from graphcore.errors import DTypeError
 from graphcore.promotion.rules import IN_PARTS, ORDERED, Key, NoPromotion, Operand, Scalar, check_literal
+from graphcore.support.escaping import text_of
 from graphcore.types.dtypes import DType, real_of
-from graphcore.types.long_integers import text_of
 
 
 def check_scalar(value: Scalar, dtype: DType) -> None:

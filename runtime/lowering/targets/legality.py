@@ -178,7 +178,7 @@ def _registered(target: Target, op_type: str, row: frozenset[DType], runtime: Ru
 
 def _changed(op_type: str, opset: int) -> bool:
     """Return whether an operator changed after an opset."""
-    from graphcore.onnx.versions.history import versions  # onnx, which running a Graph does not import
+    from graphcore.onnx.versions.table import versions  # onnx, which running a Graph does not import
 
     return any(version.version > opset for version in versions(op_type))
 

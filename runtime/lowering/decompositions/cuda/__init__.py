@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from graphcore.runtime.lowering.build.builder import Decomposition
 from graphcore.runtime.lowering.decompositions import pooling
-from graphcore.runtime.lowering.decompositions.cuda import bits, networks, order
+from graphcore.runtime.lowering.decompositions.cuda import networks, order
 from graphcore.types.dtypes import DType
 
 SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
@@ -17,16 +17,16 @@ FLOATS = (F16, BF16, F32, F64)
 VIEWABLE = (*INTEGERS, *FLOATS)
 
 ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
-    (("BitCast",), VIEWABLE, bits.bitcast),
-    (("BitwiseAnd", "BitwiseOr", "BitwiseXor"), INTEGERS, bits.bitwise),
-    (("BitwiseNot",), INTEGERS, bits.invert),
-    (("BitShift",), UNSIGNED, bits.shift),
-    (("Abs",), FLOATS, bits.absolute),
-    (("Sign",), (F32, F64), bits.sign),
-    (("Relu",), FLOATS, bits.relu),
-    (("Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"), (F32,), bits.through_double),
-    (("Conv",), (F16, BF16), bits.convolve_narrow),
-    (("ScatterElements", "ScatterND"), (F32, F64), bits.scatter),
+    (("BitCast",), VIEWABLE, order.bitcast),
+    (("BitwiseAnd", "BitwiseOr", "BitwiseXor"), INTEGERS, order.bitwise),
+    (("BitwiseNot",), INTEGERS, order.invert),
+    (("BitShift",), UNSIGNED, order.shift),
+    (("Abs",), FLOATS, order.absolute),
+    (("Sign",), (F32, F64), order.sign),
+    (("Relu",), FLOATS, order.relu),
+    (("Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"), (F32,), order.through_double),
+    (("Conv",), (F16, BF16), order.convolve_narrow),
+    (("ScatterElements", "ScatterND"), (F32, F64), order.scatter),
     (("ReduceSum",), INTEGERS, networks.sum_integers),
     (("MatMul",), INTEGERS, networks.matmul),
     (("Einsum",), INTEGERS, networks.einsum),
@@ -34,7 +34,7 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("CumProd",), (DType.int32, DType.int64, DType.uint32, DType.uint64, F32, F64), networks.running_product),
     (("LpNormalization",), (F64,), networks.norm),
     (("Pad",), (DType.int64,), networks.pad),
-    (("ReduceMax", "ReduceMin"), (F16,), bits.extreme),
+    (("ReduceMax", "ReduceMin"), (F16,), order.extreme),
     (("ReduceMax", "ReduceMin"), (DType.int64,), order.extreme),
     (("ArgMax", "ArgMin"), (*VIEWABLE,), order.argument),
     (("TopK",), (DType.int8, DType.int16, DType.int32, DType.uint8, DType.uint16, DType.uint32), order.top_k_integers),

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from graphcore.ir.symbol import Symbol
+from graphcore.runtime.lowering.build import casts
 from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
 from graphcore.runtime.lowering.build.compute import compute_in
+from graphcore.runtime.lowering.decompositions import bits
 from graphcore.runtime.lowering.decompositions.cuda.networks import joined, pieces
 from graphcore.runtime.lowering.decompositions.rearranging import top_k_floats as top_k_by_bits
+from graphcore.runtime.lowering.decompositions.reductions import extreme_floats
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import count_up, length, reshaped, symbol
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -136,3 +141,166 @@ def _in_two_steps(b: Builder, x: Symbol, unknown: Symbol, k: Symbol, types: Any,
     marks = b.native("GatherElements", b.native_cast(unknown, I32), sorted_, shape=x.shape, axis=axis)
     _, found = b.emit_many("TopK", (marks, k), [types[0].cast(I32), types[1]], attributes)
     return b.native("GatherElements", sorted_, found, shape=types[1].shape, axis=axis)
+
+
+# Bitwise operators of integers without kernels: by arithmetic, and *and* by a table of all pairs of bytes.
+
+_BYTES = np.bitwise_and.outer(np.arange(256), np.arange(256)).astype(np.uint8).reshape(-1)
+_BYTES.setflags(write=False)
+
+
+def bitcast(b: Builder, call: Call) -> Replacement:
+    """Compute BitCast of integers of one width by Cast, which wraps. Wider floats are left to the CPU."""
+    (x,) = call.inputs
+    target = call.types[0].dtype
+    if target is x.dtype:
+        return casts.barrier(b, x)
+    if target.is_integer and x.dtype.is_integer and target.bits == x.dtype.bits:
+        return b.native_cast(x, target)
+    if target in bits.WITHOUT:
+        return bits.bitcast(b, call)
+    return b.emit_many(call.op, (x,), call.types, call.attributes)
+
+
+def invert(b: Builder, call: Call) -> Replacement:
+    """Compute BitwiseNot as -1 - x, where -1 has all bits set."""
+    (x,) = call.inputs
+    return b.native("Sub", b.scalar(-1 if x.dtype.is_signed else int(x.dtype.max), x.dtype), x)
+
+
+def bitwise(b: Builder, call: Call) -> Replacement:
+    """Compute *or* and *exclusive or*: the sum less *and*, once or twice."""
+    x, y = call.inputs
+    shape = call.shape
+    common = _and(b, x, y, shape)
+    if call.op == "BitwiseAnd":
+        return common
+    if call.op == "BitwiseXor":
+        common = b.native("Add", common, common)
+    return b.native("Sub", b.native("Add", x, y, shape=shape), common, shape=shape)
+
+
+def _and(b: Builder, x: Symbol, y: Symbol, shape: Any) -> Symbol:
+    for value, mask in ((x, y), (y, x)):
+        array = b.known(mask)
+        if array is not None and array.size == 1:
+            masked = _masked(b, value, int(array.reshape(())), shape)
+            if masked is not None:
+                return masked
+    own = x.dtype
+    wide = DType.int64 if own.bits == 64 else DType.int32
+    table = b.constant(_BYTES.astype(wide.numpy), wide)
+    if own.bits == 8:
+        left, right = (b.native("Mod", b.native_cast(s, wide), b.scalar(256, wide)) for s in (x, y))
+        place = b.native("Add", b.native("Mul", left, b.scalar(256, wide)), right, shape=shape)
+        return b.native_cast(b.native("Gather", table, place, shape=shape, axis=0), own)
+    count = own.bits // 8
+    weights = b.constant(np.array([1 << 8 * i for i in range(count)], wide.numpy), wide)
+    left, right = (_bytes(b, b.native_cast(s, wide), weights) for s in (x, y))
+    parts = _shape([*shape, Dim(count)])
+    place = b.native("Add", b.native("Mul", left, b.scalar(256, wide)), right, shape=parts)
+    found = b.native("Mul", b.native("Gather", table, place, shape=parts, axis=0), weights, shape=parts)
+    # The running sum is exact in the dtype, where a reduction goes through float32.
+    total = b.native("CumSum", found, b.scalar(-1, DType.int64), shape=parts)
+    return b.native_cast(b.native("Gather", total, b.scalar(count - 1, DType.int64), shape=shape, axis=-1), own)
+
+
+def _bytes(b: Builder, x: Symbol, weights: Symbol) -> Symbol:
+    """Return the bytes of an integer along a new last axis, the lowest first."""
+    column = b.native("Unsqueeze", x, b.vector([-1]), shape=_shape([*x.shape, Dim(1)]))
+    parts = _shape([*x.shape, weights.shape[0]])
+    below = b.native("Mod", column, weights, shape=parts)
+    whole = b.native("Div", b.native("Sub", column, below, shape=parts), weights, shape=parts)
+    return b.native("Mod", whole, b.scalar(256, x.dtype), shape=parts)
+
+
+def _masked(b: Builder, x: Symbol, mask: int, shape: Any) -> Symbol | None:
+    """Return *and* with a constant that is a run of ones at either end."""
+    own = x.dtype
+    bits = mask % (1 << own.bits)
+    if bits == 0:
+        return None
+    low = bits.bit_length()
+    if bits == (1 << low) - 1 and low < own.bits - own.is_signed:
+        return b.native("Mod", x, b.scalar(1 << low, own), shape=shape)
+    rest = (1 << own.bits) - bits
+    if rest & (rest - 1) == 0 and rest < 1 << (own.bits - own.is_signed) and rest > 1:
+        return b.native("Sub", x, b.native("Mod", x, b.scalar(rest, own)), shape=shape)
+    return None
+
+
+def shift(b: Builder, call: Call) -> Replacement:
+    """Compute shifts by Mul and Div with powers of two; 0 for a count that is not below the width."""
+    x, count = call.inputs
+    own, shape = x.dtype, call.shape
+    powers = [1 << i for i in range(own.bits)]
+    place = b.native_cast(b.native("Min", count, b.scalar(own.bits, own)), DType.int64)
+
+    def chosen(values: list[int]) -> Symbol:
+        table = b.constant(np.array(values, own.numpy), own)
+        return b.native("Gather", table, place, shape=count.shape, axis=0)
+
+    if call.attributes["direction"] in ("LEFT", b"LEFT"):
+        return b.native("Mul", x, chosen([*powers, 0]), shape=shape)
+    quotient = b.native("Div", x, chosen([*powers, 1]), shape=shape)
+    known = b.known(count)
+    if known is not None and (known < own.bits).all():
+        return quotient
+    return b.native("Mul", quotient, chosen([*([1] * own.bits), 0]), shape=shape)
+
+
+# Operators of floats whose kernels lose a sign or a NaN, and functions without kernels.
+
+
+def absolute(b: Builder, call: Call) -> Replacement:
+    """Compute Abs by other operators: the kernel negates all that is not above 0, and so gives -0.0 for 0.0."""
+    (x,) = call.inputs
+    if not b.rules.allows(call.op, x.dtype):
+        return None
+    return b.native("Max", b.native(call.op, x), b.scalar(0.0, x.dtype), shape=call.shape)
+
+
+def bits_extreme(b: Builder, call: Call) -> Replacement:
+    """Compute Max and Min as for wider floats: NaN wins."""
+    if not b.rules.allows(call.op, call.inputs[0].dtype):
+        return None
+    return extreme_floats(b, call)
+
+
+def sign(b: Builder, call: Call) -> Replacement:
+    """Compute Sign with NaN kept: the kernel compares with 0, and so gives 0 for NaN."""
+    (x,) = call.inputs
+    unknown = b.native("IsNaN", x, dtype=DType.bool)
+    return b.native("Where", unknown, x, b.native(call.op, x), dtype=x.dtype)
+
+
+def relu(b: Builder, call: Call) -> Replacement:
+    """Compute Relu with NaN kept: the kernel gives 0 for all that is not above 0."""
+    (x,) = call.inputs
+    zero = b.scalar(0.0, x.dtype)
+    return b.native("Where", b.native("Less", x, zero, dtype=DType.bool), zero, x, dtype=x.dtype)
+
+
+def through_double(b: Builder, call: Call) -> Replacement:
+    """Compute in float64 the functions that are written for it."""
+    return compute_in(b, DType.float64, call)
+
+
+def convolve_narrow(b: Builder, call: Call) -> Replacement:
+    """Compute Conv of narrow floats in float32: the kernel adds the bias to a rounded sum."""
+    if len(call.inputs) < 3 or call.inputs[2] is None:
+        return None
+    return compute_in(b, DType.float32, call)
+
+
+def scatter(b: Builder, call: Call) -> Replacement:
+    """Compute extremes of a scatter with NaN kept: its marks are int32, since no kernel combines bools."""
+    if call.attributes.get("reduction") not in ("max", "min"):
+        return None
+    x, indices, updates = call.inputs
+    shape = call.shape
+    made = b.native(call.op, x, indices, updates, shape=shape, **call.attributes)
+    marks = [b.native_cast(b.native("IsNaN", s, dtype=DType.bool), DType.int32) for s in (x, updates)]
+    found = b.native(call.op, marks[0], indices, marks[1], shape=shape, **{**call.attributes, "reduction": "max"})
+    unknown = b.native_cast(found, DType.bool)
+    return b.native("Where", unknown, b.scalar(float("nan"), x.dtype), made, dtype=x.dtype, shape=shape)

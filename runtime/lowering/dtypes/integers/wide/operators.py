@@ -13,16 +13,7 @@ from graphcore.runtime.lowering.dtypes.integers import conversions, is_odd
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideRules, Widths
 from graphcore.runtime.lowering.dtypes.integers.kinds import WHOLE_BODIES, is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import Value
-from graphcore.runtime.lowering.dtypes.integers.wide import (
-    arithmetic,
-    bits,
-    movement,
-    powers,
-    products,
-    running,
-    scattering,
-    sorting,
-)
+from graphcore.runtime.lowering.dtypes.integers.wide import arithmetic, bits, products, running, sorting
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, first, refused, with_shape
 from graphcore.types.dtypes import Kind
 
@@ -53,12 +44,9 @@ def _cast(on: Widths, node: Node) -> Sequence[Result]:
 _RULES: dict[str, Rule] = {
     **arithmetic.RULES,
     **bits.RULES,
-    **powers.RULES,
     **products.RULES,
     **running.RULES,
     **sorting.RULES,
-    **movement.RULES,
-    **scattering.RULES,
     "Cast": _cast,
     "BitCast": _cast,
 }

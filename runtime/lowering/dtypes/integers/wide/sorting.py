@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.operators import ROWS
+from graphcore.promotion.allo import MOVES
+from graphcore.runtime.lowering.dtypes.integers import conversions
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
-from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, constant_axes, of_dtype
+from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, constant_axes, joined, of_dtype
+from graphcore.runtime.lowering.dtypes.integers.kinds import ZEROS, is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Value
-from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, first, most_limbs, refused
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import MOST_TERMS, Rule, first, most_limbs, refused
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
@@ -169,10 +175,148 @@ def _top_k(on: Widths, node: Node) -> Sequence[Result]:
     return Value(limbs, value.interval), order
 
 
+# Wide integers put elsewhere: each limb is, by the operator itself.
+
+
+def moved(on: Widths, node: Node) -> Sequence[Result]:
+    """An operator that puts values elsewhere does so with each limb."""
+    positions = [i for i, s in enumerate(node.inputs) if s is not None and i in ROWS[node.op_type].data]
+    if not all(is_wide(node.inputs[i]) for i in positions):
+        raise refused(node)
+    values = [on.value(s) for i in positions if (s := node.inputs[i]) is not None]
+    if node.op_type in ZEROS:
+        values.append(conversions.of_number(on.limbs, 0))
+    aligned = on.limbs.aligned(values)
+    rows = [on.limbs.full(Value(tuple(row), values[0].interval)) for row in aligned]
+    windows = [joined([limb.window for limb in column]) for column in zip(*aligned, strict=True)]
+    interval = joined([value.interval for value in values])
+    others = {i: on.exact(s) for i, s in enumerate(node.inputs) if s is not None and i not in positions}
+    types = [tensor_type(U64, s.shape) for s in node.outputs]
+    made: list[list[Limb]] = [[] for _ in types]
+    for place, window in enumerate(windows):
+        inputs = [
+            None if s is None else rows[positions.index(i)][place] if i in positions else others[i]
+            for i, s in enumerate(node.inputs)
+        ]
+        results = on.new.build.emit_many(node.op_type, tuple(inputs), types, node.attributes, node.domain)
+        for limbs, result in zip(made, results, strict=True):
+            limbs.append(Limb(result, window))
+    return [Value(tuple(limbs), interval) for limbs in made]
+
+
+def _where(on: Widths, node: Node) -> Sequence[Result]:
+    condition, x, y = node.inputs
+    assert condition is not None
+    assert x is not None
+    assert y is not None
+    truth = on.exact(condition)
+    left, right = on.spread([on.value(x), on.value(y)], node, [truth])
+    return (on.limbs.chosen(truth, left, right),)
+
+
+def _measured(on: Widths, node: Node) -> Sequence[Result]:
+    """Shape and Size, which every limb has."""
+    x = on.value(first(node))
+    made = e.emit(node.op_type, on.limbs.full(x)[0], dtype=_I64, shape=node.outputs[0].shape, **node.attributes)
+    return (made,)
+
+
+def _filled(on: Widths, node: Node) -> Sequence[Result]:
+    """ConstantOfShape, one for each limb."""
+    held = node.attributes.get("value")
+    number = 0 if held is None else int(held.reshape(()))
+    value = conversions.of_number(on.limbs, number)
+    shape = on.exact(first(node))
+    type_ = tensor_type(U64, node.outputs[0].shape)
+    limbs = []
+    for limb in value.limbs:
+        one = np.array([limb.window.lo % (1 << 64)], np.uint64)
+        limbs.append(Limb(on.new.build.emit(node.op_type, (shape,), type_, {"value": one}), limb.window))
+    return (Value(tuple(limbs), value.interval),)
+
+
+# Scatters that combine wide integers: their sums, and the greater or lesser of them.
+
+
+def _scatter(on: Widths, node: Node) -> Sequence[Result]:
+    data, indices, updates = node.inputs
+    assert data is not None
+    assert indices is not None
+    assert updates is not None
+    how = node.attributes.get("reduction", "none")
+    how = how.decode() if isinstance(how, bytes) else how
+    if how == "none":
+        return moved(on, node)
+    if not is_wide(data) or not is_wide(updates):
+        raise refused(node)
+    places = on.exact(indices)
+    if how == "add":
+        return (_added(on, node, on.value(data), on.value(updates), places),)
+    if how in ("max", "min"):
+        return (_chosen(on, node, on.exact_value(data), on.exact_value(updates), places, greatest=how == "max"),)
+    raise refused(node, f'nothing computes reduction="{how}" on {data.dtype}, an integer of more than 64 bits')
+
+
+def _added(on: Widths, node: Node, data: Value, updates: Value, places: Symbol) -> Value:
+    """Add up the digits, whose sums stay below 2^64."""
+    shape = node.outputs[0].shape
+    given = on.limbs.digits(updates)
+    base = on.limbs.digits(data, len(given))
+    given = on.limbs.digits(updates, len(base))
+    terms = Interval(0, MOST_TERMS // 2)
+    columns = []
+    rows = on.limbs.full(Value(base, data.interval)), on.limbs.full(Value(given, updates.interval))
+    for one, other, x, y in zip(base, given, *rows, strict=True):
+        signed = (e.bitcast(x, _I64), places, e.bitcast(y, _I64))
+        total = e.emit(node.op_type, *signed, shape=shape, **node.attributes)
+        columns.append([Limb(e.bitcast(total, U64), one.window + other.window * terms)])
+    return on.limbs.summed(columns, most_limbs(node), data.interval + updates.interval * terms)
+
+
+def _chosen(on: Widths, node: Node, data: Value, updates: Value, places: Symbol, *, greatest: bool) -> Value:
+    """Choose digit by digit, from the last one on, among those whose digits so far are the best."""
+    shape = node.outputs[0].shape
+    interval = joined((data.interval, updates.interval))
+    given, others = on.limbs.digits(data), on.limbs.digits(updates)
+    count = max(len(given), len(others))
+    if interval.lo < 0 and interval.hi >> (DIGIT * count - 1):  # the last digit of one has a sign, the other's has none
+        count += 1
+    pairs = []
+    for value in (data, updates):
+        digits = on.limbs.digits(value, count)
+        pairs.append(list(zip(on.limbs.full(Value(digits, value.interval)), digits, strict=True)))
+    worst = -(1 << 31) if greatest else (1 << 31) - 1
+    gather = "GatherElements" if node.op_type == "ScatterElements" else "GatherND"
+    attributes = {"axis": node.attributes.get("axis", 0)} if gather == "GatherElements" else {}
+    stays: Symbol | None = None
+    comes: Symbol | None = None
+    chosen: list[Limb] = []
+    for (one, limb), (another, other) in reversed(list(zip(*pairs, strict=True))):
+        window = joined((limb.window, other.window))
+        own, new = (key_of(on, Limb(symbol, window)) for symbol in (one, another))
+        mine = own if stays is None else e.where(stays, own, e.const(own, worst))
+        theirs = new if comes is None else e.where(comes, new, e.const(new, worst))
+        best = e.emit(node.op_type, mine, places, theirs, shape=shape, **node.attributes)
+        chosen.insert(0, digit_of(on, best, Limb(one, window)))
+        kept = e.equal(mine, best)
+        stays = kept if stays is None else e.both(stays, kept)
+        there = e.emit(gather, best, places, shape=new.shape, **attributes)
+        taken = e.equal(theirs, there)
+        comes = taken if comes is None else e.both(comes, taken)
+    return Value(tuple(chosen), interval)
+
+
 RULES: dict[str, Rule] = {
     "ReduceMax": _extreme(greatest=True),
     "ReduceMin": _extreme(greatest=False),
     "ArgMax": _position(greatest=True),
     "ArgMin": _position(greatest=False),
     "TopK": _top_k,
+    **dict.fromkeys(MOVES, moved),
+    "Where": _where,
+    "Shape": _measured,
+    "Size": _measured,
+    "ConstantOfShape": _filled,
+    "ScatterElements": _scatter,
+    "ScatterND": _scatter,
 }
