@@ -13,7 +13,7 @@ from graphcore.build import primitives as e
 from graphcore.build.shapes import axes_of, axis_of
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.operators.shapes.elementwise import broadcast_shapes as joint_shape
+from graphcore.operators.shapes.call import broadcast_shapes as joint_shape
 from graphcore.types.tensor_types import Shape
 
 __all__ = [

@@ -25,7 +25,7 @@ from graphcore.build.operands import promote
 from graphcore.build.shapes import axes_of, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.operators.shapes.elementwise import broadcast_shapes
+from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.ops.matrices import adjoint, diagonal_of, identities, least
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import Shape

@@ -20,6 +20,7 @@ from graphcore.build.declare import REGISTRY
 from graphcore.build.functions import Subgraph
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
+from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform import pickling
 from graphcore.ir.transform import verify as verification
@@ -27,7 +28,6 @@ from graphcore.onnx.schemas import runtime_operators
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion.rules import Scalar
 from graphcore.support.escaping import method_hint
-from graphcore.support.methods import method
 from graphcore.types.tensor_types import DimLike, Type
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Match, Node, Symbol
-from graphcore.support.methods import method
 from graphcore.types.tensor_types import DimLike, Type
 
 if TYPE_CHECKING:

@@ -223,7 +223,7 @@ def folder() -> str:
 def load() -> Model:
     """The model on the CPU provider, made once: packed, as sentences are of several lengths."""
     from graphcore.runtime import InferenceSession  # loads onnxruntime, which building a graph does not need
-    from graphcore.runtime.calls.threads import processors  # as above
+    from graphcore.runtime.calls.batching import processors  # as above
 
     # Threads that spin would take the processors from the tokenizer, and onnxruntime counts those of the machine.
     threads = 1 if processors() == 1 else 0

@@ -15,7 +15,7 @@ from graphcore.build.operands import operand
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ir.transform.walk import constant_array
-from graphcore.operators.shapes.elementwise import broadcast_shapes
+from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import tensor_type
 

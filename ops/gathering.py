@@ -14,7 +14,7 @@ from graphcore.build.shapes import axis_of, broadcast, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.operators.shapes.elementwise import broadcast_shapes
+from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.ops.shared.slice import (
     as_condition,
     check_bounds,

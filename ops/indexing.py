@@ -18,7 +18,7 @@ from graphcore.build.shapes import axis_of, retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ir.transform.walk import constant_array
-from graphcore.operators.shapes.elementwise import broadcast_shapes
+from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.ops.shared.index import Array, Entry, Int, Mask, New, read
 from graphcore.ops.shared.slice import Slice, coordinates, runtime_shape, take, whole
 from graphcore.types.dims import Dim

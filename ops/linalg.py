@@ -12,7 +12,7 @@ from graphcore.build.operands import graph_of, promote
 from graphcore.build.shapes import axes_of, axis_of, check_axis_from_end, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.operators.shapes.elementwise import broadcast_shapes
+from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.operators.shapes.reductions import product_shape
 from graphcore.ops.shared import einsum as _einsum
 from graphcore.ops.shared.dims import Axis

@@ -10,7 +10,7 @@ from graphcore.build.operands import operand, promote, promote_one
 from graphcore.build.shapes import retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.operators.shapes.elementwise import broadcast_shapes
+from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.ops.matrices import count_of, factored, filled, identities, least, rows_of, stack_axes, substituted
 from graphcore.ops.shared.dims import Axis, shape_vector
 from graphcore.types.dtypes import DType

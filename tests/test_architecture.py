@@ -40,9 +40,9 @@ TABLES = {
         runtime/lowering/dtypes/complex_numbers/trigonometry.py RULES
         runtime/lowering/dtypes/integers/intervals.py RULES
         runtime/lowering/dtypes/integers/wide/arithmetic.py RULES
-        runtime/lowering/dtypes/integers/wide/bits.py RULES
+        runtime/lowering/dtypes/integers/wide/arithmetic.py RULES
         runtime/lowering/dtypes/integers/wide/sorting.py RULES
-        runtime/lowering/dtypes/integers/wide/bits.py RULES
+        runtime/lowering/dtypes/integers/wide/arithmetic.py RULES
         runtime/lowering/dtypes/integers/wide/running.py RULES
         runtime/lowering/dtypes/integers/wide/sorting.py RULES
         runtime/ort/openvino/support.py _RULES

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcore.ir.symbol import Symbol
-from graphcore.operators.shapes.elementwise import broadcast_shapes
+from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, tensor_type
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.operators.shapes.elementwise import broadcast_shapes
+from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _dim, tensor_type
 

@@ -8,7 +8,7 @@ from typing import Literal, overload
 
 from graphcore.arrays.external_data import ExternalData, links_of, model_bytes
 from graphcore.checkpoints import gguf, safetensors
-from graphcore.checkpoints.stored import Array, Tensors
+from graphcore.checkpoints.safetensors import Array, Tensors
 from graphcore.errors import ModelError
 from graphcore.quantization.tensors import QuantizedTensor
 

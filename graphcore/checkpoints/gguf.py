@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.checkpoints.stored import LARGEST_HEADER, SHOWN, Stored, damaged, shape_fault
+from graphcore.checkpoints.safetensors import LARGEST_HEADER, SHOWN, Stored, damaged, shape_fault
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.quantization.blocks import BLOCKS
 from graphcore.types.dtypes import DType

@@ -10,8 +10,7 @@ from functools import cache
 from typing import TypeVar
 
 from graphcore.operators import onnx, traits
-from graphcore.operators.shapes.call import Rule
-from graphcore.operators.shapes.elementwise import broadcast, same
+from graphcore.operators.shapes.call import Rule, broadcast, same
 from graphcore.operators.traits import EVERY as EVERY
 from graphcore.operators.traits import Row as Row
 from graphcore.operators.traits import Trait as Trait

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from enum import Flag, auto
 from typing import NamedTuple
 
-from graphcore.operators.shapes.call import Rule
-from graphcore.operators.shapes.elementwise import of_pairs, pairs
+from graphcore.operators.shapes.call import Rule, of_pairs, pairs
 
 
 class Trait(Flag):

@@ -29,7 +29,7 @@ from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.read import bodies as body_types
-from graphcore.onnx.read.result_types import is_open
+from graphcore.onnx.read.bodies import is_open
 from graphcore.onnx.schemas.node_inference import closed
 from graphcore.support.escaping import escaped
 from graphcore.support.gc_pause import uncollected

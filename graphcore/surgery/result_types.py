@@ -16,7 +16,7 @@ from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.proto.model_proto import attribute
-from graphcore.onnx.read.result_types import declared
+from graphcore.onnx.read.bodies import declared
 from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from graphcore.build import primitives as e
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.operators.shapes.elementwise import broadcast_shapes
+from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
 

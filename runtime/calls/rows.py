@@ -12,10 +12,9 @@ import numpy as np
 
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, GraphcoreError, RunTimeoutError
-from graphcore.runtime.calls.batching import Batching
+from graphcore.runtime.calls.batching import Batching, rows_of
 from graphcore.runtime.calls.conversion import converted
 from graphcore.runtime.calls.feeds import Feeds
-from graphcore.runtime.calls.threads import rows_of
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.support.progress import ProgressOption, shown_by
 from graphcore.types.dims import Dim

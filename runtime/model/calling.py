@@ -28,12 +28,11 @@ from graphcore.ir.transform.walk import bodies
 from graphcore.runtime import inspection
 from graphcore.runtime.buffers.runners import Slots
 from graphcore.runtime.buffers.state import Buffers, State
-from graphcore.runtime.calls.batching import Batching, batching
+from graphcore.runtime.calls.batching import Batching, batching, pool_of
 from graphcore.runtime.calls.bound import Bound, bound
 from graphcore.runtime.calls.conversion import requested
 from graphcore.runtime.calls.failures import Said, UserNodes, failed
 from graphcore.runtime.calls.feeds import NoElements
-from graphcore.runtime.calls.threads import pool_of
 from graphcore.runtime.model.started import StartedModel
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.stopping.limit import Limit, run, seconds_of

@@ -15,9 +15,9 @@ from graphcore.errors import (
     RunError,
 )
 from graphcore.runtime import inspection
+from graphcore.runtime.calls.batching import in_pieces, rows_of
 from graphcore.runtime.calls.feeds import NoElements
 from graphcore.runtime.calls.rows import WINDOW, Mapped, arguments
-from graphcore.runtime.calls.threads import in_pieces, rows_of
 from graphcore.runtime.model.calling import CalledModel
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.stopping.limit import Limit, seconds_of

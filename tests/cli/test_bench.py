@@ -15,7 +15,8 @@ from graphcore import DType, Graph, TensorType
 from graphcore.cli import arrays
 from graphcore.cli.arguments.options import Links
 from graphcore.cli.commands import bench
-from graphcore.cli.commands.bench import Bars, Latency, Request, in_turns, peak, ratio, svg
+from graphcore.cli.commands.bench import Bars, Latency, in_turns, ratio, svg
+from graphcore.cli.measuring.memory import Request, peak
 from tests.cli.conftest import Call
 from tests.support.trained import Trained
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import graphcore as gc
 from graphcore import Graph
 from graphcore.errors import ModelError
-from graphcore.onnx.read import checks, result_types, statements
+from graphcore.onnx.read import bodies, checks, statements
 from graphcore.onnx.schemas import node_inference
 
 
@@ -79,14 +79,14 @@ def test_faults_of_one_of_many_like_nodes_are_found(tmp_path: Path) -> None:
 
 
 def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (checks, node_inference, result_types, statements):
+    for module in (bodies, checks, node_inference, statements):
         monkeypatch.setattr(module, "_MAX_REMEMBERED", 8)
     nodes = [helper.make_node("Softmax", [f"t{i}"], [f"y{i}"], axis=i % 2 - i // 30) for i in range(30)]
     nodes = [helper.make_node("LeakyRelu", ["x"], [f"t{i}"], alpha=float(i)) for i in range(30)] + nodes
     for number in range(2):
         graph = Graph.load(save(tmp_path / f"{number}.onnx", nodes, ["y29"]))
         assert [n.attributes["alpha"] for n in graph.nodes[:30]] == [float(i) for i in range(30)]
-    for table in (checks._sound, node_inference._answers, result_types._remembered, statements._signatures):
+    for table in (checks._sound, node_inference._answers, bodies._remembered, statements._signatures):
         assert len(table) <= 4096
     assert len(statements._signatures) <= 8
     assert len(checks._sound) <= 8

@@ -21,8 +21,8 @@ from graphcore.errors import ModelError
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.notes import OPSET
-from graphcore.onnx.proto.attributes import read_attributes
 from graphcore.onnx.proto.limits import check_axes
+from graphcore.onnx.proto.tensors import read_attributes
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.schemas import schema_of

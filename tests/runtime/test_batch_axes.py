@@ -140,12 +140,12 @@ def test_exporters_names_of_outputs_do_not_matter() -> None:
         assert batcher(rows(2))[0].tolist() == (rows(2) + 1).tolist()
 
 
-def test_model_of_a_package_is_batched_when_its_outputs_have_dims_of_their_own() -> None:
+def test_model_of_a_package_is_batched_by_the_dim_of_its_types_where_its_file_names_another() -> None:
     (path,) = [path for path in models("rapidocr_onnxruntime") if "det" in path.name]
     model = gc.InferenceSession().load(path)
     images = np.random.default_rng(0).standard_normal((3, 3, 64, 64)).astype(np.float32)
     with gc.Batcher(model, max_wait_ms=50) as batcher:
-        assert batcher._batches.open
+        assert (batcher._batches.outputs, batcher._batches.open) == (dict.fromkeys(model.outputs, 0), {})
         futures = [batcher.submit(images[i : i + 1]) for i in range(3)]
         for image, future in zip(images, futures, strict=True):
             np.testing.assert_allclose(future.result()[0], model(image[None])[0], atol=1e-5)

@@ -18,8 +18,8 @@ from onnx import TensorProto, helper
 import graphcore as gc
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError, RunError
 from graphcore.onnx.proto import limits
-from graphcore.onnx.proto import trees as trees_checks
 from graphcore.onnx.proto.ranges import CHECKED
+from graphcore.onnx.read import checks
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.sessions.direct.scan import Scan
@@ -211,14 +211,14 @@ def _longest(said: dict[str, list[Any]]) -> float:
 
 
 def test_trees_are_refused_for_circles_and_long_ways_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees_checks, "DEEPEST", 3)
+    monkeypatch.setattr(checks, "DEEPEST", 3)
     met = set()
     for seed in range(150):
         said = _drawn_trees(seed)
         attributes = [helper.make_attribute(name, values) for name, values in said.items()]
         longest = _longest(said)
         try:
-            trees_checks.check_trees(attributes, "trees")
+            checks.check_trees(attributes, "trees")
             found = "sound"
         except GraphcoreError as error:
             found = "circle" if "its trees have a circle" in str(error) else "deep"
@@ -242,7 +242,7 @@ def test_check_of_trees_takes_few_bytes_a_node() -> None:
     attributes = [helper.make_attribute(name, values) for name, values in said.items()]
     tracemalloc.start()
     try:
-        trees_checks.check_trees(attributes, "trees")
+        checks.check_trees(attributes, "trees")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -133,3 +133,20 @@ class Memory(Generic[Symbol]):
         self.expressions = {numbers[own]: found for own, found in self.expressions.items()}
         self.loose = {numbers[own]: is_fast for own, is_fast in self.loose.items()}
         self.dim_places = DimPlaces()
+
+
+# Methods that are attached to a class from another file than its own.
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def method(owner: type, name: str = "") -> Callable[[_Function], _Function]:
+    """Attach a function to a class as a method, under its own name or the one given."""
+
+    def attach(function: _Function) -> _Function:
+        function.__name__ = name or function.__name__
+        function.__qualname__ = f"{owner.__name__}.{function.__name__}"
+        setattr(owner, function.__name__, function)
+        return function
+
+    return attach

@@ -13,13 +13,12 @@ from graphcore.arrays.external_data import Folder
 from graphcore.arrays.resource_limits import USUAL, Limits, Watch, exceeded
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.onnx import notes
-from graphcore.onnx.proto.attributes import with_attributes
 from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.split_weights import Large
+from graphcore.onnx.proto.tensors import with_attributes
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.checks import check_node
-from graphcore.onnx.read.opsets import versions_of
-from graphcore.onnx.read.statements import Statement, used
+from graphcore.onnx.read.statements import Statement, used, versions_of
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem, system
 from graphcore.support.source_lines import Imported, Loaded, user_line

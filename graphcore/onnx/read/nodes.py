@@ -18,17 +18,16 @@ from graphcore.ir.state.closed import Attributes, change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.onnx.notes import ONNX_DOMAINS
 from graphcore.onnx.proto import tensors
-from graphcore.onnx.proto.attributes import constant_value, dtype_value, read_attributes
 from graphcore.onnx.proto.limits import check_axes, check_elements, check_size
 from graphcore.onnx.proto.ranges import POSITIONS
 from graphcore.onnx.proto.split_weights import Large
+from graphcore.onnx.proto.tensors import constant_value, dtype_value, read_attributes
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read import bodies
+from graphcore.onnx.read.bodies import ResultTypes, declared
 from graphcore.onnx.read.checks import check_declared, check_node, checked_call
 from graphcore.onnx.read.model import Model, ordered
-from graphcore.onnx.read.opsets import version_of, versions_of
-from graphcore.onnx.read.result_types import ResultTypes, declared
-from graphcore.onnx.read.statements import Body, Signature, Statement, unchecked
+from graphcore.onnx.read.statements import Body, Signature, Statement, unchecked, version_of, versions_of
 from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
 from graphcore.onnx.versions import Read, convert, is_unchanged, older
 from graphcore.types.dtypes import DType

@@ -11,7 +11,7 @@ import onnx
 from graphcore.arrays.external_data import Folder
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.onnx.proto.attributes import read_attributes
+from graphcore.onnx.proto.tensors import read_attributes
 from graphcore.onnx.proto.type_protos import data_of, proto_of, read_type
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators
 from graphcore.onnx.schemas.schemas import by_schema

@@ -14,8 +14,8 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.notes import OPSET
-from graphcore.onnx.proto.attributes import with_attributes
 from graphcore.onnx.proto.model_proto import attribute
+from graphcore.onnx.proto.tensors import with_attributes
 from graphcore.onnx.proto.value_protos import encoded_type
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type

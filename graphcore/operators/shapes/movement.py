@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 
 from graphcore.errors import ShapeError
-from graphcore.operators.shapes.call import UNKNOWN, Call, Size, axis_of, dim_of, size_of
-from graphcore.operators.shapes.elementwise import joint_dims
+from graphcore.operators.shapes.call import UNKNOWN, Call, Size, axis_of, dim_of, joint_dims, size_of
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from graphcore.errors import ShapeError
-from graphcore.operators.shapes.call import UNKNOWN, Call, Rule, axis_of
-from graphcore.operators.shapes.elementwise import joint_dims
+from graphcore.operators.shapes.call import UNKNOWN, Call, Rule, axis_of, joint_dims
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from graphcore.promotion.anvil import Anvil
-from graphcore.promotion.packages.scalars import check_order, check_power, check_scalar, no_meaning
+from graphcore.promotion.packages.numpy import check_order, check_power, check_scalar, no_meaning
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, Value
 from graphcore.promotion.system import SHORT, PromotionSystem
 from graphcore.types.dtypes import DType

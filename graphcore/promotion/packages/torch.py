@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphcore.promotion.packages.scalars import check_order, check_power, check_scalar, no_meaning
+from graphcore.promotion.packages.numpy import check_order, check_power, check_scalar, no_meaning
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar
 from graphcore.promotion.system import PromotionSystem, dtypes_of, read_table
 from graphcore.types.dtypes import DType, complex_of

@@ -17,7 +17,7 @@ from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
 from graphcore.scale.protocol.endpoint import MOST_BYTES, Endpoint
 from graphcore.scale.recipes import require
-from graphcore.scale.serving.asgi import Serving
+from graphcore.scale.serving.served import Serving
 
 
 class HttpServer:

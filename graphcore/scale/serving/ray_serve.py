@@ -17,8 +17,9 @@ from graphcore.runtime.session import InferenceSession
 from graphcore.scale.placing import Placed, placed
 from graphcore.scale.protocol.endpoint import MOST_BYTES, Endpoint
 from graphcore.scale.recipes import graph_of
-from graphcore.scale.serving.asgi import Serving, answer
+from graphcore.scale.serving.asgi import answer
 from graphcore.scale.serving.http_server import name_of
+from graphcore.scale.serving.served import Serving
 
 One: TypeAlias = "Graph | str | os.PathLike[str]"
 

@@ -10,7 +10,7 @@ from graphcore.arrays.evaluate import FOLDED, folded, folded_shape
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.operators.shapes.elementwise import broadcast_shapes
+from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

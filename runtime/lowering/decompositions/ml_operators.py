@@ -230,7 +230,7 @@ def _chained(said: Mapping[str, Any]) -> tuple[list[list[Any]], list[tuple[int, 
     members |= {at: [said["nodes_splits"][at]] for at, mode in enumerate(modes) if _MODES[mode] == "BRANCH_EQ"}
     tracks = said.get("nodes_missing_value_tracks_true") or [0] * len(modes)
     most = _MAX_COPIES * (4 * len(modes) + 2 * len(said.get("membership_values", ())) + len(said["tree_roots"]))
-    from graphcore.onnx.proto.trees import DEEPEST  # onnx, which few graphs need
+    from graphcore.onnx.read.checks import DEEPEST  # onnx, which few graphs need
 
     rows: list[list[Any]] = []
     leaves: list[tuple[int, int, int]] = []

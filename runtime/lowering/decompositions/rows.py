@@ -63,9 +63,9 @@ _PLAINLY_REDUCED = (DType.bool, DType.int8, DType.uint8, DType.int32)
 def _table() -> dict[tuple[str, DType], Decomposition]:
     rows: list[tuple[Sequence[str], Sequence[DType], str | Decomposition]] = [
         (("Div", "Mod"), INTEGERS, "matmul.divide"),
-        (("Pow",), (DType.int32, DType.int64), "einsum_pow.power"),
-        (("Einsum",), (DType.int32, DType.int64), "einsum_pow.einsum"),
-        (("Einsum",), WIDE_FLOATS, "einsum_pow.turned"),
+        (("Pow",), (DType.int32, DType.int64), "matmul.power"),
+        (("Einsum",), (DType.int32, DType.int64), "matmul.einsum"),
+        (("Einsum",), WIDE_FLOATS, "matmul.turned"),
         (("Where",), (DType.bool,), "rearranging.where_bool"),
         (("Where",), WIDE_FLOATS, "rearranging.where_bits"),
         (("Max", "Min"), (DType.int64,), "matmul.extreme_int64"),

@@ -21,7 +21,7 @@ from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Constant, Node, Symbol, source_of
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
-from graphcore.operators.shapes.elementwise import broadcast_shapes
+from graphcore.operators.shapes.call import broadcast_shapes
 from graphcore.ops.shared.attention import padded, size
 from graphcore.ops.shared.dims import Size, shape_vector
 from graphcore.runtime.lowering.summary import Summary

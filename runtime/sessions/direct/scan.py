@@ -15,7 +15,7 @@ from graphcore.errors import GraphcoreError, ModelError
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.limits import AXES_OF, MOST_SAID, check_constants
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
-from graphcore.onnx.read.opsets import versions_of
+from graphcore.onnx.read.statements import versions_of
 from graphcore.onnx.schemas.checked_dims import with_checked_dims
 from graphcore.runtime.lowering.guards import sizes
 from graphcore.runtime.lowering.targets.legality import Legality

@@ -13,7 +13,7 @@ from graphcore.runtime.lowering.dtypes.integers import conversions, is_odd
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideRules, Widths
 from graphcore.runtime.lowering.dtypes.integers.kinds import WHOLE_BODIES, is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import Value
-from graphcore.runtime.lowering.dtypes.integers.wide import arithmetic, bits, products, running, sorting
+from graphcore.runtime.lowering.dtypes.integers.wide import arithmetic, products, running, sorting
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, first, refused, with_shape
 from graphcore.types.dtypes import Kind
 
@@ -43,7 +43,6 @@ def _cast(on: Widths, node: Node) -> Sequence[Result]:
 
 _RULES: dict[str, Rule] = {
     **arithmetic.RULES,
-    **bits.RULES,
     **products.RULES,
     **running.RULES,
     **sorting.RULES,
@@ -65,4 +64,4 @@ def computed(on: Widths, node: Node) -> list[Result]:
 
 def stored(graph: Graph) -> Graph:
     """Return the graph with integers of ONNX's widths in place of others."""
-    return Widths(graph, WideRules(computed, bits.small)).rewrite.run()
+    return Widths(graph, WideRules(computed, arithmetic.small)).rewrite.run()
