@@ -10,7 +10,7 @@ from graphcore.build.operands import promote
 from graphcore.build.shapes import Roles, same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.operators.shapes.windows import transposed_size
+from graphcore.operators.shapes.reductions import transposed_size
 from graphcore.ops.shared.attributes import whole
 from graphcore.ops.shared.reshape import (
     FILTERS,

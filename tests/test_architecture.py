@@ -106,7 +106,7 @@ TABLES = {
         runtime/lowering/decompositions/shape_arithmetic.py _TESTS
         runtime/lowering/dtypes/complex_numbers/layers.py SUMS
         runtime/lowering/dtypes/sequences.py _TAKE
-        runtime/lowering/expansion/expand.py _OWN_WIDTH
+        runtime/lowering/expansion/row_switch.py _OWN_WIDTH
         runtime/lowering/report.py _ORDINARY
         runtime/quantizer/weights.py _ARITHMETIC
     """,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graphcore.operators.shapes import call, movement, reductions, sizes, windows
+from graphcore.operators.shapes import call, movement, reductions, sizes
 from graphcore.operators.traits import (
     BODIES,
     BROADCASTS,
@@ -207,9 +207,9 @@ ROWS: Mapping[str, Row] = {
     # Products
     "Attention": Row(PRODUCT | ROUNDS),
     "CausalConvWithState": Row(PRODUCT | WINDOW | ROUNDS),
-    "Conv": Row(PRODUCT | WINDOW | ROUNDS, shapes=windows.convolved(1)),
-    "ConvInteger": Row(PRODUCT | WINDOW | QUANTIZED | ROUNDS, shapes=windows.convolved(1)),
-    "ConvTranspose": Row(PRODUCT | WINDOW | ROUNDS, shapes=windows.transposed),
+    "Conv": Row(PRODUCT | WINDOW | ROUNDS, shapes=reductions.convolved(1)),
+    "ConvInteger": Row(PRODUCT | WINDOW | QUANTIZED | ROUNDS, shapes=reductions.convolved(1)),
+    "ConvTranspose": Row(PRODUCT | WINDOW | ROUNDS, shapes=reductions.transposed),
     "DeformConv": Row(PRODUCT | WINDOW | ROUNDS),
     "Einsum": Row(RING | PRODUCT | ROUNDS),
     "GRU": Row(PRODUCT | RECURRENT | ROUNDS, shapes=reductions.recurrent),
@@ -218,25 +218,25 @@ ROWS: Mapping[str, Row] = {
     "LinearAttention": Row(PRODUCT | ROUNDS),
     "MatMul": Row(RING | PRODUCT | ROUNDS, shapes=reductions.matmul()),
     "MatMulInteger": Row(PRODUCT | QUANTIZED | ROUNDS, shapes=reductions.matmul()),
-    "QLinearConv": Row(PRODUCT | WINDOW | QUANTIZED | ROUNDS, shapes=windows.convolved(3)),
+    "QLinearConv": Row(PRODUCT | WINDOW | QUANTIZED | ROUNDS, shapes=reductions.convolved(3)),
     "QLinearMatMul": Row(PRODUCT | QUANTIZED | ROUNDS, shapes=reductions.matmul(3)),
     "RNN": Row(PRODUCT | RECURRENT | ROUNDS, shapes=reductions.recurrent),
     # Windows, images and signals
-    "AveragePool": Row(WINDOW | ROUNDS, shapes=windows.pooled),
-    "Col2Im": Row(WINDOW | SIZED | ROUNDS, shapes=windows.images),
-    "DFT": Row(SIZED | ROUNDS, shapes=windows.transformed),
-    "GlobalAveragePool": Row(WINDOW | ROUNDS, shapes=windows.pooled_whole),
-    "GlobalLpPool": Row(WINDOW | ROUNDS, shapes=windows.pooled_whole),
-    "GlobalMaxPool": Row(SELECTS | WINDOW, shapes=windows.pooled_whole),
+    "AveragePool": Row(WINDOW | ROUNDS, shapes=reductions.pooled),
+    "Col2Im": Row(WINDOW | SIZED | ROUNDS, shapes=reductions.images),
+    "DFT": Row(SIZED | ROUNDS, shapes=reductions.transformed),
+    "GlobalAveragePool": Row(WINDOW | ROUNDS, shapes=reductions.pooled_whole),
+    "GlobalLpPool": Row(WINDOW | ROUNDS, shapes=reductions.pooled_whole),
+    "GlobalMaxPool": Row(SELECTS | WINDOW, shapes=reductions.pooled_whole),
     "GridSample": Row(ROUNDS),
     "ImageDecoder": Row(),
-    "LpPool": Row(WINDOW | ROUNDS, shapes=windows.pooled),
-    "MaxPool": Row(SELECTS | WINDOW | POSITIONS, shapes=windows.pooled),
+    "LpPool": Row(WINDOW | ROUNDS, shapes=reductions.pooled),
+    "MaxPool": Row(SELECTS | WINDOW | POSITIONS, shapes=reductions.pooled),
     "MaxRoiPool": Row(SELECTS),
     "MaxUnpool": Row(WINDOW | SIZED),
     "Resize": Row(SIZED | ROUNDS, shapes=sizes.resized),
     "RoiAlign": Row(ROUNDS),
-    "STFT": Row(WINDOW | SIZED | ROUNDS, shapes=windows.framed),
+    "STFT": Row(WINDOW | SIZED | ROUNDS, shapes=reductions.framed),
     # Quantisation and others
     "DequantizeLinear": Row(ELEMENTWISE | QUANTIZED | ROUNDS),
     "Det": Row(ROUNDS),

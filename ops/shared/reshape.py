@@ -11,7 +11,7 @@ import numpy as np
 from graphcore.build.shapes import Roles, retype
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Constant, Symbol
-from graphcore.operators.shapes.windows import window_count
+from graphcore.operators.shapes.reductions import window_count
 from graphcore.ops.shared.attributes import whole
 from graphcore.ops.shared.dims import Axis, Size, product, provably_differ, shape_vector
 from graphcore.support.escaping import suggestion

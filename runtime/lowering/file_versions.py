@@ -20,7 +20,7 @@ from graphcore.onnx.schemas.catalogue import types
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, Parameter, element, operator, schema_of
 from graphcore.onnx.versions.downgrade import row
-from graphcore.onnx.versions.node import Read
+from graphcore.onnx.versions.older import Read
 from graphcore.onnx.versions.table import (
     IR_OF_OPSET,
     OLDEST,

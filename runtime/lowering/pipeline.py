@@ -17,7 +17,7 @@ from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
 from graphcore.runtime.lowering import functions
 from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4, integers, sequences
 from graphcore.runtime.lowering.expansion import composed, packed_weights, row_switch
-from graphcore.runtime.lowering.expansion.expand import expand
+from graphcore.runtime.lowering.expansion.row_switch import expand
 from graphcore.runtime.lowering.guards import arithmetic, dequantized, empty, moves, sizes
 from graphcore.runtime.lowering.legalisation.legalise import is_legal, legalise
 from graphcore.runtime.lowering.passes import Lowering, Pass

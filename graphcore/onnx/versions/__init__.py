@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.versions.node import Body, Read, expand_function, function_body
+from graphcore.onnx.versions.older import Body, Read, expand_function, function_body
 from graphcore.onnx.versions.table import next_change
 
 

@@ -12,7 +12,7 @@ from graphcore.ir.definitions import new_body, outermost
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Symbol
-from graphcore.onnx.versions.node import Made, Read, expand_function, unknown
+from graphcore.onnx.versions.older import Made, Read, expand_function, unknown
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 

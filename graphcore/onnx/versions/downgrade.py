@@ -16,8 +16,7 @@ import numpy as np
 
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.onnx.versions.node import Made, Read
-from graphcore.onnx.versions.older import MOVED
+from graphcore.onnx.versions.older import MOVED, Made, Read
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

@@ -12,7 +12,7 @@ from graphcore.ir.transform import walk
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import Operator, element, operator, schema_of
 from graphcore.onnx.versions import adapters, older
-from graphcore.onnx.versions.node import Made, Read, expand_function
+from graphcore.onnx.versions.older import Made, Read, expand_function
 from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type

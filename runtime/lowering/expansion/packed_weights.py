@@ -24,15 +24,15 @@ from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.ops.shared.quantized_products import computed, dequantized, flaws, is_flaw, is_summed, product
 from graphcore.quantization.blocks import BLOCKS, ENCODINGS, parts_of
 from graphcore.quantization.tensors import Array, QuantizedTensor, packed
-from graphcore.runtime.lowering.expansion import integer_matmul
-from graphcore.runtime.lowering.expansion.integer_matmul import MICROSOFT, Key
+from graphcore.runtime.lowering.expansion import composed
+from graphcore.runtime.lowering.expansion.composed import MICROSOFT, Key
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape, tensor_type
 
-Packed = integer_matmul.Packed
+Packed = composed.Packed
 _F32, _BYTE = DType.float32, DType.uint8
 _BLOCKS = (128, 64, 32, 16)
 """Sizes of blocks that MatMulNBits takes, where they are free: the greater, the faster."""
@@ -54,14 +54,14 @@ def fitted(node: Node, inputs: Sequence[Symbol | None], rules: Legality, done: P
     if x is not None and given.get("dynamic") and 0 not in (values.shape[0], values.shape[1]):
         count = given.get("digits", 1)
         if key is None or not rules.target.packs_weights:
-            return integer_matmul.unsaturated(x, values, parts, saturates, count) if rules.decomposes else None
-        of_integers = integer_matmul.half_split if count == 2 else integer_matmul.dynamic
+            return composed.unsaturated(x, values, parts, saturates, count) if rules.decomposes else None
+        of_integers = composed.half_split if count == 2 else composed.dynamic
         return of_integers(x, arrays, key, done, saturates)
     if x is not None and how[0] == "int8_split" and is_summed(values):
         if key is not None and rules.target.packs_weights:
-            return integer_matmul.split(x, arrays, key, done, saturates)
+            return composed.split(x, arrays, key, done, saturates)
         if key is None or not rules.decomposes:  # elsewhere known digits are floats: the CPU multiplies integers
-            return integer_matmul.unsaturated(x, values, parts, saturates) if rules.decomposes else None
+            return composed.unsaturated(x, values, parts, saturates) if rules.decomposes else None
     if key is not None and rules.decomposes:
         tensor = _tensor(given, arrays)
         return _tensor_of(values, tensor, key, done) if x is None else _product(x, tensor, given, rules, key, done)

@@ -14,7 +14,7 @@ from graphcore.runtime.lowering.build.casts import NARROW
 from graphcore.runtime.lowering.build.compute import chosen_dtype, compute_in
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
 from graphcore.runtime.lowering.decompositions.rows import Replaced, keeps_half, keeps_kernel, replaced, rows_of
-from graphcore.runtime.lowering.expansion.expand import expand
+from graphcore.runtime.lowering.expansion.row_switch import expand
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_VALUES, MOVES, PROMOTIONS, VIEWED, VIEWS
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.targets.releases import table_of

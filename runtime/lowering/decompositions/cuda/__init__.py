@@ -34,7 +34,7 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("CumProd",), (DType.int32, DType.int64, DType.uint32, DType.uint64, F32, F64), networks.running_product),
     (("LpNormalization",), (F64,), networks.norm),
     (("Pad",), (DType.int64,), networks.pad),
-    (("ReduceMax", "ReduceMin"), (F16,), order.extreme),
+    (("ReduceMax", "ReduceMin"), (F16,), order.bits_extreme),
     (("ReduceMax", "ReduceMin"), (DType.int64,), order.extreme),
     (("ArgMax", "ArgMin"), (*VIEWABLE,), order.argument),
     (("TopK",), (DType.int8, DType.int16, DType.int32, DType.uint8, DType.uint16, DType.uint32), order.top_k_integers),

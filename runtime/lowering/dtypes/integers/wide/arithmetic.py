@@ -17,9 +17,9 @@ from graphcore.runtime.lowering.dtypes.integers.intervals import (
     reduced_count,
 )
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limb_division import divided
 from graphcore.runtime.lowering.dtypes.integers.limbs import ENDLESS, U64, Limb, Value
 from graphcore.runtime.lowering.dtypes.integers.wide import long_division
+from graphcore.runtime.lowering.dtypes.integers.wide.long_division import limbs_divided
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
     MOST_TERMS,
     Rule,
@@ -112,7 +112,7 @@ def _sum(on: Widths, node: Node) -> Sequence[Result]:
 def _divided(on: Widths, node: Node) -> tuple[Value, Value, Value, Value]:
     """x, y, and the quotient and remainder of their magnitudes."""
     x, y = operands(on, node, exact=True)
-    quotient, rest = divided(on.limbs, _magnitude(on, x), _magnitude(on, y))
+    quotient, rest = limbs_divided(on.limbs, _magnitude(on, x), _magnitude(on, y))
     return x, y, quotient, rest
 
 
