@@ -16,7 +16,8 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.array_api import _linear_algebra
-from graphcore.array_api._algorithms import eigen, jacobi, orthogonal
+from graphcore.array_api._algorithms import eigen, jacobi
+from graphcore.array_api._algorithms import schur as orthogonal
 from graphcore.array_api._eager import Array, Tensor, function
 from graphcore.array_api._linear_algebra import matmul, tensordot, vecdot
 from graphcore.array_api._manipulation import matrix_transpose

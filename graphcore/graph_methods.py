@@ -19,11 +19,11 @@ from graphcore.arrays.external_data import ExternalData
 from graphcore.build.declare import REGISTRY
 from graphcore.build.functions import Subgraph
 from graphcore.errors import GraphError
+from graphcore.ir import printing as verification
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform import pickling
-from graphcore.ir.transform import verify as verification
 from graphcore.onnx.schemas import runtime_operators
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion.rules import Scalar
@@ -425,7 +425,7 @@ def array_ufunc(self: Symbol, ufunc: Any, how: str, /, *inputs: Any, **options: 
 
     Raises `SymbolError` that names the counterpart for a ufunc or an argument that builds none, and what the op raises.
     """
-    from graphcore.array_api._numpy.functions import call_ufunc  # as above
+    from graphcore.array_api._numpy_functions import call_ufunc  # as above
 
     return call_ufunc(ufunc, how, inputs, options)
 
@@ -436,7 +436,7 @@ def array_function(self: Symbol, function: Any, types: Any, arguments: tuple[Any
 
     Raises `SymbolError` that names the counterpart for a function or an argument that builds none.
     """
-    from graphcore.array_api._numpy.functions import call_function  # as above
+    from graphcore.array_api._numpy_functions import call_function  # as above
 
     return call_function(function, arguments, named)
 

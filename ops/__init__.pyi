@@ -23,8 +23,7 @@ from graphcore.ops.shared.control import while_loop as while_loop
 from graphcore.ops.shared.reshape import Padding, PerAxis
 from graphcore.ops.sorting import Unique
 from graphcore.ops.strings import StringLike
-from graphcore.quantization.blocks import Encoding
-from graphcore.quantization.tensors import Quantized, QuantizedTensor
+from graphcore.quantization.tensors import Encoding, Quantized, QuantizedTensor
 from graphcore.types.tensor_types import DimLike
 
 __all__ = [

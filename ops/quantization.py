@@ -15,8 +15,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ir.transform.walk import constant_array
 from graphcore.quantization import encoders
-from graphcore.quantization.blocks import Encoding, encoding_of
-from graphcore.quantization.tensors import Quantized, QuantizedTensor, checked
+from graphcore.quantization.tensors import Encoding, Quantized, QuantizedTensor, checked, encoding_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._algorithms.orthogonal import qr
+from graphcore.array_api._algorithms.schur import qr
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.matrices import (

@@ -12,7 +12,7 @@ import numpy as np
 
 from graphcore.checkpoints.safetensors import LARGEST_HEADER, SHOWN, Stored, damaged, shape_fault
 from graphcore.errors import ModelError, ResourceLimitError
-from graphcore.quantization.blocks import BLOCKS
+from graphcore.quantization.tensors import BLOCKS
 from graphcore.types.dtypes import DType
 
 MAGIC = b"GGUF"

@@ -19,8 +19,7 @@ from graphcore.arrays.casting import native
 from graphcore.arrays.external_data import Folder, Links
 from graphcore.errors import DTypeError, ExportError, ModelError, ResourceLimitError
 from graphcore.ir.literals import array_dtype
-from graphcore.quantization.blocks import BLOCKS, dequantize
-from graphcore.quantization.tensors import QuantizedTensor
+from graphcore.quantization.tensors import BLOCKS, QuantizedTensor, dequantize
 from graphcore.support.atomic_files import replace_files
 from graphcore.types.dtypes import DType
 

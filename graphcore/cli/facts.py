@@ -14,7 +14,7 @@ from graphcore.analysis.flops import flops
 from graphcore.analysis.sizes import sizes
 from graphcore.analysis.statistics import statistics
 from graphcore.arrays.external_data import model_bytes
-from graphcore.cli.measuring.distances import lengths, require_dims
+from graphcore.cli.distances import lengths, require_dims
 from graphcore.cli.output import Advance
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph

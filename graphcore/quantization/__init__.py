@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphcore.quantization.blocks import ENCODINGS, Encoding
 from graphcore.quantization.encoders import encode
-from graphcore.quantization.tensors import Quantized, QuantizedTensor
+from graphcore.quantization.tensors import ENCODINGS, Encoding, Quantized, QuantizedTensor
 
 __all__ = ["ENCODINGS", "Encoding", "Quantized", "QuantizedTensor", "encode"]

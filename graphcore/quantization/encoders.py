@@ -9,8 +9,7 @@ import numpy as np
 
 from graphcore.arrays.casting import is_masked
 from graphcore.errors import DTypeError, ModelError, ShapeError
-from graphcore.quantization.blocks import Encoding, encoding_of
-from graphcore.quantization.tensors import BASE, Array, QuantizedTensor, packed
+from graphcore.quantization.tensors import BASE, Array, Encoding, QuantizedTensor, encoding_of, packed
 from graphcore.types.dtypes import DType
 
 BLOCK_SIZE = 32

@@ -9,8 +9,7 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.quantization.blocks import BLOCKS, ENCODINGS, parts_of
-from graphcore.quantization.tensors import BASE, Array
+from graphcore.quantization.tensors import BASE, BLOCKS, ENCODINGS, Array, parts_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape

@@ -1,1 +1,1 @@
-"""Models in worker processes of their own, between walls: limits of memory and time, no files, no network."""
+"""Models in sandboxed worker processes of their own: limits of memory and time, no files, no network."""

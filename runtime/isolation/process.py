@@ -22,8 +22,8 @@ from graphcore.runtime.isolation import failures, framing, spawning
 from graphcore.runtime.isolation.codec import Layout, Reader, read, types_of, written
 from graphcore.runtime.isolation.failures import What, WorkerLimits
 from graphcore.runtime.isolation.framing import RUN_HEAD, Block, Channel, Kind, Lease, Malformed
+from graphcore.runtime.isolation.sandbox import ProcessorTime
 from graphcore.runtime.isolation.spawning import Timeout
-from graphcore.runtime.isolation.walls.kernel import ProcessorTime
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -358,7 +358,7 @@ def _signature(said: Any, deadline: float) -> Signature:
 
 
 def _warn(missing: tuple[str, ...]) -> None:
-    """Log, once, which walls there are not."""
+    """Log, once, which protections are missing."""
     if missing and missing not in _warned:
         _warned.add(missing)
-        LOG.warning("IsolatedSession: workers run here without walls around %s", "; ".join(missing))
+        LOG.warning("IsolatedSession: workers run here without protection of %s", "; ".join(missing))

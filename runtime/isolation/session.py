@@ -1,4 +1,4 @@
-"""Sessions whose models run in worker processes, between walls."""
+"""Sessions whose models run in sandboxed worker processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphcore.ir.graph import Graph, Optimize, Precision
 from graphcore.runtime.isolation.failures import WorkerLimits, incomplete
 from graphcore.runtime.isolation.model import IsolatedModel
 from graphcore.runtime.isolation.process import Program
-from graphcore.runtime.isolation.walls import Protections, protections
+from graphcore.runtime.isolation.sandbox import Protections, protections
 from graphcore.support.source_lines import user_line
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ SECONDS = 60.0
 _LEAST_MEMORY = 256 << 20
 """Measured: 128 MiB are the data of Python, ONNX and onnxruntime with a graph of one node."""
 _OUTSIDE = ("cuda", "tensorrt", "rocm", "migraphx", "dml", "webgpu", "nvtensorrtrtx")
-"""Parts of the names of providers whose devices lie outside of the walls."""
+"""Parts of the names of providers whose devices lie outside of the sandbox."""
 
 
 class IsolatedSession:
     """Loads untrusted models, each in sandboxed worker processes of its own: docs/isolation.md.
 
     A worker reads the model's folder and the libraries, and no other file; it writes none, has no network, none of the
-    program's descriptors and none of its environment, as far as the system has such walls: a warning in the log
+    program's descriptors and none of its environment, as far as the system has such protections: a warning in the log
     "graphcore" names those that it lacks. What ends a worker's process is an error of the call that did it.
 
     providers: as of an InferenceSession; those of a GPU are refused. memory: bytes of data that a worker may have, the
@@ -83,7 +83,7 @@ class IsolatedSession:
         for provider in asked or ():
             if any(part in str(provider).lower() for part in _OUTSIDE):
                 raise GraphError(
-                    f"IsolatedSession: {provider!r:.80} runs on a device, whose driver lies outside of the walls",
+                    f"IsolatedSession: {provider!r:.80} runs on a device, whose driver lies outside of the sandbox",
                     help='run it on "cpu", or the whole program in a container',
                 )
         if require not in (None, "full"):

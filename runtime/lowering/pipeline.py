@@ -19,7 +19,7 @@ from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4
 from graphcore.runtime.lowering.expansion import composed, packed_weights, row_switch
 from graphcore.runtime.lowering.expansion.row_switch import expand
 from graphcore.runtime.lowering.guards import arithmetic, dequantized, empty, moves, sizes
-from graphcore.runtime.lowering.legalisation.legalise import is_legal, legalise
+from graphcore.runtime.lowering.legalise import is_legal, legalise
 from graphcore.runtime.lowering.passes import Lowering, Pass
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets.legality import Legality, legality

@@ -19,7 +19,7 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.checkpoints import QuantizedTensor
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
-from graphcore.quantization.blocks import BLOCKS, dequantize
+from graphcore.quantization.tensors import BLOCKS, dequantize
 from tests.sampling import drawn
 
 Array = np.ndarray[Any, Any]

@@ -16,7 +16,7 @@ from graphcore.cli import arrays
 from graphcore.cli.arguments.options import Links
 from graphcore.cli.commands import bench
 from graphcore.cli.commands.bench import Bars, Latency, in_turns, ratio, svg
-from graphcore.cli.measuring.memory import Request, peak
+from graphcore.cli.memory import Request, peak
 from tests.cli.conftest import Call
 from tests.support.trained import Trained
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.cli.measuring.distances import distance
+from graphcore.cli.distances import distance
 from tests.cli.conftest import Call
 from tests.support.trained import Trained
 

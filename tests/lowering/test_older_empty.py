@@ -13,7 +13,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import TargetName
 from graphcore.ir.transform import walk
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.legalisation.select import keeps
+from graphcore.runtime.lowering.select import keeps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
 from graphcore.runtime.ort import optimisers, release, sessions

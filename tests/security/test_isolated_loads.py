@@ -27,7 +27,7 @@ from graphcore.errors import (
 from tests.security.test_isolation import MEMORY, ONES, START, endless, has_ended, taken_over
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the walls are Linux'")
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is Linux'")
 
 SESSION = gc.IsolatedSession(memory=MEMORY, load_seconds=START, run_seconds=START)
 

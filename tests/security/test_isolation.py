@@ -1,4 +1,4 @@
-"""Models in workers: what ends a process, or never ends, is an error of the call that did it; and the walls stand."""
+"""Models in workers: what ends a process, or never ends, is an error of the call that did it; and the sandbox holds."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ from onnx import TensorProto, helper
 import graphcore as gc
 from graphcore import DType, Graph, OptionalType, SequenceType, TensorType, ops
 from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, ResourceLimitError, RunError
-from graphcore.runtime.isolation import process
+from graphcore.runtime.isolation import process, sandbox
 from graphcore.runtime.isolation.failures import WorkerLimits
 from graphcore.runtime.isolation.framing import Channel, Kind, Malformed
 from graphcore.runtime.isolation.process import Program
-from graphcore.runtime.isolation.walls import kernel
 from tests.support.onnx_models import FLOAT, INT64, model, one, value
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the walls are Linux'")
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is Linux'")
 
 MEMORY = 1 << 30
 START = 120.0
@@ -363,7 +362,7 @@ def test_answer_with_too_many_digits_is_an_error(worker: Callable[[str], str]) -
             worker(f"import numpy as np; wide = {wide}")
 
 
-# Walls
+# The sandbox
 
 
 def attempt(what: str) -> str:
@@ -422,13 +421,13 @@ def test_call_of_the_kernel_is_refused_to_a_worker(worker: Callable[[str], str],
 
 def system_calls() -> dict[str, tuple[int | None, int | None]]:
     """Return the numbers, on x86-64 and on ARM, of the system calls that workers may make, some with few arguments."""
-    checked: dict[str, Any] = {**kernel._VALUES, **kernel._BITS, **kernel._POINTERS}
-    others = {"mmap": kernel._MMAP, "clone": kernel._CLONE, "tgkill": kernel._TGKILL}
-    return {**kernel.ALLOWED, **{name: row[0] for name, row in checked.items()}, **others}
+    checked: dict[str, Any] = {**sandbox._VALUES, **sandbox._BITS, **sandbox._POINTERS}
+    others = {"mmap": sandbox._MMAP, "clone": sandbox._CLONE, "tgkill": sandbox._TGKILL}
+    return {**sandbox.ALLOWED, **{name: row[0] for name, row in checked.items()}, **others}
 
 
 def test_system_call_that_is_not_listed_is_refused(worker: Callable[[str], str]) -> None:
-    listed = {numbers[[*kernel._AUDIT].index(platform.machine())] for numbers in system_calls().values()}
+    listed = {numbers[[*sandbox._AUDIT].index(platform.machine())] for numbers in system_calls().values()}
     listed |= {335, 336}  # of probes, which seccomp does not see; they end a process that is not probed
     code = f"""
 import ctypes
@@ -452,7 +451,7 @@ def test_numbers_of_system_calls_are_those_of_the_kernel(column: int, header: st
     found = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\s", path.read_text())
     known = {{"fstatat": "newfstatat"}.get(name, name): int(number) for name, number in found}
     newest = max(known.values())
-    for name, numbers in {**system_calls(), **kernel._NOT_THERE}.items():
+    for name, numbers in {**system_calls(), **sandbox._NOT_THERE}.items():
         number = numbers[column]
         if number is None or number < newest:
             assert known.get(name) == number, name
@@ -463,10 +462,10 @@ def test_files_stay_as_they_are_where_landlock_is_old_or_missing(version: int, t
     (tmp_path / "file").write_text("kept")
     program = f"""
 import os
-from graphcore.runtime.isolation.walls import kernel, protections
-kernel.version = lambda: {version}
-had = protections().missing
-missing = [*kernel.limit(1 << 30, os.getppid()), *kernel.restrict(["/"]), *kernel.refuse()]
+from graphcore.runtime.isolation import sandbox
+sandbox.version = lambda: {version}
+had = sandbox.protections().missing
+missing = [*sandbox.limit(1 << 30, os.getppid()), *sandbox.restrict(["/"]), *sandbox.refuse()]
 for change in (
     lambda: os.open("file", os.O_TRUNC),
     lambda: os.open("file", os.O_WRONLY),
@@ -494,7 +493,7 @@ print(open("file").read(), missing, had)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.skipif(not kernel.version(), reason="the kernel has no Landlock")
+@pytest.mark.skipif(not sandbox.version(), reason="the kernel has no Landlock")
 def test_files_outside_of_the_model_are_closed_to_a_worker(worker: Callable[[str], str], tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     closed = {
@@ -512,7 +511,7 @@ def test_files_outside_of_the_model_are_closed_to_a_worker(worker: Callable[[str
     assert worker(attempt("open(os.__file__)")) == "done"
 
 
-@pytest.mark.skipif(not kernel.version(), reason="the kernel has no Landlock")
+@pytest.mark.skipif(not sandbox.version(), reason="the kernel has no Landlock")
 def test_model_in_a_file_reads_the_data_beside_it(tmp_path: Path) -> None:
     graph = Graph("weighty", {"x": TensorType(DType.float32, [64])})
     graph.output(y=graph["x"] + graph.constant(np.arange(64, dtype=np.float32), name="w"))
@@ -611,9 +610,9 @@ def test_worker_outlives_its_parent_by_no_call(worker: Callable[[str], str]) -> 
 
 def test_protections_are_told_and_may_be_required(monkeypatch: pytest.MonkeyPatch) -> None:
     found = gc.IsolatedSession().protections
-    assert found.files == (kernel.version() > 0)
+    assert found.files == (sandbox.version() > 0)
     assert found.memory
-    monkeypatch.setattr(kernel, "version", lambda: 0)
+    monkeypatch.setattr(sandbox, "version", lambda: 0)
     assert gc.IsolatedSession().protections.missing == ("files", *found.missing)
     with pytest.raises(GraphError, match="workers lack here: files"):
         gc.IsolatedSession(require="full")
@@ -621,11 +620,11 @@ def test_protections_are_told_and_may_be_required(monkeypatch: pytest.MonkeyPatc
         gc.IsolatedSession(require="some")  # type: ignore[arg-type]
 
 
-def test_walls_that_are_missing_are_named_once_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_protections_are_named_once_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
-        process._warn(("files (no Landlock)", "a wall of a test"))
+        process._warn(("files (no Landlock)", "a protection of a test"))
     assert [record.getMessage() for record in caplog.records] == [
-        "IsolatedSession: workers run here without walls around files (no Landlock); a wall of a test"
+        "IsolatedSession: workers run here without protection of files (no Landlock); a protection of a test"
     ]
 
 

@@ -110,7 +110,7 @@ def links(args: argparse.Namespace) -> Links:
     return {"external_data": "links" if args.external_links or root else "plain", "external_data_root": root}
 
 
-class Walls(TypedDict):
+class SandboxLimits(TypedDict):
     """Arguments of an IsolatedSession."""
 
     memory: int
@@ -118,7 +118,7 @@ class Walls(TypedDict):
     run_seconds: float
 
 
-def walls() -> Walls:
+def sandbox_limits() -> SandboxLimits:
     """Return the limits of isolated models: what the machine has, since it runs one model that its user chose."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {"memory": memory, "load_seconds": 600, "run_seconds": 600}

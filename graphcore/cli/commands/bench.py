@@ -16,8 +16,8 @@ import numpy as np
 from graphcore import runtime
 from graphcore.cli import arrays, output
 from graphcore.cli.arguments.options import links
-from graphcore.cli.measuring.distances import feeds_of
-from graphcore.cli.measuring.memory import Request, peak
+from graphcore.cli.distances import feeds_of
+from graphcore.cli.memory import Request, peak
 from graphcore.errors import FeedError, GraphcoreError
 from graphcore.runtime.inspection.profiling import onnxruntime_alone
 from graphcore.support.escaping import escaped

@@ -12,7 +12,7 @@ import onnx
 from graphcore import runtime
 from graphcore.arrays.external_data import links_of, model_bytes
 from graphcore.cli import output
-from graphcore.cli.arguments.options import limits, links, walls
+from graphcore.cli.arguments.options import limits, links, sandbox_limits
 from graphcore.ir.graph import Graph
 from graphcore.onnx.notes import IR_VERSION, OPSET
 from graphcore.onnx.proto.split_weights import split
@@ -30,7 +30,7 @@ def check(args: argparse.Namespace) -> int:
     is_isolated = args.provider == "cpu" and os.name == "posix" if args.isolated is None else args.isolated
     with output.working(f"reading {args.model}"):
         if is_isolated:  # before the file is read here: what ends a process or never ends is an error then
-            runtime.IsolatedSession(args.provider, **walls()).load(args.model, **links(args)).close()
+            runtime.IsolatedSession(args.provider, **sandbox_limits()).load(args.model, **links(args)).close()
         graph = Graph.load(args.model, limits=limits(args), **links(args))
         if not is_isolated:
             session.load(graph)

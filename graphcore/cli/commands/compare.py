@@ -12,7 +12,7 @@ from graphcore.analysis.sizes import bytes_of
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
 from graphcore.cli.commands.bench import Latency, in_turns, ratio
-from graphcore.cli.measuring.distances import Distance, distance, feeds_of
+from graphcore.cli.distances import Distance, distance, feeds_of
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph, Precision
 from graphcore.ir.symbol import Constant

@@ -14,7 +14,7 @@ import numpy as np
 from graphcore import runtime
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
-from graphcore.cli.measuring.distances import Distance, distance, feeds_of
+from graphcore.cli.distances import Distance, distance, feeds_of
 from graphcore.cli.output import Advance
 from graphcore.errors import FeedError, GraphcoreError
 from graphcore.ir.graph import Graph

@@ -15,7 +15,7 @@ from graphcore import runtime
 from graphcore.arrays.external_data import model_bytes
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
-from graphcore.cli.measuring.distances import distance, random_feeds
+from graphcore.cli.distances import distance, random_feeds
 from graphcore.errors import GraphcoreError, GraphError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.onnx.proto.split_weights import split

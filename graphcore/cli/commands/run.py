@@ -6,8 +6,8 @@ import argparse
 
 from graphcore import runtime
 from graphcore.cli import arrays, output
-from graphcore.cli.arguments.options import limits, links, walls
-from graphcore.cli.measuring.distances import feeds_of
+from graphcore.cli.arguments.options import limits, links, sandbox_limits
+from graphcore.cli.distances import feeds_of
 from graphcore.errors import GraphError
 
 
@@ -40,5 +40,5 @@ def _isolated(args: argparse.Namespace) -> runtime.IsolatedModel:
             "run: --limit is of models that this process reads, and --isolated has limits of its own",
             help="leave one of them out",
         )
-    session = runtime.IsolatedSession(args.provider, precision=args.precision, **walls())
+    session = runtime.IsolatedSession(args.provider, precision=args.precision, **sandbox_limits())
     return session.load(args.model, **links(args))

@@ -12,7 +12,7 @@ from graphcore import runtime
 from graphcore.cli import facts, output
 from graphcore.cli.arguments import parser
 from graphcore.cli.arguments.options import links
-from graphcore.cli.measuring.distances import feeds_of
+from graphcore.cli.distances import feeds_of
 from graphcore.errors import MissingExtraError
 from graphcore.ir.graph import Graph
 from graphcore.runtime.inspection.placement import Placement

@@ -22,8 +22,7 @@ from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.ops.shared.quantized_products import computed, dequantized, flaws, is_flaw, is_summed, product
-from graphcore.quantization.blocks import BLOCKS, ENCODINGS, parts_of
-from graphcore.quantization.tensors import Array, QuantizedTensor, packed
+from graphcore.quantization.tensors import BLOCKS, ENCODINGS, Array, QuantizedTensor, packed, parts_of
 from graphcore.runtime.lowering.expansion import composed
 from graphcore.runtime.lowering.expansion.composed import MICROSOFT, Key
 from graphcore.runtime.lowering.summary import Summary

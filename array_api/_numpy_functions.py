@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore import array_api, ops
 from graphcore import array_api as xp
-from graphcore.array_api._numpy.refusals import refuse_arguments, shown, silent, unknown
+from graphcore.array_api._refusals import refuse_arguments, shown, silent, unknown
 from graphcore.build import operands
 from graphcore.errors import SymbolError
 from graphcore.ir.symbol import Symbol

@@ -1,4 +1,4 @@
-"""The program of a worker: walls first, then a model, then its runs. Started by `spawning`, never by hand."""
+"""The program of a worker: the sandbox first, then a model, then its runs. Started by `spawning`, never by hand."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import signal
 import socket
 import sys
 
+from graphcore.runtime.isolation import sandbox
 from graphcore.runtime.isolation.framing import Channel, Kind
-from graphcore.runtime.isolation.walls import kernel
 
 
 def main() -> None:
@@ -23,14 +23,14 @@ def main() -> None:
     channel = Channel(ends[0], ends[1])
     try:
         settings = json.loads(channel.receive((Kind.SETTINGS,))[1])
-        missing = kernel.limit(settings["memory"], settings["parent"])
-        time = kernel.ProcessorTime()
+        missing = sandbox.limit(settings["memory"], settings["parent"])
+        time = sandbox.ProcessorTime()
         time.allow(settings["load_seconds"])
-        missing += kernel.restrict(settings["readable"], ("/dev/null",))
-        missing += kernel.refuse()
+        missing += sandbox.restrict(settings["readable"], ("/dev/null",))
+        missing += sandbox.refuse()
         channel.send(Kind.READY, json.dumps(missing).encode())
-        # NumPy, onnx and onnxruntime are read between the walls, and their threads stand there too
-        from graphcore.runtime.isolation.worker.serving import serve
+        # NumPy, onnx and onnxruntime are imported inside the sandbox, and their threads start there too
+        from graphcore.runtime.isolation.serving import serve
 
         serve(channel, settings, time)
     except EOFError:

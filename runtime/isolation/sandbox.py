@@ -1,4 +1,4 @@
-"""What the kernel enforces in a worker: files by Landlock, system calls by seccomp, memory and time by limits.
+"""The sandbox of a worker: files by Landlock, system calls by seccomp, memory and time by limits.
 
 System calls are allowed for memory, threads, clocks, reads of files and of the two sockets to the parent, and facts
 about the process and the machine, on Linux for x86-64 and 64-bit ARM. Landlock says which files are read; the limits
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import importlib.util
 import os
 import platform
 import signal
@@ -19,7 +20,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 _SET_FILTER, _ASK, _ALL_THREADS = 1, 2, 1
 _LOAD, _EQUAL, _ABOVE, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
@@ -275,7 +276,7 @@ def limit(memory: int, parent: int) -> list[str]:
 
 @dataclass(slots=True)
 class ProcessorTime:
-    """The processor time that a worker may take in all threads: a second wall, should the parent's watch sleep.
+    """The processor time that a worker may take in all threads: a second limit, should the parent's watch sleep.
 
     process: of the worker, as its parent has it; 0 in the worker, which sets a limit where the system has no `prlimit`.
     """
@@ -310,3 +311,29 @@ class ProcessorTime:
             self.until = float("inf") if seconds is None else float(most)
             return True
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Protections:
+    """Which protections of a worker this machine has.
+
+    memory: a limit of its data (RLIMIT_DATA). files: Landlock. system_calls: seccomp, which also closes the network
+    and the metadata of files. parent: it ends with its parent, and has no capabilities.
+    """
+
+    memory: bool
+    files: bool
+    system_calls: bool
+    parent: bool
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Return the names of those that it lacks."""
+        return tuple(field.name for field in fields(self) if not getattr(self, field.name))
+
+
+def protections() -> Protections:
+    """Return which protections this machine has. Workers say themselves what they could not set up."""
+    is_linux = sys.platform.startswith("linux")
+    has_limits = importlib.util.find_spec("resource") is not None and sys.platform != "darwin"
+    return Protections(has_limits, version() > 0, is_supported(), is_linux)

@@ -29,7 +29,7 @@ from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_ker
 from graphcore.runtime.lowering.dtypes import sequences
 from graphcore.runtime.lowering.dtypes.float4 import FOUR
 from graphcore.runtime.lowering.expansion.row_switch import PARTIAL_KERNELS, computes
-from graphcore.runtime.lowering.legalisation.select import Selector, keeps
+from graphcore.runtime.lowering.select import Selector, keeps
 from graphcore.runtime.lowering.summary import Summary, kinds_of
 from graphcore.runtime.lowering.targets.compute_dtypes import MOVES, PROMOTIONS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality

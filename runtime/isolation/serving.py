@@ -1,4 +1,4 @@
-"""Loading and running the model of a worker: what stands between the walls."""
+"""Loading and running the model of a worker: what runs inside the sandbox."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 
 from graphcore.arrays.casting import Array
 from graphcore.arrays.resource_limits import Limits
+from graphcore.runtime.isolation import sandbox
 from graphcore.runtime.isolation.codec import Layout, Reader, described, read, written
 from graphcore.runtime.isolation.failures import told
 from graphcore.runtime.isolation.framing import RUN_HEAD, Block, Channel, Kind
-from graphcore.runtime.isolation.walls import kernel
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
 from graphcore.runtime.stopping.limit import Limit
 
 
-def serve(channel: Channel, settings: dict[str, Any], time: kernel.ProcessorTime) -> None:
+def serve(channel: Channel, settings: dict[str, Any], time: sandbox.ProcessorTime) -> None:
     """Load the model that is asked for, and run it as often as is asked."""
     _, content = channel.receive((Kind.LOAD,))
     asked = read(content)
@@ -88,7 +88,7 @@ class _Served:
     """A model, and the blocks that its arrays go through."""
 
     def __init__(
-        self, model: Model, channel: Channel, time: kernel.ProcessorTime, seconds: float | None, line: str
+        self, model: Model, channel: Channel, time: sandbox.ProcessorTime, seconds: float | None, line: str
     ) -> None:
         self._model = model
         self._names = tuple(model.inputs)

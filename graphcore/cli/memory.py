@@ -1,6 +1,6 @@
 """The memory that a model takes, measured in a process of its own.
 
-`python -m graphcore.cli.measuring.memory` reads a `Request` as JSON, and prints the bytes.
+`python -m graphcore.cli.memory` reads a `Request` as JSON, and prints the bytes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def peak(request: Request) -> int | None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "graphcore.cli.measuring.memory"],
+            [sys.executable, "-m", "graphcore.cli.memory"],
             input=json.dumps(asdict(request)),
             capture_output=True,
             text=True,

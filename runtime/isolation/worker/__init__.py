@@ -1,1 +1,0 @@
-"""The program of a worker process: `python -m graphcore.runtime.isolation.worker`, started by `spawning`."""

@@ -1,1 +1,0 @@
-"""Each node made legal for a target: as it is, in another dtype, or decomposed."""
