@@ -69,8 +69,9 @@ ORDER: dict[str, tuple[str, ...]] = {
         "file_versions guards legalise",
         "select",
         "decompositions functions",
-        "build dtypes expansion passes",
-        "summary targets",
+        "build dtypes expansion",
+        "passes",
+        "targets",
     ),
     "scale": (
         "__init__",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from graphcore.errors import GraphcoreError, LossyCastWarning
     from graphcore.ir.buffers import Buffer, BufferValue
     from graphcore.ir.graph import Graph
-    from graphcore.ir.state.accuracy import accuracy
+    from graphcore.ir.state.settings import accuracy
     from graphcore.ir.symbol import Symbol, SymbolTuple
     from graphcore.promotion import PromotionSystem, common_dtype, implicit_cast_type
     from graphcore.runtime import (
@@ -126,7 +126,7 @@ _HOMES = {
     "SymbolTuple": "ir.symbol",
     "Tensor": "runtime",
     "TensorType": "types.tensor_types",
-    "accuracy": "ir.state.accuracy",
+    "accuracy": "ir.state.settings",
     "common_dtype": "promotion",
     "compose": "surgery",
     "custom_op": "custom_ops.declaration",

@@ -1,4 +1,4 @@
-"""Read the `config.json` of a checkpoint: unknown fields are errors."""
+"""Read the `config.json` of a checkpoint, whose unknown fields are errors, and its weights."""
 
 from __future__ import annotations
 

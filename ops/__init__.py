@@ -25,7 +25,6 @@ from graphcore.ops.gathering import *
 from graphcore.ops.indexing import *
 from graphcore.ops.joining import *
 from graphcore.ops.linalg import *
-from graphcore.ops.mathematics import *
 from graphcore.ops.normalization import *
 from graphcore.ops.pooling import *
 from graphcore.ops.quantiles import *

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from graphcore.ir.buffers import Buffer, BufferValue
-from graphcore.ir.state.accuracy import Accuracy
+from graphcore.ir.state.settings import Accuracy
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import microsoft as microsoft
 from graphcore.ops import onnx as onnx
@@ -236,16 +236,42 @@ def roi_align(x: TensorLike, rois: TensorLike, output_height: int, output_width:
 
 def abs(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The magnitude, of complex numbers a real one; MIN stays MIN. ONNX Abs."""
+def acos(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The angle in radians whose cosine is x; NaN outside -1 to 1. ONNX Acos."""
+def acosh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The inverse hyperbolic cosine; NaN below 1. ONNX Acosh."""
 def add(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The sum. Integers wrap; bools are *or*ed. ONNX Add."""
+def asin(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The angle in radians whose sine is x; NaN outside -1 to 1. ONNX Asin."""
+def asinh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The inverse hyperbolic sine. ONNX Asinh."""
+def atan(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The angle in radians whose tangent is x. ONNX Atan."""
+def atan2(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The angle in radians of the point (y, x), from -pi to pi."""
+def atanh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The inverse hyperbolic tangent; NaN outside -1 to 1. ONNX Atanh."""
 def ceil(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The least whole number not below x. ONNX Ceil."""
+def cos(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The cosine of x in radians. ONNX Cos."""
+def cosh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The hyperbolic cosine. ONNX Cosh."""
 def div(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The true quotient; integers and bools give float64. ONNX Div."""
 def divmod(lhs: TensorLike, rhs: TensorLike) -> tuple[Symbol, Symbol]:
     """`floor_div` and `mod` of two tensors."""
 def equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where both are equal. ONNX Equal."""
+def erf(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The error function. ONNX Erf."""
+def exp(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """e to the power of x. ONNX Exp."""
+def exp2(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """2 to the power of x."""
+def expm1(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """exp(x) - 1, accurate near 0."""
 def floor(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The greatest whole number not above x. ONNX Floor."""
 def floor_div(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -256,10 +282,24 @@ def greater(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = Non
     """True where the first is greater. ONNX Greater."""
 def greater_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where the first is not less. ONNX GreaterOrEqual."""
+def is_finite(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """True where x is neither NaN nor an infinity."""
+def is_inf(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """True where x is an infinity; integers never are. ONNX IsInf."""
+def is_nan(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """True where x is NaN; integers never are. ONNX IsNaN."""
 def less(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where the first is less. ONNX Less."""
 def less_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where the first is not greater. ONNX LessOrEqual."""
+def log(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The natural logarithm; NaN below 0. ONNX Log."""
+def log10(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The logarithm to base 10."""
+def log1p(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """log(1 + x), accurate near 0."""
+def log2(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The logarithm to base 2."""
 def maximum(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The greater of two; NaN if either is. ONNX Max."""
 def minimum(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -284,12 +324,26 @@ def rint(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The nearest whole number, ties to even, as a float. C's and NumPy's rint; ONNX Round."""
 def round(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The nearest whole number, ties to even. ONNX Round."""
+def rsqrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """1 / sqrt(x)."""
 def sign(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """-1, 0 or 1 by the sign, z / abs(z) of complex numbers; NaN stays. ONNX Sign."""
+def sin(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The sine of x in radians. ONNX Sin."""
+def sinc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """sin(pi * x) / (pi * x), 1 at 0 and exactly 0 at other whole numbers. NumPy's sinc."""
+def sinh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The hyperbolic sine. ONNX Sinh."""
+def sqrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The square root; NaN below 0. ONNX Sqrt."""
 def square(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x * x. Integers wrap."""
 def sub(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The difference. Integers wrap; bools have none. ONNX Sub."""
+def tan(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The tangent of x in radians. ONNX Tan."""
+def tanh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The hyperbolic tangent. ONNX Tanh."""
 def trunc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The whole number towards zero."""
 
@@ -416,63 +470,6 @@ def tensordot(lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Sequence[in
     """The sum of products over chosen axes of two tensors."""
 def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     """The dot products of vectors that lie along an axis."""
-
-# mathematics
-
-def acos(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The angle in radians whose cosine is x; NaN outside -1 to 1. ONNX Acos."""
-def acosh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The inverse hyperbolic cosine; NaN below 1. ONNX Acosh."""
-def asin(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The angle in radians whose sine is x; NaN outside -1 to 1. ONNX Asin."""
-def asinh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The inverse hyperbolic sine. ONNX Asinh."""
-def atan(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The angle in radians whose tangent is x. ONNX Atan."""
-def atan2(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The angle in radians of the point (y, x), from -pi to pi."""
-def atanh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The inverse hyperbolic tangent; NaN outside -1 to 1. ONNX Atanh."""
-def cos(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The cosine of x in radians. ONNX Cos."""
-def cosh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The hyperbolic cosine. ONNX Cosh."""
-def erf(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The error function. ONNX Erf."""
-def exp(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """e to the power of x. ONNX Exp."""
-def exp2(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """2 to the power of x."""
-def expm1(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """exp(x) - 1, accurate near 0."""
-def is_finite(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """True where x is neither NaN nor an infinity."""
-def is_inf(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """True where x is an infinity; integers never are. ONNX IsInf."""
-def is_nan(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """True where x is NaN; integers never are. ONNX IsNaN."""
-def log(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The natural logarithm; NaN below 0. ONNX Log."""
-def log10(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The logarithm to base 10."""
-def log1p(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """log(1 + x), accurate near 0."""
-def log2(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The logarithm to base 2."""
-def rsqrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """1 / sqrt(x)."""
-def sin(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The sine of x in radians. ONNX Sin."""
-def sinc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """sin(pi * x) / (pi * x), 1 at 0 and exactly 0 at other whole numbers. NumPy's sinc."""
-def sinh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The hyperbolic sine. ONNX Sinh."""
-def sqrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The square root; NaN below 0. ONNX Sqrt."""
-def tan(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The tangent of x in radians. ONNX Tan."""
-def tanh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The hyperbolic tangent. ONNX Tanh."""
 
 # normalization
 

@@ -17,9 +17,9 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Constant, Symbol, TensorLike
 from graphcore.ops.activation import relu, sigmoid
 from graphcore.ops.control import scan
+from graphcore.ops.elementwise import tanh
 from graphcore.ops.gathering import where
 from graphcore.ops.joining import concat, split, stack
-from graphcore.ops.mathematics import tanh
 from graphcore.ops.shared.attributes import choice
 from graphcore.ops.shared.dims import Axis, shape_vector
 from graphcore.types.dims import Dim

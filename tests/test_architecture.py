@@ -55,7 +55,7 @@ TABLES = {
     "format: attributes, operands and versions that ONNX defines": """
         graphcore/onnx/proto/limits.py _WINDOWED RANGES AXES AXES_OF CHOICES _WITH_OPERANDS
         graphcore/onnx/proto/ranges.py OPERANDS INDEXED POSITIONS
-        graphcore/surgery/astype/roles.py _EXACT _LIKE
+        graphcore/surgery/roles.py _EXACT _LIKE
         graphcore/surgery/result_types.py _REAL
         graphcore/surgery/sizes.py _STATES
         runtime/lowering/decompositions/recurrent.py _GATES _ACTIVATIONS _PLAIN
@@ -91,7 +91,7 @@ TABLES = {
     """,
     "algorithm: steps that one rule looks for, beside that rule": """
         graphcore/analysis/flop_rules.py _ELEMENTWISE _REDUCTIONS
-        graphcore/ir/state/accuracy.py OPERATORS
+        graphcore/ir/state/settings.py OPERATORS
         graphcore/onnx/read/statements.py _APART
         graphcore/passes/simplify.py _NEUTRAL _ONE_SIDED
         graphcore/promotion/anvil.py _OF_LISTS _LISTS

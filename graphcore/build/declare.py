@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-from graphcore.ir.state import accuracy as accuracies
+from graphcore.ir.state import settings
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.promotion.rules import Rule
 
@@ -64,8 +64,8 @@ FAST_EXPANSIONS: dict[str, Callable[..., Any]] = {}
 
 def expanded(op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> Any:
     """Return what one of the library's own operators is made of on these operands, as accurate as its node says."""
-    body = FAST_EXPANSIONS.get(op_type) if accuracies.is_fast(attributes) else None
-    return (body or EXPANSIONS[op_type])(*inputs, **accuracies.without(attributes))
+    body = FAST_EXPANSIONS.get(op_type) if settings.is_fast(attributes) else None
+    return (body or EXPANSIONS[op_type])(*inputs, **settings.without(attributes))
 
 
 # Ops on eager tensors

@@ -23,9 +23,9 @@ from graphcore.build.declare import (
 from graphcore.build.shapes import Roles, broadcast
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.state import accuracy as accuracies
-from graphcore.ir.state.accuracy import Accuracy
+from graphcore.ir.state import settings
 from graphcore.ir.state.open_expressions import PRODUCT, SUM, Expression, open_expression, term_of
+from graphcore.ir.state.settings import Accuracy
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Rule, Scalar
 from graphcore.types.dtypes import DType, Kind, real_of
@@ -214,11 +214,11 @@ def binary(
     return function
 
 
-def _at(name: str, onnx: str, level: Accuracy) -> accuracies.accuracy:
+def _at(name: str, onnx: str, level: Accuracy) -> settings.accuracy:
     """Return the block of one op of this accuracy. Raises `GraphError` for an op that has no other than "exact"."""
-    if onnx not in accuracies.OPERATORS and level == accuracies.FAST:
+    if onnx not in settings.OPERATORS and level == settings.FAST:
         raise GraphError(f"{name}: it is exact, and no form of it is faster", help="leave accuracy out")
-    return accuracies.accuracy(level)
+    return settings.accuracy(level)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node
 from graphcore.ir.transform.walk import parts
-from graphcore.onnx.proto.split_weights import split
+from graphcore.onnx.proto.value_protos import split
 from graphcore.runtime.lowering.report import named, report
 from graphcore.runtime.lowering.targets import BY_PROVIDER
 from graphcore.runtime.ort import options as providers

@@ -1,4 +1,4 @@
-"""Output of commands: tables, JSON and bars of progress, as the terminal and the environment ask for them.
+"""Output of commands: tables, JSON and bars of progress as the terminal asks for them, and files written whole.
 
 On a terminal the package rich draws, where it is installed; on a pipe, and without it, text is plain and aligned.
 """

@@ -9,8 +9,7 @@ from importlib import import_module
 from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
 from graphcore.build import operands
-from graphcore.custom_ops.body import Body, frozen, translated
-from graphcore.custom_ops.signature import NONE, Signature, allowed, groups, signature_of
+from graphcore.custom_ops.signature import NONE, Body, Signature, allowed, frozen, groups, signature_of, translated
 from graphcore.errors import DTypeError, GraphError, ModelError
 from graphcore.ir.definitions import Definition, Dims, names_of, substituted
 from graphcore.ir.graph import Graph

@@ -20,7 +20,7 @@ from graphcore.ir.literals import (
     scalar_array,
 )
 from graphcore.ir.names import checked_name
-from graphcore.ir.state import accuracy as accuracies
+from graphcore.ir.state import settings
 from graphcore.ir.state.closed import NO_ATTRIBUTES, Attributes, change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.promotion import complex_operators
@@ -145,8 +145,8 @@ def emit(
             complex_operators.check(op_type, inputs, (type_,), attributes, domain)
         if graph.memory.expressions:
             end_expressions(builder, inputs)
-        if accuracies.current.get() is not None and op_type in accuracies.OPERATORS and _is_float(type_):
-            attributes = {**(attributes or {}), accuracies.KEY: accuracies.FAST}
+        if settings.current.get() is not None and op_type in settings.OPERATORS and _is_float(type_):
+            attributes = {**(attributes or {}), settings.KEY: settings.FAST}
     else:
         origin = site.origin
     node: Node = OpenNode()

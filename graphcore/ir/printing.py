@@ -11,8 +11,8 @@ from graphcore.errors import GraphError
 from graphcore.ir.buffers import BufferValue, stored
 from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.dim_minima import minima, with_minima
 from graphcore.ir.state.open_expressions import is_swallowed
+from graphcore.ir.state.settings import minima, with_minima
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.support.escaping import escaped, text_of

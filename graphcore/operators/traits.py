@@ -1,4 +1,4 @@
-"""Traits of operators, and the row that says what is known of one."""
+"""Traits of operators, the row that says what is known of one, and the rows of the library's own."""
 
 from __future__ import annotations
 

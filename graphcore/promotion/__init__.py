@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from graphcore.promotion.registry import NAMES, implicit_cast_type, system
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Term
-from graphcore.promotion.system import LatticeSystem, PromotionSystem, TableSystem
+from graphcore.promotion.system import NAMES, LatticeSystem, PromotionSystem, TableSystem, implicit_cast_type, system
 
 if TYPE_CHECKING:
     from graphcore.promotion.anvil import CommonDType, common_dtype

@@ -14,9 +14,9 @@ from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_published, max_system
 from graphcore.promotion.packages import jax, numpy, torch
-from graphcore.promotion.registry import system as find
 from graphcore.promotion.rules import Key, NoPromotion, Operand
 from graphcore.promotion.system import LatticeSystem, PromotionSystem, TableSystem
+from graphcore.promotion.system import system as find
 from graphcore.support.markup import table
 from graphcore.types.dtypes import DType
 

@@ -1,4 +1,4 @@
-"""The interface of promotion systems: the one question they answer, and the rules that most of them share.
+"""The interface of promotion systems: the one question they answer, the rules that most share, their registry.
 
 The question: given an op's promotion key and the operand dtypes, with what is known of literals, what are the
 operands cast to and what is the result? Whoever inserts casts (`graphcore.build.operands`) asks it and obeys.
@@ -6,12 +6,16 @@ operands cast to and what is the result? Whoever inserts casts (`graphcore.build
 
 from __future__ import annotations
 
+import copyreg
+import functools
+import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from graphcore.errors import DTypeError
+from graphcore.errors import DTypeError, PromotionError
 from graphcore.promotion.rules import (
     RULES,
     Key,
@@ -25,6 +29,7 @@ from graphcore.promotion.rules import (
     no_complex,
     to_integers,
 )
+from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType, complex_of
 from graphcore.types.dtypes import DType as D
 from graphcore.types.tensor_types import Type
@@ -286,3 +291,96 @@ def read_table(table: str, columns: Sequence[str]) -> dict[tuple[str, str], str]
 def dtypes_of(cells: dict[tuple[str, str], str]) -> dict[tuple[D, D], D]:
     """The same by dtype, for a table of short names alone."""
     return {(SHORT[row], SHORT[column]): SHORT[cell] for (row, column), cell in cells.items()}
+
+
+# The promotion systems by name: those of the publications, and those of array packages.
+
+_SYSTEMS: dict[str, str] = {
+    "max": "max.system",
+    "max_published": "max.published",
+    "kernel_float": "kernel_float.KernelFloat",
+    "anvil": "anvil.Anvil",
+    "array_api": "array_api.ArrayApi",
+    "allo_hls": "allo.AlloHls",
+    "allo_cpp": "allo.AlloCpp",
+    "numpy": "packages.numpy.NumPy",
+    "jax": "packages.jax.Jax",
+    "torch": "packages.torch.Torch",
+}
+"""What makes each system, in modules of this folder, which are imported when the system is first asked for."""
+
+NAMES: tuple[str, ...] = tuple(_SYSTEMS)
+"""The published systems."""
+
+
+def system(name: str | PromotionSystem, **options: Any) -> PromotionSystem:
+    """Return the promotion system of that name; a `PromotionSystem` is returned as it is.
+
+    options: `complex=False | True` of "max", which joins complex64 and complex128 to its lattice;
+    `profile="2025.12" | "seed"` of "array_api"; `revision="seed" | "latest"` of "allo_hls" and "allo_cpp";
+    `fast_math=False | True` of "allo_hls". The same name and options give the same object. Raises `PromotionError` for
+    unknown names and options.
+    """
+    if isinstance(name, PromotionSystem) and not options:
+        return name
+    if not isinstance(name, str) or name not in _SYSTEMS:
+        raise PromotionError(
+            f"no promotion system is called {name!r}",
+            help=f"{suggestion(name, _SYSTEMS)}use one of {', '.join(_SYSTEMS)}, or a PromotionSystem of your own",
+        )
+    try:
+        return _made(name, tuple(sorted(options.items())))
+    except PromotionError:
+        raise
+    except TypeError:
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        raise PromotionError(f"{name} has no such option: {given}", help=_system_help(name)) from None
+
+
+def restored(name: str, options: dict[str, Any]) -> PromotionSystem:
+    """Return the system that was pickled."""
+    return system(name, **options)
+
+
+@functools.cache
+def _made(name: str, options: tuple[tuple[str, Any], ...]) -> PromotionSystem:
+    return _maker(name)(**dict(options))
+
+
+def _maker(name: str) -> Callable[..., PromotionSystem]:
+    module, _, label = _SYSTEMS[name].rpartition(".")
+    maker: Callable[..., PromotionSystem] = getattr(import_module(f"{__package__}.{module}"), label)
+    return maker
+
+
+def _system_help(name: str) -> str:
+    known = ", ".join(inspect.signature(_maker(name)).parameters)
+    return f"its options: {known}" if known else "it has none"
+
+
+def _reduced(self: PromotionSystem) -> tuple[Any, ...]:
+    """Pickle a published system by its name, so that there is one of it."""
+    if self.name in NAMES and system(self.name, **self.options) is self:
+        return restored, (self.name, dict(self.options))
+    return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
+
+
+setattr(PromotionSystem, "__reduce__", _reduced)  # noqa: B010 - here, where the names of systems are known
+
+
+def implicit_cast_type(lhs: Any, rhs: Any, system: str | PromotionSystem = "max") -> DType:
+    """Return the dtype in which values of two dtypes meet under a promotion system.
+
+    lhs, rhs: DTypes, anything `DType.of` takes, or the publication's own spelling. Raises `PromotionError` naming both
+    dtypes and the system where they do not meet, or where one is not of the lattice or table; `DTypeError` for an
+    unknown dtype.
+    """
+    rules = _find(system)
+    left, right = rules.dtype_of(lhs), rules.dtype_of(rhs)
+    try:
+        return rules.resolve(Key("implicit_cast", "join"), [Operand(left), Operand(right)]).result
+    except NoPromotion as refusal:
+        raise refusal.error(f"implicit_cast_type: {refusal.reason}", help=refusal.help) from None
+
+
+_find = system

@@ -1,4 +1,4 @@
-"""Text fit for people: names escaped for terminals, and names to suggest in place of one that does not exist."""
+"""Text fit for people: names escaped for terminals, names to suggest, and integers of any length."""
 
 from __future__ import annotations
 

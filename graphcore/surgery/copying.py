@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.dim_minima import NOTE, minima, without_minima
+from graphcore.ir.state.settings import NOTE, minima, without_minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import like
 from graphcore.support.source_lines import user_origin

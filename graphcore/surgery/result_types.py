@@ -9,7 +9,7 @@ import onnx
 
 from graphcore.build.declare import EXPANSIONS, LIBRARY, expanded
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
-from graphcore.ir.state import accuracy as accuracies
+from graphcore.ir.state import settings
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Draft
 from graphcore.ir.transform.shape_values import ShapeValues
@@ -257,7 +257,7 @@ def _proto(node: Node, inputs: Operands) -> onnx.NodeProto:
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
     proto.output.extend(f"y{i}" for i in range(len(node.outputs)))
-    for key, value in accuracies.without(node.attributes).items():
+    for key, value in settings.without(node.attributes).items():
         if key == "within":  # of a Cast, which is for lowering
             continue
         proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))

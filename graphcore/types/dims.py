@@ -16,10 +16,11 @@ from numbers import Integral
 from typing import Any, SupportsIndex, final
 
 from graphcore.support.markup import code
-from graphcore.types import dim_parser
-from graphcore.types.dim_parser import BOUND, MOST
+from graphcore.types import dim_polynomial
 from graphcore.types.dim_polynomial import (
+    BOUND,
     MAX_PRODUCTS,
+    MOST,
     Poly,
     Terms,
     added,
@@ -370,7 +371,7 @@ def _build(poly: Poly[Dim]) -> Dim:
             return m[0]
     key = tuple(sorted(kept, key=order))
     found = _interned.get(key)
-    return _make(key, dim_parser.of_sum(written(key))) if found is None else found
+    return _make(key, dim_polynomial.of_sum(written(key))) if found is None else found
 
 
 def _dim(value: object) -> Dim:
@@ -391,7 +392,7 @@ def _dim(value: object) -> Dim:
 
 
 def _parsed(text: str) -> Dim:
-    dim: Dim = dim_parser.parse(str(text), _leaf, {"max": Dim.maximum, "min": Dim.minimum})
+    dim: Dim = dim_polynomial.parse(str(text), _leaf, {"max": Dim.maximum, "min": Dim.minimum})
     return dim
 
 

@@ -1,4 +1,4 @@
-"""The choice of a token by its logits: the likeliest, or one that is drawn."""
+"""The arguments of generation, checked; and the choice of a token by its logits: the likeliest, or one drawn."""
 
 from __future__ import annotations
 

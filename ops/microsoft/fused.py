@@ -9,8 +9,8 @@ from graphcore.custom_ops.custom_op import Types
 from graphcore.ir.symbol import Symbol
 from graphcore.ops import creation, onnx, reduction
 from graphcore.ops.activation import clip, gelu, relu, sigmoid, softmax
+from graphcore.ops.elementwise import rsqrt, tanh
 from graphcore.ops.gathering import gather
-from graphcore.ops.mathematics import rsqrt, tanh
 from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, check_row, contrib, may_be, rounded_once, shape_at
 from graphcore.ops.microsoft.products import FusedMatMul
 from graphcore.ops.normalization import layer_norm, rms_norm

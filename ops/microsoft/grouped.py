@@ -9,10 +9,10 @@ from graphcore.custom_ops.custom_op import Types
 from graphcore.ir.symbol import Symbol
 from graphcore.ops import creation, reduction
 from graphcore.ops.activation import softmax
+from graphcore.ops.elementwise import tanh
 from graphcore.ops.gathering import gather, gather_nd, where
 from graphcore.ops.joining import concat, split
 from graphcore.ops.linalg import matmul
-from graphcore.ops.mathematics import tanh
 from graphcore.ops.microsoft._declare import SINGLES, contrib, may_be, rounded_once, shape_at
 from graphcore.ops.microsoft.attention import _in_heads, _rotated, _sequence_last, _static, check_rank
 from graphcore.ops.rearranging import permute, unsqueeze

@@ -1,4 +1,4 @@
-"""Reshape with symbolic dims: infer -1, check the element counts, and compute the shape for the runtime."""
+"""Reshape with symbolic dims, and the layouts and arguments per axis of ops on images."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies
 from graphcore.runtime.lowering.dtypes import complex_numbers, float4, integers, sequences
-from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.passes import Summary
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.releases import Runtime, default, table_of
 from graphcore.runtime.lowering.targets.traps import in_force

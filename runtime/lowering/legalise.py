@@ -16,21 +16,20 @@ import numpy as np
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.state import accuracy as accuracies
+from graphcore.ir.state import settings
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, storage_type
 from graphcore.ir.transform.walk import bodies
 from graphcore.passes.merging import prune
 from graphcore.runtime.lowering.build.builder import Builder, Call
-from graphcore.runtime.lowering.build.casts import Casts
-from graphcore.runtime.lowering.build.compute import chosen_dtype
+from graphcore.runtime.lowering.build.casts import Casts, chosen_dtype
 from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_kernel, may_be_replaced
 from graphcore.runtime.lowering.dtypes import sequences
 from graphcore.runtime.lowering.dtypes.float4 import FOUR
 from graphcore.runtime.lowering.expansion.row_switch import PARTIAL_KERNELS, computes
+from graphcore.runtime.lowering.passes import Summary, kinds_of
 from graphcore.runtime.lowering.select import Selector, keeps
-from graphcore.runtime.lowering.summary import Summary, kinds_of
 from graphcore.runtime.lowering.targets.compute_dtypes import MOVES, PROMOTIONS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality
 from graphcore.support.source_lines import Imported
@@ -124,7 +123,7 @@ class Legaliser(Policy[Rewrite]):
         """Return what computes the results of a node on new operands."""
         self.builder.is_read = is_read = rewrite.is_read
         self.builder.keeps_halves = is_read and self.keeps_halves
-        is_fast = self.rules.decomposes and accuracies.is_fast(node.attributes)
+        is_fast = self.rules.decomposes and settings.is_fast(node.attributes)
         self.builder.fast = self.fast or is_fast
         self._selector.shortens = is_fast
         types = [s.type for s in node.outputs]
@@ -135,7 +134,7 @@ class Legaliser(Policy[Rewrite]):
             return self._control_flow(node, inputs, stored)
         attributes = rewrite.attributes(node)
         if self.rules.decomposes:
-            attributes = accuracies.without(attributes)
+            attributes = settings.without(attributes)
         if self.builder.fast and not node.domain:
             inputs = tuple([self.casts.unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
         call = Call(node.op_type, inputs, stored, dict(attributes), node.domain)

@@ -20,8 +20,7 @@ from graphcore.runtime.lowering.expansion import composed, packed_weights, row_s
 from graphcore.runtime.lowering.expansion.row_switch import expand
 from graphcore.runtime.lowering.guards import arithmetic, dequantized, empty, moves, sizes
 from graphcore.runtime.lowering.legalise import is_legal, legalise
-from graphcore.runtime.lowering.passes import Lowering, Pass
-from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.passes import Lowering, Pass, Summary
 from graphcore.runtime.lowering.targets.legality import Legality, legality
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Runtime, default
 from graphcore.support.gc_pause import uncollected

@@ -10,8 +10,7 @@ from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.notes import OPSET
 from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, LegalNode, fold
-from graphcore.runtime.lowering.build.casts import NARROW
-from graphcore.runtime.lowering.build.compute import chosen_dtype, compute_in
+from graphcore.runtime.lowering.build.casts import NARROW, chosen_dtype, compute_in
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
 from graphcore.runtime.lowering.decompositions.rows import Replaced, keeps_half, keeps_kernel, replaced, rows_of
 from graphcore.runtime.lowering.expansion.row_switch import expand

@@ -16,12 +16,11 @@ from graphcore.runtime.lowering import functions
 from graphcore.runtime.lowering.expansion import row_switch
 from graphcore.runtime.quantizer.layers import layered
 from graphcore.runtime.quantizer.layers.convolutions import measured
-from graphcore.runtime.quantizer.layers.replacing import Ranges
+from graphcore.runtime.quantizer.layers.replacing import Ranges, rewritten
 from graphcore.runtime.quantizer.mixed_precision import runs_of, single_digits
 from graphcore.runtime.quantizer.plan import candidates, planned, selection
 from graphcore.runtime.quantizer.plan import report as reported
 from graphcore.runtime.quantizer.report import Report, Row
-from graphcore.runtime.quantizer.rewrite import rewritten
 from graphcore.runtime.quantizer.weights import SCHEMES, Scheme, choices
 from graphcore.support.progress import ProgressOption, steps
 from graphcore.support.source_lines import Imported

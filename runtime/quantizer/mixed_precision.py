@@ -17,8 +17,8 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
+from graphcore.runtime.quantizer.layers.replacing import rewritten
 from graphcore.runtime.quantizer.plan import Candidate, Selection, planned
-from graphcore.runtime.quantizer.rewrite import rewritten
 from graphcore.runtime.quantizer.weights import SCHEMES, Choices
 from graphcore.types.dtypes import DType
 

@@ -15,7 +15,7 @@ from graphcore.arrays.eager_array import EagerArray
 from graphcore.build.pytree import Structure, rebuilt, structure_of
 from graphcore.errors import DTypeError, GraphcoreError, RunError
 from graphcore.ir.graph import Graph
-from graphcore.ir.state import accuracy as accuracies
+from graphcore.ir.state import settings
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion.system import PromotionSystem
 from graphcore.types.dtypes import is_wide
@@ -115,7 +115,7 @@ def _pattern(kinds: list[Hashable], arrays: list[Values]) -> tuple[Hashable, ...
 
 def compiled_for(eager: Eager, body: Callable[..., Any], own: Any, given: Given) -> _Compiled:
     """Return what runs a function on operands of these kinds and dims, and what makes its result of the values."""
-    key = eager, body, own, given, accuracies.current.get()
+    key = eager, body, own, given, settings.current.get()
     found = _compiled.get(key)
     with _lock:
         if found is None:

@@ -16,7 +16,7 @@ from graphcore.errors import DTypeError, FeedError, GraphError, PromotionError
 from graphcore.ir.definitions import unlike
 from graphcore.ir.graph import Graph
 from graphcore.ir.scope import size_of
-from graphcore.ir.state import accuracy as accuracies
+from graphcore.ir.state import settings
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import PromotionSystem, system
 from graphcore.promotion.rules import Scalar
@@ -57,7 +57,7 @@ class Jitted(Generic[P, R, Arrays]):
     def __call__(self, /, *arguments: Any, **named: Any) -> Arrays: ...
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         operands: list[Any] = []
-        key: list[Hashable] = [len(arguments), accuracies.current.get()]
+        key: list[Hashable] = [len(arguments), settings.current.get()]
         is_plain = is_eager = False  # whether there are NumPy arrays, and Tensors
         for label, value in (*enumerate(arguments), *(sorted(named.items()) if named else ())):
             if isinstance(value, np.ndarray):

@@ -17,8 +17,8 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
+from graphcore.cli import main
 from graphcore.cli.distances import random_feeds
-from graphcore.cli.entry import main
 from graphcore.errors import ModelError, RunError
 from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering.report import named, report

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.cli.entry import main
+from graphcore.cli import main
 
 
 def test_run_reads_shows_and_writes_complex_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

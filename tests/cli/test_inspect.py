@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from graphcore import DType, Graph, TensorType
 from graphcore.arrays.external_data import model_bytes
 from graphcore.ir.symbol import Constant
-from graphcore.onnx.proto.split_weights import split
+from graphcore.onnx.proto.value_protos import split
 from tests.cli.conftest import Call
 from tests.support.onnx_models import model, value
 from tests.support.trained import Trained

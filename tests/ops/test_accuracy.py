@@ -16,7 +16,7 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphError
-from graphcore.ir.state.accuracy import KEY, OPERATORS
+from graphcore.ir.state.settings import KEY, OPERATORS
 from graphcore.ops import where
 
 D = DType

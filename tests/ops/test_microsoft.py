@@ -19,7 +19,7 @@ from graphcore.errors import DTypeError, GraphError, ModelError, ShapeError
 from graphcore.ops import microsoft
 from graphcore.ops.microsoft._declare import NARROW, ROWS
 from graphcore.runtime.lowering import functions, lower
-from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.passes import Summary
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.runtime.ort.release import runtime, saturates

@@ -15,7 +15,7 @@ from graphcore.runtime.fusions import fuse
 from graphcore.runtime.fusions.matching import bounds
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.guards import empty
-from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.passes import Summary
 from tests.support.graphs import NEWEST
 
 pytestmark = pytest.mark.releases

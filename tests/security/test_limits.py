@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import graphcore as gc
-from graphcore.cli.entry import main
+from graphcore.cli import main
 from graphcore.errors import GraphError, ModelError, ResourceLimitError
 from tests.support.onnx_models import FLOAT, model, value
 

@@ -14,7 +14,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import Graph
-from graphcore.cli.entry import main
+from graphcore.cli import main
 from graphcore.errors import GraphcoreError, GraphError, UnsafePathError
 from tests.security.test_files import SECRET, external
 

@@ -15,7 +15,7 @@ from graphcore.cli import output
 from graphcore.cli.arguments.options import limits, links, sandbox_limits
 from graphcore.ir.graph import Graph
 from graphcore.onnx.notes import IR_VERSION, OPSET
-from graphcore.onnx.proto.split_weights import split
+from graphcore.onnx.proto.value_protos import split
 from graphcore.runtime.lowering.report import Report, listed, report
 from graphcore.runtime.ort import release
 from graphcore.runtime.sessions.direct import start

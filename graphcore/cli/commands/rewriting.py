@@ -18,7 +18,7 @@ from graphcore.cli.arguments.options import links
 from graphcore.cli.distances import distance, random_feeds
 from graphcore.errors import GraphcoreError, GraphError, ShapeError
 from graphcore.ir.graph import Graph
-from graphcore.onnx.proto.split_weights import split
+from graphcore.onnx.proto.value_protos import split
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import DimLike, TensorType, Type
 

@@ -18,7 +18,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.operators.arguments import Body, encoded, settled
 from graphcore.onnx.proto.limits import check_values
-from graphcore.onnx.proto.split_weights import Large
+from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.nodes import Reader
 from graphcore.onnx.read.statements import unchecked

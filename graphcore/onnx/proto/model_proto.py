@@ -20,7 +20,7 @@ from graphcore.errors import GraphError, ResourceLimitError
 from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
 from graphcore.ir.names import snake
-from graphcore.ir.state import accuracy as accuracies
+from graphcore.ir.state import settings
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.onnx import notes
 from graphcore.onnx.notes import DOMAINS, IR_VERSION, LIMIT, ONNX_DOMAINS, OPSET
@@ -244,7 +244,7 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _Scope) -> bytes:
     for key, value in node.attributes.items() if definition is None or definition.attributes else ():
         if definition is not None and key not in definition.attributes:
             continue
-        if key == accuracies.KEY and value == accuracies.FAST and node.op_type in accuracies.OPERATORS:
+        if key == settings.KEY and value == settings.FAST and node.op_type in settings.OPERATORS:
             parts.append(metadata(9, {notes.NODE_ACCURACY: value}))
             continue
         if isinstance(value, Graph):

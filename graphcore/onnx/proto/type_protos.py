@@ -11,7 +11,7 @@ from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.value_protos import encoded_type, tensor
-from graphcore.types.dim_parser import BOUND
+from graphcore.types.dim_polynomial import BOUND
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import (

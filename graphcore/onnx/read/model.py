@@ -14,9 +14,9 @@ from graphcore.arrays.resource_limits import USUAL, Limits, Watch, exceeded
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.onnx import notes
 from graphcore.onnx.proto.limits import check_text
-from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.proto.tensors import with_attributes
 from graphcore.onnx.proto.type_protos import read_type
+from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read.checks import check_node
 from graphcore.onnx.read.statements import Statement, used, versions_of
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed

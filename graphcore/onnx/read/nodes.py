@@ -13,16 +13,16 @@ from graphcore.custom_ops.declaration import require_callable
 from graphcore.errors import ModelError
 from graphcore.ir.definitions import new_body
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.accuracy import FAST, KEY, OPERATORS
 from graphcore.ir.state.closed import Attributes, change
+from graphcore.ir.state.settings import FAST, KEY, OPERATORS
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.onnx.notes import ONNX_DOMAINS
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.limits import check_axes, check_elements, check_size
 from graphcore.onnx.proto.ranges import POSITIONS
-from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.proto.tensors import constant_value, dtype_value, read_attributes
 from graphcore.onnx.proto.type_protos import read_type
+from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read import bodies
 from graphcore.onnx.read.bodies import ResultTypes, declared
 from graphcore.onnx.read.checks import check_declared, check_node, checked_call

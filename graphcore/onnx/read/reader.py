@@ -26,7 +26,7 @@ from graphcore.onnx import notes
 from graphcore.onnx.notes import LIMIT
 from graphcore.onnx.proto import buffer_notes
 from graphcore.onnx.proto.limits import check_text
-from graphcore.onnx.proto.split_weights import Large, split
+from graphcore.onnx.proto.value_protos import Large, split
 from graphcore.onnx.read.checks import check_model
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.nodes import Reader, graph_name

@@ -1,4 +1,4 @@
-"""What a rule of shapes is asked: the operands of a node, as far as they are known."""
+"""What a rule of shapes is asked: a node's operands as far as they are known; rules of elementwise operators."""
 
 from __future__ import annotations
 

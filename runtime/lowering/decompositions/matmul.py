@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Products, quotients and powers: matrices, integers, quantised numbers, and Einsum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphcore.build.declare import EXPANSIONS
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.shared.einsum import Equation, parse, spelled
 from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
-from graphcore.runtime.lowering.build.compute import compute_in
+from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape

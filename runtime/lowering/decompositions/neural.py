@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
-from graphcore.runtime.lowering.build.compute import compute_in
+from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import count_up, length, reshaped, symbol, vector
 from graphcore.runtime.lowering.decompositions.windows import Window, reduced, total, unfolded
 from graphcore.types.dims import Dim

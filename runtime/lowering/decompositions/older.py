@@ -12,7 +12,7 @@ from graphcore.operators import ONNX, Trait, having
 from graphcore.ops.shared.einsum import parse, spelled
 from graphcore.runtime.lowering.build import casts
 from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
-from graphcore.runtime.lowering.build.compute import compute_in
+from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.reductions import is_empty
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.runtime.lowering.targets.traps import met_by_files, of_kernel

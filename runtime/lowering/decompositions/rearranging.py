@@ -9,7 +9,7 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
-from graphcore.runtime.lowering.build.compute import compute_in
+from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     calculate,
     count_up,

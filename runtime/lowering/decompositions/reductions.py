@@ -10,7 +10,7 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
-from graphcore.runtime.lowering.build.compute import compute_in
+from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape

@@ -16,7 +16,7 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies, nested
 from graphcore.operators import ONNX, Trait, having
-from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.passes import Summary
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
 

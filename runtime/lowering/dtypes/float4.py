@@ -14,7 +14,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
-from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.passes import Summary
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type

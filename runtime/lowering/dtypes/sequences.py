@@ -13,7 +13,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ops.sequences import list_map
-from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.passes import Summary
 from graphcore.runtime.lowering.targets.compute_dtypes import PROMOTIONS
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType, is_carried

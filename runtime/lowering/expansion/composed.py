@@ -33,7 +33,7 @@ from graphcore.ops.shared.quantized_products import (
     split_product,
 )
 from graphcore.quantization.tensors import BASE, Array
-from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.passes import Summary
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type

@@ -25,7 +25,7 @@ from graphcore.ops.shared.quantized_products import computed, dequantized, flaws
 from graphcore.quantization.tensors import BLOCKS, ENCODINGS, Array, QuantizedTensor, packed, parts_of
 from graphcore.runtime.lowering.expansion import composed
 from graphcore.runtime.lowering.expansion.composed import MICROSOFT, Key
-from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.passes import Summary
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -23,7 +23,7 @@ from graphcore.build.declare import EXPANSIONS, FAST_EXPANSIONS, IN_DOUBLE, LIBR
 from graphcore.errors import GraphError
 from graphcore.ir.definitions import body
 from graphcore.ir.graph import Graph
-from graphcore.ir.state import accuracy as accuracies
+from graphcore.ir.state import settings
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies, constant_array
@@ -434,7 +434,7 @@ _OWN_WIDTH = frozenset({"ShiftLeft", "ShiftRight", "QMatMul", "Dequantize"})
 def _expanded(
     node: Node, inputs: tuple[Symbol | None, ...], around: dict[int, bool], rules: Legality, done: packed_weights.Packed
 ) -> tuple[Symbol, ...]:
-    is_fast = accuracies.is_fast(node.attributes)
+    is_fast = settings.is_fast(node.attributes)
     in_double = node.op_type in IN_DOUBLE and not (is_fast and node.op_type in FAST_EXPANSIONS)
     table = _WIDER if node.op_type in _OWN_WIDTH else _DOUBLE if in_double else {**_WIDER, **_NIBBLES}
     wide = [s if s is None else s.graph.build.cast(s, table.get(s.dtype, s.dtype)) for s in inputs]

@@ -11,7 +11,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.definitions import body, outermost
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import Attributes, change
-from graphcore.ir.state.dim_minima import least, minima
+from graphcore.ir.state.settings import least, minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.operators import REDUCTIONS

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN with weights of int8: LSTM by onnxruntime's kernel DynamicQuantizeLSTM, the others by `steps`."""
+"""LSTM, GRU and RNN with weights of int8: by onnxruntime's DynamicQuantizeLSTM, the others step by step in a Scan."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.limits import AXES_OF, MOST_SAID, check_constants
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
 from graphcore.onnx.read.statements import versions_of
-from graphcore.onnx.schemas.checked_dims import with_checked_dims
+from graphcore.onnx.schemas.inference import with_checked_dims
 from graphcore.runtime.lowering.guards import sizes
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.ort.memory import PACKED

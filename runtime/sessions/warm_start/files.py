@@ -15,8 +15,8 @@ import onnx
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import Links
 from graphcore.errors import ModelError
-from graphcore.onnx.proto.split_weights import split
 from graphcore.onnx.proto.tensors import aligned, array_of
+from graphcore.onnx.proto.value_protos import split
 from graphcore.onnx.read.reader import _content
 from graphcore.runtime.model import Model
 from graphcore.runtime.sessions.warm_start.cache import Cache

@@ -14,7 +14,7 @@ import numpy as np
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build import casts
 from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
-from graphcore.runtime.lowering.build.compute import compute_in
+from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions import bits
 from graphcore.runtime.lowering.decompositions.cuda.networks import joined, pieces
 from graphcore.runtime.lowering.decompositions.rearranging import top_k_floats as top_k_by_bits

@@ -4,7 +4,7 @@ from importlib import import_module
 
 from graphcore.ir.graph import Graph
 from graphcore.promotion.complex_operators import is_complex
-from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.passes import Summary
 from graphcore.types.tensor_types import complex_in_use
 
 

@@ -6,7 +6,7 @@ A pass before the others, which then see only dtypes that ONNX has.
 from importlib import import_module
 
 from graphcore.ir.graph import Graph
-from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.passes import Summary
 from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 

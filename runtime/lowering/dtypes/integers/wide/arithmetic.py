@@ -1,4 +1,4 @@
-"""Sums, products, quotients and powers of wide integers."""
+"""Sums, products, quotients and bits of wide integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running sums, and products of all elements along axes, of wide integers."""
+"""Running sums, products along axes, and powers of wide integers."""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of, dims_
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies, parts
-from graphcore.surgery.astype.roles import (
+from graphcore.surgery.copying import finish, replica
+from graphcore.surgery.replay import Edit, Replay, placed
+from graphcore.surgery.roles import (
     Arrays,
     Keep,
     Roles,
@@ -26,8 +28,6 @@ from graphcore.surgery.astype.roles import (
     roles_of,
     takes_any,
 )
-from graphcore.surgery.copying import finish, replica
-from graphcore.surgery.replay import Edit, Replay, placed
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
