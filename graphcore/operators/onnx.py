@@ -243,7 +243,7 @@ ROWS: Mapping[str, Row] = {
     "DynamicQuantizeLinear": Row(QUANTIZED),
     "QuantizeLinear": Row(ELEMENTWISE | QUANTIZED | ROUNDS),
     "RegexFullMatch": Row(shapes=call.same),
-    "RotaryEmbedding": Row(ROUNDS),
+    "RotaryEmbedding": Row(ROUNDS, shapes=reductions.rotated),
     "StringNormalizer": Row(),
     "StringSplit": Row(),
     "SwiGLU": Row(ROUNDS),

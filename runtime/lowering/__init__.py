@@ -30,11 +30,12 @@ if not TYPE_CHECKING:  # checkers know each name from the imports above
         if name not in _HOMES:
             raise AttributeError(f"module 'graphcore.runtime.lowering' has no attribute {name!r}")
         module = f"graphcore.runtime.lowering.{_HOMES[name]}"
-        if module not in sys.modules:  # each freeze puts off the next collection, and names are asked for at every load
+        if module not in sys.modules:  # each freeze puts off the next collection
             with uncollected():
                 import_module(module)
                 freeze()
-        return getattr(sys.modules[module], name)
+        value = globals()[name] = getattr(sys.modules[module], name)
+        return value
 
 
 __all__ = ["LEVELS", "PRECISIONS", "TARGETS", "inlined", "lower", "resolved"]

@@ -174,7 +174,7 @@ def is_legal(has: Summary, rules: Legality, *, keeps_halves: bool = False) -> bo
 
     keeps_halves: whether nodes of models that others wrote keep the runtime's kernels of float16 and bfloat16.
     """
-    if sequences.are_held(has):
+    if has.list_types and sequences.are_held(has):
         return False
     if rules.decomposes and has.is_marked:
         return False

@@ -48,6 +48,7 @@ GUARDS: tuple[Pass, ...] = (
     empty.ATTENTION,
     empty.KERNELS,
     empty.POOLS,
+    empty.IMAGES,
     empty.LIMITS,
     empty.TERMS,
     sizes.FEW_AXES,

@@ -122,8 +122,21 @@ def _empty(rng: random.Random) -> Drawn:
             array = fed.pop(given.name)
             constant.graph.initializer.append(tensor(given.name, array, DType.of(given.type.tensor_type.elem_type)))
             constant.graph.input.remove(given)
+    if rng.random() < 0.5:
+        _compute_empty(constant, fed)
     wanted = None if all(array.size for array in feeds.values()) else _referred(model, feeds)
     return Drawn(source, constant, fed, wanted, (model, feeds), may_fail=True)
+
+
+def _compute_empty(model: onnx.ModelProto, feeds: Feeds) -> None:
+    """Let nodes give the inputs without elements: these have no memory, unlike arrays that are fed."""
+    places = {name: array.shape.index(0) for name, array in feeds.items() if not array.size}
+    for node in model.graph.node:
+        node.input[:] = [f"{name}_computed" if name in places else name for name in node.input]
+    nodes = [helper.make_node("Concat", [n, n], [f"{n}_computed"], axis=axis) for n, axis in places.items()]
+    nodes += model.graph.node
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
 
 
 def _can_be_joined(model: onnx.ModelProto, feeds: Feeds) -> bool:
@@ -132,10 +145,10 @@ def _can_be_joined(model: onnx.ModelProto, feeds: Feeds) -> bool:
     See docs/sequences.md. Sizes that are known are refused.
     """
     node = model.graph.node[-1]
-    if node.op_type != "Concat":
+    if node.op_type not in ("Concat", "ConcatFromSequence"):
         return True
     axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
-    shapes = [list(feeds[name].shape) for name in node.input if name in feeds]
+    shapes = [list(feeds[name].shape) for name in model.graph.node[0].input if name in feeds]
     for shape in shapes:
         del shape[axis]
     return all(shape == shapes[0] for shape in shapes)
@@ -169,8 +182,12 @@ def _referred(model: onnx.ModelProto, feeds: Feeds) -> list[Any] | None:
 
 
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-UNREFERRED = DRAWN | FORMULAS.keys() | {"AffineGrid", "ReduceMean", "ReduceSumSquare", "Squeeze"}
+UNREFERRED = DRAWN | FORMULAS.keys() | {"AffineGrid", "GlobalAveragePool", "ReduceMean", "ReduceSumSquare", "Squeeze"}
 """Operators whose results ONNX's evaluator draws, or gives otherwise than ONNX says where there are no elements."""
+
+
+_COUNTED = frozenset({"Attention", "BatchNormalization"})
+"""Operators of whose results some come together or not at all."""
 
 
 def _unnamed(rng: random.Random) -> Drawn:
@@ -192,7 +209,7 @@ def _unnamed(rng: random.Random) -> Drawn:
         at = rng.randrange(len(plain.graph.output))
         node.output[at] = ""
         del model.graph.output[at], plain.graph.output[at]
-    may_fail = "surplus" in node.input or variadic or node.op_type == "BatchNormalization"  # which counts its results
+    may_fail = "surplus" in node.input or variadic or node.op_type in _COUNTED
     may_fail = may_fail or not _is_valid(model, full=False)
     return Drawn(source, model, feeds, plain=(plain, feeds), may_fail=may_fail)
 

@@ -203,6 +203,34 @@ def test_files_pool_no_channels_and_no_batch_to_nothing(op_type: str, dtype: DTy
             np.testing.assert_allclose(found, want.astype(dtype.numpy), rtol=2e-3 if dtype.bits == 16 else 1e-6)
 
 
+@pytest.mark.parametrize("shape", [(1, 2, 0), (3, 2, 0, 4), (0, 2, 3), (2, 2, 3, 4)])
+@pytest.mark.parametrize("dtype", [DType.float16, DType.float32, DType.float64])
+def test_instance_normalization_of_a_computed_image_takes_planes_without_elements(
+    dtype: DType, shape: tuple[int, ...]
+) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(dtype.numpy)
+    nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("InstanceNormalization", ["n", "s", "b"], ["y"])]
+    scale, shift = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    weights = [numpy_helper.from_array(array.astype(dtype.numpy), n) for n, array in (("s", scale), ("b", shift))]
+    want = x = RNG.random(shape).astype(dtype.numpy)
+    rest = tuple(range(2, x.ndim))
+    if x.size:
+        exact, column = -x.astype(np.float64), (2, *[1] * len(rest))
+        even = (exact - exact.mean(rest, keepdims=True)) / np.sqrt(exact.var(rest, keepdims=True) + 1e-5)
+        want = even * scale.reshape(column) + shift.reshape(column)
+    for dims in ([None] * x.ndim, [*map(str, "abcd"[: x.ndim])], *([None] if dtype.bits < 64 else [])):
+        given = helper.make_tensor_value_info("x", kind, dims)
+        proto = helper.make_graph(nodes, "g", [given], [helper.make_tensor_value_info("y", kind, None)], weights)
+        model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+        graph = Graph.load(model)
+        for found in (
+            gc.InferenceSession().load(model.SerializeToString())(x)[0],
+            gc.InferenceSession().load(graph)(x)[0],
+            bare(graph.to_onnx(), x),
+        ):
+            np.testing.assert_allclose(found, want, rtol=5e-3 if dtype.bits == 16 else 1e-4)
+
+
 @pytest.mark.parametrize(("op_type", "value"), [("GlobalAveragePool", 0.0), ("GlobalMaxPool", -np.inf)])
 @pytest.mark.parametrize("dtype", [DType.float16, DType.float32, DType.float64])
 def test_files_pool_planes_without_elements_as_they_reduce_them(op_type: str, value: float, dtype: DType) -> None:

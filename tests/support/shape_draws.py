@@ -445,6 +445,7 @@ DRAWS: dict[str, Callable[[Draw], Drawn]] = {
     "Reshape": _reshaped,
     "Resize": _resized,
     "ReverseSequence": _same(TensorType(INT64, ["k"])),
+    "RotaryEmbedding": lambda d: ([[2, 3, 4, 8], *[[d.choice(2, "n", 5), d.choice(4, "s"), 4]] * 2], {}),
     "Scatter": _same(TensorType(INT64, [1, 1]), [1, 1]),
     "ScatterElements": _same(TensorType(INT64, [1, 1]), [1, 1]),
     "ScatterND": _same(TensorType(INT64, [1, 1]), [1, 1]),

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from graphcore.errors import ShapeError
-from graphcore.operators.shapes.call import UNKNOWN, Call, Rule, Value, axis_of, dim_of, joint_dims
+from graphcore.operators.shapes.call import UNKNOWN, Call, Rule, Value, axis_of, dim_of, joint_dims, same
 from graphcore.operators.shapes.movement import open_shape
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
@@ -134,6 +134,19 @@ def recurrent(call: Call) -> list[Shape]:
         length, batch = batch, length
         return [_shape([batch, length, ways, hidden]), *[_shape([batch, ways, hidden])] * 2][: call.count]
     return [_shape([length, ways, batch, hidden]), *[_shape([ways, batch, hidden])] * 2][: call.count]
+
+
+def rotated(call: Call) -> Shape | None:
+    """RotaryEmbedding: caches that no positions pick from have the batch and the sequence of x."""
+    x = call.dims(0)
+    own = () if x is None or call.has(3) else (x[0], x[-2])
+    for place in (1, 2):
+        sizes = zip(call.dims(place) or (), own, strict=False)
+        if any(d.is_static and size.is_static and d != size for d, size in sizes):
+            raise ShapeError(
+                f"operand {place} has not the batch and the sequence of x", help="give [batch, sequence, pairs]"
+            )
+    return same(call)
 
 
 # What windows go over: convolutions and their transposes, pools, images of columns, and Fourier transforms.

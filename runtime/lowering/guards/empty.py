@@ -336,6 +336,45 @@ POOLS = rewriting(
 )
 
 
+# Normalise images whose planes may turn out to have no elements as none of planes that have some: kernels read what a
+# plane of a computed image begins with. No Reshape copies.
+
+
+def _images(graph: Graph) -> Iterator[Node]:
+    """Yield the InstanceNormalizations of planes that may have no elements."""
+    for node in of_onnx(graph, {"InstanceNormalization"}):
+        x = node.inputs[0]
+        if x is not None and isinstance(x.type, TensorType) and _may_be_empty(x.shape, _LEADING):
+            yield node
+
+
+def _write_normalization(graph: Graph, node: Node) -> None:
+    b, x, result = graph.build, node.inputs[0], node.outputs[0]
+    assert x is not None
+    sizes = b.emit("Shape", (x,), sizes_type(Dim.dynamic()))
+    batch, channels = (b.emit("Shape", (x,), sizes_type(1), {"start": i, "end": i + 1}) for i in range(_LEADING))
+    planes, one = b.emit("Shape", (x,), sizes_type(Dim.dynamic()), {"start": _LEADING}), b.vector([1])
+    some = b.emit("ReduceMin", (b.emit("Concat", (planes, one), planes.type, {"axis": 0}),), sizes_type(1))
+    few = b.emit("Mul", (batch, b.emit("Min", (some, one), some.type)), some.type)
+    shape = b.emit("Concat", (few, channels, b.emit("Max", (planes, one), planes.type)), sizes.type, {"axis": 0})
+    exact, type_ = {"allowzero": 1}, TensorType(x.dtype, Shape.unknown())
+    filled = b.emit("Reshape", (x, shape), type_, exact)
+    even = b.emit(
+        "InstanceNormalization", (filled, *node.inputs[1:]), TensorType(result.dtype, type_.shape), node.attributes
+    )
+    change(node, op_type="Reshape", inputs=(even, sizes), attributes=exact)
+
+
+IMAGES = rewriting(
+    "InstanceNormalization without elements",
+    "InstanceNormalization",
+    "the kernel reads the first element of planes that have none",
+    {"InstanceNormalization"},
+    _images,
+    _write_normalization,
+)
+
+
 # Refuse limits of NonMaxSuppression without elements, of which the kernel reads one all the same.
 #
 # Where only the run knows, a Reshape to one element fails in words.

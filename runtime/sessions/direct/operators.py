@@ -264,7 +264,7 @@ def _top(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Se
 _SAME = """
     Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Celu Compress
     Concat ConvTranspose Cos Cosh CumSum DepthToSpace Det Elu Erf Exp Expand Flatten Floor Gather GatherElements Gelu
-    Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LeakyRelu Log
+    Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Hardmax Identity LRN LeakyRelu Log
     LogSoftmax LpNormalization Max Mean MeanVarianceNormalization Min Mish Mul Neg Not Or PRelu Reciprocal Relu
     Reshape Round ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Slice Softmax Softplus Softsign
     SpaceToDepth Sqrt Sub Sum Tan Tanh ThresholdedRelu Tile Transpose Trilu Unsqueeze Xor

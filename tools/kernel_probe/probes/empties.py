@@ -69,6 +69,7 @@ def families() -> list[Family]:
             [Check((empty_kernels.LIMITS.name,), _unlimited)],
         ),
         Family("Pools refuse images without channels, and planes without elements.", [*_pools()]),
+        Family("InstanceNormalization does not survive planes without elements.", [*_images()]),
         Family("A Scan along another axis than the first ends the process without elements.", [*_scans()]),
         Family("A Loop reads its number of turns where there is none.", [Check((_TURNS,), _unturned, dies=True)]),
         Family("FeatureVectorizer ends the process without rows.", [*_vectorizers()]),
@@ -371,6 +372,18 @@ def _pools() -> Iterator[Probe]:
         if is_whole:
             least = np.full((2, 3, 1, 1), -INF if op == "GlobalMaxPool" else 0.0)
             yield Probe(D.float32, (), (np.zeros((2, 3, 0, 4)),), build, (least,), names=names, is_known=True)
+
+
+def _images() -> Iterator[Probe]:
+    """Images that a node gives: of those that are fed the kernel gives no elements."""
+    names = (empty_kernels.IMAGES.name,)
+
+    def build(graph: Graph, x: Symbol) -> Any:
+        (computed,), two = graph.op("Neg", [x], {}, [x.type]), np.ones(2, x.dtype.numpy)
+        return graph.op("InstanceNormalization", [computed, two, two], {}, [x.type])
+
+    for dtype, shape in itertools.product((D.float16, D.float32), ((1, 2, 0), (3, 2, 0, 4))):
+        yield Probe(dtype, (), (np.zeros(shape),), build, (np.zeros(shape),), names=names, dies=True)
 
 
 def _scans() -> Iterator[Probe]:
