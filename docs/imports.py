@@ -59,8 +59,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "ort",
         "inspection",
         "lowering",
-        "fusions serving",
-        "stopping",
+        "fusions waiting",
+        "metrics stopping",
     ),
     "runtime.lowering": (
         "report",

@@ -17,8 +17,8 @@ from graphcore.errors import FeedError, GraphError, ModelError, RunCancelledErro
 from graphcore.runtime.calls.batching import Batching, batching
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.model import Model
-from graphcore.runtime.serving.waiting import Request, Server, Waiting
 from graphcore.runtime.stopping.limit import Limit, seconds_of
+from graphcore.runtime.waiting import Request, Server, Waiting
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
 

@@ -15,9 +15,9 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import BusyError, RunCancelledError, RunError, RunTimeoutError
 from graphcore.models.streams.running import Counts, Running
 from graphcore.models.streams.sampling import Seed, Text, choice, decoder, prompt_of, stops, whole
-from graphcore.runtime.serving.metrics import Metrics, Recorder
-from graphcore.runtime.serving.waiting import Deadlines, Server
+from graphcore.runtime.metrics import Metrics, Recorder
 from graphcore.runtime.stopping.limit import Limit, seconds_of
+from graphcore.runtime.waiting import Deadlines, Server
 
 if TYPE_CHECKING:
     from graphcore.runtime import Model

@@ -106,7 +106,7 @@ class Ticking:
 
 def test_batch_is_run_when_its_first_request_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
     model, clock = scaled(), Ticking()
-    monkeypatch.setattr("graphcore.runtime.serving.waiting.time", clock)
+    monkeypatch.setattr("graphcore.runtime.waiting.time", clock)
     with gc.Batcher(model, 100, 20) as batcher:
         assert is_right(batcher(*request(2, 3, 0)), *request(2, 3, 0))
         assert 20 <= clock.milliseconds - 1 <= 21  # since the request came, when the clock was first read

@@ -13,8 +13,8 @@ import pytest
 import graphcore as gc
 from graphcore import models
 from graphcore.errors import BusyError, FeedError, RunCancelledError, RunTimeoutError
-from graphcore.runtime.serving.metrics import Recorder
-from graphcore.runtime.serving.waiting import Deadlines, Request, Waiting
+from graphcore.runtime.metrics import Recorder
+from graphcore.runtime.waiting import Deadlines, Request, Waiting
 from tests.runtime.test_batcher import LONG, until_taken, watching
 from tests.runtime.test_stopping import ENDLESS, FIVE, counting
 from tests.support.decoders import made

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from benchmarks.scale_model import efficiency, throughput
-from graphcore.scale.batch.mapping import Measured, Node, Plan, plan
+from graphcore.scale.batch.planning import Measured, Node, Plan, plan
 
 
 @pytest.mark.parametrize(

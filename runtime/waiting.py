@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Protocol, Self, TypeAlias
 
 from graphcore.arrays.casting import Array
 from graphcore.errors import BusyError, ModelError, RunError, RunTimeoutError
-from graphcore.runtime.serving.metrics import Metrics, Recorder
+from graphcore.runtime.metrics import Metrics, Recorder
 from graphcore.runtime.stopping.limit import Limit
 
 Kind: TypeAlias = tuple[tuple[int, ...], ...]

@@ -1,1 +1,0 @@
-"""Serving requests of many threads: a thread with a queue, deadlines of requests, and metrics."""
