@@ -139,7 +139,7 @@ def recurrent(call: Call) -> list[Shape]:
 def rotated(call: Call) -> Shape | None:
     """RotaryEmbedding: caches that no positions pick from have the batch and the sequence of x."""
     x = call.dims(0)
-    own = () if x is None or call.has(3) else (x[0], x[-2])
+    own = () if x is None or len(x) < 2 or call.has(3) else (x[0], x[-2])
     for place in (1, 2):
         sizes = zip(call.dims(place) or (), own, strict=False)
         if any(d.is_static and size.is_static and d != size for d, size in sizes):
