@@ -66,7 +66,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "report",
         "__init__",
         "pipeline",
-        "file_versions guards legalise",
+        "file_versions workarounds legalise",
         "select",
         "decompositions functions",
         "build dtypes expansion",

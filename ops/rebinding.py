@@ -1,8 +1,8 @@
 """Dims that the user states, checked when the graph runs: `rebind`.
 
-ONNX has no assertion. The guard is a Reshape of an empty tensor to sizes that are all 0 unless a checked size differs
+ONNX has no assertion. The check is a Reshape of an empty tensor to sizes that are all 0 unless a checked size differs
 from the stated one: then one of them is below -1, which every runtime refuses. The tensor itself gets a new first axis,
-whose position is computed from the guard, and loses it again: so nothing reads the tensor before the check, and nothing
+whose position is computed from the check, and loses it again: so nothing reads the tensor before the check, and nothing
 is copied. Expand or Reshape to the stated sizes would accept sizes of 0 and 1 and permuted ones, and onnxruntime drops
 all but the last of consecutive Reshapes.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from graphcore.build.declare import op
 from graphcore.build.operands import operand
-from graphcore.build.shapes import AXIS, GUARD, RANK
+from graphcore.build.shapes import AXIS, RANK, SIZE_CHECK
 from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
@@ -83,7 +83,7 @@ setattr(Symbol, "rebind", _rebind_method)  # noqa: B010 - declared for type chec
 
 _EXACT = {"allowzero": 1}  # 0 is an axis of size 0, not one that is kept
 
-_LONGEST = 200  # characters of a name or message in a guard's name
+_LONGEST = 200  # characters of a name or message in a check's name
 
 
 def rebound(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
@@ -139,55 +139,55 @@ def _solved(x: Symbol, axis: int, dim: Dim) -> Symbol | None:
 
 
 def _checked(x: Symbol, dims: Sequence[Dim], settled: Sequence[int], sizes: dict[int, Size], message: str) -> Symbol:
-    """Return `x` with the dims of the settled axes, after a guard on some sizes."""
+    """Return `x` with the dims of the settled axes, after a check on some sizes."""
     graph = x.graph
     # A single size broadcasts over the shape; several are compared with it at once.
     axes = [*sizes] if len(sizes) == 1 else list(range(x.rank))
     actual = shape_vector(graph, [Axis(x, axis) for axis in axes])
     stated = shape_vector(graph, [sizes.get(axis, Axis(x, axis)) for axis in axes], op="rebind")
     wrong = _int("Sub", graph.build.vector([-(axis + 1) * AXIS for axis in axes]), actual)
-    return _after(_guard(x, actual, stated, wrong, dims, message), x, _stated(x, dims, settled))
+    return _after(_size_check(x, actual, stated, wrong, dims, message), x, _stated(x, dims, settled))
 
 
 def _ranked(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
-    """Return `x`, of unknown rank, with as many axes as there are dims, after a guard."""
+    """Return `x`, of unknown rank, with as many axes as there are dims, after a check."""
     graph = x.graph
     sizes = graph.build.emit("Shape", (x,), tensor_type(DType.int64, _shape([Dim.dynamic()])))
     rank = graph.build.emit("Shape", (sizes,), _ints(1))
-    guard = _guard(
+    check = _size_check(
         x, rank, graph.build.vector([len(dims)]), _int("Sub", graph.build.vector([-RANK]), rank), dims, message
     )
-    return _after(guard, x, tensor_type(x.dtype, _shape([Dim.dynamic()] * len(dims)), x.ambiguous))
+    return _after(check, x, tensor_type(x.dtype, _shape([Dim.dynamic()] * len(dims)), x.ambiguous))
 
 
-def _guard(x: Symbol, actual: Symbol, stated: Symbol, wrong: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
+def _size_check(x: Symbol, actual: Symbol, stated: Symbol, wrong: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
     """Return 0, as int64[1], if all sizes are as stated. Otherwise the runtime refuses the first of them in `wrong`."""
     graph = x.graph
     rank = max(len(dims), 1)
     same = graph.build.emit("Equal", (actual, stated), tensor_type(DType.bool, actual.shape))
     shape = graph.build.emit("Where", (same, graph.build.vector([0] * rank), wrong), _ints(rank))
     nothing = graph.build.constant(np.zeros(0, np.int64), DType.int64)
-    # Of unknown sizes: a known shape would let the guard be removed.
+    # Of unknown sizes: a known shape would let the check be removed.
     unknown = tensor_type(DType.int64, _shape([Dim.dynamic()] * rank))
-    guard = graph.build.emit("Reshape", (nothing, shape), unknown, _EXACT)
-    _call(guard, f"{GUARD}{_short(x.name)} to {_shape(dims)}" + (f": {_short(message)}" if message else ""))
-    return graph.build.emit("Shape", (guard,), _ints(1), {"start": 0, "end": 1})
+    check = graph.build.emit("Reshape", (nothing, shape), unknown, _EXACT)
+    _call(check, f"{SIZE_CHECK}{_short(x.name)} to {_shape(dims)}" + (f": {_short(message)}" if message else ""))
+    return graph.build.emit("Shape", (check,), _ints(1), {"start": 0, "end": 1})
 
 
-def _after(guard: Symbol, x: Symbol, type_: TensorType) -> Symbol:
-    """Return `x` as of a type, computed after the guard."""
+def _after(check: Symbol, x: Symbol, type_: TensorType) -> Symbol:
+    """Return `x` as of a type, computed after the check."""
     graph = x.graph
-    apart = graph.build.emit("Unsqueeze", (x, guard), tensor_type(x.dtype, _shape([Dim(1), *type_.shape]), x.ambiguous))
+    apart = graph.build.emit("Unsqueeze", (x, check), tensor_type(x.dtype, _shape([Dim(1), *type_.shape]), x.ambiguous))
     return graph.build.emit("Squeeze", (apart, graph.build.vector([0])), type_)
 
 
-def _call(guard: Symbol, text: str) -> None:
-    names = guard.graph.names
+def _call(check: Symbol, text: str) -> None:
+    names = check.graph.names
     name, count = text, 1
     while name in names.taken:
         count += 1
         name = f"{text} #{count}"
-    names.rename(guard, name)
+    names.rename(check, name)
 
 
 def _short(text: str) -> str:

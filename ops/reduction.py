@@ -11,7 +11,7 @@ from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.operands import as_index, operand, promote_one
 from graphcore.build.shapes import axes_of, axis_of
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.operators.shapes.reductions import reduced_shape
 from graphcore.ops.elementwise import maximum, minimum

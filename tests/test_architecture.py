@@ -59,8 +59,8 @@ TABLES = {
         graphcore/surgery/result_types.py _REAL
         graphcore/surgery/sizes.py _STATES
         runtime/lowering/decompositions/recurrent.py _GATES _ACTIVATIONS _PLAIN
-        runtime/lowering/guards/empty.py _POOLS _PRODUCTS
-        runtime/lowering/guards/sizes.py _FILTERS
+        runtime/lowering/workarounds/empty.py _POOLS _PRODUCTS
+        runtime/lowering/workarounds/sizes.py _FILTERS
         runtime/lowering/targets/legality.py BY_RESULT
         runtime/ort/release.py PARAMETER
     """,
@@ -81,11 +81,11 @@ TABLES = {
     "other program: what onnxruntime's optimisers, ONNX's inference, OpenVINO or JAX match or do": """
         graphcore/promotion/packages/jax.py _REDUCTIONS
         runtime/sessions/direct/start.py _FUSED
-        runtime/lowering/guards/arithmetic.py _NEUTRAL
-        runtime/lowering/guards/empty.py _FILTERS
-        runtime/lowering/guards/sizes.py LEAST OLDER
-        runtime/lowering/guards/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
-        runtime/lowering/guards/arithmetic.py _WEIGHTS _MOVES
+        runtime/lowering/workarounds/arithmetic.py _NEUTRAL
+        runtime/lowering/workarounds/empty.py _FILTERS
+        runtime/lowering/workarounds/sizes.py LEAST OLDER
+        runtime/lowering/workarounds/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
+        runtime/lowering/workarounds/arithmetic.py _WEIGHTS _MOVES
         runtime/ort/openvino/support.py _EXACT _SMALL _PLACES _COUNTED _COSTLY
         runtime/ort/optimisers.py SIGNS _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES NEEDS EXPANDED
     """,

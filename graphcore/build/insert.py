@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.walk import bodies

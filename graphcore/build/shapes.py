@@ -94,10 +94,10 @@ def retype(symbol: Symbol, dtype: DType | None = None, shape: Shape | None = Non
     return tensor_type(dtype or own.dtype, own.shape if shape is None else shape)
 
 
-# The texts and numbers of guards, which tell whoever runs a graph what one refused: `ops.shared.rebind`.
+# The texts and numbers of checks, which tell whoever runs a graph what one refused: `ops.shared.rebind`.
 
-GUARD = "rebind "
-"""The prefix of the name of a guard, which is the only text that a runtime shows."""
+SIZE_CHECK = "rebind "
+"""The prefix of the name of a check, which is the only text that a runtime shows."""
 
 AXIS = 10**12
 """A size s of axis a that was stated otherwise is -(a + 1) * AXIS - s in the shape that the runtime refuses."""

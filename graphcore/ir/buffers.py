@@ -14,7 +14,7 @@ import numpy as np
 
 from graphcore.errors import GraphError, ShapeError
 from graphcore.ir.literals import array_of, held_as
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Symbol
 from graphcore.types.tensor_types import DimLike, TensorType
 

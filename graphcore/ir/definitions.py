@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.support.escaping import escaped
 from graphcore.types.dims import Dim

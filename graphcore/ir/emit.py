@@ -21,7 +21,7 @@ from graphcore.ir.literals import (
 )
 from graphcore.ir.names import checked_name
 from graphcore.ir.state import settings
-from graphcore.ir.state.closed import NO_ATTRIBUTES, Attributes, change
+from graphcore.ir.state.frozen import NO_ATTRIBUTES, Attributes, change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.promotion import complex_operators
 from graphcore.promotion.rules import Scalar

@@ -17,7 +17,7 @@ from graphcore.ir.builder import GraphBuilder
 from graphcore.ir.names import Names, Output, checked_name
 from graphcore.ir.scope import Scope
 from graphcore.ir.state.attaching import Attached, Memory, attach
-from graphcore.ir.state.closed import CLOSED, Site, View, Weights, refused
+from graphcore.ir.state.frozen import CLOSED, Site, View, Weights, refused
 from graphcore.ir.state.settings import without_minima
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.promotion import PromotionSystem

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from graphcore.errors import GraphError
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 
 Output: TypeAlias = "tuple[str | None, Symbol]"

@@ -14,7 +14,7 @@ from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.buffers import BufferValue
 from graphcore.ir.literals import array_dtype, literal_dtype
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Symbol
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

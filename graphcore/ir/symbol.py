@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import GraphError, SymbolError
-from graphcore.ir.state.closed import change, closed
+from graphcore.ir.state.frozen import change, closed
 from graphcore.operators import Trait, having
 from graphcore.support.escaping import escaped
 from graphcore.support.source_lines import Line, Origin, line_of
@@ -35,7 +35,7 @@ class Node:
     """One operator applied to Symbols. `domain` is ONNX's: "" is the default one, "graphcore" the library's own.
 
     Made by `graph.build.emit`, which sets the slots itself: a call of `__init__` would be a fifth of a node's cost.
-    Closed to assignment from then on, see `graphcore.ir.state.closed`.
+    Closed to assignment from then on, see `graphcore.ir.state.frozen`.
     """
 
     __slots__ = ("attributes", "domain", "inputs", "layer", "op_type", "origin", "outputs")

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 from graphcore.arrays.casting import Array
 from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, like
 from graphcore.ir.transform.shape_values import DOMAINS, ShapeValues

@@ -25,7 +25,7 @@ import onnx
 from graphcore.build.declare import EXPANSIONS, LIBRARY
 from graphcore.errors import GraphcoreError, GraphError, LossyCastWarning
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Match, Node, Symbol
 from graphcore.ir.transform import match
 from graphcore.ir.transform.match import Pattern, PatternGraph, either, op

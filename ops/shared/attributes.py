@@ -14,7 +14,7 @@ from graphcore.build.operands import cast_operand, graph_of
 from graphcore.build.pytree import Mismatch, Structure, labels_of, leaves_like, structure_of
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.operators.shapes.reductions import reduced_shape
 from graphcore.support.escaping import suggestion

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from graphcore.build.shapes import AXIS, GUARD, RANK
+from graphcore.build.shapes import AXIS, RANK, SIZE_CHECK
 from graphcore.errors import RunError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
@@ -20,8 +20,8 @@ from graphcore.support.source_lines import Line
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType
 
-_GUARD = re.compile(rf".*Name:'([^\n]*?{GUARD}[^\n]*)' Status Message.* got -(\d+)\s*$", re.DOTALL)
-_TEXT = re.compile(rf"{GUARD}(?P<name>.*?) to \[(?P<shape>[^\]]*)\](?:: (?P<message>.*?))?(?: #\d+)?$")
+_SIZE_CHECK = re.compile(rf".*Name:'([^\n]*?{SIZE_CHECK}[^\n]*)' Status Message.* got -(\d+)\s*$", re.DOTALL)
+_TEXT = re.compile(rf"{SIZE_CHECK}(?P<name>.*?) to \[(?P<shape>[^\]]*)\](?:: (?P<message>.*?))?(?: #\d+)?$")
 
 
 def failed(
@@ -37,7 +37,7 @@ def failed(
         made = RunError(f"{model}: {said}", operands={name: summary(value) for name, value in feed.items()})
         made.__cause__ = cause
         return made
-    found = _GUARD.search(str(error))
+    found = _SIZE_CHECK.search(str(error))
     if found is not None:
         return _rebind_failed(model, found[1], int(found[2]), feed, graph)
     reason = Said.of(str(error))
@@ -79,12 +79,12 @@ class _Operand:
         return self.name, self.type, "" if self.line is None else str(self.line)
 
 
-def _rebind_failed(model: str, guard: str, code: int, feed: Mapping[str, Any], graph: Graph | None) -> RunError:
+def _rebind_failed(model: str, check: str, code: int, feed: Mapping[str, Any], graph: Graph | None) -> RunError:
     axis, size = code // AXIS - 1, code % AXIS
-    text = _TEXT.search(guard)
+    text = _TEXT.search(check)
     name, shape, message = (text["name"], text["shape"], text["message"]) if text else ("?", "", None)
     stated = "another size"
-    node = next(_guarded(graph, guard), None) if graph is not None else None
+    node = next(_guarded(graph, check), None) if graph is not None else None
     operands: dict[str, object] = {}
     if node is not None:
         x, made = node
@@ -108,9 +108,8 @@ def _rebind_failed(model: str, guard: str, code: int, feed: Mapping[str, Any], g
     )
 
 
-def _guarded(graph: Graph, guard: str) -> Iterator[tuple[Symbol, Symbol]]:
-    """Yield the tensors that the guard of that name compares, which is longer where it is in a body or a call, before
-    and after."""
+def _guarded(graph: Graph, check: str) -> Iterator[tuple[Symbol, Symbol]]:
+    """Yield the tensors before and after the check of that name, which is longer inside a body or a call."""
     for node in walk(graph):
         if node.op_type != "Squeeze" or node.inputs[0] is None:
             continue
@@ -120,7 +119,7 @@ def _guarded(graph: Graph, guard: str) -> Iterator[tuple[Symbol, Symbol]]:
         place = apart.inputs[1].producer if apart.inputs[1] is not None else None
         if isinstance(place, Node) and place.op_type == "Shape" and place.inputs[0] is not None:
             own = place.inputs[0].given_name
-            if own is not None and GUARD in own and (guard == own or guard.endswith(f"/{own}")):
+            if own is not None and SIZE_CHECK in own and (check == own or check.endswith(f"/{own}")):
                 yield apart.inputs[0], node.outputs[0]
 
 

@@ -17,7 +17,7 @@ from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state import settings
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, storage_type
 from graphcore.ir.transform.walk import bodies

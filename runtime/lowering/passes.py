@@ -1,7 +1,7 @@
-"""The form of a pass of lowering, and of the guards; and the summary of a graph by which passes are chosen.
+"""The form of a pass of lowering, and of the workarounds; and the summary of a graph by which passes are chosen.
 
-A pass is added by a row of `pipeline.PIPELINE`, or of `pipeline.GUARDS` if it keeps onnxruntime from taking nodes for
-something else. What becomes of each node of a new graph is said by a `Policy` (`ir/transform/rewrite.py`). Fusions and
+A pass is added by a row of `pipeline.PIPELINE`, or of `pipeline.WORKAROUNDS` if it works around a fault of
+onnxruntime. A `Policy` (`ir/transform/rewrite.py`) says what becomes of each node of a new graph. Fusions and
 optimisations are rules, not passes: one walk tries all of them at each node (`passes/sweep.py`), by the tables
 `fusions.FUSIONS` and `passes._RULES`.
 """
@@ -16,7 +16,7 @@ from typing import TypeAlias
 from graphcore.ir.definitions import Definition
 from graphcore.ir.graph import Graph, Optimize, Precision
 from graphcore.ir.state import settings
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node
 from graphcore.ir.transform.walk import edit
 from graphcore.runtime.lowering.targets.legality import Legality
@@ -140,7 +140,7 @@ class Pass:
     signs: frozenset[str] = frozenset()
 
 
-def guard(
+def workaround(
     trap: str,
     when: str,
     why: str,
@@ -155,8 +155,8 @@ def guard(
     """Return a pass that keeps onnxruntime from taking nodes for something else.
 
     trap: by whose name `traps.json` has the releases that do. when: the signs, in words. signs: operators without which
-    there is nothing to guard. is_needed: tells of a graph and its bodies. run: edits a new graph and its bodies, and
-    returns whether it changed any. is_of_fusions: whether only operators that a fusion made are guarded.
+    there is nothing to do. is_needed: tells of a graph and its bodies. run: edits a new graph and its bodies, and
+    returns True if it changed any. is_of_fusions: True if only operators that a fusion made are affected.
     is_of_processors: whether not a release but a processor has the trap, whose products of bytes saturate.
     in_standard: whether files of standard ONNX are guarded too, which onnxruntime would not load or compute wrongly.
     """
@@ -190,10 +190,10 @@ def rewriting(
     write: Callable[[Graph, Node], None],
     **flags: bool,
 ) -> Pass:
-    """Return the guard that writes single nodes in another way.
+    """Return the workaround that writes single nodes in another way.
 
     found: the nodes of a graph that are meant, each of them once. write: changes one, after nodes that it adds. flags:
-    of the guard.
+    of the workaround.
     """
 
     def is_needed(parts: Sequence[Graph]) -> bool:
@@ -208,7 +208,7 @@ def rewriting(
                 is_changed = True
         return is_changed
 
-    return guard(trap, when, why, signs, is_needed, run, **flags)
+    return workaround(trap, when, why, signs, is_needed, run, **flags)
 
 
 def of_onnx(graph: Graph, op_types: Container[str]) -> Iterator[Node]:

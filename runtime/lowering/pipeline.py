@@ -18,16 +18,16 @@ from graphcore.runtime.lowering import functions
 from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4, integers, sequences
 from graphcore.runtime.lowering.expansion import composed, packed_weights, row_switch
 from graphcore.runtime.lowering.expansion.row_switch import expand
-from graphcore.runtime.lowering.guards import arithmetic, dequantized, empty, moves, sizes
 from graphcore.runtime.lowering.legalise import is_legal, legalise
 from graphcore.runtime.lowering.passes import Lowering, Pass, Summary
 from graphcore.runtime.lowering.targets.legality import Legality, legality
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Runtime, default
+from graphcore.runtime.lowering.workarounds import arithmetic, dequantized, empty, moves, sizes
 from graphcore.support.gc_pause import uncollected
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
-GUARDS: tuple[Pass, ...] = (
+WORKAROUNDS: tuple[Pass, ...] = (
     arithmetic.ADDED_ZERO,
     arithmetic.ROUNDED,
     arithmetic.EMPTY,
@@ -42,7 +42,7 @@ GUARDS: tuple[Pass, ...] = (
     dequantized.MOVED,
     dequantized.SCALES,
     arithmetic.SIGNED_WEIGHTS,
-    moves.GUARD,
+    moves.WORKAROUND,
     moves.CAST,
     moves.CUBIC,
     empty.ATTENTION,
@@ -56,7 +56,7 @@ GUARDS: tuple[Pass, ...] = (
     sizes.RANKS,
     sizes.SAME_PADS,
 )
-"""Guards against onnxruntime, in the order in which they run."""
+"""Workarounds against onnxruntime, in the order in which they run."""
 
 
 def run(passes: tuple[Pass, ...], has: Summary, to: Lowering) -> Summary:
@@ -74,10 +74,10 @@ def run(passes: tuple[Pass, ...], has: Summary, to: Lowering) -> Summary:
 
 
 def made_legal(has: Summary, to: Lowering) -> Graph:
-    """Return the graph after the passes of `LEGALISING`; the graph itself where it is legal and needs no guard."""
+    """Return the graph after the passes of `LEGALISING`; the graph itself where it is legal and needs no workaround."""
     if is_legal(has, to.rules, keeps_halves=to.precision is None):
-        signed = [guard for guard in GUARDS if not guard.signs.isdisjoint(has.op_types)]
-        if not any(guard.needed(has, to) for guard in signed):
+        signed = [workaround for workaround in WORKAROUNDS if not workaround.signs.isdisjoint(has.op_types)]
+        if not any(workaround.needed(has, to) for workaround in signed):
             return has.graph
     to.source = has.graph
     with uncollected():
@@ -250,7 +250,7 @@ LEGALISING: tuple[Pass, ...] = (
         "legalise", "always", "every node legal, computed in another dtype, or decomposed",
         lambda has, to: True, _legalise,
     ),
-    *GUARDS,
+    *WORKAROUNDS,
     Pass(
         "fuse bias", "quantised products of com.microsoft, for a provider that has their kernels",
         "one write of the result less",

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphcore.arrays import big_integers
 from graphcore.arrays.casting import Array
-from graphcore.build.shapes import GUARD
+from graphcore.build.shapes import SIZE_CHECK
 from graphcore.errors import (
     GraphcoreError,
     ModelError,
@@ -255,7 +255,7 @@ def is_of_nothing(error: Exception, feed: Mapping[str, Any]) -> bool:
     if not any(isinstance(array, np.ndarray) and not array.size for array in feed.values()):
         return False
     text = str(error)
-    if GUARD in text and _WRONG_SIZE.search(text):
+    if SIZE_CHECK in text and _WRONG_SIZE.search(text):
         return False
     why = Said.of(text).why
     return not any(mistake in why for mistake in _MISTAKES)

@@ -1,8 +1,8 @@
 """Optimisers of onnxruntime that break a model: which of them a session leaves out.
 
-Files for a plain onnxruntime cannot leave any out: guards keep what graphcore lowers from matching
-(`runtime/lowering/guards`), or it is never lowered to what matches. `tests/lowering/test_optimiser_traps.py` has both
-ways for every row.
+Files for a plain onnxruntime cannot leave any out: workarounds keep what graphcore lowers from matching
+(`runtime/lowering/workarounds`), or it is never lowered to what matches. `tests/lowering/test_optimiser_traps.py` has
+both ways for every row.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import parts
 from graphcore.operators import ONNX, Trait, having
-from graphcore.runtime.lowering.guards.arithmetic import constant_place, is_endless, is_rounded
-from graphcore.runtime.lowering.guards.dequantized import has_scales, is_requantised
-from graphcore.runtime.lowering.guards.moves import PRODUCTS, is_cast_transpose, is_of_narrow
 from graphcore.runtime.lowering.targets.traps import in_force
+from graphcore.runtime.lowering.workarounds.arithmetic import constant_place, is_endless, is_rounded
+from graphcore.runtime.lowering.workarounds.dequantized import has_scales, is_requantised
+from graphcore.runtime.lowering.workarounds.moves import PRODUCTS, is_cast_transpose, is_of_narrow
 from graphcore.runtime.ort.release import measured_release, runtime
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType

@@ -49,7 +49,7 @@ _TRANSPORTED = "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 bool 
 _PLAIN = frozenset(map(DType.of, _TRANSPORTED.split()))
 """The dtypes that the extension hands over bit for bit."""
 
-_GUARD = "python_op."
+_PREFIX = "python_op."
 """The beginning of the names of reshapes that fail where Python did."""
 
 _NOWHERE = 1 << 62
@@ -204,7 +204,7 @@ def _handed_over(graph: Graph, node: Node, inputs: Sequence[Symbol | None], site
         ]
         flat, shape, ticket = graph.build.emit_many(f"Take_{transport}", (ticket,), types, {}, DOMAIN)
         whole = graph.build.emit("Reshape", (flat, shape), tensor_type(transport, wanted.shape), {"allowzero": 1})
-        graph.names.rename(whole, f"{_GUARD}{site.number}.{position}")
+        graph.names.rename(whole, f"{_PREFIX}{site.number}.{position}")
         made.append(graph.build.cast(whole, wanted.dtype))
     return made
 
@@ -366,7 +366,7 @@ def failure(reason: Exception) -> tuple[BaseException, str] | None:
     )  # where that function runs a model itself, the outer run goes on
     for number in [n for n in here.frames if n > begun]:
         del here.frames[number]
-    named = re.search(rf"{_GUARD}(\d+)\.", str(reason))
+    named = re.search(rf"{_PREFIX}(\d+)\.", str(reason))
     site = _sites.get(int(named[1])) if named else None
     error = here.raised.pop(site.number, None) if site is not None else None
     if site is None or error is None:

@@ -73,9 +73,9 @@ def _of(node: Node) -> Iterator[Candidate]:
         left, right = (weight_of(s) for s in node.inputs[:2])
         if left is not None and right is not None:
             return  # known now: nothing is computed when the graph runs
-        if right is not None and not _is_guard(right):
+        if right is not None and not _is_workaround(right):
             yield _product(node, right)
-        elif left is not None and not _is_guard(left):
+        elif left is not None and not _is_workaround(left):
             yield Candidate(node, 0, left, None, "it is the left operand")
     elif node.op_type == "Gather":
         table = weight_of(node.inputs[0])
@@ -98,7 +98,7 @@ def _is_quantized(node: Node) -> bool:
     )
 
 
-def _is_guard(weight: Weight) -> bool:
+def _is_workaround(weight: Weight) -> bool:
     """Return whether it is a row or column of zeros, which finds NaN, in graphs that were quantised and lowered
     before."""
     producer = weight.root.producer

@@ -11,7 +11,7 @@ import numpy as np
 from graphcore.arrays.casting import Array, is_masked, native
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.state.settings import minima, with_minima
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.ir.transform.pickling import copied

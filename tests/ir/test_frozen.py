@@ -13,7 +13,7 @@ import pytest
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphError, ImmutableError, PromotionError, SymbolError
-from graphcore.ir.state.closed import CLOSED, change
+from graphcore.ir.state.frozen import CLOSED, change
 from graphcore.ir.symbol import Captured, Constant, Input, Node
 from graphcore.ir.transform.walk import walk
 
@@ -149,11 +149,11 @@ def test_deletion_is_refused(find: Callable[[Graph], Any], name: str) -> None:
 
 def test_error_of_an_assignment_shows_what_was_to_change() -> None:
     graph = model()
-    with pytest.raises(ImmutableError, match=r"x   float32\[n, 4\]   test_closed.py:"):
+    with pytest.raises(ImmutableError, match=r"x   float32\[n, 4\]   test_frozen.py:"):
         graph["x"].type = F32
     with pytest.raises(ImmutableError, match=r"array  float32\[4, 4\]"):
         _weight(graph).array = np.zeros(4)
-    with pytest.raises(ImmutableError, match=r"node  MatMul   node   test_closed.py:"):
+    with pytest.raises(ImmutableError, match=r"node  MatMul   node   test_frozen.py:"):
         _node(graph).op_type = "Gemm"
 
 

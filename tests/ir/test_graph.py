@@ -15,7 +15,7 @@ import pytest
 
 from graphcore import Dim, DType, Graph, OptionalType, SequenceType, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, PromotionError, SymbolError
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Node
 
 D = DType

@@ -111,7 +111,7 @@ def merged_and_apart(first: DType, middle: DType, last: DType) -> list[bytes]:
     graph.output(*(graph.op("Cast", [s], {"to": last}, [TensorType(last, ["n"])])[0] for s in (x, y)))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    model = join(encode(graph))  # as it is: files guard casts of floats to 4 bits
+    model = join(encode(graph))  # as it is: files workaround casts of floats to 4 bits
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     fed = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(values_of(first), first.onnx)
     results = session.run_with_ort_values(None, {"x": fed, "y": fed})

@@ -109,7 +109,7 @@ def test_integer_division_is_empty_when_operands_are_empty() -> None:
     assert [r.shape for r in run(graph, empty, empty)] == [(0,), (0,)]
 
 
-def test_division_by_a_harmless_constant_has_no_guard() -> None:
+def test_division_by_a_harmless_constant_has_no_workaround() -> None:
     plain = lower(build(lambda a: [a // 3, a % np.array([[2], [5]], np.int32)], D.int32), "cpu")
     assert not operators(plain).keys() & {"Where", "Or"}
     unsigned = lower(build(lambda a: a // 3, D.uint32), "cpu")

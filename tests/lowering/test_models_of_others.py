@@ -81,7 +81,7 @@ def test_cast_of_a_known_range_saturates_when_it_is_built(name: str, how: str) -
     assert [int(v) for v in got] == want
 
 
-def test_cast_to_int64_needs_no_guard_when_its_range_is_known() -> None:
+def test_cast_to_int64_needs_no_workaround_when_its_range_is_known() -> None:
     counts = {}
     for how in ("unknown", "clip"):
         graph = Graph("cast", {"x": TensorType(DType.float32, [4])})
@@ -109,7 +109,7 @@ def test_range_is_wider_than_its_numbers_by_what_rounding_adds() -> None:
 
 @pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "int32"])
 @pytest.mark.parametrize("move", ["DepthToSpace", "SpaceToDepth", "ReverseSequence", "Compress", "Transpose"])
-def test_what_a_float_moves_of_an_integer_goes_back_without_a_guard(name: str, move: str) -> None:
+def test_what_a_float_moves_of_an_integer_goes_back_without_a_workaround(name: str, move: str) -> None:
     info = np.iinfo(name)
     x = np.linspace(int(info.min), int(info.max), 16).astype(name).reshape(1, 4, 2, 2)
     floats = DType.float64 if name == "int32" else DType.float32

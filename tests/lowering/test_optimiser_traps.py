@@ -17,8 +17,8 @@ from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
-from graphcore.runtime.lowering.guards.arithmetic import is_endless, is_rounded
-from graphcore.runtime.lowering.pipeline import GUARDS
+from graphcore.runtime.lowering.pipeline import WORKAROUNDS
+from graphcore.runtime.lowering.workarounds.arithmetic import is_endless, is_rounded
 from graphcore.runtime.ort.optimisers import SIGNS
 from tools.kernel_probe.probes.probe import Probe, bare, written
 from tools.kernel_probe.probing import traps as probed
@@ -29,14 +29,14 @@ NEVER_WRITTEN = {
     "optimiser MatMulScaleFusion": "products of float64 have a Reshape between",
     "optimiser MatmulTransposeFusion": "products of float64 are an Einsum where Transposes would be fused",
 }
-"""By the trap without a guard why no file of a graph that was built here meets it."""
+"""By the trap without a workaround why no file of a graph that was built here meets it."""
 
 PROBES = [probe for name, trap in probed().items() if name.startswith("optimiser ") for probe in trap.probes]
 
 
-def test_every_trap_of_an_optimiser_has_a_guard_or_is_never_written() -> None:
+def test_every_trap_of_an_optimiser_has_a_workaround_or_is_never_written() -> None:
     traps = {f"optimiser {name}" for sign in SIGNS.values() for name in sign.names}
-    guarded = {guard.name for guard in GUARDS} & traps
+    guarded = {workaround.name for workaround in WORKAROUNDS} & traps
     assert guarded | NEVER_WRITTEN.keys() == traps
     assert not guarded & NEVER_WRITTEN.keys()
 

@@ -20,7 +20,7 @@ from graphcore.runtime.lowering import functions as custom_ops
 from graphcore.runtime.lowering.build import casts
 from graphcore.runtime.lowering.decompositions import older, recurrent
 from graphcore.runtime.lowering.decompositions.rows import DECOMPOSITIONS, OLDER_TRAPS
-from graphcore.runtime.lowering.pipeline import GUARDS
+from graphcore.runtime.lowering.pipeline import WORKAROUNDS
 from graphcore.runtime.lowering.targets import TARGETS, traps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
@@ -110,7 +110,7 @@ def _named() -> set[str]:
     rows |= {f"{dtype} kernels" for dtype in TARGETS["cpu"].rounded}
     rows |= {f"optimiser {name}" for sign in optimisers.SIGNS.values() for name in sign.names}
     rows |= {trap for names in recurrent.ENDS.values() for trap in names.values()}
-    rows |= {guard.name for guard in GUARDS if "processor" not in guard.when}
+    rows |= {workaround.name for workaround in WORKAROUNDS if "processor" not in workaround.when}
     rows |= {casts.MERGED, casts.SATURATES, casts.TWICE, casts.OVERFLOWS, casts.FLOAT8_TO_BOOL, casts.PARTS}
     rows |= {
         installed.MEMORY,

@@ -1,4 +1,4 @@
-"""Guards against onnxruntime's wrong rewrites of several nodes, or of axes."""
+"""Workarounds against onnxruntime's wrong rewrites of several nodes, or of axes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from onnx import helper, numpy_helper
 import graphcore as gc
 from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops
 from graphcore.errors import GraphcoreError, RunError
-from graphcore.runtime.lowering.guards import dequantized
 from graphcore.runtime.lowering.targets import traps
+from graphcore.runtime.lowering.workarounds import dequantized
 from graphcore.runtime.ort import release
 
 pytestmark = pytest.mark.releases
@@ -80,7 +80,7 @@ def test_products_with_dequantised_weights_leave_the_other_operand_as_it_is(name
 
 
 def test_the_runtime_alone_still_rounds_the_other_operand() -> None:
-    """If this fails the runtime was mended, and so may be `runtime/lowering/guards/dequantized.py`."""
+    """If this fails the runtime was mended, and so may be `runtime/lowering/workarounds/dequantized.py`."""
     if not traps.seen().ranges[dequantized.MATMUL.name].includes(release.runtime().version):
         pytest.skip("the installed onnxruntime was not seen to round it")
     model, wanted = BYTES["of one scale"]

@@ -15,7 +15,7 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, PromotionSystem, Symbol, SymbolTuple, TensorType, implicit_cast_type, ops
 from graphcore.errors import DTypeError, GraphError, LossyCastWarning, PromotionError
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.promotion import Key, LatticeSystem, NoPromotion, Operand, Resolution, TableSystem, implicit_cast, system
 from graphcore.types.tensor_types import tensor_type
 

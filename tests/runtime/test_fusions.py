@@ -48,7 +48,7 @@ def guarded(scores: Symbol, mask: Symbol | None) -> Symbol:
 
 
 def written(
-    scale: str = "scores", keys: str = "last", mask: str = "none", guard: Callable[..., Symbol] = plain
+    scale: str = "scores", keys: str = "last", mask: str = "none", workaround: Callable[..., Symbol] = plain
 ) -> Graph:
     """Attention of primitives, one way of many."""
     rows = TensorType("float32", ["batch", "length", HEADS * SIZE])
@@ -72,7 +72,7 @@ def written(
     scores = q @ turned
     if scale == "scores":
         scores = scores * np.float32(SIZE**-0.5)
-    g.output(y=merged(guard(scores, _added(g, mask)) @ v))
+    g.output(y=merged(workaround(scores, _added(g, mask)) @ v))
     return g
 
 
@@ -130,8 +130,8 @@ def test_attention_of_primitives_is_one_operator(mask: str, scale: str, keys: st
 
 
 def test_query_without_keys_keeps_what_it_gives() -> None:
-    for mask, guard in (("least", plain), ("infinite", guarded), ("any", guarded)):
-        graph = written(mask=mask, guard=guard)
+    for mask, workaround in (("least", plain), ("infinite", guarded), ("any", guarded)):
+        graph = written(mask=mask, workaround=workaround)
         assert "Attention" in operators(fuse(graph))
         arrays, _ = feeds(mask)
         before, after = run(graph, arrays), run(fuse(graph), arrays)
@@ -140,7 +140,7 @@ def test_query_without_keys_keeps_what_it_gives() -> None:
 
 
 def test_softmax_that_may_give_nan_stays() -> None:
-    """A mask of -inf, or one that nothing is known of, with no guard: a query without keys gives NaN."""
+    """A mask of -inf, or one that nothing is known of, with no workaround: a query without keys gives NaN."""
     for mask in ("infinite", "any"):
         graph = written(mask=mask)
         assert fuse(graph) is graph
@@ -225,12 +225,12 @@ def test_attention_with_bools_of_each_head_stays_apart_where_heads_do(
     np.testing.assert_allclose(run(made, arrays), run(g, arrays, optimize="off"), rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize(("mask", "guard"), [("none", plain), ("least", plain), ("infinite", guarded)])
+@pytest.mark.parametrize(("mask", "workaround"), [("none", plain), ("least", plain), ("infinite", guarded)])
 @pytest.mark.parametrize(("batch", "length"), [(0, 3), (2, 0), (0, 0)])
 def test_fused_attention_is_empty_when_its_operands_are_empty(
-    mask: str, guard: Callable[..., Symbol], batch: int, length: int
+    mask: str, workaround: Callable[..., Symbol], batch: int, length: int
 ) -> None:
-    graph = written(mask=mask, guard=guard)
+    graph = written(mask=mask, workaround=workaround)
     rows = np.zeros((batch, length, HEADS * SIZE), np.float32)
     arrays = [rows, rows, rows, *([] if mask == "none" else [np.ones((batch, 1, length, length), bool)])]
     assert run(graph, arrays).shape == run(graph, arrays, optimize="off").shape == rows.shape

@@ -14,8 +14,8 @@ from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.fusions import fuse
 from graphcore.runtime.fusions.matching import bounds
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.guards import empty
 from graphcore.runtime.lowering.passes import Summary
+from graphcore.runtime.lowering.workarounds import empty
 from tests.support.graphs import NEWEST
 
 pytestmark = pytest.mark.releases

@@ -25,7 +25,7 @@ from graphcore.runtime.lowering.targets.releases import default, table_of
 from graphcore.runtime.ort import options
 from graphcore.runtime.ort.openvino import session as openvino
 from graphcore.runtime.ort.openvino.session import can_widen, joined, widened
-from graphcore.runtime.ort.openvino.support import LIMIT, TAKEN, findings, unguarded
+from graphcore.runtime.ort.openvino.support import LIMIT, TAKEN, findings, without_checks
 from tools.kernel_probe import sweep as sweeping
 
 D = DType
@@ -212,7 +212,7 @@ class _Session:
         self.name, self.answers, self._sess = name, answers, self
 
     def get_outputs(self) -> list[Any]:
-        return [onnx.ValueInfoProto(name=name) for name in ("y", "guard.0.actual", "guard.0.stated")]
+        return [onnx.ValueInfoProto(name=name) for name in ("y", "workaround.0.actual", "workaround.0.stated")]
 
     def get_providers(self) -> list[str]:
         return [self.name]
@@ -224,7 +224,7 @@ class _Session:
 def test_call_goes_to_the_cpu_when_a_number_or_a_size_does_not_fit() -> None:
     graph = built(lambda x: (ops.sum(x), x), ints("n"))
     plan = planned(graph)
-    guarded = openvino.Plan(plan.lowered, "f32", {}, plan.bounds, (("guard.0.actual", "guard.0.stated"),))
+    guarded = openvino.Plan(plan.lowered, "f32", {}, plan.bounds, (("workaround.0.actual", "workaround.0.stated"),))
     same = [np.array([3]), np.array([3])]
 
     def made(answers: list[Any]) -> openvino.Compiled:
@@ -253,15 +253,15 @@ def test_call_goes_to_the_cpu_when_an_operand_has_no_elements() -> None:
 # What is done to graphs
 
 
-def test_guards_become_outputs() -> None:
+def test_workarounds_become_outputs() -> None:
     graph = lower(built(lambda x, y: ops.rebind(x, ["m"]) + y, floats("n"), floats("m")), "openvino")
-    made, pairs = unguarded(graph)
+    made, pairs = without_checks(graph)
     assert len(pairs) == 1
     assert [name for name, _ in made.named_outputs][1:] == list(pairs[0])
     assert "Where" not in operators(made)
     assert findings(made, legality("openvino")).is_whole
     plain = lower(built(lambda x: x + 1, floats("n")), "openvino")
-    assert unguarded(plain) == (plain, ())
+    assert without_checks(plain) == (plain, ())
 
 
 def test_softmax_that_is_spelt_out_is_the_operator_again() -> None:

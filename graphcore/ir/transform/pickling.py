@@ -7,7 +7,7 @@ from typing import Any
 from graphcore.ir.emit import new_node
 from graphcore.ir.graph import Graph
 from graphcore.ir.state import open_expressions
-from graphcore.ir.state.closed import Attributes
+from graphcore.ir.state.frozen import Attributes
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.support.source_lines import line_of
 

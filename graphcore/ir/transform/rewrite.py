@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from graphcore.ir.buffers import Buffer, stored, value_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.attaching import Memory
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.walk import bodies

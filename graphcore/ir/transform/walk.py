@@ -12,7 +12,7 @@ import numpy as np
 
 from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import Attributes, change
+from graphcore.ir.state.frozen import Attributes, change
 from graphcore.ir.symbol import Constant, Node, Symbol, source_of
 from graphcore.ir.transform.pickling import copied
 from graphcore.support.source_lines import Imported, Line

@@ -16,7 +16,7 @@ from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.definitions import body, finish
 from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.model_proto import attribute as encode
 from graphcore.onnx.proto.type_protos import joined

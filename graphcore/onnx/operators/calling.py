@@ -13,7 +13,7 @@ from graphcore.arrays.external_data import Folder
 from graphcore.build import operands
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, ResourceLimitError, ShapeError
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.operators.arguments import Body, encoded, settled

@@ -10,7 +10,7 @@ import onnx
 from graphcore.custom_ops.custom_op import lookup
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import Attributes
+from graphcore.ir.state.frozen import Attributes
 from graphcore.ir.symbol import Captured, Node, Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.proto.limits import check_size, check_trips

@@ -13,7 +13,7 @@ from graphcore.custom_ops.declaration import require_callable
 from graphcore.errors import ModelError
 from graphcore.ir.definitions import new_body
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import Attributes, change
+from graphcore.ir.state.frozen import Attributes, change
 from graphcore.ir.state.settings import FAST, KEY, OPERATORS
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.onnx.notes import ONNX_DOMAINS

@@ -14,7 +14,7 @@ import onnx
 
 from graphcore.arrays.external_data import Folder
 from graphcore.errors import ModelError
-from graphcore.ir.state.closed import Attributes
+from graphcore.ir.state.frozen import Attributes
 from graphcore.ir.state.settings import FAST
 from graphcore.onnx.notes import NODE_ACCURACY, ONNX_DOMAINS
 from graphcore.onnx.proto.limits import check_text, has_axes

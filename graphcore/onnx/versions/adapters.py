@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore.ir.definitions import new_body, outermost
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Symbol
 from graphcore.onnx.versions.older import Made, Read, expand_function, unknown
 from graphcore.types.dtypes import DType

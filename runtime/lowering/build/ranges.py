@@ -1,4 +1,4 @@
-"""Bounds of floats that a graph itself tells, so that casts to integers need no guard."""
+"""Bounds of floats that a graph itself tells, so that casts to integers need no workaround."""
 
 from __future__ import annotations
 

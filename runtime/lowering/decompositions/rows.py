@@ -241,8 +241,8 @@ def rows_of(rules: Legality) -> Replaced:
     if rules.has_trap(traps.REVERSED_EMPTY) or rules.has_trap(traps.REVERSED_ONE_AXIS):
         reverse = _late("rearranging.reverse")
         own.update({("ReverseSequence", d): reverse for d in rules.dtypes("ReverseSequence") or ()})
-    guards = older.rows_of_empty({**made, **own})
-    own.update({key: guard for key, guard in guards.items() if rules.has_trap(older.trap(*key))})
+    workarounds = older.rows_of_empty({**made, **own})
+    own.update({key: workaround for key, workaround in workarounds.items() if rules.has_trap(older.trap(*key))})
     untold = {"DequantizeLinear"} if rules.has_trap(traps.NARROW_SCALES) else set()
     needed = {key: test for key, test in NEEDED.items() if key not in own and key[0] not in untold}
     return Replaced({**made, **own}, own, needed)

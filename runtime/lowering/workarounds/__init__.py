@@ -1,1 +1,1 @@
-"""Guards: edits that keep onnxruntime from taking what was lowered for something else."""
+"""Workarounds: edits that keep onnxruntime from taking what was lowered for something else."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.runtime.lowering.guards.dequantized import dequantizing
 from graphcore.runtime.lowering.passes import Pass, built_here, hide, rewriting
+from graphcore.runtime.lowering.workarounds.dequantized import dequantizing
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
@@ -72,7 +72,7 @@ def _hiding(
     write: Callable[[Graph, Node, int], None],
     beside: Sequence[str] = (),
 ) -> Pass:
-    """Return the guard that writes nodes of these operators, built here, which have a constant that is meant.
+    """Return the workaround that writes nodes of these operators, built here, which have a constant that is meant.
 
     beside: operators without which the optimiser has nothing to do, where these are others.
     """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.passes import built_here, hide, rewriting

@@ -10,12 +10,12 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.ir.definitions import body, outermost
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import Attributes, change
+from graphcore.ir.state.frozen import Attributes, change
 from graphcore.ir.state.settings import least, minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.operators import REDUCTIONS
-from graphcore.runtime.lowering.passes import guard, of_onnx, rewriting, sizes_type
+from graphcore.runtime.lowering.passes import of_onnx, rewriting, sizes_type, workaround
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -100,7 +100,7 @@ NO_AXES = rewriting(
 )
 
 
-# Guard attention against empty inputs: the kernel fails on them, and sizes are known at run time only.
+# Workaround attention against empty inputs: the kernel fails on them, and sizes are known at run time only.
 #
 # Where a dim may be 0, an If chooses between the kernel and zeros, the result without keys. The result is empty itself
 # where there are no queries.
@@ -123,14 +123,14 @@ def _run(parts: Sequence[Graph]) -> bool:
         tests: dict[frozenset[Dim], Symbol] = {}
         found = [node for node in graph.nodes if _may_fail(node)]
         if found:
-            edit(graph, {id(node): partial(_guard, graph, tests, node) for node in found})
+            edit(graph, {id(node): partial(_workaround, graph, tests, node) for node in found})
         is_changed |= bool(found)
     return is_changed
 
 
 def _unguarded(parts: Sequence[Graph]) -> Iterator[Graph]:
     """Yield the graphs but the branches of such tests."""
-    branches = {id(body) for graph in parts for node in graph.nodes if _is_guard(node) for body in bodies(node)}
+    branches = {id(body) for graph in parts for node in graph.nodes if _is_workaround(node) for body in bodies(node)}
     return (graph for graph in parts if id(graph) not in branches)
 
 
@@ -151,13 +151,13 @@ def _unsure(symbol: Symbol) -> frozenset[Dim]:
     return frozenset([d for d in symbol.shape if least(d, known) <= 0])
 
 
-def _is_guard(node: Node) -> bool:
+def _is_workaround(node: Node) -> bool:
     """Return whether a node is such a test already, in a model that was exported and is read."""
     branches = [[n.op_type for n in inner.nodes] for inner in bodies(node)] if node.op_type == "If" else []
     return len(branches) == 2 and branches[0][-2:] == ["Concat", "Expand"] and branches[1] == ["Attention"]
 
 
-def _guard(graph: Graph, tests: dict[frozenset[Dim], Symbol], node: Node) -> None:
+def _workaround(graph: Graph, tests: dict[frozenset[Dim], Symbol], node: Node) -> None:
     """Make a node the test, with the kernel in one branch and zeros in the other."""
     q, k = node.inputs[:2]
     assert q is not None
@@ -218,7 +218,7 @@ def _tells(symbol: Symbol, dims: frozenset[Dim]) -> bool:
     return _unsure(symbol) == dims
 
 
-ATTENTION = guard(
+ATTENTION = workaround(
     "Attention without elements",
     "Attention from a fusion",
     "the kernel fails on no queries or keys",

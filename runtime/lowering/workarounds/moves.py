@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.passes import built_here, rewriting
 from graphcore.types.dims import Dim
@@ -128,7 +128,7 @@ def _write(graph: Graph, node: Node) -> None:
     change(node, inputs=(wide,), attributes={"start": start, **moved})
 
 
-GUARD = rewriting(
+WORKAROUND = rewriting(
     "optimiser PreShapeNodeElimination",
     "Cast before Shape",
     "the optimiser drops the Cast, and there is no Shape of dtypes of 2 or 4 bits",

@@ -1,4 +1,4 @@
-"""Guards of sizes that only a run tells: of axes that are too few, and of pads of `auto_pad`."""
+"""Workarounds of sizes that only a run tells: of axes that are too few, and of pads of `auto_pad`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.sequences import list_map
 from graphcore.runtime.lowering.passes import Pass, of_onnx, rewriting, sizes_type
@@ -197,7 +197,7 @@ def _count_axes(graph: Graph, node: Node) -> None:
     change(node, inputs=tuple(inputs))
 
 
-def _guard(trap: str, least: Mapping[tuple[str, str], Mapping[int, int]]) -> Pass:
+def _workaround(trap: str, least: Mapping[tuple[str, str], Mapping[int, int]]) -> Pass:
     signs = [op_type for _, op_type in least]
     return rewriting(
         trap,
@@ -209,8 +209,8 @@ def _guard(trap: str, least: Mapping[tuple[str, str], Mapping[int, int]]) -> Pas
     )
 
 
-FEW_AXES = _guard("operands of fewer axes", LEAST)
-OLD = _guard("operands of fewer axes that newer kernels refuse", OLDER)
+FEW_AXES = _workaround("operands of fewer axes", LEAST)
+OLD = _workaround("operands of fewer axes that newer kernels refuse", OLDER)
 
 
 # Compare how many axes joined operands have, where only the run knows: kernels end the process where one has no

@@ -20,14 +20,14 @@ import onnxruntime
 
 from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Precision, TargetName
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite, with_names
 from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.passes.merging import prune
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime
-from graphcore.runtime.ort.openvino.support import LIMIT, Bound, checked_apart, findings, not_taken, unguarded
+from graphcore.runtime.ort.openvino.support import LIMIT, Bound, checked_apart, findings, not_taken, without_checks
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -86,7 +86,7 @@ class Plan:
     hint: str
     left: Mapping[str, str]
     bounds: tuple[Bound, ...] = ()
-    guards: tuple[tuple[str, str], ...] = ()
+    checks: tuple[tuple[str, str], ...] = ()
     """Pairs of outputs which must be equal: those of `sizes`, or after those of the graph."""
     sizes: Graph | None = None
 
@@ -112,15 +112,15 @@ def planned(
     foreign = not_taken(source, halves=hint != "f32")
     if foreign is not None:
         return Plan(lower(graph, "cpu"), "", {f"{foreign}": "numbers of that dtype are not OpenVINO's"})
-    guarded = joined(lower(source, "openvino"))
-    lowered, guards = unguarded(guarded)
+    checked = joined(lower(source, "openvino"))
+    lowered, checks = without_checks(checked)
     sizes = None
-    if guards:
-        plain, sizes = checked_apart(guarded)
+    if checks:
+        plain, sizes = checked_apart(checked)
         lowered = lowered if sizes is None else plain
     found = findings(lowered, legality("openvino", runtime), halves=hint != "f32")
     if found.is_whole:
-        return Plan(lowered, hint, {}, found.bounds, guards, sizes)
+        return Plan(lowered, hint, {}, found.bounds, checks, sizes)
     return Plan(lower(graph, "cpu"), "", found.left)
 
 
@@ -147,12 +147,12 @@ class Compiled:
         self._session = session
         self._bounds = plan.bounds
         self._norms = {norm for bound in plan.bounds for norm in bound.norms}
-        self._guards = plan.guards
+        self._checks = plan.checks
         self._sizes = sizes
-        self._compared = [name for pair in plan.guards for name in pair if sizes is None]
+        self._compared = [name for pair in plan.checks for name in pair if sizes is None]
         self._names = [o.name for o in session.get_outputs() if o.name not in self._compared]
         self._is_device = bool(plan.hint)
-        self._is_checked = bool(plan.bounds or plan.guards)
+        self._is_checked = bool(plan.bounds or plan.checks)
         self._start = host
         self._host: onnxruntime.InferenceSession | None = None
         self._lock = threading.Lock()
@@ -186,7 +186,7 @@ class Compiled:
             try:
                 made = list(self._session._sess.run([*wanted, *self._compared], feed, options))
             except Exception:
-                if not self._guards:
+                if not self._checks:
                     raise
             else:
                 if _pairwise(made[len(wanted) :]):

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from graphcore.build.shapes import GUARD
+from graphcore.build.shapes import SIZE_CHECK
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
@@ -123,7 +123,7 @@ def require(graph: Graph, lower: Callable[[], Graph]) -> Graph:
     made = graph if left else lower()
     if not left:
         left = dict(findings(made, legality("openvino")).left)
-        if any(GUARD in (n.outputs[0].given_name or "") for n in made.nodes):
+        if any(SIZE_CHECK in (n.outputs[0].given_name or "") for n in made.nodes):
             left["rebind"] = "OpenVINO does not check sizes"
     if left:
         shown = "; ".join(f"{op}: {why}" for op, why in left.items())
@@ -290,20 +290,20 @@ _RULES: dict[str, Callable[[Node, list[Bound]], Bound | None]] = {
 }
 
 
-def unguarded(graph: Graph) -> tuple[Graph, tuple[tuple[str, str], ...]]:
-    """Return the graph without the guards of `ops.rebind`, which OpenVINO has no way to run, and what they compare.
+def without_checks(graph: Graph) -> tuple[Graph, tuple[tuple[str, str], ...]]:
+    """Return the graph without the checks of `ops.rebind`, which OpenVINO cannot run, and what they compare.
 
-    Each pair names two more outputs, int64 vectors: where they differ, so do the sizes that the guard checks.
+    Each pair names two more outputs, int64 vectors: where they differ, so do the sizes that it compares.
     """
-    guards = [n for n in graph.nodes if n.op_type == "Reshape" and GUARD in (n.outputs[0].given_name or "")]
-    found = {n.outputs[0].id: pair for n in guards if (pair := _compared(n)) is not None}
+    checks = [n for n in graph.nodes if n.op_type == "Reshape" and SIZE_CHECK in (n.outputs[0].given_name or "")]
+    found = {n.outputs[0].id: pair for n in checks if (pair := _compared(n)) is not None}
     if not found:
         return graph, ()
-    rewrite = Rewrite(graph, _Unguarding({*found}))
+    rewrite = Rewrite(graph, _RemoveChecks({*found}))
     new = with_names(rewrite.run())
     pairs = []
     for number, pair in enumerate(found.values()):
-        names = (f"guard.{number}.actual", f"guard.{number}.stated")
+        names = (f"guard.{number}.actual", f"check.{number}.stated")
         for name, symbol in zip(names, pair, strict=True):
             shown = new.build.emit("Identity", (rewrite.of(symbol),), rewrite.of(symbol).type)
             new.names.rename(shown, name)
@@ -313,8 +313,8 @@ def unguarded(graph: Graph) -> tuple[Graph, tuple[tuple[str, str], ...]]:
     return new, tuple(pairs)
 
 
-class _Unguarding(Policy[Rewrite]):
-    """found: the numbers of what guards give."""
+class _RemoveChecks(Policy[Rewrite]):
+    """found: the numbers of what checks give."""
 
     def __init__(self, found: set[int]) -> None:
         self._found = found
@@ -339,13 +339,13 @@ class _Unguarding(Policy[Rewrite]):
 
 
 def checked_apart(graph: Graph) -> tuple[Graph, Graph | None]:
-    """Return the graph without guards, and one of what they compare, as its outputs in pairs; None where that is
+    """Return the graph without checks, and one of what they compare, as its outputs in pairs; None where that is
     costly.
 
     Measured: outputs of integers double the time of a call of OpenVINO's.
     """
-    made, pairs = unguarded(graph)
-    sizes, _ = unguarded(graph)
+    made, pairs = without_checks(graph)
+    sizes, _ = without_checks(graph)
     count = 2 * len(pairs)
     made.build.outputs(made.named_outputs[:-count])
     sizes.build.outputs(sizes.named_outputs[-count:])
@@ -357,9 +357,9 @@ def checked_apart(graph: Graph) -> tuple[Graph, Graph | None]:
 _COSTLY = frozenset("Attention Conv ConvTranspose Einsum GRU Gemm LSTM MatMul RNN Resize Softmax".split())
 
 
-def _compared(guard: Node) -> tuple[Symbol, Symbol] | None:
-    """Return the sizes that a guard compares."""
-    where = guard.inputs[1].producer if guard.inputs[1] is not None else None
+def _compared(check: Node) -> tuple[Symbol, Symbol] | None:
+    """Return the sizes that a check compares."""
+    where = check.inputs[1].producer if check.inputs[1] is not None else None
     if not isinstance(where, Node) or where.op_type != "Where":
         return None
     (same, *_) = where.inputs

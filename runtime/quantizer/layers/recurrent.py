@@ -13,7 +13,7 @@ import numpy as np
 from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import constant_array
@@ -123,8 +123,8 @@ def _made(
 def _guarded(building: Building, x: Symbol, first: Symbol | None, made: Sequence[Symbol]) -> Sequence[Symbol]:
     """Add NaN to the results of a sequence that has NaN or infinity in it, of which quantised x knows nothing."""
     build = building.graph.build
-    guard = _zeros(building, x, first)
-    return [build.emit("Add", (symbol, guard), symbol.type) for symbol in made]
+    zeros = _zeros(building, x, first)
+    return [build.emit("Add", (symbol, zeros), symbol.type) for symbol in made]
 
 
 def _zeros(building: Building, x: Symbol, first: Symbol | None) -> Symbol:

@@ -14,7 +14,7 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
 from graphcore.ir.definitions import unlike
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite

@@ -18,8 +18,8 @@ from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
 from graphcore.onnx.proto.ranges import MOST_AXES
 from graphcore.operators import ONNX, REDUCTIONS, Trait, having
 from graphcore.runtime.lowering.decompositions.recurrent import ENDS, FEATURES, FLAT
-from graphcore.runtime.lowering.guards import empty
 from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.runtime.lowering.workarounds import empty
 from graphcore.types.dtypes import DType
 
 OLDEST = 7

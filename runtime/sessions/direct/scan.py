@@ -17,8 +17,8 @@ from graphcore.onnx.proto.limits import AXES_OF, MOST_SAID, check_constants
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
 from graphcore.onnx.read.statements import versions_of
 from graphcore.onnx.schemas.inference import with_checked_dims
-from graphcore.runtime.lowering.guards import sizes
 from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.runtime.lowering.workarounds import sizes
 from graphcore.runtime.ort.memory import PACKED
 from graphcore.runtime.sessions.direct.known_operators import (
     SIZED,

@@ -12,9 +12,9 @@ import onnx
 
 from graphcore.arrays.resource_limits import USUAL
 from graphcore.onnx.proto.ranges import LONGEST, MOST_AXES
-from graphcore.runtime.lowering.guards import empty, moves
-from graphcore.runtime.lowering.guards.arithmetic import is_endless, is_rounded
 from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.runtime.lowering.workarounds import empty, moves
+from graphcore.runtime.lowering.workarounds.arithmetic import is_endless, is_rounded
 from graphcore.types.dtypes import DType
 
 _DTYPES: dict[int, DType] = {

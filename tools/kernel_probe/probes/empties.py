@@ -16,8 +16,8 @@ from graphcore import ops
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.decompositions import older
-from graphcore.runtime.lowering.guards import empty as empty_kernels
 from graphcore.runtime.lowering.targets.traps import REVERSED_EMPTY, REVERSED_ONE_AXIS
+from graphcore.runtime.lowering.workarounds import empty as empty_kernels
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType
 from tools.kernel_probe.probes.floats import top_k

@@ -12,7 +12,7 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.runtime.lowering.decompositions import recurrent
-from graphcore.runtime.lowering.guards import sizes
+from graphcore.runtime.lowering.workarounds import sizes
 from graphcore.runtime.session import InferenceSession
 from graphcore.types.tensor_types import Shape, TensorType
 from tools.kernel_probe.probes.probe import Check, D, Family, bare

@@ -15,8 +15,8 @@ from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.functions import STATISTICS
-from graphcore.runtime.lowering.guards import sizes
 from graphcore.runtime.lowering.targets.traps import COUNTED_PADDING
+from graphcore.runtime.lowering.workarounds import sizes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 from tools.kernel_probe.probes.probe import (

@@ -16,7 +16,7 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import DTypeError
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.operators import data_of
