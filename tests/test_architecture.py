@@ -83,7 +83,7 @@ TABLES = {
         runtime/sessions/direct/start.py _FUSED
         runtime/lowering/workarounds/arithmetic.py _NEUTRAL
         runtime/lowering/workarounds/empty.py _FILTERS
-        runtime/lowering/workarounds/sizes.py LEAST OLDER
+        runtime/lowering/workarounds/sizes.py LEAST OLDER _UNRANKED
         runtime/lowering/workarounds/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
         runtime/lowering/workarounds/arithmetic.py _WEIGHTS _MOVES
         runtime/ort/openvino/support.py _EXACT _SMALL _PLACES _COUNTED _COSTLY
@@ -127,13 +127,13 @@ def tables(text: str) -> Iterator[tuple[str, ast.expr, set[str]]]:
             target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
             nodes = [*ast.walk(statement.value)]
             texts = [n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is str]
-            found = {name for text in texts if _NAMES.fullmatch(text) for name in text.split()} & ROWS.keys()
-            if len(found) >= _FEWEST and not _is_expression(nodes):
-                yield ast.unparse(target), statement.value, found
+            result = {name for text in texts if _NAMES.fullmatch(text) for name in text.split()} & ROWS.keys()
+            if len(result) >= _FEWEST and not _is_expression(nodes):
+                yield ast.unparse(target), statement.value, result
 
 
 def _is_expression(nodes: Iterable[ast.AST]) -> bool:
-    """Return whether a set is written as the difference from those of traits."""
+    """Return True if a set is written as the difference from those of traits."""
     has_traits = any(isinstance(n, ast.Call) and ast.unparse(n.func) == "having" for n in nodes)
     return has_traits and not any(isinstance(n, ast.Dict) for n in nodes)
 
@@ -141,19 +141,19 @@ def _is_expression(nodes: Iterable[ast.AST]) -> bool:
 @cache
 def all_tables() -> dict[tuple[str, str], tuple[ast.expr, set[str]]]:
     """Return every such literal by file and name. `ops/` is left out: what an op is made of is its declaration."""
-    found = {}
+    results = {}
     for module, path in modules().items():
         if module.split(".")[0] not in ("operators", "ops"):
             shown, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
-            found.update({(shown, name): (value, names) for name, value, names in tables(text)})
-    return found
+            results.update({(shown, name): (value, names) for name, value, names in tables(text)})
+    return results
 
 
 def test_tables_of_operators_are_traits_or_say_why_not() -> None:
     lines = [line.split() for text in TABLES.values() for line in text.strip().splitlines()]
-    told = {(path, name) for path, *names in lines for name in names}
-    assert all_tables().keys() - told == set(), "write it as an expression of traits, or list it with its reason"
-    assert told - all_tables().keys() == set(), "these are no tables any more"
+    results = {(path, name) for path, *names in lines for name in names}
+    assert all_tables().keys() - results == set(), "write it as an expression of traits, or list it with its reason"
+    assert results - all_tables().keys() == set(), "these are no tables any more"
 
 
 def test_no_literal_is_what_a_trait_says() -> None:
@@ -170,7 +170,7 @@ def test_tables_are_found() -> None:
     others = (
         'C = having(Trait.MOVES) - {"Reshape", "Slice", "Tile"}\nD = "Reshape, Slice and Tile"\nE = ("Reshape", "Tile")'
     )
-    assert [(name, found) for name, _, found in tables(source + others)] == [
+    assert [(name, item) for name, _, item in tables(source + others)] == [
         ("_A", {"Reshape", "Slice", "Tile"}),
         ("B", {"Reshape", "Slice", "Tile"}),
     ]

@@ -54,6 +54,7 @@ WORKAROUNDS: tuple[Pass, ...] = (
     sizes.FEW_AXES,
     sizes.OLD,
     sizes.RANKS,
+    sizes.RESIZED,
     sizes.SAME_PADS,
 )
 """Workarounds against onnxruntime, in the order in which they run."""

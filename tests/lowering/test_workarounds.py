@@ -26,8 +26,8 @@ Array = np.ndarray[Any, Any]
 
 def bare(model: onnx.ModelProto, *arrays: Array) -> Array:
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    made: Array = session.run(None, dict(zip([i.name for i in session.get_inputs()], arrays, strict=True)))[0]
-    return made
+    result: Array = session.run(None, dict(zip([i.name for i in session.get_inputs()], arrays, strict=True)))[0]
+    return result
 
 
 def product(
@@ -80,7 +80,7 @@ def test_products_with_dequantised_weights_leave_the_other_operand_as_it_is(name
 
 
 def test_the_runtime_alone_still_rounds_the_other_operand() -> None:
-    """If this fails the runtime was mended, and so may be `runtime/lowering/workarounds/dequantized.py`."""
+    """If this fails the runtime was fixed, and so may be `runtime/lowering/workarounds/dequantized.py`."""
     if not traps.seen().ranges[dequantized.MATMUL.name].includes(release.runtime().version):
         pytest.skip("the installed onnxruntime was not seen to round it")
     model, wanted = BYTES["of one scale"]
@@ -199,8 +199,8 @@ def test_files_pool_no_channels_and_no_batch_to_nothing(op_type: str, dtype: DTy
             "LpPool": lambda p, a: np.sqrt(np.sum(p * p, a)),
         }
         want = kinds[op_type.removeprefix("Global")](planes.astype(np.float64), (-2, -1))
-        for found in (bare(graph.to_onnx(), x), gc.InferenceSession().load(graph)(x)[0]):
-            np.testing.assert_allclose(found, want.astype(dtype.numpy), rtol=2e-3 if dtype.bits == 16 else 1e-6)
+        for item in (bare(graph.to_onnx(), x), gc.InferenceSession().load(graph)(x)[0]):
+            np.testing.assert_allclose(item, want.astype(dtype.numpy), rtol=2e-3 if dtype.bits == 16 else 1e-6)
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 0), (3, 2, 0, 4), (0, 2, 3), (2, 2, 3, 4)])
@@ -219,16 +219,16 @@ def test_instance_normalization_of_a_computed_image_takes_planes_without_element
         even = (exact - exact.mean(rest, keepdims=True)) / np.sqrt(exact.var(rest, keepdims=True) + 1e-5)
         want = even * scale.reshape(column) + shift.reshape(column)
     for dims in ([None] * x.ndim, [*map(str, "abcd"[: x.ndim])], *([None] if dtype.bits < 64 else [])):
-        given = helper.make_tensor_value_info("x", kind, dims)
-        proto = helper.make_graph(nodes, "g", [given], [helper.make_tensor_value_info("y", kind, None)], weights)
+        value = helper.make_tensor_value_info("x", kind, dims)
+        proto = helper.make_graph(nodes, "g", [value], [helper.make_tensor_value_info("y", kind, None)], weights)
         model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
         graph = Graph.load(model)
-        for found in (
+        for item in (
             gc.InferenceSession().load(model.SerializeToString())(x)[0],
             gc.InferenceSession().load(graph)(x)[0],
             bare(graph.to_onnx(), x),
         ):
-            np.testing.assert_allclose(found, want, rtol=5e-3 if dtype.bits == 16 else 1e-4)
+            np.testing.assert_allclose(item, want, rtol=5e-3 if dtype.bits == 16 else 1e-4)
 
 
 @pytest.mark.parametrize(("op_type", "value"), [("GlobalAveragePool", 0.0), ("GlobalMaxPool", -np.inf)])
@@ -249,9 +249,9 @@ def test_limits_without_elements_are_refused(place: int) -> None:
         graph = Graph("g", {"b": TensorType("float32", [1, 3, 4]), "s": TensorType("float32", [1, 2, 3])} | {
             "limit": TensorType(kind, dims)
         })  # fmt: skip
-        given = [graph["b"], graph["s"], *map(graph.constant, limits)]
-        given[place] = graph["limit"]
-        graph.output(*graph.op("NonMaxSuppression", given))
+        results = [graph["b"], graph["s"], *map(graph.constant, limits)]
+        results[place] = graph["limit"]
+        graph.output(*graph.op("NonMaxSuppression", results))
         if dims == [0]:
             with pytest.raises(GraphcoreError, match="a limit has no elements"):
                 gc.InferenceSession().load(graph)
@@ -284,12 +284,12 @@ PRODUCTS: dict[str, tuple[list[Any], dict[str, Any], int, tuple[int, ...]]] = {
 @pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_of_integers_that_add_nothing_up_are_what_they_are_beside_it(name: str, is_known: bool) -> None:
-    given, attributes, value, shape = PRODUCTS[name]
-    factors = {f"x{i}": dims for i, dims in enumerate(given) if isinstance(dims, tuple)}
+    argument, attributes, value, shape = PRODUCTS[name]
+    factors = {f"x{i}": dims for i, dims in enumerate(argument) if isinstance(dims, tuple)}
     types = {n: TensorType("uint8", dims if is_known else [f"{n}_{a}" for a in range(len(dims))])
              for n, dims in factors.items()}  # fmt: skip
     graph = Graph("g", types)
-    operands = [graph[f"x{i}"] if isinstance(x, tuple) else graph.constant(x) for i, x in enumerate(given)]
+    operands = [graph[f"x{i}"] if isinstance(x, tuple) else graph.constant(x) for i, x in enumerate(argument)]
     graph.output(*graph.op(name.split()[0], operands, attributes))
     dtype = graph.outputs[0].dtype.numpy
     for run in (gc.InferenceSession().load(graph), lambda *arrays: [bare(graph.to_onnx(), *arrays)]):
@@ -298,8 +298,8 @@ def test_products_of_integers_that_add_nothing_up_are_what_they_are_beside_it(na
                 terms = 6 if "groups" in name else 2
                 run(*[np.full([n or (2 if i and terms > 2 else terms) for n in dims], 77, np.uint8)
                       for i, dims in enumerate(factors.values())])  # fmt: skip
-            found = run(*[np.zeros(dims, np.uint8) for dims in factors.values()])[0]
-            np.testing.assert_array_equal(found, np.full(shape, value, dtype), strict=True)
+            result = run(*[np.zeros(dims, np.uint8) for dims in factors.values()])[0]
+            np.testing.assert_array_equal(result, np.full(shape, value, dtype), strict=True)
 
 
 MOVES: dict[str, Callable[[Symbol], Symbol]] = {
@@ -328,8 +328,8 @@ def test_moves_of_dequantised_integers_are_right_in_files_and_sessions(move: str
     want = InferenceSession().load(plain)((signed.astype(np.float32) - len(zero)) * np.float32(0.125))[0]
     for opset in (17, 21):
         content = graph.to_onnx(opset=opset).SerializeToString()
-        (found,) = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, {"x": x})
-        np.testing.assert_array_equal(found, want)
+        (result,) = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+        np.testing.assert_array_equal(result, want)
         as_others = onnx.ModelProto.FromString(content)
         del as_others.metadata_props[:]
         np.testing.assert_array_equal(InferenceSession().load(as_others)(x)[0], want)
@@ -347,11 +347,21 @@ def test_squeeze_along_no_axes_keeps_them(length: Any) -> None:
     out.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     graph = helper.make_graph([node], "squeeze", inputs, [out], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    given: Any = [np.ones((1, 2, 1), np.float32), np.zeros(0, np.int64)][: len(inputs)]
-    assert InferenceSession().load(model)(*given)[0].shape == (1, 2, 1)
+    value: Any = [np.ones((1, 2, 1), np.float32), np.zeros(0, np.int64)][: len(inputs)]
+    assert InferenceSession().load(model)(*value)[0].shape == (1, 2, 1)
     for target in ("cpu", "onnx"):
-        assert bare(Graph.load(model).to_onnx(target=target), *given).shape == (1, 2, 1)
+        assert bare(Graph.load(model).to_onnx(target=target), *value).shape == (1, 2, 1)
     if length == "n":
-        assert InferenceSession().load(model)(given[0], np.array([-1]))[0].shape == (1, 2)
+        assert InferenceSession().load(model)(value[0], np.array([-1]))[0].shape == (1, 2)
         with pytest.raises(RunError):
-            InferenceSession().load(model)(given[0], np.array([1]))
+            InferenceSession().load(model)(value[0], np.array([1]))
+
+
+def test_resize_to_the_sizes_of_a_loop_result_runs_in_files_and_sessions() -> None:
+    graph = Graph("loop", {"x": TensorType(DType.float32, ["n", 4])})
+    with graph:
+        last = ops.for_loop(2, lambda i, x: -x, graph["x"]).cast("float16")
+        graph.output(ops.resize_nearest(last, (last.shape[0], 8)))
+    x = RNG.random((3, 4), np.float32)
+    for result in (gc.InferenceSession().load(graph)(x)[0], bare(graph.to_onnx(), x)):
+        np.testing.assert_array_equal(result, np.repeat(x.astype(np.float16), 2, axis=1))

@@ -261,3 +261,48 @@ RANKS = rewriting(
     _joined,
     _compare_ranks,
 )
+
+
+# Keep onnxruntime from following the sizes of a Resize to a tensor whose rank it does not know, such as the result of a
+# Loop: it takes the sizes of leading axes for none there, and refuses the model. A Reshape to their number stops it.
+
+_UNRANKED = frozenset({"If", "Loop", "OptionalGetElement", "Scan", "SequenceAt"})
+"""Operators whose results may have a rank that onnxruntime does not know."""
+
+
+def _resized(graph: Graph) -> Iterator[Node]:
+    for node in of_onnx(graph, ("Resize",)):
+        sizes = node.inputs[3] if len(node.inputs) > 3 else None
+        if sizes is not None and sizes.shape.is_ranked and sizes.shape[0].is_static and _is_of_unranked(sizes):
+            yield node
+
+
+def _is_of_unranked(sizes: Symbol) -> bool:
+    """Return True if a vector is computed from a result of unknown rank."""
+    pending, seen = [sizes], set()
+    while pending:
+        symbol = pending.pop()
+        if symbol.id not in seen and isinstance(node := symbol.producer, Node):
+            if node.op_type in _UNRANKED:
+                return True
+            pending += [operand for operand in node.inputs if operand is not None]
+        seen.add(symbol.id)
+    return False
+
+
+def _state_count(graph: Graph, node: Node) -> None:
+    x, roi, scales, sizes = node.inputs
+    assert sizes is not None
+    stated = graph.build.emit("Reshape", (sizes, graph.build.vector([int(sizes.shape[0])])), sizes.type)
+    change(node, inputs=(x, roi, scales, stated))
+
+
+RESIZED = rewriting(
+    "Resize to sizes of a tensor of unknown rank",
+    "Resize with computed sizes",
+    "inference takes sizes of leading axes for none and refuses the model",
+    ("Resize",),
+    _resized,
+    _state_count,
+    in_standard=True,
+)

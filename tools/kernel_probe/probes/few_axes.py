@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
-from onnx import helper
+import onnxruntime
+from onnx import helper, numpy_helper
 
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
@@ -37,32 +38,36 @@ def families() -> list[Family]:
             "Concat and ConcatFromSequence end the process on an empty operand of fewer axes than others.",
             [Check((sizes.RANKS.name,), _joined, dies=True)],
         ),
+        Family(
+            "Resize to sizes of a tensor of unknown rank is refused.",
+            [Check((sizes.RESIZED.name,), _resized)],
+        ),
     ]
 
 
 def _flat() -> str:
     """Return what is wrong with networks that run as they are, on operands that turn out to have fewer axes."""
     for op, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
-        held = {"w": np.ones((1, 4 * gates, 3), np.float32), "r": np.ones((1, 4 * gates, 4), np.float32)}
-        node = helper.make_node(op, ["x", *held], ["y"], hidden_size=4)
-        if wrong := _computed(node, held, ((3,), (2, 3), ())):
+        results = {"w": np.ones((1, 4 * gates, 3), np.float32), "r": np.ones((1, 4 * gates, 4), np.float32)}
+        node = helper.make_node(op, ["x", *results], ["y"], hidden_size=4)
+        if wrong := _computed(node, results, ((3,), (2, 3), ())):
             return wrong
     return ""
 
 
 def _few_axes() -> str:
     """Return what is wrong with operators on operands that turn out to have fewer axes than they take."""
-    held = {"step": np.array(1), "length": np.array(2)}
+    results = {"step": np.array(1), "length": np.array(2)}
     operands = {"DFT": ["x"], "GridSample": ["x", "grid"], "STFT": ["x", "step", "", "length"]}
-    found = (_computed(helper.make_node(op, given, ["y"]), held, ((), (1,))) for op, given in operands.items())
-    return next(filter(None, found), "")
+    items = (_computed(helper.make_node(op, item, ["y"]), results, ((), (1,))) for op, item in operands.items())
+    return next(filter(None, items), "")
 
 
 def _older_few_axes() -> str:
     """Return what is wrong with operators that newer kernels refuse such operands of."""
     nodes: dict[str, dict[str, str]] = {"Conv": {}, "Einsum": {"equation": "ij,jk->ik"}}
-    found = (_computed(helper.make_node(op, ["x", "y"], ["z"], **more), {}, ((), (1,))) for op, more in nodes.items())
-    return next(filter(None, found), "")
+    results = (_computed(helper.make_node(op, ["x", "y"], ["z"], **more), {}, ((), (1,))) for op, more in nodes.items())
+    return next(filter(None, results), "")
 
 
 def _joined() -> str:
@@ -70,9 +75,9 @@ def _joined() -> str:
     unknown = TensorType(D.float32, Shape.unknown())
     for is_list in (False, True):
         graph = Graph("probe", {"x": unknown, "y": unknown})
-        given = graph.op("SequenceConstruct", list(graph.inputs)) if is_list else tuple(graph.inputs)
-        made = graph.op("ConcatFromSequence" if is_list else "Concat", list(given), {"axis": 0}, [unknown])
-        graph.output(*made)
+        value = graph.op("SequenceConstruct", list(graph.inputs)) if is_list else tuple(graph.inputs)
+        result = graph.op("ConcatFromSequence" if is_list else "Concat", list(value), {"axis": 0}, [unknown])
+        graph.output(*result)
         session, full = bare(graph), np.ones((2, 3), np.float32)
         if session.run(None, {"x": full, "y": full})[0].shape != (4, 3):
             return "two alike are not joined"
@@ -86,16 +91,16 @@ def _joined() -> str:
     return ""
 
 
-def _computed(node: onnx.NodeProto, held: Mapping[str, Array], shapes: Sequence[tuple[int, ...]]) -> str:
+def _computed(node: onnx.NodeProto, value: Mapping[str, Array], shapes: Sequence[tuple[int, ...]]) -> str:
     """Return which shape of its inputs, of unknown rank, a model of one node computes something of; "" for none.
 
     held: its operands that are constants.
     """
-    fed = [name for name in node.input if name and name not in held]
+    fed = [name for name in node.input if name and name not in value]
     inputs, outputs = (
         [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in names] for names in (fed, node.output)
     )
-    constants = [onnx.numpy_helper.from_array(array, name) for name, array in held.items() if name in node.input]
+    constants = [onnx.numpy_helper.from_array(array, name) for name, array in value.items() if name in node.input]
     graph = helper.make_graph([node], "flat", inputs, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     loaded = InferenceSession().load(model.SerializeToString())
@@ -106,3 +111,32 @@ def _computed(node: onnx.NodeProto, held: Mapping[str, Array], shapes: Sequence[
             continue
         return f"{node.op_type} of {shape} is computed"
     return ""
+
+
+def _resized() -> str:
+    """Return the error of a Resize whose sizes come from a tensor of a rank that inference does not know."""
+    value = helper.make_tensor_value_info
+    kinds = {"i": onnx.TensorProto.INT64, "on": onnx.TensorProto.BOOL, "v": onnx.TensorProto.FLOAT}
+    ends = [helper.make_node("Identity", ["on"], ["still"]), helper.make_node("Neg", ["v"], ["w"])]
+    outputs = [value("still", kinds["on"], []), value("w", kinds["v"], None)]
+    body = helper.make_graph(ends, "body", [value(name, kind, None) for name, kind in kinds.items()], outputs)
+    nodes = [
+        helper.make_node("Loop", ["turns", "", "x"], ["unknown"], body=body),
+        helper.make_node("Shape", ["unknown"], ["rows"], start=0, end=1),
+        helper.make_node("Concat", ["rows", "columns"], ["sizes"], axis=0),
+        helper.make_node("Reshape", ["unknown", "same"], ["image"]),
+        helper.make_node("Resize", ["image", "", "", "sizes"], ["y"], mode="nearest"),
+    ]
+    vectors = {"turns": 2, "columns": [6], "same": [0, 0]}
+    weights = [numpy_helper.from_array(np.array(values), name) for name, values in vectors.items()]
+    inputs, results = [value("x", kinds["v"], [2, 3])], [value("y", kinds["v"], None)]
+    graph = helper.make_graph(nodes, "probe", inputs, results, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        (y,) = session.run(None, {"x": np.ones((2, 3), np.float32)})
+    except Exception as error:  # of onnxruntime, which has one class for each code
+        return str(error)
+    return "" if y.shape == (2, 6) else f"shape {y.shape}"
