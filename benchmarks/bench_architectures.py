@@ -46,18 +46,18 @@ NEAR = 1e-3
 
 def file(case: Case) -> Path:
     """Return the path of a model's file, exported where the cache folder lacks it. Raises the exporter's errors."""
-    made = folder() / f"{case.name.replace(' ', '_')}.{EXPORTER}.onnx"
-    if not made.exists():
-        part = made.with_suffix(".part")
+    result = folder() / f"{case.name.replace(' ', '_')}.{EXPORTER}.onnx"
+    if not result.exists():
+        part = result.with_suffix(".part")
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             export(case, EXPORTER, ATTENTION, part)
-        part.rename(made)
-    return made
+        part.rename(result)
+    return result
 
 
 def rows(names: tuple[str, ...]) -> list[dict[str, Any]]:
     """Return a row of each model that is exported and runs."""
-    made = []
+    results = []
     for case in architectures.CASES:
         if case.name not in names:
             continue
@@ -73,9 +73,9 @@ def rows(names: tuple[str, ...]) -> list[dict[str, Any]]:
         far = f"differs by {row['difference']:.0e}"
         print(f"{case.name:<20} {row['ratio']:5.2f}x of {row['ms']:8.3f} ms, {far}", flush=True)
         torch = onnx.load(path, load_external_data=False).producer_version
-        made.append({"name": case.name, "torch": torch, **{key: row[key] for key in ("ratio", "ms", "difference")}})
-        record("architectures", made[-1])
-    return made
+        results.append({"name": case.name, "torch": torch, **{key: row[key] for key in ("ratio", "ms", "difference")}})
+        record("architectures", results[-1])
+    return results
 
 
 def settled(case: Case, path: Path) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def settled(case: Case, path: Path) -> dict[str, Any]:
     row = measured(case, path, ROUNDS)
     if row.get("ratio") is None or not is_slow(row):
         return row
-    return sorted((row, *(measured(case, path, ROUNDS) for _ in range(2))), key=lambda made: made["ratio"])[1]
+    return sorted((row, *(measured(case, path, ROUNDS) for _ in range(2))), key=lambda result: result["ratio"])[1]
 
 
 def is_slow(row: dict[str, Any]) -> bool:
@@ -96,13 +96,15 @@ def main(*names: str) -> int:
     if not has("torch", "torchvision", "timm", "transformers"):
         print("architectures are left out: pip install torch torchvision timm transformers")
         return bounds.exit_code()
-    made = rows(names or NAMES)
-    if not made:
+    results = rows(names or NAMES)
+    if not results:
         return bounds.exit_code()
-    bounds.figure("architectures, median", statistics.median(row["ratio"] for row in made), MOST, "x", f"{len(made)}")
-    slow = [f"{row['name']} {row['ratio']:.2f}" for row in made if is_slow(row)]
+    bounds.figure(
+        "architectures, median", statistics.median(row["ratio"] for row in results), MOST, "x", f"{len(results)}"
+    )
+    slow = [f"{row['name']} {row['ratio']:.2f}" for row in results if is_slow(row)]
     bounds.figure("architectures that are slower than the file", len(slow), 0, "", ", ".join(slow))
-    far = [f"{row['name']} {row['difference']:.0e}" for row in made if row["difference"] > NEAR]
+    far = [f"{row['name']} {row['difference']:.0e}" for row in results if row["difference"] > NEAR]
     bounds.figure("architectures with other outputs", len(far), 0, "", ", ".join(far))
     return bounds.exit_code()
 

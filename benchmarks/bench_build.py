@@ -77,10 +77,10 @@ def peer_writer(graph: Graph) -> Callable[[list[onnx.NodeProto]], bytes]:
     initializers, opset = list(model.graph.initializer), helper.make_opsetid("", OPSET)
 
     def write(nodes: list[onnx.NodeProto]) -> bytes:
-        made = helper.make_model(
+        model = helper.make_model(
             helper.make_graph(nodes, graph.name, inputs, outputs, initializers), opset_imports=[opset]
         )
-        written: bytes = made.SerializeToString()
+        written: bytes = model.SerializeToString()
         return written
 
     return write

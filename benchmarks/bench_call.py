@@ -107,9 +107,9 @@ def lists_and_maps(bounds: Bounds) -> None:
     counts = helper.make_map_type_proto(TensorProto.STRING, floats)
     node = helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", string_vocabulary=["a", "b", "c"])
     vectorised = foreign([node], helper.make_value_info("x", counts), ("y", TensorProto.FLOAT, [1, 3]))
-    given = {"a": 1.0, "c": 2.0}
-    bare = partial(vectorised.session.run, None, {"x": given})
-    compared(bounds, "call  a map", partial(vectorised, given), bare, BOUND)
+    results = {"a": 1.0, "c": 2.0}
+    bare = partial(vectorised.session.run, None, {"x": results})
+    compared(bounds, "call  a map", partial(vectorised, results), bare, BOUND)
 
 
 def foreign(nodes: list[Any], x: Any, *outputs: tuple[str, int, list[Any]]) -> Model:

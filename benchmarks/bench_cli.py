@@ -77,15 +77,15 @@ def main() -> int:
     bounds = Bounds()
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {"PYTHONPYCACHEPREFIX": cache, "PYTHONDONTWRITEBYTECODE": ""}
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+        results: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
         for number in range(ROUNDS + 1):
             for name, arguments in COMMANDS.items():
                 pair = processor(arguments, environment), processor(PEER, environment)
                 if number:
-                    found[name].append(pair)
+                    results[name].append(pair)
         doctor(bounds, environment)
     page(bounds)
-    for name, pairs in found.items():
+    for name, pairs in results.items():
         ours, peer = zip(*pairs, strict=True)
         ratio = statistics.median(a / b for a, b in pairs)
         bounds.ratio(f"{name}, beside importing NumPy", Ratio(ratio, *map(statistics.median, (ours, peer))), MOST)

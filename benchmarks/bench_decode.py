@@ -79,23 +79,23 @@ class ByHand:
             binding.bind_ortvalue_input(name, cache)
             binding.bind_ortvalue_output(f"{name}_out", cache)
         logits = np.empty((1, CONFIG.vocabulary), np.float32)
-        held = onnxruntime.OrtValue.ortvalue_from_numpy(logits)
-        binding.bind_ortvalue_output("logits", held)
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(logits)
+        binding.bind_ortvalue_output("logits", value)
 
         def run() -> Any:
             self.session.run_with_iobinding(binding)
-            return held.numpy()
+            return value.numpy()
 
         return run
 
     def __call__(self) -> list[int]:
-        made = []
+        results = []
         for _ in range(STEPS):
             token = int(self.step().argmax())
-            made.append(token)
+            results.append(token)
             self.token[0, 0] = token
             self.length += 1
-        return made
+        return results
 
 
 def beside_hand(graph: Graph, cache: int, folder: Path, *, is_same: bool = True) -> Ratio:

@@ -65,20 +65,20 @@ def show(bounds: Bounds, shape: str, kind: str, answers: Answers, each: int = 1)
     for ours, peer in pairs(shape):
         if ours not in answers or peer not in answers:
             continue
-        made = ratio(answers, ours, peer, measured)
-        sides = [f"{side * scale:.{1 if side * scale < 100 else 0}f} {unit}" for side in (made.ours, made.peer)]
+        result = ratio(answers, ours, peer, measured)
+        sides = [f"{side * scale:.{1 if side * scale < 100 else 0}f} {unit}" for side in (result.ours, result.peer)]
         if is_start:
-            wall, held = (ratio(answers, ours, peer, what) for what in ("wall", "peak"))
-            more = zip(sides, (wall.ours, wall.peer), (held.ours, held.peer), strict=True)
+            wall, value = (ratio(answers, ours, peer, what) for what in ("wall", "peak"))
+            more = zip(sides, (wall.ours, wall.peer), (value.ours, value.peer), strict=True)
             sides = [f"{side}, {by_clock * 1e3:.0f} by the clock, {peak:.0f} MB" for side, by_clock, peak in more]
-        row = {"shape": shape, "what": kind, "ours": ours, "peer": peer, "value": made.value, "sides": sides}
+        row = {"shape": shape, "what": kind, "ours": ours, "peer": peer, "value": result.value, "sides": sides}
         record("decoders", row)
         detail = " to ".join(sides)
         name, bound = figure(shape, kind, ours, peer), most(kind, peer)
         if bound is None:
-            print(f"{name:<52} {made.value:6.2f}x  {detail}", flush=True)
+            print(f"{name:<52} {result.value:6.2f}x  {detail}", flush=True)
         else:
-            bounds.figure(name, made.value, bound, "x", detail)
+            bounds.figure(name, result.value, bound, "x", detail)
 
 
 def agreement(shape: str, jobs: dict[str, Job]) -> None:
@@ -87,17 +87,21 @@ def agreement(shape: str, jobs: dict[str, Job]) -> None:
     The first is graphcore in float32. Raises `RuntimeError` if another computes something else in float32.
     """
     with opened({name: replace(job, streams=MANY, exact=True) for name, job in jobs.items()}) as processes:
-        made = {}
+        results = {}
         for name, process in processes.items():
             logits = np.array(process.ask(logits=PROMPT // 2)["made"])
             process.ask(fill=(MANY, EACH))
-            made[name] = logits, np.array(process.ask(steps=COUNT)["made"])
-    first = next(iter(made))
-    for name, (logits, tokens) in made.items():
-        same = float((tokens == made[first][1]).mean())
-        far = float(np.linalg.norm(logits - made[first][0]) / np.linalg.norm(made[first][0])) if logits.size else None
-        said = "gives no logits" if far is None else f"logits {far:.2g} of their length away"
-        print(f"{shape}, {name} from {first}: {said}, {same:.0%} of tokens the same")
+            results[name] = logits, np.array(process.ask(steps=COUNT)["made"])
+    first = next(iter(results))
+    for name, (logits, tokens) in results.items():
+        same = float((tokens == results[first][1]).mean())
+        far = (
+            float(np.linalg.norm(logits - results[first][0]) / np.linalg.norm(results[first][0]))
+            if logits.size
+            else None
+        )
+        message = "gives no logits" if far is None else f"logits {far:.2g} of their length away"
+        print(f"{shape}, {name} from {first}: {message}, {same:.0%} of tokens the same")
         record("agreement", {"shape": shape, "name": name, "from": first, "far": far, "same": same})
         if "float32" in name and (far is None or far > 1e-4 or same < 1):
             raise RuntimeError(f"{name} and {first} compute different things")

@@ -56,15 +56,15 @@ def main() -> int:
     theirs = peer()
     count, most = LONG
     cases = {f"embed {count} sentences of up to {most} words": (sentences(count, most), 3, 1.0)}
-    cases |= {f"embed {count} sentences": (sentences(count), *asked) for count, asked in COUNTS.items()}
-    for name, (given, rounds, bound) in cases.items():
-        wanted = theirs.encode(given, normalize_embeddings=True)
+    cases |= {f"embed {count} sentences": (sentences(count), *element) for count, element in COUNTS.items()}
+    for name, (item, rounds, bound) in cases.items():
+        wanted = theirs.encode(item, normalize_embeddings=True)
         for _ in range(3):  # the numbers of rows are measured in the first calls
-            far = np.abs(minilm.embed(given) - wanted).max()
+            far = np.abs(minilm.embed(item) - wanted).max()
             assert far < 1e-5, far
         ratio = compare(
-            lambda given=given: minilm.embed(given),  # type: ignore[misc]
-            lambda given=given: theirs.encode(given, normalize_embeddings=True),  # type: ignore[misc]
+            lambda value=item: minilm.embed(value),  # type: ignore[misc]
+            lambda value=item: theirs.encode(value, normalize_embeddings=True),  # type: ignore[misc]
             rounds,
             clock=time.process_time,
         )

@@ -43,11 +43,11 @@ def make_weights() -> dict[str, Array]:
         shapes |= {f"{i}.norm{j}": (WIDTH,) for j in (1, 2)}
     shapes |= {f"{name}.bias": (shape[-1],) for name, shape in shapes.items() if name not in ("words", "places")}
     scale = np.float32(0.02)
-    made = {}
+    results = {}
     for name, shape in shapes.items():
-        made[name] = random.standard_normal(shape, np.float32)
-        made[name] *= scale
-    return made
+        results[name] = random.standard_normal(shape, np.float32)
+        results[name] *= scale
+    return results
 
 
 def build(weights: dict[str, Array]) -> Graph:
@@ -84,18 +84,18 @@ class Peer:
 
     def weight(self, name: str) -> Any:
         tensor = ir.tensor(self.weights[name], name=name)
-        made = ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
-        self.initializers.append(made)
-        return made
+        result = ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
+        self.initializers.append(result)
+        return result
 
     def emit(self, op_type: str, inputs: list[Any], last: int = WIDTH, **attributes: Any) -> Any:
-        made = ir.Value(
+        result = ir.Value(
             name=f"{op_type.lower()}_{len(self.nodes)}",
             shape=ir.Shape(["batch", LENGTH, last]),
             type=ir.TensorType(ir.DataType.FLOAT),
         )
-        self.nodes.append(ir.node(op_type, inputs, attributes, outputs=[made], name=made.name))
-        return made
+        self.nodes.append(ir.node(op_type, inputs, attributes, outputs=[result], name=result.name))
+        return result
 
     def dense(self, x: Any, name: str) -> Any:
         last = self.weights[name].shape[-1]
@@ -170,12 +170,12 @@ def main() -> int:
         folder = Path(name) / "model"
         folder.mkdir()
         # First, since a new process inherits the peak of its parent.
-        for what, said, most in (
+        for what, item, most in (
             ("export", "memory of build and export, weights counted", EXPORT_MEMORY_BOUND),
             ("load", "memory of load and first result, beside the weights", LOAD_MEMORY_BOUND),
         ):
             got = child("benchmarks.bench_encoder", what, str(folder))
-            bounds.figure(said, got["grown"], most, "x", f"{got['seconds']:.2f} s")
+            bounds.figure(item, got["grown"], most, "x", f"{got['seconds']:.2f} s")
         save_bounds(bounds, make_weights(), folder)
     return bounds.exit_code()
 

@@ -56,35 +56,35 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path, help="models, or folders of them")
     parser.add_argument("--tools", nargs="*", help="; ".join(TOOLS))
     parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.run:
-        print(json.dumps(_one(*given.run)))
+    value = parser.parse_args()
+    if value.run:
+        print(json.dumps(_one(*value.run)))
         return 0
-    named = given.tools or (TOOLS if given.files else TOOLS[:2])
+    named = value.tools or (TOOLS if value.files else TOOLS[:2])
     tools = [tool for tool in named if tool == "graphcore" or _is_installed(tool)]
-    bounds, left = Bounds(), collections.Counter[str]()
+    bounds, remaining = Bounds(), collections.Counter[str]()
     verdicts: dict[str, collections.Counter[str]] = {tool: collections.Counter() for tool in tools}
     with tempfile.TemporaryDirectory() as folder:
-        for path in _files(given.files):
+        for path in _files(value.files):
             before = count(onnx.load(path, load_external_data=False))
-            left["before"] += before
+            remaining["before"] += before
             shown = f"{path.parent.name}/{path.name:<40} {before:5}"
             for tool in tools:
                 row = _row(tool, path, Path(folder) / f"{tool}.onnx")
                 nodes = row.get("nodes", before)
-                left[tool] += nodes
+                remaining[tool] += nodes
                 verdicts[tool][row["verdict"]] += 1
                 shown += f"  {tool} {nodes:5} {row['verdict']:<6}"
                 record("nodes", {"file": path.name, "tool": tool, "before": before, **row})
             print(shown, flush=True)
-    print(f"nodes of {sum(verdicts[tools[0]].values())} files: {left['before']}")
+    print(f"nodes of {sum(verdicts[tools[0]].values())} files: {remaining['before']}")
     for tool in tools:
-        print(f"  {tool:<10} {left[tool]:6}  {dict(verdicts[tool])}")
+        print(f"  {tool:<10} {remaining[tool]:6}  {dict(verdicts[tool])}")
     ours = verdicts.get("graphcore", collections.Counter())
     faults = sum(ours[verdict] for verdict in ("near", "wrong", "broken"))
     bounds.figure("files that differ or do not run", faults, 0, "")
     if {"graphcore", "onnxslim"} <= {*tools}:
-        bounds.figure("nodes left beside onnxslim", left["graphcore"] / left["onnxslim"], 1.0, "x")
+        bounds.figure("nodes left beside onnxslim", remaining["graphcore"] / remaining["onnxslim"], 1.0, "x")
     return bounds.exit_code()
 
 
@@ -110,10 +110,10 @@ def count(model: onnx.ModelProto) -> int:
     return of(model.graph.node) + sum(of(function.node) for function in model.functions)
 
 
-def _files(given: Sequence[Path]) -> Iterator[Path]:
-    for path in given:
+def _files(values: Sequence[Path]) -> Iterator[Path]:
+    for path in values:
         yield from sorted(path.rglob("*.onnx")) if path.is_dir() else [path]
-    if given:
+    if values:
         return
     for package in ("basic_pitch", "magika", "nudenet", "rapidocr_onnxruntime", "silero_vad", "speechmos"):
         spec = importlib.util.find_spec(package)
@@ -127,10 +127,10 @@ def _files(given: Sequence[Path]) -> Iterator[Path]:
             yield file(case)
 
 
-def _row(tool: str, source: Path, made: Path) -> dict[str, Any]:
+def _row(tool: str, source: Path, result: Path) -> dict[str, Any]:
     """Return what a tool makes of a file: the nodes left, and whether the results are the same."""
-    made.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "benchmarks.bench_fewer_nodes", "--run", tool, str(source), str(made)]
+    result.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "benchmarks.bench_fewer_nodes", "--run", tool, str(source), str(result)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -139,38 +139,38 @@ def _row(tool: str, source: Path, made: Path) -> dict[str, Any]:
     return row
 
 
-def _one(tool: str, source: str, made: str) -> dict[str, Any]:
+def _one(tool: str, source: str, result: str) -> dict[str, Any]:
     try:
         if tool == "graphcore":
-            Graph.load(source).optimize().export(made, target="onnx", optimize="off")
+            Graph.load(source).optimize().export(result, target="onnx", optimize="off")
         else:
-            _simplified(tool, source, made)
-        nodes = count(onnx.load(made, load_external_data=False))
-        return {"nodes": nodes, **_compared(source, made)}
+            _simplified(tool, source, result)
+        nodes = count(onnx.load(result, load_external_data=False))
+        return {"nodes": nodes, **_compared(source, result)}
     except Exception as error:  # tools and onnxruntime raise many kinds
         return {"verdict": "broken", "why": f"{type(error).__name__}: {error}"[:200]}
 
 
-def _simplified(tool: str, source: str, made: str) -> None:
+def _simplified(tool: str, source: str, result: str) -> None:
     peer = importlib.import_module(tool)
     model = peer.slim(source) if tool == "onnxslim" else peer.simplify(onnx.load(source))[0]
-    onnx.save(model, made)
+    onnx.save(model, result)
 
 
-def _compared(source: str, made: str) -> dict[str, Any]:
+def _compared(source: str, result: str) -> dict[str, Any]:
     """Compare the results of two files: without any optimisation, else with onnxruntime's own folding of constants.
 
     Kernels that reorder constant weights add products up in another order than where these are computed in the run.
     """
-    found = _compared_at(onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, source, made)
-    if found["verdict"] != "near":
-        return found
-    folded = _compared_at(onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC, source, made)
-    return folded if folded["verdict"] == "equal" else found
+    match = _compared_at(onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, source, result)
+    if match["verdict"] != "near":
+        return match
+    folded = _compared_at(onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC, source, result)
+    return folded if folded["verdict"] == "equal" else match
 
 
-def _compared_at(level: onnxruntime.GraphOptimizationLevel, source: str, made: str) -> dict[str, Any]:
-    before, after = _session(source, level), _session(made, level)
+def _compared_at(level: onnxruntime.GraphOptimizationLevel, source: str, result: str) -> dict[str, Any]:
+    before, after = _session(source, level), _session(result, level)
     verdict, runs = "equal", 0
     for sizes in ((2, 16), (1, 24), (3, 7), (1, 1600), (1, 16000), (1, 48000)):
         feeds = feeds_of(before, *sizes)
@@ -181,10 +181,10 @@ def _compared_at(level: onnxruntime.GraphOptimizationLevel, source: str, made: s
         runs += 1
         names = {i.name for i in after.get_inputs()}
         got = after.run([o.name for o in before.get_outputs()], {k: v for k, v in feeds.items() if k in names})
-        found = max((_distance(a, b) for a, b in zip(got, want, strict=True)), default=0.0)
-        if found > _NEAR:
-            return {"verdict": "wrong", "why": f"{found:.2g} at {sizes}"}
-        verdict = "near" if found else verdict
+        match = max((_distance(a, b) for a, b in zip(got, want, strict=True)), default=0.0)
+        if match > _NEAR:
+            return {"verdict": "wrong", "why": f"{match:.2g} at {sizes}"}
+        verdict = "near" if match else verdict
         if runs == 2:
             break
     return {"verdict": verdict, "runs": runs} if runs else {"verdict": "not run"}
@@ -201,7 +201,7 @@ def feeds_of(session: onnxruntime.InferenceSession, first: int, other: int) -> d
     """Return arrays for the inputs of a model. first, other: the sizes of first and other dims that vary."""
     rng = np.random.default_rng(0)
     named: dict[str, int] = {}
-    made: dict[str, Array] = {}
+    results: dict[str, Array] = {}
     inputs = session.get_inputs()
     is_voice = any(info.name == "state" for info in inputs)  # detectors of voice, which take 36 ms at a time
     for info in inputs:
@@ -216,13 +216,13 @@ def feeds_of(session: onnxruntime.InferenceSession, first: int, other: int) -> d
         name = info.type.removeprefix("tensor(").removesuffix(")")
         dtype = np.dtype(_DTYPES[name])
         if dtype.kind == "f":
-            made[info.name] = rng.standard_normal(dims).astype(dtype)
+            results[info.name] = rng.standard_normal(dims).astype(dtype)
         elif dtype.kind == "b" or "mask" in info.name:
-            made[info.name] = np.ones(dims, dtype)
+            results[info.name] = np.ones(dims, dtype)
         else:
             whole = 16000 if info.name == "sr" else None
-            made[info.name] = np.full(dims, whole, dtype) if whole else rng.integers(1, 60, dims).astype(dtype)
-    return made
+            results[info.name] = np.full(dims, whole, dtype) if whole else rng.integers(1, 60, dims).astype(dtype)
+    return results
 
 
 def _distance(got: Any, want: Any) -> float:

@@ -1,4 +1,4 @@
-"""Files of others with float16, or with floats cast to integers: calls beside a bare session of the same file.
+"""Third-party files with float16, or with floats cast to integers: calls beside a bare session of the same file.
 
     python -m benchmarks.bench_foreign
 
@@ -41,7 +41,7 @@ def products() -> onnx.ModelProto:
         nodes.append(helper.make_node("MatMul", [value, f"w{number}"], [f"m{number}"]))
         nodes.append(helper.make_node("Relu", [f"m{number}"], [f"r{number}"]))
         value = f"r{number}"
-    return made(nodes, (TensorProto.FLOAT16, ["n", 512]), (value, TensorProto.FLOAT16, ["n", 512]), weights)
+    return build_model(nodes, (TensorProto.FLOAT16, ["n", 512]), (value, TensorProto.FLOAT16, ["n", 512]), weights)
 
 
 def convolutions() -> onnx.ModelProto:
@@ -55,7 +55,7 @@ def convolutions() -> onnx.ModelProto:
         nodes.append(helper.make_node("Relu", [f"c{number}"], [f"r{number}"]))
         value = f"r{number}"
     dims = ["n", 32, 64, 64]
-    return made(nodes, (TensorProto.FLOAT16, dims), (value, TensorProto.FLOAT16, dims), weights)
+    return build_model(nodes, (TensorProto.FLOAT16, dims), (value, TensorProto.FLOAT16, dims), weights)
 
 
 def vectors() -> onnx.ModelProto:
@@ -67,7 +67,9 @@ def vectors() -> onnx.ModelProto:
         n_supports=count, support_vectors=random.standard_normal(count * features).tolist(),
         coefficients=(30 * random.standard_normal(count)).tolist(), rho=[1.5],
     )  # fmt: skip
-    return made([machine, cast("far", "y")], (TensorProto.FLOAT, ["n", features]), ("y", TensorProto.INT64, ["n", 1]))
+    return build_model(
+        [machine, cast("far", "y")], (TensorProto.FLOAT, ["n", features]), ("y", TensorProto.INT64, ["n", 1])
+    )
 
 
 def trees() -> onnx.ModelProto:
@@ -83,14 +85,16 @@ def trees() -> onnx.ModelProto:
         target_treeids=np.repeat(range(count), 2).tolist(), target_nodeids=[1, 2] * count,
         target_ids=[0] * 2 * count, target_weights=(9 * random.standard_normal(2 * count)).tolist(),
     )  # fmt: skip
-    return made([forest, cast("far", "y")], (TensorProto.FLOAT, ["n", features]), ("y", TensorProto.INT64, ["n", 1]))
+    return build_model(
+        [forest, cast("far", "y")], (TensorProto.FLOAT, ["n", features]), ("y", TensorProto.INT64, ["n", 1])
+    )
 
 
 def cast(source: str, result: str) -> onnx.NodeProto:
     return helper.make_node("Cast", [source], [result], to=TensorProto.INT64)
 
 
-def made(
+def build_model(
     nodes: Sequence[onnx.NodeProto],
     x: tuple[int, list[Any]],
     y: tuple[str, int, list[Any]],

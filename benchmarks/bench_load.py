@@ -62,9 +62,9 @@ def model(
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)
     y = helper.make_tensor_value_info(result, onnx.TensorProto.FLOAT, shape)
     graph = helper.make_graph(nodes, "bench", [x], [y], initializer=weights)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    made.ir_version = 8
-    return made
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    return model
 
 
 def main() -> int:
@@ -117,9 +117,9 @@ def load_once(which: str, path: str) -> float:
     taken = []
     for _ in range(LOADS):
         start = time.process_time()
-        made = load(path)
+        result = load(path)
         taken.append(time.process_time() - start)
-        del made
+        del result
     return min(taken)
 
 

@@ -65,9 +65,9 @@ def turns(ours: Callable[[], object], peer: Callable[[], object], rounds: int) -
         for which in (0, 1) if number % 2 else (1, 0):
             collector.collect()
             begun = time.process_time()
-            made = (ours, peer)[which]()
+            result = (ours, peer)[which]()
             taken = time.process_time() - begun
-            del made
+            del result
             if number:
                 seconds[which].append(taken)
     ratios = sorted(a / b for a, b in zip(*seconds, strict=True))
@@ -80,10 +80,10 @@ def main(*counts: str) -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "model.onnx")
         for count in map(int, counts or ROUNDS):
-            for what, made in (("sums", chain), ("layers", layers)):
+            for what, item in (("sums", chain), ("layers", layers)):
                 if what == "layers" and count > MOST_LAYERS:  # onnxruntime takes minutes
                     continue
-                onnx.save(made(count), path)
+                onnx.save(item(count), path)
                 rounds = ROUNDS.get(count, 5)
                 for way, load, most in (
                     ("as they are", lambda: session.load(path), DIRECT),

@@ -54,8 +54,8 @@ def main() -> int:
     bounds = Bounds()
     random = np.random.default_rng(0)
     for dtype, precision, most, distance in FORMS:
-        held = {name: np.asarray(w).astype(dtype.numpy) for name, w in weights.items()}
-        model = gc.InferenceSession("openvino", precision=precision, intra_op_num_threads=1).load(minilm.build(held))
+        results = {name: np.asarray(w).astype(dtype.numpy) for name, w in weights.items()}
+        model = gc.InferenceSession("openvino", precision=precision, intra_op_num_threads=1).load(minilm.build(results))
         for batch, rounds in ROUNDS.items():
             ids = random.integers(0, 30000, (batch, LENGTH))
             mask = np.ones_like(ids)

@@ -45,34 +45,34 @@ def main() -> int:
     for model in options.models:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                found = dict(SUBJECTS[model].runs(options.threads, Path(folder), model in options.compile))
+                results = dict(SUBJECTS[model].runs(options.threads, Path(folder), model in options.compile))
             except MissingExtraError as error:
                 print(f"{model}: no comparison: {error.summary} ({error.help})")
                 continue
-            if not found:
+            if not results:
                 print(f"{model}: no comparison: no peer is installed")
                 continue
             for case in SUBJECTS[model].cases():
-                _compare(SUBJECTS[model], case, found, bounds)
-            del found
+                _compare(SUBJECTS[model], case, results, bounds)
+            del results
         gc.collect()
     return bounds.exit_code()
 
 
-def _compare(subject: Subject, case: Case, found: dict[str, Run], bounds: Bounds) -> None:
+def _compare(subject: Subject, case: Case, result: dict[str, Run], bounds: Bounds) -> None:
     """Print and record a row for each, and the bounded figures."""
-    made: dict[str, Array] = {}
-    times = _times(case, found, made)
+    results: dict[str, Array] = {}
+    times = _times(case, result, results)
     medians = {name: statistics.median(cpu for _, cpu in taken) for name, taken in times.items()}
     base = medians["graphcore"]
     print(case.name)
-    for name in sorted(found, key=lambda name: medians[name]):
+    for name in sorted(result, key=lambda name: medians[name]):
         wall, cpu = (sorted(column) for column in zip(*times[name], strict=True))
         low, _, high = statistics.quantiles(cpu, n=4)
         row = {
             "model": subject.model, "case": case.name, "batch": case.batch, "name": name, "ratio": medians[name] / base,
             "quartiles": [low / base, high / base], "cpu_ms": medians[name] * 1e3, "wall_ms":
-            statistics.median(wall) * 1e3, "cosine": _cosine(made[name], made["graphcore"]),
+            statistics.median(wall) * 1e3, "cosine": _cosine(results[name], results["graphcore"]),
         }  # fmt: skip
         record("peers", row)
         print(
@@ -87,10 +87,10 @@ def _compare(subject: Subject, case: Case, found: dict[str, Run], bounds: Bounds
             bounds.figure(f"{case.name}: {ours} beside {peer}", ratio, most, "x")
 
 
-def _times(case: Case, found: dict[str, Run], made: dict[str, Array]) -> dict[str, list[tuple[float, float]]]:
+def _times(case: Case, value: dict[str, Run], result: dict[str, Array]) -> dict[str, list[tuple[float, float]]]:
     """Return wall and CPU seconds of each in every round, after an untimed one. made: receives the results."""
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
-    names = list(found)
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in value}
+    names = list(value)
     gc.collect()
     gc.freeze()  # a scan of all objects of the packages takes longer than a turn
     for number in range(case.rounds + 1):
@@ -98,7 +98,7 @@ def _times(case: Case, found: dict[str, Run], made: dict[str, Array]) -> dict[st
             gc.collect()
             time.sleep(PAUSE)
             start = time.perf_counter(), time.process_time()
-            made[name] = found[name](*case.feed)
+            result[name] = value[name](*case.feed)
             taken = time.perf_counter() - start[0], time.process_time() - start[1]
             if number:
                 times[name].append(taken)

@@ -38,8 +38,8 @@ def chain(name: str, left: DType, right: DType, step: Step) -> Callable[[], Grap
         x, y = graph.inputs
         step(x, y)  # casts are made once
         for _ in range(NODES):
-            made = step(x, y)
-        graph.output(result=made)
+            result = step(x, y)
+        graph.output(result=result)
         return graph
 
     return build
@@ -65,9 +65,9 @@ def least(*functions: Callable[[], object]) -> list[float]:
         for i, function in enumerate(functions):
             gc.collect()
             start = time.process_time()
-            made = function()
+            result = function()
             taken[i] = min(taken[i], time.process_time() - start)
-            del made  # after the timing
+            del result  # after the timing
     return taken
 
 
@@ -91,8 +91,8 @@ def main() -> int:
             for _ in range(NODES):
                 rules.resolve(key, operands)  # noqa: B023 - called before the loop goes on
 
-        asked = least(ask)[0] / NODES * 1e6
-        bounds.figure(f"asked for a pair  {name}", asked, ASKED_BOUND, "us")
+        requested = least(ask)[0] / NODES * 1e6
+        bounds.figure(f"asked for a pair  {name}", requested, ASKED_BOUND, "us")
     return bounds.exit_code()
 
 

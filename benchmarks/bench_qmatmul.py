@@ -34,8 +34,8 @@ def of(encoding: str, block_size: int | None = None, symmetric: bool = True, **o
 
     def product(x: Symbol, weight: Array) -> Symbol:
         axis = 0 if encoding.startswith("int8") else None
-        held = encode(weight, encoding, axis=axis, block_size=block_size, symmetric=symmetric)
-        return ops.qmatmul(encoding, x, held, **options)
+        value = encode(weight, encoding, axis=axis, block_size=block_size, symmetric=symmetric)
+        return ops.qmatmul(encoding, x, value, **options)
 
     return product
 

@@ -49,9 +49,9 @@ MINILM_L3 = Trained(
 )
 
 
-def cosine(made: Array, exact: Array) -> float:
+def cosine(result: Array, exact: Array) -> float:
     """Return the mean cosine of rows."""
-    a, b = (array.reshape(-1, array.shape[-1]).astype(np.float64) for array in (made, exact))
+    a, b = (array.reshape(-1, array.shape[-1]).astype(np.float64) for array in (result, exact))
     return float(np.mean((a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))))
 
 
@@ -71,8 +71,8 @@ def measured(
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
-    with tempfile.TemporaryDirectory() as made:
-        other = Path(made) / "other.onnx"
+    with tempfile.TemporaryDirectory() as result:
+        other = Path(result) / "other.onnx"
         quantize_dynamic(str(path), str(other), per_channel=True)
         bare, theirs = (
             onnxruntime.InferenceSession(str(each), options, providers=["CPUExecutionProvider"])
@@ -82,12 +82,12 @@ def measured(
     ours = gc.InferenceSession(intra_op_num_threads=1).load(small)
     exact, others = (session.run(None, real)[output] for session in (bare, theirs))
     near, far = cosine(ours(dict(real))[output], exact), cosine(others, exact)
-    given = dict(timed)
-    ratio = compare(lambda: ours(given), lambda: bare.run(None, given), ROUNDS, clock=time.process_time)
+    results = dict(timed)
+    ratio = compare(lambda: ours(results), lambda: bare.run(None, results), ROUNDS, clock=time.process_time)
     bounds.ratio(f"{label}: int8_dynamic beside float32", ratio, 0.5)
-    ratio = compare(lambda: theirs.run(None, given), lambda: bare.run(None, given), ROUNDS, clock=time.process_time)
+    ratio = compare(lambda: theirs.run(None, results), lambda: bare.run(None, results), ROUNDS, clock=time.process_time)
     print(f"{label + ': quantize_dynamic beside float32':<52} {ratio.value:6.2f}x")
-    ratio = compare(lambda: ours(given), lambda: theirs.run(None, given), ROUNDS, clock=time.process_time)
+    ratio = compare(lambda: ours(results), lambda: theirs.run(None, results), ROUNDS, clock=time.process_time)
     bounds.ratio(f"{label}: int8_dynamic beside quantize_dynamic", ratio, 1.0)
     detail = f"ours {near:.5f}, onnxruntime's {far:.5f}, {len(report.quantized)} of {len(report)} layers"
     # onnxruntime's is NaN where rows of weights are zero.
@@ -110,8 +110,8 @@ def main() -> int:
         path = fetched(MINILM_L3)
         if path is not None:
             measured(bounds, "MiniLM-L3", path, timed, real, 3)  # the mean of the tokens
-        with tempfile.TemporaryDirectory() as made:
-            path = Path(made) / "minilm.onnx"
+        with tempfile.TemporaryDirectory() as result:
+            path = Path(result) / "minilm.onnx"
             graph = minilm.build(gc.load_tensors(home / "model.safetensors"))
             # quantize_dynamic makes files that do not load of those with ONNX's Attention, which opset 18 has not.
             graph.export(path, target="onnx", opset=18, optimize="off")

@@ -46,9 +46,9 @@ def image(height: int, width: int, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     at = np.meshgrid(np.fft.fftfreq(height) * height, np.arange(width // 2 + 1), indexing="ij")
     waves = rng.standard_normal((2, 1, 3, height, width // 2 + 1))
-    made: Array = np.fft.irfft2((waves[0] + 1j * waves[1]) / (1 + np.hypot(*at)), s=(height, width))
-    made = (made - made.min()) / (made.max() - made.min())
-    return np.asarray(made, np.float32)
+    result: Array = np.fft.irfft2((waves[0] + 1j * waves[1]) / (1 + np.hypot(*at)), s=(height, width))
+    result = (result - result.min()) / (result.max() - result.min())
+    return np.asarray(result, np.float32)
 
 
 GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
@@ -74,9 +74,9 @@ def recurrent(op_type: str, width: int, hidden: int, directions: int) -> onnx.Mo
         "r": rng.standard_normal((directions, gates * hidden, hidden)) / np.sqrt(hidden),
         "b": rng.standard_normal((directions, 2 * gates * hidden)) / 4,
     }
-    given: dict[str, Any] = {"linear_before_reset": 1} if op_type == "GRU" else {}  # as PyTorch has it
+    value: dict[str, Any] = {"linear_before_reset": 1} if op_type == "GRU" else {}  # as PyTorch has it
     direction = "bidirectional" if directions == 2 else "forward"
-    node = helper.make_node(op_type, ["x", "w", "r", "b"], ["y"], hidden_size=hidden, direction=direction, **given)
+    node = helper.make_node(op_type, ["x", "w", "r", "b"], ["y"], hidden_size=hidden, direction=direction, **value)
     return model(node, ["length", "batch", width], ["length", directions, "batch", hidden], arrays)
 
 
@@ -91,10 +91,10 @@ def transposed(shape: tuple[int, ...], stride: int, pad: int) -> onnx.ModelProto
 def model(
     node: onnx.NodeProto, shape: list[Any], result: list[Any] | None, arrays: dict[str, Array]
 ) -> onnx.ModelProto:
-    held = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()]
+    results = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, result)
-    graph = helper.make_graph([node], "layer", [x], [y], held)
+    graph = helper.make_graph([node], "layer", [x], [y], results)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -114,8 +114,8 @@ def bare(path: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def distance(made: Array, exact: Array) -> float:
-    return float(np.linalg.norm(made.astype(np.float64) - exact) / np.linalg.norm(exact.astype(np.float64)))
+def distance(result: Array, exact: Array) -> float:
+    return float(np.linalg.norm(result.astype(np.float64) - exact) / np.linalg.norm(exact.astype(np.float64)))
 
 
 def measured(
@@ -167,15 +167,15 @@ def main() -> int:
         for package, file, (height, width), most in IMAGES:
             spec = importlib.util.find_spec(package)
             places = () if spec is None else spec.submodule_search_locations or ()
-            found = next((p for place in places for p in Path(place).rglob(file)), None)
-            if found is None:
+            result = next((p for place in places for p in Path(place).rglob(file)), None)
+            if result is None:
                 print(f"{package}: not measured, it is not installed")
                 continue
             arrays = [image(height, width, seed) for seed in range(4)]
-            Graph.load(found).optimize().export(path, target="onnx", optimize="off")
+            Graph.load(result).optimize().export(path, target="onnx", optimize="off")
             name = bare(path).get_inputs()[0].name
             quantize_static(str(path), str(other), Images(name, arrays), QuantFormat.QDQ, per_channel=True)
-            measured(bounds, file, found, other, image(height, width, 9), arrays, most)
+            measured(bounds, file, result, other, image(height, width, 9), arrays, most)
     return bounds.exit_code()
 
 

@@ -84,26 +84,26 @@ def main() -> int:
     for name, (scheme, options, cosine, most) in FORMS.items():
         if "samples" in options:
             options = {"samples": [tokens(SAMPLES)]}
-        made, report = gc.quantize(graph, scheme, **options)
-        model = session.load(made)
+        result, report = gc.quantize(graph, scheme, **options)
+        model = session.load(result)
         (vectors,) = model(ids, mask)
         cosines = (vectors.astype(np.float64) * exact).sum(1)
         detail = f"mean {cosines.mean():.6f}, least {cosines.min():.6f}, weights off by {worst(report):.2%} at most"
         bounds.figure(f"MiniLM, {name}: 1 - mean cosine", 1 - float(cosines.mean()), 1 - cosine, "", detail)
-        small = file_size(made)
+        small = file_size(result)
         bounds.figure(f"MiniLM, {name}: file", small / size, 0.8, "x", f"{small / 1e6:.1f} MB")
         if "embeddings" in options:
             continue
         for batch, rounds in ROUNDS.items():
-            given = random.integers(0, 30000, (batch, LENGTH))
-            whole = parts(plain, given, batch)
-            ratio = compare(parts(model, given, batch), whole, rounds, clock=time.thread_time)
+            value = random.integers(0, 30000, (batch, LENGTH))
+            whole = parts(plain, value, batch)
+            ratio = compare(parts(model, value, batch), whole, rounds, clock=time.thread_time)
             case = f"MiniLM, {batch} of {LENGTH} tokens"
             bounds.ratio(f"{case}: {name} beside float32", ratio, most)
             if batch > PART and scheme.startswith(("int8_dynamic", "int8_split")):
-                ratio = compare(parts(model, given, PART), whole, rounds, clock=time.thread_time)
+                ratio = compare(parts(model, value, PART), whole, rounds, clock=time.thread_time)
                 bounds.ratio(f"{case}: {name} by {PART}, beside float32 whole", ratio, most)
-                ratio = compare(parts(model, given, PART), parts(plain, given, PART), rounds, clock=time.thread_time)
+                ratio = compare(parts(model, value, PART), parts(plain, value, PART), rounds, clock=time.thread_time)
                 bounds.ratio(f"{case}: {name} by {PART}, beside float32 by {PART}", ratio, most)
     return bounds.exit_code()
 

@@ -53,22 +53,22 @@ def measure(weights: str) -> dict[str, Any]:
     if weights:
         ids = random.integers(0, 30000, (1, 128))
         cases.append(("MiniLM", minilm.build(gc.load_tensors(Path(weights))), [ids, np.ones_like(ids)]))
-    made: dict[str, Any] = {}
-    for name, of, given in cases:
+    results: dict[str, Any] = {}
+    for name, of, item in cases:
         model = gc.InferenceSession(intra_op_num_threads=1).load(of)
         with tempfile.TemporaryDirectory() as folder:
             of.export(Path(folder) / "primitives.onnx")  # a file for every release has no Attention
             bare = on_onnxruntime(Path(folder) / "primitives.onnx", 1)
-        np.testing.assert_allclose(model(*given)[0], bare(*given), rtol=1e-4, atol=1e-5)
-        ratio = compare(_call(model, given), _call(bare, given), ROUNDS, clock=time.process_time)
+        np.testing.assert_allclose(model(*item)[0], bare(*item), rtol=1e-4, atol=1e-5)
+        ratio = compare(_call(model, item), _call(bare, item), ROUNDS, clock=time.process_time)
         lowered = lower(of, "cpu", runtime=runtime(), optimize="all")
         kernels = sum(node.op_type == "Attention" for node in lowered.nodes)
-        made[name] = {"ratio": astuple(ratio), "kernels": kernels, "opset": lowered.opsets.get("", runtime().opset)}
-    return made
+        results[name] = {"ratio": astuple(ratio), "kernels": kernels, "opset": lowered.opsets.get("", runtime().opset)}
+    return results
 
 
-def _call(function: Callable[..., object], given: list[Any]) -> Callable[[], object]:
-    return lambda: function(*given)
+def _call(function: Callable[..., object], value: list[Any]) -> Callable[[], object]:
+    return lambda: function(*value)
 
 
 def main() -> int:
@@ -93,9 +93,9 @@ def main() -> int:
         if done.returncode:
             print(f"onnxruntime {release}: {done.stderr.strip().splitlines()[-1:]}")
             continue
-        for name, found in json.loads(done.stdout.splitlines()[-1]).items():
-            what = f"onnxruntime {release}, {name}: {found['kernels']} of Attention at opset {found['opset']}"
-            bounds.ratio(f"{what}, beside primitives", Ratio(*found["ratio"]), MOST)
+        for name, item in json.loads(done.stdout.splitlines()[-1]).items():
+            what = f"onnxruntime {release}, {name}: {item['kernels']} of Attention at opset {item['opset']}"
+            bounds.ratio(f"{what}, beside primitives", Ratio(*item["ratio"]), MOST)
     return bounds.exit_code()
 
 

@@ -87,10 +87,10 @@ def bound_calls(bounds: Bounds) -> None:
         model = chain(inputs)
         bound, session = model.bind(n=2), model.session
         binding = session.io_binding()
-        held = [np.ones((2, 4), np.float32) for _ in range(inputs + 1)]
+        results = [np.ones((2, 4), np.float32) for _ in range(inputs + 1)]
         for i in range(inputs):
-            binding.bind_ortvalue_input(f"x{i}", onnxruntime.OrtValue.ortvalue_from_numpy(held[i]))
-        binding.bind_ortvalue_output("y", onnxruntime.OrtValue.ortvalue_from_numpy(held[inputs]))
+            binding.bind_ortvalue_input(f"x{i}", onnxruntime.OrtValue.ortvalue_from_numpy(results[i]))
+        binding.bind_ortvalue_output("y", onnxruntime.OrtValue.ortvalue_from_numpy(results[inputs]))
 
         def bare(session: Any = session, binding: Any = binding) -> None:
             session.run_with_iobinding(binding)
@@ -132,10 +132,10 @@ def gigabyte(bounds: Bounds, folder: Path) -> None:
     del weights
     runs: dict[str, list[dict[str, float]]] = {how: [] for how in ("export", "safetensors", "packed", "bare")}
     for number in range(4):
-        for how, found in runs.items():
-            made = child("benchmarks.bench_running", how, stored if how == "safetensors" else path)
+        for how, item in runs.items():
+            result = child("benchmarks.bench_running", how, stored if how == "safetensors" else path)
             if number:  # the first reads the file from the disk
-                found.append(made)
+                item.append(result)
 
     def median(how: str, what: str) -> float:
         return statistics.median(run[what] for run in runs[how])

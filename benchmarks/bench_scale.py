@@ -106,8 +106,8 @@ def job(texts: Sequence[str], workers: int, batch_size: int, is_idle: bool = Fal
 
     dataset = ray.data.from_items([{"text": text} for text in texts], override_num_blocks=workers * 4)
     started, other = time.perf_counter(), _of_ray()
-    made = gc.scale.map_batches(dataset, Timed(is_idle), batch_size=batch_size, workers=workers, threads=1)
-    times = np.array([row["times"] for row in made.take_all()])
+    result = gc.scale.map_batches(dataset, Timed(is_idle), batch_size=batch_size, workers=workers, threads=1)
+    times = np.array([row["times"] for row in result.take_all()])
     whole = time.perf_counter() - started
     seconds = float(times[:, 1].max() - times[:, 0].min())
     cpu = float(np.unique(times[:, [0, 2, 5]], axis=0)[:, 2].sum())
@@ -148,19 +148,19 @@ def batch(bounds: Bounds, count: int, rounds: int) -> None:
     """Compare one process, one worker and two: by the clock, and by processor time, which others disturb less."""
     texts = sentences(count)
     size = 512  # what `plan` chooses for these sentences
-    found: dict[str, list[float]] = {"overhead": [], "cpu": [], "scaling": [], "scaling cpu": []}
+    results: dict[str, list[float]] = {"overhead": [], "cpu": [], "scaling": [], "scaling cpu": []}
     for _ in range(rounds):
         seconds, cpu = alone(texts)
         one, two = job(texts, 1, size), job(texts, 2, size)
-        found["overhead"].append(one.seconds / seconds - 1)
-        found["cpu"].append((one.cpu + one.other) / cpu - 1)
-        found["scaling"].append(2 * two.seconds / one.seconds)
-        found["scaling cpu"].append(two.cpu / one.cpu)
+        results["overhead"].append(one.seconds / seconds - 1)
+        results["cpu"].append((one.cpu + one.other) / cpu - 1)
+        results["scaling"].append(2 * two.seconds / one.seconds)
+        results["scaling cpu"].append(two.cpu / one.cpu)
         rates = (f"{count / each:.0f}/s" for each in (seconds, one.seconds, two.seconds))
         print("  {} sentences: alone {}, a worker {}, two {}".format(count, *rates), flush=True)
         spent = f"{cpu:.1f}; {one.cpu:.1f} and {one.other:.1f} of Ray; {two.cpu:.1f} and {two.other:.1f}"
         print(f"  processor seconds: {spent}", flush=True)
-    middle = {name: statistics.median(values) for name, values in found.items()}
+    middle = {name: statistics.median(values) for name, values in results.items()}
     bounds.figure("a worker on Ray beside one process, more time", 100 * middle["overhead"], 8, "%")
     bounds.figure("the same in processor time, with Ray's own", 100 * middle["cpu"], 8, "%")
     bounds.figure("two workers beside half of one's time", middle["scaling"], 1 / 0.85, "x")
@@ -219,20 +219,20 @@ def several(bounds: Bounds) -> None:
 
 def _times(graph: gc.Graph, by: int) -> gc.Graph:
     """Return a graph of its own with the weights of another."""
-    made = gc.Graph(f"{graph.name} {by}", {symbol.name: symbol.type for symbol in graph.inputs})
-    found = graph(*made.inputs)
-    value = found if isinstance(found, gc.Symbol) else next(iter(found))
-    made.output(embedding=value * np.float32(by))
-    return made
+    changed = gc.Graph(f"{graph.name} {by}", {symbol.name: symbol.type for symbol in graph.inputs})
+    result = graph(*changed.inputs)
+    value = result if isinstance(result, gc.Symbol) else next(iter(result))
+    changed.output(embedding=value * np.float32(by))
+    return changed
 
 
 def _replicas() -> list[int]:
-    found = []
+    results = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if place.read_bytes().startswith(b"ray::ServeReplica:"):
-                found.append(int(place.parent.name))
-    return found
+                results.append(int(place.parent.name))
+    return results
 
 
 def _together(processes: Sequence[int]) -> float:
@@ -251,9 +251,9 @@ def _together(processes: Sequence[int]) -> float:
 
 
 def _port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as result:
+        result.bind(("127.0.0.1", 0))
+        return int(result.getsockname()[1])
 
 
 def blocks(bounds: Bounds, seconds: float = 0.25) -> None:
@@ -278,8 +278,8 @@ def _blocks(workers: int, seconds: float, count: int) -> float:
     import ray.data
 
     rows = ray.data.from_items([{"text": "a"} for _ in range(count)], override_num_blocks=count)
-    made = gc.scale.map_batches(rows, Timed(True, seconds), batch_size=1, workers=workers, threads=1)
-    times = np.array([row["times"] for row in made.take_all()])
+    result = gc.scale.map_batches(rows, Timed(True, seconds), batch_size=1, workers=workers, threads=1)
+    times = np.array([row["times"] for row in result.take_all()])
     began = max(times[times[:, 2] == process, 0].min() for process in np.unique(times[:, 2]))
     ends = np.sort(times[times[:, 1] > began, 1])
     ends = ends[: -workers or None]  # the last ones run beside idle workers
@@ -289,8 +289,8 @@ def _blocks(workers: int, seconds: float, count: int) -> float:
 def tokens(count: int) -> list[dict[str, Array]]:
     """Return requests of one sentence of 48 tokens each."""
     rng = np.random.default_rng(1)
-    made = (rng.integers(1000, 20000, (1, 48)) for _ in range(count))
-    return [{"input_ids": ids, "attention_mask": np.ones_like(ids)} for ids in made]
+    results = (rng.integers(1000, 20000, (1, 48)) for _ in range(count))
+    return [{"input_ids": ids, "attention_mask": np.ones_like(ids)} for ids in results]
 
 
 def _clients(

@@ -51,13 +51,13 @@ def bare(path: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def main(*given: str) -> int:
+def main(*values: str) -> int:
     bounds = Bounds()
     session = gc.InferenceSession(intra_op_num_threads=1)
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(path) for path in given] or [*written(Path(folder))]
-        if not given:
+        paths = [Path(path) for path in values] or [*written(Path(folder))]
+        if not values:
             time.sleep(SETTLED + 0.1)  # a file that was written just now is read in each load
         for path in paths:
             load = functools.partial(session.load, path, cache_dir=os.path.join(folder, "cache"))
@@ -73,7 +73,7 @@ def main(*given: str) -> int:
             most = BOUND if ratio.peer > SMALL else float("inf")
             bounds.ratio(f"{path.name}: second load", ratio, most)
     if ratios:
-        bounds.figure("second loads, median", statistics.median(ratios), BOUND if not given else float("inf"), "x")
+        bounds.figure("second loads, median", statistics.median(ratios), BOUND if not values else float("inf"), "x")
     return bounds.exit_code()
 
 

@@ -110,10 +110,10 @@ class Starts:
     def __init__(self, names: list[str], folder: str) -> None:
         self._found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for number in range(ROUNDS + 1):
-            for name, found in self._found.items():
-                made = child("benchmarks.bench_start", name, folder)
+            for name, item in self._found.items():
+                result = child("benchmarks.bench_start", name, folder)
                 if number:  # the first compiles modules and reads files from the disk
-                    found.append(made)
+                    item.append(result)
 
     def median(self, name: str) -> float:
         return statistics.median(run["first"] for run in self._found[name])

@@ -65,12 +65,12 @@ def static(model: Model, prompts: Sequence[Sequence[int]], most: Sequence[int]) 
     fed = np.zeros((len(prompts), lengths.max()), np.int64)
     for row, tokens in zip(fed, prompts, strict=True):
         row[: len(tokens)] = tokens
-    made = []
+    results = []
     for _ in range(max(most)):
         fed = state(fed, lengths, 1)[0][:, -1].argmax(-1)[:, None]
-        made.append(fed[:, 0].tolist())
+        results.append(fed[:, 0].tolist())
         lengths = lengths + 1
-    return [list(column)[:count] for column, count in zip(zip(*made, strict=True), most, strict=True)]
+    return [list(column)[:count] for column, count in zip(zip(*results, strict=True), most, strict=True)]
 
 
 def requests(bounds: Bounds, name: str, model: Model) -> None:
@@ -111,12 +111,12 @@ def lookup(bounds: Bounds, name: str, model: Model) -> None:
     tokens, most = prompt(24) * 3, 48
     whole, chosen = [*tokens, *prompt(most)], streams_running._chosen
 
-    def known(so_far: Array, count: int) -> list[int]:
+    def next_tokens(so_far: Array, count: int) -> list[int]:
         return whole[len(so_far) : len(so_far) + count]
 
-    def right(asked: Sequence[Text], logits: Array) -> list[int]:
-        chosen(asked, logits)
-        return [whole[text.count] for text in asked]
+    def right(requested: Sequence[Text], logits: Array) -> list[int]:
+        chosen(requested, logits)
+        return [whole[text.count] for text in requested]
 
     def plain() -> None:
         served(model, 1, [tokens], [most])
@@ -125,7 +125,7 @@ def lookup(bounds: Bounds, name: str, model: Model) -> None:
         return served(model, 1, [tokens], [most], lookup=8)
 
     def copied() -> Running:
-        with mock.patch.multiple(streams_running, proposed=known, _chosen=right):
+        with mock.patch.multiple(streams_running, proposed=next_tokens, _chosen=right):
             return looked_up()
 
     for what, run, bound in (("of a random model", looked_up, 1.1), ("that copies", copied, 0.7)):
@@ -192,8 +192,8 @@ def served_by_threads(bounds: Bounds, name: str, model: Model) -> None:
 
     def threads() -> None:
         with models.Streams(model, slots=8, prefix_tokens=0) as streams:
-            asked = [streams.submit(tokens, count) for tokens, count in zip(prompts, most, strict=True)]
-            assert [len(list(request)) for request in asked] == most
+            results = [streams.submit(tokens, count) for tokens, count in zip(prompts, most, strict=True)]
+            assert [len(list(request)) for request in results] == most
 
     ratio = compare(threads, lambda: served(model, 8, prompts, most), ROUNDS, clock=time.process_time)
     bounds.ratio(f"Streams of a thread, {name}, beside none", ratio, 1.05, sum(most))

@@ -1,4 +1,4 @@
-"""Composing, cutting and mending graphs: what a composed model costs to run, and the operations beside their peers'.
+"""Composing, cutting and fixing graphs: what a composed model costs to run, and the operations beside their peers'.
 
     python -m benchmarks.bench_surgery
     pip install onnx-graphsurgeon      # or the extra `bench`: one more peer
@@ -59,11 +59,11 @@ def network(pixels: Symbol, weights: Sequence[np.ndarray]) -> Symbol:
     x = pixels
     for number, array in enumerate(weights):
         filters = x.graph.weight(f"filters{number}", array)
-        made = ops.relu(
+        y = ops.relu(
             ops.conv2d(x, filters, stride=(2, 2) if number == 0 else (1, 1), padding=(1, 1, 1, 1), input_layout="NCHW",
                        filter_layout="FCRS")
         )  # fmt: skip
-        x = made if number == 0 else made + x
+        x = y if number == 0 else y + x
     return ops.mean(x, axis=(2, 3))
 
 
@@ -128,11 +128,11 @@ def operations(bounds: Bounds, nodes: int) -> None:
     inner = proto.graph.node[len(proto.graph.node) // 2].output[0]
 
     def typed() -> onnx.ModelProto:
-        made = onnx.ModelProto()
-        made.CopyFrom(proto)
-        made = update_model_dims.update_inputs_outputs_dims(made, {"x": [4, 16]}, {"y": [4, 16]})
-        del made.graph.value_info[:]
-        return shape_inference.infer_shapes(made)
+        model = onnx.ModelProto()
+        model.CopyFrom(proto)
+        model = update_model_dims.update_inputs_outputs_dims(model, {"x": [4, 16]}, {"y": [4, 16]})
+        del model.graph.value_info[:]
+        return shape_inference.infer_shapes(model)
 
     # Bounds catch regressions: what the peers of onnx do is C++ that copies protobufs, ours types each value again.
     cases: tuple[tuple[str, Callable[[], object], str, Callable[[], object], float], ...] = (

@@ -74,14 +74,14 @@ def measured(model: Trained, files: Path) -> Row:
     load = compare(
         lambda: ours.load(path)(**feed), lambda: _bare(path).run(None, feed), rounds, clock=time.process_time
     )
-    with tempfile.TemporaryDirectory() as kept:
+    with tempfile.TemporaryDirectory() as remaining:
         second = compare(
-            lambda: ours.load(path, cache_dir=kept)(**feed), lambda: _bare(path).run(None, feed), rounds,
+            lambda: ours.load(path, cache_dir=remaining)(**feed), lambda: _bare(path).run(None, feed), rounds,
             clock=time.process_time,
         )  # fmt: skip
     run = _run(path, feed)
     if run.value > RUNS[run.peer < LONG_RUN]:  # where weights lie makes 5 %: the middle of three sessions
-        run = sorted((run, _run(path, feed), _run(path, feed)), key=lambda made: made.value)[1]
+        run = sorted((run, _run(path, feed), _run(path, feed)), key=lambda result: result.value)[1]
     nodes = _count(onnx.load(path).graph)
     return Row(model.label, nodes, load.peer, run.peer, load.value, second.value, run.value, far)
 
@@ -91,11 +91,11 @@ def _run(path: Path, feed: dict[str, Array]) -> Ratio:
     model, session = gc.InferenceSession(intra_op_num_threads=1).load(path), _bare(path)
     taken = _taken(lambda: session.run(None, feed))
     calls, rounds = max(1, int(RUN_SECONDS / taken)), max(5, min(ROUNDS, int(RUNS_SECONDS / taken)))
-    made = compare(
+    result = compare(
         _repeated(lambda: model(**feed), calls), _repeated(lambda: session.run(None, feed), calls), rounds,
         clock=time.process_time,
     )  # fmt: skip
-    return Ratio(made.value, made.ours / calls, made.peer / calls)
+    return Ratio(result.value, result.ours / calls, result.peer / calls)
 
 
 def _bare(path: Path) -> onnxruntime.InferenceSession:

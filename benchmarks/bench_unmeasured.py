@@ -41,23 +41,23 @@ def start_once(name: str, kind: str) -> list[float]:
     return [(time.perf_counter() - before) * 1e3, (time.process_time() - begun) * 1e3]
 
 
-def _more(found: dict[str, list[list[float]]], which: int) -> float:
+def _more(result: dict[str, list[list[float]]], which: int) -> float:
     """Return the extra cost of an unmeasured release: the median over rounds."""
-    return float(statistics.median(b[which] - a[which] for a, b in zip(*found.values(), strict=True)))
+    return float(statistics.median(b[which] - a[which] for a, b in zip(*result.values(), strict=True)))
 
 
 def main() -> int:
     bounds = Bounds()
     for name, shown in GRAPHS.items():
-        found: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
+        results: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
         for number in range(ROUNDS + 1):
             for kind in KINDS if number % 2 else reversed(KINDS):
                 taken = child("benchmarks.bench_unmeasured", name, kind)
                 if number:  # the first compiles modules and reads files from the disk
-                    found[kind].append(taken)
-        more, wall = (_more(found, which) for which in (1, 0))
-        usual, asked = (statistics.median(run[1] for run in runs) for runs in found.values())
-        detail = f"{asked:.1f} ms to {usual:.1f} ms; {wall:.1f} ms more by the clock"
+                    results[kind].append(taken)
+        more, wall = (_more(results, which) for which in (1, 0))
+        usual, requested = (statistics.median(run[1] for run in runs) for runs in results.values())
+        detail = f"{requested:.1f} ms to {usual:.1f} ms; {wall:.1f} ms more by the clock"
         bounds.figure(f"{shown}: first session, not measured", more, BOUND, "ms", detail)
     return bounds.exit_code()
 

@@ -116,46 +116,46 @@ def rows(figures: Figures) -> Iterator[Row]:
     yield _architectures([f for f in figures if f["kind"] == "architectures"])
     single = {(f["program"], f["what"]): (f["value"], f["most"]) for f in figures if f["kind"] == "bounds"}
     for work, peer, program, names in SINGLE:
-        found = [single.get((program, name)) for name in names]
-        yield _row(work, peer, program, found)
+        results = [single.get((program, name)) for name in names]
+        yield _row(work, peer, program, results)
 
 
-def _trained(found: Figures) -> Iterator[Row]:
+def _trained(result: Figures) -> Iterator[Row]:
     program = "bench_trained"
     for what, bare, bounds, words, shortest in (
         ("load", "bare_load", (1.2, 2.0), ("of 5 ms and more", "below 5 ms"), 5e-3),
         ("run", "bare_run", (1.03, 1.1), ("of 1 ms and more", "below 1 ms"), 1e-3),
     ):
         for is_long, bound, size in zip((True, False), bounds, words, strict=True):
-            values = [row[what] for row in found if (row[bare] >= shortest) is is_long]
+            values = [row[what] for row in result if (row[bare] >= shortest) is is_long]
             work = {"load": "load to the first result", "run": "run"}[what]
             yield _range(f"{work}, models of others, {size}", BARE, program, values, bound)
-    second = [row["second"] for row in found]
+    second = [row["second"] for row in result]
     yield _range("load models of others again, with a cache", BARE, "bench_second_load", second, 0.5)
 
 
-def _architectures(found: Figures) -> Row:
+def _architectures(result: Figures) -> Row:
     work = "run PyTorch's exports of architectures that docs/exports.md does not have"
-    return _range(work, BARE, "bench_architectures", [row["ratio"] for row in found], 1.03)
+    return _range(work, BARE, "bench_architectures", [row["ratio"] for row in result], 1.03)
 
 
 def _row(work: str, peer: str, program: str, figures: Sequence[tuple[float, float | None] | None]) -> Row:
     """Return a row of several figures, each with the most that is asked for, None where nothing is."""
     if not any(figures):
         return Row(work, peer, "", MISSING)
-    said, asked, is_above = [], [], False
+    message, requested, is_above = [], [], False
     for figure in figures:
         if figure is None:
-            said.append(MISSING)
-            asked.append("–")
+            message.append(MISSING)
+            requested.append("–")
             continue
         value, bound = figure
         above = bound is not None and float(f"{value:.3g}") > bound
         is_above |= above
-        said.append(f"**{value:.2f}**" if above else f"{value:.2f}")
-        asked.append("–" if bound is None else f"{bound:g}")
-    one = asked[0] if len({*asked}) == 1 else " / ".join(asked)
-    return Row(work, peer, one, " / ".join(said), section(program) if is_above else "")
+        message.append(f"**{value:.2f}**" if above else f"{value:.2f}")
+        requested.append("–" if bound is None else f"{bound:g}")
+    one = requested[0] if len({*requested}) == 1 else " / ".join(requested)
+    return Row(work, peer, one, " / ".join(message), section(program) if is_above else "")
 
 
 def _range(work: str, peer: str, program: str, values: Sequence[float], bound: float) -> Row:
@@ -164,8 +164,8 @@ def _range(work: str, peer: str, program: str, values: Sequence[float], bound: f
         return Row(work, peer, f"{bound:g}", MISSING)
     above = sum(float(f"{value:.3g}") > bound for value in values)
     spread = f"median {statistics.median(values):.2f}, {min(values):.2f} to {max(values):.2f} of {len(values)}"
-    said = f"{spread}; **{above} above**" if above else f"{spread}; none above"
-    return Row(work, peer, f"{bound:g}", said, section(program) if above else "")
+    message = f"{spread}; **{above} above**" if above else f"{spread}; none above"
+    return Row(work, peer, f"{bound:g}", message, section(program) if above else "")
 
 
 def main(path: str) -> int:

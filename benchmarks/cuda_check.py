@@ -70,7 +70,7 @@ def every_op(session: Any, outcome: Outcome, only: set[str]) -> Iterator[Job]:
 
 
 def _family(session: Any, outcome: Outcome, names: list[str], dtype: DType) -> None:
-    graph, made, arrays = graph_of(names, dtype)
+    graph, result, arrays = graph_of(names, dtype)
     try:
         model = session().load(graph)
         results = list(model(*arrays))
@@ -83,16 +83,16 @@ def _family(session: Any, outcome: Outcome, names: list[str], dtype: DType) -> N
             _family(session, outcome, [name], dtype)
         return
     for name in names:
-        symbols = made[name]
+        symbols = result[name]
         got, results = results[: len(symbols)], results[len(symbols) :]
         promised = functools.partial(test_every_op.assert_promised, name, CASES[name], dtype, symbols, got)
         outcome.check(f"{name} {dtype}", promised)
 
 
 def _one(session: Any, name: str, dtype: DType) -> None:
-    graph, made, arrays = graph_of([name], dtype)
+    graph, result, arrays = graph_of([name], dtype)
     got = list(session().load(graph)(*arrays))
-    test_every_op.assert_promised(name, CASES[name], dtype, made[name], got)
+    test_every_op.assert_promised(name, CASES[name], dtype, result[name], got)
 
 
 def sweeps(outcome: Outcome) -> Iterator[Job]:

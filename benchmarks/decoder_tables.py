@@ -38,50 +38,50 @@ _NAMES = {SMALL: "100 million weights", LARGE: "1,100 million weights"}
 
 def tables(figures: Figures) -> Iterator[str]:
     """Return the lines of all tables. figures: those of `make bench`."""
-    made = [row for row in figures if row["kind"] == "decoders"]
-    if not made:
+    results = [row for row in figures if row["kind"] == "decoders"]
+    if not results:
         return
     yield from ("### Decoders", "")
     yield _HEAD
     yield ""
     for shape in (SMALL, LARGE):
-        yield from _ratios(shape, [row for row in made if row["shape"] == shape])
+        yield from _ratios(shape, [row for row in results if row["shape"] == shape])
     for shape in (SMALL, LARGE):
-        yield from _takes(shape, [row for row in made if row["shape"] == shape])
+        yield from _takes(shape, [row for row in results if row["shape"] == shape])
     yield from _agreement([row for row in figures if row["kind"] == "agreement"])
 
 
-def _ratios(shape: str, found: Figures) -> Iterator[str]:
-    values = {(row["what"], row["ours"], row["peer"]): row["value"] for row in found}
+def _ratios(shape: str, result: Figures) -> Iterator[str]:
+    values = {(row["what"], row["ours"], row["peer"]): row["value"] for row in result}
     if not values:
         return
     yield from (f"| {_NAMES[shape]} | beside | {' | '.join(KINDS)} | profile |", "|---" * (len(KINDS) + 3) + "|")
     stated: set[str] = set()
     for ours, peer in pairs(shape):
-        asked = [most(kind, peer) for kind in KINDS]
+        results = [most(kind, peer) for kind in KINDS]
         family = peer.split(",")[0]
-        if any(asked) and family not in stated:
+        if any(results) and family not in stated:
             stated.add(family)
-            bounds = " | ".join("" if bound is None else f"at most {bound:g}" for bound in asked)
+            bounds = " | ".join("" if bound is None else f"at most {bound:g}" for bound in results)
             yield f"| *asked for* | *{family}* | {bounds} | |"
         cells, is_above = [], False
-        for kind, bound in zip(KINDS, asked, strict=True):
+        for kind, bound in zip(KINDS, results, strict=True):
             value = values.get((kind, ours, peer))
             above = value is not None and bound is not None and float(f"{value:.3g}") > bound
             is_above |= above
-            said = "–" if value is None else f"{value:.2f}"
-            cells.append(f"**{said}**" if above else said)
+            message = "–" if value is None else f"{value:.2f}"
+            cells.append(f"**{message}**" if above else message)
         name = section(PROGRAM) if is_above else ""
         profile = f"[{name}]({link(name)})" if name else ""
         yield f"| {ours.removeprefix('graphcore, ')} | {peer} | {' | '.join(cells)} | {profile} |"
     yield ""
 
 
-def _takes(shape: str, found: Figures) -> Iterator[str]:
+def _takes(shape: str, result: Figures) -> Iterator[str]:
     """Return what each engine takes, of memory and at a start."""
     kinds = (MEMORY, START, PREPARED, MEMORY_AGAIN, AGAIN)
     sides: dict[str, dict[str, str]] = {}
-    for row in found:
+    for row in result:
         if row["what"] in kinds:
             for name, side in zip((row["ours"], row["peer"]), row["sides"], strict=True):
                 sides.setdefault(name, {})[row["what"]] = _BY_CLOCK.sub("", side)

@@ -56,20 +56,20 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where exported files and figures are kept, and found again")
     parser.add_argument("--models", nargs="*", help="names of models; all by default")
     parser.add_argument("--page", type=Path, help="the page to write")
-    given = parser.parse_args()
+    value = parser.parse_args()
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as spare:
-        folder = given.folder or Path(spare)
+        folder = value.folder or Path(spare)
         folder.mkdir(parents=True, exist_ok=True)
         rows = []
-        for case, exporter, attention in _asked(given.models):
+        for case, exporter, attention in _asked(value.models):
             row = _kept(case, exporter, attention, folder)
             rows.append(row)
             print(_line(row), flush=True)
         slow = [f"{row['model']} ({row['exporter']}) {row['ratio']:.2f}" for row in rows if _is_slow(row)]
         print("slower than the file as it is:", ", ".join(slow) or "none")
-        if given.page:
-            given.page.write_text(page(folder))
+        if value.page:
+            value.page.write_text(page(folder))
 
 
 def _asked(models: Sequence[str] | None = None) -> Iterator[tuple[Case, str, str]]:
@@ -82,7 +82,7 @@ def _asked(models: Sequence[str] | None = None) -> Iterator[tuple[Case, str, str
 
 
 def _is_slow(row: dict[str, Any]) -> bool:
-    """Return whether calls take longer than bare onnxruntime's, by more than what small models are allowed."""
+    """Return True if calls take longer than bare onnxruntime's, by more than what small models are allowed."""
     return row.get("ratio") is not None and row["ratio"] > (MOST if row["ms"] > LONG else MOST_SHORT)
 
 
@@ -91,8 +91,8 @@ def _kept(case: Case, exporter: str, attention: str, folder: Path) -> dict[str, 
     path = folder / f"{_stem(case, exporter, attention)}.onnx"
     figures = _figures(path, onnxruntime.__version__)
     if figures.exists():
-        held: dict[str, Any] = json.loads(figures.read_text())
-        return held
+        data: dict[str, Any] = json.loads(figures.read_text())
+        return data
     row: dict[str, Any] = {"model": case.name, "exporter": exporter, "attention": attention}
     if not path.exists():
         try:
@@ -119,16 +119,16 @@ def _figures(path: Path, release: str) -> Path:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Suppress all output, that of PyTorch's C++ code too, which prints whole graphs that it cannot write."""
-    kept = [(number, os.dup(number)) for number in (1, 2)]
+    results = [(number, os.dup(number)) for number in (1, 2)]
     sys.stdout.flush()
     with open(os.devnull, "w") as nowhere:
-        for number, _ in kept:
+        for number, _ in results:
             os.dup2(nowhere.fileno(), number)
         try:
             yield
         finally:
             sys.stdout.flush()
-            for number, copy in kept:
+            for number, copy in results:
                 os.dup2(copy, number)
                 os.close(copy)
 
@@ -213,10 +213,10 @@ def _difference(got: Array, want: Array) -> float | None:
     """Return the largest difference relative to the largest number; None where shapes or positions of NaN differ."""
     if got.shape != want.shape or (np.isnan(got) != np.isnan(want)).any():
         return None
-    known = ~np.isnan(want)
-    if not known.any():
+    expected = ~np.isnan(want)
+    if not expected.any():
         return 0.0
-    return float(np.abs(got[known] - want[known]).max() / max(1e-30, np.abs(want[known]).max()))
+    return float(np.abs(got[expected] - want[expected]).max() / max(1e-30, np.abs(want[expected]).max()))
 
 
 def _operators(graph: Graph | None) -> Iterator[str]:
@@ -238,9 +238,9 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _found(row: dict[str, Any]) -> str:
-    left = row["left"].get("Softmax", 0)
+    remaining = row["left"].get("Softmax", 0)
     counts = [f"{n} {name}" for name, n in row["found"].items()]
-    return ", ".join([*counts, *([f"{left} Softmax left"] if left else [])])
+    return ", ".join([*counts, *([f"{remaining} Softmax left"] if remaining else [])])
 
 
 # The page
@@ -283,21 +283,21 @@ def page(folder: Path) -> str:
     import torch
     import transformers
 
-    found = (re.search(rf"\.(?:{'|'.join(ATTENTIONS)})\.(.+)\.json$", path.name) for path in folder.glob("*.json"))
-    releases = sorted({match[1] for match in found if match}, key=_number)
+    items = (re.search(rf"\.(?:{'|'.join(ATTENTIONS)})\.(.+)\.json$", path.name) for path in folder.glob("*.json"))
+    releases = sorted({match[1] for match in items if match}, key=_number)
     head = HEAD.format(
         torch=torch.__version__.split("+")[0], transformers=transformers.__version__, timm=timm.__version__,
         releases=" and ".join(releases), rounds=ROUNDS,
     )  # fmt: skip
-    held: dict[str, dict[str, dict[str, Any]]] = {release: {} for release in releases}
+    results: dict[str, dict[str, dict[str, Any]]] = {release: {} for release in releases}
     for case, exporter, attention in _asked():
         stem = _stem(case, exporter, attention)
         for release in releases:
             figures = _figures(folder / f"{stem}.onnx", release)
             if figures.exists():
-                held[release][stem] = json.loads(figures.read_text())
-    tables = _table(FIRST, CASES, ATTENTIONS, held), _table(SECOND, architectures.CASES, (LAST,), held)
-    return head + "".join(tables) + "\n".join(map(_summary, held.items()))
+                results[release][stem] = json.loads(figures.read_text())
+    tables = _table(FIRST, CASES, ATTENTIONS, results), _table(SECOND, architectures.CASES, (LAST,), results)
+    return head + "".join(tables) + "\n".join(map(_summary, results.items()))
 
 
 def _number(release: str) -> list[int]:
@@ -305,30 +305,30 @@ def _number(release: str) -> list[int]:
 
 
 def _table(
-    text: str, cases: Sequence[Case], attentions: Sequence[str], held: Mapping[str, Mapping[str, dict[str, Any]]]
+    text: str, cases: Sequence[Case], attentions: Sequence[str], value: Mapping[str, Mapping[str, dict[str, Any]]]
 ) -> str:
     """Return a table, with a column of times for each release; what else it says is of the newest that has figures."""
-    columns = ["model", "exporter", *held, "differs by", "fusions"]
+    columns = ["model", "exporter", *value, "differs by", "fusions"]
     lines = [text + f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     for case in cases:
         for exporter in EXPORTERS:
             stems = [_stem(case, exporter, attention) for attention in attentions]
-            rows = [next((rows[s] for rows in held.values() if s in rows), None) for s in stems]
-            made = [row for row in rows if row is not None]
-            done = [row for row in made if "ratio" in row]
-            if not made:
+            rows = [next((rows[s] for rows in value.values() if s in rows), None) for s in stems]
+            results = [row for row in rows if row is not None]
+            done = [row for row in results if "ratio" in row]
+            if not results:
                 continue
             name = f"{case.name} | {exporter}"
             if not done:
-                reason = next(f"{k}: {row[k]}" for row in made for k in ("not exported", "not loaded") if k in row)
-                lines.append(f"| {name} {'| ' * (len(held) + 1)}| {reason} |")
+                reason = next(f"{k}: {row[k]}" for row in results for k in ("not exported", "not loaded") if k in row)
+                lines.append(f"| {name} {'| ' * (len(value) + 1)}| {reason} |")
                 continue
-            times = " | ".join([", ".join([_time(rows.get(s)) for s in stems]) for rows in held.values()])
+            times = " | ".join([", ".join([_time(rows.get(s)) for s in stems]) for rows in value.values()])
             differences = [row["difference"] for row in done if row["difference"] is not None]
             worst = f"{max(differences):.0e}" if any(differences) else "0"
-            found = list(dict.fromkeys([_found(row) for row in done]))
+            items = list(dict.fromkeys([_found(row) for row in done]))
             odd = list(dict.fromkeys(text for row in done for text in row["odd"]))
-            lines.append(f"| {name} | {times} | {worst} | {'; '.join([t for t in (*found, *odd) if t])} |")
+            lines.append(f"| {name} | {times} | {worst} | {'; '.join([t for t in (*items, *odd) if t])} |")
     return "\n".join(lines) + "\n\n"
 
 

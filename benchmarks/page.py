@@ -35,20 +35,20 @@ def main(path: str) -> int:
     figures = [json.loads(line) for line in Path(path).read_text().splitlines()]
     bounds = [row for row in figures if row["kind"] == "bounds"]
     peers = [row for row in figures if row["kind"] == "peers"]
-    asked = reach.found(figures)
+    requested = reach.compare(figures)
     picture = _picture(peers, DOCS / "performance.svg")
-    (DOCS / "performance.md").write_text(_page(figures, asked, picture))
+    (DOCS / "performance.md").write_text(_page(figures, requested, picture))
     print(*(f"{row.work}, beside {row.peer}: {row.said}" for row in beside.rows(figures)), sep="\n")
     print(*decoder_tables.tables(figures), sep="\n")
-    print(*reach.lines(asked), sep="\n")
-    missed = [f"{row.asked.program}: {row.asked.figure}" for row in asked if row.holds is False and not row.why]
+    print(*reach.lines(requested), sep="\n")
+    missed = [f"{row.asked.program}: {row.asked.figure}" for row in requested if row.holds is False and not row.why]
     missed += [f"{row['program']}: {row['what']}" for row in bounds if not row["held"] and not _why(row)]
     print(*(f"no profile in notes.md, {what}" for what in missed), sep="\n")
     print(f"docs/performance.md: {len(bounds)} figures with a bound, {len(peers)} beside peers")
     return 0
 
 
-def _page(figures: list[dict[str, Any]], asked: list[Found], picture: bool) -> str:
+def _page(figures: list[dict[str, Any]], requested: list[Found], picture: bool) -> str:
     bounds, peers = ([row for row in figures if row["kind"] == kind] for kind in ("bounds", "peers"))
     lines = [
         "# Performance", "",
@@ -60,8 +60,8 @@ def _page(figures: list[dict[str, Any]], asked: list[Found], picture: bool) -> s
     first = [*beside.rows(figures)]
     lines += [f"| {row.work} | {row.peer} | {row.asked} | {row.said} | {_link(row.why)} |" for row in first]
     lines += ["", *decoder_tables.tables(figures), *_trained(figures), *_architectures(figures)]
-    lines += ["## Targets", "", f"{reach.summary(asked)}.", "", *_reach(asked)]
-    missed = {row.why for row in asked if row.holds is False} | {_why(row) for row in bounds if not row["held"]}
+    lines += ["## Targets", "", f"{reach.summary(requested)}.", "", *_reach(requested)]
+    missed = {row.why for row in requested if row.holds is False} | {_why(row) for row in bounds if not row["held"]}
     lines += _notes(missed | {row.why for row in first})
     for case in dict.fromkeys(row["case"] for row in peers):
         lines += [f"## {case}, beside peers", ""]
@@ -89,7 +89,7 @@ def _page(figures: list[dict[str, Any]], asked: list[Found], picture: bool) -> s
 
 
 def _trained(figures: list[dict[str, Any]]) -> Iterator[str]:
-    """Return the table of models of others."""
+    """Return the table of third-party models."""
     rows = [row for row in figures if row["kind"] == "trained"]
     if rows:
         yield from ("## Models of others, out of packages", "")
@@ -125,16 +125,16 @@ def _architectures(figures: list[dict[str, Any]]) -> Iterator[str]:
 def _reach(rows: list[Found]) -> Iterator[str]:
     yield from ("| benchmarks. | figure | asked for, at most | this run | |", "|---|---|---|---|---|")
     for row in rows:
-        asked, value = row.asked, "" if row.value is None else f"{row.value:.3g}{row.asked.unit}"
+        requested, value = row.asked, "" if row.value is None else f"{row.value:.3g}{row.asked.unit}"
         shown = f"**{value}**" if row.holds is False else value
         verdict = f"{row.verdict}: {_link(row.why)}" if row.holds is False else row.verdict
-        yield f"| {asked.program} | {asked.figure} | {asked.most:g}{asked.unit} | {shown} | {verdict} |"
+        yield f"| {requested.program} | {requested.figure} | {requested.most:g}{requested.unit} | {shown} | {verdict} |"
     yield ""
 
 
 def _why(row: dict[str, Any]) -> str:
     """Return the section with the profile of a figure that has a bound."""
-    whys = (asked.why for asked in reach.ROWS if (asked.program, asked.figure) == (row["program"], row["what"]))
+    whys = (item.why for item in reach.ROWS if (item.program, item.figure) == (row["program"], row["what"]))
     return profiles.section(row["program"], next(whys, ""))
 
 
@@ -144,10 +144,10 @@ def _link(name: str) -> str:
 
 def _notes(wanted: set[str]) -> Iterator[str]:
     """Return the sections of the notes that explain figures above what is asked for."""
-    kept = [text for name, text in profiles.sections().items() if name in wanted]
-    if kept:
+    results = [text for name, text in profiles.sections().items() if name in wanted]
+    if results:
         yield from ("## Where the time goes", "", profiles.introduction() + "\n")
-    yield from (f"### {text}\n" for text in kept)
+    yield from (f"### {text}\n" for text in results)
 
 
 def _machine() -> str:
@@ -156,20 +156,20 @@ def _machine() -> str:
     if cpu.exists():
         text = cpu.read_text()
         name = next((line.split(":", 1)[1].strip() for line in text.splitlines() if "model name" in line), name)
-        found = [flag for flag in ("avx512_vnni", "avx512_bf16", "amx_int8") if flag in text]
-        name += f" ({', '.join(found)})" if found else ""
+        results = [flag for flag in ("avx512_vnni", "avx512_bf16", "amx_int8") if flag in text]
+        name += f" ({', '.join(results)})" if results else ""
     load = f", a load of {os.getloadavg()[2]:.0f} at the end" if hasattr(os, "getloadavg") else ""
     return f"{name}, {os.cpu_count()} processors{load}"
 
 
 def _versions() -> str:
-    found = []
+    results = []
     for package in PACKAGES:
         try:
-            found.append(f"{package} {metadata.version(package)}")
+            results.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             continue
-    return f"Python {platform.python_version()}, {', '.join(found)}"
+    return f"Python {platform.python_version()}, {', '.join(results)}"
 
 
 def _picture(peers: list[dict[str, Any]], path: Path) -> bool:

@@ -56,5 +56,5 @@ def introduction() -> str:
 
 def link(name: str) -> str:
     """Return the anchor of a section on the page."""
-    kept = "".join(letter for letter in name.lower() if letter.isalnum() or letter in " -_")
-    return "#" + kept.replace(" ", "-")
+    remaining = "".join(letter for letter in name.lower() if letter.isalnum() or letter in " -_")
+    return "#" + remaining.replace(" ", "-")

@@ -47,7 +47,7 @@ class Found:
 
     @property
     def holds(self) -> bool | None:
-        """Return whether the target is reached in three digits, as shown: further digits are noise."""
+        """Return True if the target is reached in three digits, as shown: further digits are noise."""
         return None if self.value is None else float(f"{self.value:.3g}") <= self.asked.most
 
     @property
@@ -66,19 +66,19 @@ class Found:
         return "holds" if self.holds else "does not hold"
 
 
-def found(figures: Sequence[dict[str, Any]]) -> list[Found]:
+def compare(figures: Sequence[dict[str, Any]]) -> list[Found]:
     """Return every target with its figure of a run. figures: the file of `make bench`."""
-    made = {(row["program"], row["what"]): float(row["value"]) for row in figures if row["kind"] == "bounds"}
-    return [Found(asked, made.get((asked.program, asked.figure))) for asked in ROWS]
+    results = {(row["program"], row["what"]): float(row["value"]) for row in figures if row["kind"] == "bounds"}
+    return [Found(item, results.get((item.program, item.figure))) for item in ROWS]
 
 
 def lines(rows: Sequence[Found]) -> Iterator[str]:
     """Return the table as text."""
     wide = max(len(row.asked.figure) for row in rows)
     for row in rows:
-        asked = row.asked
-        value = " " * 9 if row.value is None else f"{row.value:7.3g}{asked.unit:<2}"
-        yield f"{asked.figure:<{wide}}  at most {asked.most:>6g}{asked.unit:<2}  {value}  {row.verdict}"
+        requested = row.asked
+        value = " " * 9 if row.value is None else f"{row.value:7.3g}{requested.unit:<2}"
+        yield f"{requested.figure:<{wide}}  at most {requested.most:>6g}{requested.unit:<2}  {value}  {row.verdict}"
     yield summary(rows)
 
 
@@ -128,7 +128,7 @@ def _decoders() -> Iterator[Asked]:
 
 
 def _trained() -> Iterator[Asked]:
-    """Of models of others: medians, and how many are above what is asked of each."""
+    """Of third-party models: medians, and how many are above what is asked of each."""
     for name, most in (
         ("load to the first result, over 5 ms, median", 1.2),
         ("load to the first result, below, median", 2),
@@ -173,7 +173,7 @@ ROWS = (
 
 def main(path: str) -> int:
     figures = [json.loads(line) for line in Path(path).read_text().splitlines()]
-    print(*lines(found(figures)), sep="\n")
+    print(*lines(compare(figures)), sep="\n")
     return 0
 
 

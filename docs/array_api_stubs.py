@@ -53,11 +53,11 @@ def variants(function: Callable[..., Any], name: str, imports: Imports) -> list[
         return [f"{static} -> Array:", f"{parameters} -> Symbol:"]
     if annotations.count("Tensor") == operands == 1 and "*" not in parameters.partition("Tensor")[0]:
         return [_TENSOR.sub("_T", line)]
-    made = []
+    results = []
     for operand, result in (("_A", "Array"), ("_E", "EagerTensor"), ("_S", "Symbol")):
-        given = _TENSOR.sub(operand, _LISTS.sub("Sequence[Tensor]", parameters))
-        made.append(f"{given} -> {_TENSOR.sub(result, returned)}")
-    return made
+        value = _TENSOR.sub(operand, _LISTS.sub("Sequence[Tensor]", parameters))
+        results.append(f"{value} -> {_TENSOR.sub(result, returned)}")
+    return results
 
 
 def stub(function: Callable[..., Any], name: str, imports: Imports) -> list[str]:
@@ -69,10 +69,10 @@ def stub(function: Callable[..., Any], name: str, imports: Imports) -> list[str]
         return documented(lines[0], summary)
     imports.homes["overload"] = "typing", "overload"
     overlapping = [line if overloads else f"{line}  # type: ignore[overload-overlap]" for line in lines[:-1]]
-    made = ["@overload", *documented(overlapping[0], summary)]
+    results = ["@overload", *documented(overlapping[0], summary)]
     for line in overlapping[1:]:
-        made += ["@overload", line.replace(":  # type", ": ...  # type") if not overloads else f"{line} ..."]
-    return [*made, "@overload", f"{lines[-1]} ..."]
+        results += ["@overload", line.replace(":  # type", ": ...  # type") if not overloads else f"{line} ..."]
+    return [*results, "@overload", f"{lines[-1]} ..."]
 
 
 def page(module: ModuleType) -> str:
@@ -132,19 +132,19 @@ def _own_definitions(module: ModuleType, imports: Imports) -> list[str]:
     """
     results = _results(imports)
     own = {n: home for n, (home, _) in imports.homes.items() if n in results or home == module.__name__}
-    made: list[str] = []
+    items: list[str] = []
     for local, home in sorted(own.items()):
         del imports.homes[local]
         for node in ast.parse(inspect.getsource(import_module(home))).body:
             if isinstance(node, ast.ClassDef) and node.name == local:
                 imports.homes |= {"NamedTuple": ("typing", "NamedTuple"), "Generic": ("typing", "Generic")}
                 fields = [ast.unparse(field) for field in node.body if isinstance(field, ast.AnnAssign)]
-                made.append(f"class {_own_name(local, module)}(NamedTuple, Generic[_T]):")
-                made += [f"    {_TENSOR.sub('_T', field)}" for field in fields]
+                items.append(f"class {_own_name(local, module)}(NamedTuple, Generic[_T]):")
+                items += [f"    {_TENSOR.sub('_T', field)}" for field in fields]
             elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == local:
                 imports.homes["Literal"] = "typing", "Literal"
-                made.append(ast.unparse(node).replace("'", '"'))
-    return made
+                items.append(ast.unparse(node).replace("'", '"'))
+    return items
 
 
 _HOMES: dict[type, str] = {DType: "graphcore.types.dtypes", float: "builtins", tuple: "builtins"}

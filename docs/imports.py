@@ -123,14 +123,14 @@ def module_of(path: Path) -> str:
 @cache
 def modules() -> dict[str, Path]:
     """Return every module of the package and its file."""
-    found = {}
+    results = {}
     for room in ("graphcore", *ROOMS):
         for folder, _, names in os.walk(ROOT / room, followlinks=False):
             for name in names:
                 if name.endswith(".py"):
                     path = Path(folder, name)
-                    found[module_of(path)] = path
-    return found
+                    results[module_of(path)] = path
+    return results
 
 
 @cache
@@ -190,7 +190,7 @@ def statements(
 
 def _targets(node: ast.Import | ast.ImportFrom) -> set[str]:
     """Return the modules of the package that a statement names."""
-    known = modules()
+    expected = modules()
     if isinstance(node, ast.Import):
         names = [a.name for a in node.names if a.name.split(".")[0] == "graphcore"]
         return {name.partition(".")[2] for name in names}
@@ -198,7 +198,7 @@ def _targets(node: ast.Import | ast.ImportFrom) -> set[str]:
     if node.level or origin.split(".")[0] != "graphcore":
         return set()
     base = origin.partition(".")[2]
-    return {f"{base}.{a.name}".strip(".") if f"{base}.{a.name}".strip(".") in known else base for a in node.names}
+    return {f"{base}.{a.name}".strip(".") if f"{base}.{a.name}".strip(".") in expected else base for a in node.names}
 
 
 def unit(module: str, folder: str) -> str:
@@ -227,13 +227,13 @@ def inside(folder: str) -> list[Import]:
 def against_order(folder: str) -> list[Import]:
     """Return the imports inside a folder that run against its row of `ORDER`."""
     rank = {name: i for i, row in enumerate(ORDER[folder]) for name in row.split()}
-    found = []
+    results = []
     for each in inside(folder):
         source, target = unit(each.source, folder), unit(each.target, folder)
         missing = [name for name in (source, target) if name not in rank]
         if missing or rank[target] <= rank[source]:
-            found.append(each)
-    return found
+            results.append(each)
+    return results
 
 
 def circles(edges: Iterable[tuple[str, str]]) -> list[list[str]]:
@@ -247,7 +247,7 @@ def circles(edges: Iterable[tuple[str, str]]) -> list[list[str]]:
     low: dict[str, int] = {}
     stack: list[str] = []
     on_stack: set[str] = set()
-    found = []
+    results = []
 
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
@@ -265,13 +265,13 @@ def circles(edges: Iterable[tuple[str, str]]) -> list[list[str]]:
                 group.append(stack.pop())
                 on_stack.discard(group[-1])
             if len(group) > 1:
-                found.append(sorted(group))
+                results.append(sorted(group))
 
     sys.setrecursionlimit(10_000)
     for name in sorted(names):
         if name not in index:
             visit(name)
-    return sorted(found, key=lambda group: (-len(group), group))
+    return sorted(results, key=lambda group: (-len(group), group))
 
 
 def circles_of_files() -> list[list[str]]:

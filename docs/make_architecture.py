@@ -78,13 +78,13 @@ def _packages() -> set[str]:
 
 def folders_table(folder: str = "") -> str:
     """Return the table of the parts of a folder: what each has, and what it imports."""
-    found = edges(folder)
+    result = edges(folder)
     order = [name for row in rows(folder) for name in row if name != "__init__"]
     lines = ["| part | what it has | imports |", "|---|---|---|"]
     for name in order:
         module = f"{folder}.{name}".strip(".")
         path = modules()[module].relative_to(ROOT).as_posix().removesuffix("__init__.py")
-        imported = [f"`{other}`" for other in order if (name, other) in found]
+        imported = [f"`{other}`" for other in order if (name, other) in result]
         lines.append(f"| [{path}]({path}) | {summary(module)} | {', '.join(imported)} |")
     return "\n".join(lines)
 
@@ -93,8 +93,8 @@ def tables() -> dict[str, str]:
     """Return the parts of ARCHITECTURE.md that are made, by the names of their marks."""
     from docs.architecture_tables import pipeline_table, targets_table  # the code of lowering
 
-    made = {f"folders of {name or 'graphcore'}": folders_table(name) for name in ORDER}
-    return {**made, "pipeline": pipeline_table().rstrip(), "targets": targets_table().rstrip()}
+    results = {f"folders of {name or 'graphcore'}": folders_table(name) for name in ORDER}
+    return {**results, "pipeline": pipeline_table().rstrip(), "targets": targets_table().rstrip()}
 
 
 def page() -> str:

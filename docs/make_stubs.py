@@ -64,8 +64,8 @@ def stub(of: Entry) -> list[str]:
     if not of.takes_outputs:
         many = ", ".join(["Symbol"] * of.least_results)
         return [_line(of, "", "Symbol" if of.least_results == 1 else f"tuple[{many}]")]
-    asked = _line(of, "int", "tuple[Symbol, ...]")
-    return ["@overload", _line(of, "None = None", "Symbol"), "@overload", asked]
+    requested = _line(of, "int", "tuple[Symbol, ...]")
+    return ["@overload", _line(of, "None = None", "Symbol"), "@overload", requested]
 
 
 def _line(of: Entry, outputs: str, returned: str) -> str:

@@ -84,10 +84,10 @@ def onnx_page() -> str:
     reasons: dict[str, list[str]] = {}
     for name, reason in sorted(KNOWN.items()):
         reasons.setdefault(reason, []).append(f"`{name}`")
-    known = ["| tests | why |", "|---|---|", *(f"| {', '.join(names)} | {why} |" for why, names in reasons.items())]
+    results = ["| tests | why |", "|---|---|", *(f"| {', '.join(names)} | {why} |" for why, names in reasons.items())]
     listed = textwrap.fill("; ".join(converted) + ".", 120, break_on_hyphens=False)
     text = _filled((HERE / "onnx.md").read_text(), "converted", listed)
-    return _filled(text, "known", "\n".join(known))
+    return _filled(text, "known", "\n".join(results))
 
 
 def _filled(text: str, name: str, content: str) -> str:
@@ -101,13 +101,13 @@ def promotion_pages() -> dict[str, str]:
     """Return docs/promotion.md and a page for each system, by path, with their tables updated."""
     from docs.promotion_tables import PAGES
 
-    made = {}
+    results = {}
     for path, tables in PAGES.items():
         text = (HERE / path).read_text()
         for name, table in tables.items():
             text = _filled(text, name, table())
-        made[path] = text
-    return made
+        results[path] = text
+    return results
 
 
 def max_page() -> str:

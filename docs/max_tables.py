@@ -232,19 +232,19 @@ COUNTERPARTS: dict[str, dict[str, str]] = {
 
 def sections() -> dict[str, list[str]]:
     """Return the names of max_names.txt by section."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for part in re.split(r"^\[", NAMES.read_text(), flags=re.MULTILINE)[1:]:
         title, _, names = part.partition("]")
-        found[title] = names.split()
-    return found
+        results[title] = names.split()
+    return results
 
 
 def counterpart(section: str, name: str) -> tuple[list[str], str]:
     """Return the names under `graphcore` for one of MAX, possibly none, and a remark or the reason."""
-    told = COUNTERPARTS.get(section, {}).get(name)
-    if told is None:
+    message = COUNTERPARTS.get(section, {}).get(name)
+    if message is None:
         return [HOMES.get(section, "ops.") + name], ""
-    paths, _, remark = told.partition(" | ")
+    paths, _, remark = message.partition(" | ")
     return ([] if paths == "-" else paths.split(", ")), remark
 
 
@@ -254,12 +254,12 @@ def _shown(path: str) -> str:
 
 def _summary(path: str) -> str:
     """Return the first sentence of the docstring of a counterpart of the same name."""
-    found: Any = gc
+    result: Any = gc
     for part in path.split("."):
-        found = getattr(found, part, None)
-    function = found.fget if isinstance(found, property) else found
+        result = getattr(result, part, None)
+    function = result.fget if isinstance(result, property) else result
     is_own = callable(function) and getattr(function, "__module__", "").startswith("graphcore")
-    text = (found.__doc__ or "") if is_own and not path.rpartition(".")[2].startswith("__") else ""
+    text = (result.__doc__ or "") if is_own and not path.rpartition(".")[2].startswith("__") else ""
     return inspect.cleandoc(text).split("\n\n")[0].replace("\n", " ") or "the same name"
 
 
@@ -278,6 +278,6 @@ def page() -> str:
         for name in names:
             paths, remark = counterpart(section, name)
             own = ", ".join(f"`{_shown(path)}`" for path in paths) or "none"
-            said = (remark or _summary(paths[0])).replace("|", "\\|")
-            lines.append(f"| `{name}` | {own} | {said} |")
+            message = (remark or _summary(paths[0])).replace("|", "\\|")
+            lines.append(f"| `{name}` | {own} | {message} |")
     return "\n".join(lines) + "\n"

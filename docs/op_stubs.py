@@ -79,10 +79,10 @@ class Imports:
             groups[_group(home)].append((home if original else "", line))
         for home, names in plain.items():
             groups[_group(home)].append((home, f"from {home} import {', '.join(sorted(names))}"))
-        made: list[str] = []
+        results: list[str] = []
         for group in filter(None, groups):
-            made += ["", *(line for _, line in sorted(group))]
-        return made[1:]
+            results += ["", *(line for _, line in sorted(group))]
+        return results[1:]
 
 
 def _group(home: str) -> int:
@@ -169,10 +169,10 @@ def stub(declaration: Declaration, imports: Imports) -> list[str]:
     if not variants:
         return documented(signature_of(function, declaration.name, imports), declaration.summary)
     imports.homes["overload"] = "typing", "overload"
-    made: list[str] = []
+    results: list[str] = []
     for variant in variants:
-        made += ["@overload", *documented(signature_of(variant, declaration.name, imports), declaration.summary)]
-    return made
+        results += ["@overload", *documented(signature_of(variant, declaration.name, imports), declaration.summary)]
+    return results
 
 
 @cache
@@ -184,10 +184,10 @@ def written_by_hand() -> frozenset[str]:
 
 def by_family(declarations: Iterable[Declaration]) -> dict[str, list[Declaration]]:
     """Return the declarations by the file they are in, both in alphabetical order."""
-    made: dict[str, list[Declaration]] = {}
+    results: dict[str, list[Declaration]] = {}
     for declaration in sorted(declarations, key=lambda d: (d.family, d.name)):
-        made.setdefault(declaration.family, []).append(declaration)
-    return made
+        results.setdefault(declaration.family, []).append(declaration)
+    return results
 
 
 def listed(names: Iterable[str]) -> list[str]:

@@ -71,11 +71,11 @@ def state(domain: str, name: str, dtype: DType) -> tuple[str, str]:
 
 
 def _row(domain: str, name: str) -> tuple[list[int], str]:
-    found = {dtype: state(domain, name, dtype) for dtype in (*DTYPES, *FURTHER)}
+    results = {dtype: state(domain, name, dtype) for dtype in (*DTYPES, *FURTHER)}
     stages = ("built", "lowered", "run")
-    counts = [sum(s in stages[i:] for s, _ in found.values()) for i in range(len(stages))]
-    cells = [found[dtype][1] for dtype in DTYPES]
-    ran = [f"`{dtype}`" for dtype in FURTHER if found[dtype][0] == "run"]
+    counts = [sum(s in stages[i:] for s, _ in results.values()) for i in range(len(stages))]
+    cells = [results[dtype][1] for dtype in DTYPES]
+    ran = [f"`{dtype}`" for dtype in FURTHER if results[dtype][0] == "run"]
     further = "all" if len(ran) == len(FURTHER) else ", ".join(ran) or "-"
     result = "drawn" if name in DRAWN else "near" if name in NEAR else "exact"
     label = f"`ml.{name}`" if domain else f"`{name}`"
@@ -114,10 +114,10 @@ def _reasons() -> list[str]:
 
 def _listed(reasons: Mapping[tuple[str, DType], str]) -> list[str]:
     """Return rows of cells that have the same reason."""
-    found: dict[tuple[str, str], list[DType]] = {}
+    results: dict[tuple[str, str], list[DType]] = {}
     for (name, dtype), reason in reasons.items():
-        found.setdefault((name, reason), []).append(dtype)
-    return [f"| `{name}` | {', '.join(f'`{d}`' for d in dtypes)} | {why} |" for (name, why), dtypes in found.items()]
+        results.setdefault((name, reason), []).append(dtype)
+    return [f"| `{name}` | {', '.join(f'`{d}`' for d in dtypes)} | {why} |" for (name, why), dtypes in results.items()]
 
 
 __all__ = ["operators_page", "state"]

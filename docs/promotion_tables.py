@@ -45,7 +45,7 @@ def met(rules: PromotionSystem | str) -> Callable[[DType, DType], str]:
     return lambda lhs, rhs: explain(lhs, rhs, rules).result
 
 
-def given(rules: PromotionSystem, op: str, *dtypes: DType) -> str:
+def common_name(rules: PromotionSystem, op: str, *dtypes: DType) -> str:
     """Return the dtype of an op's result on operands of these dtypes, `-` where it is refused."""
     try:
         return str(rules.resolve(Key(op, REGISTRY[op].rule, True), [Operand(d) for d in dtypes]).result)
@@ -136,12 +136,12 @@ def _made_of(
 ) -> str:
     """Return the dtypes of expressions of vectors of some dtypes, by system."""
     rows = []
-    for written, made in expressions.items():
+    for written, item in expressions.items():
         cells = []
         for name in systems:
             graph = Graph("one", {str(d): TensorType(d, ["n"]) for d in dtypes}, promotion=name)
             try:
-                symbol = made(graph)
+                symbol = item(graph)
                 cells.append(f"{symbol.dtype}{'?' * symbol.ambiguous}")
             except GraphcoreError:
                 cells.append("-")
@@ -150,7 +150,7 @@ def _made_of(
 
 
 def verdict(cells: Sequence[str]) -> str:
-    """Return whether systems agree, without those that refuse."""
+    """Return True if systems agree, without those that refuse."""
     defined = {cell for cell in cells if cell != "-"}
     if len(defined) > 1:
         return "conflict"
@@ -160,12 +160,12 @@ def verdict(cells: Sequence[str]) -> str:
 def disagreements() -> list[tuple[str, ...]]:
     """Return, for each pair of the shared dtypes, the results of every system, and the verdict on the publications."""
     hls = system("allo_hls")
-    found = []
+    results = []
     for lhs, rhs in itertools.combinations_with_replacement(SHARED, 2):
         cells = [explain(lhs, rhs, name).result for name in PUBLISHED]
         packages = [explain(lhs, rhs, name).result for name in PACKAGES]
-        found.append((str(lhs), str(rhs), *cells, given(hls, "add", lhs, rhs), *packages, verdict(cells)))
-    return found
+        results.append((str(lhs), str(rhs), *cells, common_name(hls, "add", lhs, rhs), *packages, verdict(cells)))
+    return results
 
 
 def systems() -> str:
@@ -234,7 +234,7 @@ def allo_growth() -> str:
     few = (DType.bool, DType.int8, DType.uint8, DType.int(23), DType.int64, DType.uint64)
 
     def cell(lhs: DType, rhs: DType) -> str:
-        return ", ".join(given(rules, op, lhs, rhs) for op in ("add", "sub", "mul"))
+        return ", ".join(common_name(rules, op, lhs, rhs) for op in ("add", "sub", "mul"))
 
     return pairs(few, cell)
 
@@ -266,7 +266,7 @@ def allo_operators() -> str:
         for op in names:
             cells = []
             for dtypes in operands:
-                hls, cpp = (given(system(name), op, *dtypes) for name in ("allo_hls", "allo_cpp"))
+                hls, cpp = (common_name(system(name), op, *dtypes) for name in ("allo_hls", "allo_cpp"))
                 cells.append(hls if hls == cpp else f"{hls} / {cpp}")
             rows.append([f"`{op}`", *cells])
         parts.append(rows_of(["", *(", ".join(map(str, d)) for d in operands)], rows))

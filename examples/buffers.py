@@ -15,10 +15,10 @@ SAMPLES = [3.0, 6.0, 9.0, 0.0]
 def smoother() -> Graph:
     window = Buffer(DType.float32, [3])
     graph = Graph("smoother", {"sample": TensorType(DType.float32), "window": window, "count": Buffer(DType.int64)})
-    kept, sample = graph.buffers["window"], graph["sample"]
-    kept[graph["count"] % 3] = sample
+    remaining, sample = graph.buffers["window"], graph["sample"]
+    remaining[graph["count"] % 3] = sample
     graph["count"] += 1
-    graph.output(mean=kept.sum() / ops.min(graph["count"], 3).cast(DType.float32))
+    graph.output(mean=remaining.sum() / ops.min(graph["count"], 3).cast(DType.float32))
     return graph
 
 

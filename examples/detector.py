@@ -38,13 +38,13 @@ def postprocess(labels: list[str], anchors: str, threshold: float) -> Graph:
     }
     graph = Graph("postprocess", types)
     boxes, scores = graph["predictions"][:, :4].transpose(1, 2), graph["predictions"][:, 4:]
-    kept = ops.non_maximum_suppression(
+    y = ops.non_maximum_suppression(
         boxes, scores, 100, iou_threshold=0.5, score_threshold=threshold, center_point_box=True, out_dim="kept"
     )
-    best, order = ops.top_k(ops.gather_nd(scores, kept), Dim.minimum("kept", MOST))
-    chosen = ops.gather(kept, order)
-    found = ops.gather(boxes[0], chosen[:, 2]) * (graph["side"] / SIZE)
-    middle, half = found[:, :2], found[:, 2:] / 2
+    best, order = ops.top_k(ops.gather_nd(scores, y), Dim.minimum("kept", MOST))
+    chosen = ops.gather(y, order)
+    result = ops.gather(boxes[0], chosen[:, 2]) * (graph["side"] / SIZE)
+    middle, half = result[:, :2], result[:, 2:] / 2
     graph.output(
         boxes=ops.concat([middle - half, middle + half], axis=1),
         scores=best,
@@ -94,17 +94,17 @@ def by_numpy(session: onnxruntime.InferenceSession, image: np.ndarray, threshold
     square = np.zeros((side, side, 3), np.float32)
     square[: image.shape[0], : image.shape[1]] = image
     pixels = resized(square).transpose(2, 0, 1)[None] / np.float32(255)
-    (found,) = session.run(None, {session.get_inputs()[0].name: pixels.astype(np.float32)})
-    middle, half = found[0, :2].T, found[0, 2:4].T / 2
+    (result,) = session.run(None, {session.get_inputs()[0].name: pixels.astype(np.float32)})
+    middle, half = result[0, :2].T, result[0, 2:4].T / 2
     boxes = np.concatenate([middle - half, middle + half], axis=1)
-    kept: list[tuple[float, int, int]] = []
-    for number, scores in enumerate(found[0, 4:]):
-        left = np.argsort(-scores, kind="stable")[: int((scores > threshold).sum())]
-        while len(left):
-            kept.append((float(scores[left[0]]), number, int(left[0])))
-            left = left[overlaps(boxes[left[0]], boxes[left]) <= 0.5]
-    kept.sort(key=lambda row: -row[0])
-    best = kept[:MOST]
+    results: list[tuple[float, int, int]] = []
+    for number, scores in enumerate(result[0, 4:]):
+        remaining = np.argsort(-scores, kind="stable")[: int((scores > threshold).sum())]
+        while len(remaining):
+            results.append((float(scores[remaining[0]]), number, int(remaining[0])))
+            remaining = remaining[overlaps(boxes[remaining[0]], boxes[remaining]) <= 0.5]
+    results.sort(key=lambda row: -row[0])
+    best = results[:MOST]
     scale = np.float32(side / SIZE)
     return (
         boxes[[i for _, _, i in best]] * scale,

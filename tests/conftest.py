@@ -93,8 +93,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     test = metafunc.definition
     is_full = test.get_closest_marker("full") is not None
     full = [is_full or any(mark.name == "full" for mark in call.marks) for call in calls]
-    kept = sample([f"{test.nodeid}[{call.id}]" for call in calls], options.sample, full, seconds_of_cases())
-    chosen = [call for call, is_kept in zip(calls, kept, strict=True) if is_kept is not options.rest]
+    remaining = sample([f"{test.nodeid}[{call.id}]" for call in calls], options.sample, full, seconds_of_cases())
+    chosen = [call for call, is_kept in zip(calls, remaining, strict=True) if is_kept is not options.rest]
     if not chosen:  # a function without cases would be a test without parameters
         _left_out.add(f"{test.nodeid}[{calls[0].id}]")
     calls[:] = chosen or calls[:1]
@@ -110,8 +110,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not options.all_cases:
         single = [position for position, item in enumerate(items) if not hasattr(item, "callspec")]
         full = [items[position].get_closest_marker("full") is not None for position in single]
-        kept = sample([items[position].nodeid for position in single], options.sample, full, seconds_of_cases())
-        for position, is_kept in zip(single, kept, strict=True):
+        remaining = sample([items[position].nodeid for position in single], options.sample, full, seconds_of_cases())
+        for position, is_kept in zip(single, remaining, strict=True):
             keep[position] = is_kept is not options.rest
     if options.shard:
         part, parts = shard_of(options.shard)

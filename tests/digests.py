@@ -139,7 +139,7 @@ def digest(make: Callable[[], bytes]) -> str:
         return " ".join(f"{type(error).__name__}: {error.summary}".split())
 
 
-def found(only: list[str], part: str) -> Iterator[tuple[str, str]]:
+def digests(only: list[str], part: str) -> Iterator[tuple[str, str]]:
     """Yield the name of each model and way of lowering, and its digest."""
     first, of = map(int, part.split("/"))
     for name in only:
@@ -153,8 +153,8 @@ def found(only: list[str], part: str) -> Iterator[tuple[str, str]]:
                 except GraphcoreError as error:
                     yield f"{name} {graph}", error.summary.splitlines()[0]
                     continue
-                for way, made in digests_of(build):
-                    yield f"{name} {graph} {way}", made
+                for way, item in digests_of(build):
+                    yield f"{name} {graph} {way}", item
 
 
 def main() -> int:
@@ -164,13 +164,13 @@ def main() -> int:
     parser.add_argument("--only", choices=SETS, action="append", help="a part of them")
     parser.add_argument("--part", default="1/1", help="each so many models, such as 1/4")
     arguments = parser.parse_args()
-    after = dict(found(arguments.only or list(SETS), arguments.part))
+    after = dict(digests(arguments.only or list(SETS), arguments.part))
     if arguments.action == "write":
-        arguments.file.write_text("".join(f"{key}\t{made}\n" for key, made in after.items()))
+        arguments.file.write_text("".join(f"{key}\t{item}\n" for key, item in after.items()))
         print(f"{len(after)} digests")
         return 0
     before = dict(line.split("\t") for line in arguments.file.read_text().splitlines())
-    changed = [f"{key}: {before.get(key)} -> {made}" for key, made in after.items() if before.get(key) != made]
+    changed = [f"{key}: {before.get(key)} -> {item}" for key, item in after.items() if before.get(key) != item]
     if arguments.part == "1/1":
         taken = tuple(f"{name} " for name in arguments.only or SETS)
         changed += [f"{key}: gone" for key in before if key not in after and key.startswith(taken)]

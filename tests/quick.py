@@ -86,10 +86,10 @@ def _module(name: str) -> ModuleType | None:
 def _attribute(owner: object, name: str) -> object:
     """Return an attribute or a submodule; None where there is neither."""
     try:
-        found = getattr(owner, name, None)
+        attribute = getattr(owner, name, None)
     except ImportError:  # of an extra
-        found = None
-    return _module(f"{owner.__name__}.{name}") if found is None and isinstance(owner, ModuleType) else found
+        attribute = None
+    return _module(f"{owner.__name__}.{name}") if attribute is None and isinstance(owner, ModuleType) else attribute
 
 
 def _defining(value: object, default: str) -> set[str]:

@@ -92,23 +92,23 @@ def kept_of_function(cases: Sequence[str], seed: str, seconds: float = 0.0) -> l
         count = 1
     if len(cases) <= count:
         return list(range(len(cases)))
-    kept = []
+    results = []
     for run in range(count):
         first, end = run * len(cases) // count, (run + 1) * len(cases) // count
-        kept.append(first + (start + run) % (end - first))
-    return kept
+        results.append(first + (start + run) % (end - first))
+    return results
 
 
 def sample(cases: Sequence[str], seed: str, full: Sequence[bool], times: Mapping[str, float]) -> list[bool]:
     """Return for each case whether the sample of a seed keeps it. full: whether a case is marked `full`."""
-    kept = [False] * len(cases)
+    remaining = [False] * len(cases)
     positions = [position for position, is_full in enumerate(full) if not is_full]
     positions.sort(key=lambda position: function_of(cases[position]))  # stable: cases stay in their order
     for function, group in groupby(positions, key=lambda position: function_of(cases[position])):
         of_function = list(group)
         for chosen in kept_of_function([cases[p] for p in of_function], seed, times.get(function, 0.0)):
-            kept[of_function[chosen]] = True
-    return kept
+            remaining[of_function[chosen]] = True
+    return remaining
 
 
 def shard_of(text: str) -> tuple[int, int]:
@@ -133,9 +133,9 @@ def times_of(report: str) -> dict[str, float]:
 
 def main() -> None:
     times = dict(seconds_of_cases()) | times_of(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    kept = {function: time for function, time in sorted(times.items()) if time > MAX_SECONDS / MAX_CASES}
-    kept = {function: time for function, time in kept.items() if (ROOT / function.partition("::")[0]).exists()}
-    TIMES.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
+    results = {function: time for function, time in sorted(times.items()) if time > MAX_SECONDS / MAX_CASES}
+    results = {function: time for function, time in results.items() if (ROOT / function.partition("::")[0]).exists()}
+    TIMES.write_text(json.dumps(results, indent=0) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

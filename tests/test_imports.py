@@ -40,25 +40,25 @@ THIRD_PARTY: dict[str, set[str]] = {
 
 def complaints(room: str, tree: ast.Module) -> list[str]:
     """Return what the imports of a file name that they may not, apart from the order of folders."""
-    found = []
+    results = []
     for node, _, _ in statements(tree):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         if isinstance(node, ast.ImportFrom) and node.level:
-            found.append(f"line {node.lineno}: imports are absolute")
+            results.append(f"line {node.lineno}: imports are absolute")
             continue
         closed = (
             {name.partition(".")[0] for name in names} - {"graphcore"} - THIRD_PARTY[room] - sys.stdlib_module_names
         )
-        found += [f"line {node.lineno}: {room}/ does not import {top!r}" for top in sorted(closed)]
-    return found
+        results += [f"line {node.lineno}: {room}/ does not import {top!r}" for top in sorted(closed)]
+    return results
 
 
 def test_files_import_no_other_packages_than_their_room_may() -> None:
-    found = {}
+    results = {}
     for path in modules().values():
         shown = path.relative_to(ROOT)
-        found[shown.as_posix()] = complaints(shown.parts[0], parsed(path))
-    assert not {path: lines for path, lines in found.items() if lines}
+        results[shown.as_posix()] = complaints(shown.parts[0], parsed(path))
+    assert not {path: lines for path, lines in results.items() if lines}
 
 
 @pytest.mark.parametrize(
@@ -94,26 +94,26 @@ def test_import_is_left_alone_when_a_room_may_have_it(room: str, source: str) ->
 
 @pytest.mark.parametrize("folder", ORDER)
 def test_imports_follow_the_order_of_folders(folder: str) -> None:
-    found = against_order(folder)
-    assert not found, "\n".join(map(str, found))
+    result = against_order(folder)
+    assert not result, "\n".join(map(str, result))
 
 
 def test_files_import_each_other_in_no_circle_but_for_types_in_ir() -> None:
     assert circles((e.source, e.target) for e in imports() if not e.is_type) == []
-    found = circles_of_files()
-    assert len(found) <= 1, found
-    assert all(len(group) <= 7 and all(name.startswith("ir.") for name in group) for group in found), found
+    results = circles_of_files()
+    assert len(results) <= 1, results
+    assert all(len(group) <= 7 and all(name.startswith("ir.") for name in group) for group in results), results
 
 
 def test_parts_of_a_folder_import_each_other_in_no_circle() -> None:
-    found = {folder: circles_of_folder(folder) for folder in folders() if folder != "ir"}
-    assert not {folder: groups for folder, groups in found.items() if groups}
+    results = {folder: circles_of_folder(folder) for folder in folders() if folder != "ir"}
+    assert not {folder: groups for folder, groups in results.items() if groups}
 
 
 def test_late_imports_are_few_and_say_why() -> None:
-    found = late()
-    assert len(found) <= 42, "\n".join(map(str, found))
-    silent = [each for each in found if not each.reason]
+    results = late()
+    assert len(results) <= 42, "\n".join(map(str, results))
+    silent = [each for each in results if not each.reason]
     assert not silent, "say why in a comment beside it:\n" + "\n".join(map(str, silent))
 
 

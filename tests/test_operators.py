@@ -83,8 +83,8 @@ def test_schemas_with_a_seed_are_random() -> None:
 
 
 def test_schemas_of_reductions_have_axes() -> None:
-    found = {n for n, s in SCHEMAS.items() if n.startswith("Reduce") and [i.name for i in s.inputs] == ["data", "axes"]}
-    assert found == REDUCTIONS
+    names = {n for n, s in SCHEMAS.items() if n.startswith("Reduce") and [i.name for i in s.inputs] == ["data", "axes"]}
+    assert names == REDUCTIONS
 
 
 def test_schemas_of_recurrent_operators_have_the_same_operands() -> None:
@@ -101,8 +101,8 @@ def test_schemas_with_zero_points_are_quantized() -> None:
 
 def test_schemas_have_the_attribute_of_the_dtype() -> None:
     names = {"dtype", "to", "output_datatype"}
-    found = {name: names & schema.attributes.keys() for name, schema in SCHEMAS.items()}
-    assert found == {name: {ROWS[name].dtype_attribute} - {""} for name in SCHEMAS}
+    results = {name: names & schema.attributes.keys() for name, schema in SCHEMAS.items()}
+    assert results == {name: {ROWS[name].dtype_attribute} - {""} for name in SCHEMAS}
 
 
 @pytest.mark.parametrize("name", sorted(having(Trait.MOVES, Trait.FILLS, Trait.JOINS, Trait.SELECTS) & SCHEMAS.keys()))
@@ -144,9 +144,9 @@ def tried(name: str) -> list[tuple[Place, Case, list[Any]]]:
     for dtype in DTYPES:
         place = Place("", name, dtype)
         cases = [c for c in place.cases if c.only is None or dtype in c.only]
-        found = [(place, case, made) for case in cases if (made := wanted(place, case)) is not None]
-        if found:
-            return found
+        results = [(place, case, result) for case in cases if (result := wanted(place, case)) is not None]
+        if results:
+            return results
     return []
 
 
@@ -171,30 +171,30 @@ def told_apart(case: Case, data: Container[int]) -> Case:
 def test_results_have_elements_of_the_data(name: str) -> None:
     cases = [(place, told_apart(case, ROWS[name].data)) for place, case, _ in tried(name)]
     cases = [(place, case) for place, case in cases if case.attributes.get("reduction", "none") == "none"]
-    selects, found = name in having(Trait.SELECTS), set()
+    selects, match = name in having(Trait.SELECTS), set()
     for place, case in cases:
-        made = wanted(place, case)
-        assert made is not None
-        given = operands(place, case)
-        data = [elements([array]) if i in ROWS[name].data else set() for i, array in enumerate(given)]
-        bounds = {0} | elements(given) if selects else {0} if name in having(Trait.FILLS) else set()
-        results = elements(made[: 1 if name in having(Trait.POSITIONS) else None])
+        result = wanted(place, case)
+        assert result is not None
+        value = operands(place, case)
+        data = [elements([array]) if i in ROWS[name].data else set() for i, array in enumerate(value)]
+        bounds = {0} | elements(value) if selects else {0} if name in having(Trait.FILLS) else set()
+        results = elements(result[: 1 if name in having(Trait.POSITIONS) else None])
         assert results <= bounds.union(*data), case
-        found |= {i for i, own in enumerate(data) if results & own}
+        match |= {i for i, own in enumerate(data) if results & own}
         if name in having(Trait.VIEWS):
-            assert given[0] is not None
-            assert given[0].ravel().tolist() == made[0].ravel().tolist()
-    assert selects or found == {i for _, case in cases for i in range(len(case.inputs)) if i in ROWS[name].data}
+            assert value[0] is not None
+            assert value[0].ravel().tolist() == result[0].ravel().tolist()
+    assert selects or match == {i for _, case in cases for i in range(len(case.inputs)) if i in ROWS[name].data}
 
 
 @of(Trait.COMMUTATIVE)
 def test_results_of_operands_that_change_places(name: str) -> None:
     cases = tried(name)
     assert cases
-    for place, case, (made,) in cases:
+    for place, case, (item,) in cases:
         turned = wanted(place, replace(case, inputs=case.inputs[::-1]))
         assert turned is not None
-        assert np.array_equal(turned[0], made)
+        assert np.array_equal(turned[0], item)
 
 
 @of(Trait.RING)
@@ -203,7 +203,7 @@ def test_low_bits_of_results(name: str) -> None:
     cases = tried(name)
     assert cases
     assert cases[0][0].dtype is DType.int64
-    for place, case, made in cases:
+    for place, case, item in cases:
         raised = tuple(
             replace(o, values=tuple(float(v) + 256 for v in o.values))
             if isinstance(o, Operand) and o.dtype == SWEPT
@@ -212,15 +212,15 @@ def test_low_bits_of_results(name: str) -> None:
         )
         others = wanted(place, replace(case, inputs=raised))
         assert others is not None
-        assert all(np.array_equal(a & 255, b & 255) for a, b in zip(others, made, strict=True)), case
+        assert all(np.array_equal(a & 255, b & 255) for a, b in zip(others, item, strict=True)), case
 
 
 @of(Trait.TYPE_ONLY, *having(Trait.RANDOM), *having(Trait.CARRIES))
 def test_results_of_other_elements_are_the_same(name: str) -> None:
     cases = tried(name)
     assert cases
-    for place, case, (made,) in cases:
+    for place, case, (item,) in cases:
         others = tuple(replace(o, values=(7, 0)) if isinstance(o, Operand) else o for o in case.inputs)
         again = wanted(place, replace(case, inputs=others))
         assert again is not None
-        assert np.array_equal(again[0], made)
+        assert np.array_equal(again[0], item)

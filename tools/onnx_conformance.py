@@ -162,8 +162,10 @@ def causes_of(error: BaseException) -> list[dict[str, str]]:
     """Return each failure that hypothesis found in a test: its kind, what was said, and an example."""
     if isinstance(error, BaseExceptionGroup):
         return [cause for each in error.exceptions for cause in causes_of(each)]
-    said, example = f"{type(error).__name__}: {error}", "\n".join(getattr(error, "__notes__", []))
-    shown = said if len(said) <= 2000 else f"{said[:1000]}\n...\n{said[-1000:]}"  # operands, and what differs
+    message, example = f"{type(error).__name__}: {error}", "\n".join(getattr(error, "__notes__", []))
+    shown = (
+        message if len(message) <= 2000 else f"{message[:1000]}\n...\n{message[-1000:]}"
+    )  # operands, and what differs
     return [{"kind": kind_of(error), "said": shown, "example": example[:4000]}]
 
 
@@ -192,12 +194,12 @@ def _entries(log: Path) -> list[dict[str, Any]]:
 
 def outcomes(log: Path) -> dict[str, dict[str, Any]]:
     """Return by test how it went; "crashed" where it has begun and no more is written."""
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for entry in _entries(log):
-        found[entry["test"]] = (
+        results[entry["test"]] = (
             entry if "outcome" in entry else {**entry, "outcome": "crashed", "causes": [], "excused": {}}
         )
-    return found
+    return results
 
 
 def run(checkout: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -223,16 +225,16 @@ def run(checkout: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]
                 child = subprocess.Popen(command, cwd=checkout, env=env, stdout=output, stderr=subprocess.STDOUT)
                 _wait(child, log, options.seconds)
                 output.seek(0)
-                said = output.read()
-            found = outcomes(log)
-            crashed = [name for name, entry in list(found.items())[before:] if entry["outcome"] == "crashed"]
+                message = output.read()
+            result = outcomes(log)
+            crashed = [name for name, entry in list(result.items())[before:] if entry["outcome"] == "crashed"]
             for name in crashed:
-                how = f"exit status {child.returncode}\n{said[-2000:]}"
-                _add(log, {**found[name], "causes": [{"kind": "crash", "said": how, "example": ""}]})
+                how = f"exit status {child.returncode}\n{message[-2000:]}"
+                _add(log, {**result[name], "causes": [{"kind": "crash", "said": how, "example": ""}]})
                 print(f"crashed: {name} ({how.splitlines()[0]})", flush=True)
             if not crashed:
                 if child.returncode not in (0, 1, 5):
-                    raise SystemExit(f"error: pytest ended with {child.returncode}\n{said[-4000:]}")
+                    raise SystemExit(f"error: pytest ended with {child.returncode}\n{message[-4000:]}")
                 return outcomes(log)
 
 
@@ -253,12 +255,12 @@ def _add(log: Path, entry: Mapping[str, Any]) -> None:
         file.write(json.dumps(entry) + "\n")
 
 
-def table(found: Mapping[str, Mapping[str, Any]]) -> str:
+def table(result: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table of operators: the outcomes of tests, kinds of failures, and excused examples by reason."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
     excused: dict[str, Counter[str]] = defaultdict(Counter)
-    for test, entry in found.items():
+    for test, entry in result.items():
         operator = operator_of(test)
         for name in (operator, "all"):
             counts[name].update([entry["outcome"], *["excused"] * bool(entry["excused"])])
@@ -267,8 +269,8 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     names = ("passed", "excused", "failed", "crashed", "skipped")
     lines = [f"{'operator':24}" + "".join(f"{name:>9}" for name in names)]
     for operator, count in sorted(counts.items(), key=lambda row: (row[0] == "all", row[0])):
-        said = ", ".join(f"{kind} {number}" for kind, number in kinds[operator].items())
-        lines.append(f"{operator:24}" + "".join(f"{count[name]:9}" for name in names) + f"   {said}".rstrip())
+        message = ", ".join(f"{kind} {number}" for kind, number in kinds[operator].items())
+        lines.append(f"{operator:24}" + "".join(f"{count[name]:9}" for name in names) + f"   {message}".rstrip())
         lines += [f"    {number} examples excused: {reason}" for reason, number in excused[operator].items()]
     return "\n".join(lines)
 
@@ -287,16 +289,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checkout = options.checkout.resolve()
     if not (checkout / "onnx_tests").is_dir():
         parser.error(f"{checkout} is not a checkout of onnx-tests: it has no folder onnx_tests")
-    found = run(checkout, options)
-    if not found:
+    result = run(checkout, options)
+    if not result:
         parser.error("no test was run: no operator has one of these names")
     packages = ("onnx", "onnxruntime", "numpy", "spox", "hypothesis")
     versions = {name: metadata.version(name) for name in packages if importlib.util.find_spec(name)}
-    report = {"candidate": options.candidate, "examples": options.examples, "versions": versions, "tests": found}
+    report = {"candidate": options.candidate, "examples": options.examples, "versions": versions, "tests": result}
     options.report.parent.mkdir(parents=True, exist_ok=True)
     options.report.write_text(json.dumps(report, indent=1), encoding="utf-8")
-    print(table(found), f"report: {options.report}", sep="\n")
-    return int(any(entry["outcome"] in ("failed", "crashed") for entry in found.values()))
+    print(table(result), f"report: {options.report}", sep="\n")
+    return int(any(entry["outcome"] in ("failed", "crashed") for entry in result.values()))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def feeds(case: Case, batch: int, length: int, mask: str = "whole", seed: int = 
     """Return arrays for a case. mask: "whole", "padded" (shorter rows) or "empty" (padded, the last row all masked)."""
     rng = np.random.default_rng(seed)
     sizes = {"b": batch, "s": length, "t": max(1, length // 2)}
-    made: dict[str, np.ndarray[Any, Any]] = {}
+    results: dict[str, np.ndarray[Any, Any]] = {}
     for name, dims in case.inputs.items():
         shape = [sizes.get(d, d) for d in dims]
         if name.endswith("mask"):
@@ -45,12 +45,12 @@ def feeds(case: Case, batch: int, length: int, mask: str = "whole", seed: int = 
                 array[::2, max(1, shape[1] * 2 // 3) :] = 0
             if mask == "empty":
                 array[-1] = 0
-            made[name] = array
+            results[name] = array
         elif name.endswith("ids"):
-            made[name] = rng.integers(3, VOCABULARY, shape)
+            results[name] = rng.integers(3, VOCABULARY, shape)
         else:
-            made[name] = rng.standard_normal(shape).astype(np.float32)
-    return made
+            results[name] = rng.standard_normal(shape).astype(np.float32)
+    return results
 
 
 def export(case: Case, exporter: str, attention: str, path: Path) -> None:
@@ -96,8 +96,8 @@ def _wrapped(case: Case, attention: str) -> Any:
                     torch.nn.init.normal_(parameter, 0.0, gain / parameter.shape[1] ** 0.5)
 
         def forward(self, *arrays: Any) -> Any:
-            made = self.model(**dict(zip(case.inputs, arrays, strict=True)), **(case.more or {}))
-            return made if isinstance(made, torch.Tensor) else getattr(made, case.takes)
+            result = self.model(**dict(zip(case.inputs, arrays, strict=True)), **(case.more or {}))
+            return result if isinstance(result, torch.Tensor) else getattr(result, case.takes)
 
     return Alone().eval()
 
@@ -111,8 +111,8 @@ def _hf(name: str, part: str = "", **fields: Any) -> Callable[[str], Any]:
         kind = getattr(transformers, name)
         config = kind.config_class(**fields)
         config._attn_implementation = attention if kind._supports_sdpa else "eager"
-        made = kind(config)
-        return getattr(made, part) if part else made
+        result = kind(config)
+        return getattr(result, part) if part else result
 
     return make
 
@@ -170,12 +170,12 @@ class _Self:
     @staticmethod
     def encoder(torch: Any) -> Any:
         layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, batch_first=True, activation="gelu")
-        made = torch.nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
+        result = torch.nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
 
         class Module(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
             def __init__(self) -> None:
                 super().__init__()
-                self.own = made
+                self.own = result
 
             def forward(self, x: Any) -> Any:
                 return self.own(x)
@@ -185,12 +185,12 @@ class _Self:
     @staticmethod
     def decoder(torch: Any) -> Any:
         layer = torch.nn.TransformerDecoderLayer(WIDTH, HEADS, INNER, batch_first=True, norm_first=True)
-        made = torch.nn.TransformerDecoder(layer, LAYERS)
+        result = torch.nn.TransformerDecoder(layer, LAYERS)
 
         class Module(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
             def __init__(self) -> None:
                 super().__init__()
-                self.own = made
+                self.own = result
 
             def forward(self, x: Any, memory: Any) -> Any:
                 return self.own(x, memory)

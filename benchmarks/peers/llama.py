@@ -72,8 +72,8 @@ def _ours(model: gc.Model) -> Run:
 
     def run(fed: Array) -> Array:
         state, length = (prompt, fed.shape[1]) if fed.shape[1] > 1 else (decoding, BEFORE + 1)
-        made: Array = state(fed, np.array([length]))[0]
-        return made
+        result: Array = state(fed, np.array([length]))[0]
+        return result
 
     return run
 
@@ -81,7 +81,7 @@ def _ours(model: gc.Model) -> Run:
 def _torch_module() -> Any:
     package("torch").manual_seed(0)
     transformers = package("transformers")
-    made = transformers.LlamaForCausalLM(
+    result = transformers.LlamaForCausalLM(
         transformers.LlamaConfig(
             vocab_size=CONFIG.vocabulary, hidden_size=CONFIG.width, intermediate_size=CONFIG.inner,
             num_hidden_layers=CONFIG.layers, num_attention_heads=CONFIG.heads, num_key_value_heads=CONFIG.kv_heads,
@@ -89,16 +89,16 @@ def _torch_module() -> Any:
             tie_word_embeddings=True,
         )
     )  # fmt: skip
-    return made.eval()
+    return result.eval()
 
 
 def _cache(module: Any, past: list[Any]) -> Any:
     """Return a cache that grows. past: keys and values of each layer in turn."""
-    made = package("transformers").DynamicCache(config=module.config)
-    for layer, keys, values in zip(made.layers, past[::2], past[1::2], strict=True):
+    result = package("transformers").DynamicCache(config=module.config)
+    for layer, keys, values in zip(result.layers, past[::2], past[1::2], strict=True):
         layer.lazy_initialization(keys, values)
         layer.keys, layer.values = keys, values
-    return made
+    return result
 
 
 def _past(module: Any) -> list[Array]:
@@ -122,14 +122,14 @@ def _with_past(run: Run, past: list[Array]) -> Run:
 def _on_torch(module: Any, past: list[Array], threads: int) -> Run:
     torch = package("torch")
     torch.set_num_threads(threads)
-    held = [torch.from_numpy(part) for part in past]
+    results = [torch.from_numpy(part) for part in past]
 
     def run(fed: Array) -> Array:
         with torch.inference_mode():
-            cache = _cache(module, held if fed.shape[1] == 1 else [part[:, :, :0] for part in held])
+            cache = _cache(module, results if fed.shape[1] == 1 else [part[:, :, :0] for part in results])
             logits = module(input_ids=torch.from_numpy(fed), past_key_values=cache, logits_to_keep=1).logits
-            made: Array = logits[:, -1].numpy()
-        return made
+            result: Array = logits[:, -1].numpy()
+        return result
 
     return run
 
@@ -156,8 +156,8 @@ def _on_torch_static(module: Any) -> Run:
 
     def run(fed: Array) -> Array:
         with torch.inference_mode():
-            made: Array = (decoding if fed.shape[1] == 1 else prompt)(fed)[:, -1].numpy()
-        return made
+            result: Array = (decoding if fed.shape[1] == 1 else prompt)(fed)[:, -1].numpy()
+        return result
 
     return run
 
@@ -176,10 +176,10 @@ def _exported(module: Any, folder: Path) -> Path:
             places = torch.arange(count) + before
             hidden = torch.arange(before + count)[None, :] > places[:, None]
             mask = torch.where(hidden, torch.finfo(torch.float32).min, 0.0)[None, None]
-            made = self.own(
+            result = self.own(
                 input_ids=fed, attention_mask=mask, position_ids=places[None], past_key_values=cache, logits_to_keep=1
             )
-            return made.logits[:, -1], *(part for layer in cache.layers for part in (layer.keys, layer.values))
+            return result.logits[:, -1], *(part for layer in cache.layers for part in (layer.keys, layer.values))
 
     count, before = torch.export.Dim("sequence"), torch.export.Dim("before")
     shape = (1, CONFIG.kv_heads, 24, CONFIG.size)

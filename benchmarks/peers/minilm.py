@@ -47,13 +47,13 @@ BOUNDS = (
 
 def cases() -> tuple[Case, ...]:
     """Return sentences of which a quarter is padding."""
-    made = []
+    results = []
     for batch, rounds in ((1, 15), (32, 3)):
         ids = np.random.default_rng(0).integers(1000, 30000, (batch, LENGTH))
         mask = np.ones_like(ids)
         mask[:, LENGTH - LENGTH // 4 :] = 0
-        made.append(Case(f"MiniLM, {batch} of {LENGTH} tokens", batch, (ids, mask), rounds))
-    return tuple(made)
+        results.append(Case(f"MiniLM, {batch} of {LENGTH} tokens", batch, (ids, mask), rounds))
+    return tuple(results)
 
 
 def runs(threads: int, folder: Path, compiles: bool) -> Iterator[tuple[str, Run]]:
@@ -93,8 +93,8 @@ def _torch_module(weights: Any) -> Any:
     from transformers import BertConfig, BertModel
 
     with open(Path(minilm.folder()) / "config.json") as file:
-        held = json.load(file)
-    own = {k: v for k, v in held.items() if k not in ("architectures", "transformers_version", "_name_or_path")}
+        data = json.load(file)
+    own = {k: v for k, v in data.items() if k not in ("architectures", "transformers_version", "_name_or_path")}
 
     class Encoder(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
         def __init__(self) -> None:
@@ -125,33 +125,33 @@ def _optimised(path: Path, folder: Path) -> Path:
     from onnxruntime.transformers import optimizer
 
     logging.getLogger("onnxruntime.transformers").setLevel(logging.ERROR)
-    made = folder / "optimised.onnx"
+    result = folder / "optimised.onnx"
     with contextlib.redirect_stdout(io.StringIO()):
-        found = optimizer.optimize_model(str(path), "bert", num_heads=HEADS, hidden_size=384)
-        found.save_model_to_file(str(made))
-    return made
+        match = optimizer.optimize_model(str(path), "bert", num_heads=HEADS, hidden_size=384)
+        match.save_model_to_file(str(result))
+    return result
 
 
 def _jax(weights: Any) -> Run:
     import jax
     from jax import numpy as jnp
 
-    held = {name: jnp.asarray(np.array(array)) for name, array in weights.items()}
+    results = {name: jnp.asarray(np.array(array)) for name, array in weights.items()}
 
     def dense(x: Any, name: str) -> Any:
-        return x @ held[f"{name}.weight"].T + held[f"{name}.bias"]
+        return x @ results[f"{name}.weight"].T + results[f"{name}.bias"]
 
     def norm(x: Any, name: str) -> Any:
         centred = x - x.mean(-1, keepdims=True)
         scale = jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + EPSILON)
-        return centred * scale * held[f"{name}.weight"] + held[f"{name}.bias"]
+        return centred * scale * results[f"{name}.weight"] + results[f"{name}.bias"]
 
     @jax.jit  # type: ignore[untyped-decorator, unused-ignore]
     def encode(ids: Any, mask: Any) -> Any:
         batch, length = ids.shape
-        x = held["embeddings.word_embeddings.weight"][ids]
-        x = x + held["embeddings.position_embeddings.weight"][:length]
-        x = norm(x + held["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+        x = results["embeddings.word_embeddings.weight"][ids]
+        x = x + results["embeddings.position_embeddings.weight"][:length]
+        x = norm(x + results["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
         added = jnp.where(mask[:, None, None, :] == 1, 0.0, -jnp.inf)
         for layer in range(LAYERS):
             name = f"encoder.layer.{layer}"

@@ -86,8 +86,8 @@ def model(weights: Mapping[str, Any]) -> ModelProto:
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "sequence"])
         for name in ("input_ids", "attention_mask")
     ]
-    made = [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", WIDTH])]
-    graph = helper.make_graph(to.nodes, "minilm", tokens, made, list(to.held.values()))
+    results = [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", WIDTH])]
+    graph = helper.make_graph(to.nodes, "minilm", tokens, results, list(to.held.values()))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
 
 

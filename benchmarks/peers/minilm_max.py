@@ -26,25 +26,25 @@ def _graph(weights: Mapping[str, Any], layers: int, heads: int, epsilon: float) 
     cpu = graph.DeviceRef.CPU()
     batch, length = graph.Dim("batch"), graph.Dim("length")
 
-    def held(name: str, turned: bool = False) -> Any:
+    def weight(name: str, turned: bool = False) -> Any:
         array = np.array(weights[name])
         return ops.constant(np.ascontiguousarray(array.T if turned else array), dtype.float32, device=cpu)
 
     def dense(x: Any, name: str) -> Any:
-        return x @ held(f"{name}.weight", turned=True) + held(f"{name}.bias")
+        return x @ weight(f"{name}.weight", turned=True) + weight(f"{name}.bias")
 
     def norm(x: Any, name: str) -> Any:
-        return ops.layer_norm(x, held(f"{name}.weight"), held(f"{name}.bias"), epsilon)
+        return ops.layer_norm(x, weight(f"{name}.weight"), weight(f"{name}.bias"), epsilon)
 
     tokens = graph.TensorType(dtype.int64, [batch, length], cpu)
-    with graph.Graph("minilm", input_types=[tokens, tokens]) as made:
-        ids, mask = (value.tensor for value in made.inputs)
+    with graph.Graph("minilm", input_types=[tokens, tokens]) as result:
+        ids, mask = (value.tensor for value in result.inputs)
         seen = mask.cast(dtype.float32)
         hidden = (seen.reshape([batch, 1, 1, length]) - 1.0) * 1e30
         places = ops.range(0, length, 1, out_dim=length, dtype=dtype.int64, device=cpu)
-        x = ops.gather(held("embeddings.word_embeddings.weight"), ids, axis=0)
-        x = x + ops.gather(held("embeddings.position_embeddings.weight"), places, axis=0)
-        x = x + held("embeddings.token_type_embeddings.weight")[0]
+        x = ops.gather(weight("embeddings.word_embeddings.weight"), ids, axis=0)
+        x = x + ops.gather(weight("embeddings.position_embeddings.weight"), places, axis=0)
+        x = x + weight("embeddings.token_type_embeddings.weight")[0]
         x = norm(x, "embeddings.LayerNorm")
         width = x.shape[-1]
         size = int(width) // heads
@@ -59,5 +59,5 @@ def _graph(weights: Mapping[str, Any], layers: int, heads: int, epsilon: float) 
             x = norm(dense(wide, f"{name}.output.dense") + x, f"{name}.output.LayerNorm")
         counted = seen.reshape([batch, length, 1])
         mean = ops.squeeze(ops.sum(x * counted, axis=1), 1) / ops.squeeze(ops.sum(counted, axis=1), 1)
-        made.output(mean * ops.rsqrt(ops.sum(mean * mean, axis=-1)))
-    return made
+        result.output(mean * ops.rsqrt(ops.sum(mean * mean, axis=-1)))
+    return result

@@ -59,15 +59,15 @@ def _torch_module() -> Any:
     torch, transformers = package("torch"), package("transformers")
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
-    made = transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=1000)).eval()
+    result = transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=1000)).eval()
     with torch.no_grad():
-        for part in made.modules():
+        for part in result.modules():
             if isinstance(part, torch.nn.BatchNorm2d):
                 for scale in (part.weight, part.running_var):
                     scale.uniform_(0.5, 1.0, generator=generator)
                 for offset in (part.bias, part.running_mean):
                     offset.normal_(0.0, 0.1, generator=generator)
-    return made
+    return result
 
 
 def _fold(module: Any) -> None:

@@ -55,8 +55,8 @@ def package(name: str) -> Any:
 
 def on_graphcore(model: gc.Model) -> Run:
     def run(*arrays: Array) -> Array:
-        made: Array = model(*arrays)[0]
-        return made
+        result: Array = model(*arrays)[0]
+        return result
 
     return run
 
@@ -72,8 +72,8 @@ def on_onnxruntime(path: Path, threads: int, disabled: tuple[str, ...] = ()) -> 
     names = [i.name for i in session.get_inputs()]
 
     def run(*arrays: Array) -> Array:
-        made: Array = session.run(None, dict(zip(names, arrays, strict=True)))[0]
-        return made
+        result: Array = session.run(None, dict(zip(names, arrays, strict=True)))[0]
+        return result
 
     return run
 
@@ -85,8 +85,8 @@ def on_torch(module: Any, threads: int) -> Run:
 
     def run(*arrays: Array) -> Array:
         with torch.inference_mode():
-            made: Array = module(*(torch.from_numpy(array) for array in arrays)).numpy()
-        return made
+            result: Array = module(*(torch.from_numpy(array) for array in arrays)).numpy()
+        return result
 
     return run
 

@@ -35,8 +35,8 @@ def _block(block: str, parameters: Sequence[str]) -> Iterator[str]:
         names, colon, _ = sentence.partition(": ")
         listed = [name.strip(" *`") for name in names.split(",")]
         if colon and listed and all(name in parameters for name in listed):
-            said = sentence[len(names) + 2 :]
-            items.append(f"- {', '.join(f'**{name}**' for name in listed)}: {said}")
+            message = sentence[len(names) + 2 :]
+            items.append(f"- {', '.join(f'**{name}**' for name in listed)}: {message}")
         elif sentence.startswith(("Return ", "Returns ", "Raise ", "Raises ", "Yields ")) and (items or rest):
             items.append(f"- {sentence}")
         elif items:

@@ -29,13 +29,15 @@ def on_files(files: Any, *, config: Any) -> Any:
 
     from docs.site.reference import pages
 
-    made = pages()
+    result = pages()
     for source, page in _OF_REPOSITORY.items():
-        made[page] = _moved((ROOT / source).read_text(encoding="utf-8"), source, page)
+        result[page] = _moved((ROOT / source).read_text(encoding="utf-8"), source, page)
     for target in sorted(_linked_sources()):
         language = _LANGUAGES.get(Path(target).suffix, "text")
-        made[f"source/{target}.md"] = f"# {target}\n\n```{language}\n{(ROOT / target).read_text(encoding='utf-8')}```\n"
-    for path, text in made.items():
+        result[f"source/{target}.md"] = (
+            f"# {target}\n\n```{language}\n{(ROOT / target).read_text(encoding='utf-8')}```\n"
+        )
+    for path, text in result.items():
         files.append(File.generated(config, path, content=text))
     return files
 
@@ -53,15 +55,15 @@ def _moved(text: str, source: str, page: str) -> str:
         target = match.group(2)
         if "://" in target or target.startswith("mailto:"):
             return match.group(0)
-        found = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
-        if found.startswith("docs/"):
-            there = found.removeprefix("docs/")
-        elif found == "README.md":
+        result = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        if result.startswith("docs/"):
+            there = result.removeprefix("docs/")
+        elif result == "README.md":
             there = "index.md"
-        elif found in _OF_REPOSITORY:
-            there = _OF_REPOSITORY[found]
-        elif (ROOT / found).is_file():
-            there = f"source/{found}.md"
+        elif result in _OF_REPOSITORY:
+            there = _OF_REPOSITORY[result]
+        elif (ROOT / result).is_file():
+            there = f"source/{result}.md"
         else:  # a folder: the site has no listing
             return f"]({posixpath.relpath('architecture.md', posixpath.dirname(page) or '.')}){''}"
         return f"{match.group(1)}{posixpath.relpath(there, posixpath.dirname(page) or '.')}{match.group(3)}"
@@ -70,8 +72,8 @@ def _moved(text: str, source: str, page: str) -> str:
 
 
 def _linked_sources() -> set[str]:
-    """Return the files of the repository that are no pages and that pages link to."""
-    found = set()
+    """Return the files of the repository that are not pages and that pages link to."""
+    results = set()
     for path in [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in _OF_REPOSITORY)]:
         folder = path.parent.relative_to(ROOT).as_posix()
         for _, target, _ in _LINK.findall(path.read_text(encoding="utf-8")):
@@ -82,5 +84,5 @@ def _linked_sources() -> set[str]:
                 and (ROOT / there).is_file()
                 and there not in _OF_REPOSITORY
             ):
-                found.add(there)
-    return found - {"README.md"}
+                results.add(there)
+    return results - {"README.md"}

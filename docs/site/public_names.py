@@ -87,14 +87,14 @@ def module_of(path: str) -> ModuleType:
 
 def names(module: str) -> list[Name]:
     """Return the public names of a module, but for modules among them."""
-    found = module_of(module)
-    listed: Iterable[str] = getattr(found, "__all__", None) or _defined(found)
+    result = module_of(module)
+    listed: Iterable[str] = getattr(result, "__all__", None) or _defined(result)
     if module == "graphcore.ops":
         listed = REGISTRY
     return [
-        Name(f"{module}.{name}", _target(found, name))
+        Name(f"{module}.{name}", _target(result, name))
         for name in sorted(listed, key=lambda n: (not n[0].isupper(), n))
-        if not isinstance(getattr(found, name), ModuleType)
+        if not isinstance(getattr(result, name), ModuleType)
     ]
 
 

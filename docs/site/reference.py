@@ -14,17 +14,17 @@ from graphcore.custom_ops.custom_op import CustomOp
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its path in the folder of the documents."""
-    made = {"reference/index.md": _index()}
+    results = {"reference/index.md": _index()}
     for module in MODULES:
         listed = names(module)
         if module == "graphcore.ops":
-            made |= {name.page: _op_page(name) for name in listed}
-            made["reference/ops/index.md"] = _module_page(module, listed)
+            results |= {name.page: _op_page(name) for name in listed}
+            results["reference/ops/index.md"] = _module_page(module, listed)
         elif module == "graphcore":
-            made |= {name.page: _headed(name, name.path) + _attached(name) for name in listed}
+            results |= {name.page: _headed(name, name.path) + _attached(name) for name in listed}
         else:
-            made[listed[0].page] = _module_page(module, []) + "\n".join(_entry(name, 2) for name in listed)
-    return made
+            results[listed[0].page] = _module_page(module, []) + "\n".join(_entry(name, 2) for name in listed)
+    return results
 
 
 def _index() -> str:
@@ -109,7 +109,7 @@ def _literal(value: object) -> str:
 
 
 def _has_parts(value: object) -> bool:
-    """Return whether a class has methods of bases that have no page of their own."""
+    """Return True if a class has methods of bases that have no page of their own."""
     public = {each.value for each in names("graphcore")}
     bases = value.__mro__[1:] if inspect.isclass(value) else ()
     return any(base.__module__.startswith("graphcore.runtime.") and base not in public for base in bases)

@@ -19,8 +19,8 @@ MAX = "bfloat16 and int8 meet in bfloat16: bfloat16 > float16 > int64 > int32 > 
 
 def of(build: Any, *dtypes: DType, promotion: str = "max") -> list[Cast]:
     graph = Graph("g", [TensorType(dtype, [4]) for dtype in dtypes], promotion=promotion)
-    made = build(*graph.inputs)
-    graph.output(*(made if isinstance(made, tuple) else (made,)))
+    result = build(*graph.inputs)
+    graph.output(*(result if isinstance(result, tuple) else (result,)))
     return casts(graph)
 
 
@@ -47,10 +47,10 @@ def test_inserted_and_written_casts_have_their_reasons() -> None:
     ],
 )
 def test_reason_is_the_one_that_explain_has(promotion: str, lhs: DType, rhs: DType) -> None:
-    found = of(lambda x, y: ops.maximum(x, y), lhs, rhs, promotion=promotion)
-    assert found
+    results = of(lambda x, y: ops.maximum(x, y), lhs, rhs, promotion=promotion)
+    assert results
     answer = explain(lhs, rhs, promotion)
-    for cast in found:
+    for cast in results:
         assert (cast.implicit, cast.op, cast.pair) == (True, "maximum", (lhs.name, rhs.name))
         assert cast.result == answer.result
         assert f"meet in {cast.result}: {answer.reason}" in cast.words
@@ -66,20 +66,20 @@ def test_reason_is_the_one_that_explain_has(promotion: str, lhs: DType, rhs: DTy
     ],
 )
 def test_words_say_what_the_op_needed(build: Any, dtypes: tuple[DType, ...], expected: str) -> None:
-    (found,) = of(build, *dtypes)
-    assert found.implicit
-    assert expected in found.words
+    (result,) = of(build, *dtypes)
+    assert result.implicit
+    assert expected in result.words
 
 
 def test_number_that_an_operand_met_is_told() -> None:
-    (found,) = of(lambda x: x + 0.5, DType.int32, promotion="anvil")
-    assert (found.pair, found.result) == (("int32", "0.5"), "float32?")
-    assert found.words.startswith("int32 with 0.5 is computed in float32? (`add`: ")
+    (result,) = of(lambda x: x + 0.5, DType.int32, promotion="anvil")
+    assert (result.pair, result.result) == (("int32", "0.5"), "float32?")
+    assert result.words.startswith("int32 with 0.5 is computed in float32? (`add`: ")
 
 
 def test_cast_that_an_op_makes_for_itself_is_not_promotions() -> None:
-    (found,) = of(lambda x, y: ops.gather(x, y), DType.float32, DType.uint8)
-    assert (found.implicit, found.words) == (False, f"made by the op at {found.line}")
+    (result,) = of(lambda x, y: ops.gather(x, y), DType.float32, DType.uint8)
+    assert (result.implicit, result.words) == (False, f"made by the op at {result.line}")
 
 
 def test_cast_between_branches_says_what_both_give() -> None:
@@ -108,8 +108,8 @@ def test_reasons_survive_what_makes_new_graphs(changed: Any) -> None:
 
 
 def test_cast_that_a_user_wrote_first_stays_the_users() -> None:
-    (found,) = of(lambda x, y: x.cast(DType.float32) * y + x * y, DType.int8, DType.float32)
-    assert not found.implicit
+    (result,) = of(lambda x, y: x.cast(DType.float32) * y + x * y, DType.int8, DType.float32)
+    assert not result.implicit
 
 
 def test_cast_of_a_file_says_whether_promotion_would_insert_it() -> None:
@@ -128,11 +128,11 @@ def test_casts_that_loading_inserts_are_implicit() -> None:
 
     ends = [helper.make_tensor_value_info(n, t, [4]) for n, t in (("a", TensorProto.INT8), ("b", TensorProto.INT16))]
     result = helper.make_tensor_value_info("c", TensorProto.INT16, [4])
-    made = helper.make_graph([helper.make_node("Add", ["a", "b"], ["c"])], "g", ends, [result])
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)])
-    (found,) = casts(Graph.load(model, implicit_casts=True))
-    assert found.implicit
-    assert (found.source, found.result) == ("int8", "int16")
+    output = helper.make_graph([helper.make_node("Add", ["a", "b"], ["c"])], "g", ends, [result])
+    model = helper.make_model(output, opset_imports=[helper.make_opsetid("", 18)])
+    (match,) = casts(Graph.load(model, implicit_casts=True))
+    assert match.implicit
+    assert (match.source, match.result) == ("int8", "int16")
 
 
 def test_casts_of_bodies_and_functions_are_told() -> None:

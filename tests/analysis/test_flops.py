@@ -19,8 +19,8 @@ F32 = DType.float32
 def of_node(
     op: str, shapes: list[list[Any] | None], result: list[Any], attributes: Any = None, domain: str = ""
 ) -> Any:
-    given = [shape for shape in shapes if shape is not None]
-    graph = Graph("g", [TensorType(F32, shape) for shape in given])
+    results = [shape for shape in shapes if shape is not None]
+    graph = Graph("g", [TensorType(F32, shape) for shape in results])
     inputs = iter(graph.inputs)
     operands = [None if shape is None else next(inputs) for shape in shapes]
     graph.op(op, operands, attributes or {}, [TensorType(F32, result)], domain=domain)
@@ -89,21 +89,21 @@ def test_operations_of_com_microsoft_are(op: str, shapes: Any, result: Any, attr
 
 
 def test_dims_are_given_sizes_or_stay_names() -> None:
-    found = flops(mixed())
-    assert str(found.total) == "4384 * batch"
+    result = flops(mixed())
+    assert str(result.total) == "4384 * batch"
     assert flops(mixed(), {"batch": 10}).total == 43840
     assert str(flops(mixed(), {"batch": "rows"}).total) == "4384 * rows"
-    assert {layer: str(dim) for layer, dim in found.by_layer().items()} == {
+    assert {layer: str(dim) for layer, dim in result.by_layer().items()} == {
         "scale": "192 * batch",
         "head": "4192 * batch",
     }
 
 
 def test_total_is_of_what_is_known() -> None:
-    found = flops(branching())
-    assert [entry.operator for entry in found.unknown] == ["Loop"]
-    assert found.unknown[0].reason == "the run tells how often it goes round"
-    assert found.total == sum((e.flops for e in found.nodes if e.flops is not None), Dim(0))
+    result = flops(branching())
+    assert [entry.operator for entry in result.unknown] == ["Loop"]
+    assert result.unknown[0].reason == "the run tells how often it goes round"
+    assert result.total == sum((e.flops for e in result.nodes if e.flops is not None), Dim(0))
 
 
 def test_if_counts_as_its_costlier_branch_and_a_loop_as_its_trips() -> None:
@@ -123,15 +123,15 @@ def test_scan_counts_its_length() -> None:
 
 
 def test_call_counts_as_its_function_does_with_the_dims_of_the_call() -> None:
-    found = flops(called())
-    assert [str(entry.flops) for entry in found.nodes] == ["136 * n"] * 4
+    result = flops(called())
+    assert [str(entry.flops) for entry in result.nodes] == ["136 * n"] * 4
     assert flops(called(), {"n": 2}).total == 4 * 272
 
 
 def test_models_of_others_are_counted() -> None:
-    found = flops(exported(2))
-    assert found.total == 2 * (4 * 2 * 8**3 + 5 * 64 + 7 * 64)  # products, a Softmax, seven element-wise nodes
-    assert not found.unknown
+    result = flops(exported(2))
+    assert result.total == 2 * (4 * 2 * 8**3 + 5 * 64 + 7 * 64)  # products, a Softmax, seven element-wise nodes
+    assert not result.unknown
     assert isinstance(flops(unet(), {"batch": 1}), Flops)
 
 
@@ -142,13 +142,13 @@ def test_what_is_no_size_is_refused(dims: Any) -> None:
 
 
 def test_functions_that_call_each_other_are_counted_once() -> None:
-    made: Any = lambda x: ops.exp(x)  # noqa: E731
+    result: Any = lambda x: ops.exp(x)  # noqa: E731
     for i in range(24):  # each calls the one before it twice: 2 to the 24th, if they were counted each time
 
-        def twice(x: Any, inner: Any = made) -> Any:
+        def twice(x: Any, inner: Any = result) -> Any:
             return inner(inner(x))
 
-        made = gc.function(twice, name=f"f{i}")
+        result = gc.function(twice, name=f"f{i}")
     graph = Graph("g", {"x": TensorType(F32, ["n"])})
-    graph.output(made(graph["x"]))
+    graph.output(result(graph["x"]))
     assert str(flops(graph).total) == f"{1 << 24} * n"

@@ -13,19 +13,19 @@ from tests.support.drawn_graphs import exported, mixed, unet
 F32 = TensorType(DType.float32, [4])
 
 
-def shown(found: Layers) -> dict[str, int]:
-    return {layer.path: layer.nodes for layer in found.layers}
+def shown(result: Layers) -> dict[str, int]:
+    return {layer.path: layer.nodes for layer in result.layers}
 
 
 def test_layers_are_those_that_nodes_were_built_in() -> None:
     assert shown(layers(mixed())) == {"scale": 4, "head": 5}
-    names = [found.name for found in layers(unet()).layers]
+    names = [item.name for item in layers(unet()).layers]
     assert names == ["down0", "down1", "down2", "up2", "up1", "up0"]
 
 
 def test_layers_are_in_the_names_of_results_where_no_scope_is_known() -> None:
-    found = layers(exported(2))
-    assert shown(found) == {
+    result = layers(exported(2))
+    assert shown(result) == {
         "encoder/layer.0": 12,
         "encoder/layer.0/attention": 6,
         "encoder/layer.0/mlp": 6,
@@ -33,9 +33,9 @@ def test_layers_are_in_the_names_of_results_where_no_scope_is_known() -> None:
         "encoder/layer.1/attention": 6,
         "encoder/layer.1/mlp": 6,
     } | {"encoder": 24}
-    assert found.path_of(2) == "encoder/layer.0/attention"
-    assert found.around(2) == ("encoder", "encoder/layer.0", "encoder/layer.0/attention")
-    assert found.path_of(24) == ""  # the Identity at the end
+    assert result.path_of(2) == "encoder/layer.0/attention"
+    assert result.around(2) == ("encoder", "encoder/layer.0", "encoder/layer.0/attention")
+    assert result.path_of(24) == ""  # the Identity at the end
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_large_graph_without_names_is_cut_into_parts_of_a_size(count: int) -> No
     for _ in range(count):
         y = ops.exp(y)
     graph.output(y)
-    found = layers(graph)
-    inner = [layer for i, layer in enumerate(found.layers) if i in set(found.innermost)]
-    outer = [layer for layer in found.layers if layer.parent < 0]
+    result = layers(graph)
+    inner = [layer for i, layer in enumerate(result.layers) if i in set(result.innermost)]
+    outer = [layer for layer in result.layers if layer.parent < 0]
     assert sum(layer.nodes for layer in inner) == count
     assert max(layer.nodes for layer in inner) <= max(30, 1.5 * count**0.5)
     assert len(outer) <= 40
@@ -107,11 +107,11 @@ def test_many_small_layers_are_put_into_parts_as_a_whole() -> None:
         with graph.layer(f"layer{i}"):
             y = ops.sin(ops.exp(y))
     graph.output(y)
-    found = layers(graph)
-    names = [layer.name for layer in found.layers]
+    result = layers(graph)
+    names = [layer.name for layer in result.layers]
     assert len({name for name in names if name.startswith("layer")}) == 400 == sum(n.startswith("layer") for n in names)
-    assert sum(layer.parent < 0 for layer in found.layers) <= 30
-    assert all(found.path_of(i).startswith("part ") for i in range(800))
+    assert sum(layer.parent < 0 for layer in result.layers) <= 30
+    assert all(result.path_of(i).startswith("part ") for i in range(800))
 
 
 def test_parts_end_where_few_values_are_live() -> None:
@@ -121,16 +121,16 @@ def test_parts_end_where_few_values_are_live() -> None:
         a, b = ops.exp(y), ops.sin(y)
         y = ops.tanh(a * b)
     graph.output(y)
-    found = layers(graph)
-    starts = [i for i in range(1, 400) if found.innermost[i] != found.innermost[i - 1]]
+    result = layers(graph)
+    starts = [i for i in range(1, 400) if result.innermost[i] != result.innermost[i - 1]]
     assert starts
     assert all(start % 4 in (0, 3) for start in starts)  # after a product or after its block
 
 
 def test_totals_add_up_inner_layers() -> None:
-    found = layers(exported(2))
-    sums = dict(zip(shown(found), totals(found, [1.0] * 25), strict=True))
-    assert sums == {path: float(count) for path, count in shown(found).items()}
+    result = layers(exported(2))
+    sums = dict(zip(shown(result), totals(result, [1.0] * 25), strict=True))
+    assert sums == {path: float(count) for path, count in shown(result).items()}
 
 
 @given(st.lists(st.text(alphabet="ab/.", max_size=9), min_size=1, max_size=12))
@@ -141,12 +141,12 @@ def test_every_node_is_in_a_layer_that_counts_it(names: list[str]) -> None:
         y = ops.exp(y)
         y.name = f"{name}/{i}"
     graph.output(y)
-    found = layers(graph)
-    counts = [0] * len(found.layers)
-    for position in found.innermost:
+    result = layers(graph)
+    counts = [0] * len(result.layers)
+    for position in result.innermost:
         while position >= 0:
             counts[position] += 1
-            position = found.layers[position].parent
-    assert counts == [layer.nodes for layer in found.layers]
-    assert all(layer.parent < i for i, layer in enumerate(found.layers))
-    assert all(1 < layer.nodes < len(names) for layer in found.layers)
+            position = result.layers[position].parent
+    assert counts == [layer.nodes for layer in result.layers]
+    assert all(layer.parent < i for i, layer in enumerate(result.layers))
+    assert all(1 < layer.nodes < len(names) for layer in result.layers)

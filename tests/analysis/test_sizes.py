@@ -14,27 +14,27 @@ F32 = TensorType(DType.float32, [4])
 
 
 def test_sizes_by_weight_and_by_layer() -> None:
-    found = sizes(mixed())
-    assert [(w.name, w.layer, w.shape, w.elements, w.bytes, w.readers) for w in found.weights if w.is_weight] == [
+    result = sizes(mixed())
+    assert [(w.name, w.layer, w.shape, w.elements, w.bytes, w.readers) for w in result.weights if w.is_weight] == [
         ("w", "head", (64, 32), 2048, 8192, 1)
     ]
-    assert (found.parameters, found.bytes) == (2048, 8192 + 2 + 8)  # 1 in bfloat16, an axis in int64
-    assert [(row.path, row.depth, row.nodes, row.parameters, row.bytes) for row in found.layers] == [
+    assert (result.parameters, result.bytes) == (2048, 8192 + 2 + 8)  # 1 in bfloat16, an axis in int64
+    assert [(row.path, row.depth, row.nodes, row.parameters, row.bytes) for row in result.layers] == [
         ("scale", 0, 4, 0, 2),
         ("head", 0, 5, 2048, 8200),
     ]
 
 
 def test_layers_hold_what_their_inner_layers_hold() -> None:
-    found = sizes(exported(3))
-    rows = {row.path: row for row in found.layers}
-    assert [row.path for row in found.layers][:4] == [
+    result = sizes(exported(3))
+    rows = {row.path: row for row in result.layers}
+    assert [row.path for row in result.layers][:4] == [
         "encoder",
         "encoder/layer.0",
         "encoder/layer.0/attention",
         "encoder/layer.0/mlp",
     ]
-    assert rows["encoder"].parameters == found.parameters == 3 * 4 * 64
+    assert rows["encoder"].parameters == result.parameters == 3 * 4 * 64
     assert rows["encoder/layer.1"].parameters == 4 * 64
     assert (rows["encoder/layer.1/mlp"].depth, rows["encoder/layer.1/mlp"].bytes) == (2, 2 * 256)
 
@@ -47,10 +47,10 @@ def test_weight_that_several_nodes_read_counts_once() -> None:
     with graph.layer("b"):
         graph.output(ops.exp(y * w))
     graph.weight("unread", np.ones(3, np.float32))
-    found = sizes(graph)
-    assert [(w.name, w.layer, w.readers) for w in found.weights] == [("w", "a", 2), ("unread", "", 0)]
-    assert found.parameters == 7
-    assert [(row.path, row.parameters) for row in found.layers] == [("a", 4), ("b", 0)]
+    result = sizes(graph)
+    assert [(w.name, w.layer, w.readers) for w in result.weights] == [("w", "a", 2), ("unread", "", 0)]
+    assert result.parameters == 7
+    assert [(row.path, row.parameters) for row in result.layers] == [("a", 4), ("b", 0)]
 
 
 def test_bodies_and_functions_are_layers() -> None:
@@ -82,6 +82,6 @@ def test_bytes_are_those_of_a_file(array: object, dtype: DType | None, expected:
 
 
 def test_sum_over_weights_is_the_total() -> None:
-    found = sizes(unet())
-    assert found.parameters == sum(w.parameters for w in found.weights)
-    assert found.bytes == sum(row.bytes for row in found.layers if not row.depth)
+    result = sizes(unet())
+    assert result.parameters == sum(w.parameters for w in result.weights)
+    assert result.bytes == sum(row.bytes for row in result.layers if not row.depth)

@@ -22,15 +22,15 @@ NUMBERS = [dtype for dtype in vars(DType).values() if isinstance(dtype, DType) a
 @pytest.mark.parametrize("dtype", sorted(set(NUMBERS), key=str), ids=str)
 def test_numbers_of_every_dtype_are_taken_for_what_they_are(dtype: DType) -> None:
     array = np.array([1, 0, 1, 1], np.int8).astype(dtype.numpy)
-    found = statistics(array, dtype)
+    result = statistics(array, dtype)
     if dtype is DType.float8_e8m0:  # which has no zero
-        assert (found.max, found.elements) == (1.0, 4)
+        assert (result.max, result.elements) == (1.0, 4)
         return
-    assert (found.min, found.max, found.mean) == (0, 1, 0.75)
-    assert (found.elements, found.zeros, found.nan, found.infinite) == (4, 1, 0, 0)
-    assert sum(found.histogram) == 4
-    assert (found.histogram[0], found.histogram[-1]) == (1, 3)
-    assert len(found.histogram) == (32 if dtype.is_float or dtype.is_complex else 2)
+    assert (result.min, result.max, result.mean) == (0, 1, 0.75)
+    assert (result.elements, result.zeros, result.nan, result.infinite) == (4, 1, 0, 0)
+    assert sum(result.histogram) == 4
+    assert (result.histogram[0], result.histogram[-1]) == (1, 3)
+    assert len(result.histogram) == (32 if dtype.is_float or dtype.is_complex else 2)
 
 
 @pytest.mark.parametrize(
@@ -51,18 +51,18 @@ def test_numbers_of_every_dtype_are_taken_for_what_they_are(dtype: DType) -> Non
     ],
 )
 def test_statistics_are(array: Any, dtype: DType | None, expected: tuple[Any, ...]) -> None:
-    found = statistics(array, dtype)
-    assert (found.min, found.max, found.mean, found.nan, found.infinite, found.zeros) == pytest.approx(expected)
-    assert found.elements == array.size
-    assert (found.min is None) is (found.histogram == ())
+    result = statistics(array, dtype)
+    assert (result.min, result.max, result.mean, result.nan, result.infinite, result.zeros) == pytest.approx(expected)
+    assert result.elements == array.size
+    assert (result.min is None) is (result.histogram == ())
 
 
 def test_range_of_the_largest_floats_has_a_mean_and_a_histogram() -> None:
     largest = np.finfo(np.float64).max
-    found = statistics(np.array([largest, largest, -largest, 0.0]), bins=3)
-    assert (found.min, found.max) == (-largest, largest)
-    assert found.mean == pytest.approx(largest / 4)
-    assert found.histogram == (1, 1, 2)
+    result = statistics(np.array([largest, largest, -largest, 0.0]), bins=3)
+    assert (result.min, result.max) == (-largest, largest)
+    assert result.mean == pytest.approx(largest / 4)
+    assert result.histogram == (1, 1, 2)
 
 
 def test_what_is_read_in_chunks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,26 +76,26 @@ def test_what_is_read_in_chunks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     assert statistics(array[:, ::2]).elements == 7 * 17  # what is not contiguous too
 
 
-def _fields(found: Statistics) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in Statistics.__slots__}
+def _fields(result: Statistics) -> dict[str, Any]:
+    return {name: getattr(result, name) for name in Statistics.__slots__}
 
 
 @given(arrays.arrays(np.float32, st.integers(1, 40)), st.integers(1, 9))
 def test_histogram_counts_each_finite_element_once(array: Any, bins: int) -> None:
-    found = statistics(array, bins=bins)
+    result = statistics(array, bins=bins)
     finite = array[np.isfinite(array)]
-    assert sum(found.histogram) == finite.size == found.elements - found.nan - found.infinite
+    assert sum(result.histogram) == finite.size == result.elements - result.nan - result.infinite
     if not finite.size:
         return
-    assert (found.min, found.max) == (finite.min(), finite.max())
+    assert (result.min, result.max) == (finite.min(), finite.max())
     largest = float(np.abs(finite).max())
-    assert found.mean == pytest.approx(float(np.mean(finite.astype(np.float64))), rel=1e-9, abs=1e-12 * largest)
-    assert len(found.histogram) == (1 if found.min == found.max else bins)
-    assert found.histogram[0] > 0 < found.histogram[-1]
+    assert result.mean == pytest.approx(float(np.mean(finite.astype(np.float64))), rel=1e-9, abs=1e-12 * largest)
+    assert len(result.histogram) == (1 if result.min == result.max else bins)
+    assert result.histogram[0] > 0 < result.histogram[-1]
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("value", "expected"),
     [
         ([1, 2], "a list is no array"),
         (None, "is no array"),
@@ -104,6 +104,6 @@ def test_histogram_counts_each_finite_element_once(array: Any, bins: int) -> Non
         (np.array(["2026-11-23"], "M8[D]"), "no dtype"),
     ],
 )
-def test_what_has_no_statistics_is_refused(given: Any, expected: str) -> None:
+def test_what_has_no_statistics_is_refused(value: Any, expected: str) -> None:
     with pytest.raises(DTypeError, match=expected):
-        statistics(given)
+        statistics(value)

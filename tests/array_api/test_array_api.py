@@ -143,13 +143,13 @@ OF_FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def cases(dtype: DType) -> dict[str, Callable[[Any, Any, Any], Any]]:
-    found = dict(ANY)
+    results = dict(ANY)
     if dtype is DType.bool:
-        return found | {"and": OF_INTEGERS["and"], "invert": OF_INTEGERS["invert"]}
-    found |= OF_NUMBERS | (OF_FLOATS if dtype.is_float else OF_INTEGERS)
+        return results | {"and": OF_INTEGERS["and"], "invert": OF_INTEGERS["invert"]}
+    results |= OF_NUMBERS | (OF_FLOATS if dtype.is_float else OF_INTEGERS)
     if dtype.is_unsigned:
-        del found["sort"]  # NumPy has no descending sort, and unsigned numbers no negatives
-    return found
+        del results["sort"]  # NumPy has no descending sort, and unsigned numbers no negatives
+    return results
 
 
 def operands(dtype: DType) -> tuple[Values, Values]:
@@ -177,9 +177,9 @@ def test_functions_of_arrays_and_symbols_equal_numpy(dtype: DType) -> None:
     for name, result in zip(built, gc.InferenceSession().load(graph)(x, y), strict=True):
         assert_same(result, wanted[name], f"{name} of Symbols")
     for name, function in cases(dtype).items():
-        made = function(xp, xp.asarray(x), xp.asarray(y))
-        assert type(made) is xp.Array
-        assert_same(made, wanted[name], f"{name} of Arrays")
+        output = function(xp, xp.asarray(x), xp.asarray(y))
+        assert type(output) is xp.Array
+        assert_same(output, wanted[name], f"{name} of Arrays")
 
 
 @pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod"])
@@ -195,8 +195,8 @@ def test_running_totals_equal_numpy(name: str, include_initial: bool) -> None:
 def test_symbols_keep_their_type_when_rolled_or_flipped() -> None:
     graph = Graph("moved", {"x": TensorType(DType.float32, ["n", 4, "?"])})
     x = graph["x"]
-    for made in (xp.roll(x, 1, axis=(0, 1)), xp.roll(x, 3), xp.flip(x), xp.flip(x, axis=1)):
-        assert made.type == x.type
+    for item in (xp.roll(x, 1, axis=(0, 1)), xp.roll(x, 3), xp.flip(x), xp.flip(x, axis=1)):
+        assert item.type == x.type
 
 
 def test_code_for_the_standard_builds_a_graph_of_named_dims() -> None:
@@ -206,9 +206,9 @@ def test_code_for_the_standard_builds_a_graph_of_named_dims() -> None:
         return shifted / namespace.sum(shifted, axis=-1, keepdims=True)
 
     graph = Graph("softmax", {"x": TensorType(DType.float32, ["batch", 4])})
-    made = softmax(graph[0])
-    assert made.shape == ["batch", 4]
-    graph.output(made)
+    output = softmax(graph[0])
+    assert output.shape == ["batch", 4]
+    graph.output(output)
     x = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
     (result,) = gc.InferenceSession().load(graph)(x)
     np.testing.assert_allclose(result, np.asarray(softmax(xp.asarray(x))), rtol=1e-6)
@@ -229,9 +229,9 @@ def test_arrays_beside_symbols_become_constants() -> None:
     (x,) = graph.inputs
     array = xp.asarray([1.0, 2.0])
     joined = gc.ops.concat([x, array])
-    made = [x + array, array + x, xp.add(array, x), joined, array.__array_namespace__().exp(x)]
-    assert all(type(value) is gc.Symbol for value in made)
-    graph.output(*made)
+    items = [x + array, array + x, xp.add(array, x), joined, array.__array_namespace__().exp(x)]
+    assert all(type(value) is gc.Symbol for value in items)
+    graph.output(*items)
     results = gc.InferenceSession().load(graph)(np.array([3, 4], np.float32))
     np.testing.assert_array_equal(results[0], [4, 6])
     np.testing.assert_array_equal(results[1], [4, 6])
@@ -246,7 +246,7 @@ def test_tensors_are_computed_by_their_own_system() -> None:
     for promotion in ("max", "array_api", "numpy"):
         x = gc.tensor(values, promotion=promotion)
         own = x.__array_namespace__()
-        for made, want in (
+        for item, want in (
             (own.exp(x), np.exp(values)),
             (own.add(x, 1), values + 1),
             (own.concat([x, values]), np.concatenate([values, values])),
@@ -255,9 +255,9 @@ def test_tensors_are_computed_by_their_own_system() -> None:
             (own.linalg.solve(x.cast("float64"), np.eye(2)), np.linalg.inv(values.astype(np.float64))),
             (own.linalg.svd(x.cast("float64"))[1], np.linalg.svd(values.astype(np.float64))[1]),
         ):
-            assert type(made) is gc.Tensor
-            assert (made.promotion.name, made.dtype.numpy) == (promotion, want.dtype)
-            np.testing.assert_allclose(made.numpy(), want, rtol=2e-3)
+            assert type(item) is gc.Tensor
+            assert (item.promotion.name, item.dtype.numpy) == (promotion, want.dtype)
+            np.testing.assert_allclose(item.numpy(), want, rtol=2e-3)
     graph = Graph("g", {"x": TensorType(DType.float32, [2, 2])})
     assert type(xp.add(graph["x"], gc.tensor(values))) is gc.Symbol
     with pytest.raises(PromotionError, match="max has no complex"):

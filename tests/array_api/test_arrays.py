@@ -84,8 +84,8 @@ def test_arange_counts_to_the_ends_of_its_dtype() -> None:
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.integers(0, 9), st.booleans())
 @settings(max_examples=25)
 def test_linspace_equals_numpy(start: float, stop: float, count: int, endpoint: bool) -> None:
-    made = np.asarray(xp.linspace(start, stop, count, dtype=xp.float64, endpoint=endpoint))
-    np.testing.assert_allclose(made, np.linspace(start, stop, count, endpoint=endpoint), rtol=1e-12, atol=1e-9)
+    array = np.asarray(xp.linspace(start, stop, count, dtype=xp.float64, endpoint=endpoint))
+    np.testing.assert_allclose(array, np.linspace(start, stop, count, endpoint=endpoint), rtol=1e-12, atol=1e-9)
 
 
 @pytest.mark.parametrize("k", [-5, -1, 0, 2, 1 << 70])
@@ -206,21 +206,21 @@ def test_positions_outside_of_an_array_are_refused() -> None:
 )
 @settings(max_examples=25)
 def test_unique_counts_nans_apart_and_zeros_together(values: Values) -> None:
-    made = xp.unique_all(xp.asarray(values))
-    unique, inverse = np.asarray(made.values), np.asarray(made.inverse_indices)
+    result = xp.unique_all(xp.asarray(values))
+    unique, inverse = np.asarray(result.values), np.asarray(result.inverse_indices)
     wanted, counts = np.unique(values, return_counts=True, equal_nan=False)
     np.testing.assert_array_equal(unique, wanted)
-    np.testing.assert_array_equal(np.asarray(made.counts), counts)
+    np.testing.assert_array_equal(np.asarray(result.counts), counts)
     np.testing.assert_array_equal(unique[inverse], values)
-    np.testing.assert_array_equal(values.ravel()[np.asarray(made.indices)], unique)
+    np.testing.assert_array_equal(values.ravel()[np.asarray(result.indices)], unique)
 
 
 @given(st.lists(st.floats(width=32)), st.lists(st.floats(width=32)), st.sampled_from(["left", "right"]))
 @settings(max_examples=25)
-def test_searchsorted_equals_numpy(known: list[float], asked: list[float], side: Any) -> None:
-    x, y = np.sort(np.array(known, np.float32)), np.array(asked, np.float32)
-    made = xp.searchsorted(xp.asarray(x), xp.asarray(y), side=side)
-    np.testing.assert_array_equal(np.asarray(made), np.searchsorted(x, y, side=side))
+def test_searchsorted_equals_numpy(expected: list[float], requested: list[float], side: Any) -> None:
+    x, y = np.sort(np.array(expected, np.float32)), np.array(requested, np.float32)
+    result = xp.searchsorted(xp.asarray(x), xp.asarray(y), side=side)
+    np.testing.assert_array_equal(np.asarray(result), np.searchsorted(x, y, side=side))
 
 
 @given(st.floats(width=64), st.floats(width=64))
@@ -247,5 +247,5 @@ def test_odd_functions_keep_the_sign_of_zero(name: str) -> None:
 def test_floor_divide_of_infinities_is_the_standard_s() -> None:
     inf = math.inf
     for x, y, wanted in ((inf, 2.0, inf), (inf, -2.0, -inf), (2.0, -inf, -0.0), (-2.0, inf, -0.0), (-2.0, -inf, 0.0)):
-        made = float(xp.floor_divide(xp.asarray(x), y))
-        assert (made, math.copysign(1, made)) == (wanted, math.copysign(1, wanted)), (x, y)
+        result = float(xp.floor_divide(xp.asarray(x), y))
+        assert (result, math.copysign(1, result)) == (wanted, math.copysign(1, wanted)), (x, y)

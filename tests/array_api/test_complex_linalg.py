@@ -34,8 +34,8 @@ def random(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:
     return np.asarray(rng.normal(size=shape) + 1j * rng.normal(size=shape), dtype)
 
 
-def close(made: object, wanted: Array, units: float = 64.0) -> None:
-    array = n(made)
+def close(result: object, wanted: Array, units: float = 64.0) -> None:
+    array = n(result)
     assert (array.dtype, array.shape) == (wanted.dtype, wanted.shape)
     size = float(np.abs(wanted).max(initial=0.0))
     np.testing.assert_allclose(array, wanted, rtol=0, atol=units * np.finfo(array.dtype).eps * max(size, 1.0))

@@ -22,13 +22,13 @@ DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
 
 def random(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:
     rng = np.random.default_rng(seed)
-    made = rng.normal(size=shape)
-    return np.asarray(made + 1j * rng.normal(size=shape) if np.dtype(dtype).kind == "c" else made, dtype)
+    array = rng.normal(size=shape)
+    return np.asarray(array + 1j * rng.normal(size=shape) if np.dtype(dtype).kind == "c" else array, dtype)
 
 
 def eig(x: Array) -> tuple[Array, Array]:
-    made = la.eig(xp.asarray(x))
-    values, vectors = np.asarray(made.eigenvalues), np.asarray(made.eigenvectors)
+    result = la.eig(xp.asarray(x))
+    values, vectors = np.asarray(result.eigenvalues), np.asarray(result.eigenvectors)
     assert values.shape == x.shape[:-1]
     assert vectors.shape == x.shape
     assert values.dtype == vectors.dtype == np.result_type(x.dtype, np.complex64)
@@ -47,12 +47,12 @@ def assert_eigen(x: Array, units: float = 8.0) -> tuple[Array, Array]:
     return values, vectors
 
 
-def assert_near(made: Array, wanted: Array, tolerance: float) -> None:
+def assert_near(result: Array, wanted: Array, tolerance: float) -> None:
     """Each eigenvalue is near one that is wanted, one for one."""
-    left = list(wanted)
-    for value in made:
-        nearest = min(range(len(left)), key=lambda i: abs(left[i] - value))
-        assert abs(left.pop(nearest) - value) <= tolerance
+    results = list(wanted)
+    for value in result:
+        nearest = min(range(len(results)), key=lambda i: abs(results[i] - value))
+        assert abs(results.pop(nearest) - value) <= tolerance
 
 
 @pytest.mark.numbers
@@ -62,9 +62,9 @@ def test_eigenvectors_are_multiplied_by_their_eigenvalues(shape: tuple[int, ...]
     x = random(shape, dtype)
     values, _ = assert_eigen(x)
     tolerance = 100 * np.finfo(dtype).eps * np.abs(x).max() * shape[-1]
-    for made, matrix in zip(values.reshape(-1, shape[-1]), x.reshape(-1, *shape[-2:]), strict=True):
-        assert_near(made, np.linalg.eigvals(matrix), tolerance)
-        assert_near(np.asarray(la.eigvals(xp.asarray(matrix))), made, tolerance)
+    for item, matrix in zip(values.reshape(-1, shape[-1]), x.reshape(-1, *shape[-2:]), strict=True):
+        assert_near(item, np.linalg.eigvals(matrix), tolerance)
+        assert_near(np.asarray(la.eigvals(xp.asarray(matrix))), item, tolerance)
 
 
 @pytest.mark.numbers
@@ -159,11 +159,11 @@ def test_matrices_that_are_not_finite_have_no_eigenvalues_and_spoil_no_others(dt
     x = random((2, 4, 4), dtype)
     clean, vectors = eig(x)
     x[0, 1, 2] = value
-    values, made = eig(x)
+    values, result = eig(x)
     assert np.isnan(values[0]).all()
-    assert np.isnan(made[0]).all()
+    assert np.isnan(result[0]).all()
     np.testing.assert_array_equal(values[1], clean[1])
-    np.testing.assert_array_equal(made[1], vectors[1])
+    np.testing.assert_array_equal(result[1], vectors[1])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -176,9 +176,9 @@ def test_empty_stacks_have_empty_decompositions(shape: tuple[int, ...], dtype: A
 
 def test_symbols_whose_size_only_the_run_knows_are_decomposed() -> None:
     graph = Graph("g", {"x": TensorType(DType.float64, ["b", "n", "n"])}, promotion="array_api")
-    made = la.eig(graph["x"])
-    assert made.eigenvalues.type == TensorType(DType.complex128, ["b", "n"])
-    graph.output(*made)
+    result = la.eig(graph["x"])
+    assert result.eigenvalues.type == TensorType(DType.complex128, ["b", "n"])
+    graph.output(*result)
     model = gc.InferenceSession().load(graph)
     for n in (1, 2, 5, 0):
         x = random((2, n, n), np.float64)

@@ -24,10 +24,10 @@ def n(value: object) -> Array:
 @pytest.mark.parametrize("dtype", [None, xp.float32, xp.float64])
 def test_frequencies_are_numpys(length: int, dtype: DType | None) -> None:
     for name in ("fftfreq", "rfftfreq"):
-        made = getattr(xp.fft, name)(length, d=0.3, dtype=dtype)
-        assert made.dtype is (dtype or xp.float32)
+        result = getattr(xp.fft, name)(length, d=0.3, dtype=dtype)
+        assert result.dtype is (dtype or xp.float32)
         wanted = getattr(np.fft, name)(length, 0.3)
-        np.testing.assert_allclose(n(made), wanted.astype(n(made).dtype), rtol=np.finfo(n(made).dtype).eps)
+        np.testing.assert_allclose(n(result), wanted.astype(n(result).dtype), rtol=np.finfo(n(result).dtype).eps)
 
 
 @pytest.mark.parametrize("axes", [None, 0, -1, (0, 2), [1]])
@@ -35,8 +35,8 @@ def test_shifts_are_numpys_for_even_and_odd_lengths(axes: object) -> None:
     x = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
     for name in ("fftshift", "ifftshift"):
         np.testing.assert_array_equal(n(getattr(xp.fft, name)(a(x), axes=axes)), getattr(np.fft, name)(x, axes))
-        made = run1(lambda x, name=name: getattr(xp.fft, name)(x, axes=axes), x)
-        np.testing.assert_array_equal(made, getattr(np.fft, name)(x, axes))
+        result = run1(lambda x, name=name: getattr(xp.fft, name)(x, axes=axes), x)
+        np.testing.assert_array_equal(result, getattr(np.fft, name)(x, axes))
     with pytest.raises(ShapeError, match="no axis 3"):
         xp.fft.fftshift(a(x), axes=3)
 
@@ -63,9 +63,9 @@ def test_transforms_are_numpys(dtype: type, norm: str) -> None:
     rng = np.random.default_rng(0)
     x: Array = (rng.standard_normal((4, 6, 5)) + 1j * rng.standard_normal((4, 6, 5))).astype(dtype)
     for name, arguments in (*TRANSFORMS, *OF_REAL):
-        given = x.real.copy() if (name, arguments) in OF_REAL else x
-        got = n(getattr(xp.fft, name)(a(given), norm=norm, **arguments))
-        want = getattr(np.fft, name)(given, norm=norm, **arguments)
+        value = x.real.copy() if (name, arguments) in OF_REAL else x
+        got = n(getattr(xp.fft, name)(a(value), norm=norm, **arguments))
+        want = getattr(np.fft, name)(value, norm=norm, **arguments)
         assert got.dtype == want.dtype, name
         assert got.shape == want.shape, name
         limit = 16 * np.finfo(got.dtype).eps * np.abs(want).max()

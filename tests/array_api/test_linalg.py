@@ -47,9 +47,9 @@ def eps(x: Array) -> float:
     return float(np.finfo(x.dtype).eps)
 
 
-def close(made: object, wanted: Array, units: float = 16.0, scale: float | None = None) -> None:
+def close(result: object, wanted: Array, units: float = 16.0, scale: float | None = None) -> None:
     """Equal to so many of the dtype's epsilons times the greatest magnitude there is."""
-    array = n(made)
+    array = n(result)
     assert array.shape == wanted.shape
     if not array.size:
         return
@@ -71,19 +71,19 @@ def stacks(draw: st.DrawFn, *, square: bool) -> Array:
     k = m if square else draw(st.integers(1, 7))
     shape = (*draw(st.sampled_from([(), (), (2,), (2, 3)])), m, k)
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    made = rng.normal(size=shape)
+    array = rng.normal(size=shape)
     kind = draw(st.sampled_from(["plain", "whole", "repeated", "graded", "low", "zeros"]))
     if kind == "whole":
-        made = rng.integers(-2, 3, shape).astype(np.float64)
+        array = rng.integers(-2, 3, shape).astype(np.float64)
     elif kind == "repeated":
-        made[..., -1] = made[..., 0]
+        array[..., -1] = array[..., 0]
     elif kind == "graded":
-        made *= 10.0 ** rng.integers(-8, 9, (*shape[:-2], 1, k))
+        array *= 10.0 ** rng.integers(-8, 9, (*shape[:-2], 1, k))
     elif kind == "low":
-        made = made[..., :, :1] * made[..., :1, :]
+        array = array[..., :, :1] * array[..., :1, :]
     elif kind == "zeros":
-        made *= rng.integers(0, 2, shape)
-    return np.asarray(made * 10.0 ** draw(st.integers(-20, 20)), dtype)
+        array *= rng.integers(0, 2, shape)
+    return np.asarray(array * 10.0 ** draw(st.integers(-20, 20)), dtype)
 
 
 # Products and parts
@@ -98,9 +98,9 @@ def test_cross_equals_numpys_when_shapes_broadcast(
     x, y = (rng.integers(0, 9, s).astype(dtype) for s in (lhs, rhs))
     x_, y_ = np.broadcast_arrays(x, y)
     wanted = np.cross(x_, y_, axis=axis)
-    made = n(la.cross(a(x), a(y), axis=axis))
-    assert made.dtype == dtype
-    np.testing.assert_array_equal(made, wanted)
+    result = n(la.cross(a(x), a(y), axis=axis))
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, wanted)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float64])
@@ -121,9 +121,9 @@ def test_products_are_numpys(dtype: Any) -> None:
 def test_diagonal_is_numpys_for_every_offset(dtype: Any, shape: tuple[int, ...]) -> None:
     x = np.arange(math.prod(shape)).reshape(shape).astype(dtype)
     for offset in range(-6, 7):
-        made = n(la.diagonal(a(x), offset=offset))
-        assert made.dtype == dtype
-        np.testing.assert_array_equal(made, np.diagonal(x, offset, -2, -1))
+        result = n(la.diagonal(a(x), offset=offset))
+        assert result.dtype == dtype
+        np.testing.assert_array_equal(result, np.diagonal(x, offset, -2, -1))
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_diagonal_is_numpys_for_every_offset(dtype: Any, shape: tuple[int, ...])
 def test_trace_sums_in_the_standards_dtype(dtype: Any, result: Any) -> None:
     x = np.arange(24).reshape(2, 3, 4).astype(dtype) * 5
     for offset in (-3, -1, 0, 2, 9):
-        made = n(la.trace(a(x), offset=offset))
-        assert made.dtype == result
-        np.testing.assert_array_equal(made, np.trace(x.astype(result), offset, -2, -1))
+        output = n(la.trace(a(x), offset=offset))
+        assert output.dtype == result
+        np.testing.assert_array_equal(output, np.trace(x.astype(result), offset, -2, -1))
     assert la.trace(a(x), dtype=xp.float64).dtype is xp.float64
 
 
@@ -145,8 +145,8 @@ def test_matrix_power_is_repeated_multiplication(shape: tuple[int, ...], dtype: 
     x = random(shape, dtype) + 3 * np.eye(shape[-1], dtype=dtype)
     for power in (0, 1, 2, 5, 10):
         close(la.matrix_power(a(x), power), reference.matrix_power(x, power), 64)
-    made = n(la.matrix_power(a(x), -3))
-    np.testing.assert_allclose(made, reference.matrix_power(x.astype(np.float64), -3), rtol=1e-3, atol=1e-3)
+    result = n(la.matrix_power(a(x), -3))
+    np.testing.assert_allclose(result, reference.matrix_power(x.astype(np.float64), -3), rtol=1e-3, atol=1e-3)
 
 
 # Elimination
@@ -157,19 +157,19 @@ def test_matrix_power_is_repeated_multiplication(shape: tuple[int, ...], dtype: 
 def test_solve_leaves_a_small_residual(x: Array, columns: int, seed: int) -> None:
     x = x + np.abs(x).max() * np.eye(x.shape[-1], dtype=x.dtype) * 4 + np.eye(x.shape[-1], dtype=x.dtype)
     b = random((*x.shape[:-1], columns) if columns else x.shape[-1:], x.dtype.type, seed)
-    made = n(la.solve(a(x), a(b)))
-    assert made.shape == ((*x.shape[:-1], columns) if columns else x.shape[:-1])
+    result = n(la.solve(a(x), a(b)))
+    assert result.shape == ((*x.shape[:-1], columns) if columns else x.shape[:-1])
     if not columns:
-        made, b = made[..., None], np.broadcast_to(b[:, None], (*x.shape[:-1], 1))
-    close(x @ made, b, 64, scale=float(np.abs(x).max() * np.abs(made).max() if made.size else 0))
+        result, b = result[..., None], np.broadcast_to(b[:, None], (*x.shape[:-1], 1))
+    close(x @ result, b, 64, scale=float(np.abs(x).max() * np.abs(result).max() if result.size else 0))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_solve_broadcasts_stacks_and_promotes(dtype: Any) -> None:
     x, b = random((2, 1, 3, 3), dtype), random((4, 3, 2), np.float64, 1)
-    made = n(la.solve(a(x), a(b)))
-    assert made.dtype == np.float64
-    np.testing.assert_allclose(made, reference.solve(x.astype(np.float64), b), rtol=1e-9)
+    result = n(la.solve(a(x), a(b)))
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, reference.solve(x.astype(np.float64), b), rtol=1e-9)
 
 
 @pytest.mark.parametrize("shape", SQUARE)
@@ -255,9 +255,9 @@ def test_qr_multiplies_back_with_orthonormal_columns(x: Array, mode: str) -> Non
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 def test_qr_has_numpys_shapes_and_signs(shape: tuple[int, ...], mode: str) -> None:
     x = random(shape, np.float64)
-    made = la.qr(a(x), mode=mode)
-    assert type(made).__name__ == "QRResult"
-    for part, wanted in zip((made.Q, made.R), reference.qr(x, mode=mode), strict=True):
+    result = la.qr(a(x), mode=mode)
+    assert type(result).__name__ == "QRResult"
+    for part, wanted in zip((result.Q, result.R), reference.qr(x, mode=mode), strict=True):
         close(part, wanted, 32, scale=8)
 
 
@@ -287,8 +287,8 @@ def test_svd_multiplies_back_when_of_many_matrices(x: Array, full: bool) -> None
 
 
 def check_svd(x: Array, full: bool) -> None:
-    made = la.svd(a(x), full_matrices=full)
-    u, s, vh = n(made.U), n(made.S), n(made.Vh)
+    result = la.svd(a(x), full_matrices=full)
+    u, s, vh = n(result.U), n(result.S), n(result.Vh)
     for part, wanted in zip((u, s, vh), reference.svd(x, full_matrices=full), strict=True):
         assert part.shape == wanted.shape
         assert part.dtype == x.dtype
@@ -366,12 +366,12 @@ def test_pinv_meets_penroses_conditions_for_every_rank(m: int, k: int, rank: int
     rng = np.random.default_rng(seed)
     left, right = (reference.qr(rng.normal(size=(size, size)))[0][:, :rank] for size in (m, k))
     x = np.asarray((left * rng.uniform(1, 9, rank)) @ right.T, dtype)
-    made = n(la.pinv(a(x)))
+    result = n(la.pinv(a(x)))
     assert int(la.matrix_rank(a(x))) == reference.matrix_rank(x.astype(np.float64), rtol=1e-3) == rank
-    close(x @ made @ x, x, 128, scale=9)
-    close(made @ x @ made, made, 128, scale=9)
-    close(x @ made, (x @ made).T, 128, scale=9)
-    close(made @ x, (made @ x).T, 128, scale=9)
+    close(x @ result @ x, x, 128, scale=9)
+    close(result @ x @ result, result, 128, scale=9)
+    close(x @ result, (x @ result).T, 128, scale=9)
+    close(result @ x, (result @ x).T, 128, scale=9)
 
 
 def test_rank_and_pinv_are_numpys_for_tolerances_of_all_kinds() -> None:
@@ -379,9 +379,9 @@ def test_rank_and_pinv_are_numpys_for_tolerances_of_all_kinds() -> None:
     x[0, :, 3] = x[0, :, 0]
     x[1] = 0
     for rtol in (None, 0.3, 1, np.float64(0.2), np.array([0.5, 0.1, 0.9])):
-        made = la.matrix_rank(a(x), rtol=rtol)
-        assert made.dtype is xp.int64
-        np.testing.assert_array_equal(n(made), reference.matrix_rank(x, rtol=rtol))
+        result = la.matrix_rank(a(x), rtol=rtol)
+        assert result.dtype is xp.int64
+        np.testing.assert_array_equal(n(result), reference.matrix_rank(x, rtol=rtol))
         close(la.pinv(a(x), rtol=rtol), reference.pinv(x, rtol=rtol), 64)
     each = np.array([0.5, 0.1, 0.9], np.float32)
     np.testing.assert_array_equal(n(la.matrix_rank(a(x), rtol=a(each))), reference.matrix_rank(x, rtol=each))
@@ -398,8 +398,8 @@ def test_rank_and_pinv_are_numpys_for_tolerances_of_all_kinds() -> None:
 def test_matrix_norm_is_numpys(order: float, shape: tuple[int, ...], dtype: Any) -> None:
     x = random(shape, dtype)
     for keepdims in (False, True):
-        made = la.matrix_norm(a(x), ord=order, keepdims=keepdims)
-        close(made, reference.matrix_norm(x, ord=order, keepdims=keepdims))
+        result = la.matrix_norm(a(x), ord=order, keepdims=keepdims)
+        close(result, reference.matrix_norm(x, ord=order, keepdims=keepdims))
     assert n(la.matrix_norm(a(np.zeros((2, 3, 0), dtype)), ord="nuc", keepdims=True)).tolist() == [[[0]], [[0]]]
 
 
@@ -409,11 +409,11 @@ def test_matrix_norm_is_numpys(order: float, shape: tuple[int, ...], dtype: Any)
 def test_vector_norm_is_numpys(order: float, axis: int | tuple[int, ...] | None, dtype: Any) -> None:
     x = random((2, 3, 4), dtype)
     for keepdims in (False, True):
-        made = la.vector_norm(a(x), axis=axis, ord=order, keepdims=keepdims)
+        result = la.vector_norm(a(x), axis=axis, ord=order, keepdims=keepdims)
         if axis == ():
-            close(made, np.abs(x) if order else np.ones_like(x))
+            close(result, np.abs(x) if order else np.ones_like(x))
         else:
-            close(made, reference.vector_norm(x, axis=axis, ord=order, keepdims=keepdims))
+            close(result, reference.vector_norm(x, axis=axis, ord=order, keepdims=keepdims))
 
 
 def test_vector_norm_neither_overflows_nor_vanishes() -> None:
@@ -460,10 +460,10 @@ def test_symbols_of_named_sizes_build_one_graph_for_all_of_them(name: str, promo
     model = gc.InferenceSession().load(graph)
     for shape in ((2, 3, 3), (1, 1, 1), (3, 6, 6)):
         x = random(shape, np.float64)
-        made, eager = model(x), function(a(x))
+        result, eager = model(x), function(a(x))
         wanted = eager if isinstance(eager, tuple) else (eager,)
-        assert len(made) == count
-        for part, other in zip(made, wanted, strict=True):
+        assert len(result) == count
+        for part, other in zip(result, wanted, strict=True):
             np.testing.assert_allclose(part, n(other), rtol=1e-9, atol=1e-11)
 
 

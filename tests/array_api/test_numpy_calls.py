@@ -38,14 +38,14 @@ def graph() -> Any:
 def computed(function: Callable[..., Any], *names: str) -> list[Array]:
     """Return what a function of the named Symbols gives when the graph runs."""
     g = graph()
-    made = function(*(g[name] for name in names))
-    g.output(*(made if isinstance(made, (tuple, list)) else [made]))
+    result = function(*(g[name] for name in names))
+    g.output(*(result if isinstance(result, (tuple, list)) else [result]))
     return gc.InferenceSession().load(g)(X, Y, I, B)
 
 
 def wanted(function: Callable[..., Any], *names: str) -> list[Array]:
-    made = function(*({"x": X, "y": Y, "i": I, "b": B}[name] for name in names))
-    return [np.asarray(a) for a in (made if isinstance(made, (tuple, list)) else [made])]
+    result = function(*({"x": X, "y": Y, "i": I, "b": B}[name] for name in names))
+    return [np.asarray(a) for a in (result if isinstance(result, (tuple, list)) else [result])]
 
 
 def agree(function: Callable[..., Any], *names: str) -> None:
@@ -114,8 +114,8 @@ def test_array_before_a_symbol_is_promoted_as_after_it() -> None:
         u: Any = Graph("g", {"u": uint64}, promotion=promotion)["u"]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", gc.LossyCastWarning)
-            for made in (int8 + u, np.add(int8, u), u + int8, np.add(u, int8), np.int8(1) * u):
-                assert made.dtype is dtype
+            for item in (int8 + u, np.add(int8, u), u + int8, np.add(u, int8), np.int8(1) * u):
+                assert item.dtype is dtype
 
 
 def test_comparison_of_an_array_with_a_symbol_is_the_symbols_mirrored() -> None:
@@ -262,9 +262,9 @@ def test_mistakes_keep_the_errors_of_the_ops() -> None:
 
 def test_error_and_node_have_the_users_line() -> None:
     x = graph()["x"]
-    made: Any = np.mean(np.exp(x), axis=0)
-    assert made.line is not None
-    assert made.line.text == "made: Any = np.mean(np.exp(x), axis=0)"
+    result: Any = np.mean(np.exp(x), axis=0)
+    assert result.line is not None
+    assert result.line.text == "made: Any = np.mean(np.exp(x), axis=0)"
     with pytest.raises(SymbolError) as error:
         np.nanmedian(x)
     assert error.value.line is not None

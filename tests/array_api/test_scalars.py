@@ -65,11 +65,11 @@ def test_complex_operand_makes_complex_numbers_of_floats(function: Callable[[Any
         ((other, xp.asarray(values)), (other, values)),
     ):
         wanted = np.asarray(function(*theirs))
-        made = np.asarray(function(*mine))
+        array = np.asarray(function(*mine))
         if wanted.dtype != bool:
             # NumPy takes its own scalars without axes for Python's; here they are arrays of their dtype.
-            assert made.dtype == np.result_type(np.complex64, other if isinstance(other, np.generic) else wanted.dtype)
-        np.testing.assert_allclose(made, wanted, rtol=1e-6)
+            assert array.dtype == np.result_type(np.complex64, other if isinstance(other, np.generic) else wanted.dtype)
+        np.testing.assert_allclose(array, wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("other", COMPLEX, ids=repr)
@@ -101,9 +101,9 @@ def test_complex_scalar_goes_with_floats_and_complex_numbers_alone() -> None:
 
 def test_complex_numbers_are_spaced_evenly() -> None:
     for start, stop, endpoint in ((0, 1j, True), (1 + 1j, 3.0, False)):
-        made = np.asarray(xp.linspace(start, stop, 5, endpoint=endpoint))
-        assert made.dtype == np.complex64
-        np.testing.assert_allclose(made, np.linspace(start, stop, 5, endpoint=endpoint), rtol=1e-6, atol=1e-7)
+        array = np.asarray(xp.linspace(start, stop, 5, endpoint=endpoint))
+        assert array.dtype == np.complex64
+        np.testing.assert_allclose(array, np.linspace(start, stop, 5, endpoint=endpoint), rtol=1e-6, atol=1e-7)
     assert xp.linspace(1, 2, 3, dtype=xp.complex128).dtype is xp.complex128
     with pytest.raises(DTypeError, match="complex numbers, not float32"):
         xp.linspace(0, 1j, 3, dtype=xp.float32)
@@ -115,18 +115,18 @@ def test_complex_numbers_are_rounded_in_their_parts() -> None:
 
 
 def test_expm1_of_complex_zeros_has_the_standards_real_zero() -> None:
-    made = np.asarray(xp.expm1(xp.asarray([complex(-0.0, 0.0), complex(0.0, -0.0)], dtype=xp.complex128)))
-    np.testing.assert_array_equal(np.signbit(made.real), [False, False])
-    np.testing.assert_array_equal(np.signbit(made.imag), [False, True])
+    array = np.asarray(xp.expm1(xp.asarray([complex(-0.0, 0.0), complex(0.0, -0.0)], dtype=xp.complex128)))
+    np.testing.assert_array_equal(np.signbit(array.real), [False, False])
+    np.testing.assert_array_equal(np.signbit(array.imag), [False, True])
 
 
 @pytest.mark.parametrize("dtype", [xp.complex64, xp.complex128], ids=str)
 def test_tanh_of_infinite_numbers_has_a_zero_with_the_sign_of_the_imaginary_part(dtype: DType) -> None:
     parts = [2.8, -2.8, 0.5, -0.5, 0.0, -0.0]
-    made = np.asarray(xp.tanh(xp.asarray([complex(s * np.inf, b) for s in (1, -1) for b in parts], dtype=dtype)))
-    np.testing.assert_array_equal(made.real, [1] * 6 + [-1] * 6)
-    np.testing.assert_array_equal(made.imag, 0)
-    np.testing.assert_array_equal(np.signbit(made.imag), [False, True] * 6)
+    array = np.asarray(xp.tanh(xp.asarray([complex(s * np.inf, b) for s in (1, -1) for b in parts], dtype=dtype)))
+    np.testing.assert_array_equal(array.real, [1] * 6 + [-1] * 6)
+    np.testing.assert_array_equal(array.imag, 0)
+    np.testing.assert_array_equal(np.signbit(array.imag), [False, True] * 6)
 
 
 def test_complex_array_is_no_real_scalar() -> None:

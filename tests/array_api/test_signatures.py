@@ -54,9 +54,9 @@ def test_functions_are_found_by_all_arguments_that_are_no_arrays() -> None:
         return Pair(low, high) if factor else [low, high]
 
     x, y = xp.asarray([1.0, 2.0, 3.0]), np.array([4, 5, 6], np.float32)
-    made = spread([x, y], 2.0, part=slice(0, 2))
-    assert type(made) is Pair
-    assert (float(made.low), float(made.high)) == (2.0, 5.0)
+    result = spread([x, y], 2.0, part=slice(0, 2))
+    assert type(result) is Pair
+    assert (float(result.low), float(result.high)) == (2.0, 5.0)
     assert compiled(lambda: spread([x, y], 2.0, part=slice(0, 2))) == 0
     assert compiled(lambda: spread([x, y], 2.0, part=slice(0, 3))) == 1
     assert compiled(lambda: spread([x, x], 2.0)) == 1
@@ -88,9 +88,9 @@ def test_threads_share_compiled_functions() -> None:
 
 def test_numpy_arrays_beside_arrays_are_operands() -> None:
     own, x = np.array([1, 2], np.float32), xp.asarray([3.0, 4.0])
-    for made in (own + x, x + own, xp.add(own, x)):
-        assert type(made) is xp.Array
-        np.testing.assert_array_equal(np.asarray(made), [4, 6])
+    for item in (own + x, x + own, xp.add(own, x)):
+        assert type(item) is xp.Array
+        np.testing.assert_array_equal(np.asarray(item), [4, 6])
     with pytest.raises(GraphError, match="no operand is a Symbol"):
         xp.add(own, own)
 
@@ -264,16 +264,16 @@ def test_dtypes_that_the_standard_has_not_make_no_arrays(dtype: str) -> None:
         xp.zeros(1, dtype=dtype)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("made", [xp.meshgrid(), xp.broadcast_arrays(), xp.__array_namespace_info__().devices()])
-def test_lists_of_the_namespace_are_tuples_as_in_2025_12(made: object) -> None:
-    assert type(made) is tuple
+@pytest.mark.parametrize("result", [xp.meshgrid(), xp.broadcast_arrays(), xp.__array_namespace_info__().devices()])
+def test_lists_of_the_namespace_are_tuples_as_in_2025_12(result: object) -> None:
+    assert type(result) is tuple
 
 
 def test_grids_and_broadcast_arrays_are_tuples_of_arrays() -> None:
     x = xp.ones(3)
-    for made in (xp.meshgrid(x, x), xp.broadcast_arrays(x, xp.ones((2, 1)))):
-        assert type(made) is tuple
-        assert all(type(one) is xp.Array for one in made)
+    for item in (xp.meshgrid(x, x), xp.broadcast_arrays(x, xp.ones((2, 1)))):
+        assert type(item) is tuple
+        assert all(type(one) is xp.Array for one in item)
 
 
 def test_float16_meets_float16_in_float16_and_wider_floats_in_theirs() -> None:

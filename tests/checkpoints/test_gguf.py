@@ -128,12 +128,12 @@ def test_quantised_tensors_are_float32_or_their_blocks(tmp_path: Path, encoding:
     assert same(loaded["w"], want)
     assert (loaded.encoding("w"), loaded.shape("w")) == (encoding, want.shape)
     blocks = gc.load_tensors(path, dequantize=False)
-    held = blocks["w"]
-    assert isinstance(held, QuantizedTensor)
-    assert (held.encoding, held.shape) == (encoding, want.shape)
-    assert same(held.data, raw)
-    assert not held.data.flags.writeable
-    assert same(held.dequantize(), want)
+    value = blocks["w"]
+    assert isinstance(value, QuantizedTensor)
+    assert (value.encoding, value.shape) == (encoding, want.shape)
+    assert same(value.data, raw)
+    assert not value.data.flags.writeable
+    assert same(value.dequantize(), want)
     assert isinstance(norm := blocks["norm"], np.ndarray)
     assert same(norm, random(5))
 
@@ -142,9 +142,9 @@ def test_quantised_tensors_are_float32_or_their_blocks(tmp_path: Path, encoding:
 def test_blocks_that_are_not_computed_are_given_raw_and_refused_otherwise(tmp_path: Path, encoding: str) -> None:
     raw = random_blocks(encoding, 2, 1)
     path = write(tmp_path / "a.gguf", {"w": (raw, GGMLQuantizationType[encoding])})
-    held = gc.load_tensors(path, dequantize=False)["w"]
-    assert isinstance(held, QuantizedTensor)
-    assert same(held.data, raw)
+    value = gc.load_tensors(path, dequantize=False)["w"]
+    assert isinstance(value, QuantizedTensor)
+    assert same(value.data, raw)
     with pytest.raises(ModelError, match=f"{encoding} is not dequantised"):
         gc.load_tensors(path)["w"]
 
@@ -159,15 +159,15 @@ def test_metadata_of_every_type_is_read(tmp_path: Path) -> None:
         "words": (["a", "", "ü"], kinds.ARRAY), "ints": ([1, -2], kinds.ARRAY), "floats": ([0.5, 2.0], kinds.ARRAY),
         "bools": ([True, False], kinds.ARRAY), "nested": ([[1, 2], [3]], kinds.ARRAY),
     }  # fmt: skip
-    found = gc.load_tensors(write(tmp_path / "a.gguf", {}, **values)).metadata
-    assert found["general.architecture"] == "test"
+    result = gc.load_tensors(write(tmp_path / "a.gguf", {}, **values)).metadata
+    assert result["general.architecture"] == "test"
     for key, (value, *_) in values.items():
-        held = found[key]
+        stored = result[key]
         if key == "nested":
-            held = [item.tolist() for item in held]
-        assert (held.tolist() if isinstance(held, np.ndarray) else held) == value
-    assert type(found["yes"]) is bool
-    assert found["bools"].dtype == np.bool_
+            stored = [item.tolist() for item in stored]
+        assert (stored.tolist() if isinstance(stored, np.ndarray) else stored) == value
+    assert type(result["yes"]) is bool
+    assert result["bools"].dtype == np.bool_
 
 
 def test_weights_are_those_of_the_mapped_file_when_graphs_take_them(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def pair(key: str | bytes, kind: int, value: bytes) -> bytes:
     return text(key) + struct.pack("<I", kind) + value
 
 
-def made(
+def write_file(
     *rows: bytes, pairs: tuple[bytes, ...] = (), data: bytes = bytes(64), version: int = 3, counts: Any = None
 ) -> bytes:
     tensors, values = counts or (len(rows), len(pairs))
@@ -234,7 +234,7 @@ def refused(path: Path, content: bytes, *words: str, kind: type[GraphcoreError] 
 @pytest.mark.parametrize("version", [2, 3])
 def test_hand_made_file_is_read(tmp_path: Path, version: int) -> None:
     data = np.arange(16, dtype=np.float32).tobytes()
-    content = made(row(dims=(2, 3)), row("v", (1, 0), 1), row("s", (), 26, 32), data=data, version=version)
+    content = write_file(row(dims=(2, 3)), row("v", (1, 0), 1), row("s", (), 26, 32), data=data, version=version)
     (tmp_path / "a.gguf").write_bytes(content)
     loaded = gc.load_tensors(tmp_path / "a.gguf")
     assert loaded["w"].tolist() == [[0, 1], [2, 3], [4, 5]]
@@ -253,52 +253,52 @@ HUGE = (1 << 64) - 1
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (made(version=1), "of version 1"),
-        (made(version=4), "of version 4"),
-        (made(version=3 << 24), "big endian"),
+        (write_file(version=1), "of version 1"),
+        (write_file(version=4), "of version 4"),
+        (write_file(version=3 << 24), "big endian"),
         (b"GGUF", "the file ends"),
-        (made(counts=(HUGE, 0)), f"{HUGE} tensors and 0 keys are said to be in"),
-        (made(counts=(0, HUGE)), f"0 tensors and {HUGE} keys are said to be in"),
-        (made(counts=(3, 0), data=bytes(100)), "the tensor '' is there twice"),
-        (made(counts=(0, 2)), "the key '' is there twice"),
-        (made(row(), counts=(4, 0), data=b"\xff" * 64), "the file ends"),
-        (made(row(), row()), "the tensor 'w' is there twice"),
-        (made(pairs=(pair("a", 0, b"1"), pair("a", 0, b"1"))), "the key 'a' is there twice"),
-        (made(row(b"\xff")), "a tensor's name at byte 32 is no UTF-8"),
-        (made(pairs=(pair(b"\xff", 0, b"1"),)), "a key at byte 32 is no UTF-8"),
-        (made(pairs=(pair("a", 8, text(b"\xff")),)), "a string at byte"),
-        (made(pairs=(pair("a", 8, struct.pack("<Q", 1 << 40)),)), "the file ends"),
-        (made(pairs=(pair("a", 8, struct.pack("<Q", HUGE)),)), "the file ends"),
-        (made(pairs=(pair("a", 9, struct.pack("<IQ", 0, HUGE)),)), "the file ends"),
-        (made(pairs=(pair("a", 9, struct.pack("<IQ", 12, 1 << 61)),)), "the file ends"),
-        (made(pairs=(pair("a", 9, struct.pack("<IQ", 8, HUGE)),), data=b""), "the file ends"),
-        (made(pairs=(pair("a", 9, struct.pack("<IQ", 9, HUGE)),), data=b""), "the file ends"),
-        (made(pairs=(pair("a", 9, struct.pack("<IQ", 13, 0)),)), "is of type 13"),
-        (made(pairs=(pair("a", 13, b""),)), "is of type 13"),
-        (made(pairs=(pair("a", 7, b"\x02"),)), "neither 0 nor 1"),
-        (made(pairs=(pair("a", 9, struct.pack("<IQ", 7, 3) + b"\0\1\2"),)), "neither 0 nor 1"),
-        (made(pairs=(pair("general.alignment", 4, struct.pack("<I", 0)),)), "general.alignment is 0"),
-        (made(pairs=(pair("general.alignment", 4, struct.pack("<I", 24)),)), "general.alignment is 24"),
-        (made(pairs=(pair("general.alignment", 8, text("32")),)), "general.alignment is 32"),
-        (made(row(), pairs=(pair("general.alignment", 4, struct.pack("<I", 1 << 31)),)), "the file has 0"),
-        (made(row(kind=4)), "is of type 4, which is not known"),
-        (made(row(kind=1 << 31)), "which is not known"),
-        (made(row(dims=(1,) * 5)), "has 5 dims"),
-        (made(row(dims=(17,))), "the file has 64 for tensors"),
-        (made(row(dims=(1 << 62, 4))), "its dims are"),
-        (made(row(dims=(1 << 62, 0))), "its dims are"),
-        (made(row(dims=(HUGE, HUGE))), "its dims are"),
-        (made(row(dims=(1 << 40,))), "the file has 64 for tensors"),
-        (made(row(offset=64)), "the file has 64 for tensors"),
-        (made(row(offset=HUGE - 31)), "the file has 64 for tensors"),
-        (made(row(offset=1)), "no multiple of 32"),
-        (made(row(), row("v")), "some of which are those of"),
-        (made(row(dims=(16,)), row("v", offset=32)), "some of which are those of 'w'"),
-        (made(row(dims=(33,), kind=2)), "Q4_0 has blocks of 32"),
-        (made(row(dims=(), kind=2)), "Q4_0 has blocks of 32"),
-        (made(row(dims=(32, 8), kind=12)), "Q4_K has blocks of 256"),
-        (made(row(dims=(256,), kind=12)), "the file has 64 for tensors"),
-        (made(row("w" * 10_000, dims=(17,))), "the file has 64"),
+        (write_file(counts=(HUGE, 0)), f"{HUGE} tensors and 0 keys are said to be in"),
+        (write_file(counts=(0, HUGE)), f"0 tensors and {HUGE} keys are said to be in"),
+        (write_file(counts=(3, 0), data=bytes(100)), "the tensor '' is there twice"),
+        (write_file(counts=(0, 2)), "the key '' is there twice"),
+        (write_file(row(), counts=(4, 0), data=b"\xff" * 64), "the file ends"),
+        (write_file(row(), row()), "the tensor 'w' is there twice"),
+        (write_file(pairs=(pair("a", 0, b"1"), pair("a", 0, b"1"))), "the key 'a' is there twice"),
+        (write_file(row(b"\xff")), "a tensor's name at byte 32 is no UTF-8"),
+        (write_file(pairs=(pair(b"\xff", 0, b"1"),)), "a key at byte 32 is no UTF-8"),
+        (write_file(pairs=(pair("a", 8, text(b"\xff")),)), "a string at byte"),
+        (write_file(pairs=(pair("a", 8, struct.pack("<Q", 1 << 40)),)), "the file ends"),
+        (write_file(pairs=(pair("a", 8, struct.pack("<Q", HUGE)),)), "the file ends"),
+        (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 0, HUGE)),)), "the file ends"),
+        (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 12, 1 << 61)),)), "the file ends"),
+        (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 8, HUGE)),), data=b""), "the file ends"),
+        (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 9, HUGE)),), data=b""), "the file ends"),
+        (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 13, 0)),)), "is of type 13"),
+        (write_file(pairs=(pair("a", 13, b""),)), "is of type 13"),
+        (write_file(pairs=(pair("a", 7, b"\x02"),)), "neither 0 nor 1"),
+        (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 7, 3) + b"\0\1\2"),)), "neither 0 nor 1"),
+        (write_file(pairs=(pair("general.alignment", 4, struct.pack("<I", 0)),)), "general.alignment is 0"),
+        (write_file(pairs=(pair("general.alignment", 4, struct.pack("<I", 24)),)), "general.alignment is 24"),
+        (write_file(pairs=(pair("general.alignment", 8, text("32")),)), "general.alignment is 32"),
+        (write_file(row(), pairs=(pair("general.alignment", 4, struct.pack("<I", 1 << 31)),)), "the file has 0"),
+        (write_file(row(kind=4)), "is of type 4, which is not known"),
+        (write_file(row(kind=1 << 31)), "which is not known"),
+        (write_file(row(dims=(1,) * 5)), "has 5 dims"),
+        (write_file(row(dims=(17,))), "the file has 64 for tensors"),
+        (write_file(row(dims=(1 << 62, 4))), "its dims are"),
+        (write_file(row(dims=(1 << 62, 0))), "its dims are"),
+        (write_file(row(dims=(HUGE, HUGE))), "its dims are"),
+        (write_file(row(dims=(1 << 40,))), "the file has 64 for tensors"),
+        (write_file(row(offset=64)), "the file has 64 for tensors"),
+        (write_file(row(offset=HUGE - 31)), "the file has 64 for tensors"),
+        (write_file(row(offset=1)), "no multiple of 32"),
+        (write_file(row(), row("v")), "some of which are those of"),
+        (write_file(row(dims=(16,)), row("v", offset=32)), "some of which are those of 'w'"),
+        (write_file(row(dims=(33,), kind=2)), "Q4_0 has blocks of 32"),
+        (write_file(row(dims=(), kind=2)), "Q4_0 has blocks of 32"),
+        (write_file(row(dims=(32, 8), kind=12)), "Q4_K has blocks of 256"),
+        (write_file(row(dims=(256,), kind=12)), "the file has 64 for tensors"),
+        (write_file(row("w" * 10_000, dims=(17,))), "the file has 64"),
     ],
     ids=itertools.count(),
 )
@@ -311,15 +311,15 @@ def test_file_that_lies_is_refused(tmp_path: Path, content: bytes, words: str) -
 
 def test_metadata_beyond_the_limits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.gguf"
-    deep = made(pairs=(pair("a", 9, array_of_arrays(100_000)),))
+    deep = write_file(pairs=(pair("a", 9, array_of_arrays(100_000)),))
     refused(path, deep, "nested deeper than 16", kind=ResourceLimitError)
     monkeypatch.setattr(gguf_module(), "_MOST_VALUES", 1000)
-    many = made(pairs=(pair("a", 9, struct.pack("<IQ", 8, 2000) + bytes(16_000)),))
+    many = write_file(pairs=(pair("a", 9, struct.pack("<IQ", 8, 2000) + bytes(16_000)),))
     refused(path, many, "more than 1000 strings", kind=ResourceLimitError)
     monkeypatch.setattr(gguf_module(), "_MOST_TENSORS", 1)
-    refused(path, made(row(), row("v", offset=32)), "2 tensors and 0 keys; at most 1", kind=ResourceLimitError)
+    refused(path, write_file(row(), row("v", offset=32)), "2 tensors and 0 keys; at most 1", kind=ResourceLimitError)
     monkeypatch.setattr(gguf_module(), "LARGEST_HEADER", 1000)
-    long = made(pairs=(pair("a", 8, text("a" * 2000)),))
+    long = write_file(pairs=(pair("a", 8, text("a" * 2000)),))
     refused(path, long, "more than 1000 bytes", kind=ResourceLimitError)
 
 
@@ -330,7 +330,7 @@ def gguf_module() -> Any:
 
 
 def test_large_alignment_is_taken_when_nothing_follows_it(tmp_path: Path) -> None:
-    (tmp_path / "a.gguf").write_bytes(made(pairs=(pair("general.alignment", 4, struct.pack("<I", 1 << 31)),)))
+    (tmp_path / "a.gguf").write_bytes(write_file(pairs=(pair("general.alignment", 4, struct.pack("<I", 1 << 31)),)))
     assert not gc.load_tensors(tmp_path / "a.gguf")
 
 

@@ -94,8 +94,8 @@ def test_tensors_that_the_formats_own_package_saved_are_read(tmp_path: Path, dty
     name = "float8_e8m0fnu" if dtype == "float8_e8m0" else dtype
     array, other = random(dtype, 4, 3), random("float32", 2)
     specs = {
-        key: safetensors.TensorSpec(dtype=kind, shape=list(held.shape), data_ptr=held.ctypes.data, data_len=held.nbytes)
-        for key, kind, held in (("a", name, array), ("b", "float32", other))
+        key: safetensors.TensorSpec(dtype=kind, shape=list(item.shape), data_ptr=item.ctypes.data, data_len=item.nbytes)
+        for key, kind, item in (("a", name, array), ("b", "float32", other))
     }
     (tmp_path / "a.safetensors").write_bytes(safetensors.serialize(specs, {"format": "pt"}))
     loaded = gc.load_tensors(tmp_path / "a.safetensors")
@@ -161,9 +161,9 @@ def test_weights_are_those_of_the_mapped_file_when_graphs_take_them(tmp_path: Pa
     tracemalloc.stop()
     assert peak < 1 << 20
     for name, symbol in graph.weights.items():
-        held = symbol.producer.array  # type: ignore[union-attr]
-        assert np.shares_memory(held, loaded[name])
-        assert not held.flags.writeable
+        value = symbol.producer.array  # type: ignore[union-attr]
+        assert np.shares_memory(value, loaded[name])
+        assert not value.flags.writeable
     (y,) = gc.InferenceSession().load(graph)(np.ones((2, 4), np.float32))
     assert np.array_equal(y, np.ones((2, 4)) * arrays["b"] + np.float32(arrays["w"][0, 0]))
 

@@ -54,6 +54,6 @@ def silero() -> Trained:
 
 
 def _named(label: str) -> Trained:
-    found = next(each for each in TRAINED if each.label == label)
-    found.file()
-    return found
+    result = next(each for each in TRAINED if each.label == label)
+    result.file()
+    return result

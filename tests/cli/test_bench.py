@@ -27,9 +27,9 @@ QUICK = ("--seconds", "0.02", "--no-memory")
 
 @pytest.mark.full
 def test_bench_measures_both_sides_by_threads_and_batch(document: Document, magika: Trained) -> None:
-    found = document("bench", magika.file(), *QUICK, "--threads", "1,2", "--batch", "1,3", "--plot", "b.svg")
-    assert [(row["threads"], row["batch"]) for row in found["rows"]] == [(1, 1), (1, 3), (2, 1), (2, 3)]
-    for row in found["rows"]:
+    result = document("bench", magika.file(), *QUICK, "--threads", "1,2", "--batch", "1,3", "--plot", "b.svg")
+    assert [(row["threads"], row["batch"]) for row in result["rows"]] == [(1, 1), (1, 3), (2, 1), (2, 3)]
+    for row in result["rows"]:
         for side in ("graphcore", "onnxruntime"):
             figures = row[side]
             assert 0 < figures["best_ms"] <= figures["p50_ms"] <= figures["p90_ms"] <= figures["p99_ms"]
@@ -37,7 +37,7 @@ def test_bench_measures_both_sides_by_threads_and_batch(document: Document, magi
             assert figures["rows_per_second"] == pytest.approx(row["batch"] / figures["mean_ms"] * 1e3)
         assert row["graphcore"]["calls"] == row["onnxruntime"]["calls"]
         assert row["ratio"] > 0
-    assert found["memory"] is None
+    assert result["memory"] is None
     picture = ElementTree.parse("b.svg").getroot()
     assert picture.tag == "{http://www.w3.org/2000/svg}svg"
     texts = "".join(picture.itertext())
@@ -55,16 +55,16 @@ def test_bench_prints_a_table(call: Call, magika: Trained) -> None:
 
 @pytest.mark.full
 def test_bench_measures_memory_in_processes_of_their_own(document: Document, magika: Trained) -> None:
-    found = document("bench", magika.file(), "--seconds", "0.01")
+    result = document("bench", magika.file(), "--seconds", "0.01")
     weights = 3_000_000
-    assert found["memory"]["graphcore"] is None or weights / 2 < found["memory"]["graphcore"] < 1 << 30
-    assert found["memory"]["onnxruntime"] is None or weights / 2 < found["memory"]["onnxruntime"] < 1 << 30
+    assert result["memory"]["graphcore"] is None or weights / 2 < result["memory"]["graphcore"] < 1 << 30
+    assert result["memory"]["onnxruntime"] is None or weights / 2 < result["memory"]["onnxruntime"] < 1 << 30
 
 
 def test_bench_memory_sides(document: Document, magika: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "peak", lambda request: 1 if request.alone else 2)
-    found = document("bench", magika.file(), "--seconds", "0.01")
-    assert found["memory"] == {"graphcore": 2, "onnxruntime": 1}
+    result = document("bench", magika.file(), "--seconds", "0.01")
+    assert result["memory"] == {"graphcore": 2, "onnxruntime": 1}
 
 
 def test_peak_of_a_small_model(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_peak_of_a_small_model(tmp_path: Path) -> None:
     arrays.write(str(tmp_path / "feeds.npz"), {"x": np.ones(4, np.float32)})
     links: Links = {"external_data": "plain", "external_data_root": None}
     request = Request(str(tmp_path / "m.onnx"), str(tmp_path / "feeds.npz"), True, "cpu", "exact", 1, links)
-    found = peak(request)
-    assert found is None or 0 <= found < 1 << 30
+    result = peak(request)
+    assert result is None or 0 <= result < 1 << 30
 
 
 def test_bench_goes_on_alone_when_onnxruntime_refuses_the_file(call: Call, document: Document) -> None:
@@ -109,9 +109,9 @@ def test_bench_writes_no_picture_when_the_folder_is_missing(call: Call, magika: 
 
 def test_calls_take_turns() -> None:
     order: list[str] = []
-    found = in_turns([lambda: order.append("a"), lambda: order.append("b")], 1e-9, lambda passed: None)
+    results = in_turns([lambda: order.append("a"), lambda: order.append("b")], 1e-9, lambda passed: None)
     assert "".join(order) == "aabb" + "ab" + "ba" + "ab" + "ba" + "ab"
-    assert [len(each.seconds) for each in found] == [5, 5]
+    assert [len(each.seconds) for each in results] == [5, 5]
 
 
 def test_percentiles_are_of_the_calls() -> None:
@@ -134,8 +134,8 @@ def test_picture_escapes_names() -> None:
 
 @pytest.mark.full
 def test_compare_measures_forms_beside_the_exact_model(document: Document, magika: Trained) -> None:
-    found = document("compare", magika.file(), "--seconds", "0.02", "--provider", "cpu")
-    forms = {(each["kind"], each["name"]): each for each in found["forms"]}
+    result = document("compare", magika.file(), "--seconds", "0.02", "--provider", "cpu")
+    forms = {(each["kind"], each["name"]): each for each in result["forms"]}
     assert [*forms] == [
         ("precision", "exact"), ("precision", "fast"), ("dtype", "float16"), ("dtype", "bfloat16"),
         ("scheme", "int8_dynamic"), ("scheme", "int8"), ("scheme", "int4"),
@@ -147,13 +147,13 @@ def test_compare_measures_forms_beside_the_exact_model(document: Document, magik
         assert each["ratio"] > 0
         assert set(each["outputs"]) == {"target_label"}
     assert 0 < forms["dtype", "float16"]["absolute"] < forms["dtype", "bfloat16"]["absolute"]
-    assert forms["dtype", "float16"]["weights"] < 0.6 * found["weights"]
-    assert forms["scheme", "int8"]["weights"] < found["weights"]
+    assert forms["dtype", "float16"]["weights"] < 0.6 * result["weights"]
+    assert forms["scheme", "int8"]["weights"] < result["weights"]
 
 
 def test_compare_makes_only_the_forms_that_are_named(document: Document, magika: Trained) -> None:
-    found = document("compare", magika.file(), "--seconds", "0.01", "--provider", "cpu", "--dtype", "float64")
-    assert [each["name"] for each in found["forms"]] == ["exact", "float64"]
+    result = document("compare", magika.file(), "--seconds", "0.01", "--provider", "cpu", "--dtype", "float64")
+    assert [each["name"] for each in result["forms"]] == ["exact", "float64"]
 
 
 def test_compare_gives_the_reason_when_a_form_cannot_be_made(call: Call, document: Document, silero: Trained) -> None:
@@ -169,8 +169,8 @@ def test_compare_gives_the_reason_when_a_form_cannot_be_made(call: Call, documen
         "--provider",
         "abacus",
     )
-    found = document(*argv, "--provider", "cpu", "--scheme", "int3", "--dtype", "float99")
-    reasons = {(each["provider"], each["name"]): each["reason"] for each in found["forms"]}
+    result = document(*argv, "--provider", "cpu", "--scheme", "int3", "--dtype", "float99")
+    reasons = {(each["provider"], each["name"]): each["reason"] for each in result["forms"]}
     assert "abacus" in reasons["abacus", "exact"]
     assert "int3" in reasons["cpu", "int3"]
     assert "float99" in reasons["cpu", "float99"]
@@ -185,7 +185,7 @@ def test_compare_counts_what_differs_in_integers(call: Call, document: Document)
     w = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     graph.output(y=(graph["x"] @ graph.weight("w", w)).argmax(axis=1))
     graph.export("m.onnx", target="onnx")
-    found = document("compare", "m.onnx", "--seconds", "0.01", "--provider", "cpu", "--scheme", "int4")
-    distance = found["forms"][1]["outputs"]["y"]
+    result = document("compare", "m.onnx", "--seconds", "0.01", "--provider", "cpu", "--scheme", "int4")
+    distance = result["forms"][1]["outputs"]["y"]
     assert distance["size"] == 64
     assert not math.isnan(distance["absolute"])

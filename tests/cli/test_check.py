@@ -92,11 +92,14 @@ def test_what_is_computed_otherwise_is_said_with_reason_and_passes(check: Check)
 
 
 def test_why_a_file_is_loaded_through_a_graph_is_said(check: Check) -> None:
-    left = "loads through a Graph: NonZero of opset 17"
-    for op_type, dtype, said in (("Neg", TensorProto.FLOAT, "loads as it is"), ("NonZero", TensorProto.INT64, left)):
-        made = model([helper.make_node(op_type, ["x"], ["y"])], [value("x")], [value("y", dtype, None)], opset=17)
-        Path("m.onnx").write_bytes(made.SerializeToString())
-        assert said in check("m.onnx")[1].splitlines()
+    remaining = "loads through a Graph: NonZero of opset 17"
+    for op_type, dtype, item in (
+        ("Neg", TensorProto.FLOAT, "loads as it is"),
+        ("NonZero", TensorProto.INT64, remaining),
+    ):
+        result = model([helper.make_node(op_type, ["x"], ["y"])], [value("x")], [value("y", dtype, None)], opset=17)
+        Path("m.onnx").write_bytes(result.SerializeToString())
+        assert item in check("m.onnx")[1].splitlines()
     assert json.loads(check("m.onnx", "--json")[1])["needs_graph"] == "NonZero of opset 17"
 
 
@@ -159,15 +162,15 @@ def test_status_is_2_when_a_model_cannot_be_read_or_run(
 def test_json_has_what_the_lines_say(check: Check) -> None:
     saved({"x": TensorType(DType.bfloat16, ["n"])}, lambda x: {"y": x + x, "z": ops.reshape(x, [-1, 1])})
     status, out, _ = check("m.onnx", "--json")
-    said = json.loads(out)
-    assert (status, said["status"], said["model"], said["stamps"]) == (1, 1, "m.onnx", [])
-    (change,) = said["changes"]
+    data = json.loads(out)
+    assert (status, data["status"], data["model"], data["stamps"]) == (1, 1, "m.onnx", [])
+    (change,) = data["changes"]
     assert change["operator"] == "Add"
     assert (change["dtype"], change["count"], change["action"]) == ("bfloat16", 1, "computed in float32 and rounded")
     assert change["made"] == {"Cast": 2, "Add": 1} or change["made"]["Add"] == 1
     assert change["names"] == ["y"]
-    assert said["nodes"] == 1 + sum(row["count"] for row in said["kept"])
-    assert [step["name"] for step in said["passes"]] == ["legalise", "notes"]
+    assert data["nodes"] == 1 + sum(row["count"] for row in data["kept"])
+    assert [step["name"] for step in data["passes"]] == ["legalise", "notes"]
 
 
 # The report against the graph that runs
@@ -179,19 +182,19 @@ def accounted(path: Path) -> None:
     graph = Graph.load(path)
     lowered = session.load(graph)._lowered
     assert lowered is not None
-    made = report(graph, session.target, runtime(), session.optimize)
+    result = report(graph, session.target, runtime(), session.optimize)
     read, runs = Counter(map(named, walk(graph))), Counter(map(named, walk(lowered)))
-    told = Counter(made.fused)
-    for (op_type, _), count in made.kept.items():
-        told[op_type] += count
-    for change in made.changes:
-        told[change.op_type] += len(change.names)
+    counts = Counter(result.fused)
+    for (op_type, _), count in result.kept.items():
+        counts[op_type] += count
+    for change in result.changes:
+        counts[change.op_type] += len(change.names)
         assert change.made, change
         gone = not runs[change.op_type]
         assert not gone or change.op_type not in change.made, change
-    assert told == read
-    assert made.count == sum(read.values())
-    assert made.operators() == runs
+    assert counts == read
+    assert result.count == sum(read.values())
+    assert result.operators() == runs
 
 
 MADE: dict[str, tuple[dict[str, TensorType], Callable[..., dict[str, Any]], int]] = {

@@ -175,9 +175,9 @@ def test_run_fills_an_input_with_a_number_or_takes_a_list(call: Call) -> None:
 def test_run_prints_json(call: Call) -> None:
     doubled()
     status, out, _ = call("run", "m.onnx", "--input", "x=[[1, NaN]]", "--output", "o.npz", "--json")
-    (found,) = json.loads(out)["outputs"]
+    (result,) = json.loads(out)["outputs"]
     assert status == 0
-    assert found == {
+    assert result == {
         "name": "y", "dtype": "float32", "shape": [1, 2], "first": [2.0, "nan"], "min": 2.0, "max": 2.0, "nan": 1
     }  # fmt: skip
 
@@ -360,14 +360,14 @@ def test_convert_writes_what_plain_onnxruntime_runs(call: Call) -> None:
 
 def test_convert_and_quantize_print_json(call: Call) -> None:
     dense()
-    found = json.loads(call("convert", "m.onnx", "o.onnx", "--json")[1])
-    assert found == {
+    data = json.loads(call("convert", "m.onnx", "o.onnx", "--json")[1])
+    assert data == {
         "source": "m.onnx", "path": "o.onnx", "bytes": Path("o.onnx").stat().st_size, "target": "cpu",
         "inputs": ["x"], "outputs": ["y"],
     }  # fmt: skip
-    found = json.loads(call("quantize", "m.onnx", "o.onnx", "--scheme", "int4", "--json")[1])
-    assert (found["quantized"], found["scheme"], found["rows"][0]["weight"]) == (1, "int4", "head")
-    assert found["after"] < found["before"]
+    data = json.loads(call("quantize", "m.onnx", "o.onnx", "--scheme", "int4", "--json")[1])
+    assert (data["quantized"], data["scheme"], data["rows"][0]["weight"]) == (1, "int4", "head")
+    assert data["after"] < data["before"]
 
 
 def test_convert_keeps_operators_when_the_target_is_onnx(call: Call) -> None:
@@ -463,11 +463,11 @@ def test_quantize_of_a_decoder_chooses_as_the_library_does(call: Call, argv: lis
         ("--no-embeddings",): {"embeddings": False},
         ("--many-rows", "same"): {"many_rows": "same"},
     }
-    made, report = gc.quantize(Graph.load("m.onnx"), "int4", **options[tuple(argv)])
+    result, report = gc.quantize(Graph.load("m.onnx"), "int4", **options[tuple(argv)])
     assert json.loads(Path("rows.json").read_text()) == report.as_dicts()
-    assert Graph.load("o.onnx").metadata.get("graphcore.many_rows") == made.metadata.get("graphcore.many_rows")
+    assert Graph.load("o.onnx").metadata.get("graphcore.many_rows") == result.metadata.get("graphcore.many_rows")
     assert bool(report.rows[0].scheme) == ("--no-embeddings" not in argv)
-    assert ("graphcore.many_rows" in made.metadata) == ("same" not in argv)
+    assert ("graphcore.many_rows" in result.metadata) == ("same" not in argv)
 
 
 def test_quantize_says_what_has_no_many_rows(call: Call) -> None:

@@ -21,9 +21,9 @@ QUICK = ("--seconds", "0.01")
 
 def section(name: str) -> str:
     """Return the section whose title names a command."""
-    found = [part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE) if name in part.split("\n")[0].split(", ")]
-    assert len(found) == 1, name
-    return found[0]
+    results = [part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE) if name in part.split("\n")[0].split(", ")]
+    assert len(results) == 1, name
+    return results[0]
 
 
 def test_commands_of_the_page_are_understood() -> None:
@@ -59,11 +59,11 @@ def test_page_has_every_command() -> None:
 def test_page_names_the_keys_of_each_command(
     document: Document, magika: Trained, command: str, argv: list[str], status: int
 ) -> None:
-    found = document(command, *(each.format(m=magika.file()) for each in argv), status=status)
+    result = document(command, *(each.format(m=magika.file()) for each in argv), status=status)
     text = re.sub(r"^```.*?^```$", "", section(command), flags=re.MULTILINE | re.DOTALL)
     words = set(re.findall(r"[a-z0-9_]+", " ".join(re.findall(r"`([^`]+)`", text))))
-    assert set(found) <= words
+    assert set(result) <= words
     for key in ("rows", "forms", "outputs", "systems", "weight_list", "node_list", "casts", "layers"):
-        for row in found.get(key, [])[:1]:
+        for row in result.get(key, [])[:1]:
             if command not in ("quantize", "rename", "convert") and isinstance(row, dict):
                 assert set(row) <= words | {"type", "elements"}, key

@@ -15,13 +15,13 @@ from graphcore.cli import main
 def test_run_reads_shows_and_writes_complex_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph = Graph("g", {"z": TensorType(DType.complex64, ["n"])}, promotion="array_api")
     graph.output(y=ops.conj(graph["z"]) * 2, size=abs(graph["z"]))
-    model, fed, made = (str(tmp_path / name) for name in ("m.onnx", "z.npy", "y.npz"))
+    model, fed, result = (str(tmp_path / name) for name in ("m.onnx", "z.npy", "y.npz"))
     graph.export(model)
     z = np.array([3 + 4j, -1j], np.complex64)
     np.save(fed, z)
-    assert not main(["run", model, "--input", f"z={fed}", "--output", made])
+    assert not main(["run", model, "--input", f"z={fed}", "--output", result])
     assert "complex64[2]  [6-8j 0+2j]" in capsys.readouterr().out.replace("-0", "0")
-    with np.load(made) as arrays:
+    with np.load(result) as arrays:
         np.testing.assert_array_equal(arrays["y"], z.conj() * 2)
         np.testing.assert_array_equal(arrays["size"], abs(z))
     assert not main(["run", model, "--random", "--dim", "n=3", "--json"])

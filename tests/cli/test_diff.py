@@ -32,9 +32,9 @@ def test_diff_is_silent_of_equal_models(call: Call, document: Document) -> None:
     save("a.onnx")
     save("b.onnx")
     assert call("diff", "a.onnx", "b.onnx") == (0, "no differences\n", "")
-    found = document("diff", "a.onnx", "b.onnx", "--run")
-    assert found["same"] is True
-    (pair,) = found["run"]["outputs"]
+    result = document("diff", "a.onnx", "b.onnx", "--run")
+    assert result["same"] is True
+    (pair,) = result["run"]["outputs"]
     assert (pair["differing"], pair["absolute"], pair["ulp"], pair["cosine"]) == (0, 0.0, 0, 1.0)
 
 
@@ -45,10 +45,10 @@ def test_diff_names_the_first_value_that_differs(call: Call, document: Document)
     status, out, _ = call("diff", "a.onnx", "b.onnx", "--input", "x=1", "--run", "--dim", "n=2")
     assert status == 1
     assert "hidden: 8 of 8 elements, by 1 at most; at [0, 0] 2 and 3" in out
-    found = document("diff", "a.onnx", "b.onnx", "--input", "x=1", "--run", status=1)
-    assert found["run"]["first"]["old"] == "hidden"
-    assert found["run"]["outputs"][0]["relative"] == 0.5
-    assert found["changes"]["weights"] or found["changes"]["nodes"]
+    result = document("diff", "a.onnx", "b.onnx", "--input", "x=1", "--run", status=1)
+    assert result["run"]["first"]["old"] == "hidden"
+    assert result["run"]["outputs"][0]["relative"] == 0.5
+    assert result["changes"]["weights"] or result["changes"]["nodes"]
 
 
 def test_diff_tells_by_the_tolerances_when_it_runs(call: Call, document: Document) -> None:
@@ -56,8 +56,8 @@ def test_diff_tells_by_the_tolerances_when_it_runs(call: Call, document: Documen
     save("a.onnx")
     save("b.onnx", 2.0 + 2**-20)
     document("diff", "a.onnx", "b.onnx", status=1)
-    found = document("diff", "a.onnx", "b.onnx", "--run", status=1)
-    assert found["run"]["outputs"][0]["ulp"] > 0
+    result = document("diff", "a.onnx", "b.onnx", "--run", status=1)
+    assert result["run"]["outputs"][0]["ulp"] > 0
     assert document("diff", "a.onnx", "b.onnx", "--run", "--rtol", "1e-5")["run"]["outputs"][0]["beyond"] == 0
     assert document("diff", "a.onnx", "b.onnx", "--run", "--atol", "1")["same"] is True
 
@@ -67,10 +67,10 @@ def test_diff_runs_trained_models_in_other_dtypes(call: Call, document: Document
     call("astype", magika.file(), "bf16.onnx", "bfloat16")
     call("quantize", magika.file(), "int8.onnx", "--scheme", "int8")
     for other in ("bf16.onnx", "int8.onnx"):
-        found = document("diff", magika.file(), other, "--run", status=1)
-        (pair,) = found["run"]["outputs"]
+        result = document("diff", magika.file(), other, "--run", status=1)
+        (pair,) = result["run"]["outputs"]
         assert pair["cosine"] > 0.9
-        assert found["run"]["first"] is not None
+        assert result["run"]["first"] is not None
         assert document("diff", magika.file(), other, "--run", "--atol", "0.5")["same"]
 
 
@@ -78,19 +78,19 @@ def test_diff_feeds_inputs_of_another_dtype_and_name(call: Call, document: Docum
     call("doctor")
     save("a.onnx")
     save("b.onnx", dtype=DType.float16)
-    found = document("diff", "a.onnx", "b.onnx", "--run", "--input", "x=0.5")
-    assert found["run"]["outputs"][0]["ulp"] is None
+    result = document("diff", "a.onnx", "b.onnx", "--run", "--input", "x=0.5")
+    assert result["run"]["outputs"][0]["ulp"] is None
     call("rename", "a.onnx", "c.onnx", "x=image", "y=z")
-    found = document("diff", "a.onnx", "c.onnx", "--run")
-    assert found["run"]["outputs"][0]["new"] == "z"
+    result = document("diff", "a.onnx", "c.onnx", "--run")
+    assert result["run"]["outputs"][0]["new"] == "z"
 
 
 def test_diff_says_which_outputs_one_model_has_alone(call: Call, document: Document, silero: Trained) -> None:
     name = next(iter(silero.graph().output_types))
     call("extract", silero.file(), "part.onnx", "--outputs", name)
-    found = document("diff", silero.file(), "part.onnx", "--run", *SPEECH, status=1)
-    assert name not in found["run"]["alone"]
-    assert found["run"]["alone"]
+    result = document("diff", silero.file(), "part.onnx", "--run", *SPEECH, status=1)
+    assert name not in result["run"]["alone"]
+    assert result["run"]["alone"]
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_distance_of_what_has_no_numbers() -> None:
 def test_distance_of_sequences_is_the_largest_of_their_elements() -> None:
     a = [np.zeros(2, np.float32), np.ones(3, np.float32)]
     assert not distance(a, [each.copy() for each in a]).is_far
-    found = distance(a, [a[0], np.array([1, 3, 1.5], np.float32)])
-    assert (found.size, found.differing, found.absolute, found.first) == (5, 2, 2.0, (1, 1))
+    result = distance(a, [a[0], np.array([1, 3, 1.5], np.float32)])
+    assert (result.size, result.differing, result.absolute, result.first) == (5, 2, 2.0, (1, 1))
     assert "lengths differ" in distance(a, a[:1]).reason
     assert "shapes differ" in distance(a, [a[0], a[0]]).reason
 

@@ -69,10 +69,10 @@ def test_escaping_a_record_leaves_what_is_no_text() -> None:
     from graphcore.surgery.diff.records import Diff, NodeChange, WeightChange
 
     node = NodeChange("~", EVIL, "Relu", EVIL, (EVIL, "plain"))
-    made = output.escaped_record(Diff(nodes=(node,), weights=(WeightChange("~", EVIL, "b", "", "", 3, 2, 1.5),)))
-    assert made.nodes[0].details == (escaping.escaped(EVIL), "plain")
-    assert (made.weights[0].size, made.weights[0].largest) == (3, 1.5)
-    assert "\x1b" not in str(made)
+    result = output.escaped_record(Diff(nodes=(node,), weights=(WeightChange("~", EVIL, "b", "", "", 3, 2, 1.5),)))
+    assert result.nodes[0].details == (escaping.escaped(EVIL), "plain")
+    assert (result.weights[0].size, result.weights[0].largest) == (3, 1.5)
+    assert "\x1b" not in str(result)
 
 
 def test_bars_take_names_for_text(call: Callable[..., object]) -> None:

@@ -23,20 +23,20 @@ Document = Callable[..., Any]
 
 
 def test_inspect_tells_what_the_file_says(document: Document, trained: Trained) -> None:
-    found = document("inspect", trained.file())
+    result = document("inspect", trained.file())
     proto = onnx.ModelProto.FromString(split(model_bytes(trained.file()))[0])
-    assert found["ir_version"] == proto.ir_version
-    assert found["opsets"] == {o.domain or "ai.onnx": o.version for o in proto.opset_import}
-    assert found["producer"].startswith(proto.producer_name)
-    assert sum(found["operators"].values()) >= len(proto.graph.node)
-    assert found["bytes"] == Path(trained.file()).stat().st_size
+    assert result["ir_version"] == proto.ir_version
+    assert result["opsets"] == {o.domain or "ai.onnx": o.version for o in proto.opset_import}
+    assert result["producer"].startswith(proto.producer_name)
+    assert sum(result["operators"].values()) >= len(proto.graph.node)
+    assert result["bytes"] == Path(trained.file()).stat().st_size
     graph = trained.graph()
-    assert [each["name"] for each in found["inputs"]] == [s.name for s in graph.inputs]
-    assert [each["name"] for each in found["outputs"]] == [*graph.output_types]
+    assert [each["name"] for each in result["inputs"]] == [s.name for s in graph.inputs]
+    assert [each["name"] for each in result["outputs"]] == [*graph.output_types]
     weights = [s for s in graph.symbols if isinstance(s.producer, Constant) and s.given_name and s.dtype.is_float]
-    held = sum(s.producer.array.size for s in weights if isinstance(s.producer, Constant))
-    assert found["parameters"] >= 0.9 * held
-    assert found["lacks"]["error"] == ""
+    count = sum(s.producer.array.size for s in weights if isinstance(s.producer, Constant))
+    assert result["parameters"] >= 0.9 * count
+    assert result["lacks"]["error"] == ""
 
 
 def test_inspect_counts_work_when_dims_have_sizes(document: Document, magika: Trained) -> None:
@@ -52,18 +52,18 @@ def test_inspect_gives_work_as_an_expression_of_named_dims(call: Call, document:
     graph = Graph("g", {"x": TensorType(DType.float32, ["batch", 8])})
     graph.output(y=graph["x"] @ graph.weight("w", np.ones((8, 4), np.float32)))
     graph.export("m.onnx", target="onnx")
-    found = document("inspect", "m.onnx", "--dim", "batch=3")
-    assert (found["flops"], found["flops_expression"]) == (2 * 3 * 8 * 4, "64 * batch")
-    assert found["dims"] == {"batch": ["x"]}
-    assert found["parameters"] == 32
-    assert found["weight_bytes"] == 128
+    result = document("inspect", "m.onnx", "--dim", "batch=3")
+    assert (result["flops"], result["flops_expression"]) == (2 * 3 * 8 * 4, "64 * batch")
+    assert result["dims"] == {"batch": ["x"]}
+    assert result["parameters"] == 32
+    assert result["weight_bytes"] == 128
 
 
 def test_inspect_lists_nodes_and_weights_when_asked(document: Document, magika: Trained) -> None:
-    found = document("inspect", magika.file(), "--nodes", "--weights")
+    result = document("inspect", magika.file(), "--nodes", "--weights")
     graph = magika.graph()
-    assert [each["results"][0]["name"] for each in found["node_list"]] == [n.outputs[0].name for n in graph.nodes]
-    weights = {each["name"]: each for each in found["weight_list"]}
+    assert [each["results"][0]["name"] for each in result["node_list"]] == [n.outputs[0].name for n in graph.nodes]
+    weights = {each["name"]: each for each in result["weight_list"]}
     for name, symbol in graph.weights.items():
         assert isinstance(symbol.producer, Constant)
         array = symbol.producer.array
@@ -79,11 +79,11 @@ def test_inspect_names_casts_and_what_a_target_lacks(call: Call, document: Docum
     graph = Graph("g", {"x": TensorType(DType.bfloat16, [2]), "i": TensorType(DType.int32, [2])})
     graph.output(y=graph["x"] + graph["i"])
     graph.export("m.onnx", target="onnx")
-    found = document("inspect", "m.onnx")
-    (cast,) = found["casts"]
+    result = document("inspect", "m.onnx")
+    (cast,) = result["casts"]
     assert (cast["from"], cast["to"]) == ("int32", "bfloat16")
     assert "the file" in cast["why"]
-    assert ("Add", "bfloat16") in [(each["operator"], each["dtype"]) for each in found["lacks"]["changes"]]
+    assert ("Add", "bfloat16") in [(each["operator"], each["dtype"]) for each in result["lacks"]["changes"]]
     cuda = document("inspect", "m.onnx", "--provider", "cuda")
     assert cuda["lacks"]["target"] == "cuda"
     text = call("inspect", "m.onnx")[1]

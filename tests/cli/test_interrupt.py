@@ -64,12 +64,12 @@ def test_interrupt_while_a_model_is_written_leaves_nothing(tmp_path: Path, monke
         status, err = interrupted(["rename", "m.onnx", "o.onnx", "x=image", "--external-data"], is_writing)
         assert err == ""
         assert status in (0, 130)
-        left = {path.name for path in Path().iterdir()} - {"m.onnx"}
-        assert left in (set(), {"o.onnx", "o.onnx.data"})
-        if not left:
+        remaining = {path.name for path in Path().iterdir()} - {"m.onnx"}
+        assert remaining in (set(), {"o.onnx", "o.onnx.data"})
+        if not remaining:
             assert status == 130
             return
-        for name in left:
+        for name in remaining:
             os.unlink(name)
     pytest.skip("every file was written before the signal came")
 
@@ -81,10 +81,10 @@ from graphcore.cli import main
 from graphcore.cli.commands import bench
 in_turns = bench.in_turns
 def measured(calls, seconds, tell):
-    def told(passed):
+    def report(passed):
         Path("measures").touch()
         tell(passed)
-    return in_turns(calls, seconds, told)
+    return in_turns(calls, seconds, report)
 bench.in_turns = measured
 sys.exit(main())
 """

@@ -27,14 +27,14 @@ NAMES = st.lists(PIECES | st.text(max_size=3), min_size=1, max_size=8).map("".jo
 @example("\\\\server\\share")
 @example(" /.")
 def test_names_of_members_stay_in_a_folder_and_tell_the_value(name: str) -> None:
-    made = member_name(name)
-    assert value_name(made) == name
-    assert made.isprintable()
-    for segment in f"{made}.npy".split("/"):
+    result = member_name(name)
+    assert value_name(result) == name
+    assert result.isprintable()
+    for segment in f"{result}.npy".split("/"):
         assert segment.strip(". ")
-    assert "\\" not in made
-    assert made[1:2] != ":"
-    inside = os.path.normpath(os.path.join("/folder", f"{made}.npy"))
+    assert "\\" not in result
+    assert result[1:2] != ":"
+    inside = os.path.normpath(os.path.join("/folder", f"{result}.npy"))
     assert inside.startswith("/folder/")
 
 
@@ -58,16 +58,16 @@ def test_run_writes_no_member_that_leaves_the_folder(tmp_path: Path, capsys: pyt
         archive.extractall(tmp_path / "a" / "b")
     assert [value_name(member.removesuffix(".npy")) for member in members] == names
     assert members[0] == "%2E%2E/%2E%2E/evil.npy"
-    found = {path.relative_to(tmp_path / "a" / "b").as_posix() for path in (tmp_path / "a").rglob("*.npy")}
-    assert found == set(members)
+    results = {path.relative_to(tmp_path / "a" / "b").as_posix() for path in (tmp_path / "a").rglob("*.npy")}
+    assert results == set(members)
     with np.load(output, allow_pickle=False) as written:
         assert written["layer/out"].shape == (2,)
 
 
 def test_archives_of_the_same_arrays_have_the_same_bytes(tmp_path: Path) -> None:
-    held = {"x": np.arange(3), "s": np.array(["a", "bc"], object), "e": np.zeros((0, 2), np.float16)}
+    results = {"x": np.arange(3), "s": np.array(["a", "bc"], object), "e": np.zeros((0, 2), np.float16)}
     for name in ("a.npz", "b.npz"):
-        arrays.write(str(tmp_path / name), held)
+        arrays.write(str(tmp_path / name), results)
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     with np.load(tmp_path / "a.npz", allow_pickle=False) as written:
-        assert [written[name].tolist() for name in held] == [array.tolist() for array in held.values()]
+        assert [written[name].tolist() for name in results] == [array.tolist() for array in results.values()]

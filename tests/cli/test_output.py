@@ -32,12 +32,12 @@ class Terminal(io.StringIO):
 
 def terminal_of(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """Return a terminal that stdout is from now on."""
-    made = Terminal()
+    result = Terminal()
     for name in ("TERM", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr(sys, "stdout", made)
-    return made
+    monkeypatch.setattr(sys, "stdout", result)
+    return result
 
 
 @given(st.text())

@@ -105,8 +105,8 @@ def test_promote_prints_the_extension_of_max_where_dtypes_are_complex(call: Call
         "that hold float64\n",
         "",
     )
-    found = json.loads(call("promote", "int8", "complex128", "--system", "max", "--json")[1])["systems"]
-    assert [(row["system"], row["result"], row["kind"]) for row in found] == [
+    results = json.loads(call("promote", "int8", "complex128", "--system", "max", "--json")[1])["systems"]
+    assert [(row["system"], row["result"], row["kind"]) for row in results] == [
         ("max", "-", "unknown"),
         ("max(complex=True)", "complex128", "common"),
     ]
@@ -129,7 +129,7 @@ def test_promote_knows_float8_and_odd_widths(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "status", "said"),
+    ("argv", "status", "message"),
     [
         (("float99", "int8"), 1, "DTypeError: no dtype is called 'float99'"),
         (("int8", "float99?"), 1, "DTypeError: no dtype is called 'float99?'"),
@@ -143,20 +143,20 @@ def test_promote_knows_float8_and_odd_widths(call: Call) -> None:
     ],
 )
 def test_promote_says_what_is_wrong_when_used_wrongly(
-    call: Call, argv: tuple[str, ...], status: int, said: str
+    call: Call, argv: tuple[str, ...], status: int, message: str
 ) -> None:
     got, out, err = call("promote", *argv)
     assert (got, out) == (status, "")
-    assert err.startswith(said)
+    assert err.startswith(message)
     assert "Traceback" not in err
 
 
 def test_promote_prints_json(call: Call) -> None:
     status, out, _ = call("promote", "int8", "uint64", "--system", "anvil", "--system", "kernel_float", "--json")
     assert status == 0
-    found = json.loads(out)
-    assert (found["lhs"], found["rhs"]) == ("int8", "uint64")
-    assert [(each["system"], each["result"], each["kind"]) for each in found["systems"]] == [
+    data = json.loads(out)
+    assert (data["lhs"], data["rhs"]) == ("int8", "uint64")
+    assert [(each["system"], each["result"], each["kind"]) for each in data["systems"]] == [
         ("anvil", "int64", "common"),
         ("kernel_float", "-", "forbidden"),
     ]
@@ -181,22 +181,24 @@ def test_promote_needs_no_onnxruntime() -> None:
 @pytest.mark.parametrize("rules", SYSTEMS, ids=str)
 def test_explain_agrees_with_implicit_cast_type_over_all_pairs(rules: PromotionSystem) -> None:
     for lhs, rhs in PAIRS:
-        said = explain(lhs, rhs, rules)
-        assert said.system == str(rules)
-        assert said.reason
-        if said.dtype is not None:
-            assert implicit_cast_type(lhs, rhs, rules) is said.dtype
+        message = explain(lhs, rhs, rules)
+        assert message.system == str(rules)
+        assert message.reason
+        if message.dtype is not None:
+            assert implicit_cast_type(lhs, rhs, rules) is message.dtype
             # In jax int64 and uint64 meet in a weak float.
-            assert said.ambiguous is (str(rules) == "jax" and said.dtype.is_float and lhs.is_integer and rhs.is_integer)
-            assert (said.kind, said.result.rstrip("?")) == ("common", said.dtype.name)
+            assert message.ambiguous is (
+                str(rules) == "jax" and message.dtype.is_float and lhs.is_integer and rhs.is_integer
+            )
+            assert (message.kind, message.result.rstrip("?")) == ("common", message.dtype.name)
             continue
-        assert said.result == "-"
+        assert message.result == "-"
         with pytest.raises(PromotionError) as raised:
             implicit_cast_type(lhs, rhs, rules)
         refusal = raised.value.summary
-        assert (said.kind == "forbidden") is ("forbidden" in refusal)
-        assert (said.kind == "undefined") is ("undefined" in refusal)
-        assert said.kind != "no rule" or any(words in refusal for words in ("No ", "no ", "not supported"))
+        assert (message.kind == "forbidden") is ("forbidden" in refusal)
+        assert (message.kind == "undefined") is ("undefined" in refusal)
+        assert message.kind != "no rule" or any(words in refusal for words in ("No ", "no ", "not supported"))
 
 
 def test_explain_counts_refusals_by_kind() -> None:
@@ -214,18 +216,18 @@ def test_explain_counts_refusals_by_kind() -> None:
 
 def test_explain_shows_a_path_of_edges_on_the_lattice() -> None:
     for lhs, rhs in itertools.product(LATTICE, repeat=2):
-        said = explain(lhs, rhs)
+        message = explain(lhs, rhs)
         if lhs is rhs:
-            assert said.reason == "the same dtype"
+            assert message.reason == "the same dtype"
             continue
-        steps = re.split(" ([<>]) ", said.reason)
+        steps = re.split(" ([<>]) ", message.reason)
         names, signs = [DType.of(n) for n in steps[::2]], steps[1::2]
         assert (names[0], names[-1]) == (lhs, rhs)
         assert signs == sorted(signs), "up, then down"
-        assert names[signs.count("<")] is said.dtype
+        assert names[signs.count("<")] is message.dtype
         for here, sign, there in zip(names, signs, names[1:], strict=False):
             below, above = (here, there) if sign == "<" else (there, here)
-            assert above in LATTICE[below], said.reason
+            assert above in LATTICE[below], message.reason
 
 
 def test_explain_follows_the_edges_of_ones_own_system() -> None:
@@ -254,10 +256,13 @@ def test_explain_names_the_system_when_it_knows_no_reason() -> None:
 def test_explain_gives_the_flags_of_anvil() -> None:
     eleven = sorted(Anvil.dtypes, key=str)
     for (lhs, left), (rhs, right) in itertools.product(itertools.product(eleven, (False, True)), repeat=2):
-        said = explain(lhs.name + "?" * left, rhs.name + "?" * right, "anvil")
-        assert (said.dtype, said.ambiguous) == common_dtype(lhs, rhs, left, right)
-    said = explain("float32?", "int8", "anvil")
-    assert (said.result, said.reason) == ("float32?", "an ambiguous float with a known integer or bool: the float")
+        message = explain(lhs.name + "?" * left, rhs.name + "?" * right, "anvil")
+        assert (message.dtype, message.ambiguous) == common_dtype(lhs, rhs, left, right)
+    message = explain("float32?", "int8", "anvil")
+    assert (message.result, message.reason) == (
+        "float32?",
+        "an ambiguous float with a known integer or bool: the float",
+    )
     assert explain("int32?", "bool", "anvil").reason == "an ambiguous number with a known bool: the number"
     assert explain("int32?", "int8?", "anvil").reason == (
         "the same sign: the wider; both are ambiguous, and so is the result"
@@ -265,14 +270,18 @@ def test_explain_gives_the_flags_of_anvil() -> None:
 
 
 def test_explain_gives_constants_of_kernel_float() -> None:
-    said = explain("float64?", "int8", "kernel_float")
-    assert (said.result, said.reason) == ("int8", "a constant takes the dtype of what it meets")
+    message = explain("float64?", "int8", "kernel_float")
+    assert (message.result, message.reason) == ("int8", "a constant takes the dtype of what it meets")
     assert explain("float64?", "int8?", "kernel_float").result == "float64?"
 
 
 def test_explain_refuses_a_default_where_the_system_knows_none() -> None:
-    said = explain("int32?", "int8", "max")
-    assert (said.dtype, said.kind, said.reason) == (None, "unknown", "max has no dtypes that are only a default")
+    message = explain("int32?", "int8", "max")
+    assert (message.dtype, message.kind, message.reason) == (
+        None,
+        "unknown",
+        "max has no dtypes that are only a default",
+    )
 
 
 def test_explain_gives_the_growth_of_hls() -> None:
@@ -281,10 +290,10 @@ def test_explain_gives_the_growth_of_hls() -> None:
         graph = Graph("all", {d.name: TensorType(d, ["n"]) for d in integers}, promotion=rules)
         for lhs, rhs in itertools.product(integers, repeat=2):
             x, y = graph[lhs.name], graph[rhs.name]
-            said = explain(lhs, rhs, rules).reason
-            added, subtracted, product = (made.dtype.name for made in (x + y, x - y, x * y))
+            message = explain(lhs, rhs, rules).reason
+            added, subtracted, product = (item.dtype.name for item in (x + y, x - y, x * y))
             sums = f"+ and - give {added}" if added == subtracted else f"+ gives {added}, - gives {subtracted}"
-            assert said.endswith(f"; {sums}, * gives {product}")
+            assert message.endswith(f"; {sums}, * gives {product}")
 
 
 def test_explain_says_where_hls_stops_growing() -> None:
@@ -302,8 +311,8 @@ def test_explain_raises_for_what_is_no_dtype_and_no_system() -> None:
 
 def test_promote_reads_the_spelling_of_one_system_and_the_common_one_of_many(call: Call) -> None:
     def answers(*argv: str) -> dict[str, str]:
-        found = json.loads(call("promote", *argv, "--json")[1])["systems"]
-        return {row["system"]: row["result"] for row in found}
+        results = json.loads(call("promote", *argv, "--json")[1])["systems"]
+        return {row["system"]: row["result"] for row in results}
 
     assert answers("i8", "i8") == {**dict.fromkeys(NAMES, "int8")}
     assert answers("i8", "i8", "--system", "array_api") == {"array_api": "int64"}

@@ -37,9 +37,9 @@ def run(path: str, **feeds: Any) -> list[Any]:
 
 
 def test_extract_writes_a_part(small: str, document: Document) -> None:
-    found = document("extract", small, "head.onnx", "--inputs", "h=hidden", "--outputs", "y")
-    assert [each["name"] for each in found["inputs"]] == ["h"]
-    assert found["nodes"] == 1
+    result = document("extract", small, "head.onnx", "--inputs", "h=hidden", "--outputs", "y")
+    assert [each["name"] for each in result["inputs"]] == ["h"]
+    assert result["nodes"] == 1
     x = np.ones((2, 16), np.float32)
     document("extract", small, "body.onnx", "--outputs", "hidden")
     (hidden,) = run("body.onnx", x=x)
@@ -47,9 +47,9 @@ def test_extract_writes_a_part(small: str, document: Document) -> None:
 
 
 def test_rename_gives_other_names(small: str, document: Document) -> None:
-    found = document("rename", small, "o.onnx", "x=image", "y=scores", "batch=n")
-    assert found["inputs"] == [{"name": "image", "type": "float32[n, 16]"}]
-    assert [each["name"] for each in found["outputs"]] == ["scores"]
+    result = document("rename", small, "o.onnx", "x=image", "y=scores", "batch=n")
+    assert result["inputs"] == [{"name": "image", "type": "float32[n, 16]"}]
+    assert [each["name"] for each in result["outputs"]] == ["scores"]
 
 
 def test_set_dims_fixes_and_frees(small: str, document: Document) -> None:
@@ -75,14 +75,14 @@ def test_rewritten_trained_models_run(call: Call, magika: Trained, argv: list[st
     assert out.startswith("o.onnx: ")
     feed = np.tile(magika.feeds()["bytes"][:1], (3, 1))
     (wanted,) = run(magika.file(), bytes=feed)
-    (found,) = run("o.onnx", bytes=feed)
-    assert np.abs(found - wanted).max() < 0.01
+    (result,) = run("o.onnx", bytes=feed)
+    assert np.abs(result - wanted).max() < 0.01
 
 
 def test_weights_stay_beside_the_model_when_they_were(call: Call, document: Document, small: str) -> None:
     Graph.load(small).export("e.onnx", external_data=True, target="onnx")
-    found = document("rename", "e.onnx", "o.onnx", "x=image")
-    assert found["external_data"] == "o.onnx.data"
+    result = document("rename", "e.onnx", "o.onnx", "x=image")
+    assert result["external_data"] == "o.onnx.data"
     assert Path("o.onnx.data").stat().st_size >= 2 * 16 * 64 * 4
     assert document("rename", small, "p.onnx", "x=image")["external_data"] is None
     assert document("rename", small, "r.onnx", "x=image", "--external-data")["external_data"] == "r.onnx.data"
@@ -165,10 +165,10 @@ def test_verify_refuses_other_shapes_and_numbers(
     call: Call, monkeypatch: pytest.MonkeyPatch, rows: str, factor: int, words: str
 ) -> None:
     def graph(dim: int | str, result: int | str, factor: int) -> Graph:
-        made = Graph("g", {"x": TensorType(DType.float32, [dim, 16])})
-        y = made["x"] * factor + 1
-        made.output(y=made.build.emit("Identity", (y,), TensorType(DType.float32, [result, 16])))
-        return made
+        graph = Graph("g", {"x": TensorType(DType.float32, [dim, 16])})
+        y = graph["x"] * factor + 1
+        graph.output(y=graph.build.emit("Identity", (y,), TensorType(DType.float32, [result, 16])))
+        return graph
 
     call("doctor")
     graph(1, 1, 1).export("m.onnx", target="onnx")

@@ -29,17 +29,17 @@ def assets(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 
 def data(path: str) -> Any:
-    found = re.search(r'<script type="application/json" id="graphcore-data">(.*?)</script>', Path(path).read_text())
-    assert found is not None
-    return json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="graphcore-data">(.*?)</script>', Path(path).read_text())
+    assert match is not None
+    return json.loads(match[1])
 
 
 def test_view_writes_the_page_and_opens_nothing_when_told_where(
     document: Document, magika: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda url: pytest.fail(f"{url} was opened"))
-    found = document("view", magika.file(), "-o", "page.html")
-    assert found["bytes"] == Path("page.html").stat().st_size
+    result = document("view", magika.file(), "-o", "page.html")
+    assert result["bytes"] == Path("page.html").stat().st_size
     page = data("page.html")
     assert page["title"] == "model.onnx"
     assert len(page["graph"]["nodes"]) == len(magika.graph().nodes)
@@ -72,8 +72,8 @@ def test_view_shows_times_targets_and_differences_when_asked(call: Call, magika:
 
 def test_diff_writes_a_page(call: Call, document: Document, magika: Trained) -> None:
     call("astype", magika.file(), "half.onnx", "float16")
-    found = document("diff", magika.file(), "half.onnx", "--html", "d.html", status=1)
-    assert found["html"] == "d.html"
+    result = document("diff", magika.file(), "half.onnx", "--html", "d.html", status=1)
+    assert result["html"] == "d.html"
     assert data("d.html")["overlays"]
 
 

@@ -33,8 +33,8 @@ def scaled_tanh(x: TensorType, bias: TensorType | None = None, *, scale: float =
 
 @scaled_tanh.body
 def _scaled_tanh(x: Symbol, bias: Symbol | None = None, *, scale: float) -> Symbol:
-    made = ops.tanh(x) * scale
-    return made if bias is None else made + bias
+    result = ops.tanh(x) * scale
+    return result if bias is None else result + bias
 
 
 @gc.custom_op(f"{DOMAIN}::Moments")
@@ -54,8 +54,8 @@ def graph(dtype: object = DType.float32, dims: tuple[int | str, ...] = ("n", 3),
     return Graph("g", {"x": TensorType(DType.of(dtype), dims)}, **options)
 
 
-def result(made: Graph, *arrays: Array) -> list[Any]:
-    return gc.InferenceSession().load(made)(*arrays)
+def result(result: Graph, *arrays: Array) -> list[Any]:
+    return gc.InferenceSession().load(result)(*arrays)
 
 
 def fresh(name: str, **options: Any) -> gc.CustomOp:
@@ -72,10 +72,10 @@ def fresh(name: str, **options: Any) -> gc.CustomOp:
 
 def test_call_gives_a_node_of_the_domain_typed_by_the_rule() -> None:
     g = graph(DType.bfloat16)
-    made = scaled_tanh(g[0], scale=0.5)
+    result = scaled_tanh(g[0], scale=0.5)
     (node,) = g.nodes
     assert (node.domain, node.op_type, node.attributes) == (DOMAIN, "ScaledTanh", {"scale": 0.5})
-    assert made.type is g[0].type
+    assert result.type is g[0].type
     assert "tests.declared.ScaledTanh(x, scale=0.5)" in str(g)
     assert "test_custom_ops.py" in str(g)
 
@@ -104,8 +104,8 @@ def test_groups_promote_apart_and_the_rest_stays() -> None:
 
     op = gc.custom_op(f"{DOMAIN}::Groups", rule, promote={"a b": "arithmetic"}, dtypes={"at": "int32"})
     g = graph(DType.int8)
-    made = op(g[0], np.ones(3, np.float32), 5)
-    assert made.dtype is DType.float32
+    result = op(g[0], np.ones(3, np.float32), 5)
+    assert result.dtype is DType.float32
     with pytest.raises(DTypeError, match=r"at is float32, which it does not take(.|\n)*it takes int32"):
         op(g[0], g[0], np.ones(3, np.float32))
 
@@ -131,11 +131,11 @@ def test_attributes_come_to_functions_as_their_kind() -> None:
     g = graph()
     assert op(g[0]).dtype is DType.int8
     assert seen[-1] == (False, "a", (), DType.int8, None, float(np.float32(0.1)), (0.5,))
-    made = op(g[0], flag=True, name="b", sizes=(1, 2), to="int32", table=np.arange(3), more=[1, 2])
+    result = op(g[0], flag=True, name="b", sizes=(1, 2), to="int32", table=np.arange(3), more=[1, 2])
     flag, name, sizes, to, table, _, more = seen[-1]
     assert (flag, name, sizes, to, more) == (True, "b", (1, 2), DType.int32, (1.0, 2.0))
     np.testing.assert_array_equal(table, np.arange(3))
-    g.output(made)
+    g.output(result)
     again = Graph.load(g.to_onnx(target="onnx"))
     assert again.outputs[0].dtype is DType.int32
     flag, name, sizes, to, table, _, more = seen[-1]
@@ -149,8 +149,8 @@ def test_variadic_operands_and_several_results() -> None:
     assert mean.shape == ("n",)
     g.output(mean, square)
     total = 2 * X + 1
-    for made, wanted in zip(result(g, X), (total.mean(1), (total * total).mean(1)), strict=True):
-        np.testing.assert_allclose(made, wanted, rtol=1e-6)
+    for item, wanted in zip(result(g, X), (total.mean(1), (total * total).mean(1)), strict=True):
+        np.testing.assert_allclose(item, wanted, rtol=1e-6)
 
 
 def test_outputs_says_how_many_results_a_node_has() -> None:
@@ -283,21 +283,21 @@ def test_types_come_from_the_body_where_there_is_no_rule() -> None:
 
     op = gc.custom_op(f"{DOMAIN}::Dense", body=body, promote="arithmetic")
     g = graph(dims=("n", 3))
-    made = op(g[0], np.ones((3, 2), np.float32))
-    assert made.type == TensorType(DType.float32, ["n", 2])
+    output = op(g[0], np.ones((3, 2), np.float32))
+    assert output.type == TensorType(DType.float32, ["n", 2])
     with pytest.raises(ShapeError, match=r"Dense: matmul: inner dimensions differ: 3 and 2") as caught:
         op(g[0], np.ones((2, 2), np.float32))
     assert caught.value.line is not None
     assert caught.value.line.path == __file__
-    g.output(made)
+    g.output(output)
     np.testing.assert_allclose(result(g, X)[0], np.maximum(X @ np.ones((3, 2), np.float32), 0), rtol=1e-6)
 
 
 def test_rule_is_asked_once_for_a_signature() -> None:
-    asked: list[int] = []
+    results: list[int] = []
 
     def rule(x: TensorType, *, k: int = 1) -> TensorType:
-        asked.append(k)
+        results.append(k)
         return x
 
     op = gc.custom_op(f"{DOMAIN}::Asked", rule)
@@ -305,7 +305,7 @@ def test_rule_is_asked_once_for_a_signature() -> None:
     for _ in range(3):
         op(g[0])
         op(g[0], k=2)
-    assert asked == [1, 2]
+    assert results == [1, 2]
 
 
 def test_dims_that_a_body_names_are_others_in_each_call() -> None:
@@ -314,8 +314,8 @@ def test_dims_that_a_body_names_are_others_in_each_call() -> None:
     first, second = op(g[0]), op(g[0])
     assert first.shape[0] != second.shape[0]
     g.output(first, second)
-    for made in result(g, X):
-        np.testing.assert_array_equal(made, np.argwhere(X))
+    for item in result(g, X):
+        np.testing.assert_array_equal(item, np.argwhere(X))
 
 
 # Bodies
@@ -377,10 +377,10 @@ def test_bodies_may_use_other_custom_ops_and_control_flow() -> None:
 
     @outer.body
     def _(x: Symbol) -> Symbol:
-        made: Symbol = ops.cond(
+        y: Symbol = ops.cond(
             ops.sum(x) > 0, lambda: scaled_tanh(x, scale=2.0), lambda: moments(x)[0].reshape(-1, 1) + x * 0
         )
-        return made
+        return y
 
     g = graph()
     g.output(outer(g[0]))
@@ -421,10 +421,10 @@ def expected(x: Array) -> list[Array]:
     return [a, b, c, d, e]
 
 
-def same(made: Graph) -> None:
+def same(value: Graph) -> None:
     for x in (X, -X):
-        for found, wanted in zip(result(made, x), expected(x), strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        for item, wanted in zip(result(value, x), expected(x), strict=True):
+            np.testing.assert_allclose(item, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_nodes_run_in_bodies_and_functions() -> None:
@@ -449,8 +449,8 @@ def test_files_have_functions_of_the_domain_and_run_anywhere(target: TargetName,
     assert {f.domain for f in proto.functions} == (set() if inline else {DOMAIN, "graphcore.functions"})
     same(Graph.load(proto))
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    for found, wanted in zip(session.run(None, {"x": X}), expected(X), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    for item, wanted in zip(session.run(None, {"x": X}), expected(X), strict=True):
+        np.testing.assert_allclose(item, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_files_keep_attributes_and_places_of_operands() -> None:
@@ -470,8 +470,8 @@ def test_files_keep_attributes_and_places_of_operands() -> None:
 
 
 def test_jit_traces_them() -> None:
-    found = gc.jit(lambda x: scaled_tanh(x, scale=2.0))(X)
-    np.testing.assert_allclose(np.asarray(found), np.tanh(X) * 2, rtol=1e-6)
+    result = gc.jit(lambda x: scaled_tanh(x, scale=2.0))(X)
+    np.testing.assert_allclose(np.asarray(result), np.tanh(X) * 2, rtol=1e-6)
 
 
 def test_model_of_an_operator_without_a_body_keeps_the_node() -> None:
@@ -487,7 +487,7 @@ def test_model_of_an_operator_without_a_body_keeps_the_node() -> None:
     assert ".python" in caught.value.help
 
 
-# Models of others
+# Third-party models
 
 
 def model(name: str, attributes: dict[str, Any], inputs: list[str]) -> onnx.ModelProto:

@@ -85,15 +85,15 @@ def test_values_come_and_go_bit_for_bit_in_every_dtype(name: str) -> None:
     g.output(twice(g[0]))
     model = gc.InferenceSession().load(g)
     for x in (values(dtype), values(dtype)[:0]):
-        (made,) = model(x)
+        (result,) = model(x)
         wanted = _twice(x)
-        assert (made.dtype, made.shape) == (wanted.dtype, wanted.shape)
+        assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
         if dtype is DType.string:
-            assert made.tolist() == wanted.tolist()
+            assert result.tolist() == wanted.tolist()
         else:
             numbers = ~np.isnan(wanted.astype(np.float32)) if dtype.is_float else np.ones(wanted.shape, bool)
-            assert made[numbers].tobytes() == wanted[numbers].tobytes()
-            assert dtype.is_integer or np.isnan(made[~numbers].astype(np.float32)).all()
+            assert result[numbers].tobytes() == wanted[numbers].tobytes()
+            assert dtype.is_integer or np.isnan(result[~numbers].astype(np.float32)).all()
 
 
 def test_scalars_optionals_variadics_attributes_and_several_results() -> None:
@@ -102,10 +102,10 @@ def test_scalars_optionals_variadics_attributes_and_several_results() -> None:
     a, shape, word = summary(x)
     b, _, _ = summary(x, 3.0, k=2)
     c, _, _ = summary(x, None, x, x, k=3, word="many")
-    d, other, said = summary(np.ones((2, 2), np.float32), x, x, word="é")
-    g.output(a=a, shape=shape, word=word, b=b, c=c, d=d, other=other, said=said)
-    made = gc.InferenceSession().load(g)(np.float32(5))
-    assert [m.tolist() for m in made] == [5, [], "0", 13, 17, [[7, 7], [7, 7]], [2, 2], "é1"]
+    d, other, message = summary(np.ones((2, 2), np.float32), x, x, word="é")
+    g.output(a=a, shape=shape, word=word, b=b, c=c, d=d, other=other, said=message)
+    results = gc.InferenceSession().load(g)(np.float32(5))
+    assert [m.tolist() for m in results] == [5, [], "0", 13, 17, [[7, 7], [7, 7]], [2, 2], "é1"]
     (only,) = summary(x, outputs=1)
     assert only.shape == ()
 
@@ -121,19 +121,19 @@ def test_nodes_run_in_bodies_functions_and_beside_constants() -> None:
     looped = ops.for_loop(3, lambda i, s: twice(s) + x, block(x) + constant)
     g.output(ops.cond(ops.sum(x) > 0, lambda: twice(looped), lambda: looped))
     model = gc.InferenceSession().load(g)
-    for given in (X, -X, X):
-        wanted = given * 2 + 1 + 6
+    for item in (X, -X, X):
+        wanted = item * 2 + 1 + 6
         for _ in range(3):
-            wanted = wanted * 2 + given
-        wanted = wanted * 2 if given.sum() > 0 else wanted
-        np.testing.assert_array_equal(model(given)[0], wanted)
+            wanted = wanted * 2 + item
+        wanted = wanted * 2 if item.sum() > 0 else wanted
+        np.testing.assert_array_equal(model(item)[0], wanted)
 
 
 def test_debug_optimize_jit_and_files_work_with_them() -> None:
     g = graph()
-    made = twice(g[0])
-    made.name = "twice"
-    g.output(made * 2)
+    result = twice(g[0])
+    result.name = "twice"
+    g.output(result * 2)
     model = gc.InferenceSession().load(g)
     np.testing.assert_array_equal(model.debug(X, watch="twice")["twice"], 2 * X)
     np.testing.assert_array_equal(gc.InferenceSession().load(g.optimize())(X)[0], 4 * X)
@@ -145,13 +145,13 @@ def test_debug_optimize_jit_and_files_work_with_them() -> None:
 
 
 def test_arrays_are_the_functions_own() -> None:
-    kept: list[Array] = []
+    results: list[Array] = []
 
     def spoil(x: Array) -> Array:
-        kept.append(x)
-        made = x.copy()
+        results.append(x)
+        result = x.copy()
         x[:] = 7
-        return made[::-1]  # neither contiguous nor its own
+        return result[::-1]  # neither contiguous nor its own
 
     model = of(spoil, "Spoil")
     x = X.copy()
@@ -159,7 +159,7 @@ def test_arrays_are_the_functions_own() -> None:
     np.testing.assert_array_equal(x, X)
     for _ in range(3):
         model(X * 0)
-    np.testing.assert_array_equal(kept[0], np.full((2, 3), 7, np.float32))
+    np.testing.assert_array_equal(results[0], np.full((2, 3), 7, np.float32))
 
 
 class Unlucky(Exception):
@@ -236,9 +236,9 @@ def test_failure_in_one_run_leaves_others_alone() -> None:
             value = float(number * 100 + i + 1) * (-1 if i % 3 == 0 else 1)
             x = np.full((2, 3), value, np.float32)
             try:
-                (made,) = model(x)
-                if value < 0 or not (made == x + 1).all():
-                    wrong.append(f"{value} gave {made}")
+                (result,) = model(x)
+                if value < 0 or not (result == x + 1).all():
+                    wrong.append(f"{value} gave {result}")
             except RunError as error:
                 if str(error.__cause__) != f"{value:.0f}":
                     wrong.append(f"{value} gave {error.__cause__!r}")
@@ -273,8 +273,8 @@ def test_sessions_may_come_and_go_and_names_do_not_collide() -> None:
         if number % 3 == 2:
             del models[0]
         for model in models:
-            made = model(X)[0]
-            assert ((made - X).round() == (made - X).round()[0, 0]).all()
+            result = model(X)[0]
+            assert ((result - X).round() == (result - X).round()[0, 0]).all()
     assert [float((m(X)[0] - X).round()[0, 0]) for m in models] == [4, 5, 6, 7, 8, 9, 10, 11]
 
 

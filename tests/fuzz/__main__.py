@@ -22,21 +22,21 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0, help="how long, in all (20)")
     parser.add_argument("--kind", choices=list(KINDS), action="append", help="what to try; all by default")
     parser.add_argument("--seed", type=int, help="where to begin; by default the moment that it is")
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     warnings.simplefilter("ignore")
-    seed = time.time_ns() // 1000 if asked.seed is None else asked.seed
-    kinds = asked.kind or list(KINDS)
-    end = time.monotonic() + asked.minutes * 60
+    seed = time.time_ns() // 1000 if requested.seed is None else requested.seed
+    kinds = requested.kind or list(KINDS)
+    end = time.monotonic() + requested.minutes * 60
     tallies: list[Tally] = []
     for i, kind in enumerate(kinds):
         now = time.monotonic()
         until = now + (end - now) / (len(kinds) - i)
         going = functools.partial(lambda until, count: time.monotonic() < until, until)
         tallies.append(hunt(kind, seed, going, lambda text: print(text, flush=True)))
-    found = sum(len(tally.findings) for tally in tallies)
-    if found:
-        print(f"{found} findings: {saved(tallies)}", file=sys.stderr)
-    return min(found, 1)
+    total = sum(len(tally.findings) for tally in tallies)
+    if total:
+        print(f"{total} findings: {saved(tallies)}", file=sys.stderr)
+    return min(total, 1)
 
 
 if __name__ == "__main__":

@@ -63,14 +63,14 @@ _MOVES: dict[str, Step] = {
 @cache
 def steps() -> dict[str, Step]:
     """Return functions of one tensor by name."""
-    found: dict[str, Step] = dict(_MOVES)
+    results: dict[str, Step] = dict(_MOVES)
     for name, case in CASES.items():
         if len(case.operands) == 1 and len(case.operands[0].dims.split()) == 2 and case.operands[0].dtype is None:
-            found[name] = lambda x, case=case: case.results([x])[0]  # type: ignore[misc]
+            results[name] = lambda x, case=case: case.results([x])[0]  # type: ignore[misc]
     for name, function in _CONSTANTS.items():
         for number in NUMBERS:
-            found[f"{name} {number!r}"] = lambda x, f=function, c=number: f(x, c)  # type: ignore[misc]
-    return found
+            results[f"{name} {number!r}"] = lambda x, f=function, c=number: f(x, c)  # type: ignore[misc]
+    return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +111,10 @@ def graph_of(chain: Chain) -> Graph | None:
     graph = Graph("chain", {"x": TensorType(chain.dtype, [rows, 4])})
     try:
         with graph:
-            made: Any = turned(graph["x"]) if graph["x"].dtype.bits >= 8 else graph["x"]
+            result: Any = turned(graph["x"]) if graph["x"].dtype.bits >= 8 else graph["x"]
             for name in filter(None, (chain.first, chain.second, chain.third)):
-                made = steps()[name](made)
-            graph.output(turned(made) if isinstance(made, Symbol) and made.dtype is not DType.string else made)
+                result = steps()[name](result)
+            graph.output(turned(result) if isinstance(result, Symbol) and result.dtype is not DType.string else result)
     except (GraphcoreError, IndexError, TypeError):  # the last two of what takes no such tensor
         return None
     return graph
@@ -123,10 +123,10 @@ def graph_of(chain: Chain) -> Graph | None:
 def fed(dtype: DType) -> Array:
     """Return numbers of which float16 holds the products, and zeros of both signs."""
     rng = np.random.default_rng(7)
-    made = rng.standard_normal((4, 4)) * 2 if dtype.is_float else rng.integers(0, 5, (4, 4))
+    result = rng.standard_normal((4, 4)) * 2 if dtype.is_float else rng.integers(0, 5, (4, 4))
     if dtype.is_float:
-        made[0, :2] = 0.0, -0.0
-    return made.astype(dtype.numpy)
+        result[0, :2] = 0.0, -0.0
+    return result.astype(dtype.numpy)
 
 
 def failure(chain: Chain) -> tuple[str | None, int]:
@@ -134,8 +134,8 @@ def failure(chain: Chain) -> tuple[str | None, int]:
     graph = graph_of(chain)
     if graph is None:
         return None, 0
-    found = [_outcome(graph, level) for level in LEVELS]
-    optimised, plain = found
+    results = [_outcome(graph, level) for level in LEVELS]
+    optimised, plain = results
     if isinstance(optimised, ModelError) or (isinstance(optimised, Exception) and not isinstance(plain, Exception)):
         return f"{type(optimised).__name__}: {optimised}", 0
     if isinstance(optimised, Exception) or isinstance(plain, Exception):
@@ -144,12 +144,12 @@ def failure(chain: Chain) -> tuple[str | None, int]:
     if why is None and graph["x"].dtype in _PLAIN and optimised.dtype.kind in "biuf":
         content = graph.to_onnx().SerializeToString()
         file, as_written = (_of_file(content, fed(graph["x"].dtype), level) for level in LEVELS)
-        told: str | None = None
+        message: str | None = None
         if isinstance(file, Exception):
-            told = f"{type(file).__name__}: {file}"
+            message = f"{type(file).__name__}: {file}"
         elif not isinstance(as_written, Exception):
-            told = _apart(file, as_written)
-        why = None if told is None else f"in a plain session: {told}"
+            message = _apart(file, as_written)
+        why = None if message is None else f"in a plain session: {message}"
     return why, optimised.size
 
 

@@ -23,27 +23,28 @@ def compared(program: Program, of: Built, results: Sequence[Array]) -> int:
     """Return how many results Tensors gave too. Raises `Wrong` for another dtype, ambiguity, shape or number."""
     count = 0
     values: dict[int, tuple[Array, DType, bool]] = {
-        i: (array, given.dtype, False) for i, (array, given) in enumerate(zip(of.arrays, program.inputs, strict=True))
+        i: (array, element.dtype, False)
+        for i, (array, element) in enumerate(zip(of.arrays, program.inputs, strict=True))
     }
-    for made in of.made:
-        got = results[made.first : made.first + len(made.results)]
-        tensors = _computed(program, made, values)
-        symbol = made.results[0]
+    for item in of.made:
+        got = results[item.first : item.first + len(item.results)]
+        tensors = _computed(program, item, values)
+        symbol = item.results[0]
         if isinstance(symbol.type, TensorType) and isinstance(got[0], np.ndarray):
-            values[made.at] = got[0], symbol.dtype, symbol.ambiguous
-        for tensor, result, its in zip(tensors or (), got, made.results, strict=False):
+            values[item.at] = got[0], symbol.dtype, symbol.ambiguous
+        for tensor, result, its in zip(tensors or (), got, item.results, strict=False):
             if not isinstance(tensor, gc.Tensor) or not isinstance(result, np.ndarray):
                 continue
             if (tensor.dtype, tensor.ambiguous) != (its.dtype, its.ambiguous):
-                raise Wrong(f"eager: {made.step!r} is {tensor.type}, and {its.type} in a graph")
-            _assert_same(made, np.asarray(tensor.numpy()), result)
+                raise Wrong(f"eager: {item.step!r} is {tensor.type}, and {its.type} in a graph")
+            _assert_same(item, np.asarray(tensor.numpy()), result)
             count += 1
     return count
 
 
-def _computed(program: Program, made: Made, values: dict[int, tuple[Array, DType, bool]]) -> list[Any] | None:
+def _computed(program: Program, value: Made, values: dict[int, tuple[Array, DType, bool]]) -> list[Any] | None:
     """Return what Tensors give; None where the step is none of theirs."""
-    step = made.step
+    step = value.step
     if step.kind == "case" and step.name in UNWRAPPED:
         return None
     operands: list[Any] = []
@@ -71,18 +72,18 @@ def _computed(program: Program, made: Made, values: dict[int, tuple[Array, DType
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
-def _assert_same(made: Made, got: Array, want: Array) -> None:
+def _assert_same(result: Made, got: Array, want: Array) -> None:
     if got.dtype != want.dtype or got.shape != want.shape:
-        raise Wrong(f"eager: {made.step!r} is {got.dtype}{got.shape}, and {want.dtype}{want.shape} in a graph")
+        raise Wrong(f"eager: {result.step!r} is {got.dtype}{got.shape}, and {want.dtype}{want.shape} in a graph")
     if want.dtype.kind in "OUSc":
         return
     a, b = reference.exact(got), reference.exact(want)
     with np.errstate(invalid="ignore", over="ignore"):
         same = (a == b) | (np.isnan(a) & np.isnan(b))
-        if made.step.kind == "case" and DType.of(want.dtype).is_float:
+        if result.step.kind == "case" and DType.of(want.dtype).is_float:
             same |= np.abs(a - b) <= 1e-2 * np.abs(b) if want.dtype.itemsize < 4 else np.abs(a - b) <= 1e-5 * np.abs(b)
     if not same.all():
-        raise Wrong(f"eager: {made.step!r} is {a[~same][0]}, and {b[~same][0]} in a graph")
+        raise Wrong(f"eager: {result.step!r} is {a[~same][0]}, and {b[~same][0]} in a graph")
 
 
 __all__ = ["compared"]

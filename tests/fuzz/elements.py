@@ -82,12 +82,12 @@ def failure(element: Element) -> tuple[str | None, int]:
         arrays = [a[:least] for a in arrays]
     graph = Graph("element", {f"x{i}": TensorType(dtype, ["n", 4]) for i in range(len(arrays))})
     with graph:
-        made = case.results(list(graph.inputs))
-    graph.output(*made)
+        result = case.results(list(graph.inputs))
+    graph.output(*result)
     count = 0
     try:
         results = gc.InferenceSession(intra_op_num_threads=1).load(graph)(*arrays)
-        for symbol, got, want in zip(made, results, case.wanted(dtype, arrays), strict=True):
+        for symbol, got, want in zip(result, results, case.wanted(dtype, arrays), strict=True):
             count += got.size
             assert_promised(element.name, symbol.dtype, got, want, arrays)
     except KeyboardInterrupt:

@@ -63,11 +63,11 @@ def graphs(tally: Tally, going: Going) -> Iterator[str]:
         tally.tried["wrong" if why else "right"] += 1
         tally.comparisons += count
         if why:
-            found = shrunk(program, why)
-            key = found.partition("assert")[0].partition("#")[2].partition(":")[0]
+            result = shrunk(program, why)
+            key = result.partition("assert")[0].partition("#")[2].partition(":")[0]
             if key not in seen:
                 seen.add(key)
-                yield found
+                yield result
 
 
 def shrunk(program: Program, why: str) -> str:
@@ -107,8 +107,8 @@ def chained(tally: Tally, going: Going) -> Iterator[str]:
         if why and key not in seen:
             seen.add(key)
             shown = f"Chain(DType.{chain.dtype.name}, {chain.first!r}, {chain.second!r}, {chain.rows}, {chain.third!r})"
-            told = why[:300].replace("\n", " ")
-            yield f"def test_found() -> None:  # {told}\n    assert chains.failure({shown})[0] is None"
+            message = why[:300].replace("\n", " ")
+            yield f"def test_found() -> None:  # {message}\n    assert chains.failure({shown})[0] is None"
 
 
 def files(tally: Tally, going: Going) -> Iterator[str]:
@@ -264,9 +264,9 @@ def hunt(kind: str, seed: int, going: Going, say: Callable[[str], None] = print)
     """Hunt from a seed on while there is time. say: takes findings as they come, and the counts at the end."""
     tally = Tally(kind, seed, next_seed=seed)
     began = sum(os.times()[:4])  # of this process, and of those that it started and that ended
-    for found in KINDS[kind](tally, going):
-        tally.findings.append(found)
-        say(found)
+    for item in KINDS[kind](tally, going):
+        tally.findings.append(item)
+        say(item)
     tally.spent += sum(os.times()[:4]) - began
     say(tally.line())
     return tally
@@ -276,5 +276,5 @@ def saved(tallies: list[Tally]) -> Path:
     """Write what was found to build/fuzz/."""
     BUILD.mkdir(parents=True, exist_ok=True)
     path = BUILD / "findings.txt"
-    path.write_text("\n\n".join(found for tally in tallies for found in tally.findings))
+    path.write_text("\n\n".join(item for tally in tallies for item in tally.findings))
     return path

@@ -61,17 +61,17 @@ class Built:
 
 
 def named(dtype: str) -> DType:
-    found = getattr(DType, dtype)
-    assert isinstance(found, DType)
-    return found
+    attribute = getattr(DType, dtype)
+    assert isinstance(attribute, DType)
+    return attribute
 
 
-def array_of(given: Input) -> Array:
-    kind, _, rest = given.values.partition(" ")
+def array_of(value: Input) -> Array:
+    kind, _, rest = value.values.partition(" ")
     if kind == "case":
         name, at = rest.split()
-        return CASES[name].operands[int(at)].array(given.dtype, given.seed)
-    return Operand(given.dims, kind).array(given.dtype, given.seed)
+        return CASES[name].operands[int(at)].array(value.dtype, value.seed)
+    return Operand(value.dims, kind).array(value.dtype, value.seed)
 
 
 assert {"any", "whole"} <= VALUES.keys()
@@ -81,10 +81,10 @@ def built(program: Program) -> Built:
     """Return the graph of a program. Raises `Wrong` where the library refuses what it promises, or takes what not."""
     types = {f"x{i}": TensorType(o.dtype, Operand(o.dims).shape) for i, o in enumerate(program.inputs)}
     graph = Graph("drawn", types, promotion=program.promotion)
-    arrays = [array_of(given) for given in program.inputs]
+    arrays = [array_of(element) for element in program.inputs]
     values = {
-        i: (symbol, Value(array, given.dtype))
-        for i, (symbol, array, given) in enumerate(zip(graph.inputs, arrays, program.inputs, strict=True))
+        i: (symbol, Value(array, element.dtype))
+        for i, (symbol, array, element) in enumerate(zip(graph.inputs, arrays, program.inputs, strict=True))
     }
     result = Built(graph, arrays, values)
     with graph, warnings.catch_warnings():
@@ -93,20 +93,20 @@ def built(program: Program) -> Built:
             if step is not None:
                 _add(result, program, len(program.inputs) + i, step)
     count = 0
-    for made in result.made:
-        made.first = count
-        count += len(made.results)
+    for item in result.made:
+        item.first = count
+        count += len(item.results)
     if count:
-        graph.output(**{f"y{made.at}_{j}": s for made in result.made for j, s in enumerate(made.results)})
+        graph.output(**{f"y{item.at}_{j}": s for item in result.made for j, s in enumerate(item.results)})
     return result
 
 
 def _add(to: Built, program: Program, at: int, step: Step) -> None:
     if any(isinstance(o, Place) and o.at not in to.values for o in step.operands):
         return  # of a step that was left out or refused
-    given = [to.values[o.at] if isinstance(o, Place) else o for o in step.operands]
-    symbols: list[Any] = [v[0] if isinstance(v, tuple) else v for v in given]
-    known: list[Any] = [v[1] if isinstance(v, tuple) else v for v in given]
+    results = [to.values[o.at] if isinstance(o, Place) else o for o in step.operands]
+    symbols: list[Any] = [v[0] if isinstance(v, tuple) else v for v in results]
+    items: list[Any] = [v[1] if isinstance(v, tuple) else v for v in results]
     if step.kind == "case":
         _add_case(to, at, step, symbols)
         return
@@ -114,7 +114,7 @@ def _add(to: Built, program: Program, at: int, step: Step) -> None:
     want: Value | Refused | None
     if step.kind == "move":
         call, move, rank = MOVES[step.name]
-        (value,) = known
+        (value,) = items
         assert isinstance(value, Value)
         if value.array.ndim < rank or value.ambiguous or value.array.size > 512 or value.dtype.is_complex:
             return  # max has no complex numbers to put beside each other
@@ -122,8 +122,8 @@ def _add(to: Built, program: Program, at: int, step: Step) -> None:
     else:
         function = promoted.OPS[step.name]
         if step.name == "cast":
-            symbols[1] = known[1] = named(str(known[1]))
-        want = _outcome(program.promotion, step.name, known)
+            symbols[1] = items[1] = named(str(items[1]))
+        want = _outcome(program.promotion, step.name, items)
         if want is None:
             return
     try:
@@ -142,33 +142,33 @@ def _add(to: Built, program: Program, at: int, step: Step) -> None:
     to.values[at] = (symbol, want)
 
 
-def _outcome(system: str, op: str, known: Sequence[Any]) -> Value | Refused | None:
-    values = [v for v in known if isinstance(v, Value)]
+def _outcome(system: str, op: str, expected: Sequence[Any]) -> Value | Refused | None:
+    values = [v for v in expected if isinstance(v, Value)]
     if not values or any(v.dtype not in promoted.DTYPES[system] for v in values):
         return None
-    if op == "where" and (not isinstance(known[0], Value) or known[0].dtype is not DType.bool):
+    if op == "where" and (not isinstance(expected[0], Value) or expected[0].dtype is not DType.bool):
         return None
     try:
         np.broadcast_shapes(*(v.array.shape for v in values))
     except ValueError:
         return None
     with np.errstate(all="ignore"):
-        return promoted.outcome(system, op, known)
+        return promoted.outcome(system, op, expected)
 
 
 def _add_case(to: Built, at: int, step: Step, symbols: Sequence[Any]) -> None:
     case = CASES[step.name]
     try:
         if step.wrap:
-            made = _wrapped(step.wrap, case.call, symbols)
+            result = _wrapped(step.wrap, case.call, symbols)
         else:
-            made = case.call(*symbols)
+            result = case.call(*symbols)
     except GraphcoreError as error:
         if step.wrap:
             to.refused += 1
             return
         raise Wrong(f"{step!r} is refused: {error.summary}") from error
-    results = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+    results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     to.near |= case.near
     to.made.append(Made(at, step, results, None))
     dims = results[0].shape
@@ -203,47 +203,47 @@ def _flag(operands: Sequence[Any]) -> Symbol | None:
 
 
 def _filled(operands: Sequence[Any], symbols: Sequence[Symbol]) -> list[Any]:
-    left = iter(symbols)
-    return [next(left) if isinstance(o, Symbol) else o for o in operands]
+    remaining = iter(symbols)
+    return [next(remaining) if isinstance(o, Symbol) else o for o in operands]
 
 
 def check(program: Program, of: Built, results: Sequence[Array]) -> None:
     """Check each step against its reference, on what the graph itself gave as its operands. Raises `Wrong`."""
     arrays: dict[int, Array] = dict(enumerate(of.arrays))
-    for made in of.made:
-        got = results[made.first : made.first + len(made.results)]
+    for item in of.made:
+        got = results[item.first : item.first + len(item.results)]
         try:
-            _check_step(program, of, made, got, arrays)
+            _check_step(program, of, item, got, arrays)
         except BaseException as error:  # pytest's failures are no Exceptions
             if isinstance(error, KeyboardInterrupt):
                 raise
-            raise Wrong(f"{made.step!r}: {error}") from None
-        arrays[made.at] = got[0]
+            raise Wrong(f"{item.step!r}: {error}") from None
+        arrays[item.at] = got[0]
 
 
-def _check_step(program: Program, of: Built, made: Made, got: Sequence[Array], arrays: dict[int, Array]) -> None:
-    step = made.step
+def _check_step(program: Program, of: Built, actual: Made, got: Sequence[Array], arrays: dict[int, Array]) -> None:
+    step = actual.step
     if step.kind == "case":
         case = CASES[step.name]
         operands = [arrays[o.at] for o in step.operands if isinstance(o, Place)]
         first = step.operands[0] if step.operands else None
         dtype = _case_dtype(program, step) if isinstance(first, Place) else got[0].dtype
-        for symbol, result, want in zip(made.results, got, case.wanted(dtype, operands), strict=True):
+        for symbol, result, want in zip(actual.results, got, case.wanted(dtype, operands), strict=True):
             assert_promised(step.name, symbol.dtype, result, want, operands)
         return
-    known: list[Any] = []
+    results: list[Any] = []
     for operand in step.operands:
         if isinstance(operand, Place):
-            known.append(replace(of.values[operand.at][1], array=arrays[operand.at], unsure=np.zeros((), bool)))
+            results.append(replace(of.values[operand.at][1], array=arrays[operand.at], unsure=np.zeros((), bool)))
         else:
-            known.append(named(operand) if step.name == "cast" and isinstance(operand, str) else operand)
+            results.append(named(operand) if step.name == "cast" and isinstance(operand, str) else operand)
     with np.errstate(all="ignore"):
         if step.kind == "move":
-            value: Value = replace(known[0], array=MOVES[step.name][1](known[0].array))
+            value: Value = replace(results[0], array=MOVES[step.name][1](results[0].array))
         else:
-            value = promoted.compute(program.promotion, step.name, known)
+            value = promoted.compute(program.promotion, step.name, results)
     assert got[0].shape == value.array.shape, f"shape {got[0].shape}, not {value.array.shape}"
-    promoted.assert_value(step.name, made.results[0], got[0], value)
+    promoted.assert_value(step.name, actual.results[0], got[0], value)
 
 
 def assert_promised(name: str, dtype: DType, got: Array, want: Array, operands: Sequence[Array]) -> None:

@@ -35,15 +35,15 @@ LLAMA = {
 @functools.cache
 def sources() -> dict[Source, bytes]:
     """Return the seeds by their kind and name."""
-    made = {("model", name): content for name, content in seeds().items() if name not in REFUSED}
+    results = {("model", name): content for name, content in seeds().items() if name not in REFUSED}
     for name, make in ml.TAKEN.items():
-        made["model", f"ml {name}"] = bytes(make().SerializeToString())
-    made["gguf", "plain"] = gguf()
-    made["safetensors", "plain"] = safetensors()
-    made["config", "llama"] = json.dumps(LLAMA).encode()
+        results["model", f"ml {name}"] = bytes(make().SerializeToString())
+    results["gguf", "plain"] = gguf()
+    results["safetensors", "plain"] = safetensors()
+    results["config", "llama"] = json.dumps(LLAMA).encode()
     for name, content in entries().items():
-        made["cache", name] = content
-    return made
+        results["cache", name] = content
+    return results
 
 
 def gguf() -> bytes:
@@ -174,12 +174,12 @@ def _model(content: bytes, rng: random.Random) -> bytes:
 
 def _graphs(model: onnx.ModelProto) -> list[Any]:
     """Return the graph, the bodies in it and the functions: whatever has nodes."""
-    found: list[Any] = [model.graph, *model.functions]
-    for graph in found:
+    results: list[Any] = [model.graph, *model.functions]
+    for graph in results:
         for node in graph.node:
             for attribute in node.attribute:
-                found += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-    return found
+                results += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+    return results
 
 
 def _node(model: onnx.ModelProto, rng: random.Random) -> Any:
@@ -193,12 +193,12 @@ def _names(model: onnx.ModelProto) -> list[str]:
 def attribute_is_other(model: onnx.ModelProto, rng: random.Random) -> None:
     """Give an attribute of the operator's schema an extreme number, or a list of them."""
     node = _node(model, rng)
-    known = sorted(onnx.defs.get_schema(node.op_type, 20, node.domain).attributes) if _is_known(node) else []
-    name = rng.choice([*known, *(a.name for a in node.attribute)])
-    kept = [a for a in node.attribute if a.name != name]
-    held = next((a for a in node.attribute if a.name == name), None)
+    expected = sorted(onnx.defs.get_schema(node.op_type, 20, node.domain).attributes) if _is_known(node) else []
+    name = rng.choice([*expected, *(a.name for a in node.attribute)])
+    results = [a for a in node.attribute if a.name != name]
+    value = next((a for a in node.attribute if a.name == name), None)
     del node.attribute[:]
-    node.attribute.extend(kept)
+    node.attribute.extend(results)
     number = rng.choice(EXTREME)
     values: list[Any] = [
         number,
@@ -209,12 +209,12 @@ def attribute_is_other(model: onnx.ModelProto, rng: random.Random) -> None:
         "",
         "SAME_UPPER",
     ]
-    if held is not None and held.ints:
-        numbers = list(held.ints)
+    if value is not None and value.ints:
+        numbers = list(value.ints)
         numbers[rng.randrange(len(numbers))] = number
         values += [numbers, numbers, numbers, numbers[:-1], [*numbers, number]]
-    elif held is not None and held.type == onnx.AttributeProto.INT:
-        values = [number, number, number, held.i + 1, -held.i, *values]
+    elif value is not None and value.type == onnx.AttributeProto.INT:
+        values = [number, number, number, value.i + 1, -value.i, *values]
     if rng.random() < 0.85:
         node.attribute.append(helper.make_attribute(name, rng.choice(values)))
 

@@ -27,14 +27,14 @@ MOST_TURNS = 1 << 15
 @functools.cache
 def names() -> list[str]:
     """Return the sources: domain, operator, dtype and number of the case, with a space between them."""
-    made = []
+    results = []
     for domain, name in every():
         for dtype in DTYPES:
             place = Place(domain, name, dtype)
             for at, case in enumerate(place.cases):
                 if case.only is None or dtype in case.only:
-                    made.append(f"{domain or '-'} {name} {dtype.name} {at}")
-    return made
+                    results.append(f"{domain or '-'} {name} {dtype.name} {at}")
+    return results
 
 
 def drawn(source: str, number: int) -> tuple[bytes, dict[str, Array]]:
@@ -42,18 +42,18 @@ def drawn(source: str, number: int) -> tuple[bytes, dict[str, Array]]:
     domain, name, dtype, at = source.split()
     place = Place(domain.strip("-"), name, getattr(DType, dtype))
     case: Case = place.cases[int(at)]
-    asked = place.question(case)
+    requested = place.question(case)
     rng = random.Random(f"{source} {number}")
-    feeds = {key: array for key, (array, _) in asked.feeds.items()}
-    model = asked.model
+    feeds = {key: array for key, (array, _) in requested.feeds.items()}
+    model = requested.model
     if number:
         _feed_constants(model, feeds, rng)
-        for given in model.graph.input:
+        for item in model.graph.input:
             if rng.random() < 0.4:
-                given.type.tensor_type.ClearField("shape")
+                item.type.tensor_type.ClearField("shape")
             elif rng.random() < 0.9:
-                for i, dim in enumerate(given.type.tensor_type.shape.dim):
-                    dim.dim_param = f"{given.name}_{i}"
+                for i, dim in enumerate(item.type.tensor_type.shape.dim):
+                    dim.dim_param = f"{item.name}_{i}"
         changed = rng.sample(sorted(feeds), min(len(feeds), rng.choice((1, 1, 1, 2))))
         for key in changed:
             feeds[key] = _odd(feeds[key], rng)

@@ -63,8 +63,8 @@ def _sources(dtypes: tuple[str, ...] = ()) -> list[str]:
 def _model(source: str) -> tuple[onnx.ModelProto, Feeds]:
     domain, name, dtype, at = source.split()
     place = Place(domain.strip("-"), name, getattr(DType, dtype))
-    asked = place.question(place.cases[int(at)])
-    return asked.model, {key: array for key, (array, _) in asked.feeds.items()}
+    requested = place.question(place.cases[int(at)])
+    return requested.model, {key: array for key, (array, _) in requested.feeds.items()}
 
 
 def _case(rng: random.Random, dtypes: tuple[str, ...] = ()) -> tuple[str, onnx.ModelProto, Feeds]:
@@ -78,7 +78,7 @@ def _case(rng: random.Random, dtypes: tuple[str, ...] = ()) -> tuple[str, onnx.M
 
 
 def _is_valid(model: onnx.ModelProto, full: bool = True) -> bool:
-    """Return whether ONNX's checker takes a model. full: with inference, which ends the process of surplus results."""
+    """Return True if ONNX's checker takes a model. full: with inference, which ends the process of surplus results."""
     bare = _copy(model)
     del bare.graph.output[:]  # which have no types
     try:
@@ -89,8 +89,8 @@ def _is_valid(model: onnx.ModelProto, full: bool = True) -> bool:
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
-    made: onnx.ModelProto = onnx.ModelProto.FromString(model.SerializeToString())
-    return made
+    result: onnx.ModelProto = onnx.ModelProto.FromString(model.SerializeToString())
+    return result
 
 
 # What is drawn
@@ -106,22 +106,24 @@ def _empty(rng: random.Random) -> Drawn:
     axis = rng.choice((None, None, 0, 1, -1))
     for key in some:
         array = feeds[key]
-        kept = [0 if size == gone and axis in (None, i, i - array.ndim) else size for i, size in enumerate(array.shape)]
-        feeds[key] = array[tuple(slice(size) for size in kept)] if array.ndim else array
+        results = [
+            0 if size == gone and axis in (None, i, i - array.ndim) else size for i, size in enumerate(array.shape)
+        ]
+        feeds[key] = array[tuple(slice(size) for size in results)] if array.ndim else array
     if not _can_be_joined(model, feeds):
         return _empty(rng)
     by_name = rng.random() < 0.5
-    for given in model.graph.input:
-        for i, dim in enumerate(given.type.tensor_type.shape.dim):
-            dim.dim_value = feeds[given.name].shape[i]
+    for item in model.graph.input:
+        for i, dim in enumerate(item.type.tensor_type.shape.dim):
+            dim.dim_value = feeds[item.name].shape[i]
             if by_name:
-                dim.dim_param = f"{given.name}_{i}"
+                dim.dim_param = f"{item.name}_{i}"
     constant, fed = _copy(model), dict(feeds)
-    for given in list(constant.graph.input):
+    for item in list(constant.graph.input):
         if rng.random() < 0.5:
-            array = fed.pop(given.name)
-            constant.graph.initializer.append(tensor(given.name, array, DType.of(given.type.tensor_type.elem_type)))
-            constant.graph.input.remove(given)
+            array = fed.pop(item.name)
+            constant.graph.initializer.append(tensor(item.name, array, DType.of(item.type.tensor_type.elem_type)))
+            constant.graph.input.remove(item)
     if rng.random() < 0.5:
         _compute_empty(constant, fed)
     wanted = None if all(array.size for array in feeds.values()) else _referred(model, feeds)
@@ -140,7 +142,7 @@ def _compute_empty(model: onnx.ModelProto, feeds: Feeds) -> None:
 
 
 def _can_be_joined(model: onnx.ModelProto, feeds: Feeds) -> bool:
-    """Return whether operands of a Concat fit: where one that does not is empty, onnxruntime gives unwritten memory.
+    """Return True if operands of a Concat fit: where one that does not is empty, onnxruntime gives unwritten memory.
 
     See docs/sequences.md. Sizes that are known are refused.
     """
@@ -219,11 +221,11 @@ def _unknown(rng: random.Random) -> Drawn:
     source, model, feeds = _case(rng)
     plain = _copy(model)
     share = rng.choice((0.3, 1))
-    for given, its in zip(model.graph.input, plain.graph.input, strict=True):
-        for i, dim in enumerate(given.type.tensor_type.shape.dim):
+    for item, its in zip(model.graph.input, plain.graph.input, strict=True):
+        for i, dim in enumerate(item.type.tensor_type.shape.dim):
             if rng.random() < share:
                 dim.dim_value = -1
-                its.type.tensor_type.shape.dim[i].dim_param = f"{given.name}_{i}"
+                its.type.tensor_type.shape.dim[i].dim_param = f"{item.name}_{i}"
     return Drawn(source, model, feeds, plain=(plain, feeds), may_fail=not _is_valid(plain))
 
 
@@ -235,22 +237,22 @@ def _transposed(rng: random.Random) -> Drawn:
     before: list[onnx.NodeProto] = []
     half = rng.choice(_HALVES)
     orders: dict[int, list[int]] = {}
-    for given in model.graph.input:
-        kind, array = given.type.tensor_type, feeds[given.name]
+    for item in model.graph.input:
+        kind, array = item.type.tensor_type, feeds[item.name]
         if array.ndim < 2 or rng.random() < 0.2:
             continue
         order = orders.setdefault(array.ndim, rng.sample(range(array.ndim), array.ndim))
-        name = f"{given.name}_turned"
-        before.append(helper.make_node("Transpose", [name], [given.name], perm=order))
+        name = f"{item.name}_turned"
+        before.append(helper.make_node("Transpose", [name], [item.name], perm=order))
         fed[name] = np.ascontiguousarray(array.transpose(np.argsort(order)))
-        del fed[given.name]
+        del fed[item.name]
         if cast and kind.elem_type == TensorProto.FLOAT:
-            before[-1].output[0] = f"{given.name}_narrow"
-            before.append(helper.make_node("Cast", [f"{given.name}_narrow"], [given.name], to=TensorProto.FLOAT))
+            before[-1].output[0] = f"{item.name}_narrow"
+            before.append(helper.make_node("Cast", [f"{item.name}_narrow"], [item.name], to=TensorProto.FLOAT))
             kind.elem_type = half
             fed[name] = fed[name].astype(DType.of(half).numpy)
-            feeds[given.name] = array.astype(fed[name].dtype).astype(np.float32)
-        given.name = name
+            feeds[item.name] = array.astype(fed[name].dtype).astype(np.float32)
+        item.name = name
         for dim, size in zip(kind.shape.dim, fed[name].shape, strict=True):
             dim.dim_value = size
     nodes = [*before, *model.graph.node]
@@ -289,7 +291,7 @@ def _windows(rng: random.Random) -> Drawn:
     name = rng.choice(list(_WINDOWED))
     first, dtypes = _WINDOWED[name]
     dtype = getattr(DType, rng.choice(dtypes.split()))
-    made = np.random.default_rng(rng.getrandbits(32))
+    result = np.random.default_rng(rng.getrandbits(32))
     rank, auto = rng.choice((1, 2, 2, 2, 3)), rng.choice(("SAME_UPPER", "SAME_LOWER") * 3 + ("VALID", "NOTSET"))
     kernel, dilations, strides = ([rng.randint(1, most) for _ in range(rank)] for most in (4, 3, 4))
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
@@ -297,7 +299,7 @@ def _windows(rng: random.Random) -> Drawn:
     sizes = [rng.randint(1 if is_same else span, span + 6) for span in spans]
     groups = rng.choice((1, 1, 2)) if name.startswith("Conv") else 1
     lowest = 0 if dtype.is_unsigned else -3
-    x = made.integers(lowest, 4, (rng.choice((1, 2)), 2 * groups, *sizes))
+    x = result.integers(lowest, 4, (rng.choice((1, 2)), 2 * groups, *sizes))
     pads = [(0, 0)] * rank
     attributes: dict[str, Any] = {"strides": strides, "dilations": dilations, "kernel_shape": kernel, "auto_pad": auto}
     if is_same:
@@ -311,7 +313,7 @@ def _windows(rng: random.Random) -> Drawn:
     if name.startswith("Conv"):
         attributes["group"] = groups
         kind = getattr(DType, rng.choice(dtypes.split())) if name == "ConvInteger" else dtype
-        w = made.integers(0 if kind.is_unsigned else -3, 4, (2 * groups, 2, *kernel))
+        w = result.integers(0 if kind.is_unsigned else -3, 4, (2 * groups, 2, *kernel))
         feeds["w"] = w.astype(np.float32).astype(kind.numpy)
     elif name == "LpPool":
         attributes["p"] = rng.choice((1, 2, 2, 3))
@@ -359,12 +361,12 @@ def _reduced(
             (n - (k - 1) * d - 1) // s + 1
             for n, k, d, s in zip(array.shape[2:], kernel, dilations, strides, strict=True)
         ]
-        found = []
+        results = []
         for place in itertools.product(*map(range, kernel)):
             starts = [p * d for p, d in zip(place, dilations, strict=True)]
             ranges = [slice(b, b + (o - 1) * s + 1, s) for b, o, s in zip(starts, outs, strides, strict=True)]
-            found.append(array[(slice(None), slice(None), *ranges)])
-        return np.stack(found)
+            results.append(array[(slice(None), slice(None), *ranges)])
+        return np.stack(results)
 
     parts = pieces(filled)
     if w is not None:
@@ -397,36 +399,36 @@ def drawn(shape: str, number: int) -> Drawn:
 
 def outcome(shape: str, number: int) -> str:
     """Return "ran", the name of an error, or "wrong: " and what of the model of a number."""
-    made = drawn(shape, number)
+    result = drawn(shape, number)
     session = gc.InferenceSession(intra_op_num_threads=1, inter_op_num_threads=1)
-    wanted = made.wanted
-    if made.plain is not None:
+    wanted = result.wanted
+    if result.plain is not None:
         try:
-            wanted = known(session, made, *made.plain)
+            wanted = expected_results(session, result, *result.plain)
         except AssertionError as error:
             return f"wrong: {error}"
-    content = made.model.SerializeToString()
+    content = result.model.SerializeToString()
     failed = ""
     for way, run in WAYS.items():
         try:
-            types, found = run(session, content, made.feeds)
+            types, match = run(session, content, result.feeds)
         except GraphcoreError as error:
             failed = type(error).__name__
-            if (wanted is None or made.may_fail) and not _INTERNAL.search(error.summary):
+            if (wanted is None or result.may_fail) and not _INTERNAL.search(error.summary):
                 continue
-            return f"wrong: {made.source}: {way} is refused: {error.summary}"
+            return f"wrong: {result.source}: {way} is refused: {error.summary}"
         except _Written:
             failed = "not written"
             continue
         except Exception as error:
-            if failed or (run is _as_file and made.may_fail):  # of sizes that a kernel does not take
+            if failed or (run is _as_file and result.may_fail):  # of sizes that a kernel does not take
                 failed = type(error).__name__
                 continue
-            return f"wrong: {made.source}: {way} gives {type(error).__name__}: {error}".replace("\n", " ")[:500]
-        why = _promise_broken(types, found) or _apart(made, found, wanted)
+            return f"wrong: {result.source}: {way} gives {type(error).__name__}: {error}".replace("\n", " ")[:500]
+        why = _promise_broken(types, match) or _apart(result, match, wanted)
         if why:
-            return f"wrong: {made.source}: {way}: {why}"
-        wanted = found if wanted is None else wanted
+            return f"wrong: {result.source}: {way}: {why}"
+        wanted = match if wanted is None else wanted
     return failed or "ran"
 
 
@@ -463,19 +465,21 @@ def _as_file(session: gc.InferenceSession, content: bytes, feeds: Feeds) -> tupl
 WAYS = {"a session": _as_it_is, "a session of a Graph": _as_graph, "onnxruntime of the file": _as_file}
 
 
-def known(session: gc.InferenceSession, made: Drawn, plain: onnx.ModelProto, feeds: Feeds) -> list[Any] | None:
+def expected_results(
+    session: gc.InferenceSession, result: Drawn, plain: onnx.ModelProto, feeds: Feeds
+) -> list[Any] | None:
     """Return what the plain model gives, moved as the other one moves it. Raises AssertionError where it is wrong."""
     try:
-        _, found = _as_it_is(session, plain.SerializeToString(), feeds)
+        _, match = _as_it_is(session, plain.SerializeToString(), feeds)
     except GraphcoreError:
         return None
-    why = _apart(made, found, made.wanted)
-    assert not why, f"{made.source}: {why}"
-    return [np.transpose(found[i], made.turned[i]) if i in made.turned else value for i, value in enumerate(found)]
+    why = _apart(result, match, result.wanted)
+    assert not why, f"{result.source}: {why}"
+    return [np.transpose(match[i], result.turned[i]) if i in result.turned else value for i, value in enumerate(match)]
 
 
-def _promise_broken(types: Sequence[Any], found: Sequence[Any]) -> str:
-    for type_, value in zip(types, found, strict=True):
+def _promise_broken(types: Sequence[Any], result: Sequence[Any]) -> str:
+    for type_, value in zip(types, result, strict=True):
         if not isinstance(type_, TensorType) or not isinstance(value, np.ndarray):
             continue
         dims = list(type_.shape) if type_.shape.is_ranked else [None] * value.ndim
@@ -487,12 +491,12 @@ def _promise_broken(types: Sequence[Any], found: Sequence[Any]) -> str:
     return ""
 
 
-def _apart(made: Drawn, found: Sequence[Any], wanted: Sequence[Any] | None) -> str:
+def _apart(result: Drawn, value: Sequence[Any], wanted: Sequence[Any] | None) -> str:
     """Return how results differ from those that are wanted, or ""."""
-    for got, want in zip(found, wanted or (), strict=False):
+    for got, want in zip(value, wanted or (), strict=False):
         if not isinstance(got, np.ndarray) or not isinstance(want, np.ndarray):
             continue
-        if made.source.split()[1] in DRAWN:
+        if result.source.split()[1] in DRAWN:
             why = "" if got.shape == want.shape else f"{got.shape}, not {want.shape}"
         else:
             greatest = 1.0

@@ -81,21 +81,21 @@ class Program:
 
     def smaller(self) -> list[Program]:
         """Return programs that have a little less, the least first."""
-        kept = [i for i, step in enumerate(self.steps) if step is not None]
-        made = []
-        size = len(kept) // 2
+        items = [i for i, step in enumerate(self.steps) if step is not None]
+        results = []
+        size = len(items) // 2
         while size:
-            made += [self._without(kept[i : i + size]) for i in range(0, len(kept), size)]
+            results += [self._without(items[i : i + size]) for i in range(0, len(items), size)]
             size //= 2
-        made += [replace(self, way="")] if self.way else []
-        for i in kept:
+        results += [replace(self, way="")] if self.way else []
+        for i in items:
             step = self.steps[i]
             if step is not None and step.wrap:
                 steps = (*self.steps[:i], replace(step, wrap=""), *self.steps[i + 1 :])
-                made.append(replace(self, steps=steps))
+                results.append(replace(self, steps=steps))
         for i in range(len(self.inputs)):
-            made += self._without_operand(i)
-        return made
+            results += self._without_operand(i)
+        return results
 
     def _without(self, places: Sequence[int]) -> Program:
         return replace(self, steps=tuple(None if i in places else step for i, step in enumerate(self.steps)))
@@ -131,11 +131,11 @@ def drawn(seed: int, ways: Sequence[str]) -> Program:
         here = len(inputs)
         if case is not None:
             name, dtype = case
-            given = CASES[name].operands
-            seeds = [rng.randrange(1 << 16) for _ in given]
+            values = CASES[name].operands
+            seeds = [rng.randrange(1 << 16) for _ in values]
             inputs += [
                 Input(o.dtype or dtype, o.dims, f"case {name} {i}", s)
-                for i, (o, s) in enumerate(zip(given, seeds, strict=True))
+                for i, (o, s) in enumerate(zip(values, seeds, strict=True))
             ]
         places.append(tuple(Place(i) for i in range(here, len(inputs))))
     steps: list[Step] = []
@@ -144,9 +144,9 @@ def drawn(seed: int, ways: Sequence[str]) -> Program:
             wrap = rng.choice(("", "", "cond", "function")) if case[0] not in UNWRAPPED else ""
             steps.append(Step("case", case[0], operands, wrap))
             continue
-        known = [Place(i) for i in (*range(plain), *range(len(inputs), len(inputs) + len(steps)))]
-        known += known[-3:]  # a graph is more often deep than wide
-        steps.append(_step(rng, system, known))
+        results = [Place(i) for i in (*range(plain), *range(len(inputs), len(inputs) + len(steps)))]
+        results += results[-3:]  # a graph is more often deep than wide
+        steps.append(_step(rng, system, results))
     return Program(system, tuple(inputs), tuple(steps), rng.choice(ways))
 
 
@@ -157,16 +157,16 @@ def _case(rng: random.Random) -> tuple[str, DType]:
             return name, dtype
 
 
-def _step(rng: random.Random, system: str, known: Sequence[Place]) -> Step:
+def _step(rng: random.Random, system: str, expected: Sequence[Place]) -> Step:
     wrap = rng.choice(WRAPS)
     if rng.random() < 0.25:
-        return Step("move", rng.choice(MOVES), (rng.choice(known),), wrap)
+        return Step("move", rng.choice(MOVES), (rng.choice(expected),), wrap)
     op = rng.choice((*promoted.UNARY, *promoted.BINARY, *promoted.BINARY, "where", "cast", "cast"))
     if op == "cast":
-        return Step("promoted", op, (rng.choice(known), rng.choice(promoted.DTYPES[system]).name), wrap)
+        return Step("promoted", op, (rng.choice(expected), rng.choice(promoted.DTYPES[system]).name), wrap)
     if op in promoted.UNARY:
-        return Step("promoted", op, (rng.choice(known),), wrap)
-    picks: list[Operand] = [rng.choice(known) for _ in range(3 if op == "where" else 2)]
+        return Step("promoted", op, (rng.choice(expected),), wrap)
+    picks: list[Operand] = [rng.choice(expected) for _ in range(3 if op == "where" else 2)]
     if rng.random() < 0.25:
         picks[-1] = rng.choice((True, 0, 1, 3, 100, 0.5, 1.5))
         if op != "where" and rng.random() < 0.4:

@@ -11,14 +11,14 @@ from tests.fuzz.programs import Program
 def least(program: Program, fails: Callable[[Program], bool], seconds: float = 60.0) -> Program:
     """Return a program that fails and of which nothing can be left out, or what the time allows."""
     end = time.monotonic() + seconds
-    found = True
-    while found:
-        found = False
+    result = True
+    while result:
+        result = False
         for smaller in program.smaller():
             if time.monotonic() > end:
                 return program
             if fails(smaller):
-                program, found = smaller, True
+                program, result = smaller, True
                 break
     return program
 
@@ -59,8 +59,8 @@ def _pieces(seed: bytes, mutant: bytes) -> list[Piece]:
 
 
 def _joined(seed: bytes, pieces: list[Piece]) -> bytes:
-    made, last = b"", 0
+    result, last = b"", 0
     for start, stop, content in pieces:
-        made += seed[last:start] + content
+        result += seed[last:start] + content
         last = stop
-    return made + seed[last:]
+    return result + seed[last:]

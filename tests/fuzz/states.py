@@ -358,11 +358,11 @@ class Isolated(RuleBasedStateMachine):
 
 def _children() -> list[int]:
     """Return the processes that this one has started and that are of an isolated session."""
-    found = []
+    results = []
     for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # a thread, and below a process, that has ended meanwhile
-            found += [int(p) for p in (thread / "children").read_text().split()]
-    return [p for p in found if _is_isolated(p)]
+            results += [int(p) for p in (thread / "children").read_text().split()]
+    return [p for p in results if _is_isolated(p)]
 
 
 def _is_isolated(process: int) -> bool:
@@ -381,13 +381,13 @@ def failure(name: str, seed: int, examples: int = 3, steps: int = 10) -> str | N
     from hypothesis import seed as seeded  # late: of the test alone
 
     machine = type(name, (MACHINES[name],), {})
-    made = seeded(seed)(machine)
+    result = seeded(seed)(machine)
     limits = settings(
         max_examples=examples, stateful_step_count=steps, deadline=None, database=None, print_blob=False,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     try:
-        run_state_machine_as_test(made, settings=limits)
+        run_state_machine_as_test(result, settings=limits)
     except Exception as error:
         return "\n".join(f"{name}: {type(e).__name__}: {e}\n" + "\n".join(_notes(e)) for e in _parts(error))
     return None

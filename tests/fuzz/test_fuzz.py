@@ -72,11 +72,11 @@ def up_to(count: int) -> Callable[[int], bool]:
 
 
 def check_finds_nothing(kind: str, count: int) -> None:
-    said: list[str] = []
-    tally = hunt(kind, SEEDS[kind], up_to(count), said.append)
+    results: list[str] = []
+    tally = hunt(kind, SEEDS[kind], up_to(count), results.append)
     assert not tally.findings, "\n\n".join(tally.findings)
     assert sum(tally.tried.values()) == count
-    assert json.loads(said[-1])["kind"] == kind
+    assert json.loads(results[-1])["kind"] == kind
 
 
 @pytest.mark.full
@@ -146,11 +146,11 @@ def test_wrong_op_is_found_and_shrunk_when_it_is_planted(monkeypatch: pytest.Mon
 
 def test_wrong_op_is_found_by_the_hunt_when_it_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(promoted.OPS, "+", lambda x, y: x - y)
-    said: list[str] = []
-    tally = hunt("graphs", 1, lambda tried: tried < 60 and not said, said.append)
+    results: list[str] = []
+    tally = hunt("graphs", 1, lambda tried: tried < 60 and not results, results.append)
     assert len(tally.findings) == 1
     namespace = {"Program": Program, "Input": Input, "Step": Step, "Place": Place, "DType": DType, "failure": failure}
-    exec(said[0], namespace)
+    exec(results[0], namespace)
     with pytest.raises(AssertionError):
         namespace["test_found"]()  # type: ignore[operator]
 
@@ -159,9 +159,9 @@ def test_program_is_the_same_when_drawn_again_and_its_code_makes_it() -> None:
     for seed in range(20):
         program = drawn(seed, list(WAYS))
         assert program == drawn(seed, list(WAYS))
-        made: dict[str, object] = {"DType": DType, "Input": Input, "Place": Place, "Program": Program, "Step": Step}
+        results: dict[str, object] = {"DType": DType, "Input": Input, "Place": Place, "Program": Program, "Step": Step}
         text = code(program, "why").partition("program = ")[2].rpartition("    assert")[0]
-        assert eval(text.strip(), made) == program
+        assert eval(text.strip(), results) == program
 
 
 @pytest.mark.parametrize("subject", ["wide", "complex"])
@@ -242,9 +242,9 @@ def test_shrunk_bytes_are_saved_and_named_in_the_test(monkeypatch: pytest.Monkey
     monkeypatch.setattr("tests.fuzz.hunt.BUILD", tmp_path)
     monkeypatch.setattr(mutations, "sources", lambda: {("planted", "dies"): b""})
     with Child() as child:
-        told = smallest(child, ("planted", "dies"), 5, b"much more", "died: -6")
+        message = smallest(child, ("planted", "dies"), 5, b"much more", "died: -6")
     assert (tmp_path / "planted-5.bin").read_bytes() == b""
-    assert "planted-5.bin" in told
+    assert "planted-5.bin" in message
 
 
 def test_feeds_are_the_same_when_drawn_again_and_those_of_the_case_at_first(child: Child) -> None:
@@ -258,11 +258,11 @@ def test_feeds_are_the_same_when_drawn_again_and_those_of_the_case_at_first(chil
     assert child.deaths == 0
 
 
-def _has_shape(shape: str, made: operators.Drawn) -> bool:
-    """Return whether a drawn model is what its shape is about."""
-    nodes, dims = made.model.graph.node, [d for i in made.model.graph.input for d in i.type.tensor_type.shape.dim]
+def _has_shape(shape: str, result: operators.Drawn) -> bool:
+    """Return True if a drawn model is what its shape is about."""
+    nodes, dims = result.model.graph.node, [d for i in result.model.graph.input for d in i.type.tensor_type.shape.dim]
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in nodes[0].attribute} if nodes else {}
-    arrays = [*made.feeds.values(), *map(onnx.numpy_helper.to_array, made.model.graph.initializer)]
+    arrays = [*result.feeds.values(), *map(onnx.numpy_helper.to_array, result.model.graph.initializer)]
     checks: dict[str, Callable[[], bool]] = {
         "empty": lambda: any(not array.size for array in arrays),
         "unnamed": lambda: any(not name or name == "surplus" for n in nodes for name in (*n.input[1:], *n.output)),
@@ -275,16 +275,16 @@ def _has_shape(shape: str, made: operators.Drawn) -> bool:
 
 @pytest.mark.parametrize("shape", operators.SHAPES)
 def test_shapes_of_models_are_drawn_and_the_same_again(shape: str) -> None:
-    made = [operators.drawn(shape, number) for number in range(40)]
-    assert sum(_has_shape(shape, d) for d in made) > 12
-    assert len({d.source.split()[1] for d in made}) > (4 if shape == "windows" else 20)
-    assert made[3].model == operators.drawn(shape, 3).model
+    results = [operators.drawn(shape, number) for number in range(40)]
+    assert sum(_has_shape(shape, d) for d in results) > 12
+    assert len({d.source.split()[1] for d in results}) > (4 if shape == "windows" else 20)
+    assert results[3].model == operators.drawn(shape, 3).model
 
 
 def test_models_have_empty_constants_and_older_opsets() -> None:
-    made = [operators.drawn("empty", number).model for number in range(40)]
-    assert any(not math.prod(t.dims) for model in made for t in model.graph.initializer)
-    assert len({model.opset_import[0].version for model in made}) > 5
+    results = [operators.drawn("empty", number).model for number in range(40)]
+    assert any(not math.prod(t.dims) for model in results for t in model.graph.initializer)
+    assert len({model.opset_import[0].version for model in results}) > 5
 
 
 def _spoil(shape: str, model: onnx.ModelProto) -> None:
@@ -300,8 +300,8 @@ def _spoil(shape: str, model: onnx.ModelProto) -> None:
                 attribute.ints[:] = [1] * len(attribute.ints)
             elif shape == "transposed" and attribute.name == "perm":
                 attribute.ints[:] = sorted(attribute.ints)
-    for given in graph.input:
-        for dim in given.type.tensor_type.shape.dim:
+    for item in graph.input:
+        for dim in item.type.tensor_type.shape.dim:
             if shape == "unknown" and dim.dim_value == -1:
                 dim.dim_value = 1
 
@@ -385,6 +385,6 @@ def test_program_that_does_not_end_is_a_finding(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(limit.limited.__wrapped__, "__defaults__", (0.2,))  # type: ignore[attr-defined]
     monkeypatch.setitem(values.SUBJECTS, "endless", endless)
     monkeypatch.setattr(ways, "_check", endless)
-    told = "TimeoutError: it took more than 0.2 s of processor time"
-    assert values.failure("endless", 0) == (told, 0)
-    assert failure(Program("max", (), (), "")) == told
+    message = "TimeoutError: it took more than 0.2 s of processor time"
+    assert values.failure("endless", 0) == (message, 0)
+    assert failure(Program("max", (), (), "")) == message

@@ -74,9 +74,9 @@ FROM_ZERO = frozenset("log log2 log10 log1p acosh asinh atanh asin acos atan exp
 
 
 def _joined(x: Array, y: Array) -> Array:
-    made = np.empty(np.broadcast_shapes(x.shape, y.shape), _C)
-    made.real, made.imag = x.real, y.real
-    return made
+    array = np.empty(np.broadcast_shapes(x.shape, y.shape), _C)
+    array.real, array.imag = x.real, y.real
+    return array
 
 
 BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Array, Array], Any]]] = {
@@ -105,28 +105,28 @@ def complex_numbers(rng: random.Random, number: int, steps: int) -> int:
         "complex", {f"x{i}": TensorType(DType.of(a.dtype), ["n", 3]) for i, a in enumerate(arrays)}, promotion=rules
     )
     symbols: list[Symbol] = list(graph.inputs)
-    made: list[tuple[int, str, list[int]]] = []
+    items: list[tuple[int, str, list[int]]] = []
     with graph:
         for _ in range(steps):
             name = rng.choice([*UNARY, *BINARY, *BINARY])
             count = 1 if name in UNARY else 2
             places = [rng.randrange(len(symbols)) for _ in range(count)]
-            given = [symbols[p] for p in places]
-            if name not in ("==", "!=", "flip", "turned") and any(s.dtype is DType.bool for s in given):
+            values = [symbols[p] for p in places]
+            if name not in ("==", "!=", "flip", "turned") and any(s.dtype is DType.bool for s in values):
                 continue
-            if (name in UNARY or name in ("@", "concat")) and any(s.rank != 2 for s in given):
+            if (name in UNARY or name in ("@", "concat")) and any(s.rank != 2 for s in values):
                 continue
             try:
                 function: Any = UNARY[name][0] if count == 1 else BINARY[name][0]
-                symbol = function(*given)
+                symbol = function(*values)
             except GraphcoreError:
                 continue  # of shapes that do not fit, and what a system has not
-            made.append((len(symbols), name, places))
+            items.append((len(symbols), name, places))
             symbols.append(symbol)
     graph.output(**{f"y{i}": s for i, s in enumerate(symbols)})
     results = _run(rng, graph, arrays)
     compared = 0
-    for at, name, places in made:
+    for at, name, places in items:
         operands = [results[p] for p in places]
         compared += _check_complex(name, operands, results[at], symbols[at])
     return compared
@@ -241,7 +241,7 @@ def wide_integers(rng: random.Random, number: int, steps: int) -> int:
         "wide", {f"x{i}": TensorType(d, [rng.choice((4, "n"))]) for i, d in enumerate(types)}, promotion=rules
     )
     symbols: list[Symbol] = list(graph.inputs)
-    made: list[tuple[int, str, list[int], DType | None]] = []
+    items: list[tuple[int, str, list[int], DType | None]] = []
     with graph:
         for _ in range(steps):
             places = [rng.randrange(len(symbols))]
@@ -259,12 +259,12 @@ def wide_integers(rng: random.Random, number: int, steps: int) -> int:
                     symbol = PAIRS[name][0](x.cast(common), symbols[places[1]].cast(common))
             except GraphcoreError:
                 continue
-            made.append((len(symbols), name, places, common))
+            items.append((len(symbols), name, places, common))
             symbols.append(symbol)
     graph.output(**{f"y{i}": s for i, s in enumerate(symbols)})
     results = _run(rng, graph, arrays, wide="object")
     compared = 0
-    for at, name, places, common in made:
+    for at, name, places, common in items:
         operands = [_whole(results[p]) for p in places]
         if common is not None:
             operands = [_wrapped(o, common) for o in operands]
@@ -299,10 +299,10 @@ def _whole(array: Array) -> Array:
 
 
 def _wrapped(array: Array, dtype: DType) -> Array:
-    made = np.empty(array.shape, object)
+    values = np.empty(array.shape, object)
     for place in np.ndindex(array.shape):
-        made[place] = wrap(int(array[place]), dtype)
-    return made
+        values[place] = wrap(int(array[place]), dtype)
+    return values
 
 
 # Systems of packages

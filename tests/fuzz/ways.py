@@ -118,8 +118,8 @@ def _compare(program: Program, of: Built, results: Sequence[Array], others: Sequ
     Returns how many results were to be the same.
     """
     count = 0
-    narrow = any(s.dtype.is_float and s.dtype.bits < 32 for made in of.made for s in made.results)
-    narrow |= any(given.dtype.is_float and given.dtype.bits < 32 for given in program.inputs)
+    narrow = any(s.dtype.is_float and s.dtype.bits < 32 for item in of.made for s in item.results)
+    narrow |= any(element.dtype.is_float and element.dtype.bits < 32 for element in program.inputs)
     inexact = of.near or (program.way == "fast" and narrow)
     for symbol, a, b in zip(of.graph.outputs, results, others, strict=True):
         if a.dtype != b.dtype or a.shape != b.shape:

@@ -145,8 +145,12 @@ def test_slices_are_cut_off_at_the_ends_and_write_nothing_where_they_are_empty()
 
 
 def test_buffer_is_what_it_holds_now_wherever_an_op_takes_a_symbol() -> None:
-    kept = {"flag": Buffer(D.bool), "count": Buffer(D.int64, initial=2), "sizes": Buffer(D.int64, [2], initial=[1, 3])}
-    graph = Graph("g", {"x": TensorType(D.float32, [3]), **kept})
+    results = {
+        "flag": Buffer(D.bool),
+        "count": Buffer(D.int64, initial=2),
+        "sizes": Buffer(D.int64, [2], initial=[1, 3]),
+    }
+    graph = Graph("g", {"x": TensorType(D.float32, [3]), **results})
     x, flag, count, sizes = graph.inputs
     uses = {
         "cond": ops.cond(flag, lambda: x, lambda: -x),
@@ -269,8 +273,8 @@ def test_file_runs_in_plain_onnxruntime_where_the_state_is_fed_by_hand() -> None
 
 
 def test_names_of_outputs_give_way_and_a_buffer_that_is_only_read_has_none() -> None:
-    kept = {"b": Buffer(D.float32, [2]), "c": Buffer(D.float32, [2])}
-    graph = Graph("g", kept | {"b_out": TensorType(D.float32, [2])})
+    results = {"b": Buffer(D.float32, [2]), "c": Buffer(D.float32, [2])}
+    graph = Graph("g", results | {"b_out": TensorType(D.float32, [2])})
     graph["b"] = graph["b_out"]
     graph.output(c_out=graph["c"] + graph["b"], b_out_1=graph["b"])
     model = graph.to_onnx()
@@ -393,15 +397,15 @@ def test_stores_within_bodies_are_refused() -> None:
     refused(GraphError, "within 'then'", lambda: ops.cond(x.sum() > 0, store, lambda: x))
     refused(GraphError, "a body that it does not belong to", lambda: ops.for_loop(3, store, x))
     refused(GraphError, "a body that it does not belong to", lambda: gc.function(store)(x))
-    kept = []
+    results = []
 
     def leak(i: Any, total: Any) -> Any:
-        kept.append(ops.buffer_create(total))
+        results.append(ops.buffer_create(total))
         return total
 
     ops.for_loop(3, leak, x)
-    refused(GraphError, "body", lambda: ops.buffer_store(kept[-1], x))
-    refused(GraphError, "body", lambda: kept[-1] + 1)
+    refused(GraphError, "body", lambda: ops.buffer_store(results[-1], x))
+    refused(GraphError, "body", lambda: results[-1] + 1)
 
 
 def test_buffers_are_declared_as_inputs_of_graphs_only() -> None:

@@ -55,11 +55,11 @@ def test_mismatched_shapes_show_both_operands_and_the_line() -> None:
     def mistake() -> object:
         return hidden + w
 
-    made = line_of(test_mismatched_shapes_show_both_operands_and_the_line)
+    result = line_of(test_mismatched_shapes_show_both_operands_and_the_line)
     assert text_of(ShapeError, mistake) == (
         "add: shapes do not broadcast: 768 and 512 at axis -1\n"
-        f"    lhs  hidden   float32[batch, 768]   test_errors.py:{made}\n"
-        f"    rhs  w        int8[512]             test_errors.py:{made}\n"
+        f"    lhs  hidden   float32[batch, 768]   test_errors.py:{result}\n"
+        f"    rhs  w        int8[512]             test_errors.py:{result}\n"
         "  help: make the dims equal or 1; if they always agree, say so with ops.rebind or give them one name\n"
         f"  at test_errors.py:{line_of(mistake)}   return hidden + w"
     )
@@ -68,14 +68,14 @@ def test_mismatched_shapes_show_both_operands_and_the_line() -> None:
 def test_dims_of_two_names_are_not_taken_for_equal() -> None:
     graph = Graph("g", {"a": TensorType(D.float32, ["n"]), "b": TensorType(D.float32, ["m"])})
     a, b = graph.inputs
-    made = line_of(test_dims_of_two_names_are_not_taken_for_equal)
+    result = line_of(test_dims_of_two_names_are_not_taken_for_equal)
 
     def mistake() -> object:
         return a * (b + 1.0)
 
     assert text_of(ShapeError, mistake) == (
         "mul: shapes do not broadcast: n and m at axis -1\n"
-        f"    lhs  a       float32[n]   test_errors.py:{made}\n"
+        f"    lhs  a       float32[n]   test_errors.py:{result}\n"
         f"    rhs  add_3   float32[m]   test_errors.py:{line_of(mistake)}\n"
         "  help: make the dims equal or 1; if they always agree, say so with ops.rebind or give them one name\n"
         f"  at test_errors.py:{line_of(mistake)}   return a * (b + 1.0)"
@@ -85,15 +85,15 @@ def test_dims_of_two_names_are_not_taken_for_equal() -> None:
 def test_dtypes_that_do_not_meet_name_system_and_fix() -> None:
     graph = Graph("g", {"a": TensorType(D.float8_e4m3fn, ["n"]), "b": TensorType(D.bfloat16, ["n"])})
     a, b = graph.inputs
-    made = line_of(test_dtypes_that_do_not_meet_name_system_and_fix)
+    result = line_of(test_dtypes_that_do_not_meet_name_system_and_fix)
 
     def mistake() -> object:
         return a * b
 
     assert text_of(PromotionError, mistake) == (
         "mul: float8_e4m3fn and bfloat16 have no common dtype in max: float8_e4m3fn only goes with itself\n"
-        f"    lhs  a   float8_e4m3fn[n]   test_errors.py:{made}\n"
-        f"    rhs  b   bfloat16[n]        test_errors.py:{made}\n"
+        f"    lhs  a   float8_e4m3fn[n]   test_errors.py:{result}\n"
+        f"    rhs  b   bfloat16[n]        test_errors.py:{result}\n"
         "  help: cast one of them: .cast(DType.bfloat16) or .cast(DType.float8_e4m3fn)\n"
         f"  at test_errors.py:{line_of(mistake)}   return a * b"
     )
@@ -102,7 +102,7 @@ def test_dtypes_that_do_not_meet_name_system_and_fix() -> None:
 def test_value_that_is_not_representable_shows_the_literal() -> None:
     graph = Graph("g", {"tokens": TensorType(D.int8, ["n"])})
     tokens = graph["tokens"]
-    made = line_of(test_value_that_is_not_representable_shows_the_literal)
+    result = line_of(test_value_that_is_not_representable_shows_the_literal)
 
     def mistake() -> object:
         return 300 + tokens
@@ -110,7 +110,7 @@ def test_value_that_is_not_representable_shows_the_literal() -> None:
     assert text_of(DTypeError, mistake) == (
         "add: 300 cannot be held in int8\n"
         "    lhs           300\n"
-        f"    rhs  tokens   int8[n]   test_errors.py:{made}\n"
+        f"    rhs  tokens   int8[n]   test_errors.py:{result}\n"
         "  help: int8 holds -128 to 127; cast the Symbol to a wider dtype first\n"
         f"  at test_errors.py:{line_of(mistake)}   return 300 + tokens"
     )
@@ -119,7 +119,7 @@ def test_value_that_is_not_representable_shows_the_literal() -> None:
 def test_wrong_axis_says_which_there_are() -> None:
     graph = Graph("g", {"x": TensorType(D.float32, ["n", 4]), "s": TensorType(D.float32)})
     x, scalar = graph.inputs
-    made = line_of(test_wrong_axis_says_which_there_are)
+    result = line_of(test_wrong_axis_says_which_there_are)
 
     def mistake() -> object:
         return ops.unsqueeze(ops.squeeze(x, 5), 0)
@@ -127,7 +127,7 @@ def test_wrong_axis_says_which_there_are() -> None:
     text = text_of(ShapeError, mistake)
     assert text == (
         "squeeze: there is no axis 5 of a tensor of rank 2\n"
-        f"    x  x   float32[n, 4]   test_errors.py:{made}\n"
+        f"    x  x   float32[n, 4]   test_errors.py:{result}\n"
         "  help: axis must be one of -2 to 1\n"
         f"  at test_errors.py:{line_of(mistake)}   return ops.unsqueeze(ops.squeeze(x, 5), 0)"
     )
@@ -138,14 +138,14 @@ def test_wrong_axis_says_which_there_are() -> None:
 
 def test_duplicate_names_show_who_has_it() -> None:
     graph = Graph("g", {"x": TensorType(D.float32, ["n"])})
-    made = line_of(test_duplicate_names_show_who_has_it)
+    result = line_of(test_duplicate_names_show_who_has_it)
 
     def mistake() -> object:
         return graph.weight("x", np.zeros(2, np.float32))
 
     assert text_of(GraphError, mistake) == (
         "weight: the name 'x' is taken\n"
-        f"    taken by  x   float32[n]   test_errors.py:{made}\n"
+        f"    taken by  x   float32[n]   test_errors.py:{result}\n"
         "  help: choose another name\n"
         f'  at test_errors.py:{line_of(mistake)}   return graph.weight("x", np.zeros(2, np.float32))'
     )
@@ -154,14 +154,14 @@ def test_duplicate_names_show_who_has_it() -> None:
 def test_symbols_of_another_graph_are_named_with_their_graph() -> None:
     x = Graph("encoder", {"x": TensorType(D.float32, ["n"])})["x"]
     y = Graph("decoder", {"y": TensorType(D.float32, ["n"])})["y"]
-    made = line_of(test_symbols_of_another_graph_are_named_with_their_graph)
+    result = line_of(test_symbols_of_another_graph_are_named_with_their_graph)
 
     def mistake() -> object:
         return x + y
 
     assert text_of(GraphError, mistake) == (
         "add: an operand belongs to graph 'decoder', not to 'encoder'\n"
-        f"    an operand  y   float32[n]   test_errors.py:{made + 1}\n"
+        f"    an operand  y   float32[n]   test_errors.py:{result + 1}\n"
         "  help: Symbols of two graphs never mix: make it an input of this graph\n"
         f"  at test_errors.py:{line_of(mistake)}   return x + y"
     )
@@ -230,14 +230,14 @@ def _symbol() -> tuple[Graph, object]:
 
 def test_truth_value_of_a_symbol_says_what_to_use() -> None:
     graph, x = _symbol()
-    made = line_of(_symbol)
+    result = line_of(_symbol)
 
     def mistake() -> object:
         return 1 if x else 2
 
     assert text_of(SymbolError, mistake) == (
         "bool: a Symbol has no truth value while the graph is being built\n"
-        f"    value  x   float32[n, 4]   test_errors.py:{made}\n"
+        f"    value  x   float32[n, 4]   test_errors.py:{result}\n"
         "  help: use ops.where(condition, a, b), & | ~ for and, or, not, and `is` to compare Symbols themselves\n"
         f"  at test_errors.py:{line_of(mistake)}   return 1 if x else 2"
     )

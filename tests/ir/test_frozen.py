@@ -160,8 +160,8 @@ def test_error_of_an_assignment_shows_what_was_to_change() -> None:
 def test_graph_of_a_file_and_copies_are_closed_too() -> None:
     graph = Graph("g", {"x": F32})
     graph.output(y=ops.sum(graph["x"], axis=1))
-    made = [Graph.load(graph.to_onnx()), graph.optimize(), pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph)]
-    for each in [*made, graph.copy()]:
+    results = [Graph.load(graph.to_onnx()), graph.optimize(), pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph)]
+    for each in [*results, graph.copy()]:
         assert {type(s) for s in each.symbols} == {Symbol}
         assert {type(n) for n in each.nodes} == {Node}
         with pytest.raises(ImmutableError):
@@ -188,12 +188,12 @@ def test_dicts_of_a_graph_do_not_change(edit: Callable[[Any], object]) -> None:
     graph.output(graph["x"] + 1, ops.softmax(graph["x"], axis=0))
     graph.weight("axis", np.ones(4, np.float32))
     with_some = next(n for n in graph.nodes if n.attributes)
-    for held, way in ((with_some.attributes, "graph.replace"), (graph.weights, "graph.with_weights")):
-        before = dict(held)
+    for item, way in ((with_some.attributes, "graph.replace"), (graph.weights, "graph.with_weights")):
+        before = dict(item)
         with pytest.raises(ImmutableError, match="cannot be assigned") as caught:
-            edit(held)
+            edit(item)
         assert way in caught.value.help
-        assert dict(held) == before
+        assert dict(item) == before
     with pytest.raises(ImmutableError, match="cannot be assigned"):
         edit(graph.nodes[0].attributes)  # without any, which it shares with others
 
@@ -207,21 +207,21 @@ def test_dicts_of_a_graph_name_the_key_that_was_assigned() -> None:
 
 
 def test_dicts_of_a_graph_are_copied_into_ones_that_change() -> None:
-    held = model().weights
-    made = copy.copy(held)
-    assert type(made) is dict
-    assert made == held
-    assert isinstance(held, dict)
+    value = model().weights
+    result = copy.copy(value)
+    assert type(result) is dict
+    assert result == value
+    assert isinstance(value, dict)
     attributes = next(n for n in model().nodes if n.op_type == "ReduceSum").attributes
     assert pickle.loads(pickle.dumps(attributes)) == copy.deepcopy(attributes) == attributes
 
 
 def test_attributes_are_the_nodes_own_after_the_dict_that_made_them_changes() -> None:
     graph = Graph("g", {"x": F32})
-    given: dict[str, Any] = {"axis": 1}
-    (made,) = graph.op("Softmax", [graph["x"]], given)
-    given["axis"] = 0
-    node = made.producer
+    results: dict[str, Any] = {"axis": 1}
+    (result,) = graph.op("Softmax", [graph["x"]], results)
+    results["axis"] = 0
+    node = result.producer
     assert isinstance(node, Node)
     assert node.attributes == {"axis": 1}
 

@@ -41,10 +41,10 @@ def layer(x: Symbol, w: Any, scale: float = 2.0) -> Symbol:
 
 def stacked(call: Callable[..., Symbol], calls: int = 3, type_: TensorType = F32) -> Graph:
     graph = Graph("stacked", {"x": type_})
-    made = graph[0]
+    result = graph[0]
     for _ in range(calls):
-        made = call(made, W)
-    graph.output(made)
+        result = call(result, W)
+    graph.output(result)
     return graph
 
 
@@ -129,10 +129,10 @@ def test_signatures_have_definitions_of_their_own() -> None:
     block = gc.function(layer, name="block")
     graph = Graph("g", {"x": F32, "y": TensorType(D.float64, [2, 4])})
     x, y = graph.inputs
-    made = [block(x, W), block(x, W, 2.0), block(x, W, scale=3.0), block(y, W), block(x, W.astype(np.float64))]
-    graph.output(*made)
+    results = [block(x, W), block(x, W, 2.0), block(x, W, scale=3.0), block(y, W), block(x, W.astype(np.float64))]
+    graph.output(*results)
     assert [*definitions(graph).values()] == ["block", "block_1", "block_2", "block_3"]
-    assert [s.dtype for s in made] == [D.float32] * 3 + [D.float64] * 2
+    assert [s.dtype for s in results] == [D.float32] * 3 + [D.float64] * 2
     model = graph.to_onnx(target="onnx")
     onnx.checker.check_model(model, full_check=True)
     arrays = X, rng.standard_normal((2, 4))
@@ -203,11 +203,11 @@ def test_nested_operands_and_results_keep_their_structure() -> None:
 
     graph = Graph("g", [F32, F32])
     x, y = graph.inputs
-    made = parts({"w": x}, y, np.float32(3), pair=Pair(y, x))
-    assert list(made) == ["sum", "rest"]
-    assert isinstance(made["rest"], list)
-    assert isinstance(made["rest"][1][1], Pair)
-    graph.output(made["sum"], made["rest"][0], made["rest"][1][0], *made["rest"][1][1])
+    result = parts({"w": x}, y, np.float32(3), pair=Pair(y, x))
+    assert list(result) == ["sum", "rest"]
+    assert isinstance(result["rest"], list)
+    assert isinstance(result["rest"][1][1], Pair)
+    graph.output(result["sum"], result["rest"][0], result["rest"][1][0], *result["rest"][1][1])
     want: list[Any] = [X + W[:3], np.float32(6), W[:3], X, X]
     for model in (graph.to_onnx(), graph.to_onnx(inline=True)):
         for got, expected in zip(ran(model, X, W[:3]), want, strict=True):
@@ -301,9 +301,9 @@ def test_dims_that_a_body_names_differ_from_call_to_call() -> None:
     second = places(graph[0] + 1)
     assert [str(s.shape[0]) for s in (first, second)] == ["places/count", "places_1/count"]
     graph.output(first, second)
-    given = np.array([-1, 0, 3], np.int8)
+    array = np.array([-1, 0, 3], np.int8)
     for model in (graph.to_onnx(), graph.to_onnx(inline=True)):
-        got = ran(model, given)
+        got = ran(model, array)
         assert [g.tolist() for g in got] == [[[0], [2]], [[1], [2]]]
 
 
@@ -338,22 +338,22 @@ def test_weights_of_a_body_exist_once_a_call() -> None:
 
     graph = Graph("g", [F32])
     with graph.layer("encoder"):
-        made = outer(graph[0])
-    graph.output(outer(made))
+        result = outer(graph[0])
+    graph.output(outer(result))
     names = ["encoder/outer/inner/bias", "encoder/outer/inner_1/bias", "outer/inner/bias", "outer/inner_1/bias"]
     assert [*graph.weights] == names
     assert np.allclose(ran(graph.to_onnx(), X)[0], X + 40)
-    given = {names[1]: np.full(4, 1, np.float32), names[2]: np.full(4, 2, np.float32)}
-    (got,) = gc.InferenceSession().load(graph, weights=given)(X)
+    results = {names[1]: np.full(4, 1, np.float32), names[2]: np.full(4, 2, np.float32)}
+    (got,) = gc.InferenceSession().load(graph, weights=results)(X)
     assert np.allclose(got, X + 23)
 
 
 def test_weights_are_not_copied() -> None:
-    held = np.ones(4, np.float32)
-    block = gc.function(lambda x: x + Graph.current().weight("w", held), name="block")
+    array = np.ones(4, np.float32)
+    block = gc.function(lambda x: x + Graph.current().weight("w", array), name="block")
     graph = Graph("g", [F32])
     graph.output(block(block(graph[0])))
-    assert all(symbol.producer.array is held for symbol in graph.weights.values())  # type: ignore[union-attr]
+    assert all(symbol.producer.array is array for symbol in graph.weights.values())  # type: ignore[union-attr]
 
 
 def test_constants_from_outside_are_copied_in() -> None:
@@ -381,8 +381,8 @@ def test_functions_call_functions_and_each_is_written_once() -> None:
     @gc.function
     def outer(x: Symbol, w: Any) -> Any:
         with Graph.current().layer("attention"):
-            made = inner(x @ w)
-        return inner(made) + x
+            result = inner(x @ w)
+        return inner(result) + x
 
     graph = stacked(outer, 2)
     model = graph.to_onnx()
@@ -407,8 +407,8 @@ def test_functions_hold_control_flow_and_are_called_in_it() -> None:
     graph.output(ops.cond(ops.sum(y) > 0, lambda: branched(x, y), lambda: branched(y, x)), branched(y, x))
 
     def wanted(a: Array, b: Array) -> Array:
-        made: Array = (a * b + 1) * 2 if a.sum() > 0 else (b * b + 1) - a
-        return made
+        result: Array = (a * b + 1) * 2 if a.sum() > 0 else (b * b + 1) - a
+        return result
 
     models = [graph.to_onnx(), graph.to_onnx(inline=True), graph.to_onnx(target="onnx")]
     assert [len(m.functions) for m in models] == [2, 0, 2]
@@ -456,8 +456,8 @@ def test_function_of_a_dtype_gives_the_numbers_of_its_body(dtype: DType) -> None
         (got,) = session.load(source)(*arrays)
         assert got.dtype == want.dtype
         assert got.tobytes() == want.tobytes()
-    kept = dtype not in (D.int(3), D.uint(12), D.float4_e2m1)
-    assert len(graph.to_onnx().functions) == kept  # dtypes stored as others are inlined
+    remaining = dtype not in (D.int(3), D.uint(12), D.float4_e2m1)
+    assert len(graph.to_onnx().functions) == remaining  # dtypes stored as others are inlined
 
 
 def is_built(name: str, dtype: DType) -> bool:
@@ -484,8 +484,8 @@ def test_every_op_in_a_function_gives_what_it_gives_outside(dtype: DType, chunk:
     @gc.function
     def every(*values: Symbol) -> list[Symbol]:
         rest = iter(values)
-        made = [CASES[name].results([next(rest) for _ in CASES[name].operands]) for name in names]
-        return [symbol for results in made for symbol in results]
+        items = [CASES[name].results([next(rest) for _ in CASES[name].operands]) for name in names]
+        return [symbol for results in items for symbol in results]
 
     graph = Graph("g", {s.name: s.type for s in plain.inputs})
     graph.output(*every(*graph.inputs))
@@ -517,11 +517,11 @@ def test_function_under_a_promotion_system_gives_the_numbers_of_its_body(system:
 
 def test_defaulted_dtypes_stay_so_across_a_call() -> None:
     @gc.function
-    def made(x: Symbol) -> Symbol:
+    def body(x: Symbol) -> Symbol:
         return Graph.current().constant(3, ambiguous=True) * 2
 
     graph = Graph("g", [TensorType(D.int8, [4])], promotion="anvil")
-    result = made(graph[0])
+    result = body(graph[0])
     assert result.ambiguous
     assert (result + graph[0]).dtype is D.int8
     graph.output(result + graph[0])
@@ -548,10 +548,10 @@ def test_chains_of_calls_are_chains_of_bodies(steps: list[tuple[str, int]], dtyp
     results = []
     for table in (_FUNCTIONS, _STEPS):
         graph = Graph("g", [TensorType(dtype, ["n"])])
-        made = graph[0]
+        result = graph[0]
         for name, by in steps:
-            made = table[name](made, by)
-        graph.output(made)
+            result = table[name](result, by)
+        graph.output(result)
         results += [ran(graph.to_onnx(), arrays)[0], gc.InferenceSession().load(graph)(arrays)[0]]
     assert all(r.dtype == results[0].dtype and np.array_equal(r, results[0]) for r in results)
 
@@ -646,9 +646,9 @@ def test_page_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     page = (Path(__file__).parents[2] / "docs" / "functions.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(compile(code, "functions.md", "exec"), {})
-    kept, flat = onnx.load("stack.onnx"), onnx.load("flat.onnx")
-    assert [len(m.functions) for m in (kept, flat)] == [1, 0]
-    assert np.allclose(ran(kept, X)[0], ran(flat, X)[0])
+    remaining, flat = onnx.load("stack.onnx"), onnx.load("flat.onnx")
+    assert [len(m.functions) for m in (remaining, flat)] == [1, 0]
+    assert np.allclose(ran(remaining, X)[0], ran(flat, X)[0])
 
 
 # Subgraphs
@@ -709,16 +709,18 @@ def test_subgraph_takes_sequences_of_the_declared_type() -> None:
     joined = graph.subgraph(
         "joined", lambda s: s.graph.op("ConcatFromSequence", [s], {"axis": 0}, [TensorType(D.int8, ["n"])])[0], [pair]
     )
-    made = joined(graph["a"])
+    changed = joined(graph["a"])
     for wrong in ("b", "x"):
         with pytest.raises(DTypeError, match="operand input0 is declared as"):
             joined(graph[wrong])
-    graph.output(made)
+    graph.output(changed)
     for model in (graph.to_onnx(), graph.to_onnx(inline=True)):
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        given = {"a": [np.array([1, 2], np.int8)] * 2, "b": [], "x": np.zeros(2, np.int8)}
-        given = {i.name: given[i.name] for i in session.get_inputs() if i.name != "b"} | {"b": [np.zeros(2, np.int16)]}
-        assert session.run(None, given)[0].tolist() == [1, 2, 1, 2]
+        results = {"a": [np.array([1, 2], np.int8)] * 2, "b": [], "x": np.zeros(2, np.int8)}
+        results = {i.name: results[i.name] for i in session.get_inputs() if i.name != "b"} | {
+            "b": [np.zeros(2, np.int16)]
+        }
+        assert session.run(None, results)[0].tolist() == [1, 2, 1, 2]
 
 
 # What is refused
@@ -772,9 +774,9 @@ def test_symbols_of_a_body_are_not_known_outside() -> None:
         return leaked[-1] + 1
 
     graph = Graph("g", [F32])
-    made = block(graph[0])
+    result = block(graph[0])
     with pytest.raises(GraphError):
-        made + leaked[0]
+        result + leaked[0]
     with pytest.raises(GraphError):
         leaked[0] + 1
     with pytest.raises(GraphError, match="weight 'w': function 'block' is traced already"):

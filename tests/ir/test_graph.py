@@ -122,10 +122,10 @@ def test_constant_copies_its_array() -> None:
     ids=str,
 )  # fmt: skip
 def test_constant_has_its_own_dtype_when_none_is_given(value: Any, dtype: DType, shape: list[int]) -> None:
-    made = Graph("g").constant(value)
-    assert made.type is TensorType(dtype, shape)
-    assert array_of(made).dtype.isnative
-    assert array_of(made).tolist() == np.asarray(value).tolist()
+    result = Graph("g").constant(value)
+    assert result.type is TensorType(dtype, shape)
+    assert array_of(result).dtype.isnative
+    assert array_of(result).tolist() == np.asarray(value).tolist()
 
 
 def test_constant_is_held_as_the_dtype_given() -> None:
@@ -189,8 +189,8 @@ def test_scalar_and_vector_are_constants_of_rank_and_length() -> None:
 
 def test_named_constant_is_found_by_its_name() -> None:
     graph = Graph("g", {"x": F32})
-    made = graph.constant(1.0, name="one")
-    assert graph["one"] is made
+    result = graph.constant(1.0, name="one")
+    assert graph["one"] is result
     with pytest.raises(GraphError, match="constant: the name 'x' is taken"):
         graph.constant(1.0, name="x")
 
@@ -198,19 +198,19 @@ def test_named_constant_is_found_by_its_name() -> None:
 def test_weight_keeps_its_array_by_reference() -> None:
     graph = Graph("g")
     values = np.zeros((2, 3), np.float32)
-    made = graph.weight("w", values)
-    assert array_of(made) is values
-    assert graph.weights == {"w": made}
-    assert graph["w"] is made
-    assert made.type is TensorType(D.float32, [2, 3])
-    assert made.is_constant
+    result = graph.weight("w", values)
+    assert array_of(result) is values
+    assert graph.weights == {"w": result}
+    assert graph["w"] is result
+    assert result.type is TensorType(D.float32, [2, 3])
+    assert result.is_constant
 
 
 def test_weight_of_uint64_is_kept_when_held_as_index() -> None:
     values = np.ones(2, np.uint64)
-    made = Graph("g").weight("w", values, D.index)
-    assert made.dtype is D.index
-    assert array_of(made) is values
+    result = Graph("g").weight("w", values, D.index)
+    assert result.dtype is D.index
+    assert array_of(result) is values
 
 
 def test_weight_keeps_a_memory_map(tmp_path: Path) -> None:
@@ -222,9 +222,9 @@ def test_weight_keeps_a_memory_map(tmp_path: Path) -> None:
 def test_weight_is_made_native_and_contiguous_when_it_is_not() -> None:
     graph = Graph("g")
     turned = np.arange(6, dtype=np.float32).reshape(2, 3).T
-    made = array_of(graph.weight("turned", turned))
-    assert made.flags.c_contiguous
-    assert (made == turned).all()
+    result = array_of(graph.weight("turned", turned))
+    assert result.flags.c_contiguous
+    assert (result == turned).all()
     swapped = array_of(graph.weight("swapped", np.array([1, 2], ">i4")))
     assert swapped.dtype.isnative
     assert swapped.tolist() == [1, 2]
@@ -260,9 +260,9 @@ def test_cast_is_made_once() -> None:
 
 def test_cast_of_a_constant_happens_when_the_graph_is_built() -> None:
     graph = Graph("g", {"x": TensorType(D.bfloat16, [2])})
-    made = graph["x"] + np.array([1, 2], np.int8)
+    result = graph["x"] + np.array([1, 2], np.int8)
     assert [n.op_type for n in graph.nodes] == ["Add"]
-    constant = node_of(made).inputs[1]
+    constant = node_of(result).inputs[1]
     assert constant is not None
     assert (constant.dtype, array_of(constant).dtype) == (D.bfloat16, ml_dtypes.bfloat16)
 
@@ -286,9 +286,9 @@ def test_arrays_and_numbers_go_on_either_side() -> None:
     graph = Graph("g", {"x": F32})
     x = graph["x"]
     ones = np.ones(4, np.float32)
-    for made in (x + ones, ones + x, 1 + x, x + 1, np.float32(1) + x, ones - x, 2 / x, 2**x, 7 // x, 7 % x, ones * x):
-        assert isinstance(made, Symbol)
-        assert made.type is F32
+    for item in (x + ones, ones + x, 1 + x, x + 1, np.float32(1) + x, ones - x, 2 / x, 2**x, 7 // x, 7 % x, ones * x):
+        assert isinstance(item, Symbol)
+        assert item.type is F32
     difference: Any = ones - x  # NumPy's annotations take every operand for an array
     first = node_of(difference).inputs
     assert first[0] is not None
@@ -299,17 +299,17 @@ def test_arrays_and_numbers_go_on_either_side() -> None:
 def test_array_operands_are_copied() -> None:
     graph = Graph("g", {"x": F32})
     ones = np.ones(4, np.float32)
-    made = graph["x"] + ones
+    result = graph["x"] + ones
     ones[:] = 5
-    constant = node_of(made).inputs[1]
+    constant = node_of(result).inputs[1]
     assert constant is not None
     assert array_of(constant).tolist() == [1, 1, 1, 1]
 
 
 def test_op_gives_an_operator_with_inferred_types() -> None:
     graph = Graph("g", {"x": F32, "n": TensorType(D.float32, ["batch", 6])})
-    (made,) = graph.op("HardSwish", [graph["x"]])
-    assert made.type is F32
+    (result,) = graph.op("HardSwish", [graph["x"]])
+    assert result.type is F32
     left, right = graph.op("Split", [graph["n"]], {"axis": 1, "num_outputs": 2})
     assert left.type is right.type is TensorType(D.float32, ["batch", 3])
     values, places = graph.op("TopK", [graph["n"], np.array([2], np.int64)])
@@ -320,10 +320,10 @@ def test_op_gives_an_operator_with_inferred_types() -> None:
 
 def test_op_takes_the_types_given() -> None:
     graph = Graph("g", {"x": F32})
-    given = TensorType(D.int8, ["m"])
-    (made,) = graph.op("Mystery", [graph["x"]], {"alpha": 1.5}, [given], domain="my.ops")
-    assert made.type is given
-    assert (node_of(made).domain, node_of(made).attributes) == ("my.ops", {"alpha": 1.5})
+    type_ = TensorType(D.int8, ["m"])
+    (result,) = graph.op("Mystery", [graph["x"]], {"alpha": 1.5}, [type_], domain="my.ops")
+    assert result.type is type_
+    assert (node_of(result).domain, node_of(result).attributes) == ("my.ops", {"alpha": 1.5})
 
 
 def test_op_raises_when_types_are_not_known() -> None:
@@ -360,12 +360,12 @@ def test_current_graph_takes_ops_without_symbols() -> None:
         assert Graph.current() is graph
         with inner:
             assert Graph.current() is inner
-            made = ops.add(np.ones(2, np.float32), 1.0)
+            y = ops.add(np.ones(2, np.float32), 1.0)
         assert Graph.current() is graph
         with graph:
             assert Graph.current() is graph
         assert Graph.current() is graph
-    assert made.graph is inner
+    assert y.graph is inner
     with pytest.raises(GraphError, match="no graph is current"):
         Graph.current()
 
@@ -428,23 +428,23 @@ def test_symbols_are_named_after_their_operator() -> None:
 
 def test_symbol_can_be_renamed() -> None:
     graph = Graph("g", {"x": F32})
-    made = ops.exp(graph["x"])
-    made.name = "hidden"
-    assert graph["hidden"] is made
-    made.name = "state"
-    assert graph["state"] is made
-    made.name = "state"
+    y = ops.exp(graph["x"])
+    y.name = "hidden"
+    assert graph["hidden"] is y
+    y.name = "state"
+    assert graph["state"] is y
+    y.name = "state"
     with pytest.raises(GraphError, match=r"graph\['hidden'\]"):
         graph["hidden"]
     with pytest.raises(GraphError, match="name: the name 'x' is taken"):
-        made.name = "x"
-    assert made.name == "state"
+        y.name = "x"
+    assert y.name == "state"
 
 
 def test_given_names_win_over_those_made() -> None:
     graph = Graph("g", {"exp_1": F32})
-    made = ops.exp(graph["exp_1"])
-    assert made.name == "exp_1_"
+    y = ops.exp(graph["exp_1"])
+    assert y.name == "exp_1_"
 
 
 # Outputs

@@ -29,12 +29,12 @@ def _named() -> dict[str, str]:
 
 def _functions() -> dict[str, ast.FunctionDef]:
     """Return the functions of graph_methods by the names that they are attached under."""
-    found = {}
+    results = {}
     for module in (graph_methods, surgery_methods):
         for each in ast.parse(inspect.getsource(module)).body:
             if isinstance(each, ast.FunctionDef) and each.name in vars(module):
-                found[getattr(module, each.name).__qualname__] = each
-    return found
+                results[getattr(module, each.name).__qualname__] = each
+    return results
 
 
 def _signature(function: ast.FunctionDef) -> str:

@@ -37,8 +37,8 @@ def check(graph: Graph) -> None:
     """That every Symbol has its place as its number, and is made before it is read."""
     graph.verify()
     assert [s.id for s in graph.symbols] == list(range(len(graph.symbols)))
-    made = [node.outputs[0].id for node in graph.nodes if node.outputs]
-    assert made == sorted(made)
+    results = [node.outputs[0].id for node in graph.nodes if node.outputs]
+    assert results == sorted(results)
     for node in graph.nodes:
         for value in node.attributes.values():
             if isinstance(value, Graph):
@@ -64,23 +64,23 @@ def test_everything_reads_the_result_but_the_transformation() -> None:
     graph = graph_of()
     h = ops.exp(graph["x"])
     graph.output(a=h * 2, b=h + h, c=ops.sum(h))
-    made = h.insert_transformation(lambda s: s * 10)
+    result = h.insert_transformation(lambda s: s * 10)
     want = np.exp(X) * 10
     a, b, c = run(graph)
     np.testing.assert_allclose(a, want * 2, rtol=1e-6)
     np.testing.assert_allclose(b, want + want, rtol=1e-6)
     np.testing.assert_allclose(c, want.sum(), rtol=1e-6)
-    assert made.type is h.type
-    assert made.id == h.id + 2  # after the constant 10
+    assert result.type is h.type
+    assert result.id == h.id + 2  # after the constant 10
 
 
 def test_later_uses_read_the_symbol_itself() -> None:
     graph = graph_of()
     h = ops.exp(graph["x"])
     before = h.cast(DType.float16)
-    made = h.insert_transformation(lambda s: s.cast(DType.float16).cast(DType.float32) * 10)
+    result = h.insert_transformation(lambda s: s.cast(DType.float16).cast(DType.float32) * 10)
     after, cast = h + 0.5, h.cast(DType.float16)
-    assert made.cast(DType.float16) is before
+    assert result.cast(DType.float16) is before
     graph.output(before, after, cast)
     seen = run(graph)
     exact = np.exp(X)
@@ -288,16 +288,16 @@ def test_the_graph_is_as_before_when_a_transformation_fails(
 
 def test_a_quantised_tensor_is_made_a_constant_again_when_a_transformation_with_it_fails() -> None:
     graph = Graph("edited", {"x": TensorType(DType.float32, ["n", 64])})
-    held = quantization.encode(np.eye(64, dtype=np.float32), "int8")
+    value = quantization.encode(np.eye(64, dtype=np.float32), "int8")
     hidden = graph[0] * 2
 
     def fail(h: Symbol) -> Symbol:
-        made = ops.qmatmul("int8", h, held)
-        raise ValueError(f"Symbol {made.id}")
+        y = ops.qmatmul("int8", h, value)
+        raise ValueError(f"Symbol {y.id}")
 
     with pytest.raises(ValueError, match="Symbol"):
         hidden.insert_transformation(fail)
-    graph.output(ops.qmatmul("int8", hidden, held))
+    graph.output(ops.qmatmul("int8", hidden, value))
     x = np.ones((1, 64), np.float32)
     np.testing.assert_allclose(run(graph, x)[0], 2 * x, rtol=1e-2)
 
@@ -356,9 +356,9 @@ def test_expressions_read_the_result_when_their_terms_are_promoted_as_one() -> N
 
 def test_values_that_buffers_hold_change() -> None:
     graph = Graph("kept", {"x": TensorType(DType.float32, []), "total": gc.Buffer(DType.float32, [])})
-    held = graph.buffers["total"]
-    value = held + graph["x"]
-    ops.buffer_store(held, value)
+    stored = graph.buffers["total"]
+    value = stored + graph["x"]
+    ops.buffer_store(stored, value)
     graph.output(value)
     value.insert_transformation(lambda s: s * 2)
     model = InferenceSession().load(graph)

@@ -42,9 +42,9 @@ def test_symbols_that_are_no_such_node_do_not_match() -> None:
 
 def test_operators_of_other_domains_do_not_match() -> None:
     g = graph()
-    made = ops.rsqrt(g["x"])
-    assert node(made).domain
-    assert Pattern(lambda a: op("Rsqrt", a)).match(made) is None
+    y = ops.rsqrt(g["x"])
+    assert node(y).domain
+    assert Pattern(lambda a: op("Rsqrt", a)).match(y) is None
 
 
 def test_parameter_that_is_used_twice_stands_for_one_symbol() -> None:

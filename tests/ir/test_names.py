@@ -24,10 +24,10 @@ def called(graph: Graph) -> list[str]:
     printed = re.findall(r"^  output  (\S+):", str(graph), re.MULTILINE)
     proto = graph.to_onnx()
     again = Graph.load(proto)
-    held = {f"{name}_out" for name in graph.buffers}
+    results = {f"{name}_out" for name in graph.buffers}
     assert printed == names
     assert list(again.output_types) == names
-    assert [o.name for o in proto.graph.output if o.name not in held] == names
+    assert [o.name for o in proto.graph.output if o.name not in results] == names
     assert list(gc.InferenceSession().load(graph).outputs) == names
     for name in names:
         assert any(graph[name] is s for s in graph.outputs)
@@ -78,9 +78,9 @@ def test_automatic_names_find_what_has_them_now() -> None:
     with pytest.raises(GraphError, match="is called so"):
         graph[name]
     graph.weight("exp_5", np.ones(4, np.float32))
-    made = [ops.exp(first) for _ in range(3)]
-    assert "exp_5_" in [s.name for s in made]
-    assert all(graph[s.name] is s for s in made)
+    results = [ops.exp(first) for _ in range(3)]
+    assert "exp_5_" in [s.name for s in results]
+    assert all(graph[s.name] is s for s in results)
     assert graph["exp_5"].is_constant
 
 
@@ -221,9 +221,9 @@ def test_outputs_are_renamed_after_an_insertion() -> None:
     last = ops.exp(graph["x"] * 2)
     graph.output(last)
     last.name = "last"
-    made = last.insert_transformation(lambda h: h + 1)
+    result = last.insert_transformation(lambda h: h + 1)
     assert called(graph) == ["last"]
-    made.name = "prob"
+    result.name = "prob"
     assert called(graph) == ["prob"]
     last.name = "raw"
     assert called(graph) == ["prob"]

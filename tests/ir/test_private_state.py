@@ -21,28 +21,28 @@ def private_names() -> set[str]:
 
 def sources() -> list[Path]:
     """Return the files that may not use them."""
-    found = {path.resolve() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    names = {path.resolve() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
     home = (ROOT / "graphcore" / "ir").resolve()
     insert = (ROOT / "graphcore" / "build" / "insert.py").resolve()
-    return sorted(path for path in found if home not in path.parents and path != insert)
+    return sorted(path for path in names if home not in path.parents and path != insert)
 
 
 def test_no_other_file_uses_private_state_of_a_graph() -> None:
     names = private_names()
     assert {"_nodes", "_symbols", "_inputs", "_outputs"} <= names
     mention = re.compile(rf"\.({'|'.join(names)})\b")
-    found = []
+    results = []
     for path in sources():
         text = path.read_text(encoding="utf-8")
         if mention.search(text):
-            found += [f"{path.relative_to(ROOT)}:{line}" for line in uses(ast.parse(text), names)]
-    assert not found, "\n".join(found)
+            results += [f"{path.relative_to(ROOT)}:{line}" for line in uses(ast.parse(text), names)]
+    assert not results, "\n".join(results)
 
 
 def uses(tree: ast.Module, names: set[str]) -> list[str]:
     """Return the uses of attributes of these names, but those of `self` in a class that is not made of Graph."""
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and _is_of_graph(node)]
-    in_graphs = {node for made in classes for node in ast.walk(made)}
+    in_graphs = {node for item in classes for node in ast.walk(item)}
     return [
         f"{node.lineno}: {ast.unparse(node)}"
         for node in ast.walk(tree)

@@ -77,8 +77,8 @@ def test_error_names_the_line_of_the_context_manager_that_the_user_wrote() -> No
 def test_node_has_the_users_line_when_numpy_made_it() -> None:
     x, _ = operands()
     row: Any = ops.unsqueeze(x, 0)
-    made: Any = np.transpose(row, (1, 0))
-    assert made.line.text.startswith("made: Any = np.transpose")
+    result: Any = np.transpose(row, (1, 0))
+    assert result.line.text.startswith("made: Any = np.transpose")
 
 
 def test_line_is_of_the_caller_when_no_user_stands_outside() -> None:

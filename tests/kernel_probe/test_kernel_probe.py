@@ -43,8 +43,8 @@ Swish TfIdfVectorizer Where""".split()
 
 def test_every_operator_has_a_case_in_every_dtype_of_its_schema() -> None:
     assert sorted(CASES) == operators()
-    asked = {(job.op_type, job.dtype) for job in jobs()}
-    assert asked == {(op, dtype) for op in operators() for dtype in swept_dtypes(op)}
+    results = {(job.op_type, job.dtype) for job in jobs()}
+    assert results == {(op, dtype) for op in operators() for dtype in swept_dtypes(op)}
 
 
 def test_stored_dtypes_are_all_swept() -> None:
@@ -55,14 +55,14 @@ def test_stored_dtypes_are_all_swept() -> None:
 
 def table_rows(version: str) -> dict[str, frozenset[DType]]:
     """The table's kernels in a release, less those that the sweep leaves out."""
-    found = table_of("cpu").kernels(Runtime(version, runtime().opset))
-    return {op: row.intersection(DTYPES) for op, row in found.items()}
+    result = table_of("cpu").kernels(Runtime(version, runtime().opset))
+    return {op: row.intersection(DTYPES) for op, row in result.items()}
 
 
 @pytest.mark.full
 def test_sample_of_the_table_is_what_the_runtime_has() -> None:
-    found = facts(CPU, sweeping.kernels(sweep(jobs(SAMPLE), CPU, processes=1)))
-    measured = merged([{**found, "onnxruntime": "1.0.0"}])
+    result = facts(CPU, sweeping.kernels(sweep(jobs(SAMPLE), CPU, processes=1)))
+    measured = merged([{**result, "onnxruntime": "1.0.0"}])
     newest = {op: [*rows.values()][-1] for op, rows in measured["kernels"].items()}
     there = {op: frozenset(D.of(n) for names in row.values() for n in names.split()) for op, row in newest.items()}
     if not table_of("cpu").measures(onnxruntime.__version__):
@@ -90,14 +90,14 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capt
     return run
 
 
-def check_facts(found: dict[str, Any]) -> None:
+def check_facts(result: dict[str, Any]) -> None:
     """Check that the command's facts are those of the table."""
-    assert found["onnxruntime"] == onnxruntime.__version__
+    assert result["onnxruntime"] == onnxruntime.__version__
     if table_of("cpu").measures(onnxruntime.__version__):
-        newest = {op: max(map(int, rows)) for op, rows in found["kernels"].items()}
-        there = {op: frozenset(map(D.of, found["kernels"][op][str(newest[op])].split())) for op in newest}
-        kept = kernels("cpu", Runtime(onnxruntime.__version__, runtime().opset))
-        assert there == {op: kept[op] for op in there}
+        newest = {op: max(map(int, rows)) for op, rows in result["kernels"].items()}
+        there = {op: frozenset(map(D.of, result["kernels"][op][str(newest[op])].split())) for op in newest}
+        remaining = kernels("cpu", Runtime(onnxruntime.__version__, runtime().opset))
+        assert there == {op: remaining[op] for op in there}
 
 
 @pytest.mark.full
@@ -105,17 +105,17 @@ def test_command_writes_what_the_table_has_of_the_release(
     command: Command, swept: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "sweep", lambda *_: swept)
-    found, err = command()
+    result, err = command()
     assert f"{len(operators())} operators" in err
-    check_facts(found)
+    check_facts(result)
 
 
 def test_command_sample(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "jobs", lambda: jobs(["Abs", "Where"]))
-    found, err = command("--jobs", "1")
+    result, err = command("--jobs", "1")
     assert "2 operators" in err
-    assert set(found["kernels"]) == {"Abs", "Where"}
-    check_facts(found)
+    assert set(result["kernels"]) == {"Abs", "Where"}
+    check_facts(result)
 
 
 def wrong(outcomes: Outcomes) -> dict[tuple[str, DType], str]:
@@ -123,10 +123,10 @@ def wrong(outcomes: Outcomes) -> dict[tuple[str, DType], str]:
     rules = legality("cpu")
     differs = {(job.op_type, job.dtype): outcome.values for job, outcome in outcomes.items() if outcome.values}
     # Windows are measured by the dtype of the result, and have a decomposition by that of the length.
-    left = {
+    results = {
         key: why for key, why in differs.items() if key not in DECOMPOSITIONS and key[0] not in window_functions.TERMS
     }
-    return {key: why for key, why in left.items() if rules.allows(*key)}
+    return {key: why for key, why in results.items() if rules.allows(*key)}
 
 
 @pytest.mark.numbers
@@ -175,25 +175,25 @@ def test_tables_of_releases_become_ranges() -> None:
     def of(version: str, **kernels: dict[str, str]) -> dict[str, object]:
         return {"provider": CPU, "onnxruntime": version, "commit": "c", "opset": 26, "ir": 13, "kernels": kernels}
 
-    made = merged(
+    result = merged(
         [
             of("1.10.0", Add={"13": "float32"}, Sub={"13": ""}),
             of("1.9.0", Add={"13": "float32"}),
             of("1.32.0", Add={"13": "int8 float32", "25": ""}, Sub={"13": "int8"}),
         ]
     )
-    assert list(made["releases"]) == ["1.9.0", "1.10.0", "1.32.0"]
-    assert made["kernels"]["Add"] == {13: {"-": "float32", "1.32.0-": "int8"}, 25: {"1.32.0-": ""}}
-    assert made["kernels"]["Sub"] == {13: {"1.10.0-1.10.0": "", "1.32.0-": "int8"}}
-    text = document(made)
+    assert list(result["releases"]) == ["1.9.0", "1.10.0", "1.32.0"]
+    assert result["kernels"]["Add"] == {13: {"-": "float32", "1.32.0-": "int8"}, 25: {"1.32.0-": ""}}
+    assert result["kernels"]["Sub"] == {13: {"1.10.0-1.10.0": "", "1.32.0-": "int8"}}
+    text = document(result)
     assert json.loads(text)["kernels"]["Add"] == {"13": {"-": "float32", "1.32.0-": "int8"}, "25": {"1.32.0-": ""}}
     assert '"25": {"1.32.0-": ""}\n' in text
 
 
 def test_ranges_are_open_at_the_ends_of_what_was_measured() -> None:
     releases = ["1.1.0", "1.2.0", "1.3.0", "1.4.0"]
-    found = {text: [str(r) for r in seen_in(releases, [c == "1" for c in text])] for text in ("1111", "0110", "1001")}
-    assert found == {"1111": ["-"], "0110": ["1.2.0-1.3.0"], "1001": ["-1.1.0", "1.4.0-"]}
+    results = {text: [str(r) for r in seen_in(releases, [c == "1" for c in text])] for text in ("1111", "0110", "1001")}
+    assert results == {"1111": ["-"], "0110": ["1.2.0-1.3.0"], "1001": ["-1.1.0", "1.4.0-"]}
     assert [Range.parse("1.2.0-1.3.0").includes(r) for r in (*releases, "1.10.0")] == [False, True, True, False, False]
     assert Range.parse("1.2.0-").includes("1.10.0")
 

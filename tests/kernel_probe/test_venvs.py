@@ -46,7 +46,7 @@ class Installer:
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lock = tmp_path / "requirements.lock"
     lock.write_text(LOCKED)
     monkeypatch.setattr(venvs, "LOCK", lock)
@@ -54,7 +54,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kept"
 
 
-def test_requirements_are_the_lock_with_another_onnxruntime(kept: Path) -> None:
+def test_requirements_are_the_lock_with_another_onnxruntime(releases: Path) -> None:
     assert venvs.requirements("1.27.0").splitlines() == [
         "onnxruntime==1.27.0",
         "ml-dtypes==0.6.0",
@@ -72,39 +72,39 @@ def test_requirements_are_the_lock_with_another_onnxruntime(kept: Path) -> None:
     ],
 )
 def test_environment_is_made_once(
-    kept: Path, monkeypatch: pytest.MonkeyPatch, uv: str | None, makes: list[str], installs: list[str]
+    releases: Path, monkeypatch: pytest.MonkeyPatch, uv: str | None, makes: list[str], installs: list[str]
 ) -> None:
     installer = Installer(monkeypatch, ["3.11"], uv)
     python = venvs.python_of("1.27.0")
-    assert python == kept / "1.27.0-py3.11" / "bin" / "python"
-    made, installed = installer.commands
-    assert made[:3] == makes
+    assert python == releases / "1.27.0-py3.11" / "bin" / "python"
+    result, installed = installer.commands
+    assert result[:3] == makes
     assert installed[:3] == [part.format(python=python) for part in installs]
     assert venvs.python_of("1.27.0") == python
     assert len(installer.commands) == 2
 
 
-def test_environment_is_made_anew_when_the_making_was_cut_off(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_is_made_anew_when_the_making_was_cut_off(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installer = Installer(monkeypatch, ["3.11"])
     python = venvs.python_of("1.27.0")
     (place := python.parents[1]).joinpath("requirements.txt").rename(place / "requirements.txt.new")
-    left = python.parent / "left"
-    left.touch()
+    releases = python.parent / "left"
+    releases.touch()
     assert venvs.python_of("1.27.0") == python
     assert len(installer.commands) == 4
-    assert not left.exists()
+    assert not releases.exists()
 
 
-def test_environment_is_made_anew_when_the_lock_has_changed(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_is_made_anew_when_the_lock_has_changed(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installer = Installer(monkeypatch, ["3.11"])
     venvs.python_of("1.27.0")
     venvs.LOCK.write_text(LOCKED.replace("0.6.0", "0.7.0"))
     venvs.python_of("1.27.0")
     assert len(installer.commands) == 4
-    assert "ml-dtypes==0.7.0" in (kept / "1.27.0-py3.11" / "requirements.txt").read_text()
+    assert "ml-dtypes==0.7.0" in (releases / "1.27.0-py3.11" / "requirements.txt").read_text()
 
 
-def test_environment_is_made_anew_when_its_python_is_gone(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_is_made_anew_when_its_python_is_gone(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installer = Installer(monkeypatch, ["3.11"])
     venvs.python_of("1.27.0").unlink()
     assert venvs.python_of("1.27.0").exists()
@@ -112,14 +112,14 @@ def test_environment_is_made_anew_when_its_python_is_gone(kept: Path, monkeypatc
 
 
 def test_next_python_is_taken_when_a_release_has_no_wheels_for_the_first(
-    kept: Path, monkeypatch: pytest.MonkeyPatch
+    releases: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Installer(monkeypatch, ["3.11", "3.12"]).fails["py3.11"] = "no wheels"
-    assert venvs.python_of("1.40.0") == kept / "1.40.0-py3.12" / "bin" / "python"
-    assert not (kept / "1.40.0-py3.11").exists()
+    assert venvs.python_of("1.40.0") == releases / "1.40.0-py3.12" / "bin" / "python"
+    assert not (releases / "1.40.0-py3.11").exists()
 
 
-def test_release_is_named_when_no_python_has_it(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_is_named_when_no_python_has_it(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Installer(monkeypatch, ["3.11"]).fails["1.20.1"] = "no version of onnxruntime==1.20.1"
     with pytest.raises(RunError) as refused:
         venvs.python_of("1.20.1")
@@ -129,17 +129,17 @@ def test_release_is_named_when_no_python_has_it(kept: Path, monkeypatch: pytest.
         "    Python 3.12  is not installed\n"
         "  help: install one of these Pythons that the release has wheels for, or see whether the package index answers"
     )
-    assert not list(kept.glob("1.20.1-*"))
+    assert not list(releases.glob("1.20.1-*"))
 
 
 @pytest.mark.parametrize("version", ["newest", "../1.27.0", "", "1.27.0 --pre"])
-def test_release_that_is_none_is_refused(kept: Path, version: str) -> None:
+def test_release_that_is_none_is_refused(releases: Path, version: str) -> None:
     with pytest.raises(RunError, match="is no release of onnxruntime"):
         venvs.python_of(version)
-    assert not kept.exists()
+    assert not releases.exists()
 
 
-def test_checkout_is_asked_for_when_there_is_no_lock(kept: Path) -> None:
+def test_checkout_is_asked_for_when_there_is_no_lock(releases: Path) -> None:
     venvs.LOCK.unlink()
     with pytest.raises(RunError, match=r"no requirements\.lock(.|\n)*checkout"):
         venvs.python_of("1.27.0")
@@ -162,9 +162,9 @@ def test_environments_are_in_the_cache_of_the_user(
 
 
 def test_pythons_are_known_by_their_version() -> None:
-    found = venvs._installed(HERE)
-    assert found is not None
-    assert not venvs._run([found, "-c", f"import sys; assert {sys.version_info[:2]} == sys.version_info[:2]"])
+    result = venvs._installed(HERE)
+    assert result is not None
+    assert not venvs._run([result, "-c", f"import sys; assert {sys.version_info[:2]} == sys.version_info[:2]"])
     assert venvs._installed("2.1") is None
 
 
@@ -176,14 +176,14 @@ def test_failure_of_a_command_is_one_line() -> None:
 
 
 def test_command_prints_the_interpreter_or_the_error(
-    kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    releases: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Installer(monkeypatch, ["3.11"]).fails["1.20.1"] = "no wheels"
     monkeypatch.setattr(sys, "argv", ["venvs", "1.27.0"])
     assert venvs.main() == 0
-    assert capsys.readouterr().out == f"{kept}/1.27.0-py3.11/bin/python\n"
+    assert capsys.readouterr().out == f"{releases}/1.27.0-py3.11/bin/python\n"
     monkeypatch.setattr(sys, "argv", ["venvs", "1.20.1"])
     assert venvs.main() == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "error: measure: no environment with onnxruntime 1.20.1 can be made\n" in said.err
+    message = capsys.readouterr()
+    assert message.out == ""
+    assert "error: measure: no environment with onnxruntime 1.20.1 can be made\n" in message.err

@@ -53,8 +53,8 @@ class Form:
 
     def __str__(self) -> str:
         shown = {"mask": self.mask, "past": self.past, "lengths": self.lengths, "flat": self.flat, **self.attributes}
-        told = [f"{name}={value}" for name, value in shown.items() if value not in ("", None, False)]
-        return "-".join([*told, f"kv={self.kv_heads}", self.results]).replace(" ", "")
+        results = [f"{name}={value}" for name, value in shown.items() if value not in ("", None, False)]
+        return "-".join([*results, f"kv={self.kv_heads}", self.results]).replace(" ", "")
 
 
 MASKS = [
@@ -127,17 +127,17 @@ def operands(form: Form, dtype: Any) -> list[Array | None]:
     def normal(*shape: int) -> Array:
         return rng.standard_normal(shape).astype(dtype)
 
-    given: list[Array | None] = [None] * 7
+    value: list[Array | None] = [None] * 7
     kv = form.kv_heads
     q, k, v = normal(BATCH, HEADS, QUERIES, SIZE), normal(BATCH, kv, KEYS, SIZE), normal(BATCH, kv, KEYS, V_SIZE)
-    given[:3] = [x.transpose(0, 2, 1, 3).reshape(BATCH, x.shape[2], -1) if form.flat else x for x in (q, k, v)]
+    value[:3] = [x.transpose(0, 2, 1, 3).reshape(BATCH, x.shape[2], -1) if form.flat else x for x in (q, k, v)]
     total = KEYS + (form.past or 0)
     if form.past is not None:
-        given[4:6] = normal(BATCH, kv, form.past, SIZE), normal(BATCH, kv, form.past, V_SIZE)
+        value[4:6] = normal(BATCH, kv, form.past, SIZE), normal(BATCH, kv, form.past, V_SIZE)
     if form.lengths is not None:
-        given[6] = np.array(form.lengths)
+        value[6] = np.array(form.lengths)
     if not form.mask:
-        return given
+        return value
     kind, axes = form.mask.split()
     sizes = {"b": BATCH, "h": HEADS, "q": QUERIES, "k": total, "s": total - 1, "1": 1}
     is_dead = axes.endswith("-dead")
@@ -148,14 +148,14 @@ def operands(form: Form, dtype: Any) -> list[Array | None]:
         mask = np.asarray(3 * rng.random(shape), dtype if kind == "float" else kind)
     if is_dead:
         mask[1] = False if kind == "bool" else -np.inf
-    given[3] = mask
-    return given
+    value[3] = mask
+    return value
 
 
-def attended(form: Form, given: list[Array | None]) -> list[Array]:
+def attended(form: Form, value: list[Array | None]) -> list[Array]:
     """The results, key by key."""
-    said = {"scale": None, "softcap": 0.0, "left_window_size": -1, "right_window_size": -1, **form.attributes}
-    q, k, v, mask, past_key, past_value, lengths = given
+    by_name = {"scale": None, "softcap": 0.0, "left_window_size": -1, "right_window_size": -1, **form.attributes}
+    q, k, v, mask, past_key, past_value, lengths = value
     assert q is not None
     assert k is not None
     assert v is not None
@@ -176,8 +176,8 @@ def attended(form: Form, given: list[Array | None]) -> list[Array]:
         if mask.dtype != bool and lacking.size:
             lacking[...] = -np.inf
         mask = np.broadcast_to(np.concatenate([mask, lacking], -1), (BATCH, HEADS, QUERIES, total))
-    factor = 1 / math.sqrt(SIZE) if said["scale"] is None else said["scale"]
-    made: Array = np.zeros((BATCH, HEADS, QUERIES, V_SIZE))
+    factor = 1 / math.sqrt(SIZE) if by_name["scale"] is None else by_name["scale"]
+    array: Array = np.zeros((BATCH, HEADS, QUERIES, V_SIZE))
     stages = np.full((4, BATCH, HEADS, QUERIES, total), -np.inf)
     stages[3] = 0
     for b, h, i in np.ndindex(BATCH, HEADS, QUERIES):
@@ -187,13 +187,13 @@ def attended(form: Form, given: list[Array | None]) -> list[Array]:
         for j in range(total):
             score = factor * float(np.dot(q[b, h, i], k[b, shared, j]))
             stages[0, b, h, i, j] = score
-            if said["softcap"] > 0:
-                score = said["softcap"] * math.tanh(score / said["softcap"])
+            if by_name["softcap"] > 0:
+                score = by_name["softcap"] * math.tanh(score / by_name["softcap"])
             stages[1, b, h, i, j] = score
             visible = bool(lengths is None or j < lengths[b])
-            visible &= not (said.get("is_causal") and j > place)
-            visible &= not 0 <= said["left_window_size"] < place - j
-            visible &= not 0 <= said["right_window_size"] < j - place
+            visible &= not (by_name.get("is_causal") and j > place)
+            visible &= not 0 <= by_name["left_window_size"] < place - j
+            visible &= not 0 <= by_name["right_window_size"] < j - place
             if mask is not None and mask.dtype == bool:
                 visible &= bool(mask[b, h, i, j])
             elif mask is not None:
@@ -204,10 +204,10 @@ def attended(form: Form, given: list[Array | None]) -> list[Array]:
         if seen:
             parts = np.exp(stages[2, b, h, i, seen] - stages[2, b, h, i, seen].max())
             stages[3, b, h, i, seen] = parts / parts.sum()
-            made[b, h, i] = stages[3, b, h, i] @ v[b, shared]
+            array[b, h, i] = stages[3, b, h, i] @ v[b, shared]
     if form.flat:
-        made = made.transpose(0, 2, 1, 3).reshape(BATCH, QUERIES, -1)
-    results = {"y": made, "k": k, "v": v, "s": stages[form.attributes.get("qk_matmul_output_mode", 0)]}
+        array = array.transpose(0, 2, 1, 3).reshape(BATCH, QUERIES, -1)
+    results = {"y": array, "k": k, "v": v, "s": stages[form.attributes.get("qk_matmul_output_mode", 0)]}
     return [results[name] for name in form.results]
 
 
@@ -229,25 +229,25 @@ def shape_of(name: str, array: Array, dims: str) -> list[Any] | None:
     return ["b", "s" if name == "q" else "t", int(array.shape[2])]
 
 
-def model_of(form: Form, given: list[Array | None], dims: str = "named", opset: int = 25) -> onnx.ModelProto:
+def model_of(form: Form, value: list[Array | None], dims: str = "named", opset: int = 25) -> onnx.ModelProto:
     attributes = dict(form.attributes)
     if form.flat:
         attributes |= {"q_num_heads": HEADS, "kv_num_heads": form.kv_heads}
-    names = [name if array is not None else "" for name, array in zip(NAMES, given, strict=True)]
+    names = [name if array is not None else "" for name, array in zip(NAMES, value, strict=True)]
     while not names[-1]:
         names.pop()
-    made = [name if letter in form.results else "" for letter, name in RESULTS.items()]
-    while not made[-1]:
-        made.pop()
-    node = helper.make_node("Attention", names, made, **attributes)
+    results = [name if letter in form.results else "" for letter, name in RESULTS.items()]
+    while not results[-1]:
+        results.pop()
+    node = helper.make_node("Attention", names, results, **attributes)
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), shape_of(name, array, dims))
-        for name, array in zip(NAMES, given, strict=True)
+        for name, array in zip(NAMES, value, strict=True)
         if array is not None
     ]
-    assert given[0] is not None
-    assert given[2] is not None
-    own, values = (helper.np_dtype_to_tensor_dtype(given[i].dtype) for i in (0, 2))  # type: ignore[union-attr]
+    assert value[0] is not None
+    assert value[2] is not None
+    own, values = (helper.np_dtype_to_tensor_dtype(value[i].dtype) for i in (0, 2))  # type: ignore[union-attr]
     outputs = [
         helper.make_tensor_value_info(RESULTS[letter], values if letter == "v" else own, None)
         for letter in form.results
@@ -256,9 +256,9 @@ def model_of(form: Form, given: list[Array | None], dims: str = "named", opset: 
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=11)
 
 
-def run(form: Form, given: list[Array | None], dims: str = "named", opset: int = 25) -> list[Array]:
-    model = gc.InferenceSession().load(model_of(form, given, dims, opset).SerializeToString())
-    return list(model(*[array for array in given if array is not None]))
+def run(form: Form, values: list[Array | None], dims: str = "named", opset: int = 25) -> list[Array]:
+    model = gc.InferenceSession().load(model_of(form, values, dims, opset).SerializeToString())
+    return list(model(*[array for array in values if array is not None]))
 
 
 def assert_near(got: list[Array], want: list[Array], dtype: Any, error: float | None = None) -> None:
@@ -276,23 +276,23 @@ def assert_near(got: list[Array], want: list[Array], dtype: Any, error: float | 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_attention_is_its_definition_in_every_form(form: Form, dtype: Any) -> None:
-    given = operands(form, dtype)
-    got = run(form, given)
+    value = operands(form, dtype)
+    got = run(form, value)
     assert all(array.dtype == dtype for array in got)
-    assert_near(got, attended(form, given), dtype)
+    assert_near(got, attended(form, value), dtype)
 
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_kernel_and_expansion_agree_in_every_form(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = operands(form, np.float32)
-    kept = run(form, given, "static")
+    value = operands(form, np.float32)
+    outputs = run(form, value, "static")
     monkeypatch.setattr(composed, "is_native", lambda _: False)
     monkeypatch.setattr(composed, "fitted", lambda *_: None)
-    made = run(form, given, "static")
-    assert_near(kept, attended(form, given), np.float32)
-    assert_near(made, attended(form, given), np.float32)
-    assert "Attention" not in operators(form, given)
+    result = run(form, value, "static")
+    assert_near(outputs, attended(form, value), np.float32)
+    assert_near(result, attended(form, value), np.float32)
+    assert "Attention" not in operators(form, value)
 
 
 @pytest.mark.numbers
@@ -300,21 +300,21 @@ def test_kernel_and_expansion_agree_in_every_form(form: Form, monkeypatch: pytes
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("form", FORMS[::3], ids=str)
 def test_attention_is_its_definition_whatever_is_known_of_dims(form: Form, dtype: Any, dims: str) -> None:
-    given = operands(form, dtype)
-    assert_near(run(form, given, dims), attended(form, given), dtype)
+    value = operands(form, dtype)
+    assert_near(run(form, value, dims), attended(form, value), dtype)
 
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("opset", [23, 24, 25, 26])
 def test_attention_is_its_definition_in_every_version(opset: int) -> None:
     form = Form("bool b1qk", past=2, results="ykvs", attributes={"is_causal": 1, "softcap": 2.0})
-    given = operands(form, np.float32)
-    assert_near(run(form, given, opset=opset), attended(form, given), np.float32)
+    value = operands(form, np.float32)
+    assert_near(run(form, value, opset=opset), attended(form, value), np.float32)
 
 
-def operators(form: Form, given: list[Array | None], dims: str = "named") -> list[str]:
+def operators(form: Form, value: list[Array | None], dims: str = "named") -> list[str]:
     """Those of a session, in bodies too."""
-    graph = Graph.load(model_of(form, given, dims).SerializeToString())
+    graph = Graph.load(model_of(form, value, dims).SerializeToString())
     return [node.op_type for node in walk(lower(graph, "cpu", runtime=runtime()))]
 
 
@@ -358,23 +358,23 @@ def test_windows_that_hide_nothing_do_not_keep_the_kernel_away() -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
 def test_least_number_in_a_mask_is_no_infinity(dtype: Any) -> None:
     form = Form("float qk", attributes={"is_causal": 1})
-    given = operands(form, dtype)
+    value = operands(form, dtype)
     least = DType.of(dtype).min
-    given[3] = np.full((QUERIES, KEYS), least, dtype)
+    value[3] = np.full((QUERIES, KEYS), least, dtype)
     # That of float16 leaves a score in float32 some of its bits.
-    assert_near(run(form, given), attended(form, given), dtype, 4e-3 if dtype is np.float16 else None)
+    assert_near(run(form, value), attended(form, value), dtype, 4e-3 if dtype is np.float16 else None)
 
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
 def test_hidden_keys_do_not_count_when_they_are_not_numbers(dtype: Any) -> None:
     form = Form("bool k", attributes={"left_window_size": 9})
-    given = operands(form, dtype)
-    given[3] = np.arange(KEYS) < KEYS - 1
-    want = attended(form, given)
-    assert given[1] is not None
-    given[1][:, :, -1] = np.nan
-    assert_near(run(form, given), want, dtype)
+    value = operands(form, dtype)
+    value[3] = np.arange(KEYS) < KEYS - 1
+    want = attended(form, value)
+    assert value[1] is not None
+    value[1][:, :, -1] = np.nan
+    assert_near(run(form, value), want, dtype)
 
 
 PRECISIONS = [
@@ -390,11 +390,11 @@ PRECISIONS = [
 def test_softmax_is_as_precise_as_the_model_says(dtype: Any, precision: Any) -> None:
     options = {"softmax_precision": NUMBER[precision], "qk_matmul_output_mode": 3}
     form = Form("float qk", results="ykvs", attributes=options)
-    given = operands(form, dtype)
-    *_, weights = run(form, given)
+    value = operands(form, dtype)
+    *_, weights = run(form, value)
     assert (weights == weights.astype(precision).astype(dtype)).all()
     epsilon = EPSILON.get(precision, 2.0**-23)
-    assert_near([weights], attended(form, given)[-1:], dtype, 4 * epsilon)
+    assert_near([weights], attended(form, value)[-1:], dtype, 4 * epsilon)
 
 
 @pytest.mark.numbers
@@ -402,14 +402,14 @@ def test_softmax_is_as_precise_as_the_model_says(dtype: Any, precision: Any) -> 
 @pytest.mark.parametrize("other", FLOATS, ids=lambda d: d.__name__)
 def test_values_may_be_of_another_dtype(dtype: Any, other: Any) -> None:
     form = Form("bool qk", past=2, results="ykv")
-    given = operands(form, dtype)
+    argument = operands(form, dtype)
     for position in (2, 5):
-        array = given[position]
+        array = argument[position]
         assert array is not None
-        given[position] = array.astype(other)
-    y, key, value = run(form, given)
+        argument[position] = array.astype(other)
+    y, key, value = run(form, argument)
     assert (y.dtype, key.dtype, value.dtype) == (dtype, dtype, other)
-    want = attended(form, given)
+    want = attended(form, argument)
     assert_near([y, key], want[:2], dtype, 3e-6)
     assert_near([value], want[2:], other)
 
@@ -420,8 +420,8 @@ def test_values_may_be_of_another_dtype(dtype: Any, other: Any) -> None:
 def test_attention_gives_nothing_or_0_when_a_sequence_is_empty(empty: str, dtype: Any) -> None:
     sizes = {"b": 2, "s": 3, "t": 5, empty: 0}
     shapes = [(sizes["b"], 4, sizes["s"], 8), (sizes["b"], 2, sizes["t"], 8), (sizes["b"], 2, sizes["t"], 6)]
-    given: list[Array | None] = [*(np.ones(shape, dtype) for shape in shapes), None, None, None, None]
-    (y,) = run(Form(), given, "static")
+    results: list[Array | None] = [*(np.ones(shape, dtype) for shape in shapes), None, None, None, None]
+    (y,) = run(Form(), results, "static")
     assert y.shape == (sizes["b"], 4, sizes["s"], 6)
     assert not y.any()
 
@@ -437,10 +437,10 @@ def test_load_refuses_when_an_attribute_has_no_meaning(attributes: dict[str, int
 
 def test_attention_refuses_when_half_a_past_is_given() -> None:
     form = Form(past=2)
-    given = operands(form, np.float32)
-    given[5] = None
+    value = operands(form, np.float32)
+    value[5] = None
     with pytest.raises(ModelError, match="past_key and past_value must be provided together"):
-        run(form, given)
+        run(form, value)
     kinds = {name: TensorType(DType.float32, [1, 2, 3, 4]) for name in ("q", "k", "past")}
     graph = Graph("g", kinds)
     q, k, past = graph.inputs
@@ -462,5 +462,5 @@ def test_attention_may_differ_from_the_kernel_in_every_way_at_once() -> None:
     options = {"left_window_size": 3, "scale": -0.25, "softcap": 1.5, "softmax_precision": 11, "is_causal": 1}
     form = replace(Form("float bhqs", past=2, flat=True, results="ykvs", attributes=options), kv_heads=1)
     for dtype in FLOATS:
-        given = operands(form, dtype)
-        assert_near(run(form, given, "unknown"), attended(form, given), dtype)
+        value = operands(form, dtype)
+        assert_near(run(form, value, "unknown"), attended(form, value), dtype)

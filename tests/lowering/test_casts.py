@@ -19,7 +19,7 @@ from graphcore.runtime.ort import release
 from tests.support import reference
 from tests.support.graphs import Array
 from tools.kernel_probe.probes.conversions import of_casts
-from tools.kernel_probe.probes.probe import found
+from tools.kernel_probe.probes.probe import outcome
 
 pytestmark = pytest.mark.releases
 
@@ -135,9 +135,9 @@ def test_float32_is_rounded_to_tensor_float32_and_without_that_is_not(monkeypatc
     probe = of_casts(
         lambda x: x.cast(D.tf32).cast(D.float32), [1 + 2.0**-11 + 2.0**-20], [1 + 2.0**-10], D.float32, D.float32
     )
-    assert not found(probe)
+    assert not outcome(probe)
     monkeypatch.setattr(Casts, "round_tf32", lambda casts, symbol: symbol)
-    assert found(probe)
+    assert outcome(probe)
 
 
 def test_minus_zero_of_float8_is_true_to_the_runtime_and_false_to_us() -> None:

@@ -28,8 +28,8 @@ def test_relu_is_clipped_in_sessions_and_in_files(dtype: DType, tmp_path: Path) 
     graph.export(tmp_path / "clipped.onnx")
     bare = onnxruntime.InferenceSession(tmp_path / "clipped.onnx", providers=["CPUExecutionProvider"])
     wanted = np.maximum(x, 0), np.clip(x, 0, 2)
-    for found in (gc.InferenceSession().load(graph)(x), bare.run(None, {"x": x})):
-        for got, want in zip(found, wanted, strict=True):
+    for item in (gc.InferenceSession().load(graph)(x), bare.run(None, {"x": x})):
+        for got, want in zip(item, wanted, strict=True):
             np.testing.assert_array_equal(got, want)
 
 

@@ -58,8 +58,8 @@ def truth(name: str, *operands: complex) -> tuple[Any, Any]:
     exponents = [abs(int(np.frexp(part)[1])) if part else -_NOTHING for part in parts]
     with mpmath.workprec(256 + 4 * max(exponents)):
         sided = [mpmath.mpf(x) if x else mpmath.ldexp(np.copysign(1.0, x), _NOTHING) for x in parts]
-        made = mpmath.mpc(FUNCTIONS[name](*map(mpmath.mpc, sided[::2], sided[1::2])))
-    return made.real, made.imag
+        result = mpmath.mpc(FUNCTIONS[name](*map(mpmath.mpc, sided[::2], sided[1::2])))
+    return result.real, result.imag
 
 
 def part_error(got: float, want: Any, dtype: Any) -> float:
@@ -91,8 +91,8 @@ def points(dtype: Any, count: int, seed: int = 0) -> Array:
     rng = np.random.default_rng(seed)
 
     def sizes(least: float, greatest: float, n: int = count) -> Array:
-        made = np.ldexp(rng.uniform(1, 2, n), np.floor(rng.uniform(least, greatest, n)).astype(int))
-        signed: Array = made * rng.choice([-1, 1], n)
+        result = np.ldexp(rng.uniform(1, 2, n), np.floor(rng.uniform(least, greatest, n)).astype(int))
+        signed: Array = result * rng.choice([-1, 1], n)
         return signed
 
     lowest, highest = float(info.minexp - info.nmant), float(info.maxexp)
@@ -120,9 +120,9 @@ def points(dtype: Any, count: int, seed: int = 0) -> Array:
     ]
     parts = np.concatenate([np.stack([field.real, field.imag], -1) for field in fields])
     with np.errstate(all="ignore"):
-        made: Array = np.ascontiguousarray(parts.astype(info.dtype)).view(dtype)[:, 0]
-    kept: Array = made[np.isfinite(made) & (made != 0)]
-    return kept
+        result: Array = np.ascontiguousarray(parts.astype(info.dtype)).view(dtype)[:, 0]
+    remaining: Array = result[np.isfinite(result) & (result != 0)]
+    return remaining
 
 
 BOUNDS: dict[str, tuple[float, float | None]] = {
@@ -150,8 +150,8 @@ def computed(name: str, *operands: Any) -> Any:
     graph = Graph("g", types, promotion="array_api")
     with graph:
         graph.output(getattr(ops, name)(*graph.inputs))
-    (made,) = gc.InferenceSession().load(graph)(*operands)
-    return made
+    (result,) = gc.InferenceSession().load(graph)(*operands)
+    return result
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
@@ -166,12 +166,12 @@ def test_functions_are_within_their_bounds_everywhere(name: str, dtype: Any) -> 
     if dtype is np.complex64 and name not in ("square", "reciprocal", "div", "sign"):
         whole = each = 0.501  # computed in float64 and rounded once
     failed = []
-    for got, *given in zip(computed(name, *operands), *operands, strict=True):
-        want = truth(name, *map(complex, given))
+    for got, *item in zip(computed(name, *operands), *operands, strict=True):
+        want = truth(name, *map(complex, item))
         error = whole_error(complex(got), want, part)
         errors = [part_error(float(a), b, part) for a, b in zip((got.real, got.imag), want, strict=True)]
         if error > whole or (each is not None and max(errors) > each):
-            failed.append(f"{name}{tuple(given)}: {got} is off by {error:.3g}, its parts by {errors}")
+            failed.append(f"{name}{tuple(item)}: {got} is off by {error:.3g}, its parts by {errors}")
     assert not failed, "\n".join(failed[:20])
 
 

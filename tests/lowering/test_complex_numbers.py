@@ -45,9 +45,9 @@ ULPS_OF_DOUBLE = dict.fromkeys(FUNCTIONS, 16.0) | {"square": 2.0, "reciprocal": 
 def expm1_of_unlimited(z: Array) -> Array:
     """The array API standard's special cases of expm1: those of exp, but for a real part of -1 where that is 0."""
     with np.errstate(all="ignore"):
-        made: Array = np.exp(z)
-    made.real = np.where(z.real == -np.inf, -1, made.real)
-    return made
+        result: Array = np.exp(z)
+    result.real = np.where(z.real == -np.inf, -1, result.real)
+    return result
 
 
 OPEN = {
@@ -58,8 +58,8 @@ OPEN = {
 
 def drawn(*shape: int, dtype: Any = np.complex64, seed: int = 0) -> Array:
     rng = np.random.default_rng((seed, *shape))
-    made: Array = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
-    return made
+    graph: Array = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+    return graph
 
 
 def computed(function: Callable[..., Any], *arrays: Array, session: Any = None) -> Any:
@@ -69,9 +69,9 @@ def computed(function: Callable[..., Any], *arrays: Array, session: Any = None) 
     }
     graph = Graph("test", types, promotion="array_api")
     with graph:
-        made = function(*graph.inputs)
-    several = isinstance(made, (tuple, list))
-    graph.output(*(made if several else (made,)))
+        result = function(*graph.inputs)
+    several = isinstance(result, (tuple, list))
+    graph.output(*(result if several else (result,)))
     results = (session or gc.InferenceSession()).load(graph)(*arrays)
     return results if several else results[0]
 
@@ -255,10 +255,10 @@ MOVES: dict[str, tuple[Callable[..., Any], Callable[[Array], Any]]] = {
 def test_moves_and_sums_are_numpys(name: str) -> None:
     x = drawn(3, 4, 2)
     call, want = MOVES[name]
-    made, wanted = computed(call, x), want(x)
-    if not isinstance(made, list):
-        made, wanted = [made], [wanted]
-    for got, one in zip(made, wanted, strict=True):
+    result, wanted = computed(call, x), want(x)
+    if not isinstance(result, list):
+        result, wanted = [result], [wanted]
+    for got, one in zip(result, wanted, strict=True):
         assert got.shape == np.shape(one)
         np.testing.assert_allclose(got, one, rtol=1e-5)
 
@@ -296,8 +296,8 @@ def test_bodies_take_and_give_complex_numbers() -> None:
     def build(x: Any) -> list[Any]:
         outer = x * 2j
         chosen = ops.cond(ops.sum(x.real) > 0, lambda: x + outer, lambda: outer)
-        turned = ops.for_loop(3, lambda i, held: held * outer, x)
-        last, running = ops.scan(lambda held, row: (held + row, held * row), x[0], x)
+        turned = ops.for_loop(3, lambda i, value: value * outer, x)
+        last, running = ops.scan(lambda value, row: (value + row, value * row), x[0], x)
         return [chosen, turned, last, running]
 
     chosen, turned, last, running = computed(build, x)
@@ -333,28 +333,28 @@ def test_functions_and_lists_take_complex_numbers() -> None:
 
 
 def test_constants_weights_and_buffers_hold_complex_numbers(tmp_path: Path) -> None:
-    held = drawn(3)
+    value = drawn(3)
     graph = Graph(
         "g",
         {"x": TensorType(DType.complex64, [3]), "total": gc.Buffer(DType.complex64, [3])},
         promotion="array_api",
     )
     with graph:
-        graph["total"] = graph["total"] + graph["x"] * graph.weight("w", held) + graph.constant([1j, 2, -0.0])
+        graph["total"] = graph["total"] + graph["x"] * graph.weight("w", value) + graph.constant([1j, 2, -0.0])
         graph.output(y=graph["total"] * 1, z=ops.full([2], 1 - 2j, DType.complex128))
     path = tmp_path / "m.onnx"
     graph.export(path)
     for model in (gc.InferenceSession().load(graph), gc.InferenceSession().load(path)):
         x, total = drawn(3, seed=1), np.zeros(3, np.complex64)
         for _ in range(3):
-            total = total + x * held + np.array([1j, 2, 0], np.complex64)
+            total = total + x * value + np.array([1j, 2, 0], np.complex64)
             y, z = model(x)
             np.testing.assert_allclose(y, total, rtol=1e-6)
             np.testing.assert_array_equal(z, np.full(2, 1 - 2j))
         assert model.buffers["total"].dtype == np.complex64
         np.testing.assert_allclose(model.buffers["total"], total, rtol=1e-6)
         model.buffers["total"] = x
-        np.testing.assert_allclose(model.state(total=x * 2)(x)[0], x * 2 + x * held + [1j, 2, 0], rtol=1e-6)
+        np.testing.assert_allclose(model.state(total=x * 2)(x)[0], x * 2 + x * value + [1j, 2, 0], rtol=1e-6)
 
 
 def test_files_say_which_inputs_are_complex(tmp_path: Path) -> None:
@@ -384,9 +384,9 @@ def test_feeds_and_results_are_views() -> None:
     assert fed.shape == (6, 2)
     (y,) = model(x)
     assert y.base is not None
-    for given in (x[::2], x[::-1], x.byteswap().view(x.dtype.newbyteorder()), [1, 2j], np.stack([x.real, x.imag], -1)):
-        want = np.asarray(given, np.complex64) if not isinstance(given, np.ndarray) or given.dtype.kind == "c" else x
-        np.testing.assert_array_equal(model(given)[0], want * 2)
+    for item in (x[::2], x[::-1], x.byteswap().view(x.dtype.newbyteorder()), [1, 2j], np.stack([x.real, x.imag], -1)):
+        want = np.asarray(item, np.complex64) if not isinstance(item, np.ndarray) or item.dtype.kind == "c" else x
+        np.testing.assert_array_equal(model(item)[0], want * 2)
     (nothing,) = model(np.zeros(0, np.complex64))
     assert (nothing.dtype, nothing.shape) == (np.complex64, (0,))
 
@@ -447,8 +447,8 @@ def test_isolated_sessions_give_complex_arrays() -> None:
 
 def test_traced_functions_take_complex_arrays() -> None:
     x = drawn(4)
-    made = gc.jit(lambda x: x * 1j, promotion="array_api")(x)
-    np.testing.assert_array_equal(made, x * np.complex64(1j))
+    result = gc.jit(lambda x: x * 1j, promotion="array_api")(x)
+    np.testing.assert_array_equal(result, x * np.complex64(1j))
 
 
 # What is refused
@@ -540,5 +540,5 @@ def test_dtypes_are_one_object_each() -> None:
 
 def test_statistics_are_of_magnitudes() -> None:
     z = drawn(50)
-    found = statistics(z)
-    assert (found.min, found.max) == (float(abs(z).min()), float(abs(z).max()))
+    result = statistics(z)
+    assert (result.min, result.max) == (float(abs(z).min()), float(abs(z).max()))

@@ -91,17 +91,17 @@ def rows(name: str) -> list[Row]:
         return [(complex(z.imag, -z.real), imag, negated(real)) for z, real, imag in rows(TURNED[name])]
     if name == "cos":
         return [(complex(z.imag, -z.real), real, imag) for z, real, imag in rows("cosh")]
-    made = []
+    results = []
     for a, b, *wanted in np.reshape(TABLES[name].replace(":", " ").split(), (-1, 4)).tolist():
         z, (real, imag) = complex(float(a), float(b)), map(part_of, wanted)
         if name in ("log2", "log10"):
             imag = (imag[0] / np.log(int(name[3:])), imag[1])
-        made += [(z, real, imag), (conjugate(z), real, imag if name == "abs" else negated(imag))]
+        results += [(z, real, imag), (conjugate(z), real, imag if name == "abs" else negated(imag))]
     if name in ODD:
-        made += [(complex(-z.real, -z.imag), negated(real), negated(imag)) for z, real, imag in made]
+        results += [(complex(-z.real, -z.imag), negated(real), negated(imag)) for z, real, imag in results]
     if name in EVEN:
-        made += [(complex(-z.real, -z.imag), real, imag) for z, real, imag in made]
-    return made
+        results += [(complex(-z.real, -z.imag), real, imag) for z, real, imag in results]
+    return results
 
 
 def conjugate(z: complex) -> complex:

@@ -85,8 +85,8 @@ def lowered(function: Callable[..., Any], *dtypes: DType, dims: list[int | str] 
     graph = Graph("one", {f"x{i}": TensorType(d, dims or ["n"]) for i, d in enumerate(dtypes)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = function(*graph.inputs)
-    graph.output(*(made if isinstance(made, (tuple, list)) else (made,)))
+        result = function(*graph.inputs)
+    graph.output(*(result if isinstance(result, (tuple, list)) else (result,)))
     return lower(graph, "cuda")
 
 
@@ -99,20 +99,20 @@ def operators(graph: Graph) -> Counter[str]:
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)
 def test_every_op_runs_on_the_device_when_of_any_dtype(dtype: DType) -> None:
-    left: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for name, case in CASES.items():
         if dtype in case.refused:
             continue
-        made = lower(graph_of([name], dtype)[0], "cuda")
-        found = {o.operator for o in planned(made, "cuda").left}
-        if found:
-            left[name] = found
-        for node in made.nodes:
+        graph = lower(graph_of([name], dtype)[0], "cuda")
+        names = {o.operator for o in planned(graph, "cuda").left}
+        if names:
+            results[name] = names
+        for node in graph.nodes:
             if node.op_type == "Cast" and isinstance(node.inputs[0], gc.Symbol):
                 before = node.inputs[0].producer
                 merged = isinstance(before, Node) and before.op_type == "Cast"
                 assert not merged or node.inputs[0].dtype in (D.bool, D.uint2, D.float8_e4m3fn, D.float8_e5m2), name
-    assert {name: found for name, found in left.items() if not found <= LEFT.get(name, set())} == {}
+    assert {name: names for name, names in results.items() if not names <= LEFT.get(name, set())} == {}
 
 
 def test_table_of_what_is_left_names_ops_of_the_library() -> None:
@@ -121,36 +121,40 @@ def test_table_of_what_is_left_names_ops_of_the_library() -> None:
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_narrow_arithmetic_is_native_on_the_device(dtype: DType) -> None:
-    made = lowered(lambda x, y: ops.sqrt((x + y) * x - y / x), dtype, dtype)
-    assert operators(made) == {"Add": 1, "Mul": 1, "Div": 1, "Sub": 1, "Sqrt": 1}
+    graph = lowered(lambda x, y: ops.sqrt((x + y) * x - y / x), dtype, dtype)
+    assert operators(graph) == {"Add": 1, "Mul": 1, "Div": 1, "Sub": 1, "Sqrt": 1}
     matrix = lowered(lambda x: x @ x.T, dtype, dims=["n", 4])
     assert operators(matrix) == {"Transpose": 1, "MatMul": 1}
 
 
 def test_narrow_activations_round_once() -> None:
     for function in (ops.gelu, ops.sigmoid, ops.softplus, ops.tan):
-        made = lowered(function, D.float16)
-        assert operators(made)["Cast"] >= 2
-        assert all(n.op_type in ("Cast", "Reshape") for n in made.nodes if n.inputs[0].dtype is D.float16)  # type: ignore[union-attr]
+        graph = lowered(function, D.float16)
+        assert operators(graph)["Cast"] >= 2
+        assert all(n.op_type in ("Cast", "Reshape") for n in graph.nodes if n.inputs[0].dtype is D.float16)  # type: ignore[union-attr]
 
 
 def test_what_stays_as_it_is_for_float32() -> None:
-    made = lowered(lambda x, y: ops.where(x > y, ops.exp(x) + y, ops.tanh(y)), D.float32, D.float32)
-    assert operators(made) == {"Greater": 1, "Where": 1, "Exp": 1, "Add": 1, "Tanh": 1}
+    graph = lowered(lambda x, y: ops.where(x > y, ops.exp(x) + y, ops.tanh(y)), D.float32, D.float32)
+    assert operators(graph) == {"Greater": 1, "Where": 1, "Exp": 1, "Add": 1, "Tanh": 1}
 
 
 def test_no_bits_are_viewed_when_integers_change_sign() -> None:
-    made = lowered(lambda x: [ops.max(x), ops.cumsum(x), ops.argmax(x), x >> 3], D.uint64)
-    assert "BitCast" not in operators(made)
-    assert "BitShift" not in operators(made)
+    graph = lowered(lambda x: [ops.max(x), ops.cumsum(x), ops.argmax(x), x >> 3], D.uint64)
+    assert "BitCast" not in operators(graph)
+    assert "BitShift" not in operators(graph)
 
 
 def test_bits_of_floats_are_left_to_the_cpu_with_the_reason() -> None:
     graph = Graph("bits", {"x": TensorType(D.float32, ["n"])})
-    (made,) = graph.op("BitCast", [graph["x"]], {"to": D.int32.onnx}, [TensorType(D.int32, ["n"])])
-    graph.output(made)
-    (left,) = planned(lower(graph, "cuda"), "cuda").left
-    assert (left.operator, left.provider, left.reason) == ("BitCast", "CPUExecutionProvider", "no kernel")
+    (result,) = graph.op("BitCast", [graph["x"]], {"to": D.int32.onnx}, [TensorType(D.int32, ["n"])])
+    graph.output(result)
+    (remaining,) = planned(lower(graph, "cuda"), "cuda").left
+    assert (remaining.operator, remaining.provider, remaining.reason) == (
+        "BitCast",
+        "CPUExecutionProvider",
+        "no kernel",
+    )
 
 
 @pytest.mark.parametrize("dtype", [D.float16, D.float32, D.float64], ids=str)
@@ -170,10 +174,10 @@ def test_op_gives_what_is_promised_when_lowered_for_the_device(runnable: _OnCPU,
     names = [name for name, op in REGISTRY.items() if op.family == family and dtype not in CASES[name].refused]
     if not names:
         return
-    graph, made, arrays = graph_of(names, dtype)
+    graph, output, arrays = graph_of(names, dtype)
     results = list(runnable.load(graph)(*arrays))
     for name in names:
-        symbols, case = made[name], CASES[name]
+        symbols, case = output[name], CASES[name]
         got, results = results[: len(symbols)], results[len(symbols) :]
         own = case.arrays(dtype)
         if dtype is D.tf32:  # of what is fed, too, the sign of zero is lost
@@ -222,8 +226,8 @@ def check_bitwise(session: _OnCPU, x: Array, y: Array, dtype: DType) -> None:
     a, b = graph.inputs
     masks = [0, 1, 15, 127, int(dtype.max), int(dtype.min), int(dtype.max) - 7, 85]
     graph.output(a & b, a | b, a ^ b, ~a, *(a & m for m in masks), *(a ^ m for m in masks))
-    made = lower(graph, "cuda")
-    assert not any(op.startswith("Bit") for op in operators(made))
+    changed = lower(graph, "cuda")
+    assert not any(op.startswith("Bit") for op in operators(changed))
     got = session.load(graph)(x, y)
     numbers = [np.array(m, dtype.numpy) for m in masks]
     want = [x & y, x | y, x ^ y, ~x, *(x & m for m in numbers), *(x ^ m for m in numbers)]
@@ -338,18 +342,18 @@ def test_nibbles_are_cast_by_quantisation(runnable: _OnCPU, dtype: DType) -> Non
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, dict[str, str]]]:
     """As if the CUDA provider were installed: the options that each session is started with. The CPU runs it."""
-    found: list[dict[str, dict[str, str]]] = []
+    results: list[dict[str, dict[str, str]]] = []
     real = onnxruntime.InferenceSession
 
     def start(model: Any, options: Any, *, providers: list[str], provider_options: list[Any], **rest: Any) -> Any:
-        found.append(dict(zip(providers, provider_options, strict=True)))
+        results.append(dict(zip(providers, provider_options, strict=True)))
         return real(model, options, providers=["CPUExecutionProvider"], **rest)
 
     both = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: both)
     monkeypatch.setattr(onnxruntime, "InferenceSession", start)
     monkeypatch.setattr(loading, "require_started", lambda *_: None)
-    return found
+    return results
 
 
 def product(*dtypes: DType) -> Graph:
@@ -404,8 +408,8 @@ def test_provider_options_are_refused_when_for_no_provider() -> None:
 def test_placement_tells_what_the_session_recorded() -> None:
     graph = Graph("placed", {"x": TensorType(D.float32, ["n"])})
     with graph.layer("block"):
-        made = ops.exp(graph["x"]) + 1
-    graph.output(y=made)
+        result = ops.exp(graph["x"]) + 1
+    graph.output(y=result)
     placement = gc.InferenceSession().load(graph).placement()
     assert Counter(o.operator for o in placement.operators) == {"Exp": 1, "Add": 1}
     assert {o.provider for o in placement.operators} == {"CPUExecutionProvider"}
@@ -472,9 +476,9 @@ UNEVEN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("attributes", UNEVEN.values(), ids=[*UNEVEN])
 def test_uneven_transposed_convolution_stays_on_the_device(attributes: dict[str, Any], dtype: DType) -> None:
     graph = uneven(dtype, **attributes)
-    made = lower(graph, "cuda")
-    assert not planned(made, "cuda").left
-    (node,) = (n for n in made.nodes if n.op_type == "ConvTranspose")
+    changed = lower(graph, "cuda")
+    assert not planned(changed, "cuda").left
+    (node,) = (n for n in changed.nodes if n.op_type == "ConvTranspose")
     pads = node.attributes["pads"]
     assert pads[:2] == pads[2:]
     assert "auto_pad" not in node.attributes
@@ -495,14 +499,14 @@ def transposed_by_hand(x: Array, w: Array, shape: tuple[int, ...], attributes: d
     for i, j, k, m in np.ndindex(rows, columns, *w.shape[2:]):
         whole[:, :, i * sy + k * dy, j * sx + m * dx] += x[:, :, i, j].astype(float) @ w[:, :, k, m].astype(float)
     if "pads" in attributes:
-        top, left = attributes["pads"][:2]
+        top, remaining = attributes["pads"][:2]
     else:
         both = [(w.shape[2] - 1) * dy + 1 - sy, (w.shape[3] - 1) * dx + 1 - sx]
         first = [n // 2 for n in both]
-        top, left = (
+        top, remaining = (
             first if attributes["auto_pad"] == "SAME_UPPER" else [n - h for n, h in zip(both, first, strict=True)]
         )
-    return whole[:, :, top : top + shape[2], left : left + shape[3]].astype(x.dtype)
+    return whole[:, :, top : top + shape[2], remaining : remaining + shape[3]].astype(x.dtype)
 
 
 def recurrent(op_type: str, dtype: DType = D.float32, **attributes: Any) -> Graph:
@@ -528,9 +532,9 @@ def recurrent(op_type: str, dtype: DType = D.float32, **attributes: Any) -> Grap
 def test_recurrent_network_that_cudnn_lacks_is_left_to_the_cpu(
     op_type: str, attributes: dict[str, Any], reason: str
 ) -> None:
-    made = lower(recurrent(op_type, **attributes), "cuda")
-    (node,) = (n for n in made.nodes if n.op_type == op_type)
-    assert {o.reason for o in planned(made, "cuda").left if o.operator == op_type} == ({reason} - {""})
+    graph = lower(recurrent(op_type, **attributes), "cuda")
+    (node,) = (n for n in graph.nodes if n.op_type == op_type)
+    assert {o.reason for o in planned(graph, "cuda").left if o.operator == op_type} == ({reason} - {""})
     if op_type == "GRU":  # the provider takes one without the attribute, and computes it as with 1
         assert node.attributes["linear_before_reset"] == len(attributes)
 
@@ -550,17 +554,17 @@ def test_table_has_a_row_for_each_release() -> None:
 
 @pytest.mark.parametrize(("version", "has"), [("1.27.0", False), ("1.29.0", False), ("1.30.0", True), ("1.31.1", True)])
 def test_kernels_are_those_of_the_release(version: str, has: bool) -> None:
-    found = kernels("cuda", Runtime(version, 26))
-    assert (D.bfloat16 in found["ReduceMean"]) is has
-    assert (D.float32 in found["Softplus"]) is (version != "1.27.0")
+    result = kernels("cuda", Runtime(version, 26))
+    assert (D.bfloat16 in result["ReduceMean"]) is has
+    assert (D.float32 in result["Softplus"]) is (version != "1.27.0")
     assert D.float32 in kernels("cuda", Runtime(version, 21))["Softplus"]
-    assert not found["Shape"] & {D.int2, D.uint2, D.int4, D.uint4, D.float8_e8m0}
-    assert D.float32 in found["GRU"]
+    assert not result["Shape"] & {D.int2, D.uint2, D.int4, D.uint4, D.float8_e8m0}
+    assert D.float32 in result["GRU"]
 
 
 def test_files_use_the_kernels_that_all_releases_have() -> None:
-    made = lowered(lambda x: ops.mean(x, axis=0), D.bfloat16)
-    assert {n.inputs[0].dtype for n in made.nodes if n.op_type == "ReduceMean"} == {D.float32}  # type: ignore[union-attr]
+    graph = lowered(lambda x: ops.mean(x, axis=0), D.bfloat16)
+    assert {n.inputs[0].dtype for n in graph.nodes if n.op_type == "ReduceMean"} == {D.float32}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)
@@ -568,18 +572,18 @@ def test_files_use_the_kernels_that_all_releases_have() -> None:
 def test_every_op_runs_on_the_device_of_each_release(version: str, dtype: DType) -> None:
     runtime = Runtime(version, 26)
     names = [name for name, case in CASES.items() if dtype not in case.refused and name not in LEFT]
-    made = lower(graph_of(names, dtype)[0], "cuda", runtime=runtime)
-    assert not planned(made, "cuda", runtime).left
+    graph = lower(graph_of(names, dtype)[0], "cuda", runtime=runtime)
+    assert not planned(graph, "cuda", runtime).left
 
 
 @pytest.mark.parametrize("version", ["1.27.0", "1.31.1"])
 def test_softplus_and_softsign_do_not_overflow_without_a_kernel(version: str) -> None:
     graph = Graph("soft", {"x": TensorType(D.float32, ["n"])})
     graph.output(plus=ops.softplus(graph["x"]), sign=ops.softsign(graph["x"]))
-    made = lower(graph, "cuda", runtime=Runtime(version, 26))
-    assert ("Softplus" in operators(made)) is (version != "1.27.0")
+    changed = lower(graph, "cuda", runtime=Runtime(version, 26))
+    assert ("Softplus" in operators(changed)) is (version != "1.27.0")
     x = np.array([-1000, -1, 0, 1, 90, 1000, 3e38], np.float32)
-    model = onnx.ModelProto.FromString(join(encode(made)))
+    model = onnx.ModelProto.FromString(join(encode(changed)))
     plus: Any
     sign: Any
     with np.errstate(all="ignore"):
@@ -593,8 +597,8 @@ def test_softplus_and_softsign_do_not_overflow_without_a_kernel(version: str) ->
 def test_shape_of_parts_of_bytes_is_that_of_whole_ones(dtype: DType) -> None:
     graph = Graph("shape", {"x": TensorType(dtype, ["n", 3])})
     graph.output(y=graph.op("Shape", [graph["x"]])[0])
-    made = lower(graph, "cuda")
-    assert {n.inputs[0].dtype.bits for n in made.nodes if n.op_type == "Shape"} == {8}  # type: ignore[union-attr]
+    changed = lower(graph, "cuda")
+    assert {n.inputs[0].dtype.bits for n in changed.nodes if n.op_type == "Shape"} == {8}  # type: ignore[union-attr]
 
 
 # What a session says
@@ -612,9 +616,9 @@ def placed(graph: Graph, *nodes: tuple[str, str]) -> dict[str, str]:
 def test_placement_tells_sizes_from_what_the_provider_refuses() -> None:
     graph = Graph("one", {"x": TensorType(D.float32, ["n", 3])})
     graph.output(size=ops.shape_of(graph["x"]), exp=ops.exp(graph["x"]))
-    found = placed(lower(graph, "cuda"), ("size", "Shape"), ("exp", "Exp"))
-    assert found["Shape"] == "onnxruntime computes sizes and indices there"
-    assert found["Exp"].startswith("the provider does not take it")
+    result = placed(lower(graph, "cuda"), ("size", "Shape"), ("exp", "Exp"))
+    assert result["Shape"] == "onnxruntime computes sizes and indices there"
+    assert result["Exp"].startswith("the provider does not take it")
     assert placed(uneven(D.float32, pads=[0, 1, 1, 0]), ("y", "ConvTranspose"), ("Gather", "Gather")) == {
         "ConvTranspose": "no kernel for padding that may differ at both ends",
         "Gather": "onnxruntime computes sizes and indices there",  # one that it made

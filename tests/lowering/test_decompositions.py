@@ -32,9 +32,9 @@ on: Any = ops.onnx
 def test_max_roi_pool_has_pixels_of_neighbours_in_both_parts() -> None:
     x = np.arange(30, dtype=np.float64).reshape(1, 1, 6, 5)
     regions = np.array([[0, 1, 0, 3, 4], [0, 0, 2, 4, 2]], np.float64)
-    (found,) = run(lambda x, r: on.MaxRoiPool(x, r, pooled_shape=[2, 2]), x, regions)
+    (result,) = run(lambda x, r: on.MaxRoiPool(x, r, pooled_shape=[2, 2]), x, regions)
     # Rows 0 to 4 in two parts are rows 0 to 2 and 2 to 4; columns 0 to 4 likewise; one row is in both of its parts.
-    assert found[:, 0].tolist() == [[[12, 13], [22, 23]], [[12, 14], [12, 14]]]
+    assert result[:, 0].tolist() == [[[12, 13], [22, 23]], [[12, 14], [12, 14]]]
 
 
 @pytest.mark.numbers
@@ -47,8 +47,8 @@ def test_max_roi_pool_gives_what_the_kernel_of_opset_16_gives(seed: int, pooled:
     regions = np.concatenate([random.integers(0, 2, (4, 1)), corners], 1).astype(np.float32)
     attributes = {"pooled_shape": list(pooled), "spatial_scale": scale}
     (expected,) = _native("MaxRoiPool", {"x": x, "r": regions}, attributes, 16)
-    (found,) = run(lambda x, r: on.MaxRoiPool(x, r, **attributes), x, regions)
-    np.testing.assert_array_equal(found, expected)
+    (result,) = run(lambda x, r: on.MaxRoiPool(x, r, **attributes), x, regions)
+    np.testing.assert_array_equal(result, expected)
     (double,) = run(lambda x, r: on.MaxRoiPool(x, r, **attributes), x.astype(np.float64), regions.astype(np.float64))
     np.testing.assert_array_equal(double, expected.astype(np.float64))
 
@@ -72,10 +72,10 @@ def _native(op_type: str, feeds: dict[str, Array], attributes: dict[str, Any], o
 @pytest.mark.parametrize("is_kept", [0, 1])
 def test_lists_of_narrow_integers_are_split_and_cast_back(dtype: DType, is_kept: int) -> None:
     x = np.array([[1, 2], [3, 4], [5, 6]], dtype.numpy)
-    (found,) = run(lambda x: on.SplitToSequence(x, axis=0, keepdims=is_kept), x)
+    (results,) = run(lambda x: on.SplitToSequence(x, axis=0, keepdims=is_kept), x)
     expected = [row[None] if is_kept else row for row in x]
-    assert [f.tolist() for f in found] == [e.tolist() for e in expected]
-    assert all(f.dtype == dtype.numpy for f in found)
+    assert [f.tolist() for f in results] == [e.tolist() for e in expected]
+    assert all(f.dtype == dtype.numpy for f in results)
     (parts,) = run(lambda x: on.SplitToSequence(x, [1, 2], axis=0), x)
     assert [p.tolist() for p in parts] == [x[:1].tolist(), x[1:].tolist()]
 
@@ -86,8 +86,8 @@ def test_optionals_that_are_looked_into_are_their_values(dtype: DType) -> None:
     x = np.array([1, 2, 0]).astype(np.float32).astype(dtype.numpy)
 
     def look(x: gc.Symbol) -> list[gc.Symbol]:
-        held = on.Optional(x)
-        return [on.OptionalGetElement(held), on.OptionalHasElement(held)]
+        value = on.Optional(x)
+        return [on.OptionalGetElement(value), on.OptionalHasElement(value)]
 
     value, has = run(look, x)
     assert value.dtype == x.dtype
@@ -98,8 +98,8 @@ def test_optionals_that_are_looked_into_are_their_values(dtype: DType) -> None:
 @pytest.mark.numbers
 def test_bits_of_float4_stay_when_they_are_cast_to_float4() -> None:
     x = np.array([0.5, -1, 6, -0.0], np.float32).astype(D.float4_e2m1.numpy)
-    (found,) = run(lambda x: on.BitCast(x, to=D.float4_e2m1), x)
-    assert found.view(np.uint8).tolist() == x.view(np.uint8).tolist()
+    (result,) = run(lambda x: on.BitCast(x, to=D.float4_e2m1), x)
+    assert result.view(np.uint8).tolist() == x.view(np.uint8).tolist()
 
 
 @pytest.mark.numbers
@@ -109,12 +109,12 @@ def test_products_of_float8_take_off_their_zero_points() -> None:
     one, zero = np.float32(1), np.array(1, np.float32).astype(eight)
 
     def product(a: gc.Symbol, b: gc.Symbol, z: gc.Symbol) -> gc.Symbol:
-        made: gc.Symbol = on.QLinearMatMul(a, one, z, b, one, z, np.float32(0.5), z)
-        return made
+        result: gc.Symbol = on.QLinearMatMul(a, one, z, b, one, z, np.float32(0.5), z)
+        return result
 
-    (found,) = run(product, a, b, zero)
+    (result,) = run(product, a, b, zero)
     expected = ((a.astype(np.float32) - 1) @ (b.astype(np.float32) - 1)) / 0.5 + 1
-    np.testing.assert_array_equal(found.astype(np.float32), expected)
+    np.testing.assert_array_equal(result.astype(np.float32), expected)
 
 
 @pytest.mark.numbers
@@ -122,25 +122,25 @@ def test_products_of_float8_take_off_their_zero_points() -> None:
 @pytest.mark.parametrize("name", ["HannWindow", "HammingWindow", "BlackmanWindow"])
 def test_windows_of_narrow_floats_are_rounded_once(name: str, dtype: DType) -> None:
     size = np.array(7)
-    (found,) = run(lambda n: getattr(on, name)(n, output_datatype=dtype), size)
+    (result,) = run(lambda n: getattr(on, name)(n, output_datatype=dtype), size)
     (wide,) = run(lambda n: getattr(on, name)(n, output_datatype=D.float32), size)
-    assert found.dtype == dtype.numpy
-    np.testing.assert_array_equal(found, wide.astype(dtype.numpy))
+    assert result.dtype == dtype.numpy
+    np.testing.assert_array_equal(result, wide.astype(dtype.numpy))
 
 
 def test_eye_has_the_dtype_that_is_asked_for() -> None:
     for dtype in (D.int8, D.bool, D.float16, D.uint32):
-        (found,) = run(lambda x, d=dtype: on.EyeLike(x, dtype=d), np.zeros((2, 3), np.float32))
-        assert found.dtype == dtype.numpy
-        np.testing.assert_array_equal(found.astype(np.float32), np.eye(2, 3))
+        (result,) = run(lambda x, d=dtype: on.EyeLike(x, dtype=d), np.zeros((2, 3), np.float32))
+        assert result.dtype == dtype.numpy
+        np.testing.assert_array_equal(result.astype(np.float32), np.eye(2, 3))
 
 
 @pytest.mark.numbers
 def test_overlapping_bools_are_joined_by_or() -> None:
     x = np.array([[[1, 0, 0, 1], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1]]], bool)
-    (found,) = run(lambda x: on.Col2Im(x, [3, 3], [2, 2]), x)
+    (result,) = run(lambda x: on.Col2Im(x, [3, 3], [2, 2]), x)
     (counted,) = run(lambda x: on.Col2Im(x, [3, 3], [2, 2]), x.astype(np.float32))
-    np.testing.assert_array_equal(found, counted != 0)
+    np.testing.assert_array_equal(result, counted != 0)
 
 
 def test_image_of_an_unknown_number_of_axes_is_refused_in_words() -> None:
@@ -154,5 +154,5 @@ def test_functions_that_rows_name_exist() -> None:
     names = re.findall(r'"((?:cuda\.)?[a-z_]+)\.([a-z_0-9]+)"', inspect.getsource(rows))
     assert len(names) > 60
     folder = rows.__name__.rpartition(".")[0]
-    found = {name: getattr(import_module(f"{folder}.{name[0]}"), name[1], None) for name in names if name[0] != "ai"}
-    assert not [name for name, function in found.items() if not callable(function)]
+    results = {name: getattr(import_module(f"{folder}.{name[0]}"), name[1], None) for name in names if name[0] != "ai"}
+    assert not [name for name, function in results.items() if not callable(function)]

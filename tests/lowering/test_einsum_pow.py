@@ -65,16 +65,16 @@ def test_power_of_integers_is_exact_whatever_the_exponent_is(dtype: DType, expon
 def test_remainder_with_the_sign_of_the_dividend_is_exact(dtype: DType) -> None:
     x, y = reference.samples(dtype, 200, 1), reference.samples(dtype, 200, 2)
 
-    def left(a: int, b: int) -> int:
+    def power(a: int, b: int) -> int:
         return 0 if not b else abs(a) % abs(b) * (-1 if a < 0 else 1)
 
-    want = reference.wrapped([left(int(a), int(b)) for a, b in zip(x, y, strict=True)], dtype)
+    want = reference.wrapped([power(int(a), int(b)) for a, b in zip(x, y, strict=True)], dtype)
     assert np.array_equal(run("Mod", [x, y], {"fmod": 1}, (200,)), want)
     graph = Graph("known", {"x": TensorType(dtype, ["n"])})
-    (made,) = graph.op("Mod", [graph["x"], graph.constant(7, dtype)], {"fmod": 1}, [TensorType(dtype, ["n"])])
-    graph.output(made)
+    (result,) = graph.op("Mod", [graph["x"], graph.constant(7, dtype)], {"fmod": 1}, [TensorType(dtype, ["n"])])
+    graph.output(result)
     (got,) = gc.InferenceSession().load(graph)(x)
-    assert np.array_equal(got, reference.wrapped([left(int(a), 7) for a in x], dtype))
+    assert np.array_equal(got, reference.wrapped([power(int(a), 7) for a in x], dtype))
 
 
 @pytest.mark.parametrize("dtype", [D.float32, D.float64, D.int32, D.int64, D.uint8], ids=str)

@@ -64,27 +64,27 @@ def test_results_are_those_of_known_sizes_when_sizes_are_not_known(op: str, firs
     feeds = {"x": rng.standard_normal((3, 2, FEATURES)).astype(np.float32)}
     if first:
         feeds["h0"] = rng.standard_normal((1, 2, HIDDEN)).astype(np.float32)
-    known = network(op, [3, 2, FEATURES], first=first, direction="forward")(**feeds)
+    expected = network(op, [3, 2, FEATURES], first=first, direction="forward")(**feeds)
     unknown = network(op, ["steps", "sequences", FEATURES], first=first, direction="forward")(**feeds)
-    for a, b in zip(known, unknown, strict=True):
+    for a, b in zip(expected, unknown, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("op", GATES)
-@pytest.mark.parametrize("given", ["constant", "named", "unranked"])
-def test_results_are_those_of_the_states_when_there_are_no_features(op: str, given: str) -> None:
+@pytest.mark.parametrize("argument", ["constant", "named", "unranked"])
+def test_results_are_those_of_the_states_when_there_are_no_features(op: str, argument: str) -> None:
     rng = np.random.default_rng(2)
     rows = GATES[op] * HIDDEN
     feeds = {"x": np.zeros((3, 2, 0), np.float32), "w": np.zeros((1, rows, 0), np.float32)}
-    held = {"r": rng.standard_normal((1, rows, HIDDEN)), "b": rng.standard_normal((1, 2 * rows))}
-    constants = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in held.items()]
+    results = {"r": rng.standard_normal((1, rows, HIDDEN)), "b": rng.standard_normal((1, 2 * rows))}
+    constants = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in results.items()]
     node = helper.make_node(op, ["x", "w", "r", "b"], ["y"], hidden_size=HIDDEN)
-    features = 0 if given == "constant" else "k"
-    inputs = [value("x", FLOAT, None if given == "unranked" else ["t", "n", features])]
-    if given == "constant":
+    features = 0 if argument == "constant" else "k"
+    inputs = [value("x", FLOAT, None if argument == "unranked" else ["t", "n", features])]
+    if argument == "constant":
         constants.append(numpy_helper.from_array(feeds.pop("w"), "w"))
     else:
-        inputs.append(value("w", FLOAT, None if given == "unranked" else [1, rows, "k"]))
+        inputs.append(value("w", FLOAT, None if argument == "unranked" else [1, rows, "k"]))
     proto = model([node], inputs, [value("y", FLOAT, None)], constants, opset=22)
     (got,) = gc.InferenceSession().load(proto)(**feeds)
     inputs = [value("x", FLOAT, ["t", "n", 1]), value("w", FLOAT, [1, rows, 1])]
@@ -98,9 +98,9 @@ def test_results_are_those_of_the_states_when_there_are_no_features(op: str, giv
 @pytest.mark.parametrize("shape", [(0, 2, 3), (2, 0, 3), (0, 0, 3)])
 def test_results_are_empty_when_the_model_does_not_tell_the_rank(op: str, shape: tuple[int, ...]) -> None:
     rows = GATES[op] * HIDDEN
-    held = {"w": np.ones((1, rows, FEATURES), np.float32), "r": np.ones((1, rows, HIDDEN), np.float32)}
+    results = {"w": np.ones((1, rows, FEATURES), np.float32), "r": np.ones((1, rows, HIDDEN), np.float32)}
     node = helper.make_node(op, ["x", "w", "r"], ["y"], hidden_size=HIDDEN)
-    constants = [numpy_helper.from_array(array, name) for name, array in held.items()]
+    constants = [numpy_helper.from_array(array, name) for name, array in results.items()]
     proto = model([node], [value("x", FLOAT, None)], [value("y", FLOAT, None)], constants, opset=22)
     loaded = gc.InferenceSession().load(proto)
     assert loaded(np.ones(shape, np.float32))[0].shape == (shape[0], 1, shape[1], HIDDEN)

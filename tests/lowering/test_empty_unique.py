@@ -38,12 +38,12 @@ def unique(x: np.ndarray[Any, Any], axis: int | None, form: str, **attributes: A
 @pytest.mark.parametrize("form", ["constant", "known", "named"])
 def test_rows_without_elements_are_one_row(form: str, shape: tuple[int, ...], axis: int, dtype: str) -> None:
     x = np.full(shape, "" if dtype == "object" else 0, dtype)
-    count, kept = shape[axis], min(shape[axis], 1)
+    count, remaining = shape[axis], min(shape[axis], 1)
     model = gc.InferenceSession(intra_op_num_threads=1).load(unique(x, axis, form))
     y, first, places, counts = model(*([] if form == "constant" else [x]))
-    assert y.shape == (*shape[:axis], kept, *shape[axis + 1 :])
+    assert y.shape == (*shape[:axis], remaining, *shape[axis + 1 :])
     assert y.dtype == x.dtype
-    assert (first.tolist(), places.tolist(), counts.tolist()) == ([0] * kept, [0] * count, [count] * kept)
+    assert (first.tolist(), places.tolist(), counts.tolist()) == ([0] * remaining, [0] * count, [count] * remaining)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -49,21 +49,21 @@ def some(dtype: DType, *shape: int) -> Array:
     return np.resize(values, shape)
 
 
-def model_of(nodes: list[Any], inputs: dict[str, Array], outputs: list[str], held: list[Any] | None = None) -> Any:
+def model_of(nodes: list[Any], inputs: dict[str, Array], outputs: list[str], value: list[Any] | None = None) -> Any:
     infos = [helper.make_tensor_value_info(n, DType.of(x.dtype).onnx, list(x.shape)) for n, x in inputs.items()]
-    made = [onnx.ValueInfoProto(name=name) for name in outputs]
-    graph = helper.make_graph(nodes, "foreign", infos, made, held or [])
+    results = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph(nodes, "foreign", infos, results, value or [])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)])
 
 
-def run(nodes: list[Any], inputs: dict[str, Array], outputs: list[str], held: list[Any] | None = None) -> list[Any]:
-    return gc.InferenceSession().load(model_of(nodes, inputs, outputs, held))(*inputs.values())
+def run(nodes: list[Any], inputs: dict[str, Array], outputs: list[str], value: list[Any] | None = None) -> list[Any]:
+    return gc.InferenceSession().load(model_of(nodes, inputs, outputs, value))(*inputs.values())
 
 
-def same(found: Array, wanted: Array) -> None:
-    assert found.dtype == wanted.dtype
-    assert found.shape == wanted.shape
-    assert found.tobytes() == np.ascontiguousarray(wanted).tobytes()
+def same(result: Array, wanted: Array) -> None:
+    assert result.dtype == wanted.dtype
+    assert result.shape == wanted.shape
+    assert result.tobytes() == np.ascontiguousarray(wanted).tobytes()
 
 
 def ints(name: str, *values: int) -> Any:
@@ -84,20 +84,20 @@ MOVES: dict[str, tuple[list[Any], dict[str, Any], list[Any], Any]] = {
 @pytest.mark.parametrize("op", MOVES)
 @pytest.mark.parametrize("dtype", FOREIGN, ids=str)
 def test_values_move_as_they_are(op: str, dtype: DType) -> None:
-    names, attributes, held, function = MOVES[op]
+    names, attributes, value, function = MOVES[op]
     x = some(dtype, 2, 3, 4)
-    (made,) = run([helper.make_node(op, names, ["y"], **attributes)], {"x": x}, ["y"], held)
-    same(made, function(x))
+    (result,) = run([helper.make_node(op, names, ["y"], **attributes)], {"x": x}, ["y"], value)
+    same(result, function(x))
 
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FOREIGN, ids=str)
 def test_every_value_comes_back_through_an_identity(dtype: DType) -> None:
     x = every(dtype)
-    (made,) = run([helper.make_node("Identity", ["x"], ["y"])], {"x": x}, ["y"])
+    (result,) = run([helper.make_node("Identity", ["x"], ["y"])], {"x": x}, ["y"])
     wide = x.astype(np.float32)
-    assert made.astype(np.float32)[~np.isnan(wide)].tolist() == wide[~np.isnan(wide)].tolist()
-    assert np.isnan(made.astype(np.float32)[np.isnan(wide)]).all()
+    assert result.astype(np.float32)[~np.isnan(wide)].tolist() == wide[~np.isnan(wide)].tolist()
+    assert np.isnan(result.astype(np.float32)[np.isnan(wide)]).all()
 
 
 @pytest.mark.numbers
@@ -108,12 +108,12 @@ def test_every_value_is_cast_to_what_it_is(dtype: DType, target: DType) -> None:
     wide = x.astype(np.float64)
     if target.is_integer:
         x = x[np.isfinite(wide) & (wide >= float(target.min)) & (wide < float(int(target.max) + 1))]
-    (made,) = run([helper.make_node("Cast", ["x"], ["y"], to=target.onnx)], {"x": x}, ["y"])
+    (result,) = run([helper.make_node("Cast", ["x"], ["y"], to=target.onnx)], {"x": x}, ["y"])
     wanted = x.astype(np.float64)
     wanted = wanted != 0 if target is D.bool else np.trunc(wanted) if target.is_integer else wanted
     with np.errstate(over="ignore", invalid="ignore"):
-        np.testing.assert_array_equal(made.astype(np.float64), wanted.astype(target.numpy).astype(np.float64))
-    assert made.dtype == target.numpy
+        np.testing.assert_array_equal(result.astype(np.float64), wanted.astype(target.numpy).astype(np.float64))
+    assert result.dtype == target.numpy
 
 
 HALFWAY = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0]
@@ -130,15 +130,15 @@ NUMBERS = np.array(
 def test_floats_round_to_float4_to_even_and_saturate(source: DType) -> None:
     with np.errstate(over="ignore"):
         x = NUMBERS.astype(source.numpy)
-    (made,) = run([helper.make_node("Cast", ["x"], ["y"], to=FOUR.onnx)], {"x": x}, ["y"])
-    same(made, x.astype(np.float64).astype(np.float32).astype(ml_dtypes.float4_e2m1fn))
+    (result,) = run([helper.make_node("Cast", ["x"], ["y"], to=FOUR.onnx)], {"x": x}, ["y"])
+    same(result, x.astype(np.float64).astype(np.float32).astype(ml_dtypes.float4_e2m1fn))
 
 
 @pytest.mark.numbers
 def test_double_rounds_to_float4_once() -> None:
     x = np.array([0.25 + 1e-12, 2.5 + 1e-12, 5 - 1e-12, -0.75 - 1e-13, -0.75 + 1e-13])
-    (made,) = run([helper.make_node("Cast", ["x"], ["y"], to=FOUR.onnx)], {"x": x}, ["y"])
-    assert made.astype(float).tolist() == [0.5, 3, 4, -1, -0.5]
+    (result,) = run([helper.make_node("Cast", ["x"], ["y"], to=FOUR.onnx)], {"x": x}, ["y"])
+    assert result.astype(float).tolist() == [0.5, 3, 4, -1, -0.5]
 
 
 @pytest.mark.numbers
@@ -150,8 +150,8 @@ def test_integers_round_to_float4(source: DType) -> None:
     if source.bits == 64:
         values.append(1 << 62)
     x = np.array(values).astype(source.numpy)
-    (made,) = run([helper.make_node("Cast", ["x"], ["y"], to=FOUR.onnx)], {"x": x}, ["y"])
-    same(made, x.astype(np.float32).astype(ml_dtypes.float4_e2m1fn))
+    (result,) = run([helper.make_node("Cast", ["x"], ["y"], to=FOUR.onnx)], {"x": x}, ["y"])
+    same(result, x.astype(np.float32).astype(ml_dtypes.float4_e2m1fn))
 
 
 # float4 in the corners of a model
@@ -167,8 +167,8 @@ def test_float4_weights_and_constants_are_those_of_the_file() -> None:
         helper.make_node("DequantizeLinear", ["c", "scale"], ["z"]),
         helper.make_node("Identity", ["w"], ["same"]),
     ]
-    held = [weight, onnx.numpy_helper.from_array(np.array(3, np.float32), "scale")]
-    y, z, again = run(nodes, {}, ["y", "z", "same"], held)
+    results = [weight, onnx.numpy_helper.from_array(np.array(3, np.float32), "scale")]
+    y, z, again = run(nodes, {}, ["y", "z", "same"], results)
     assert y.tolist() == z.tolist() == (values.astype(np.float32) * 3).tolist()
     same(again, values)
 
@@ -183,15 +183,15 @@ def test_float4_goes_in_and_out_of_branches(chosen: bool) -> None:
             nodes = [helper.make_node("Identity", ["x"], ["r"])]
         branches.append((name, helper.make_graph(nodes, name, [], [onnx.ValueInfoProto(name="r")])))
     node = helper.make_node("If", ["c"], ["y"], **dict(branches))
-    (made,) = run([node], {"c": np.array(chosen), "x": x}, ["y"])
-    same(made, x)
+    (result,) = run([node], {"c": np.array(chosen), "x": x}, ["y"])
+    same(result, x)
 
 
 def test_float4_input_is_an_output_too() -> None:
     x = some(FOUR, 3, 4)
-    made = run([helper.make_node("Cast", ["x"], ["y"], to=1)], {"x": x}, ["x", "y"])
-    same(made[0], x)
-    assert made[1].tolist() == x.astype(np.float32).tolist()
+    result = run([helper.make_node("Cast", ["x"], ["y"], to=1)], {"x": x}, ["x", "y"])
+    same(result[0], x)
+    assert result[1].tolist() == x.astype(np.float32).tolist()
 
 
 def test_float4_beside_strings_comes_out() -> None:

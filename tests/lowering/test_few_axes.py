@@ -50,10 +50,10 @@ def test_operands_of_fewer_axes_are_an_error(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _FEW, str(tmp_path / "few.onnx")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    said = done.stdout.splitlines()
-    assert len(said) == 36
+    parts = done.stdout.splitlines()
+    assert len(parts) == 36
     for first, op_type in enumerate(("DFT", "Conv", "GridSample", "STFT")):
-        *few, one, two, three = said[9 * first : 9 * first + 9]
+        *few, one, two, three = parts[9 * first : 9 * first + 9]
         assert [one, two, three] == ["ran"] * 3
         for place, text in enumerate(few):
             assert "Unsqueeze" in text if place % 3 == 2 else f"onnxruntime failed at y, a {op_type}: " in text
@@ -136,9 +136,9 @@ def test_operands_of_any_rank_end_no_process(batch: int) -> None:
 def test_joined_operands_of_other_ranks_are_an_error_and_others_are_joined(is_list: bool, dtype: str) -> None:
     unknown = TensorType(dtype, Shape.unknown())
     graph = Graph("joined", {"x": unknown, "y": unknown})
-    given = graph.op("SequenceConstruct", list(graph.inputs)) if is_list else list(graph.inputs)
-    made = graph.op("ConcatFromSequence" if is_list else "Concat", given, {"axis": 0}, [unknown])
-    graph.output(*made)
+    value = graph.op("SequenceConstruct", list(graph.inputs)) if is_list else list(graph.inputs)
+    result = graph.op("ConcatFromSequence" if is_list else "Concat", value, {"axis": 0}, [unknown])
+    graph.output(*result)
     full = np.full((2, 3), "a", object) if dtype == "string" else np.ones((2, 3), dtype)
     for runtime in (None, "1.31.1"):  # which ends the process without
         file = graph.to_onnx(runtime=runtime).SerializeToString()

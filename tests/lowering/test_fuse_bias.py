@@ -58,10 +58,10 @@ BIASES: dict[str, tuple[Any, bool]] = {
 @pytest.mark.parametrize("case", BIASES)
 def test_bias_is_fused_where_the_result_stays(case: str, scheme: str) -> None:
     build, is_fused = BIASES[case]
-    graph, made = built(build, scheme)
-    assert has_bias(made, scheme) == [is_fused]
+    graph, result = built(build, scheme)
+    assert has_bias(result, scheme) == [is_fused]
     x = normal(5, 64, seed=1)
-    (got,), (exact,) = (gc.InferenceSession().load(g)(x) for g in (made, graph))
+    (got,), (exact,) = (gc.InferenceSession().load(g)(x) for g in (result, graph))
     assert np.linalg.norm(got - exact) < (0.03 if scheme != "int4" else 0.2) * np.linalg.norm(exact)
     plain, _ = built(lambda y: y, scheme)
     (product,) = gc.InferenceSession().load(gc.quantize(plain, scheme).graph)(x)
@@ -74,9 +74,9 @@ def test_product_that_is_an_output_stays(scheme: str) -> None:
     graph = Graph("g", {"x": TensorType(DType.float32, ["rows", 64])})
     y = graph[0] @ graph.weight("w", normal(64, 32))
     graph.output(product=y, biased=y + normal(32, seed=2))
-    made = gc.quantize(graph, scheme).graph
-    assert has_bias(made, scheme) == [False]
-    product, biased = gc.InferenceSession().load(made)(normal(5, 64, seed=1))
+    result = gc.quantize(graph, scheme).graph
+    assert has_bias(result, scheme) == [False]
+    product, biased = gc.InferenceSession().load(result)(normal(5, 64, seed=1))
     np.testing.assert_array_equal(biased, product + normal(32, seed=2))
 
 
@@ -89,12 +89,12 @@ def test_bias_is_fused_in_bodies(scheme: str) -> None:
         return ops.tanh(h @ w + b)
 
     graph.output(y=ops.for_loop(3, lambda i, h: step(h), graph[0]))
-    made = gc.quantize(graph, scheme).graph
-    body = next(node for node in made.to_onnx().graph.node if node.op_type == "Loop").attribute[0].g
+    result = gc.quantize(graph, scheme).graph
+    body = next(node for node in result.to_onnx().graph.node if node.op_type == "Loop").attribute[0].g
     kernel, *_ = [node for node in body.node if node.op_type == KERNELS[scheme]]
     assert kernel.input[-1] == "b"
     x = normal(5, 64, seed=1)
-    (got,), (exact,) = (gc.InferenceSession().load(g)(x) for g in (made, graph))
+    (got,), (exact,) = (gc.InferenceSession().load(g)(x) for g in (result, graph))
     assert np.linalg.norm(got - exact) < 0.3 * np.linalg.norm(exact)
 
 
@@ -102,8 +102,8 @@ def test_bias_is_fused_in_bodies(scheme: str) -> None:
 def test_nan_of_a_row_stays_when_a_bias_is_fused() -> None:
     x = normal(5, 64, seed=1)
     x[2, 7] = np.nan
-    _, made = built(lambda y: y + normal(32, seed=2), "int4")
-    (got,) = gc.InferenceSession().load(made)(x)
+    _, result = built(lambda y: y + normal(32, seed=2), "int4")
+    (got,) = gc.InferenceSession().load(result)(x)
     assert np.isnan(got[2]).all()
     assert np.isfinite(got[[0, 1, 3, 4]]).all()
 

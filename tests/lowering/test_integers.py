@@ -30,8 +30,8 @@ Function = Callable[..., Symbol]
 def graph_of(function: Callable[..., Symbol | tuple[Symbol, ...]], *dtypes: DType) -> Graph:
     graph = Graph("test", {f"x{i}": TensorType(dtype, ["n"]) for i, dtype in enumerate(dtypes)})
     with graph:
-        made = function(*graph.inputs)
-    graph.output(*(made if isinstance(made, tuple) else (made,)))
+        result = function(*graph.inputs)
+    graph.output(*(result if isinstance(result, tuple) else (result,)))
     return graph
 
 
@@ -42,7 +42,7 @@ def run(function: Function, dtypes: Sequence[DType], *arrays: Array) -> list[Any
     return list(result.tolist())
 
 
-def held(dtype: DType) -> Array:
+def in_memory(dtype: DType) -> Array:
     """Values of a dtype's storage: limits, small ones, and any."""
     storage = dtype.storage
     edges = {int(limit) for d in (dtype, storage) for limit in (d.min, d.max)} | {0, 1}
@@ -57,7 +57,7 @@ def run_each(
     """Return dtype, operand and result of a function, for all stored values of each dtype, in one graph."""
     graph = Graph("test", {dtype.name: TensorType(dtype, [dtype.name + "_n"]) for dtype in dtypes})
     graph.output(*[function(x, x.dtype) for x in graph.inputs])
-    arrays = [held(dtype) for dtype in dtypes]
+    arrays = [in_memory(dtype) for dtype in dtypes]
     results = gc.InferenceSession().load(graph)(*arrays)
     for symbol, result in zip(graph.outputs, results, strict=True):
         assert result.dtype == symbol.dtype.numpy
@@ -70,9 +70,9 @@ def run_each(
 def test_trees_agree_with_python_integers(tree: tuple[Graph, list[Array], list[Known]]) -> None:
     graph, arrays, outputs = tree
     results = gc.InferenceSession(intra_op_num_threads=1).load(graph)(*arrays)
-    for known, result in zip(outputs, results, strict=True):
-        assert result.dtype == known.dtype.numpy
-        assert result.tolist() == known.values, f"{known.symbol}\n{graph}"
+    for item, result in zip(outputs, results, strict=True):
+        assert result.dtype == item.dtype.numpy
+        assert result.tolist() == item.values, f"{item.symbol}\n{graph}"
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -272,8 +272,8 @@ def test_bodies_compute_in_odd_widths_when_they_capture_values() -> None:
         assert inner is not None
         body.output(function(inner))
         branches[name] = body
-    (made,) = graph.op("If", [flag], branches, [x.type])
-    graph.output(made.cast(DType.int(40)))
+    (result,) = graph.op("If", [flag], branches, [x.type])
+    graph.output(result.cast(DType.int(40)))
     model = gc.InferenceSession().load(graph)
     values = np.array([1, -5, 1 << 21, (1 << 22) + 3, 12345678], np.int32)
     exact = [wrap(2 * int(v), dtype) for v in values]
@@ -290,11 +290,11 @@ def test_loops_carry_odd_widths_when_they_turn() -> None:
     })  # fmt: skip
     _, on, v = body.inputs
     body.output(ops.positive(on), v * v + 3)
-    (made,) = graph.op(
+    (output,) = graph.op(
         "Loop", [graph.constant(np.array(4)), graph.constant(np.array(True)), graph[0]], {"body": body}, [graph[0].type]
     )
-    graph.output(made)
-    assert isinstance(made.producer, Node)
+    graph.output(output)
+    assert isinstance(output.producer, Node)
     wanted = []
     for value in (0, 1, 2, 30, 31, 200):
         for _ in range(4):

@@ -34,8 +34,8 @@ BF16, F16 = ml_dtypes.bfloat16, np.float16
 
 def build(function: Callable[..., Any], *dtypes: DType, rank: int = 1) -> Graph:
     graph = Graph("trap", {f"x{i}": TensorType(d, [f"n{j}" for j in range(rank)]) for i, d in enumerate(dtypes)})
-    made = function(*graph.inputs)
-    graph.output(*(made if isinstance(made, (tuple, list)) else (made,)))
+    result = function(*graph.inputs)
+    graph.output(*(result if isinstance(result, (tuple, list)) else (result,)))
     return graph
 
 
@@ -76,8 +76,8 @@ def same(got: Array, want: Array) -> bool:
 def test_integer_division_never_kills_the_process(dtype: DType) -> None:
     least = int(dtype.min)
     pairs = [(least, -1), (least, 0), (0, 0), (5, 0), (-5, 0), (least, 1), (7, -2), (-7, 2), (-7, -2), (7, 2), (0, -1)]
-    kept = [(x, y) for x, y in pairs if min(x, y) >= least]
-    x, y = (np.array(column, dtype.numpy) for column in zip(*kept, strict=True))
+    results = [(x, y) for x, y in pairs if min(x, y) >= least]
+    x, y = (np.array(column, dtype.numpy) for column in zip(*results, strict=True))
     quotient, rest = run(build(lambda a, b: [a // b, a % b], dtype, dtype), x, y)
     assert same(quotient, reference.arithmetic("//", x, y, dtype))
     assert same(rest, reference.arithmetic("%", x, y, dtype))
@@ -90,11 +90,11 @@ def test_integer_division_of_constants_never_kills_the_process(dtype: DType, opt
     least = int(dtype.min)
     graph = Graph("folded", {"x": TensorType(dtype, ["n"])})
     numbers = graph.constant([least, 9, 0], dtype)
-    made = []
+    results = []
     for divisor in ([-1, 0, 0], -1, 0):
         y = graph.constant(divisor, dtype)
-        made += [numbers // y, numbers % y]
-    graph.output(*made, graph["x"] // -1, graph["x"] % 0, graph["x"] // 0)
+        results += [numbers // y, numbers % y]
+    graph.output(*results, graph["x"] // -1, graph["x"] % 0, graph["x"] // 0)
     x = np.array([least, 3], dtype.numpy)
     got = [r.tolist() for r in run(graph, x, optimised=optimised)]
     assert got == [
@@ -166,8 +166,8 @@ def test_every_op_rounds_when_several_follow_each_other(dtype: DType, optimised:
     graph = build(lambda a, b, c: ((a.cast(dtype) * b.cast(dtype) + c.cast(dtype)) - b.cast(dtype)).cast(D.float32),
                   D.float32, D.float32, D.float32)  # fmt: skip
     a, b, c = (reference.cast(v, D.float32, dtype) for v in (x, y, z))
-    made = reference.arithmetic("+", reference._float(np.multiply, dtype, a, b), c, dtype)
-    want = reference.cast(reference.arithmetic("-", made, b, dtype), dtype, D.float32)
+    result = reference.arithmetic("+", reference._float(np.multiply, dtype, a, b), c, dtype)
+    want = reference.cast(reference.arithmetic("-", result, b, dtype), dtype, D.float32)
     assert same(run1(graph, x, y, z, optimised=optimised), want)
 
 
@@ -426,11 +426,11 @@ def reduced(op_type: str, dtype: DType, keepdims: int = 0) -> Graph:
     shape: list[int | str] = ["n", 1] if keepdims else ["n"]
     if op_type.startswith("Arg"):
         attributes = {"axis": 1, "keepdims": keepdims}
-        made = graph.op(op_type, [graph["x"]], attributes, [TensorType(D.int64, shape)])
+        result = graph.op(op_type, [graph["x"]], attributes, [TensorType(D.int64, shape)])
     else:
         operands = [graph["x"], graph.vector([1])]
-        made = graph.op(op_type, operands, {"keepdims": keepdims}, [TensorType(dtype, shape)])
-    graph.output(*made)
+        result = graph.op(op_type, operands, {"keepdims": keepdims}, [TensorType(dtype, shape)])
+    graph.output(*result)
     return graph
 
 
@@ -519,10 +519,10 @@ def test_onnx_target_keeps_ops_as_they_are_built() -> None:
 
 def test_onnx_target_rewrites_only_what_onnx_has_no_type_for() -> None:
     graph = build(lambda a, b: [a + a, b * b], D.index, D.tf32)
-    made = lower(graph, "onnx")
-    assert [s.dtype for s in made.inputs] == [D.uint64, D.float32]
-    assert [s.dtype for s in made.outputs] == [D.uint64, D.float32]
-    assert operators(made)["Add"] >= 1
+    changed = lower(graph, "onnx")
+    assert [s.dtype for s in changed.inputs] == [D.uint64, D.float32]
+    assert [s.dtype for s in changed.outputs] == [D.uint64, D.float32]
+    assert operators(changed)["Add"] >= 1
     onnx.checker.check_model(graph.to_onnx(target="onnx"), full_check=True)
 
 
@@ -536,9 +536,9 @@ def test_lowered_nodes_keep_layer_and_line() -> None:
     lines: dict[str, set[str]] = {node.layer: set() for node in graph.nodes}
     for node in graph.nodes:
         lines[node.layer].add(str(node.line))
-    made = lower(graph, "cpu")
-    assert {n.layer for n in made.nodes} == {"first/", "second/"}
-    for node in made.nodes:
+    changed = lower(graph, "cpu")
+    assert {n.layer for n in changed.nodes} == {"first/", "second/"}
+    for node in changed.nodes:
         assert str(node.line) in lines[node.layer]
 
 
@@ -547,10 +547,10 @@ def test_names_of_inputs_outputs_and_values_are_kept() -> None:
     hidden = graph["a"] * 2
     hidden.name = "hidden"
     graph.output(hidden, cast=hidden.cast(D.float32), same=graph["b"], again=hidden)
-    made = lower(graph, "cpu")
-    assert [s.name for s in made.inputs] == ["a", "b"]
-    assert list(made.output_types) == ["hidden", "cast", "same", "again"]
-    assert [t.dtype for t in made.output_types.values()] == [D.bfloat16, D.float32, D.uint64, D.bfloat16]  # type: ignore[union-attr]
+    changed = lower(graph, "cpu")
+    assert [s.name for s in changed.inputs] == ["a", "b"]
+    assert list(changed.output_types) == ["hidden", "cast", "same", "again"]
+    assert [t.dtype for t in changed.output_types.values()] == [D.bfloat16, D.float32, D.uint64, D.bfloat16]  # type: ignore[union-attr]
     assert [o.name for o in graph.to_onnx().graph.output] == ["hidden", "cast", "same", "again"]
 
 
@@ -558,20 +558,20 @@ def test_weights_are_not_copied_when_lowered() -> None:
     weight = np.ones((64, 64), BF16)
     graph = Graph("g", {"x": TensorType(D.bfloat16, ["n", 64])})
     graph.output(graph["x"] @ graph.weight("w", weight))
-    kept = lower(graph, "cpu").weights["w"].producer
-    assert kept.array is weight  # type: ignore[union-attr]
+    remaining = lower(graph, "cpu").weights["w"].producer
+    assert remaining.array is weight  # type: ignore[union-attr]
 
 
 def test_casts_are_shared_when_an_operand_is_used_twice() -> None:
-    made = lower(build(lambda a: [a + a, a * a, ops.exp(a)], D.bfloat16), "cpu")
-    widened = [n for n in made.nodes if n.op_type == "Cast" and n.inputs[0] is made.inputs[0]]
+    graph = lower(build(lambda a: [a + a, a * a, ops.exp(a)], D.bfloat16), "cpu")
+    widened = [n for n in graph.nodes if n.op_type == "Cast" and n.inputs[0] is graph.inputs[0]]
     assert len(widened) == 1
 
 
 def test_op_without_a_way_names_the_target_and_a_fix() -> None:
     graph = Graph("g", {"x": TensorType(D.int32, ["n", "n"])})
-    (made,) = graph.op("Gemm", [graph["x"], graph["x"]], {"alpha": 0.5}, [TensorType(D.int32, ["n", "n"])])
-    graph.output(made)
+    (result,) = graph.op("Gemm", [graph["x"], graph["x"]], {"alpha": 0.5}, [TensorType(D.int32, ["n", "n"])])
+    graph.output(result)
     with pytest.raises(GraphError) as raised:
         graph.to_onnx(target="cpu")
     assert raised.value.summary == "Gemm: the cpu target has no way to compute it in int32"
@@ -618,7 +618,7 @@ def test_sum_with_zero_takes_the_sign_of_zero_away(dtype: DType) -> None:
     graph = Graph("zero", {"x": TensorType(dtype, ["n"])})
     negative = -graph["x"]
     zero = graph.constant([0.0], dtype)
-    made = [
+    results = [
         negative + 0,
         0.0 + negative,
         negative + zero,
@@ -626,7 +626,7 @@ def test_sum_with_zero_takes_the_sign_of_zero_away(dtype: DType) -> None:
         negative + -0.0,
         negative - 0.0,
     ]
-    graph.output(*[m.cast(D.float32) for m in made])
+    graph.output(*[m.cast(D.float32) for m in results])
     got = InferenceSession().load(graph)(np.array([0.0, -0.0, 1.0], dtype.numpy))
     for result in got[:4]:
         assert np.signbit(result).tolist() == [False, False, True]

@@ -29,8 +29,8 @@ D = DType
 def build(function: Callable[..., Any], *dtypes: DType, dims: Sequence[int | str] = ("n",)) -> Graph:
     graph = Graph("minimal", {f"x{i}": TensorType(d, list(dims)) for i, d in enumerate(dtypes)})
     with graph:
-        made = function(*graph.inputs)
-    graph.output(*(made if isinstance(made, (tuple, list)) else (made,)))
+        result = function(*graph.inputs)
+    graph.output(*(result if isinstance(result, (tuple, list)) else (result,)))
     return graph
 
 
@@ -168,9 +168,9 @@ def test_every_bfloat16_is_rounded_in_a_chain() -> None:
     x = np.arange(1 << 16, dtype=np.uint16).view(D.bfloat16.numpy)
     y = np.roll(x, 12345)
     (got,) = run(build(lambda a, b: ops.max(a * b, a) + b - a, D.bfloat16, D.bfloat16), x, y)
-    made = reference.arithmetic("max", reference.arithmetic("*", x, y, D.bfloat16), x, D.bfloat16)
-    made = reference.arithmetic("-", reference.arithmetic("+", made, y, D.bfloat16), x, D.bfloat16)
-    assert equal(got, made)
+    result = reference.arithmetic("max", reference.arithmetic("*", x, y, D.bfloat16), x, D.bfloat16)
+    result = reference.arithmetic("-", reference.arithmetic("+", result, y, D.bfloat16), x, D.bfloat16)
+    assert equal(got, result)
 
 
 # Products of bytes
@@ -206,20 +206,20 @@ FLOATS = (D.float16, D.bfloat16, D.tf32, D.float32, D.float64)
 
 def test_constants_fold_as_the_runtime_computes_them() -> None:
     def expressions(make: Callable[[Any, DType], Symbol]) -> list[Symbol]:
-        made: list[Symbol] = []
+        results: list[Symbol] = []
         for dtype in INTEGERS:
             low, high = int(dtype.min), int(dtype.max)
             x = make([low, high, 0, 5, 7, 3], dtype)
             y = make([high, high, 0, 3, max(low, -1), 2], dtype)
-            made += [x + y, x * y, x - y, -x, x // y, x % y, x & y, x ^ y, ~x, x << y, x >> y, x < y, x == y]
-            made += [ops.max(x, y), ops.where(x > y, x, y), x**y, ops.abs(x), x[::-2], ops.concat([x, y], axis=0)]
+            results += [x + y, x * y, x - y, -x, x // y, x % y, x & y, x ^ y, ~x, x << y, x >> y, x < y, x == y]
+            results += [ops.max(x, y), ops.where(x > y, x, y), x**y, ops.abs(x), x[::-2], ops.concat([x, y], axis=0)]
         for dtype in FLOATS:
             x = make([-0.0, np.inf, -np.inf, np.nan, 1.1, 3e4], dtype)
             y = make([0.0, np.inf, 2.0, 1.0, 0.3, 3e4], dtype)
-            made += [x + y, x * y, x - y, x / y, -x, x < y, x == y, x // y, x % y, ops.where(x > y, x, y)]
-        return made
+            results += [x + y, x * y, x - y, x / y, -x, x < y, x == y, x // y, x % y, ops.where(x > y, x, y)]
+        return results
 
-    def held(values: Any, dtype: DType) -> Array:
+    def in_memory(values: Any, dtype: DType) -> Array:
         if dtype.is_float:
             return reference.rounded(np.asarray(values, np.float64), dtype)
         return np.asarray(values, object).astype(dtype.numpy)
@@ -227,19 +227,19 @@ def test_constants_fold_as_the_runtime_computes_them() -> None:
     fed: list[Array] = []
 
     def feed(values: Any, dtype: DType) -> Symbol:
-        fed.append(held(values, dtype))
+        fed.append(in_memory(values, dtype))
         return unknown.inputs[len(fed) - 1]
 
-    known = Graph("known", {"unused": TensorType(D.float16, [1])})
+    graph = Graph("known", {"unused": TensorType(D.float16, [1])})
     unknown = Graph("unknown", [TensorType(d, ["n"]) for d in (*INTEGERS, *FLOATS) for _ in "xy"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        known.output(*expressions(lambda values, dtype: known.constant(held(values, dtype), dtype)))
+        graph.output(*expressions(lambda values, dtype: graph.constant(in_memory(values, dtype), dtype)))
         unknown.output(*expressions(feed))
     rounding = {"BitCast", "BitwiseAnd", "Clip", "Div", "Cast", "Mul"}
     # Whether Sign of -0.0 is -0.0 is the kernel's choice: remainders of floats wait for it.
-    assert set(operators(known).split()) <= {"Sign", "Mul", "Where", *rounding, "Identity"}
-    got = run(known, np.zeros(1, np.float16))
+    assert set(operators(graph).split()) <= {"Sign", "Mul", "Where", *rounding, "Identity"}
+    got = run(graph, np.zeros(1, np.float16))
     want = run(unknown, *fed)
     for symbol, a, b in zip(unknown.outputs, got, want, strict=True):
         assert equal(a, b), symbol
@@ -266,8 +266,8 @@ def _step(kind: str, x: Pair, y: Pair, dtype: DType) -> Pair:
     if kind in ("max", "min"):
         return {"max": ops.max, "min": ops.min}[kind](a, b), reference.arithmetic(kind, u, v, dtype).astype(dtype.numpy)
     if kind in ("&", "|", "^"):
-        made = {"&": (a & b, u & v), "|": (a | b, u | v), "^": (a ^ b, u ^ v)}[kind]
-        return made[0], np.asarray(made[1]).astype(dtype.numpy)
+        result = {"&": (a & b, u & v), "|": (a | b, u | v), "^": (a ^ b, u ^ v)}[kind]
+        return result[0], np.asarray(result[1]).astype(dtype.numpy)
     if kind == "-1":
         zero = np.zeros_like(u)
         return -a, -u if dtype.is_float else reference.arithmetic("-", zero, u, dtype)

@@ -28,9 +28,9 @@ x_int = np.array([[1, -2, 3], [2, 0, 5]], np.int32)
 @pytest.mark.parametrize("threshold", [0.0, 1.5, -1.5, 2.0, -1e30, 1e30, 1e9])
 def test_binarizer_compares_exactly_in_every_dtype(dtype: Any, threshold: float) -> None:
     x = np.array([[1, -2, 3], [2, 0, 5]], dtype)
-    (found,) = run(lambda x: on.ml.Binarizer(x, threshold=threshold), x)
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, (x.astype(np.float64) > np.float32(threshold)).astype(dtype))
+    (result,) = run(lambda x: on.ml.Binarizer(x, threshold=threshold), x)
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, (x.astype(np.float64) > np.float32(threshold)).astype(dtype))
 
 
 @pytest.mark.numbers
@@ -38,11 +38,11 @@ def test_binarizer_compares_exactly_in_every_dtype(dtype: Any, threshold: float)
 def test_imputer_replaces_what_is_missing(old: float, dtype: Any) -> None:
     x = np.array([[1, old, 3], [old, 5, 2]], dtype)
     kinds = ("float", "floats") if dtype is np.float64 else ("int64", "int64s")
-    said = {f"replaced_value_{kinds[0]}": old, f"imputed_value_{kinds[1]}": [7, 8, 9]}
-    (found,) = run(lambda x: on.ml.Imputer(x, **said), x)
+    results = {f"replaced_value_{kinds[0]}": old, f"imputed_value_{kinds[1]}": [7, 8, 9]}
+    (result,) = run(lambda x: on.ml.Imputer(x, **results), x)
     missing = np.isnan(x) if old != old else x == old
-    np.testing.assert_array_equal(found, np.where(missing, np.array([7, 8, 9]), x))
-    assert found.dtype == dtype
+    np.testing.assert_array_equal(result, np.where(missing, np.array([7, 8, 9]), x))
+    assert result.dtype == dtype
 
 
 KEYS = {
@@ -65,25 +65,25 @@ VALUES = {
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("given_", KEYS, ids=str)
-@pytest.mark.parametrize("made", VALUES, ids=str)
-def test_label_encoder_maps_every_dtype_to_every_other(given_: DType, made: DType) -> None:
-    pairs: list[tuple[Any, DType]] = [(KEYS, given_), (VALUES, made)]
+@pytest.mark.parametrize("result", VALUES, ids=str)
+def test_label_encoder_maps_every_dtype_to_every_other(given_: DType, result: DType) -> None:
+    pairs: list[tuple[Any, DType]] = [(KEYS, given_), (VALUES, result)]
     keys, values = (np.array(v[d], object if d is D.string else d.numpy) for v, d in pairs)
-    other = np.array(["z"] if made is D.string else [5], values.dtype)
+    other = np.array(["z"] if result is D.string else [5], values.dtype)
     x = np.array([keys[1], keys[0], keys[1], keys[0]], keys.dtype)
     x[3] = "c" if given_ is D.string else 4
-    said = {"keys_tensor": keys, "values_tensor": values, "default_tensor": other}
-    (found,) = run(lambda x: on.ml.LabelEncoder(x, **said), x, dtypes=[given_])
-    assert found.tolist() == [values[1], values[0], values[1], other[0]]
-    assert found.dtype == values.dtype
+    results = {"keys_tensor": keys, "values_tensor": values, "default_tensor": other}
+    (match,) = run(lambda x: on.ml.LabelEncoder(x, **results), x, dtypes=[given_])
+    assert match.tolist() == [values[1], values[0], values[1], other[0]]
+    assert match.dtype == values.dtype
 
 
 def test_label_encoder_has_the_defaults_of_the_schema() -> None:
     x = np.array([1, 3], np.int32)
-    (found,) = run(lambda x: on.ml.LabelEncoder(x, keys_tensor=np.array([1], np.int32), values_int64s=[7]), x)
-    assert found.tolist() == [7, -1]
-    (found,) = run(lambda x: on.ml.LabelEncoder(x, keys_tensor=np.array([1], np.int32), values_strings=["p"]), x)
-    assert found.tolist() == ["p", "_Unused"]
+    (result,) = run(lambda x: on.ml.LabelEncoder(x, keys_tensor=np.array([1], np.int32), values_int64s=[7]), x)
+    assert result.tolist() == [7, -1]
+    (result,) = run(lambda x: on.ml.LabelEncoder(x, keys_tensor=np.array([1], np.int32), values_strings=["p"]), x)
+    assert result.tolist() == ["p", "_Unused"]
 
 
 TREE: dict[str, Any] = {
@@ -124,9 +124,15 @@ def test_tree_classifier_of_two_classes_has_the_label_of_the_greatest_score(labe
 @pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
 def test_tree_classifier_of_leaves_of_one_class_has_a_score_of_0_for_the_other(transform: str) -> None:
     x = np.array([[1], [2]], np.float32)
-    said = {**TREE, "class_nodeids": [1, 2], "class_treeids": [0, 0], "class_ids": [0, 1], "class_weights": [2.0, 3.0]}
-    said |= {"classlabels_int64s": [5, 6], "post_transform": transform}
-    label, scores = run(lambda x: on.ml.TreeEnsembleClassifier(x, **said), x)
+    results = {
+        **TREE,
+        "class_nodeids": [1, 2],
+        "class_treeids": [0, 0],
+        "class_ids": [0, 1],
+        "class_weights": [2.0, 3.0],
+    }
+    results |= {"classlabels_int64s": [5, 6], "post_transform": transform}
+    label, scores = run(lambda x: on.ml.TreeEnsembleClassifier(x, **results), x)
     plain = np.array([[2.0, 0.0], [0.0, 3.0]])
     powers = np.exp(plain)
     zero = np.where(plain == 0, 0, powers)
@@ -144,8 +150,8 @@ def test_tree_classifier_of_leaves_of_one_class_has_a_score_of_0_for_the_other(t
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float64])
 def test_regressors_take_what_their_kernels_do_not(dtype: Any) -> None:
     x = np.array([[1, 2, 1], [3, 1, 2]], dtype)
-    (found,) = run(lambda x: on.ml.LinearRegressor(x, coefficients=[0.5, 1.0, -1.0], intercepts=[0.25]), x)
-    np.testing.assert_array_equal(found, np.array([[1.75], [0.75]], np.float32))
+    (result,) = run(lambda x: on.ml.LinearRegressor(x, coefficients=[0.5, 1.0, -1.0], intercepts=[0.25]), x)
+    np.testing.assert_array_equal(result, np.array([[1.75], [0.75]], np.float32))
 
 
 # TreeEnsemble
@@ -184,34 +190,34 @@ POINTS = np.array(
 )
 
 
-def grown(said: dict[str, Any], x: Any) -> Any:
+def grown(message: dict[str, Any], x: Any) -> Any:
     """Return the scores of a forest, without a transform, in float64."""
-    values = iter(said.get("membership_values", ()))
-    sets = {at: members(values) for at, mode in enumerate(said["nodes_modes"]) if mode == 6}
-    scores = np.zeros((len(x), said["n_targets"]))
-    tracks = said.get("nodes_missing_value_tracks_true", [0] * len(said["nodes_modes"]))
+    values = iter(message.get("membership_values", ()))
+    sets = {at: members(values) for at, mode in enumerate(message["nodes_modes"]) if mode == 6}
+    scores = np.zeros((len(x), message["n_targets"]))
+    tracks = message.get("nodes_missing_value_tracks_true", [0] * len(message["nodes_modes"]))
     for row, point in zip(scores, x, strict=True):
-        found: list[list[float]] = [[] for _ in row]
-        for root in said["tree_roots"]:
+        results: list[list[float]] = [[] for _ in row]
+        for root in message["tree_roots"]:
             at, is_leaf = root, 0
             while not is_leaf:
-                a, b = float(point[said["nodes_featureids"][at]]), said["nodes_splits"][at]
+                a, b = float(point[message["nodes_featureids"][at]]), message["nodes_splits"][at]
                 compared = (a <= b, a < b, a >= b, a > b, a == b, a != b, a in sets.get(at, ()))
-                holds = compared[said["nodes_modes"][at]] or (np.isnan(a) and tracks[at])
+                holds = compared[message["nodes_modes"][at]] or (np.isnan(a) and tracks[at])
                 name = "true" if holds else "false"
-                at, is_leaf = said[f"nodes_{name}nodeids"][at], said[f"nodes_{name}leafs"][at]
-            found[said["leaf_targetids"][at]].append(said["leaf_weights"][at])
-        combined = (lambda v: sum(v) / len(said["tree_roots"]), sum, min, max)[said.get("aggregate_function", 1)]
-        row[:] = [combined(each) if each else 0 for each in found]
+                at, is_leaf = message[f"nodes_{name}nodeids"][at], message[f"nodes_{name}leafs"][at]
+            results[message["leaf_targetids"][at]].append(message["leaf_weights"][at])
+        combined = (lambda v: sum(v) / len(message["tree_roots"]), sum, min, max)[message.get("aggregate_function", 1)]
+        row[:] = [combined(each) if each else 0 for each in results]
     return scores
 
 
 def members(values: Any) -> set[float]:
     """Return the next values up to a NaN."""
-    found: set[float] = set()
+    results: set[float] = set()
     while (value := next(values)) == value:
-        found.add(value)
-    return found
+        results.add(value)
+    return results
 
 
 def transformed(scores: Any, transform: int) -> Any:
@@ -227,9 +233,9 @@ def transformed(scores: Any, transform: int) -> Any:
     return scores
 
 
-def forest(said: dict[str, Any], dtype: Any) -> gc.Graph:
+def forest(message: dict[str, Any], dtype: Any) -> gc.Graph:
     dtypes = {**dict.fromkeys(("nodes_splits", "leaf_weights", "membership_values"), dtype), "nodes_modes": np.uint8}
-    own = {n: np.array(v, dtypes[n]) if n in dtypes else v for n, v in said.items()}
+    own = {n: np.array(v, dtypes[n]) if n in dtypes else v for n, v in message.items()}
     graph = gc.Graph("forest", {"x": gc.TensorType(DType.of(np.dtype(dtype)), ["n", 3])})
     graph.output(y=on.ml.TreeEnsemble(graph["x"], **own))
     return graph
@@ -238,14 +244,14 @@ def forest(said: dict[str, Any], dtype: Any) -> gc.Graph:
 @pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_softmax_zero_scales_a_score_near_0_by_the_greatest(dtype: Any) -> None:
-    said = {
+    results = {
         "nodes_featureids": [0, 0], "nodes_modes": [0, 0], "nodes_splits": [0.0, 0.0], "tree_roots": [0, 1],
         "nodes_truenodeids": [0, 1], "nodes_falsenodeids": [0, 1], "nodes_trueleafs": [1, 1],
         "nodes_falseleafs": [1, 1], "leaf_targetids": [0, 1], "leaf_weights": [1e-8, 3.0], "n_targets": 2,
         "post_transform": 3,
     }  # fmt: skip
-    (found,) = gc.InferenceSession().load(forest(said, dtype))(np.zeros((1, 3), dtype))
-    np.testing.assert_allclose(found, [[1e-8 * np.exp(-3.0), 1.0]], rtol=1e-6)
+    (result,) = gc.InferenceSession().load(forest(results, dtype))(np.zeros((1, 3), dtype))
+    np.testing.assert_allclose(result, [[1e-8 * np.exp(-3.0), 1.0]], rtol=1e-6)
 
 
 @pytest.mark.numbers
@@ -260,21 +266,21 @@ def test_softmax_zero_scales_a_score_near_0_by_the_greatest(dtype: Any) -> None:
 def test_forests_have_the_scores_of_their_leaves(
     other: dict[str, Any], tracked: dict[str, Any], aggregate: int, transform: int, dtype: Any
 ) -> None:
-    said = {**FOREST, **other, **tracked, "aggregate_function": aggregate, "post_transform": transform}
+    results = {**FOREST, **other, **tracked, "aggregate_function": aggregate, "post_transform": transform}
     x = POINTS.astype(dtype)
-    wanted = transformed(grown(said, x), transform)
-    graph = forest(said, dtype)
+    wanted = transformed(grown(results, x), transform)
+    graph = forest(results, dtype)
     model = graph.to_onnx(runtime="1.20")
     assert "TreeEnsemble" not in {node.op_type for node in model.graph.node}, "onnxruntime 1.20 has no kernel"
     assert {e.domain: e.version for e in model.opset_import}["ai.onnx.ml"] < 5
     exact = aggregate and not transform
     tolerance = {np.float16: 2e-3, np.float32: 2e-6, np.float64: 1e-14}[dtype]
-    for found in (gc.InferenceSession().load(graph)(x)[0], gc.InferenceSession().load(model)(x)[0]):
-        assert found.dtype == dtype
+    for item in (gc.InferenceSession().load(graph)(x)[0], gc.InferenceSession().load(model)(x)[0]):
+        assert item.dtype == dtype
         if exact:
-            np.testing.assert_array_equal(found, wanted)
+            np.testing.assert_array_equal(item, wanted)
         else:
-            np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(item, wanted, rtol=tolerance, atol=tolerance)
 
 
 BROKEN: dict[str, dict[str, Any]] = {

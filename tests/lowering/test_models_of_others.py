@@ -67,13 +67,13 @@ def test_cast_of_a_known_range_saturates_when_it_is_built(name: str, how: str) -
     )
     least = 0 if name.startswith("u") else -10
     graph = Graph("cast", {"x": TensorType(DType.float32, [len(x)])})
-    made = {
+    result = {
         "clip": lambda s: ops.clip(s, least, 100),
         "bounded": lambda s: ops.sigmoid(s) if least == 0 else ops.tanh(s),
         "of integers": lambda s: ops.floor(s.cast(DType.int32).cast(DType.float32)),
         "of bytes": lambda s: ops.floor(s.cast(DType.uint8).cast(DType.float32) * 0.5 + 0.25),
     }[how](graph["x"])
-    graph.output(made.cast(DType.of(name)), made)
+    graph.output(result.cast(DType.of(name)), result)
     got, floats = gc.InferenceSession().load(graph)(x)
     info = np.iinfo(name)
     wide = floats.astype(np.float64)
@@ -116,14 +116,14 @@ def test_what_a_float_moves_of_an_integer_goes_back_without_a_workaround(name: s
     graph = Graph("moves", {"x": TensorType(DType.of(name), x.shape)})
     y, op = graph["x"].cast(floats), ops.onnx
     deep, wide = x.reshape(1, 2, 2, 1, 2, 2), x.reshape(1, 4, 1, 2, 1, 2)
-    made: dict[str, Any] = {
+    results: dict[str, Any] = {
         "DepthToSpace": lambda: (op.DepthToSpace(y, blocksize=2), deep.transpose(0, 3, 4, 1, 5, 2)),
         "SpaceToDepth": lambda: (op.SpaceToDepth(y, blocksize=2), wide.transpose(0, 3, 5, 1, 2, 4)),
         "ReverseSequence": lambda: (op.ReverseSequence(y, np.array([4]), batch_axis=0, time_axis=1), x[:, ::-1]),
         "Compress": lambda: (op.Compress(y, np.array([True, False, True, True]), axis=1), x[:, [0, 2, 3]]),
         "Transpose": lambda: (ops.permute(y, (0, 3, 1, 2)), x.transpose(0, 3, 1, 2)),
     }
-    moved, want = made[move]()
+    moved, want = results[move]()
     graph.output(moved.cast(DType.of(name)))
     model = gc.InferenceSession().load(graph)
     assert model(x)[0].tobytes() == want.astype(name).tobytes()
@@ -190,13 +190,13 @@ def test_dft_of_others_is_padded_with_zeros_when_it_is_longer(padded: int) -> No
 @pytest.mark.numbers
 @pytest.mark.parametrize("length", [5, 16, 30])
 @pytest.mark.parametrize("windowed", [True, False])
-@pytest.mark.parametrize("said", [{}, {"onesided": 1}], ids=["default", "onesided"])
-def test_stft_of_others_is_that_of_numpy(length: int, windowed: bool, said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("message", [{}, {"onesided": 1}], ids=["default", "onesided"])
+def test_stft_of_others_is_that_of_numpy(length: int, windowed: bool, message: dict[str, Any]) -> None:
     rng = np.random.default_rng(length)
     x = rng.standard_normal((2, 90, 1)).astype(np.float32)
     window = rng.random(length).astype(np.float32)
     inits = {"step": np.int64(7), "w": window} if windowed else {"step": np.int64(7), "n": np.int64(length)}
-    node = helper.make_node("STFT", ["x", "step", "w"] if windowed else ["x", "step", "", "n"], ["y"], **said)
+    node = helper.make_node("STFT", ["x", "step", "w"] if windowed else ["x", "step", "", "n"], ["y"], **message)
     got = gc.InferenceSession().load(written([node], x, inits))(x)[0]
     frames = np.lib.stride_tricks.sliding_window_view(x[..., 0].astype(np.float64), length, 1)[:, ::7]
     want = np.fft.rfft(frames * (window if windowed else 1.0))
@@ -233,8 +233,8 @@ def test_scan_along_an_axis_that_may_be_empty_goes_along_the_first(axis: int, ou
     assert operators(loaded)["Transpose"] == 1 + (out_axis % 2)
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     right = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
-    for given, want in zip(loaded(x), right, strict=True):
-        np.testing.assert_array_equal(given, want)
+    for item, want in zip(loaded(x), right, strict=True):
+        np.testing.assert_array_equal(item, want)
     with pytest.raises(gc.GraphcoreError, match="the axis that it goes along has no elements"):
         loaded(x[:, :0])
 

@@ -38,12 +38,12 @@ def run(
     op: str, *inputs: Array | None, opset: int = 26, dims: dict[str, list[Any]] | None = None, **attributes: Any
 ) -> Array:
     """Return the results of a model of one node."""
-    given = {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
+    results = {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
     node = helper.make_node(op, names, ["y"], **attributes)
-    graph = helper.make_graph([node], "one", infos_of(given, dims), [onnx.ValueInfoProto(name="y")])
+    graph = helper.make_graph([node], "one", infos_of(results, dims), [onnx.ValueInfoProto(name="y")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    return np.asarray(gc.InferenceSession().load(model)(*given.values())[0])
+    return np.asarray(gc.InferenceSession().load(model)(*results.values())[0])
 
 
 # Fourier transforms
@@ -69,9 +69,9 @@ def test_transforms_are_right_to_the_last_place_when_of_any_length(length: int, 
     wanted = np.fft.ifft(wide, axis=1) if inverse else np.fft.fft(wide, axis=1)
     limit = 1e-12 if dtype is np.float64 else 6e-8
     for axis, dims in ((np.array(1), None), (np.array(-3), None), (np.array(1), {"x0": [2, "n", 3, 2]})):
-        made = run("DFT", x, None, axis, inverse=inverse, dims=dims, opset=20)
-        assert made.dtype == dtype
-        assert np.abs(complex_of(made.astype(np.float64)) - wanted).max() <= limit * np.abs(wanted).max()
+        result = run("DFT", x, None, axis, inverse=inverse, dims=dims, opset=20)
+        assert result.dtype == dtype
+        assert np.abs(complex_of(result.astype(np.float64)) - wanted).max() <= limit * np.abs(wanted).max()
 
 
 def test_inverse_transform_of_unknown_rank_or_length_is_right_to_the_last_place() -> None:
@@ -101,10 +101,10 @@ def test_transforms_of_real_numbers_and_back_are_right_to_the_last_place(length:
 def test_short_time_transforms_are_right_to_the_last_place(length: int, onesided: int) -> None:
     x = np.random.default_rng(0).normal(size=(2, 50, 1)).astype(np.float32)
     window = np.hanning(length).astype(np.float32)
-    made = run("STFT", x, np.array(4), window, np.array(length), onesided=onesided, opset=17)
+    result = run("STFT", x, np.array(4), window, np.array(length), onesided=onesided, opset=17)
     frames = np.stack([x[:, i : i + length, 0] for i in range(0, 50 - length + 1, 4)], 1) * window.astype(np.float64)
     wanted = np.fft.rfft(frames) if onesided else np.fft.fft(frames)
-    np.testing.assert_allclose(made, parts(wanted, np.float32), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(result, parts(wanted, np.float32), rtol=1e-6, atol=1e-6)
 
 
 # Extremes of empty tensors
@@ -125,21 +125,21 @@ def test_extremes_are_the_limits_of_the_dtype_when_x_is_empty(
     value = np.array(ends[op == "ReduceMin"]).astype(dtype.numpy)
     x = np.zeros((2, 0, 4), dtype.numpy)
     axes = np.array([1])
-    given = {"x": x} if is_constant else {"x": x, "axes": axes}
-    held = [onnx.numpy_helper.from_array(axes, "axes")] if is_constant else []
+    argument = {"x": x} if is_constant else {"x": x, "axes": axes}
+    stored = [onnx.numpy_helper.from_array(axes, "axes")] if is_constant else []
     node = helper.make_node(op, ["x", "axes"], ["y"], keepdims=keepdims)
-    graph = helper.make_graph([node], "one", infos_of(given), [onnx.ValueInfoProto(name="y")], held)
+    graph = helper.make_graph([node], "one", infos_of(argument), [onnx.ValueInfoProto(name="y")], stored)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-    made = gc.InferenceSession().load(model)(*given.values())[0]
-    assert made.dtype == dtype.numpy
-    assert made.shape == ((2, 1, 4) if keepdims else (2, 4))
-    assert (made == value).all()
+    result = gc.InferenceSession().load(model)(*argument.values())[0]
+    assert result.dtype == dtype.numpy
+    assert result.shape == ((2, 1, 4) if keepdims else (2, 4))
+    assert (result == value).all()
 
 
 def test_extremes_are_empty_when_another_axis_is_empty() -> None:
     for axis, shape in ((0, (0, 4)), (2, (2, 0))):
-        made = run("ReduceMax", np.zeros((2, 0, 4), np.float32), np.array([axis]), keepdims=0, opset=20)
-        assert made.shape == shape
+        result = run("ReduceMax", np.zeros((2, 0, 4), np.float32), np.array([axis]), keepdims=0, opset=20)
+        assert result.shape == shape
 
 
 # Powers
@@ -152,9 +152,9 @@ EXPONENTS = (*BASES, D.int8, D.int16, D.uint8, D.uint16, D.uint32, D.uint64)
 def test_powers_of_two_dtypes_have_the_dtype_of_the_base(base: DType, exponent: DType) -> None:
     x = np.array([1, 2, 3, -2, 0, 5]).astype(base.numpy)
     y = np.array([4, 5, 3, 3, 2, 0]).astype(exponent.numpy)
-    made = run("Pow", x, y, opset=15)
-    assert made.dtype == base.numpy
-    assert made.astype(np.float64).tolist() == [1, 32, 27, -8, 0, 1]
+    result = run("Pow", x, y, opset=15)
+    assert result.dtype == base.numpy
+    assert result.astype(np.float64).tolist() == [1, 32, 27, -8, 0, 1]
 
 
 # Quantised numbers
@@ -176,12 +176,12 @@ def test_integer_convolution_takes_a_zero_point_for_each_filter(
     w = rng.integers(limits.min, limits.max + 1, (3, 2, 2, 3)).astype(dtype)
     zero = np.array(7, dtype)
     zeros = None if channels is None else rng.integers(1, 100, channels).astype(dtype)
-    made = run("ConvInteger", x, w, zero, zeros, **attributes)
+    result = run("ConvInteger", x, w, zero, zeros, **attributes)
     wide = x.astype(np.float64) - 7
     filters = w.astype(np.float64) - (0 if zeros is None else zeros.astype(np.float64).reshape(-1, 1, 1, 1))
     wanted = run("Conv", wide, filters, **attributes)
-    assert made.dtype == np.int32
-    np.testing.assert_array_equal(made, wanted.astype(np.int32))
+    assert result.dtype == np.int32
+    np.testing.assert_array_equal(result, wanted.astype(np.int32))
 
 
 FLOAT8 = (D.float8_e4m3fn, D.float8_e5m2, D.float8_e4m3fnuz, D.float8_e5m2fnuz)
@@ -222,13 +222,13 @@ def test_quantization_takes_every_dtype_of_the_schema(dtype: DType, source: DTyp
     scale, attributes = scales(form, np.float32 if source is D.int32 else source.numpy)
     point = 0 if dtype.is_float else 1
     zero = np.full(scale.shape, point, np.int8).astype(dtype.numpy)
-    made = run("QuantizeLinear", x, scale, zero, opset=25, **attributes)
-    assert made.dtype == dtype.numpy
+    result = run("QuantizeLinear", x, scale, zero, opset=25, **attributes)
+    assert result.dtype == dtype.numpy
     wanted = quantized(x, beside(scale, form), np.array(point), dtype)
-    np.testing.assert_array_equal(made.astype(np.float32), wanted.astype(np.float32))
-    back = run("DequantizeLinear", made, scale, zero, opset=25, **attributes)
+    np.testing.assert_array_equal(result.astype(np.float32), wanted.astype(np.float32))
+    back = run("DequantizeLinear", result, scale, zero, opset=25, **attributes)
     assert back.dtype == scale.dtype
-    plain = (made.astype(np.float32) - point) * beside(scale, form).astype(np.float32)
+    plain = (result.astype(np.float32) - point) * beside(scale, form).astype(np.float32)
     np.testing.assert_array_equal(back.astype(np.float32), plain.astype(scale.dtype).astype(np.float32))
 
 
@@ -244,7 +244,7 @@ def test_products_of_quantized_float8_are_those_of_the_numbers_that_are_meant(fo
     rows = np.array([0.5, 1, 2], np.float32) if form == "rows" else np.float32(0.5)
     columns = np.array([1, 2, 4, 0.5, 1], np.float32) if form == "rows" else np.float32(2)
     zeros = [np.zeros(np.shape(s), dtype.numpy) for s in (rows, columns)]
-    made = run(
+    result = run(
         "QLinearMatMul",
         a,
         np.asarray(rows),
@@ -260,7 +260,7 @@ def test_products_of_quantized_float8_are_those_of_the_numbers_that_are_meant(fo
     exact = (a.astype(np.float64) * tall) @ (b.astype(np.float64) * columns) / 0.25
     greatest = float(dtype.max)
     wanted = exact.clip(-greatest, greatest).astype(np.float32).astype(dtype.numpy)
-    np.testing.assert_array_equal(made.astype(np.float32), wanted.astype(np.float32))
+    np.testing.assert_array_equal(result.astype(np.float32), wanted.astype(np.float32))
 
 
 # Bits
@@ -274,16 +274,16 @@ def test_bits_of_bytes_are_kept_but_for_the_payload_of_nan(source: DType, target
     if D.bool in (source, target):
         codes = codes[:2]
     x = codes.view(source.numpy)
-    made = run("BitCast", x, to=target.onnx)
-    assert made.dtype == target.numpy
+    result = run("BitCast", x, to=target.onnx)
+    assert result.dtype == target.numpy
     wanted = codes.view(target.numpy)
     lost = np.zeros(codes.shape, bool)
     for dtype in (source, target):
         if dtype.is_float:
             lost |= np.isnan(codes.view(dtype.numpy).astype(np.float32))
-    assert (made.view(np.uint8) == wanted.view(np.uint8))[~lost].all()
+    assert (result.view(np.uint8) == wanted.view(np.uint8))[~lost].all()
     if target.is_float and source is D.uint8:
-        assert np.isnan(made.astype(np.float32))[lost].all()
+        assert np.isnan(result.astype(np.float32))[lost].all()
 
 
 @pytest.mark.parametrize(
@@ -296,16 +296,16 @@ def test_bits_of_less_than_a_byte_are_kept(source: DType, target: DType) -> None
     codes = np.arange(1 << source.bits, dtype=np.uint8)
     signed = np.where(codes >= 1 << (source.bits - 1), codes.astype(np.int16) - (1 << source.bits), codes)
 
-    def held(dtype: DType) -> Array:
+    def in_memory(dtype: DType) -> Array:
         if dtype.is_float:
             return codes.view(dtype.numpy)
         return (signed if dtype.is_signed else codes).astype(np.int8).astype(dtype.numpy)
 
-    made = run("BitCast", held(source), to=target.onnx)
-    assert made.dtype == target.numpy
-    wanted = held(target)
-    assert made.astype(np.float32).tolist() == wanted.astype(np.float32).tolist()
-    assert np.signbit(made.astype(np.float32)).tolist() == np.signbit(wanted.astype(np.float32)).tolist()
+    result = run("BitCast", in_memory(source), to=target.onnx)
+    assert result.dtype == target.numpy
+    wanted = in_memory(target)
+    assert result.astype(np.float32).tolist() == wanted.astype(np.float32).tolist()
+    assert np.signbit(result.astype(np.float32)).tolist() == np.signbit(wanted.astype(np.float32)).tolist()
 
 
 # Where the kernels compute in float32, or refuse no elements
@@ -350,8 +350,8 @@ def test_average_with_padding_as_wide_as_the_kernel(dtype: Any, counted: int, wa
 @pytest.mark.parametrize("x", [True, 0, np.uint8(3), np.float32(0), 2.5, np.uint64(1), np.int8(4), np.float16(1)])
 def test_places_of_a_scalar_have_no_coordinates(x: Any) -> None:
     """ONNX: for scalar input, NonZero produces output shape (0, N) instead of (1, N)."""
-    found = run("NonZero", np.asarray(x), opset=13)
-    assert (found.dtype, found.shape) == (np.int64, (0, int(bool(x))))
+    result = run("NonZero", np.asarray(x), opset=13)
+    assert (result.dtype, result.shape) == (np.int64, (0, int(bool(x))))
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((0, 2), 0), ((2, 0), 1), ((0, 2), 1)])
@@ -376,10 +376,10 @@ def test_affine_grids_of_float16_run_in_files(sizes: list[int]) -> None:
     graph = helper.make_graph([node], "grid", infos, [onnx.ValueInfoProto(name="y")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     file = gc.Graph.load(model).to_onnx()
-    (made,) = Bare(file.SerializeToString())(theta=theta, sizes=np.array(sizes))
+    (result,) = Bare(file.SerializeToString())(theta=theta, sizes=np.array(sizes))
     places = np.stack(np.meshgrid(*(np.linspace(-1, 1, n) for n in sizes[2:]), indexing="ij")[::-1], -1)
     wanted = np.einsum("...c,rc->...r", places, theta[0, :, :-1].astype(float)) + theta[0, :, -1].astype(float)
-    np.testing.assert_allclose(made[0].astype(float), wanted, atol=2e-3)
+    np.testing.assert_allclose(result[0].astype(float), wanted, atol=2e-3)
 
 
 # Strings and images
@@ -482,8 +482,8 @@ def test_loop_fills_an_optional_list_when_it_runs(is_given: bool) -> None:
     model = gc.InferenceSession().load(case.model)
     assert str(model.outputs["seq_res"]).startswith("seq")
     first = [np.float32(5)] if is_given else None
-    (made,) = model(np.array(3), np.array(True), first)
-    assert [a.tolist() for a in made] == [5.0 if is_given else 0.0, [1.0], [1.0, 2.0], [1.0, 2.0, 3.0]]
+    (results,) = model(np.array(3), np.array(True), first)
+    assert [a.tolist() for a in results] == [5.0 if is_given else 0.0, [1.0], [1.0, 2.0], [1.0, 2.0, 3.0]]
 
 
 # Reductions of integers
@@ -494,6 +494,6 @@ def test_loop_fills_an_optional_list_when_it_runs(is_given: bool) -> None:
 def test_reduced_to_the_greatest_integer(op: str, dtype: Any) -> None:
     most = np.iinfo(dtype).max
     x = np.array([most if op == "ReduceMean" else 1, most], dtype)
-    made = run(op, x, opset=18, keepdims=0)
-    assert made.dtype == dtype
-    assert int(made) == most
+    result = run(op, x, opset=18, keepdims=0)
+    assert result.dtype == dtype
+    assert int(result) == most

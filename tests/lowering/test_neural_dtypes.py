@@ -32,28 +32,28 @@ def test_operands_of_any_number_are_added_in_float64(op: str, count: int) -> Non
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 def test_hardmax_marks_the_first_of_the_greatest_in_float64(axis: int) -> None:
     x = RNG.integers(0, 3, (3, 4, 5)).astype(np.float64)
-    made = np.zeros_like(x)
-    np.put_along_axis(made, np.expand_dims(x.argmax(axis), axis), 1.0, axis)
-    check("Hardmax", [x], {"axis": axis}, made)
+    array = np.zeros_like(x)
+    np.put_along_axis(array, np.expand_dims(x.argmax(axis), axis), 1.0, axis)
+    check("Hardmax", [x], {"axis": axis}, array)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_lrn_divides_by_the_channels_around_in_float64(size: int) -> None:
     x = numbers(np.float64, 2, 6, 3, 2)
-    made = np.zeros_like(x)
+    array = np.zeros_like(x)
     for n, c, y, z in np.ndindex(x.shape):
         first, last = max(0, c - (size - 1) // 2), min(5, c + math.ceil((size - 1) / 2))
         squares = sum(x[n, i, y, z] ** 2 for i in range(first, last + 1))
-        made[n, c, y, z] = x[n, c, y, z] / (1.5 + 0.25 / size * squares) ** 0.5
-    check("LRN", [x], {"size": size, "alpha": 0.25, "beta": 0.5, "bias": 1.5}, made)
+        array[n, c, y, z] = x[n, c, y, z] / (1.5 + 0.25 / size * squares) ** 0.5
+    check("LRN", [x], {"size": size, "alpha": 0.25, "beta": 0.5, "bias": 1.5}, array)
 
 
 @pytest.mark.parametrize("axes", [None, [0, 1, 3], [1]])
 def test_mean_variance_normalization_gives_mean_0_and_variance_1_in_float64(axes: list[int] | None) -> None:
     x = numbers(np.float64, 2, 3, 4, 5) * 3 + 1
     along = tuple(axes or (0, 2, 3))
-    made = (x - x.mean(along, keepdims=True)) / (x.std(along, keepdims=True) + 1e-9)
-    check("MeanVarianceNormalization", [x], {} if axes is None else {"axes": axes}, made)
+    result = (x - x.mean(along, keepdims=True)) / (x.std(along, keepdims=True) + 1e-9)
+    check("MeanVarianceNormalization", [x], {} if axes is None else {"axes": axes}, result)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -64,8 +64,8 @@ def test_det_is_that_of_numpy_in_float64(size: int) -> None:
     types = {"x": TensorType(gc.DType.float64, ["a", "b", size, size])}
     graph = Graph("test", types)
     graph.output(*graph.op("Det", [graph["x"]], {}, [TensorType(gc.DType.float64, ["a", "b"])]))
-    (made,) = gc.InferenceSession().load(graph)(x)
-    np.testing.assert_allclose(made, np.linalg.det(x), rtol=1e-12, atol=1e-12)
+    (result,) = gc.InferenceSession().load(graph)(x)
+    np.testing.assert_allclose(result, np.linalg.det(x), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.float16, np.float32, np.float64, *INTEGERS])
@@ -73,12 +73,12 @@ def test_det_is_that_of_numpy_in_float64(size: int) -> None:
 def test_one_hot_takes_every_pair_of_dtypes(dtype: Any, index: Any) -> None:
     places = np.array([[0, 3, 1], [2, 4, 7]], index)  # 7 is outside
     values = np.array([0, 1], dtype) if dtype is np.bool_ else np.array([3, 100], dtype)
-    made = np.full((2, 3, 5), values[0])
+    array = np.full((2, 3, 5), values[0])
     for i, j in np.ndindex(2, 3):
         if places[i, j] < 5:
-            made[i, j, int(places[i, j])] = values[1]
-    check("OneHot", [places, np.array(5), values], {}, made)
-    check("OneHot", [places, np.array(5), values], {"axis": 0}, np.moveaxis(made, -1, 0))
+            array[i, j, int(places[i, j])] = values[1]
+    check("OneHot", [places, np.array(5), values], {}, array)
+    check("OneHot", [places, np.array(5), values], {"axis": 0}, np.moveaxis(array, -1, 0))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, *INTEGERS])
@@ -92,8 +92,8 @@ def test_nonzero_finds_what_is_not_zero(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", [d for d in WIDE if np.dtype(d).itemsize >= 4])
 def test_gemm_and_prelu_wrap_when_of_wide_integers(dtype: Any) -> None:
     a, b, c = numbers(dtype, 4, 3), numbers(dtype, 5, 4), numbers(dtype, 5)
-    made = exact(a.T) @ exact(b.T) * 3 + exact(c) * 2
-    check("Gemm", [a, b, c], {"transA": 1, "transB": 1, "alpha": 3.0, "beta": 2.0}, wrapped(made, dtype))
+    result = exact(a.T) @ exact(b.T) * 3 + exact(c) * 2
+    check("Gemm", [a, b, c], {"transA": 1, "transB": 1, "alpha": 3.0, "beta": 2.0}, wrapped(result, dtype))
     x, slope = numbers(dtype, 3, 4), numbers(dtype, 4)
     check("PRelu", [x, slope], {}, wrapped(np.where(x < 0, exact(x) * exact(slope), exact(x)), dtype))
 

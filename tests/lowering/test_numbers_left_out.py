@@ -20,8 +20,8 @@ NONE = np.zeros(0, np.int64)
 def loop(turns: str, *nodes: onnx.NodeProto, constant: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> gc.Graph:
     """Return a Loop that negates x, whose number of turns is a value of the file."""
     inside = [helper.make_node("Identity", ["k"], ["goes"]), helper.make_node("Neg", ["v"], ["o"])]
-    given = [value("i", TensorProto.INT64, []), value("k", TensorProto.BOOL, []), value("v", FLOAT, [2])]
-    body = helper.make_graph(inside, "body", given, [value("goes", TensorProto.BOOL, []), value("o", FLOAT, [2])])
+    results = [value("i", TensorProto.INT64, []), value("k", TensorProto.BOOL, []), value("v", FLOAT, [2])]
+    body = helper.make_graph(inside, "body", results, [value("goes", TensorProto.BOOL, []), value("o", FLOAT, [2])])
     node = helper.make_node("Loop", [turns, "going", "x"], ["y"], body=body)
     inputs = [value("x", FLOAT, [2]), value("n", TensorProto.INT64, ["k"])]
     constants = [numpy_helper.from_array(np.array(True), "going"), numpy_helper.from_array(constant, "m")]
@@ -40,9 +40,9 @@ def test_loop_fails_in_words_when_its_number_of_turns_is_none_in_the_run() -> No
     joined = helper.make_node("Concat", ["n", "n"], ["two"], axis=0)
     first = helper.make_node("Slice", ["n", "m", "one"], ["some"])
     one = helper.make_node("Constant", [], ["one"], value_ints=[1])
-    for made in (loop("n", constant=NONE), loop("two", joined, constant=NONE)):
+    for item in (loop("n", constant=NONE), loop("two", joined, constant=NONE)):
         with pytest.raises(RunError):
-            gc.InferenceSession().load(made)(X, NONE)
+            gc.InferenceSession().load(item)(X, NONE)
     sliced = gc.InferenceSession().load(loop("some", one, first, constant=np.array([0])))
     assert sliced(X, np.array([3, 9]))[0].tolist() == [-1, -1]
     with pytest.raises(RunError):
@@ -129,11 +129,11 @@ def test_convolution_of_integers_is_refused_when_it_is_fed_filters_without_eleme
     """Its kernels give what the memory held before."""
     scales = {"xs": np.float32(1), "xz": np.uint8(1), "ws": np.float32(1), "wz": np.uint8(0), "ys": np.float32(1)}
     names = ["x", "w"] if op == "ConvInteger" else ["x", "xs", "xz", "w", "ws", "wz", "ys", "xz"]
-    made, dtype = (TensorProto.INT32, "int32") if op == "ConvInteger" else (TensorProto.UINT8, "uint8")
+    result, dtype = (TensorProto.INT32, "int32") if op == "ConvInteger" else (TensorProto.UINT8, "uint8")
     constants = [numpy_helper.from_array(np.asarray(n), key) for key, n in scales.items() if key in names]
     kind = TensorProto.UINT8
     inputs = [value("x", kind, ["n", 1, "h", "w"]), value("w", kind, ["f", 1, "k", "l"])]
-    proto = model([helper.make_node(op, names, ["y"])], inputs, [value("y", made, None)], constants, opset=17)
+    proto = model([helper.make_node(op, names, ["y"])], inputs, [value("y", result, None)], constants, opset=17)
     loaded = gc.InferenceSession().load(proto)
     x = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
     with pytest.raises(RunError, match="cannot be reshaped"):

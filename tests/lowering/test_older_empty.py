@@ -110,10 +110,10 @@ def test_extremes_are_the_ends_of_the_dtype_when_x_is_empty(shape: tuple[int, in
     x = np.arange(6).astype(dtype.numpy).reshape(2, 3)[:, : shape[1]]
     graph = Graph("one", {"x": TensorType(dtype, ["m", "n"])})
     graph.output(ops.min(graph["x"], axis=1), ops.max(graph["x"], axis=1), ops.max(graph["x"], axis=1, keepdims=True))
-    least, greatest, kept = run(graph, x)
+    least, greatest, remaining = run(graph, x)
     np.testing.assert_array_equal(least, x.min(axis=1, initial=dtype.max))
     np.testing.assert_array_equal(greatest, x.max(axis=1, initial=dtype.min))
-    np.testing.assert_array_equal(kept[:, 0], greatest)
+    np.testing.assert_array_equal(remaining[:, 0], greatest)
 
 
 @pytest.mark.numbers
@@ -129,10 +129,10 @@ def test_all_is_true_and_any_false_when_x_is_empty(shape: tuple[int, int], axis:
 
 
 def test_kernel_of_extremes_does_not_stay_when_an_axis_may_be_empty() -> None:
-    kept, new = legality("cpu", OLD), legality("cpu")
+    remaining, new = legality("cpu", OLD), legality("cpu")
     operand, result = TensorType(D.int32, ["n"]), TensorType(D.int32, [])
     assert keeps(new, "ReduceMax", D.int32, operand, result)
-    assert not keeps(kept, "ReduceMax", D.int32, operand, result)
+    assert not keeps(remaining, "ReduceMax", D.int32, operand, result)
 
 
 # Kernels that are not there
@@ -157,7 +157,7 @@ def test_tensors_are_written_into_a_cache_where_their_indices_say(
             place = (starts[row] * has_starts + step) % length
             np.moveaxis(want[row], axis % 3 - 1, 0)[place] = np.moveaxis(update[row], axis % 3 - 1, 0)[step]
 
-    def held(array: Any) -> Any:
+    def store(array: Any) -> Any:
         return array.astype(str).astype(object) if dtype is D.string else array.astype(dtype.numpy)
 
     graph = Graph("one", {"x": TensorType(dtype, ["b", 4, 5]), "y": TensorType(dtype, ["b", *shape[1:]])})
@@ -167,8 +167,8 @@ def test_tensors_are_written_into_a_cache_where_their_indices_say(
     else:
         graph.output(ops.onnx.TensorScatter(graph["x"], graph["y"], axis=axis, mode=mode))
     assert "TensorScatter" not in operators(graph)
-    (got,) = run(graph, held(past), held(update))
-    np.testing.assert_array_equal(got, held(want))
+    (got,) = run(graph, store(past), store(update))
+    np.testing.assert_array_equal(got, store(want))
 
 
 @pytest.mark.numbers
@@ -211,20 +211,20 @@ def _looped(graph: Graph, step: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", [D.float32, D.float64], ids=str)
 def test_optimiser_that_takes_an_empty_constant_for_one_is_off(monkeypatch: pytest.MonkeyPatch, dtype: DType) -> None:
-    def made(size: int) -> Graph:
+    def build_graph(size: int) -> Graph:
         graph = Graph("one", {"x": TensorType(dtype, [1])})
         graph.output(graph["x"] * np.zeros(size, dtype.numpy))
         return graph
 
     def broken(size: int) -> tuple[str, ...]:
-        graph = made(size)
+        graph = build_graph(size)
         return optimisers.broken(graph, walk.operators(graph))
 
     monkeypatch.setattr(optimisers, "runtime", lambda: OLD)
     assert "NoopElimination" in broken(0)
     assert "NoopElimination" not in broken(2)
     assert ("QuickGeluFusion" in broken(0)) is (dtype is D.float64)
-    (got,) = run(made(0), np.ones(1, dtype.numpy))
+    (got,) = run(build_graph(0), np.ones(1, dtype.numpy))
     assert got.shape == (0,)
     monkeypatch.setattr(optimisers, "runtime", lambda: NEWEST)
     assert "NoopElimination" not in broken(0)
@@ -238,8 +238,8 @@ def test_optimiser_that_takes_an_empty_constant_for_one_is_off(monkeypatch: pyte
 @pytest.mark.parametrize("target", [D.int8, D.uint8, D.bool, D.float8_e5m2], ids=str)
 def test_casts_of_parts_of_bytes_go_through_32_bits(dtype: DType, target: DType) -> None:
     graph = Graph("one", {"x": TensorType(D.bool, ["n"])})
-    held = graph["x"].cast(dtype)
-    graph.output(held.cast(target).cast(D.float32))
+    value = graph["x"].cast(dtype)
+    graph.output(value.cast(target).cast(D.float32))
     for node in lower(graph, "cpu", runtime=OLD).nodes:
         (source, *_) = node.inputs
         if node.op_type == "Cast" and source is not None and source.dtype is dtype:

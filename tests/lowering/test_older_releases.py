@@ -80,8 +80,8 @@ def test_table_is_that_of_the_newest_release_that_is_no_newer() -> None:
 
 def test_oldest_supported_release_is_the_one_that_the_package_asks_for() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    (asked,) = [d for d in project["dependencies"] if d.startswith("onnxruntime")]
-    assert ordered(asked) == ordered(OLDEST_SUPPORTED)[:2]
+    (requested,) = [d for d in project["dependencies"] if d.startswith("onnxruntime")]
+    assert ordered(requested) == ordered(OLDEST_SUPPORTED)[:2]
     assert table_of("cpu").measures(OLDEST_SUPPORTED)
 
 
@@ -122,18 +122,18 @@ def test_files_are_written_for_the_release_of_their_target() -> None:
 @pytest.mark.parametrize(("newest", "opset"), [(26, 26), (25, 25)])
 def test_opset_is_what_the_installed_release_takes(monkeypatch: pytest.MonkeyPatch, newest: int, opset: int) -> None:
     monkeypatch.setattr(onnxruntime, "__version__", "1.24.9")
-    monkeypatch.setattr(release, "takes", lambda asked, ir=8: asked <= newest and ir <= 12)
+    monkeypatch.setattr(release, "takes", lambda requested, ir=8: requested <= newest and ir <= 12)
     release.runtime.cache_clear()
     try:
-        found = release.runtime()
-        assert (found.version, found.opset, found.ir) == ("1.24.9", opset, 12)
+        result = release.runtime()
+        assert (result.version, result.opset, result.ir) == ("1.24.9", opset, 12)
     finally:
         release.runtime.cache_clear()
 
 
 def test_release_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnxruntime, "__version__", "1.19.0")
-    monkeypatch.setattr(release, "takes", lambda asked, ir=8: False)
+    monkeypatch.setattr(release, "takes", lambda requested, ir=8: False)
     release.runtime.cache_clear()
     try:
         with pytest.raises(RunError, match="does not take opset 24"):
@@ -150,9 +150,9 @@ def test_installed_release_is_asked_with_a_model() -> None:
 
 
 def test_installed_release_is_measured_or_asked() -> None:
-    found = release.runtime()
-    assert found.version == onnxruntime.__version__
-    assert (found.registry is None) == (release.measured_release() is not None)
+    result = release.runtime()
+    assert result.version == onnxruntime.__version__
+    assert (result.registry is None) == (release.measured_release() is not None)
 
 
 # What is lowered for it
@@ -177,16 +177,16 @@ def test_every_op_is_of_the_older_opset(dtype: DType) -> None:
 def test_op_gives_what_is_promised_when_lowered_for_an_older_release(old: Runtime, dtype: DType, family: str) -> None:
     failed: list[str] = []
     for name in (name for name, op in REGISTRY.items() if op.family == family and dtype not in CASES[name].refused):
-        graph, made, arrays = graph_of([name], dtype)
-        failed += _failures(name, dtype, made[name], list(gc.InferenceSession().load(graph)(*arrays)))
+        graph, result, arrays = graph_of([name], dtype)
+        failed += _failures(name, dtype, result[name], list(gc.InferenceSession().load(graph)(*arrays)))
     assert not failed, "\n".join(failed)
 
 
 def test_model_of_a_session_is_of_the_older_opset(old: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[onnx.ModelProto] = []
 
-    def encoded(graph: Graph, *given: Any, **named: Any) -> Any:
-        chunks = encode(graph, *given, **named)
+    def encoded(graph: Graph, *value: Any, **named: Any) -> Any:
+        chunks = encode(graph, *value, **named)
         seen.append(onnx.ModelProto.FromString(join(chunks)))
         return chunks
 
@@ -207,13 +207,13 @@ def test_model_of_a_session_is_of_the_older_opset(old: Runtime, monkeypatch: pyt
 def test_bits_of_halves_are_found_for_all_patterns(old: Runtime, dtype: DType) -> None:
     codes = np.arange(1 << 16).astype(np.uint16)
     values = codes.view(dtype.numpy)
-    known = ~np.isnan(values.astype(np.float32))
+    expected = ~np.isnan(values.astype(np.float32))
     (coded,) = gc.InferenceSession().load(bits_graph(dtype, D.uint16))(values)
-    np.testing.assert_array_equal(coded[known], codes[known])
-    assert np.isnan(coded[~known].view(dtype.numpy).astype(np.float32)).all()
+    np.testing.assert_array_equal(coded[expected], codes[expected])
+    assert np.isnan(coded[~expected].view(dtype.numpy).astype(np.float32)).all()
     (decoded,) = gc.InferenceSession().load(bits_graph(D.int16, dtype))(codes.view(np.int16))
-    np.testing.assert_array_equal(decoded[known].view(np.uint16), codes[known])
-    assert np.isnan(decoded[~known].astype(np.float32)).all()
+    np.testing.assert_array_equal(decoded[expected].view(np.uint16), codes[expected])
+    assert np.isnan(decoded[~expected].astype(np.float32)).all()
 
 
 @pytest.mark.numbers
@@ -227,14 +227,14 @@ def test_bits_go_there_and_back(numbers: list[int], dtype: DType) -> None:
     (value,) = graph.op("BitCast", [graph["x"]], {"to": dtype.onnx}, [TensorType(dtype, ["n"])])
     (again,) = graph.op("BitCast", [value], {"to": code.onnx}, [TensorType(code, ["n"])])
     graph.output(value, again)
-    made = onnx.ModelProto.FromString(join(encode(lower(graph, "cpu", runtime=OLD))))
-    assert "BitCast" not in {node.op_type for node in made.graph.node}
-    runs = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    result = onnx.ModelProto.FromString(join(encode(lower(graph, "cpu", runtime=OLD))))
+    assert "BitCast" not in {node.op_type for node in result.graph.node}
+    runs = onnxruntime.InferenceSession(result.SerializeToString(), providers=["CPUExecutionProvider"])
     got, back = runs.run(None, {"x": codes})
     want = codes.view(dtype.numpy)
     np.testing.assert_array_equal(got, want)
-    known = ~np.isnan(want)
-    np.testing.assert_array_equal(back[known], codes[known])
+    expected = ~np.isnan(want)
+    np.testing.assert_array_equal(back[expected], codes[expected])
 
 
 # Running products without CumProd

@@ -101,15 +101,15 @@ def test_scale_is_multiplied_before_the_sum_in_models_of_others(
     kind: int, operator_: str, constant: float, in_body: bool
 ) -> None:
     dtype = helper.tensor_dtype_to_np_dtype(kind)
-    held = numpy_helper.from_array(np.array(constant, dtype), "c")
+    value = numpy_helper.from_array(np.array(constant, dtype), "c")
     nodes = [helper.make_node(operator_, ["x", "c"], ["a"]), helper.make_node("MatMul", ["a", "x"], ["b"])]
     x, b = (helper.make_tensor_value_info(name, kind, [3, 3]) for name in "xb")
     if in_body:
         going = numpy_helper.from_array(np.array(True), "going")
-        then = helper.make_graph(nodes, "then", [], [b], [held])
+        then = helper.make_graph(nodes, "then", [], [b], [value])
         other = helper.make_graph([helper.make_node("Neg", ["x"], ["b"])], "other", [], [b])
-        nodes, held = [helper.make_node("If", ["going"], ["b"], then_branch=then, else_branch=other)], going
-    graph = helper.make_graph(nodes, "others", [x], [b], [held])
+        nodes, value = [helper.make_node("If", ["going"], ["b"], then_branch=then, else_branch=other)], going
+    graph = helper.make_graph(nodes, "others", [x], [b], [value])
     content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
     fed = A.astype(dtype)
     with np.errstate(all="ignore"):
@@ -151,8 +151,8 @@ def test_what_is_dequantised_is_moved_in_sessions_and_in_files(
     scales = np.array(scale, np.float32)
     zero = np.full(scales.shape, 0 if kind == "int32" else 3).astype(kind)
     graph = Graph("moved", {"x": TensorType(kind, [2, 3]), "one": TensorType("float32", [])})
-    given = graph.constant(x) if is_constant else graph["x"]
-    real = gc.ops.onnx.DequantizeLinear(given, scales, *([zero] if has_zero else []))
+    value = graph.constant(x) if is_constant else graph["x"]
+    real = gc.ops.onnx.DequantizeLinear(value, scales, *([zero] if has_zero else []))
     graph.output(gc.ops.exp(MOVES[move](real) * 0.01) * graph["one"])
     wide = (x.astype(np.float32) - (zero.astype(np.float32) if has_zero else 0)) * scales
     moved = {
@@ -183,15 +183,15 @@ def test_product_has_the_scales_of_its_factors_along_every_axis(
     shapes = ((2, 3), (4, 3) if is_turned else (3, 4))
     factors = [rng.integers(0, 9, shape).astype(kind) for shape, kind in zip(shapes, kinds, strict=True)]
     graph = Graph("scaled", {f"x{i}": TensorType(x.dtype, x.shape) for i, x in enumerate(factors)})
-    made, wide = [], []
+    result, wide = [], []
     for i, (x, axis) in enumerate(zip(factors, axes, strict=True)):
         scale = np.float32(0.5) if axis is None else (np.arange(x.shape[axis], dtype=np.float32) + 1) / 4
         zero = [np.full(np.shape(scale), 2, x.dtype)] if has_zero else []
-        given = graph.constant(x) if is_constant and i else graph[f"x{i}"]
-        made.append(gc.ops.onnx.DequantizeLinear(given, scale, *zero, axis=1 if axis is None else axis))
+        value = graph.constant(x) if is_constant and i else graph[f"x{i}"]
+        result.append(gc.ops.onnx.DequantizeLinear(value, scale, *zero, axis=1 if axis is None else axis))
         along = scale if axis is None else scale.reshape([-1 if a == axis else 1 for a in range(2)])
         wide.append((x.astype(np.float32) - (2 if has_zero else 0)) * along)
-    graph.output(*graph.op(operator_.partition(" ")[0], made, {"transB": 1} if is_turned else None))
+    graph.output(*graph.op(operator_.partition(" ")[0], result, {"transB": 1} if is_turned else None))
     want = wide[0] @ (wide[1].T if is_turned else wide[1])
     feeds = {f"x{i}": x for i, x in enumerate(factors)}
     np.testing.assert_allclose(gc.InferenceSession().load(graph)(**feeds)[0], want, rtol=1e-5)
@@ -240,8 +240,8 @@ def test_shape_of_narrow_numbers_is_told_in_models_of_others(dtype: str) -> None
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=10)
     session = gc.InferenceSession()
     for source in (model.SerializeToString(), Graph.load(model.SerializeToString())):
-        made = session.load(source)(np.zeros((2, 3), gc.DType.of(dtype).numpy))
-        assert made[0].tolist() == [4, 6]
+        result = session.load(source)(np.zeros((2, 3), gc.DType.of(dtype).numpy))
+        assert result[0].tolist() == [4, 6]
 
 
 # Constants of float64 beside 0 and 1
@@ -272,9 +272,9 @@ def test_constant_counts_in_sessions_and_in_files(
     function: Callable[[Any, Any], Any], constant: float, shape: tuple[int, ...], tmp_path: Path
 ) -> None:
     for swapped in (False, True)[: 2 if function in (operator.add, operator.mul) else 1]:
-        held = np.full(shape, constant)
-        graph = graph_of(function, held, swapped=swapped)
-        want = -function(-X, held)
+        array = np.full(shape, constant)
+        graph = graph_of(function, array, swapped=swapped)
+        want = -function(-X, array)
         np.testing.assert_array_equal(gc.InferenceSession().load(graph)(X)[0], want)
         graph.export(tmp_path / "rounded.onnx")
         bare = onnxruntime.InferenceSession(tmp_path / "rounded.onnx", providers=["CPUExecutionProvider"])
@@ -284,12 +284,12 @@ def test_constant_counts_in_sessions_and_in_files(
 @pytest.mark.parametrize(("operator_", "constant"), [("Add", SMALL), ("Sub", SMALL), ("Mul", FACTOR), ("Div", FACTOR)])
 @pytest.mark.parametrize("as_node", [False, True], ids=["initializer", "Constant"])
 def test_constant_counts_in_models_of_others(operator_: str, constant: float, as_node: bool) -> None:
-    held = numpy_helper.from_array(np.array(constant), "c")
-    nodes = [helper.make_node("Constant", [], ["c"], value=held)] if as_node else []
+    value = numpy_helper.from_array(np.array(constant), "c")
+    nodes = [helper.make_node("Constant", [], ["c"], value=value)] if as_node else []
     nodes += [helper.make_node("Neg", ["x"], ["a"]), helper.make_node(operator_, ["a", "c"], ["b"])]
     nodes += [helper.make_node("Neg", ["b"], ["y"])]
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, ["n"]) for name in "xy")
-    graph = helper.make_graph(nodes, "others", [x], [y], [] if as_node else [held])
+    graph = helper.make_graph(nodes, "others", [x], [y], [] if as_node else [value])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     function = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}[operator_]
     session = gc.InferenceSession()

@@ -35,8 +35,8 @@ def load(op: str, *inputs: Array, opset: int = 22, dims: list[Any] | None = None
 
 
 def drawn(op: str, *inputs: Array, **attributes: Any) -> Array:
-    (made,) = load(op, *inputs, **attributes)(*inputs)
-    return np.asarray(made)
+    (result,) = load(op, *inputs, **attributes)(*inputs)
+    return np.asarray(result)
 
 
 def distance(values: Array, cumulative: Any) -> float:
@@ -69,10 +69,10 @@ def forms(op: str, dtype: DType, seed: float | None) -> Array:
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("op", ["RandomUniform", "RandomUniformLike"])
 def test_uniform_numbers_are_spread_evenly(op: str, dtype: DType, seed: float | None) -> None:
-    made = forms(op, dtype, seed)
-    assert made.dtype == dtype.numpy
-    assert made.shape == (256, 256)
-    values = made.astype(np.float64)
+    result = forms(op, dtype, seed)
+    assert result.dtype == dtype.numpy
+    assert result.shape == (256, 256)
+    values = result.astype(np.float64)
     assert values.min() >= 0
     assert values.max() < 1
     assert abs(values.mean() - 0.5) < 5 * math.sqrt(1 / 12 / COUNT) + 2.0**-9
@@ -87,10 +87,10 @@ def test_uniform_numbers_are_spread_evenly(op: str, dtype: DType, seed: float | 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("op", ["RandomNormal", "RandomNormalLike"])
 def test_normal_numbers_are_spread_as_the_bell_curve(op: str, dtype: DType, seed: float | None) -> None:
-    made = forms(op, dtype, seed)
-    assert made.dtype == dtype.numpy
-    assert made.shape == (256, 256)
-    values = made.astype(np.float64)
+    result = forms(op, dtype, seed)
+    assert result.dtype == dtype.numpy
+    assert result.shape == (256, 256)
+    values = result.astype(np.float64)
     assert np.isfinite(values).all()
     assert abs(values.mean()) < 5 / math.sqrt(COUNT)
     assert abs(values.var() - 1) < 5 * math.sqrt(2 / COUNT)
@@ -105,18 +105,18 @@ def test_normal_numbers_are_spread_as_the_bell_curve(op: str, dtype: DType, seed
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_uniform_numbers_lie_between_their_limits(dtype: DType) -> None:
-    made = drawn("RandomUniform", shape=[COUNT], dtype=dtype.onnx, low=-3.0, high=5.0, seed=2.0).astype(np.float64)
-    assert made.min() >= -3
-    assert made.max() < 5
-    assert abs(made.mean() - 1) < 0.1
+    graph = drawn("RandomUniform", shape=[COUNT], dtype=dtype.onnx, low=-3.0, high=5.0, seed=2.0).astype(np.float64)
+    assert graph.min() >= -3
+    assert graph.max() < 5
+    assert abs(graph.mean() - 1) < 0.1
     narrow = drawn("RandomUniform", shape=[COUNT], dtype=dtype.onnx, low=1000.0, high=1001.0, seed=2.0)
     assert narrow.astype(np.float64).max() < 1001
 
 
 def test_normal_numbers_have_the_mean_and_the_scale_that_are_asked_for() -> None:
-    made = drawn("RandomNormal", shape=[COUNT], mean=-2.0, scale=0.5, seed=1.0).astype(np.float64)
-    assert abs(made.mean() + 2) < 5 * 0.5 / math.sqrt(COUNT)
-    assert abs(made.std() - 0.5) < 0.01
+    graph = drawn("RandomNormal", shape=[COUNT], mean=-2.0, scale=0.5, seed=1.0).astype(np.float64)
+    assert abs(graph.mean() + 2) < 5 * 0.5 / math.sqrt(COUNT)
+    assert abs(graph.std() - 0.5) < 0.01
 
 
 @pytest.mark.parametrize("op", ["RandomUniform", "RandomNormal"])
@@ -150,8 +150,8 @@ def test_two_nodes_without_a_seed_give_other_numbers() -> None:
 
 @pytest.mark.parametrize("opset", [7, 15, 22, 26])
 def test_random_operators_of_any_opset_run(opset: int) -> None:
-    made = drawn("RandomUniform", shape=[3, 0, 2], opset=opset, seed=1.0)
-    assert made.shape == (3, 0, 2)
+    result = drawn("RandomUniform", shape=[3, 0, 2], opset=opset, seed=1.0)
+    assert result.shape == (3, 0, 2)
     like = drawn("RandomNormalLike", np.zeros((2, 3), np.float32), opset=opset, seed=1.0)
     assert like.dtype == np.float32
     assert like.shape == (2, 3)
@@ -160,10 +160,10 @@ def test_random_operators_of_any_opset_run(opset: int) -> None:
 @pytest.mark.parametrize("dtype", [np.int64, np.bool_, np.float16, ml_dtypes.bfloat16, np.uint8, np.float64])
 def test_numbers_are_drawn_for_operands_of_any_dtype_and_size(dtype: Any) -> None:
     model = load("RandomUniformLike", np.zeros((1, 1), dtype), dims=["n", "m"], dtype=1, seed=1.0)
-    (made,) = model(np.zeros((50, 60), dtype))
-    assert made.dtype == np.float32
-    assert made.shape == (50, 60)
-    assert 0.45 < made.mean() < 0.55
+    (result,) = model(np.zeros((50, 60), dtype))
+    assert result.dtype == np.float32
+    assert result.shape == (50, 60)
+    assert 0.45 < result.mean() < 0.55
 
 
 @pytest.mark.parametrize("target", [None, DType.float64, DType.bool, DType.int8, DType.int64, DType.float16], ids=str)
@@ -171,10 +171,10 @@ def test_numbers_are_drawn_for_operands_of_any_dtype_and_size(dtype: Any) -> Non
 def test_bernoulli_gives_ones_as_often_as_is_asked(dtype: DType, target: DType | None) -> None:
     chances = np.repeat([0.0, 0.1, 0.5, 0.9, 1.0], 1 << 14).astype(dtype.numpy)
     more = {} if target is None else {"dtype": target.onnx}
-    made = drawn("Bernoulli", chances, seed=3.0, **more)
-    assert made.dtype == (target or dtype).numpy
-    assert made.shape == chances.shape
-    values = made.astype(np.float64).reshape(5, -1)
+    result = drawn("Bernoulli", chances, seed=3.0, **more)
+    assert result.dtype == (target or dtype).numpy
+    assert result.shape == chances.shape
+    values = result.astype(np.float64).reshape(5, -1)
     assert set(np.unique(values)) <= {0.0, 1.0}
     assert values[0].sum() == 0
     assert values[4].all()
@@ -188,10 +188,10 @@ def test_multinomial_draws_classes_by_their_weights(dtype: DType, target: DType)
     logs = np.log(np.array([[1, 2, 0, 5, 2], [0, 0, 1, 0, 0], [1, 1, 1, 1, 0]], np.float64).clip(1e-30))
     logs[logs < -60] = -np.inf
     count = 1 << 14
-    made = drawn("Multinomial", logs.astype(dtype.numpy), sample_size=count, dtype=target.onnx, seed=5.0)
-    assert made.dtype == target.numpy
-    assert made.shape == (3, count)
-    for row, weights in zip(made, np.exp(logs), strict=True):
+    result = drawn("Multinomial", logs.astype(dtype.numpy), sample_size=count, dtype=target.onnx, seed=5.0)
+    assert result.dtype == target.numpy
+    assert result.shape == (3, count)
+    for row, weights in zip(result, np.exp(logs), strict=True):
         chances = weights / weights.sum()
         shares = np.bincount(row, minlength=5) / count
         assert (shares[chances == 0] == 0).all()
@@ -200,8 +200,8 @@ def test_multinomial_draws_classes_by_their_weights(dtype: DType, target: DType)
 
 def test_multinomial_of_one_class_and_of_a_batch_whose_size_comes_with_the_run() -> None:
     model = load("Multinomial", np.zeros((1, 1), np.float32), dims=["n", 1], sample_size=4, seed=1.0)
-    (made,) = model(np.zeros((3, 1), np.float32))
-    assert made.tolist() == [[0] * 4] * 3
+    (result,) = model(np.zeros((3, 1), np.float32))
+    assert result.tolist() == [[0] * 4] * 3
 
 
 def test_operands_of_unknown_rank_are_drawn_for() -> None:

@@ -43,15 +43,15 @@ def cell(
     if op == "GRU":
         update, reset = active(sigmoid, both[0]), active(sigmoid, both[1])
         if options.get("linear_before_reset"):
-            kept = reset * (h @ rs[2].T + br[2])
+            remaining = reset * (h @ rs[2].T + br[2])
         else:
-            kept = (reset * h) @ rs[2].T + br[2]
-        fresh = active(np.tanh, x @ ws[2].T + bw[2] + kept)
+            remaining = (reset * h) @ rs[2].T + br[2]
+        fresh = active(np.tanh, x @ ws[2].T + bw[2] + remaining)
         return (1 - update) * fresh + update * h, c
     peeps = p.reshape(3, HIDDEN)
     taken = active(sigmoid, both[0] + peeps[0] * c)
-    kept = 1 - taken if options.get("input_forget") else active(sigmoid, both[2] + peeps[2] * c)
-    memory = kept * c + taken * active(np.tanh, both[3])
+    remaining = 1 - taken if options.get("input_forget") else active(sigmoid, both[2] + peeps[2] * c)
+    memory = remaining * c + taken * active(np.tanh, both[3])
     return active(sigmoid, both[1] + peeps[1] * memory) * np.tanh(memory), memory
 
 
@@ -60,15 +60,15 @@ def run_through(
 ) -> tuple[Array, Array, Array]:
     direction = options.get("direction", "forward")
     ways = ["forward", "reverse"] if direction == "bidirectional" else [direction]
-    made = np.zeros((STEPS, len(ways), BATCH, HIDDEN))
+    array = np.zeros((STEPS, len(ways), BATCH, HIDDEN))
     last, memory = h.copy(), c.copy()
     for way, n in itertools.product(range(len(ways)), range(BATCH)):
         order = range(LENGTHS[n]) if ways[way] == "forward" else reversed(range(LENGTHS[n]))
         for step in order:
             w, r, b, p = (s[way] for s in weights)
             last[way, n], memory[way, n] = cell(op, x[step, n], last[way, n], memory[way, n], w, r, b, p, options)
-            made[step, way, n] = last[way, n]
-    return made, last, memory
+            array[step, way, n] = last[way, n]
+    return array, last, memory
 
 
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
@@ -104,14 +104,14 @@ def test_recurrent_networks_are_those_of_loops_in_both_layouts(
         expected = [expected[0].transpose(2, 0, 1, 3), *(e.swapaxes(0, 1) for e in expected[1:])]
     own = DType.of(np.dtype(dtype))
     graph = Graph("test", {"x": TensorType(own, axes)})
-    given: list[Any] = [graph["x"], w, r, b, LENGTHS, np.ascontiguousarray(starts[0])]
+    items: list[Any] = [graph["x"], w, r, b, LENGTHS, np.ascontiguousarray(starts[0])]
     results = 2
     if op == "LSTM":
-        given += [np.ascontiguousarray(starts[1]), p]
+        items += [np.ascontiguousarray(starts[1]), p]
         results = 3
     attributes = {"hidden_size": HIDDEN, "layout": layout, **options}
-    graph.output(*graph.op(op, given, attributes, [TensorType(own, e) for e in ends[:results]]))
-    made = gc.InferenceSession().load(graph)(np.ascontiguousarray(fed))
+    graph.output(*graph.op(op, items, attributes, [TensorType(own, e) for e in ends[:results]]))
+    output = gc.InferenceSession().load(graph)(np.ascontiguousarray(fed))
     near = 1e-12 if dtype is np.float64 else 1e-5
-    for result, right in zip(made, expected, strict=False):
+    for result, right in zip(output, expected, strict=False):
         np.testing.assert_allclose(result, right, rtol=near, atol=near)

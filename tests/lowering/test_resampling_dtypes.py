@@ -57,14 +57,14 @@ def resized(
     """One axis resized, element by element."""
     moved = np.moveaxis(x, axis, 0)
     size = len(moved)
-    made = []
+    results = []
     for i in range(end):
         at = coordinate(i, size, end, scale, how, crop)
         if how == "tf_crop_and_resize" and not 0 <= at <= size - 1:
-            made.append(np.full_like(moved[0], outside))
+            results.append(np.full_like(moved[0], outside))
             continue
         if mode == "nearest":
-            made.append(moved[min(max(ROUNDINGS[nearest](at), 0), size - 1)])
+            results.append(moved[min(max(ROUNDINGS[nearest](at), 0), size - 1)])
             continue
         shrink = min(scale, 1.0) if antialias else 1.0
         reach = math.ceil((2 if mode == "cubic" else 1) / shrink) + 1
@@ -75,8 +75,8 @@ def resized(
             if not exclude or 0 <= tap < size:
                 taps[tap] = weight
         total = sum(taps.values())
-        made.append(sum(w / total * moved[min(max(tap, 0), size - 1)] for tap, w in taps.items()))
-    return np.moveaxis(np.array(made), 0, axis)
+        results.append(sum(w / total * moved[min(max(tap, 0), size - 1)] for tap, w in taps.items()))
+    return np.moveaxis(np.array(results), 0, axis)
 
 
 SCALES = [(0.6, 2.3), (1.0, 0.5), (2.0, 1.0), (0.25, 3.0)]
@@ -180,7 +180,7 @@ def reflected(place: float, low: float, high: float) -> float:
 def sampled(x: Array, grid: Array, mode: str, padding: str, align: int) -> Array:
     """x: [C, *sizes], grid: [*places, axes]."""
     sizes = x.shape[1:]
-    made = np.zeros((len(x), *grid.shape[:-1]), x.dtype if mode == "nearest" else np.float64)
+    array = np.zeros((len(x), *grid.shape[:-1]), x.dtype if mode == "nearest" else np.float64)
 
     def pixel(at: tuple[int, ...]) -> Any:
         taken = []
@@ -214,8 +214,8 @@ def sampled(x: Array, grid: Array, mode: str, padding: str, align: int) -> Array
         for taps in itertools.product(*options):
             value = pixel(tuple(t for t, _ in taps))
             weight = math.prod(w for _, w in taps)
-            made[(slice(None), *place)] += value if mode == "nearest" else value.astype(np.float64) * weight
-    return made
+            array[(slice(None), *place)] += value if mode == "nearest" else value.astype(np.float64) * weight
+    return array
 
 
 @pytest.mark.parametrize("align", [0, 1])

@@ -20,8 +20,8 @@ KINDS = ["float32", "float16", "int8", "int64", "bool"]
 def loaded(kind: str, **attributes: int) -> gc.runtime.Model:
     number = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
     node = helper.make_node("ReverseSequence", ["x", "n"], ["y"], None, None, None, None, **attributes)
-    given = [value("x", number, None), value("n", TensorProto.INT64, ["k"])]
-    proto: onnx.ModelProto | bytes = model([node], given, [value("y", number, None)], [], opset=17)
+    results = [value("x", number, None), value("n", TensorProto.INT64, ["k"])]
+    proto: onnx.ModelProto | bytes = model([node], results, [value("y", number, None)], [], opset=17)
     return gc.InferenceSession().load(proto)
 
 
@@ -39,8 +39,8 @@ def test_sequence_fails_in_words_when_there_is_one_axis(kind: str, attributes: d
 
 def turned(x: Any, lengths: list[int], time: int) -> Any:
     rows = np.swapaxes(x, 0, 1) if time == 0 else x
-    made = np.stack([np.concatenate([row[:n][::-1], row[n:]]) for row, n in zip(rows, lengths, strict=True)])
-    return np.swapaxes(made, 0, 1) if time == 0 else made
+    array = np.stack([np.concatenate([row[:n][::-1], row[n:]]) for row, n in zip(rows, lengths, strict=True)])
+    return np.swapaxes(array, 0, 1) if time == 0 else array
 
 
 def test_sequence_is_turned_along_other_axes_when_there_are_more() -> None:

@@ -37,40 +37,40 @@ def loaded(graph: Graph, switches: bool = True) -> gc.Model:
 
 def branches(graph: Graph) -> list[Counter[str]]:
     """Return the operators of the branches of the switch: of many rows, and of few; none where there is no switch."""
-    made = lower(graph, "cpu", runtime=HERE, optimize="all")
-    found = [node for node in made.nodes if node.op_type == "If" and bodies(node)[0].name == "many_rows"]
-    assert len(found) <= 1
-    return [Counter(n.op_type for n in inner.nodes) for node in found for inner in bodies(node)]
+    changed = lower(graph, "cpu", runtime=HERE, optimize="all")
+    results = [node for node in changed.nodes if node.op_type == "If" and bodies(node)[0].name == "many_rows"]
+    assert len(results) <= 1
+    return [Counter(n.op_type for n in inner.nodes) for node in results for inner in bodies(node)]
 
 
 def weight(seed: int = 0, columns: int = COLUMNS, inner: int = INNER) -> Array:
     return np.random.default_rng(seed).standard_normal((columns, inner), np.float32)
 
 
-def product(held: QuantizedTensor, bias: Array | None = None, shape: Any = ("m", INNER), note: str = "int8") -> Graph:
+def product(value: QuantizedTensor, bias: Array | None = None, shape: Any = ("m", INNER), note: str = "int8") -> Graph:
     graph = Graph("product", {"x": TensorType(DType.float32, list(shape))})
-    made = ops.qmatmul(held.encoding.lower(), graph[0], held, accuracy_level=4)
-    graph.output(made if bias is None else made + bias)
+    y = ops.qmatmul(value.encoding.lower(), graph[0], value, accuracy_level=4)
+    graph.output(y if bias is None else y + bias)
     graph.metadata[row_switch.NOTE] = note
     return graph
 
 
-def in_bytes(x: Array, held: QuantizedTensor, most: int) -> Array:
+def in_bytes(x: Array, value: QuantizedTensor, most: int) -> Array:
     """Compute the product of bytes in NumPy: exact sums, and each rounding in float32."""
     one = np.float32(1)
     step = np.maximum(np.abs(x).max(1, keepdims=True) * np.float32(1 / 127), np.float32(1e-30))
     rows = np.clip(np.rint(x / step), -128, 127).astype(np.int64)
-    if held.encoding == "int4":
-        assert held.scales is not None
-        points = np.full(held.scales.shape, 8) if held.zero_points is None else held.zero_points
-        ends = np.maximum(points, 15 - points) if held.zero_points is not None else points
-        far = ends.astype(np.float32) * np.abs(held.scales)
+    if value.encoding == "int4":
+        assert value.scales is not None
+        points = np.full(value.scales.shape, 8) if value.zero_points is None else value.zero_points
+        ends = np.maximum(points, 15 - points) if value.zero_points is not None else points
+        far = ends.astype(np.float32) * np.abs(value.scales)
     else:
-        blocks = np.abs(held.data.reshape(len(held.data), -1, 18)[..., :2].copy().view(np.float16)[..., 0])
+        blocks = np.abs(value.data.reshape(len(value.data), -1, 18)[..., :2].copy().view(np.float16)[..., 0])
         far = np.float32(8) * blocks.astype(np.float32)
     steps = (far.max(1) / np.float32(most)).astype(np.float32)
     steps = np.where(steps > 0, steps, one)
-    numbers = np.clip(np.rint(held.dequantize() / steps[:, None]), -128, 127).astype(np.int64)
+    numbers = np.clip(np.rint(value.dequantize() / steps[:, None]), -128, 127).astype(np.int64)
     return np.asarray(((rows @ numbers.T).astype(np.float32) * (one * steps)) * step)
 
 
@@ -82,31 +82,31 @@ def most() -> int:
 def test_many_rows_are_a_product_of_bytes_bit_for_bit(encoding: str) -> None:
     name, _, kind = encoding.partition(" ")
     options: dict[str, Any] = {"block_size": int(kind[3:]), "symmetric": False} if kind.startswith("by") else {}
-    held = encode(weight(), name, **options)
-    model, x = loaded(product(held)), np.random.default_rng(1).standard_normal((ROWS + 3, INNER), np.float32)
+    value = encode(weight(), name, **options)
+    model, x = loaded(product(value)), np.random.default_rng(1).standard_normal((ROWS + 3, INNER), np.float32)
     x[1] *= 1e-6
     x[2] *= 1e6
-    np.testing.assert_array_equal(model(x)[0], in_bytes(x, held, most()))
+    np.testing.assert_array_equal(model(x)[0], in_bytes(x, value, most()))
 
 
 def test_the_switch_is_at_its_number_of_rows() -> None:
-    held = encode(weight(), "int4", block_size=128)
-    switching, other = loaded(product(held)), loaded(product(held), switches=False)
+    value = encode(weight(), "int4", block_size=128)
+    switching, other = loaded(product(value)), loaded(product(value), switches=False)
     x = np.random.default_rng(1).standard_normal((ROWS, INNER), np.float32)
     for rows in (0, 1, ROWS - 1):
         np.testing.assert_array_equal(switching(x[:rows])[0], other(x[:rows])[0])
     assert not np.array_equal(switching(x)[0], other(x)[0])
-    np.testing.assert_array_equal(switching(x)[0], in_bytes(x, held, most()))
+    np.testing.assert_array_equal(switching(x)[0], in_bytes(x, value, most()))
 
 
 @pytest.mark.parametrize("bits", ["int4", "q4_0"])
 def test_both_forms_are_near_the_product_with_the_weight(bits: str) -> None:
-    held = encode(weight(inner=1024), bits)
+    value = encode(weight(inner=1024), bits)
     x = np.random.default_rng(1).standard_normal((64, 1024), np.float32)
-    exact = x.astype(np.float64) @ held.dequantize().astype(np.float64).T
+    exact = x.astype(np.float64) @ value.dequantize().astype(np.float64).T
     for switches, far in ((True, 0.02 if most() < 127 else 0.013), (False, 0.01)):
-        made = loaded(product(held, shape=("m", 1024)), switches)(x)[0]
-        assert np.linalg.norm(made - exact) / np.linalg.norm(exact) < far
+        result = loaded(product(value, shape=("m", 1024)), switches)(x)[0]
+        assert np.linalg.norm(result - exact) / np.linalg.norm(exact) < far
 
 
 def test_a_row_does_not_depend_on_others() -> None:
@@ -123,9 +123,9 @@ def test_a_flaw_makes_its_own_row_nan(flaw: float) -> None:
     x = np.random.default_rng(1).standard_normal((ROWS + 1, INNER), np.float32)
     sound = model(x)[0]
     x[2, 5] = flaw
-    made = model(x)[0]
-    assert np.isnan(made[2]).all()
-    np.testing.assert_array_equal(np.delete(made, 2, 0), np.delete(sound, 2, 0))
+    result = model(x)[0]
+    assert np.isnan(result[2]).all()
+    np.testing.assert_array_equal(np.delete(result, 2, 0), np.delete(sound, 2, 0))
 
 
 def test_rows_and_weights_of_zeros_give_zeros_and_the_bias() -> None:
@@ -134,16 +134,16 @@ def test_rows_and_weights_of_zeros_give_zeros_and_the_bias() -> None:
     model = loaded(product(encode(matrix, "int4", block_size=32), bias=bias))
     x = np.random.default_rng(1).standard_normal((ROWS, INNER), np.float32)
     x[1] = 0
-    made = model(x)[0]
-    np.testing.assert_array_equal(made[1], bias)
-    np.testing.assert_array_equal(made[:, 3], np.full(ROWS, bias[3]))
+    result = model(x)[0]
+    np.testing.assert_array_equal(result[1], bias)
+    np.testing.assert_array_equal(result[:, 3], np.full(ROWS, bias[3]))
 
 
 def test_leading_dims_are_rows() -> None:
-    held = encode(weight(), "int4", block_size=64)
+    value = encode(weight(), "int4", block_size=64)
     x = np.random.default_rng(1).standard_normal((2, ROWS, INNER), np.float32)
-    made = loaded(product(held, shape=("a", "b", INNER)))(x)[0]
-    np.testing.assert_array_equal(made, in_bytes(x.reshape(-1, INNER), held, most()).reshape(2, ROWS, COLUMNS))
+    result = loaded(product(value, shape=("a", "b", INNER)))(x)[0]
+    np.testing.assert_array_equal(result, in_bytes(x.reshape(-1, INNER), value, most()).reshape(2, ROWS, COLUMNS))
 
 
 def chain(note: str = "int8") -> Graph:
@@ -165,32 +165,32 @@ def test_what_lies_between_is_in_the_branches_and_what_has_other_rows_is_not() -
     assert not many["MatMulNBits"]
     assert not few["MatMulIntegerToFloat"]
     assert "Tanh" not in few
-    made = lower(chain(), "cpu", runtime=HERE, optimize="all")
-    assert [n.op_type for n in made.nodes].count("MatMulNBits") == 1
-    assert made.named_outputs[0][0] == "h"
+    graph = lower(chain(), "cpu", runtime=HERE, optimize="all")
+    assert [n.op_type for n in graph.nodes].count("MatMulNBits") == 1
+    assert graph.named_outputs[0][0] == "h"
 
 
 def test_outputs_inside_of_the_switch_are_those_of_the_graph() -> None:
     x = np.random.default_rng(1).standard_normal((ROWS - 1, INNER), np.float32)
-    for made, wanted in zip(loaded(chain())(x), loaded(chain(), switches=False)(x), strict=True):
-        np.testing.assert_array_equal(made, wanted)
+    for item, wanted in zip(loaded(chain())(x), loaded(chain(), switches=False)(x), strict=True):
+        np.testing.assert_array_equal(item, wanted)
     x = np.random.default_rng(1).standard_normal((ROWS + 10, INNER), np.float32)
-    for made, wanted in zip(loaded(chain())(x), loaded(chain(), switches=False)(x), strict=True):
-        assert np.linalg.norm(made - wanted) < 0.05 * np.linalg.norm(wanted)
+    for item, wanted in zip(loaded(chain())(x), loaded(chain(), switches=False)(x), strict=True):
+        assert np.linalg.norm(item - wanted) < 0.05 * np.linalg.norm(wanted)
 
 
 @pytest.mark.parametrize("why", ["no note", "exact", "another level", "no processor", "another target"])
 def test_no_switch(why: str) -> None:
-    held = encode(weight(), "int4", block_size=32)
-    graph = product(held, note="same" if why == "no note" else "int8")
+    value = encode(weight(), "int4", block_size=32)
+    graph = product(value, note="same" if why == "no note" else "int8")
     if why == "another level":
         graph = Graph("product", {"x": TensorType(DType.float32, ["m", INNER])})
-        graph.output(ops.qmatmul("int4", graph[0], held))
+        graph.output(ops.qmatmul("int4", graph[0], value))
         graph.metadata[row_switch.NOTE] = "int8"
     here = replace(HERE, many_rows=lambda: None) if why == "no processor" else HERE
     target = "onnx" if why == "another target" else "cpu"
-    made = lower(graph, target, runtime=here, optimize="exact" if why == "exact" else "all")  # type: ignore[arg-type]
-    assert "If" not in [node.op_type for node in made.nodes]
+    changed = lower(graph, target, runtime=here, optimize="exact" if why == "exact" else "all")  # type: ignore[arg-type]
+    assert "If" not in [node.op_type for node in changed.nodes]
 
 
 def test_files_have_no_switch_and_get_one_when_they_are_loaded(tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_files_have_no_switch_and_get_one_when_they_are_loaded(tmp_path: Path) -
     assert "If" not in [node.op_type for node in read.nodes]
     assert [b["MatMulIntegerToFloat"] for b in branches(read)] == [2, 0]
     x = np.random.default_rng(1).standard_normal((ROWS + 1, INNER), np.float32)
-    for made, wanted in zip(loaded(read)(x), loaded(graph)(x), strict=True):
-        np.testing.assert_array_equal(made, wanted)
+    for item, wanted in zip(loaded(read)(x), loaded(graph)(x), strict=True):
+        np.testing.assert_array_equal(item, wanted)
 
 
 def test_rows_are_known_by_instructions() -> None:
@@ -231,8 +231,8 @@ def test_a_decoder_gives_the_same_tokens_alone_and_in_a_batch(monkeypatch: pytes
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, CONFIG.vocabulary, length).tolist() for length in (ROWS, 17, 30)]  # many rows alone too
     together = models.generate(model, prompts[:2], 20)
-    for prompt, made in zip(prompts[:2], together, strict=True):
-        np.testing.assert_array_equal(models.generate(model, prompt, 20), made)
+    for prompt, item in zip(prompts[:2], together, strict=True):
+        np.testing.assert_array_equal(models.generate(model, prompt, 20), item)
 
 
 def test_a_decoder_takes_prompts_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,10 +242,10 @@ def test_a_decoder_takes_prompts_in_both_forms(monkeypatch: pytest.MonkeyPatch) 
     tokens = np.random.default_rng(0).integers(0, CONFIG.vocabulary, (1, 40))
     few, many = ROWS - 1, 40
     for count in (few, many):
-        made, wanted = (m.state()(tokens[:, :count], np.array([count]))[0] for m in (model, plain))
+        result, wanted = (m.state()(tokens[:, :count], np.array([count]))[0] for m in (model, plain))
         if count == few:
-            np.testing.assert_array_equal(made, wanted)
-        assert np.linalg.norm(made - wanted) < 0.1 * np.linalg.norm(wanted)
+            np.testing.assert_array_equal(result, wanted)
+        assert np.linalg.norm(result - wanted) < 0.1 * np.linalg.norm(wanted)
 
 
 def test_products_of_many_rows_share_what_they_have_alike() -> None:

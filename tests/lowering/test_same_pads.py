@@ -24,7 +24,7 @@ MODES = ("SAME_UPPER", "SAME_LOWER")
 def windows(op: str, dims: list[Any], **attributes: Any) -> tuple[onnx.ModelProto, Any]:
     """Return a model of one operator, and its filters; those of pools are ones."""
     kernel = attributes["kernel_shape"]
-    element, made = (2, 6) if op == "ConvInteger" else (1, 1)
+    element, result = (2, 6) if op == "ConvInteger" else (1, 1)
     dtype = helper.tensor_dtype_to_np_dtype(element)
     has_filters = op.startswith("Conv")
     filters = np.random.default_rng(1).integers(0, 9, (1, 1, *kernel)).astype(dtype) if has_filters else np.ones(kernel)
@@ -32,7 +32,7 @@ def windows(op: str, dims: list[Any], **attributes: Any) -> tuple[onnx.ModelProt
         [helper.make_node(op, ["x", "w"][: 1 + has_filters], ["y"], **attributes)],
         "windows",
         [helper.make_tensor_value_info("x", element, dims)],
-        [helper.make_tensor_value_info("y", made, None)],
+        [helper.make_tensor_value_info("y", result, None)],
         [numpy_helper.from_array(filters, "w")] if has_filters else [],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), filters.reshape(kernel)
@@ -48,20 +48,20 @@ def expected(op: str, mode: str, x: Any, filters: Any, gap: int, step: int, coun
     ]
     before = [pads // 2 if mode == "SAME_UPPER" else pads - pads // 2 for pads in total]
     for place in np.ndindex(*want.shape[2:]):
-        found = []
+        results = []
         for tap in itertools.product(range(size), repeat=2):
             at = [p * step - b + t * gap for p, b, t in zip(place, before, tap, strict=True)]
             if all(0 <= a < there for a, there in zip(at, x.shape[2:], strict=True)):
-                found.append((float(x[0, 0, *at]), float(filters[tap])))
-        values = [value for value, _ in found]
+                results.append((float(x[0, 0, *at]), float(filters[tap])))
+        values = [value for value, _ in results]
         if op == "MaxPool":
-            made = max(values, default=-math.inf)
+            result = max(values, default=-math.inf)
         elif op == "AveragePool":
             count = size**2 if counts_pads else len(values)
-            made = sum(values) / count if count else math.nan
+            result = sum(values) / count if count else math.nan
         else:
-            made = math.sqrt(sum(v * v for v in values)) if op == "LpPool" else sum(v * f for v, f in found)
-        want[0, 0, *place] = made
+            result = math.sqrt(sum(v * v for v in values)) if op == "LpPool" else sum(v * f for v, f in results)
+        want[0, 0, *place] = result
     return want
 
 
@@ -79,8 +79,8 @@ def test_windows_are_those_of_onnx(op: str, mode: str, size: int, gap: int, step
     want = expected(op, mode, x, filters, gap, step)
     graph = gc.Graph.load(model)
     assert [int(dim) for dim in graph.outputs[0].shape] == [*want.shape]
-    (made,) = gc.InferenceSession(intra_op_num_threads=1).load(model)(x)
-    np.testing.assert_allclose(made, want, rtol=1e-6)
+    (result,) = gc.InferenceSession(intra_op_num_threads=1).load(model)(x)
+    np.testing.assert_allclose(result, want, rtol=1e-6)
 
 
 @pytest.mark.numbers
@@ -99,8 +99,8 @@ def test_convolutions_with_gaps_begin_at_the_first_element(
     x = x.astype(np.uint8 if op == "ConvInteger" else np.float32)
     want = expected(op, mode, x, filters, 1, step)
     for proto in (model, bare):
-        (made,) = gc.InferenceSession(intra_op_num_threads=1).load(proto)(x)
-        np.testing.assert_array_equal(made, want)
+        (result,) = gc.InferenceSession(intra_op_num_threads=1).load(proto)(x)
+        np.testing.assert_array_equal(result, want)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -108,8 +108,8 @@ def test_pads_are_counted_when_an_average_counts_them(mode: str) -> None:
     attributes = {"kernel_shape": [2, 2], "dilations": [3, 3], "auto_pad": mode}
     model, filters = windows("AveragePool", [1, 1, 5, 5], count_include_pad=1, **attributes)
     x = np.arange(25, dtype=np.float32).reshape(1, 1, 5, 5)
-    (made,) = gc.InferenceSession(intra_op_num_threads=1).load(model)(x)
-    np.testing.assert_allclose(made, expected("AveragePool", mode, x, filters, 3, 1, counts_pads=1), rtol=1e-6)
+    (result,) = gc.InferenceSession(intra_op_num_threads=1).load(model)(x)
+    np.testing.assert_allclose(result, expected("AveragePool", mode, x, filters, 3, 1, counts_pads=1), rtol=1e-6)
 
 
 @pytest.mark.numbers
@@ -126,8 +126,8 @@ def test_windows_of_images_of_any_size(op: str, mode: str, size: int, gap: int, 
         x = np.random.default_rng(0).integers(1, 9, (1, 1, *there))
         x = x.astype(np.uint8 if op == "ConvInteger" else np.float32)
         want = expected(op, mode, x, filters, gap, step)
-        for made in (*loaded(x), *file(x=x)):
-            np.testing.assert_allclose(made, want, rtol=1e-6)
+        for item in (*loaded(x), *file(x=x)):
+            np.testing.assert_allclose(item, want, rtol=1e-6)
 
 
 def test_padding_is_the_zero_point_when_only_the_run_knows_the_size() -> None:
@@ -136,8 +136,8 @@ def test_padding_is_the_zero_point_when_only_the_run_knows_the_size() -> None:
     model.graph.initializer.append(numpy_helper.from_array(np.array(3, np.uint8), "zero"))
     model.graph.node[0].input.append("zero")
     x = np.arange(30, dtype=np.uint8).reshape(1, 1, 5, 6)
-    (made,) = gc.InferenceSession(intra_op_num_threads=1).load(model)(x)
-    np.testing.assert_array_equal(made, expected("ConvInteger", MODES[0], x.astype(int) - 3, filters, 2, 2))
+    (result,) = gc.InferenceSession(intra_op_num_threads=1).load(model)(x)
+    np.testing.assert_array_equal(result, expected("ConvInteger", MODES[0], x.astype(int) - 3, filters, 2, 2))
 
 
 def test_places_of_maxima_are_refused_when_only_the_run_knows_the_size() -> None:

@@ -33,9 +33,9 @@ def test_every_cell_has_the_values_of_numpy(left: DType) -> None:
         types: dict[str, TensorType] = {}
         arrays: list[Array] = []
         for cell in cells:
-            given = operands(cell)
-            arrays += given
-            types.update(types_of(cell, given))
+            value = operands(cell)
+            arrays += value
+            types.update(types_of(cell, value))
         graph = Graph("score", types)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LossyCastWarning)

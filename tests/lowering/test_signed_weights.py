@@ -44,16 +44,16 @@ CASES: dict[str, tuple[list[str], Any, dict[str, Any]]] = {
 
 def of_operator(case: str, form: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """Return a model of a product, whose weights are constants or inputs, and what to feed."""
-    names, x, given = CASES[case]
-    fed = {"x": x} if form == "constants" else {"x": x, **given}
+    names, x, value = CASES[case]
+    fed = {"x": x} if form == "constants" else {"x": x, **value}
     inputs = [
         helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(np.asarray(v).dtype), np.asarray(v).shape)
         for k, v in fed.items()
     ]
-    held = [numpy_helper.from_array(np.asarray(v), k) for k, v in given.items() if k not in fed]
+    results = [numpy_helper.from_array(np.asarray(v), k) for k, v in value.items() if k not in fed]
     element = onnx.TensorProto.UINT8 if case.startswith("Q") else onnx.TensorProto.INT32
     node = helper.make_node(case.split()[0], names, ["y"])
-    graph = helper.make_graph([node], "product", inputs, [helper.make_tensor_value_info("y", element, None)], held)
+    graph = helper.make_graph([node], "product", inputs, [helper.make_tensor_value_info("y", element, None)], results)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), fed
 
 
@@ -66,21 +66,21 @@ def of_dequantized(op: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
         helper.make_node(op, ["a", "b"], ["c"]),
         helper.make_node("QuantizeLinear", ["c", "ys", "yz"], ["y"]),
     ]
-    held = [numpy_helper.from_array(np.asarray(v), k) for k, v in {"w": w, **STEPS}.items()]
+    results = [numpy_helper.from_array(np.asarray(v), k) for k, v in {"w": w, **STEPS}.items()]
     info = helper.make_tensor_value_info
     inputs = [info("x", onnx.TensorProto.UINT8, x.shape)]
-    graph = helper.make_graph(nodes, "product", inputs, [info("y", onnx.TensorProto.UINT8, None)], held)
+    graph = helper.make_graph(nodes, "product", inputs, [info("y", onnx.TensorProto.UINT8, None)], results)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), {"x": x}
 
 
 def results(model: onnx.ModelProto, fed: dict[str, Any]) -> list[Any]:
     """Return the results of a session and of files for onnxruntime and for any runtime, in a plain session."""
-    found = [gc.InferenceSession().load(model)(**fed)[0]]
+    results = [gc.InferenceSession().load(model)(**fed)[0]]
     for target in ("cpu", "onnx"):
         content = gc.Graph.load(model).to_onnx(target=target).SerializeToString()
         plain = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-        found += plain.run(None, {k: np.asarray(v) for k, v in fed.items()})
-    return found
+        results += plain.run(None, {k: np.asarray(v) for k, v in fed.items()})
+    return results
 
 
 @pytest.mark.numbers

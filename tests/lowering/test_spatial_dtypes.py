@@ -56,14 +56,14 @@ def emitted(
 def check(op: str, inputs: Sequence[Array | None], attributes: dict[str, Any], *expected: Array, fed: int = 1) -> None:
     for symbolic in (False, True):
         results = emitted(op, inputs, attributes, expected, symbolic=symbolic, fed=fed)
-        for made, right in zip(results, expected, strict=True):
-            assert made.dtype == right.dtype
+        for item, right in zip(results, expected, strict=True):
+            assert item.dtype == right.dtype
             if right.dtype == np.float64:
-                np.testing.assert_allclose(made, right, rtol=1e-12, atol=1e-12, err_msg=f"{op} {attributes}")
+                np.testing.assert_allclose(item, right, rtol=1e-12, atol=1e-12, err_msg=f"{op} {attributes}")
             elif right.dtype.kind in "iub":
-                np.testing.assert_array_equal(made, right, err_msg=f"{op} {attributes}")
+                np.testing.assert_array_equal(item, right, err_msg=f"{op} {attributes}")
             else:
-                np.testing.assert_allclose(made.astype(np.float64), right.astype(np.float64), rtol=1e-5, atol=1e-5)
+                np.testing.assert_allclose(item.astype(np.float64), right.astype(np.float64), rtol=1e-5, atol=1e-5)
 
 
 def wrapped(total: Array, dtype: Any) -> Array:
@@ -96,16 +96,16 @@ def convolved(x: Array, w: Array, b: Array | None, s: int, d: int, pads: Sequenc
     features, depth, r, t = w.shape
     top, left, bottom, right = pads
     rows, columns = places_of(height, r, s, d, top, bottom, False), places_of(width, t, s, d, left, right, False)
-    made = np.zeros((n, features, rows, columns), exact)
-    for i, f, y, z in np.ndindex(made.shape):
+    array = np.zeros((n, features, rows, columns), exact)
+    for i, f, y, z in np.ndindex(array.shape):
         first = f // (features // groups) * depth
         for c, u, v in np.ndindex(depth, r, t):
             row, column = y * s + u * d - top, z * s + v * d - left
             if 0 <= row < height and 0 <= column < width:
-                made[i, f, y, z] += x[i, first + c, row, column].astype(exact) * w[f, c, u, v].astype(exact)
+                array[i, f, y, z] += x[i, first + c, row, column].astype(exact) * w[f, c, u, v].astype(exact)
         if b is not None:
-            made[i, f, y, z] += b[f].astype(exact)
-    return wrapped(made, x.dtype)
+            array[i, f, y, z] += b[f].astype(exact)
+    return wrapped(array, x.dtype)
 
 
 CONVOLUTIONS = list(itertools.product([1, 2], [1, 2], [(0, 0, 0, 0), (1, 2, 0, 1)], [1, 2], [False, True]))
@@ -141,11 +141,11 @@ def test_conv_pads_by_itself_when_the_size_shall_stay(stride: int, upper: bool) 
 def test_conv_sums_when_of_sequences_and_volumes(rank: int) -> None:
     x = numbers(np.float64, 2, 3, *[4] * (rank - 2))
     w = numbers(np.float64, 2, 3, *[2] * (rank - 2))
-    made = np.zeros((2, 2, *[3] * (rank - 2)))
-    for place in np.ndindex(*made.shape):
+    array = np.zeros((2, 2, *[3] * (rank - 2)))
+    for place in np.ndindex(*array.shape):
         at = tuple(slice(p, p + 2) for p in place[2:])
-        made[place] = (x[(place[0], slice(None), *at)] * w[place[1]]).sum()
-    check("Conv", [x, w], {}, made)
+        array[place] = (x[(place[0], slice(None), *at)] * w[place[1]]).sum()
+    check("Conv", [x, w], {}, array)
 
 
 def transposed(x: Array, w: Array, s: int, d: int, pads: Sequence[int], extra: int, groups: int) -> Array:
@@ -154,14 +154,14 @@ def transposed(x: Array, w: Array, s: int, d: int, pads: Sequence[int], extra: i
     _, depth, r, t = w.shape
     rows = (height - 1) * s + d * (r - 1) + 1 + extra
     columns = (width - 1) * s + d * (t - 1) + 1 + extra
-    made = np.zeros((n, depth * groups, rows, columns), exact)
+    array = np.zeros((n, depth * groups, rows, columns), exact)
     for i, f, y, z in np.ndindex(x.shape):
         first = f // (features // groups) * depth
         for c, u, v in np.ndindex(depth, r, t):
             product = x[i, f, y, z].astype(exact) * w[f, c, u, v].astype(exact)
-            made[i, first + c, y * s + u * d, z * s + v * d] += product
+            array[i, first + c, y * s + u * d, z * s + v * d] += product
     top, left, bottom, right = pads
-    return wrapped(made[:, :, top : rows - bottom, left : columns - right], x.dtype)
+    return wrapped(array[:, :, top : rows - bottom, left : columns - right], x.dtype)
 
 
 @pytest.mark.parametrize(("stride", "dilation", "pads", "groups", "extra"), [
@@ -192,14 +192,14 @@ def test_col2im_adds_blocks_where_they_overlap(dtype: Any) -> None:
     ]
     x = numbers(dtype, 2, 3 * 6, math.prod(counts))
     exact = object if x.dtype.kind in "iu" else np.float64
-    made = np.zeros((2, 3, 5, 6), exact)
+    array = np.zeros((2, 3, 5, 6), exact)
     cols = x.reshape(2, 3, *block, *counts).astype(exact)
     for i, c, u, v, y, z in np.ndindex(cols.shape):
         row, column = y * stride[0] + u * dilation[0] - pads[0], z * stride[1] + v * dilation[1] - pads[1]
         if 0 <= row < 5 and 0 <= column < 6:
-            made[i, c, row, column] += cols[i, c, u, v, y, z]
+            array[i, c, row, column] += cols[i, c, u, v, y, z]
     attributes = {"strides": list(stride), "dilations": list(dilation), "pads": list(pads)}
-    check("Col2Im", [x, np.array(image), np.array(block)], attributes, wrapped(made, dtype))
+    check("Col2Im", [x, np.array(image), np.array(block)], attributes, wrapped(array, dtype))
 
 
 # Pools
@@ -220,17 +220,17 @@ def pooled(
 ) -> Array:
     """reduce: (the elements inside of the image, how many would be with padding) -> the pooled one."""
     height, width = x.shape[2:]
-    made: Array | None = None
+    result: Array | None = None
     for shape, place, taps in window_values(x, kernel, s, d, pads, ceil):
-        if made is None:
-            made = np.zeros((*x.shape[:2], *shape), x.dtype)
+        if result is None:
+            result = np.zeros((*x.shape[:2], *shape), x.dtype)
         inside = [(r, c) for r, c in taps if 0 <= r < height and 0 <= c < width]
         ends = (height + pads[2], width + pads[3])
         counted = sum(r < ends[0] and c < ends[1] for r, c in taps)
         for i, j in np.ndindex(x.shape[:2]):
-            made[(i, j, *place)] = reduce(np.array([x[i, j, r, c] for r, c in inside], x.dtype), counted)
-    assert made is not None
-    return made
+            result[(i, j, *place)] = reduce(np.array([x[i, j, r, c] for r, c in inside], x.dtype), counted)
+    assert result is not None
+    return result
 
 
 POOLS = [
@@ -290,14 +290,14 @@ def test_max_pool_tells_the_place_when_asked(dtype: Any, storage_order: int) -> 
     x = numbers(dtype, 2, 3, 5, 6)
     pads = (1, 1, 0, 1)
     best = pooled(x, 3, 2, 1, pads, False, lambda v, n: v.max())
-    found = np.zeros(best.shape, np.int64)
+    array = np.zeros(best.shape, np.int64)
     for _, (y, z), taps in window_values(x, 3, 2, 1, pads, False):
         for i, j in np.ndindex(2, 3):
             taken = [(r, c) for r, c in taps if 0 <= r < 5 and 0 <= c < 6 and x[i, j, r, c] == best[i, j, y, z]]
             row, column = taken[0]
-            found[i, j, y, z] = (i * 3 + j) * 30 + (column * 5 + row if storage_order else row * 6 + column)
+            array[i, j, y, z] = (i * 3 + j) * 30 + (column * 5 + row if storage_order else row * 6 + column)
     attributes = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": list(pads), "storage_order": storage_order}
-    check("MaxPool", [x], attributes, best, found)
+    check("MaxPool", [x], attributes, best, array)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
@@ -306,11 +306,11 @@ def test_max_pools_give_nan_when_a_window_has_one(dtype: Any) -> None:
     x[0, 0, 2, 3] = x[0, 1, 5, 5] = np.nan
     x[0, 1, 0, 0] = -np.inf
     attributes = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 0]}
-    made = np.zeros((1, 2, 6, 5), dtype)
+    array = np.zeros((1, 2, 6, 5), dtype)
     for c, y, z in np.ndindex(2, 6, 5):
-        made[0, c, y, z] = np.max(x[0, c, max(y - 1, 0) : y + 2, z : z + 2].astype(np.float64))
-    assert np.isnan(made.astype(np.float64)).any()
-    check("MaxPool", [x], attributes, made)
+        array[0, c, y, z] = np.max(x[0, c, max(y - 1, 0) : y + 2, z : z + 2].astype(np.float64))
+    assert np.isnan(array.astype(np.float64)).any()
+    check("MaxPool", [x], attributes, array)
     check("GlobalMaxPool", [x], {}, np.full((1, 2, 1, 1), np.nan, dtype))
 
 
@@ -324,16 +324,16 @@ def test_global_pools_take_everything(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("asked", [None, (1, 2, 7, 6)])
-def test_max_unpool_puts_values_back_when_given_their_places(dtype: Any, asked: tuple[int, ...] | None) -> None:
+@pytest.mark.parametrize("requested", [None, (1, 2, 7, 6)])
+def test_max_unpool_puts_values_back_when_given_their_places(dtype: Any, requested: tuple[int, ...] | None) -> None:
     x = numbers(dtype, 1, 2, 3, 2)
     places = np.stack([RNG.permutation(24)[:6], 24 + RNG.permutation(24)[:6]]).reshape(1, 2, 3, 2).astype(np.int64)
-    made = np.zeros(48, dtype)
+    array = np.zeros(48, dtype)
     for value, place in zip(x.ravel(), places.ravel(), strict=True):
-        made[place] = value
-    whole = np.zeros(asked or (1, 2, 6, 4), dtype)
-    whole[:, :, :6, :4] = made.reshape(1, 2, 6, 4)
-    shape = None if asked is None else np.array(asked)
+        array[place] = value
+    whole = np.zeros(requested or (1, 2, 6, 4), dtype)
+    whole[:, :, :6, :4] = array.reshape(1, 2, 6, 4)
+    shape = None if requested is None else np.array(requested)
     attributes = {"kernel_shape": [2, 2], "strides": [2, 2]}
     check("MaxUnpool", [x, places, shape], attributes, whole, fed=2)
 
@@ -341,20 +341,20 @@ def test_max_unpool_puts_values_back_when_given_their_places(dtype: Any, asked: 
 def test_max_unpool_leaves_out_the_pads_of_either_side() -> None:
     x = numbers(np.float64, 1, 1, 3, 2)
     places = np.array([0, 2, 4, 7, 10, 14]).reshape(1, 1, 3, 2)
-    made = np.zeros(15)
-    made[places.ravel()] = x.ravel()
+    array = np.zeros(15)
+    array[places.ravel()] = x.ravel()
     attributes = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 0, 0, 1]}
-    check("MaxUnpool", [x, places, None], attributes, made.reshape(1, 1, 5, 3), fed=2)
+    check("MaxUnpool", [x, places, None], attributes, array.reshape(1, 1, 5, 3), fed=2)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, *INTEGERS])
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
 def test_blocks_go_between_depth_and_space_in_every_dtype(dtype: Any, mode: str) -> None:
     x = numbers(dtype, 2, 12, 2, 3)
-    made = np.zeros((2, 3, 4, 6), dtype)
-    for n, c, y, z in np.ndindex(made.shape):
+    array = np.zeros((2, 3, 4, 6), dtype)
+    for n, c, y, z in np.ndindex(array.shape):
         block = y % 2 * 2 + z % 2
-        made[n, c, y, z] = x[n, c * 4 + block if mode == "CRD" else block * 3 + c, y // 2, z // 2]
-    check("DepthToSpace", [x], {"blocksize": 2, "mode": mode}, made)
+        array[n, c, y, z] = x[n, c * 4 + block if mode == "CRD" else block * 3 + c, y // 2, z // 2]
+    check("DepthToSpace", [x], {"blocksize": 2, "mode": mode}, array)
     if mode == "DCR":
-        check("SpaceToDepth", [made], {"blocksize": 2}, x)
+        check("SpaceToDepth", [array], {"blocksize": 2}, x)

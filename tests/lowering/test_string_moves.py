@@ -71,22 +71,22 @@ def test_strings_are_put_where_numbers_would_be(name: str) -> None:
         x = np.where(x == "w1", "", x)
     else:
         expected = want(x)
-    (found,) = run(call, x, dims=[["n", *shape[1:]]])
-    assert found.tolist() == expected.tolist()
+    (result,) = run(call, x, dims=[["n", *shape[1:]]])
+    assert result.tolist() == expected.tolist()
 
 
 def test_strings_are_written_into_a_cache_where_its_indices_say() -> None:
     past, new = words(2, 4, 1), np.array(["a", "b"], object).reshape(2, 1, 1)
     where = np.array([3, 0])
-    (found,) = run(lambda p, n, w: on.TensorScatter(p, n, w), past, new, where, dims=[[2, 4, 1], [2, 1, 1], [2]])
+    (result,) = run(lambda p, n, w: on.TensorScatter(p, n, w), past, new, where, dims=[[2, 4, 1], [2, 1, 1], [2]])
     expected = past.copy()
     expected[0, 3], expected[1, 0] = "a", "b"
-    assert found.tolist() == expected.tolist()
+    assert result.tolist() == expected.tolist()
 
 
 def test_empty_strings_move_where_there_are_none() -> None:
-    (found,) = run(lambda x: on.Pad(x, [1, 1], "-"), words(0))
-    assert found.tolist() == ["-", "-"]
+    (result,) = run(lambda x: on.Pad(x, [1, 1], "-"), words(0))
+    assert result.tolist() == ["-", "-"]
 
 
 @pytest.mark.parametrize(

@@ -70,16 +70,16 @@ def test_trap_that_is_switched_off_is_not_avoided_meanwhile() -> None:
 
 def test_newer_release_than_all_keeps_every_trap_of_the_newest() -> None:
     newest = traps.seen().releases[-1]
-    for name, found in traps.seen().ranges.items():
-        assert traps.in_force(name, Runtime("99.0")) == found.includes(newest), name
+    for name, item in traps.seen().ranges.items():
+        assert traps.in_force(name, Runtime("99.0")) == item.includes(newest), name
 
 
 @pytest.mark.parametrize(("version", "op_types"), [("1.31.1", 2), ("1.32.0", 1), ("99.0", 1), ("", 2)])
 def test_decomposition_is_used_only_when_the_trap_was_seen(version: str, op_types: int) -> None:
     graph = Graph("signs", {"x": TensorType(DType.int64, ["n"])})
     graph.output(*graph.op("Sign", [graph["x"]]))
-    made = lower(graph, "cpu", runtime=Runtime(version) if version else None)
-    assert ("Sign" in {node.op_type for node in made.nodes}) is (op_types == 1)
+    changed = lower(graph, "cpu", runtime=Runtime(version) if version else None)
+    assert ("Sign" in {node.op_type for node in changed.nodes}) is (op_types == 1)
     rules = legality("cpu", Runtime(version) if version else None)
     assert (("Sign", DType.int64) in rows_of(rules).rows) is (op_types == 2)
 
@@ -87,11 +87,11 @@ def test_decomposition_is_used_only_when_the_trap_was_seen(version: str, op_type
 # How measurements become ranges
 
 
-def states(**found: str) -> Mapping[str, Mapping[str, str]]:
+def states(**result: str) -> Mapping[str, Mapping[str, str]]:
     """By release, oldest first: x wrong, . right, - without a kernel."""
-    told = {"x": WRONG, ".": RIGHT, "-": NONE}
+    results = {"x": WRONG, ".": RIGHT, "-": NONE}
     return {
-        release: {name: told[letters[place]] for name, letters in found.items()}
+        release: {name: results[letters[place]] for name, letters in result.items()}
         for place, release in enumerate(("1.24.4", "1.27.0", "1.30.0", "1.32.0"))
     }
 
@@ -111,9 +111,9 @@ def states(**found: str) -> Mapping[str, Mapping[str, str]]:
     ],
 )
 def test_range_goes_from_the_first_release_to_the_last_and_over_what_tells_nothing(letters: str, wanted: str) -> None:
-    made = campaign.merged_ranges(None, states(trap=letters))
-    assert str(made.ranges["trap"]) == wanted
-    assert made.releases == SEEN.releases
+    result = campaign.merged_ranges(None, states(trap=letters))
+    assert str(result.ranges["trap"]) == wanted
+    assert result.releases == SEEN.releases
 
 
 def test_trap_that_was_seen_in_no_release_has_no_range() -> None:
@@ -132,8 +132,8 @@ def test_new_release_ends_a_range_where_the_machine_shows_the_trap_alone() -> No
     recorded = campaign.merged_ranges(None, states(trap="xxxx"))
     silent = campaign.merged_ranges(recorded, {"1.33.0": {"trap": RIGHT}})
     assert str(silent.ranges["trap"]) == "-"
-    told = campaign.merged_ranges(recorded, {"1.32.0": {"trap": WRONG}, "1.33.0": {"trap": RIGHT}})
-    assert str(told.ranges["trap"]) == "-1.32.0"
+    message = campaign.merged_ranges(recorded, {"1.32.0": {"trap": WRONG}, "1.33.0": {"trap": RIGHT}})
+    assert str(message.ranges["trap"]) == "-1.32.0"
 
 
 def test_document_is_read_as_it_was_written() -> None:

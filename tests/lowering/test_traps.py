@@ -29,7 +29,7 @@ from graphcore.runtime.ort import release as installed
 from tests.ops.test_activation import ELEMENTWISE
 from tests.support.graphs import Array
 from tools.kernel_probe import probing
-from tools.kernel_probe.probes.probe import Probe, found, operator
+from tools.kernel_probe.probes.probe import Probe, operator, outcome
 from tools.kernel_probe.probing import probes
 from tools.kernel_probe.probing import traps as probed
 from tools.kernel_probe.workers import Worker
@@ -50,7 +50,7 @@ FIRST = {id(probe): name for name, trap in reversed(list(probed().items())) for 
 @pytest.mark.parametrize("name", probed())
 def test_results_are_right_as_things_are(name: str) -> None:
     mine = [probe for probe in probed()[name].probes if FIRST[id(probe)] == name]
-    wrong = {PLACES[id(probe)]: detail for probe in mine if (detail := found(probe))}
+    wrong = {PLACES[id(probe)]: detail for probe in mine if (detail := outcome(probe))}
     assert not wrong
 
 
@@ -122,8 +122,8 @@ def _named() -> set[str]:
         traps.COUNTED_PADDING,
     }
     sources = Path(traps.__file__).resolve().parents[2].rglob("*.py")
-    asked = re.compile(r'(?:has_trap|in_force)\("([^"]+)"')
-    return rows | {name for source in sources for name in asked.findall(source.read_text())}
+    requested = re.compile(r'(?:has_trap|in_force)\("([^"]+)"')
+    return rows | {name for source in sources for name in requested.findall(source.read_text())}
 
 
 def _releases() -> list[Any]:
@@ -169,9 +169,9 @@ def test_mean_is_nan_when_x_is_empty(dtype: DType) -> None:
 
 @pytest.mark.parametrize("dtype", [D.float16, D.float32, D.float64], ids=str)
 def test_softmax_is_nan_when_all_are_minus_infinity(dtype: DType) -> None:
-    made = run(ops.softmax, np.array([[-INF, -INF], [0, -INF]], dtype.numpy))
-    assert np.isnan(made[0]).all()
-    assert made[1].tolist() == [1, 0]
+    result = run(ops.softmax, np.array([[-INF, -INF], [0, -INF]], dtype.numpy))
+    assert np.isnan(result[0]).all()
+    assert result[1].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(("op", "formula"), [(ops.gelu, "gelu"), (ops.elu, "elu"), (ops.celu, "elu")])
@@ -191,6 +191,6 @@ def test_tails_of_activations_are_as_near_as_promised(op: Callable[..., Any], fo
 def test_numbers_too_small_to_be_normal_are_kept(dtype: DType) -> None:
     least = {D.float32: 2.0**-149, D.float64: 2.0**-1074, D.float16: 2.0**-24, D.bfloat16: 2.0**-133}[dtype]
     x = np.full(200_000, least, np.float64).astype(dtype.numpy)  # enough for several threads
-    made = run(lambda s: (s + s) * 1.0 - s, x)
-    assert (made == x).all()
-    assert (made != 0).all()
+    result = run(lambda s: (s + s) * 1.0 - s, x)
+    assert (result == x).all()
+    assert (result != 0).all()

@@ -64,8 +64,8 @@ def failures(names: Sequence[str], dtype: DType, may_refuse: bool = False) -> li
     if not names:
         return []
     try:
-        graph, made, arrays = graph_of(list(names), dtype)
-        kept = lost_kernels(graph)
+        graph, result, arrays = graph_of(list(names), dtype)
+        remaining = lost_kernels(graph)
         results = list(gc.InferenceSession().load(graph)(*arrays))
     except Exception as error:  # of one of them: of which?
         if len(names) > 1:
@@ -73,11 +73,11 @@ def failures(names: Sequence[str], dtype: DType, may_refuse: bool = False) -> li
             return failures(names[:half], dtype, may_refuse) + failures(names[half:], dtype, may_refuse)
         is_documented = isinstance(error, GraphError) and NO_WAY in str(error) and "lists no kernel of it" in str(error)
         return [] if may_refuse and is_documented else [f"{names[0]} of {dtype}: {error!r}"]
-    found = [f"{names} of {dtype} lowered to {kept}"] if kept else []
+    match = [f"{names} of {dtype} lowered to {remaining}"] if remaining else []
     for name in names:
-        got, results = results[: len(made[name])], results[len(made[name]) :]
-        found += _failures(name, dtype, made[name], got)
-    return found
+        got, results = results[: len(result[name])], results[len(result[name]) :]
+        match += _failures(name, dtype, result[name], got)
+    return match
 
 
 # What is said
@@ -348,8 +348,8 @@ def layer_in_numpy(weights: dict[str, Array], x: Array, mask: Array, heads: int 
     mixed = (shares / shares.sum(-1, keepdims=True) @ v).transpose(0, 2, 1, 3).reshape(x.shape)
     x = normal(x + mixed @ w["o"])
     up = x @ w["up"]
-    made: Array = normal(x + up * 0.5 * (1 + np.vectorize(math.erf)(up / 2**0.5)) @ w["down"])
-    return made
+    result: Array = normal(x + up * 0.5 * (1 + np.vectorize(math.erf)(up / 2**0.5)) @ w["down"])
+    return result
 
 
 @pytest.mark.parametrize(

@@ -27,19 +27,19 @@ def test_branches_read_and_give_wide_integers(dtype: DType, flag: bool, tmp_path
 
     def chosen(p: Symbol, a: Symbol) -> tuple[Symbol, ...]:
         square = a * a
-        held = a.graph.constant([7, 8, 1 << 60], dtype)
+        value = a.graph.constant([7, 8, 1 << 60], dtype)
         return (
             ops.cond(p, lambda: a + 1, lambda: a * a),
             ops.cond(p, lambda: a, lambda: square),
-            ops.cond(p, lambda: held, lambda: held * square),
+            ops.cond(p, lambda: value, lambda: value * square),
             ops.cond(p, lambda: ops.cond(a[0] > 5, lambda: square - 1, lambda: square + (1 << 62)), lambda: a),
             *ops.cond(p, lambda: (square.cast(DType.int64), square), lambda: (a.cast(DType.int64), square - 1)),
         )
 
     square = low(x * x, dtype)
-    held = np.array([7, 8, 1 << 60], object)
+    value = np.array([7, 8, 1 << 60], object)
     wanted = [
-        x + 1 if flag else square, x if flag else square, held if flag else held * square,
+        x + 1 if flag else square, x if flag else square, value if flag else value * square,
         (square - 1 if x[0] > 5 else square + (1 << 62)) if flag else x, low(square if flag else x, DType.int64),
         square if flag else square - 1,
     ]  # fmt: skip
@@ -106,11 +106,11 @@ def test_bodies_inside_bodies_read_wide_integers_of_all_graphs_around(flag: bool
         def outer(i: Symbol, s: Symbol) -> Symbol:
             c = s + b
             inner = lambda: ops.for_loop(2, lambda j, t: t * c + b, c)  # noqa: E731
-            made: Symbol = ops.cond(p, inner, lambda: c - b)
-            return made
+            y: Symbol = ops.cond(p, inner, lambda: c - b)
+            return y
 
-        made: Symbol = ops.for_loop(3, outer, a)
-        return made
+        y: Symbol = ops.for_loop(3, outer, a)
+        return y
 
     square = low(x * x, dtype)
     state = x
@@ -129,7 +129,7 @@ def test_bodies_hold_powers_products_and_reductions() -> None:
     dtype = DType.uint(70)
     x = drawn(dtype, [4], 7)
 
-    def held(p: Symbol, a: Symbol) -> tuple[Symbol, ...]:
+    def condition(p: Symbol, a: Symbol) -> tuple[Symbol, ...]:
         return (
             ops.cond(p, lambda: a ** (a % 5), lambda: ops.cumprod(a)),
             ops.cond(p, lambda: a @ a, lambda: ops.max(a)),
@@ -142,4 +142,4 @@ def test_bodies_hold_powers_products_and_reductions() -> None:
         state = np.sort(low(state * x, dtype))
     for flag in (True, False):
         wanted = [power, x @ x, state] if flag else [np.multiply.accumulate(x), x.max(), state]
-        check(held, [FLAG, TensorType(dtype, ["n"])], [np.array(flag), x], wanted)
+        check(condition, [FLAG, TensorType(dtype, ["n"])], [np.array(flag), x], wanted)

@@ -22,14 +22,14 @@ DTYPES = [D.int(1001), D.uint(1024), D.int(1100), D.uint(2048), D.int(3001)]
 def numbers(dtype: DType, count: int, seed: int) -> list[int]:
     """Numbers of all lengths: drawn ones, powers of two, the greatest of a length, 0."""
     random = np.random.default_rng(seed)
-    made = []
+    results = []
     for _ in range(count):
         bits = int(random.choice([1, 5, 16, 17, 33, dtype.bits // 3, dtype.bits // 2, dtype.bits - dtype.is_signed]))
         drawn = int.from_bytes(random.bytes(-(-bits // 8)), "little") % (1 << bits)
         words = int("".join(random.choice(["0000", "ffff", "8000", "7fff"], -(-bits // 16))), 16) % (1 << bits)
         value = [drawn, words, 1 << (bits - 1), (1 << bits) - 1, 0][random.integers(5)]
-        made.append(-value if dtype.is_signed and random.integers(2) else value)
-    return made
+        results.append(-value if dtype.is_signed and random.integers(2) else value)
+    return results
 
 
 def truncated(x: int, y: int) -> int:
@@ -41,8 +41,8 @@ def wrapped(value: int, dtype: DType) -> int:
 
 
 def executed(graph: Graph, *arrays: Any) -> list[Array]:
-    given = [np.array(a, object) if isinstance(a, list) else a for a in arrays]
-    return list(gc.InferenceSession().load(graph).execute(*given, wide="object"))
+    results = [np.array(a, object) if isinstance(a, list) else a for a in arrays]
+    return list(gc.InferenceSession().load(graph).execute(*results, wide="object"))
 
 
 QUOTIENTS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[int, int], int]]] = {
@@ -113,13 +113,13 @@ def test_integers_and_floats_become_each_other_when_of_any_width(dtype: DType) -
     graph.output(x.cast("float64"), x.cast("float32"), f.cast(dtype))
     steps = [(k, d) for k in (53, 63, 900, 1000) for d in (-1, 0, 1, 2 ** max(k - 53, 0), 3 * 2 ** max(k - 54, 0))]
     near = [sign * (2**k + d) for k, d in steps for sign in (1, -1)] + [2**1024 - 2**970 - 1, 2**1024 - 2**970]
-    held = [v for v in (*numbers(dtype, 60, 3), *near) if dtype.min <= v <= dtype.max]
+    results = [v for v in (*numbers(dtype, 60, 3), *near) if dtype.min <= v <= dtype.max]
     floats = np.array([0.5, -1.5, 1e300, -1e300, 1.7e308, -1.7e308, np.inf, -np.inf, np.nan, 2.0**1000, 123456789.9])
-    double, single, whole = executed(graph, held, floats)
-    assert double.tolist() == [_float(v) for v in held]
+    double, single, whole = executed(graph, results, floats)
+    assert double.tolist() == [_float(v) for v in results]
     with np.errstate(over="ignore"):
         assert [v for v in single.tolist() if math.isinf(v)] == [
-            math.inf if v > 0 else -math.inf for v in held if abs(v) >= 2**128 - 2**103
+            math.inf if v > 0 else -math.inf for v in results if abs(v) >= 2**128 - 2**103
         ]
     assert whole.tolist() == [_held(v, dtype) for v in floats.tolist()]
 
@@ -161,9 +161,9 @@ def test_extremes_of_each_width_give_what_python_gives(bits: int, is_signed: boo
         graph.output(*(call(x, y) for call, _ in EXTREMES.values()))
     ends = sorted({int(dtype.min), int(dtype.min) + 1, max(int(dtype.min), -1), 0, 1, int(dtype.max)})
     pairs = [(a, b) for a in ends for b in ends]
-    held = object if bits > 64 else dtype.storage.numpy
-    given = [np.array(column, np.int8 if bits < 5 else held).astype(held) for column in zip(*pairs, strict=True)]
-    for got, (name, (_, formula)) in zip(executed(graph, *given), EXTREMES.items(), strict=True):
+    value = object if bits > 64 else dtype.storage.numpy
+    results = [np.array(column, np.int8 if bits < 5 else value).astype(value) for column in zip(*pairs, strict=True)]
+    for got, (name, (_, formula)) in zip(executed(graph, *results), EXTREMES.items(), strict=True):
         want = [formula(a, b) if name == "<" else wrapped(formula(a, b), dtype) for a, b in pairs]
         assert [int(v) for v in got] == want, name
 

@@ -44,9 +44,9 @@ def operators(graph: Graph, target: TargetName = "cpu") -> Counter[str]:
 def test_trees_agree_with_python_integers(tree: tuple[Graph, list[Array], list[Known]]) -> None:
     graph, arrays, outputs = tree
     results = gc.InferenceSession(intra_op_num_threads=1).load(graph).execute(*arrays, wide="object")
-    for known, result in zip(outputs, results, strict=True):
-        assert result.dtype == known.dtype.numpy
-        assert result.tolist() == known.values, f"{known.symbol}\n{graph}"
+    for item, result in zip(outputs, results, strict=True):
+        assert result.dtype == item.dtype.numpy
+        assert result.tolist() == item.values, f"{item.symbol}\n{graph}"
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
@@ -71,8 +71,8 @@ def test_products_are_exact_when_their_dtype_holds_them(factors: list[DType]) ->
     def multiplied(*xs: Symbol) -> Symbol:
         return functools.reduce(operator.mul, [x.cast(product) for x in xs])
 
-    (made,) = run(multiplied, factors, *arrays)
-    assert made.tolist() == [math.prod(map(int, row)) for row in zip(*arrays, strict=True)]
+    (result,) = run(multiplied, factors, *arrays)
+    assert result.tolist() == [math.prod(map(int, row)) for row in zip(*arrays, strict=True)]
 
 
 @pytest.mark.numbers
@@ -102,11 +102,11 @@ def test_quotients_follow_python_when_both_operands_are_wide(dtype: DType) -> No
 def test_differences_wrap_when_their_upper_limbs_have_wrapped_before() -> None:
     dtype = DType.int(97)
     x = samples(dtype)
-    made = [r.tolist() for r in run(lambda a: (a - (a + a**3), ~(a**3), -(a**5 + a)), [dtype], x)]
+    results = [r.tolist() for r in run(lambda a: (a - (a + a**3), ~(a**3), -(a**5 + a)), [dtype], x)]
     exact = [int(v) for v in x]
-    assert made[0] == [wrap(-(v**3), dtype) for v in exact]
-    assert made[1] == [wrap(~(v**3), dtype) for v in exact]
-    assert made[2] == [wrap(-(v**5 + v), dtype) for v in exact]
+    assert results[0] == [wrap(-(v**3), dtype) for v in exact]
+    assert results[1] == [wrap(~(v**3), dtype) for v in exact]
+    assert results[2] == [wrap(-(v**5 + v), dtype) for v in exact]
 
 
 # Casts
@@ -117,9 +117,9 @@ def test_differences_wrap_when_their_upper_limbs_have_wrapped_before() -> None:
 @given(st.data())
 def test_casts_wrap_when_they_narrow_and_keep_when_they_widen(data: st.DataObject) -> None:
     source, target = data.draw(dtypes(1, 260)), data.draw(dtypes(1, 260))
-    held = np.array(data.draw(st.lists(values(source), min_size=5, max_size=5)), source.numpy)
-    (made,) = run(lambda x: x.cast(target), [source], held)
-    assert made.tolist() == [wrap(int(v), target) for v in held]
+    array = np.array(data.draw(st.lists(values(source), min_size=5, max_size=5)), source.numpy)
+    (result,) = run(lambda x: x.cast(target), [source], array)
+    assert result.tolist() == [wrap(int(v), target) for v in array]
 
 
 def nearest(value: int, dtype: DType) -> float:
@@ -128,25 +128,25 @@ def nearest(value: int, dtype: DType) -> float:
         array = np.array(value, np.float64).astype(dtype.numpy)
     bits = array.view({2: np.uint16, 4: np.uint32, 8: np.uint64}[array.dtype.itemsize])
     near = [(bits + np.array(step).astype(bits.dtype)).astype(bits.dtype) for step in (-2, -1, 0, 1, 2)]
-    found = [(b, float(b.view(dtype.numpy))) for b in near]
-    if any(not math.isfinite(f) for _, f in found):
+    results = [(b, float(b.view(dtype.numpy))) for b in near]
+    if any(not math.isfinite(f) for _, f in results):
         return float(array)
-    return min(found, key=lambda pair: (abs(Fraction(pair[1]) - value), int(pair[0]) & 1))[1]
+    return min(results, key=lambda pair: (abs(Fraction(pair[1]) - value), int(pair[0]) & 1))[1]
 
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("target", [DType.float64, DType.float32, DType.float16, DType.bfloat16], ids=str)
 @pytest.mark.parametrize("dtype", [DType.int(66), I96, DType.uint(97), I200], ids=str)
 def test_casts_to_floats_round_once_when_integers_are_wide(dtype: DType, target: DType) -> None:
-    held = [int(v) for v in samples(dtype, 200)]
+    results = [int(v) for v in samples(dtype, 200)]
     for bits in range(8, dtype.bits - 1):  # midpoints, and what is just beside them
         for odd in (3, 5, (1 << 24) + 1, (1 << 25) + 3, (1 << 53) + 1, (1 << 54) + 6, (1 << 8) + 1, (1 << 11) + 1):
-            held += [odd << bits, (odd << bits) + 1, (odd << bits) - 1]
-    held = [v for v in held if int(dtype.min) <= v <= int(dtype.max)]
+            results += [odd << bits, (odd << bits) + 1, (odd << bits) - 1]
+    results = [v for v in results if int(dtype.min) <= v <= int(dtype.max)]
     if dtype.is_signed:
-        held += [-v for v in held if v != int(dtype.min)]
-    (made,) = run(lambda x: x.cast(target), [dtype], np.array(held, object))
-    assert made.astype(np.float64).tolist() == [nearest(v, target) for v in held]
+        results += [-v for v in results if v != int(dtype.min)]
+    (result,) = run(lambda x: x.cast(target), [dtype], np.array(results, object))
+    assert result.astype(np.float64).tolist() == [nearest(v, target) for v in results]
 
 
 @pytest.mark.numbers
@@ -159,19 +159,19 @@ def test_casts_of_floats_truncate_and_saturate_when_integers_are_wide(dtype: DTy
     floats += (random.standard_normal(50) * 2.0 ** random.integers(0, 120, 50)).tolist()
     with np.errstate(over="ignore"):
         array = np.array(floats).astype(source.numpy)
-    (made,) = run(lambda x: x.cast(dtype), [source], array)
+    (result,) = run(lambda x: x.cast(dtype), [source], array)
     least, greatest = int(dtype.min), int(dtype.max)
     exact = array.astype(np.float64).tolist()
-    assert made.tolist() == [
+    assert result.tolist() == [
         0 if math.isnan(v) else greatest if v >= greatest else least if v <= least else int(v) for v in exact
     ]
 
 
 @pytest.mark.numbers
 def test_casts_to_bool_ask_every_digit() -> None:
-    held = np.array([0, 1, 1 << 40, 1 << 95, 1 << 64], object)
-    (made,) = run(lambda x: x.cast(DType.bool), [U96], held)
-    assert made.tolist() == [False, True, True, True, True]
+    array = np.array([0, 1, 1 << 40, 1 << 95, 1 << 64], object)
+    (result,) = run(lambda x: x.cast(DType.bool), [U96], array)
+    assert result.tolist() == [False, True, True, True, True]
 
 
 # Movement and shapes
@@ -218,8 +218,8 @@ def test_operands_broadcast_when_they_are_wide(shapes: tuple[list[int], list[int
     c = np.broadcast_to(small, a.shape).astype(object)
 
     def each(function: Callable[[int, int, int], int]) -> Any:
-        made = [wrap(function(*map(int, row)), I96) for row in zip(a.flat, b.flat, c.flat, strict=True)]
-        return np.array(made, object).reshape(a.shape).tolist()
+        results = [wrap(function(*map(int, row)), I96) for row in zip(a.flat, b.flat, c.flat, strict=True)]
+        return np.array(results, object).reshape(a.shape).tolist()
 
     wanted = [
         each(lambda p, q, r: p + q), each(lambda p, q, r: p * q), each(lambda p, q, r: p - r),
@@ -280,8 +280,8 @@ def test_powers_of_constants_wrap() -> None:
 def test_clip_keeps_the_order_when_integers_are_wide() -> None:
     x = samples(I96)
     least, greatest = -(1 << 70), 1 << 90
-    (made,) = run(lambda a: ops.min(ops.max(a, least), greatest), [I96], x)
-    assert made.tolist() == [min(max(int(v), least), greatest) for v in x]
+    (result,) = run(lambda a: ops.min(ops.max(a, least), greatest), [I96], x)
+    assert result.tolist() == [min(max(int(v), least), greatest) for v in x]
 
 
 # Where limbs are not needed
@@ -304,8 +304,8 @@ def test_products_stay_in_64_bits_when_only_low_bits_are_used() -> None:
     assert counts["Mul"] <= 4
     assert counts["BitShift"] == 0
     x, y = (samples(DType.int64, seed=i).astype(np.int64) for i in (0, 1))
-    (made,) = gc.InferenceSession().load(graph)(x, y)
-    assert made.tolist() == [wrap(7 * (int(a) * int(b)) ** 2, DType.int(50)) for a, b in zip(x, y, strict=True)]
+    (result,) = gc.InferenceSession().load(graph)(x, y)
+    assert result.tolist() == [wrap(7 * (int(a) * int(b)) ** 2, DType.int(50)) for a, b in zip(x, y, strict=True)]
 
 
 def test_a_wide_product_takes_as_few_operators_as_the_benchmark_counts_on() -> None:
@@ -342,14 +342,14 @@ def test_limbs_and_objects_hold_the_same_when_either_is_fed() -> None:
 
 def test_small_arrays_are_fed_as_they_are_when_the_input_is_wide() -> None:
     model = gc.InferenceSession().load(graph_of(lambda a: a * a, I96))
-    (made,) = model.execute(np.array([-(1 << 63), 3], np.int64), wide="object")
-    assert made.tolist() == [wrap(1 << 126, I96), 9]
+    (result,) = model.execute(np.array([-(1 << 63), 3], np.int64), wide="object")
+    assert result.tolist() == [wrap(1 << 126, I96), 9]
 
 
 def test_digits_beyond_the_width_are_wrapped_when_they_are_fed() -> None:
     model = gc.InferenceSession().load(graph_of(lambda a: a, DType.uint(70)))
-    (made,) = model.execute(np.array([[1, 2, 0xFFFFFFFF]], np.uint32), wide="object")
-    assert made.tolist() == [1 + (2 << 32) + (0x3F << 64)]
+    (result,) = model.execute(np.array([[1, 2, 0xFFFFFFFF]], np.uint32), wide="object")
+    assert result.tolist() == [1 + (2 << 32) + (0x3F << 64)]
 
 
 @pytest.mark.parametrize(
@@ -399,16 +399,16 @@ def test_constants_are_refused_when_the_width_does_not_hold_them() -> None:
 
 def test_constants_and_weights_are_whole_when_they_are_wide() -> None:
     graph = Graph("test", {"x": TensorType(I96, [3])})
-    held = [-(1 << 95), (1 << 90) + 7, -1]
-    constant, weight = graph.constant(held, I96), graph.weight("w", np.array(held, object), I96)
+    items = [-(1 << 95), (1 << 90) + 7, -1]
+    constant, weight = graph.constant(items, I96), graph.weight("w", np.array(items, object), I96)
     filled = graph.full(-(1 << 80), [2], I96)
     graph.output(graph[0] + constant, graph[0] - weight, filled, constant)
     x = np.array([1, 2, 3], object)
     results = gc.InferenceSession().load(graph).execute(x, wide="object")
-    assert results[0].tolist() == [wrap(a + b, I96) for a, b in zip(held, (1, 2, 3), strict=True)]
-    assert results[1].tolist() == [wrap(b - a, I96) for a, b in zip(held, (1, 2, 3), strict=True)]
+    assert results[0].tolist() == [wrap(a + b, I96) for a, b in zip(items, (1, 2, 3), strict=True)]
+    assert results[1].tolist() == [wrap(b - a, I96) for a, b in zip(items, (1, 2, 3), strict=True)]
     assert results[2].tolist() == [-(1 << 80)] * 2
-    assert results[3].tolist() == held
+    assert results[3].tolist() == items
 
 
 # Files
@@ -426,8 +426,8 @@ def test_wide_dtypes_are_noted_when_a_file_is_loaded(tmp_path: Path) -> None:
         model = gc.InferenceSession().load(tmp_path / name)
         assert [str(t) for t in model.inputs.values()] == ["int96[n]"]
         assert [str(t) for t in model.outputs.values()] == ["int96[n]", "int32[n]"]
-        made, low = model.execute(np.array([-(1 << 70), 12345678901], object), wide="object")
-        assert made.tolist() == [wrap(1 << 140, I96), 12345678901**2]
+        result, low = model.execute(np.array([-(1 << 70), 12345678901], object), wide="object")
+        assert result.tolist() == [wrap(1 << 140, I96), 12345678901**2]
         assert low.tolist() == [0, wrap(12345678901, DType.int32)]
 
 
@@ -441,9 +441,9 @@ def test_supported_operators_are_listed() -> None:
 
 @pytest.mark.numbers
 def test_casts_of_constants_agree_with_those_of_tensors() -> None:
-    held = [int(v) for v in samples(I200, 60)]
-    graph = Graph("test", {"x": TensorType(I200, [len(held)])})
-    constant = graph.constant(held, I200)
+    items = [int(v) for v in samples(I200, 60)]
+    graph = Graph("test", {"x": TensorType(I200, [len(items)])})
+    constant = graph.constant(items, I200)
     targets = [
         DType.float64,
         DType.float32,
@@ -455,7 +455,7 @@ def test_casts_of_constants_agree_with_those_of_tensors() -> None:
         DType.uint(70),
     ]
     graph.output(*[graph[0].cast(t) for t in targets], *[constant.cast(t) for t in targets])
-    results = gc.InferenceSession().load(graph).execute(np.array(held, object), wide="object")
+    results = gc.InferenceSession().load(graph).execute(np.array(items, object), wide="object")
     for dtype, dynamic, static in zip(targets, results, results[len(targets) :], strict=False):
         assert dynamic.tolist() == static.tolist(), dtype
     assert results[3].dtype == ml_dtypes.bfloat16

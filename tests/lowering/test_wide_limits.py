@@ -45,11 +45,11 @@ def test_results_beyond_65536_bits_are_refused_at_their_lines() -> None:
 def test_integers_of_thousands_of_bits_are_computed() -> None:
     dtype = DType.int(3000)
     x = np.array([1 << 2998, -(1 << 2999), -1, 7], object)
-    made = run(lambda a: (a + 1, -a, a >> 2000, a.cast(DType.int(96))), [dtype], x)
-    assert made[0].tolist() == [v + 1 for v in x]
-    assert made[1].tolist() == [-(1 << 2998), -(1 << 2999), 1, -7]
-    assert made[2].tolist() == [v >> 2000 for v in x]
-    assert made[3].tolist() == [0, 0, -1, 7]
+    result = run(lambda a: (a + 1, -a, a >> 2000, a.cast(DType.int(96))), [dtype], x)
+    assert result[0].tolist() == [v + 1 for v in x]
+    assert result[1].tolist() == [-(1 << 2998), -(1 << 2999), 1, -7]
+    assert result[2].tolist() == [v >> 2000 for v in x]
+    assert result[3].tolist() == [0, 0, -1, 7]
 
 
 TEXTS: list[tuple[object, str]] = [

@@ -93,10 +93,10 @@ def test_powers_of_constants_are_pythons_when_they_are_arrays_or_numbers(dtype: 
     if dtype.is_signed:
         arrays.append([-1, -2, 3, -4, -(1 << 60), 1])
         numbers += [-1, -2, -(1 << 60)]
-    for held in arrays:
-        exponents = np.array(held, object)
+    for item in arrays:
+        exponents = np.array(item, object)
         types = [TensorType(dtype, [6])]
-        check(lambda a, e=held: a ** a.graph.constant(e, dtype), types, [x], [powers(x, exponents, dtype)])
+        check(lambda a, e=item: a ** a.graph.constant(e, dtype), types, [x], [powers(x, exponents, dtype)])
     for number in numbers:
         wanted = powers(x, np.array(number, object), dtype)
         check(lambda a, n=number: a**n, [dtype], [x], [wanted])

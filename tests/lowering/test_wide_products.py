@@ -132,12 +132,12 @@ def test_vecdot_has_the_type_of_the_matrix_product_under_every_system() -> None:
         graph = Graph("all", {n: TensorType(DType.of(n), [4]) for n in names}, promotion=system)
         for lhs, rhs in itertools.product(graph.inputs, repeat=2):
             try:
-                made = lhs @ rhs
+                result = lhs @ rhs
             except gc.errors.GraphcoreError as refusal:
                 with pytest.raises(type(refusal)):
                     ops.vecdot(lhs, rhs)
                 continue
-            assert ops.vecdot(lhs, rhs).type is made.type
+            assert ops.vecdot(lhs, rhs).type is result.type
 
 
 @pytest.mark.numbers

@@ -22,8 +22,8 @@ Along = Callable[[Any, int], Any]
 
 def running_product(array: Array, axis: int, *, exclusive: bool = False) -> Array:
     ones = np.ones_like(array[:1] if not axis else array[:, :1])
-    given = np.concatenate([ones, array], axis).take(range(array.shape[axis]), axis) if exclusive else array
-    return np.multiply.accumulate(given, axis=axis)
+    value = np.concatenate([ones, array], axis).take(range(array.shape[axis]), axis) if exclusive else array
+    return np.multiply.accumulate(value, axis=axis)
 
 
 # The op along an axis, and NumPy's.
@@ -135,11 +135,11 @@ def test_running_products_of_many_are_exact() -> None:
 
 
 def scattered(x: Array, updates: Array, indices: Array, how: Callable[[Any, Any], Any]) -> Array:
-    made = x.copy()
+    result = x.copy()
     for place in np.ndindex(indices.shape):
         target = (int(indices[place]), *place[1:])
-        made[target] = how(made[target], updates[tuple(place)])
-    return made
+        result[target] = how(result[target], updates[tuple(place)])
+    return result
 
 
 @pytest.mark.numbers

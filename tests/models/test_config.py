@@ -142,12 +142,12 @@ def test_any_values_of_a_config_give_a_graph_or_an_error(module: Any, data: st.D
 
 def test_rotary_scaling_of_a_config_is_read_in_either_spelling() -> None:
     spellings: list[dict[str, Any]] = [{"type": "linear", "factor": 2.0}, {"rope_type": "linear", "factor": 2.0}]
-    for said in spellings:
-        config = llama.Config(scaling=said)
+    for item in spellings:
+        config = llama.Config(scaling=item)
         assert config.scaling == {"rope_type": "linear", "factor": 2.0}
         assert np.allclose(llama.angles(config, 8)[0][2::2], llama.angles(llama.Config(), 4)[0][1:])
-    for said in ({}, {"type": "default"}):
-        assert llama.Config(scaling=said) == llama.Config()
+    for item in ({}, {"type": "default"}):
+        assert llama.Config(scaling=item) == llama.Config()
 
 
 def test_numbers_of_a_config_may_be_numpys() -> None:
@@ -155,10 +155,10 @@ def test_numbers_of_a_config_may_be_numpys() -> None:
         return [np.int32(v) for v in value] if isinstance(value, tuple) else np.array(value)[()]
 
     for module, values in SMALL.items():
-        made = module.Config(**{name: numpys(value) for name, value in values.items()})
-        assert made == module.Config(**values)
-        assert {type(v) for v in dataclasses.astuple(made)} <= {int, float, bool, str, tuple, type(None)}
-        assert hash(made) == hash(module.Config(**values))
+        result = module.Config(**{name: numpys(value) for name, value in values.items()})
+        assert result == module.Config(**values)
+        assert {type(v) for v in dataclasses.astuple(result)} <= {int, float, bool, str, tuple, type(None)}
+        assert hash(result) == hash(module.Config(**values))
 
 
 @pytest.mark.parametrize("ignore", ["name", 3, [["name"]], None])
@@ -167,14 +167,14 @@ def test_names_to_pass_over_are_a_list_of_names(ignore: Any) -> None:
         llama.Config.read(FAMILIES["llama"][1], ignore)
 
 
-@pytest.mark.parametrize("said", [3, "full_attention", ["full_attention", "linear_attention"], [None], [["x"]]])
-def test_layers_that_attend_in_another_way_are_refused(said: Any) -> None:
-    fields = FAMILIES["qwen2"][1] | {"layer_types": said}
+@pytest.mark.parametrize("message", [3, "full_attention", ["full_attention", "linear_attention"], [None], [["x"]]])
+def test_layers_that_attend_in_another_way_are_refused(message: Any) -> None:
+    fields = FAMILIES["qwen2"][1] | {"layer_types": message}
     with pytest.raises(ModelError, match="layer_types"):
         llama.Config.read(fields)
     assert llama.Config.read(fields, ["layer_types"]) == llama.Config.read(FAMILIES["qwen2"][1])
-    known = ["full_attention", "sliding_attention"]
-    assert llama.Config.read(fields | {"layer_types": known, "sliding_window": 64}).positions == 64
+    results = ["full_attention", "sliding_attention"]
+    assert llama.Config.read(fields | {"layer_types": results, "sliding_window": 64}).positions == 64
 
 
 @pytest.mark.parametrize("module", SMALL)
@@ -206,9 +206,9 @@ def test_masked_weights_are_refused(module: Any) -> None:
 def test_tensors_that_would_get_one_name_are_both_kept() -> None:
     tensors: Any = {"h.0.b.weight": np.ones(1), "blk.0.a.weight": np.zeros(1)}
     other: Any = dict(reversed(tensors.items()))
-    for held in (tensors, other):
-        made = _config.from_gguf(held, {"a": "b"}, "h", lambda block, stem, array: array)
-        assert {name: array.item() for name, array in made.items()} == {"h.0.b.weight": 1.0, "blk.0.a.weight": 0.0}
+    for item in (tensors, other):
+        result = _config.from_gguf(item, {"a": "b"}, "h", lambda block, stem, array: array)
+        assert {name: array.item() for name, array in result.items()} == {"h.0.b.weight": 1.0, "blk.0.a.weight": 0.0}
     config = gpt2.Config(**SMALL[gpt2])
     weights = {name: np.zeros(shape, np.float32) for name, shape in gpt2.shapes(config).items()}
     twice = {"wte.weight": weights["transformer.wte.weight"]}

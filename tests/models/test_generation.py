@@ -33,7 +33,7 @@ PROMPTS = [[3, 17, 40, 0, 5], [9], [8, 7, 6]]
 
 
 @functools.cache
-def made(kind: str) -> tuple[Model, Callable[[list[int]], Array]]:
+def build_model(kind: str) -> tuple[Model, Callable[[list[int]], Array]]:
     """A decoder, and the logits after a text that is recomputed as a whole."""
     session = gc.InferenceSession(intra_op_num_threads=1)
     if kind == "gpt2":
@@ -49,7 +49,7 @@ def likeliest(kind: str, prompt: list[int], most: int, stop: Collection[int] = (
     """The naive loop: the whole text again for each token."""
     text: list[int] = []
     while len(text) < most and not (text and text[-1] in stop):
-        text.append(int(made(kind)[1](prompt + text).argmax()))
+        text.append(int(build_model(kind)[1](prompt + text).argmax()))
     return text
 
 
@@ -58,7 +58,7 @@ def likeliest(kind: str, prompt: list[int], most: int, stop: Collection[int] = (
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_text_is_that_of_the_naive_loop(kind: str) -> None:
-    model, _ = made(kind)
+    model, _ = build_model(kind)
     for prompt in PROMPTS:
         got = models.generate(model, prompt, 12)
         assert got.dtype == np.int64
@@ -67,13 +67,13 @@ def test_greedy_text_is_that_of_the_naive_loop(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_prompts_of_a_batch_give_what_each_gives_alone(kind: str) -> None:
-    model, _ = made(kind)
+    model, _ = build_model(kind)
     got = models.generate(model, PROMPTS, 12)
     assert [text.tolist() for text in got] == [likeliest(kind, prompt, 12) for prompt in PROMPTS]
 
 
 def test_prompts_are_lists_or_arrays_of_any_integers() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     want = models.generate(model, [3, 17], 5)
     forms: list[Any] = [(3, 17), np.array([3, 17]), np.array([3, 17], np.uint8), [np.int32(3), 17]]
     for prompt in forms:
@@ -84,13 +84,13 @@ def test_prompts_are_lists_or_arrays_of_any_integers() -> None:
 
 
 def test_one_prompt_in_a_list_gives_a_list_of_one_text() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     (text,) = models.generate(model, [[3, 17]], 5)
     np.testing.assert_array_equal(text, models.generate(model, [3, 17], 5))
 
 
 def test_text_fills_the_cache_to_its_end() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     # The last token is not read any more, so it needs no place.
     assert models.generate(model, [3] * 20, 5).tolist() == likeliest("llama", [3] * 20, 5)
     assert models.generate(model, [3] * CACHE, 1).tolist() == likeliest("llama", [3] * CACHE, 1)
@@ -116,7 +116,7 @@ def test_decoder_of_narrow_weights_generates_the_same_from_a_file(form: str, tmp
 
 
 def test_no_new_tokens_give_an_empty_text() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     assert models.generate(model, [3, 17], 0).shape == (0,)
     assert models.generate(model, [3, 17], 0).dtype == np.int64
     assert [text.shape for text in models.generate(model, PROMPTS, 0)] == [(0,)] * 3
@@ -127,7 +127,7 @@ def test_no_new_tokens_give_an_empty_text() -> None:
 
 
 def test_text_ends_with_a_stop_token() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     whole = likeliest("llama", PROMPTS[0], 12)
     stop = whole[5]
     want = whole[: whole.index(stop) + 1]
@@ -136,7 +136,7 @@ def test_text_ends_with_a_stop_token() -> None:
 
 
 def test_texts_of_a_batch_end_each_on_its_own() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     stop = [likeliest("llama", PROMPTS[0], 12)[3], likeliest("llama", PROMPTS[2], 12)[1]]
     want = [likeliest("llama", prompt, 12, stop) for prompt in PROMPTS]
     assert len({len(text) for text in want}) > 1
@@ -152,7 +152,7 @@ def test_texts_of_a_batch_end_each_on_its_own() -> None:
 
 
 def test_stream_gives_the_tokens_of_the_text_one_at_a_time() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     steps = models.stream(model, PROMPTS, 6)
     first = next(steps)
     assert first.shape == (3,)
@@ -161,7 +161,7 @@ def test_stream_gives_the_tokens_of_the_text_one_at_a_time() -> None:
 
 
 def test_stream_that_is_left_early_changes_nothing() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     before = dict(model.buffers)
     steps = models.stream(model, PROMPTS[0], 12)
     assert int(next(steps)[0]) == likeliest("llama", PROMPTS[0], 1)[0]
@@ -176,7 +176,7 @@ def test_stream_that_is_left_early_changes_nothing() -> None:
 
 
 def test_stream_has_tokens_of_its_own() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     prompts = np.array([[3, 17, 40], [9, 8, 7]])
     want = np.array(list(models.stream(model, prompts, 8))).T
     steps, prompts[...] = models.stream(model, prompts, 8), WORDS
@@ -196,7 +196,7 @@ def test_stream_that_is_dropped_frees_its_cache_and_outlives_its_model() -> None
     del model
     collector.collect()
     assert got + [int(token) for (token,) in steps] == want
-    steps = models.stream(made("llama")[0], [1], 5)
+    steps = models.stream(build_model("llama")[0], [1], 5)
     next(steps)
     state = weakref.ref(inspect.getgeneratorlocals(steps)["running"])
     assert state() is not None
@@ -206,7 +206,7 @@ def test_stream_that_is_dropped_frees_its_cache_and_outlives_its_model() -> None
 
 
 def test_generation_that_is_interrupted_can_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     calls = []
 
     def interrupted(choice: Choice, logits: Array, numbers: Array | None = None) -> Array:
@@ -223,30 +223,30 @@ def test_generation_that_is_interrupted_can_begin_again(monkeypatch: pytest.Monk
 
 
 def test_texts_are_generated_by_several_threads_at_once() -> None:
-    model, _ = made("llama")
-    found: dict[int, list[int]] = {}
+    model, _ = build_model("llama")
+    results: dict[int, list[int]] = {}
 
     def work(number: int) -> None:
-        found[number] = models.generate(model, PROMPTS[number % 3], 12).tolist()
+        results[number] = models.generate(model, PROMPTS[number % 3], 12).tolist()
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {number: likeliest("llama", PROMPTS[number % 3], 12) for number in range(6)}
+    assert results == {number: likeliest("llama", PROMPTS[number % 3], 12) for number in range(6)}
 
 
 def test_progress_is_a_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     models.generate(model, [3], 5, progress=True)
     shown = capsys.readouterr()
     assert "5/5 tokens" in shown.err
     assert shown.err.count("\n") == 1
     assert not shown.out
-    told: list[tuple[int, int | None]] = []
-    models.generate(model, [3], 5, progress=lambda done, most: told.append((done, most)))
-    assert told == [(n, 5) for n in range(1, 6)]
+    results: list[tuple[int, int | None]] = []
+    models.generate(model, [3], 5, progress=lambda done, most: results.append((done, most)))
+    assert results == [(n, 5) for n in range(1, 6)]
     models.generate(model, [3], 5)
     assert not capsys.readouterr().err
 
@@ -263,17 +263,17 @@ def naive(logits: list[float], temperature: float, top_k: int | None, top_p: flo
     """Token by token, the likeliest first."""
     own = softmax(np.array(logits, np.float32).astype(np.float64) / temperature)
     order = sorted(range(len(own)), key=lambda i: (-own[i], i))
-    kept = order if top_k is None else [i for i in order if own[i] >= own[order[min(top_k, len(order)) - 1]]]
-    own = np.where(np.isin(np.arange(len(own)), kept), own, 0)
+    remaining = order if top_k is None else [i for i in order if own[i] >= own[order[min(top_k, len(order)) - 1]]]
+    own = np.where(np.isin(np.arange(len(own)), remaining), own, 0)
     own = own / own.sum()
     if top_p is not None:
         total, count = 0.0, 0
         while count == 0 or total < top_p - 1e-12:
-            if count == len(kept):
+            if count == len(remaining):
                 break
-            total += own[kept[count]]
+            total += own[remaining[count]]
             count += 1
-        own = np.where(np.isin(np.arange(len(own)), kept[:count]), own, 0)
+        own = np.where(np.isin(np.arange(len(own)), remaining[:count]), own, 0)
     return np.asarray(own / own.sum())
 
 
@@ -308,7 +308,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
 
 
 def test_drawn_tokens_are_those_of_the_seed() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     draw = functools.partial(models.generate, model, PROMPTS[0], 12, temperature=1.5)
     np.testing.assert_array_equal(draw(seed=4), draw(seed=np.random.default_rng(4)))
     assert draw(seed=4).tolist() != draw(seed=5).tolist()
@@ -316,7 +316,7 @@ def test_drawn_tokens_are_those_of_the_seed() -> None:
 
 
 def test_drawing_from_the_likeliest_alone_is_greedy() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     want = models.generate(model, PROMPTS[0], 12)
     for options in ({"top_k": 1}, {"top_p": 1e-9}):
         got = models.generate(model, PROMPTS[0], 12, temperature=1.5, seed=1, **options)
@@ -324,7 +324,7 @@ def test_drawing_from_the_likeliest_alone_is_greedy() -> None:
 
 
 def test_drawn_tokens_are_among_the_likeliest_of_their_text() -> None:
-    model, logits = made("llama")
+    model, logits = build_model("llama")
     text = list(PROMPTS[0])
     for token in models.generate(model, text, 12, temperature=3.0, top_k=3, seed=2).tolist():
         assert token in np.argsort(-logits(text))[:3]

@@ -11,14 +11,14 @@ import graphcore as gc
 from graphcore import models
 from graphcore.errors import FeedError, ModelError, RunError
 from graphcore.models import llama
-from tests.models.test_generation import CACHE, LLAMA, WORDS, made
+from tests.models.test_generation import CACHE, LLAMA, WORDS, build_model
 from tests.support.decoders import some
 
 
 @pytest.mark.parametrize("prompt", [[], [[]], [[1], []], np.zeros(0, np.int64), np.zeros((2, 0), np.int64)])
 def test_empty_prompts_are_refused(prompt: Any) -> None:
     with pytest.raises(FeedError, match="a prompt is empty"):
-        models.generate(made("llama")[0], prompt, 5)
+        models.generate(build_model("llama")[0], prompt, 5)
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,12 @@ def test_empty_prompts_are_refused(prompt: Any) -> None:
 )  # fmt: skip
 def test_what_is_no_prompt_is_refused(prompt: Any) -> None:
     with pytest.raises(FeedError, match=r"is no prompt|a prompt is empty"):
-        models.generate(made("llama")[0], prompt, 5)
+        models.generate(build_model("llama")[0], prompt, 5)
 
 
 @pytest.mark.parametrize("token", [-1, WORDS, 2**62])
 def test_tokens_that_the_model_does_not_know_are_refused(token: int) -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     for prompt in ([1, token], [[1], [1, token]]):
         with pytest.raises(FeedError, match=f"{token} is no token"):
             models.generate(model, prompt, 5)
@@ -44,7 +44,7 @@ def test_tokens_that_the_model_does_not_know_are_refused(token: int) -> None:
 
 
 def test_texts_longer_than_the_cache_are_refused_before_the_first_token() -> None:
-    model, _ = made("llama")
+    model, _ = build_model("llama")
     for prompt, most in (([3] * 20, 6), ([3] * (CACHE + 1), 1), ([[1], [3] * 20], 6), ([1], 10**9), ([3] * 26, 0)):
         with pytest.raises(FeedError, match="do not fit into a cache of 24"):
             models.stream(model, prompt, most)
@@ -65,7 +65,7 @@ def test_texts_longer_than_the_cache_are_refused_before_the_first_token() -> Non
 )  # fmt: skip
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(FeedError, match="generate: "):
-        models.generate(made("llama")[0], [1], **({"max_new_tokens": 5} | options))
+        models.generate(build_model("llama")[0], [1], **({"max_new_tokens": 5} | options))
 
 
 def test_model_that_is_no_decoder_is_refused() -> None:

@@ -49,8 +49,8 @@ def weights_of(config: gpt2.Config) -> dict[str, Array]:
 
 def last(model: Model, text: list[int]) -> Array:
     (logits,) = model.state()(np.array([text]), np.array([len(text)]))
-    made: Array = logits[0]
-    return made
+    result: Array = logits[0]
+    return result
 
 
 @pytest.mark.numbers
@@ -105,13 +105,13 @@ def test_exported_decoder_runs_in_plain_onnxruntime(tmp_path: Path) -> None:
     arrays = weights_of(SMALL)
     gpt2.build(SMALL, arrays).export(tmp_path / "gpt2.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "gpt2.onnx")
-    kept = [i.name for i in session.get_inputs()][2:]
-    caches = {name: np.zeros((1, 2, 20, 16), np.float32) for name in kept}
+    remaining = [i.name for i in session.get_inputs()][2:]
+    caches = {name: np.zeros((1, 2, 20, 16), np.float32) for name in remaining}
     want = gpt2_logits(SMALL, arrays, TEXT)
     for start, end in ((0, 4), (4, 5), (5, 6)):
         feed = {"tokens": np.array([TEXT[start:end]]), "lengths": np.array([end]), **caches}
-        logits, *stored = session.run(["logits", *(f"{name}_out" for name in kept)], feed)
-        caches = dict(zip(kept, stored, strict=True))
+        logits, *stored = session.run(["logits", *(f"{name}_out" for name in remaining)], feed)
+        caches = dict(zip(remaining, stored, strict=True))
         np.testing.assert_allclose(logits[0], want[end - 1], atol=1e-5)
 
 

@@ -178,15 +178,15 @@ def test_exported_decoder_runs_in_plain_onnxruntime(tmp_path: Path) -> None:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(path, options)
-    kept = [i.name for i in session.get_inputs()][2:]
-    assert kept == ["keys0", "values0", "keys1", "values1"]
-    assert [o.name for o in session.get_outputs()] == ["logits", *(f"{name}_out" for name in kept)]
-    caches = {name: np.zeros((1, 2, 16, 16), np.float32) for name in kept}
+    remaining = [i.name for i in session.get_inputs()][2:]
+    assert remaining == ["keys0", "values0", "keys1", "values1"]
+    assert [o.name for o in session.get_outputs()] == ["logits", *(f"{name}_out" for name in remaining)]
+    caches = {name: np.zeros((1, 2, 16, 16), np.float32) for name in remaining}
     want = llama_logits(SMALL, arrays, TEXT)
     for start, end in ((0, 4), (4, 5), (5, 6)):
         feed = {"tokens": np.array([TEXT[start:end]]), "lengths": np.array([end]), **caches}
         logits, *stored = session.run(None, feed)
-        caches = dict(zip(kept, stored, strict=True))
+        caches = dict(zip(remaining, stored, strict=True))
         np.testing.assert_allclose(logits[0], want[end - 1], atol=1e-5)
 
 
@@ -365,14 +365,14 @@ def test_command_line_runs_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFi
     arrays = weights_of(SMALL)
     save_tensors(tmp_path / "model.safetensors", arrays)
     (tmp_path / "config.json").write_text(json.dumps(FIELDS))
-    given = ["--config", str(tmp_path / "config.json"), "--weights", str(tmp_path / "model.safetensors")]
-    assert llama.main([*given, "--prompt", "3 17", "--tokens", "5"]) == 0
+    results = ["--config", str(tmp_path / "config.json"), "--weights", str(tmp_path / "model.safetensors")]
+    assert llama.main([*results, "--prompt", "3 17", "--tokens", "5"]) == 0
     want = models.generate(load(llama.build(SMALL, arrays, cache=16)), [3, 17], 5)
     assert capsys.readouterr().out.split() == [str(token) for token in want]
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("value", "why"),
     [
         (["--random", "--prompt", ""], "a prompt is empty"),
         (["--random", "--prompt", "a b"], "token ids are wanted"),
@@ -384,9 +384,9 @@ def test_command_line_runs_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFi
     ],
 )
 def test_command_line_says_what_is_wrong_in_a_line(
-    given: list[str], why: str, capsys: pytest.CaptureFixture[str]
+    value: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert llama.main(given) == 1
+    assert llama.main(value) == 1
     shown = capsys.readouterr().err
     assert why in shown
     assert len(shown.splitlines()) == 1
@@ -404,10 +404,10 @@ def test_command_line_ends_in_silence_when_it_is_interrupted(
     assert capsys.readouterr() == ("7 \n", "")
 
 
-@pytest.mark.parametrize("given", [[], ["--random", "--weights", "x"], ["--weights", "x"]])
-def test_command_line_asks_for_random_weights_or_a_checkpoint(given: list[str]) -> None:
+@pytest.mark.parametrize("value", [[], ["--random", "--weights", "x"], ["--weights", "x"]])
+def test_command_line_asks_for_random_weights_or_a_checkpoint(value: list[str]) -> None:
     with pytest.raises(SystemExit):
-        llama.main(given)
+        llama.main(value)
 
 
 def test_module_runs_from_the_shell() -> None:

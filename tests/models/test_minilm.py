@@ -58,8 +58,8 @@ def test_packed_tokens_give_the_same_vectors(graph: Graph) -> None:
     mask = (np.arange(12) < lengths[:, None]).astype(np.int64)
     ids = np.random.default_rng(0).integers(1000, 30000, (5, 12)) * mask
     session = InferenceSession(intra_op_num_threads=1)
-    (plain,), (made,) = session.load(graph)(ids, mask), session.load(packed)(ids, mask)
-    assert np.abs(plain - made).max() < 1e-6
+    (plain,), (result,) = session.load(graph)(ids, mask), session.load(packed)(ids, mask)
+    assert np.abs(plain - result).max() < 1e-6
     assert session.load(packed)(ids[:0], mask[:0])[0].shape == (0, 384)
 
 
@@ -90,11 +90,11 @@ def test_exported_file_runs_in_plain_onnxruntime(graph: Graph, tmp_path: Path) -
 
 def test_weights_stay_in_the_file_they_are_mapped_from(graph: Graph) -> None:
     weight = graph["embeddings.word_embeddings.weight"]
-    held = weight.producer.array  # type: ignore[union-attr]
-    while isinstance(held, np.ndarray):
-        held = held.base
-    assert isinstance(held, memoryview)
-    assert isinstance(held.obj, mmap.mmap)
+    value = weight.producer.array  # type: ignore[union-attr]
+    while isinstance(value, np.ndarray):
+        value = value.base
+    assert isinstance(value, memoryview)
+    assert isinstance(value.obj, mmap.mmap)
 
 
 def test_dense_layers_and_attention_are_single_operators(graph: Graph) -> None:
@@ -137,19 +137,19 @@ def test_module_runs_from_the_shell() -> None:
 def test_weights_that_do_not_fit_are_all_named() -> None:
     path = Path(minilm.folder()) / "model.safetensors"
     assert len(minilm.build(path).weights) == 101
-    held: dict[str, Any] = dict(load_tensors(path))
-    del held["embeddings.LayerNorm.bias"]
-    held["encoder.layer.3.output.dense.weight"] = np.zeros((384, 384), np.float32)
-    held["encoder.layer.5.attention.self.key.bias"] = np.zeros(384, np.int8)
-    held["encoder.layer.6.output.dense.bias"] = np.zeros(384, np.float32)
+    results: dict[str, Any] = dict(load_tensors(path))
+    del results["embeddings.LayerNorm.bias"]
+    results["encoder.layer.3.output.dense.weight"] = np.zeros((384, 384), np.float32)
+    results["encoder.layer.5.attention.self.key.bias"] = np.zeros(384, np.int8)
+    results["encoder.layer.6.output.dense.bias"] = np.zeros(384, np.float32)
     with pytest.raises(ModelError) as caught:
-        minilm.build(held)
+        minilm.build(results)
     assert caught.value.summary == (
         "weights: 1 missing: embeddings.LayerNorm.bias [384]; 1 there for nothing: encoder.layer.6.output.dense.bias;"
         " 1 of another shape: encoder.layer.3.output.dense.weight is [384, 384], not [384, 1536];"
         " 1 of another dtype: encoder.layer.5.attention.self.key.bias is int8"
     )
-    for wrong in (None, 3, [held]):
+    for wrong in (None, 3, [results]):
         with pytest.raises(ModelError, match="is no checkpoint"):
             minilm.build(wrong)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="101 missing"):

@@ -13,7 +13,7 @@ from graphcore.errors import RunError
 from graphcore.models.streams.running import Running
 from graphcore.models.streams.sampling import Text
 from graphcore.runtime.buffers.runners import Slots
-from tests.support.decoders import CACHE, KINDS, WORDS, alone, batch, drawn, is_alone, made, run, text
+from tests.support.decoders import CACHE, KINDS, WORDS, alone, batch, build_model, drawn, is_alone, run, text
 
 PIECE = 8
 REQUESTS = st.tuples(st.integers(0, 5), st.integers(1, 40), st.integers(1, 20))
@@ -76,7 +76,7 @@ def test_logits_are_those_of_the_text_alone_to_the_last_bit(kind: str, monkeypat
     for prompt in prompts:
         run(batch(kind, 1), [text(prompt, 9)])
     run(batch(kind, 3), [text(prompt, 9) for prompt in prompts])
-    assert all(len(found) == 2 and found[0] == found[1] for found in rows.values())
+    assert all(len(item) == 2 and item[0] == item[1] for item in rows.values())
 
 
 def test_step_computes_only_rows_that_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_text_whose_call_fails_ends_and_the_others_go_on(length: int, monkeypatc
     bad = WORDS - 1
     good = [drawn(seed, 6, bad) for seed in range(4)]
     want = [alone("llama", prompt, 12) for prompt in good]
-    assert not any(bad in made for made in want)
+    assert not any(bad in item for item in want)
     broken(monkeypatch, bad)
     texts = [text(prompt, 12) for prompt in good]
     wrong = text((*drawn(7, length - 1, bad), bad), 5)
@@ -248,4 +248,4 @@ def test_texts_fill_the_cache_to_its_end() -> None:
         texts = [text(drawn(seed, length), CACHE + 1 - length) for seed, length in enumerate((90, CACHE, 70))]
         got = run(batch(kind, 2), texts)
         assert got == [alone(kind, drawn(s, n), CACHE + 1 - n) for s, n in enumerate((90, CACHE, 70))]
-    assert made("llama").buffers["keys0"].shape[0] == 0, "the model's own buffers were not used"
+    assert build_model("llama").buffers["keys0"].shape[0] == 0, "the model's own buffers were not used"

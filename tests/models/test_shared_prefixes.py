@@ -18,7 +18,7 @@ def test_prompt_takes_what_a_running_text_has(kind: str) -> None:
     prompts = [(*SYSTEM, seed, *drawn(seed, 3 + seed)) for seed in range(4)]
     running = batch(kind, 4, prefix_tokens=200)
     got = run(running, [text(prompt, 12) for prompt in prompts])
-    assert all(is_alone(kind, prompt, made, 12) for prompt, made in zip(prompts, got, strict=True))
+    assert all(is_alone(kind, prompt, item, 12) for prompt, item in zip(prompts, got, strict=True))
     assert running.counts.reused == 3 * len(SYSTEM)
     assert running.counts.read == sum(map(len, prompts)) - 3 * len(SYSTEM)
 
@@ -26,8 +26,8 @@ def test_prompt_takes_what_a_running_text_has(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_prompt_takes_what_a_text_had_that_has_ended(kind: str) -> None:
     running = batch(kind, 2, prefix_tokens=90)
-    (made,) = run(running, [text(SYSTEM, 12)])
-    first = [*SYSTEM, *made]
+    (result,) = run(running, [text(SYSTEM, 12)])
+    first = [*SYSTEM, *result]
     for more in (drawn(1, 5), drawn(2, 1), ()):
         prompt = (*first, *more)
         before = running.counts.reused
@@ -77,7 +77,7 @@ def test_texts_are_the_same_whatever_is_shared(requests: list[tuple[int, int, in
 # The store
 
 
-def kept(store: Prefixes) -> list[list[int]]:
+def prefixes(store: Prefixes) -> list[list[int]]:
     return [prefix.tokens.tolist() for prefix in store._kept]
 
 
@@ -91,12 +91,12 @@ def test_least_recently_used_prefix_goes_first() -> None:
     one, two, three = (range(begin, begin + 20) for begin in (0, 100, 200))
     keep(store, *one)
     keep(store, *two)
-    found, prefix = store.longest(np.array(one))
-    assert found == 20
+    result, prefix = store.longest(np.array(one))
+    assert result == 20
     assert prefix is not None
     store.use(prefix)
     keep(store, *three)
-    assert kept(store) == [[*one], [*three]]
+    assert prefixes(store) == [[*one], [*three]]
     assert store.tokens == 40
 
 
@@ -104,12 +104,12 @@ def test_store_holds_no_text_twice_and_no_more_than_its_tokens() -> None:
     store = Prefixes(50)
     keep(store, *range(20))
     keep(store, *range(30))
-    assert kept(store) == [[*range(30)]], "the shorter one is in the longer one"
+    assert prefixes(store) == [[*range(30)]], "the shorter one is in the longer one"
     keep(store, *range(100, 120))
     keep(store, *range(25))
-    assert kept(store) == [[*range(100, 120)], [*range(30)]], "it counts as used"
+    assert prefixes(store) == [[*range(100, 120)], [*range(30)]], "it counts as used"
     keep(store, *range(200, 300))
-    assert kept(store) == [[*range(200, 250)]]
+    assert prefixes(store) == [[*range(200, 250)]]
     keep(store, *range(5))
     assert store.tokens == 50
 

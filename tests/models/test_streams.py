@@ -22,7 +22,7 @@ from graphcore import models
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
 from graphcore.models import llama
 from graphcore.runtime.buffers.runners import Slots
-from tests.support.decoders import CACHE, KINDS, LLAMA, WORDS, alone, drawn, is_alone, made
+from tests.support.decoders import CACHE, KINDS, LLAMA, WORDS, alone, build_model, drawn, is_alone
 from tests.support.waiting import PATIENCE, until
 
 
@@ -57,7 +57,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_requests_get_what_each_gets_alone(kind: str) -> None:
     prompts = [drawn(seed, 1 + seed * 7) for seed in range(9)]
-    with models.Streams(made(kind), slots=3, piece=16) as streams:
+    with models.Streams(build_model(kind), slots=3, piece=16) as streams:
         requests = [streams.submit(prompt, 12) for prompt in prompts]
         got = [list(request) for request in requests]
         results = [request.result().tolist() for request in requests]
@@ -73,17 +73,17 @@ def test_requests_get_what_each_gets_alone(kind: str) -> None:
     st.integers(1, 4),
 )
 def test_threads_submit_and_cancel_as_they_like(plan: list[tuple[int, int, int, bool]], slots: int) -> None:
-    found: dict[int, list[int]] = {}
-    with models.Streams(made("llama"), slots=slots, piece=16) as streams:
+    results: dict[int, list[int]] = {}
+    with models.Streams(build_model("llama"), slots=slots, piece=16) as streams:
 
         def work(number: int) -> None:
             seed, length, most, is_cancelled = plan[number]
             request = streams.submit(drawn(seed, length), most)
             if is_cancelled:
                 request.cancel()
-                found[number] = request.tokens.tolist()
+                results[number] = request.tokens.tolist()
             else:
-                found[number] = list(request)
+                results[number] = list(request)
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(len(plan))]
         for thread in threads:
@@ -92,11 +92,11 @@ def test_threads_submit_and_cancel_as_they_like(plan: list[tuple[int, int, int, 
             thread.join(PATIENCE)
     for number, (seed, length, most, is_cancelled) in enumerate(plan):
         want = alone("llama", drawn(seed, length), most)
-        assert found[number] == (want[: len(found[number])] if is_cancelled else want)
+        assert results[number] == (want[: len(results[number])] if is_cancelled else want)
 
 
 def test_tokens_come_as_they_are_made(gate: Gate) -> None:
-    with models.Streams(made("llama")) as streams:
+    with models.Streams(build_model("llama")) as streams:
         request = streams.submit(drawn(0, 5), 10)
         assert request.tokens.tolist() == []
         steps = iter(request)
@@ -113,7 +113,7 @@ def test_tokens_come_as_they_are_made(gate: Gate) -> None:
 
 def test_seed_is_of_the_request_alone() -> None:
     prompt = drawn(0, 9)
-    with models.Streams(made("llama"), slots=3) as streams:
+    with models.Streams(build_model("llama"), slots=3) as streams:
         requests = [streams.submit(prompt, 15, temperature=1.2, seed=seed) for seed in (4, 5, 4)]
         one, other, again = (request.result().tolist() for request in requests)
     assert one == again == alone("llama", prompt, 15, 1.2, 4)
@@ -124,11 +124,11 @@ def test_options_are_those_of_generate() -> None:
     prompt = drawn(3, 10)
     whole = alone("llama", prompt, 30)
     options: dict[str, Any] = {"temperature": 2.0, "top_k": 5, "top_p": 0.9, "seed": 1}
-    with models.Streams(made("llama")) as streams:
+    with models.Streams(build_model("llama")) as streams:
         stopped = streams.submit(prompt, 30, stop=[whole[7]])
         sampled = streams.submit(np.array(prompt, np.uint8), 30, **options)
         assert stopped.result().tolist() == whole[: whole.index(whole[7]) + 1]
-        assert sampled.result().tolist() == models.generate(made("llama"), prompt, 30, **options).tolist()
+        assert sampled.result().tolist() == models.generate(build_model("llama"), prompt, 30, **options).tolist()
         assert streams.submit(prompt, 30, lookup=6).result().tolist() == whole
         assert streams.submit(prompt, 0).result().tolist() == []
         assert streams.counts.accepted > 0
@@ -136,7 +136,10 @@ def test_options_are_those_of_generate() -> None:
 
 def test_prompts_share_their_beginnings() -> None:
     system = drawn(99, 40)
-    with models.Streams(made("llama"), slots=2) as streams, models.Streams(made("llama"), prefix_tokens=0) as none:
+    with (
+        models.Streams(build_model("llama"), slots=2) as streams,
+        models.Streams(build_model("llama"), prefix_tokens=0) as none,
+    ):
         for number in range(3):
             prompt = (*system, number, 7)
             for each in (streams, none):
@@ -149,7 +152,7 @@ def test_prompts_share_their_beginnings() -> None:
 
 
 def test_cancelled_request_ends_at_once_and_leaves_its_slot(gate: Gate) -> None:
-    with models.Streams(made("llama"), slots=1) as streams:
+    with models.Streams(build_model("llama"), slots=1) as streams:
         first, second = (streams.submit(drawn(seed, 5), 20) for seed in range(2))
         steps = iter(first)
         gate.let(2)
@@ -166,7 +169,7 @@ def test_cancelled_request_ends_at_once_and_leaves_its_slot(gate: Gate) -> None:
 
 
 def test_request_that_waits_is_cancelled_without_a_call(gate: Gate) -> None:
-    with models.Streams(made("llama"), slots=1, max_waiting=1) as streams:
+    with models.Streams(build_model("llama"), slots=1, max_waiting=1) as streams:
         first = streams.submit(drawn(0, 5), 3)
         assert gate.begun.acquire(timeout=PATIENCE)
         second = streams.submit(drawn(1, 5), 3)
@@ -181,7 +184,7 @@ def test_request_that_waits_is_cancelled_without_a_call(gate: Gate) -> None:
 
 
 def test_prompt_that_is_being_read_can_be_cancelled(gate: Gate) -> None:
-    with models.Streams(made("llama"), slots=2, piece=4) as streams:
+    with models.Streams(build_model("llama"), slots=2, piece=4) as streams:
         long = streams.submit(drawn(0, 60), 3)
         short = streams.submit(drawn(1, 3), 3)
         gate.let(3)
@@ -194,7 +197,7 @@ def test_prompt_that_is_being_read_can_be_cancelled(gate: Gate) -> None:
 
 
 def test_closing_ends_all(gate: Gate) -> None:
-    streams = models.Streams(made("llama"), slots=1)
+    streams = models.Streams(build_model("llama"), slots=1)
     requests = [streams.submit(drawn(seed, 5), 20) for seed in range(3)]
     steps = iter(requests[0])
     gate.let(1)
@@ -211,7 +214,7 @@ def test_closing_ends_all(gate: Gate) -> None:
 
 
 def test_closing_may_wait_for_what_was_asked_for() -> None:
-    streams = models.Streams(made("llama"), slots=2)
+    streams = models.Streams(build_model("llama"), slots=2)
     requests = [streams.submit(drawn(seed, 5), 20) for seed in range(5)]
     streams.close(drain=True)
     assert [list(r) for r in requests] == [alone("llama", drawn(seed, 5), 20) for seed in range(5)]
@@ -221,7 +224,7 @@ def test_closing_may_wait_for_what_was_asked_for() -> None:
 
 
 def test_queue_has_a_limit(gate: Gate) -> None:
-    with models.Streams(made("llama"), slots=2, max_waiting=2) as streams:
+    with models.Streams(build_model("llama"), slots=2, max_waiting=2) as streams:
         requests = [streams.submit([1, 2], 3)]
         assert gate.begun.acquire(timeout=PATIENCE)
         requests += [streams.submit([1, 2], 3) for _ in range(3)]
@@ -235,7 +238,7 @@ def test_queue_has_a_limit(gate: Gate) -> None:
 
 
 def test_bad_requests_are_refused_and_touch_no_other() -> None:
-    with models.Streams(made("llama"), slots=2) as streams:
+    with models.Streams(build_model("llama"), slots=2) as streams:
         good = streams.submit(drawn(0, 5), 40)
         for tokens, most, message in (
             ([], 5, "a prompt is empty"), ([[1], [2]], 5, "is no prompt"), ([WORDS], 5, f"{WORDS} is no token"),
@@ -258,7 +261,7 @@ def test_bad_requests_are_refused_and_touch_no_other() -> None:
 )  # fmt: skip
 def test_streams_of_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(FeedError, match=f"Streams: {next(iter(options))}="):
-        models.Streams(made("llama"), **options)
+        models.Streams(build_model("llama"), **options)
 
 
 def test_streams_of_what_is_no_decoder_are_refused() -> None:
@@ -275,7 +278,7 @@ def test_streams_of_what_is_no_decoder_are_refused() -> None:
 
 def test_more_slots_than_there_is_memory_for_are_refused() -> None:
     with pytest.raises(ResourceLimitError, match="no memory for"):
-        models.Streams(made("llama"), slots=2**50)
+        models.Streams(build_model("llama"), slots=2**50)
 
 
 # Failures
@@ -294,7 +297,7 @@ def test_request_that_fails_gets_the_error_and_the_others_go_on(monkeypatch: pyt
         return own(self, start, stop, *arrays)
 
     monkeypatch.setattr(Slots, "run", run)
-    with models.Streams(made("llama"), slots=3) as streams:
+    with models.Streams(build_model("llama"), slots=3) as streams:
         requests = [streams.submit(drawn(seed, 5), 30) for seed in range(3)]
         wrong = streams.submit(drawn(8, 55), 5), streams.submit(drawn(9, 40), 20)
         for request, count in zip(wrong, (0, 10), strict=True):
@@ -310,7 +313,7 @@ def test_batch_that_breaks_ends_all_requests_and_later_ones_are_refused(monkeypa
         raise Broken
 
     monkeypatch.setattr("graphcore.models.streams.running.Running._leave", copied)
-    streams = models.Streams(made("llama"))
+    streams = models.Streams(build_model("llama"))
     request = streams.submit([1, 2], 5)
     with pytest.raises(Broken):
         request.result(PATIENCE)
@@ -323,7 +326,7 @@ def test_batch_that_breaks_ends_all_requests_and_later_ones_are_refused(monkeypa
 
 
 def test_closed_streams_free_their_cache_and_end_their_thread() -> None:
-    model = made("llama")
+    model = build_model("llama")
     before = threading.active_count()
     streams = models.Streams(model)
     batch = streams._work._batch
@@ -341,7 +344,7 @@ def test_closed_streams_free_their_cache_and_end_their_thread() -> None:
 
 def test_streams_that_are_dropped_end_their_requests(gate: Gate) -> None:
     before = threading.active_count()
-    streams = models.Streams(made("llama"))
+    streams = models.Streams(build_model("llama"))
     request = streams.submit([1, 2], 50)
     assert gate.begun.acquire(timeout=PATIENCE)
     gate.is_open = True
@@ -353,12 +356,12 @@ def test_streams_that_are_dropped_end_their_requests(gate: Gate) -> None:
 
 
 def test_streams_keep_no_request_that_has_ended() -> None:
-    with models.Streams(made("llama"), prefix_tokens=0) as streams:
+    with models.Streams(build_model("llama"), prefix_tokens=0) as streams:
         request = streams.submit([1, 2], 5)
         request.result(PATIENCE)
-        known = weakref.ref(request)
+        expected = weakref.ref(request)
         del request
-        until(lambda: collector.collect() >= 0 and known() is None)
+        until(lambda: collector.collect() >= 0 and expected() is None)
 
 
 def test_streams_leave_the_buffers_of_the_model() -> None:
@@ -372,7 +375,7 @@ def test_streams_leave_the_buffers_of_the_model() -> None:
 
 
 def test_streams_are_not_copied() -> None:
-    with models.Streams(made("llama")) as streams:
+    with models.Streams(build_model("llama")) as streams:
         for copied in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(ModelError, match="not copied or pickled"):
                 copied(streams)
@@ -380,7 +383,7 @@ def test_streams_are_not_copied() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_streams_of_another_process_are_refused() -> None:
-    with models.Streams(made("llama")) as streams:
+    with models.Streams(build_model("llama")) as streams:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # DeprecationWarning: a process with threads is forked
             child = os.fork()

@@ -15,7 +15,7 @@ from graphcore.errors import FeedError, ModelError
 from graphcore.models import llama
 from graphcore.models.streams.running import proposed
 from graphcore.runtime.buffers.runners import Slots
-from tests.support.decoders import CACHE, KINDS, LLAMA, alone, batch, drawn, is_alone, made, run, text
+from tests.support.decoders import CACHE, KINDS, LLAMA, alone, batch, build_model, drawn, is_alone, run, text
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -35,7 +35,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_looked_up_text_is_the_plain_one(kind: str, lookup: int) -> None:
     for seed in range(6):
         prompt = drawn(seed, 12, words=3 + 4 * seed) * 2
-        got = models.generate(made(kind), prompt, 50, lookup=lookup)
+        got = models.generate(build_model(kind), prompt, 50, lookup=lookup)
         assert is_alone(kind, prompt, got.tolist(), 50)
 
 
@@ -44,7 +44,7 @@ def test_text_that_repeats_itself_takes_fewer_calls(monkeypatch: pytest.MonkeyPa
     want = alone("llama", prompt, 60)
     assert len(set(want[20:])) < 15, "it repeats itself"
     calls = counted(monkeypatch)
-    assert models.generate(made("llama"), prompt, 60, lookup=8).tolist() == want
+    assert models.generate(build_model("llama"), prompt, 60, lookup=8).tolist() == want
     assert len(calls) < 40
     assert max(calls[1:]) == 9
 
@@ -53,7 +53,7 @@ def test_text_that_repeats_itself_takes_fewer_calls(monkeypatch: pytest.MonkeyPa
 def test_drawn_text_of_a_seed_is_the_plain_one(seed: int) -> None:
     prompt = drawn(seed, 8, words=3) * 3
     want = alone("llama", prompt, 40, 0.7, seed)
-    got = models.generate(made("llama"), prompt, 40, temperature=0.7, seed=seed, lookup=5)
+    got = models.generate(build_model("llama"), prompt, 40, temperature=0.7, seed=seed, lookup=5)
     assert got.tolist() == want
 
 
@@ -62,22 +62,22 @@ def test_looked_up_text_ends_with_a_stop_token_and_at_its_limit() -> None:
     want = alone("llama", prompt, 60)
     for place in (5, 23, 41):
         stop = want[place]
-        got = models.generate(made("llama"), prompt, 60, stop=[stop], lookup=8)
+        got = models.generate(build_model("llama"), prompt, 60, stop=[stop], lookup=8)
         assert got.tolist() == want[: want.index(stop) + 1]
     for most in range(1, 30):
-        assert models.generate(made("llama"), prompt, most, lookup=8).tolist() == want[:most]
+        assert models.generate(build_model("llama"), prompt, most, lookup=8).tolist() == want[:most]
 
 
 def test_looked_up_text_fills_the_cache_to_its_end() -> None:
     prompt = drawn(3, 10)
     most = CACHE + 1 - len(prompt)
-    assert models.generate(made("llama"), prompt, most, lookup=10).tolist() == alone("llama", prompt, most)
+    assert models.generate(build_model("llama"), prompt, most, lookup=10).tolist() == alone("llama", prompt, most)
 
 
 def test_stream_gives_looked_up_tokens_one_at_a_time() -> None:
     prompts = [drawn(3, 10), drawn(5, 4)]
     stop = alone("llama", prompts[1], 60)[2]
-    columns = list(models.stream(made("llama"), prompts, 60, stop=[stop], lookup=8))
+    columns = list(models.stream(build_model("llama"), prompts, 60, stop=[stop], lookup=8))
     assert all(column.shape == (2,) for column in columns)
     for prompt, column in zip(prompts, np.array(columns).T, strict=True):
         want = alone("llama", prompt, 60)
@@ -137,13 +137,13 @@ def test_model_that_gives_logits_of_the_last_token_cannot_look_up() -> None:
 @pytest.mark.parametrize("lookup", [-1, 1.5, True, "2", None], ids=repr)
 def test_lookup_is_a_whole_number(lookup: Any) -> None:
     with pytest.raises(FeedError, match="lookup="):
-        models.generate(made("llama"), [1], 5, lookup=lookup)
+        models.generate(build_model("llama"), [1], 5, lookup=lookup)
 
 
 @pytest.mark.parametrize("count", [-3, 0, 5, 2**40])
 def test_logits_of_other_tokens_than_there_are_do_not_come(count: int) -> None:
     """More than were fed are an error of the runtime; less than one are none."""
-    model = made("llama")
+    model = build_model("llama")
     feed = np.array([[1, 2, 3, 4]]), np.array([4]), np.array(count)
     if count > 0:
         with pytest.raises(gc.errors.RunError):

@@ -53,8 +53,8 @@ VIT_FIELDS: dict[str, Any] = {
 
 def run(graph: Graph, images: Array) -> Array:
     (logits,) = gc.InferenceSession(intra_op_num_threads=1).load(graph)(images)
-    made: Array = logits
-    return made
+    result: Array = logits
+    return result
 
 
 # References, image by image
@@ -75,11 +75,11 @@ def convolved(x: Array, filters: Array, stride: int, before: int) -> Array:
     x = np.pad(x, ((0, 0), (before, before), (before, before)))
     kernel = filters.shape[-1]
     rows, columns = ((size - kernel) // stride + 1 for size in x.shape[1:])
-    made = np.zeros((len(filters), rows, columns))
+    array = np.zeros((len(filters), rows, columns))
     for i, j in np.ndindex(rows, columns):
         window = x[:, i * stride : i * stride + kernel, j * stride : j * stride + kernel]
-        made[:, i, j] = (filters * window).sum((1, 2, 3))
-    return made
+        array[:, i, j] = (filters * window).sum((1, 2, 3))
+    return array
 
 
 def net_logits(config: resnet.Config, arrays: dict[str, Array], image: Array) -> Array:
@@ -109,11 +109,11 @@ def net_logits(config: resnet.Config, arrays: dict[str, Array], image: Array) ->
                 strides = [stride, 1, 1] if config.halves_early else [1, stride, 1]
             else:
                 strides = [stride, 1]
-            made = x
+            result = x
             for i, own in enumerate(strides):
-                made = step(made, f"{name}.layer.{i}", own)
-                made = np.maximum(made, 0) if i + 1 < len(strides) else made
-            x = np.maximum(made + beside, 0)
+                result = step(result, f"{name}.layer.{i}", own)
+                result = np.maximum(result, 0) if i + 1 < len(strides) else result
+            x = np.maximum(result + beside, 0)
     return np.asarray(w["classifier.1.weight"] @ x.mean((1, 2)) + w["classifier.1.bias"])
 
 

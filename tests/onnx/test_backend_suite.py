@@ -119,9 +119,9 @@ def test_node_tests_of_onnx_pass_but_for_those_that_are_known_not_to(runner: Run
     assert "crash" not in outcomes.values(), outcomes
     if not onnx.__version__.startswith(ONNX):
         return
-    failed = {name: made for name, made in outcomes.items() if made != "ok" and name not in KNOWN}
-    assert not {name: made for name, made in failed.items() if not made.startswith(("load:", "run:"))}
-    passed = {name for name, made in outcomes.items() if made == "ok" and name in KNOWN} - {*RANDOM, *NEAR}
+    failed = {name: item for name, item in outcomes.items() if item != "ok" and name not in KNOWN}
+    assert not {name: item for name, item in failed.items() if not item.startswith(("load:", "run:"))}
+    passed = {name for name, item in outcomes.items() if item == "ok" and name in KNOWN} - {*RANDOM, *NEAR}
     # Neither is a wrong number: what is marked `numbers` asserts those alone.
     if failed or passed:
         pytest.fail(f"not in tests/support/backend.py: {failed}; to be taken out of it: {sorted(passed)}")

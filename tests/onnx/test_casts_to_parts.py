@@ -64,8 +64,8 @@ def expected(array: np.ndarray[Any, Any], dtype: DType) -> list[int]:
 
 
 def run_alone(model: bytes, array: np.ndarray[Any, Any]) -> list[int]:
-    (made,) = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, {"x": array})
-    return list(made)
+    (result,) = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, {"x": array})
+    return list(result)
 
 
 @pytest.mark.parametrize("target", ["onnx", "cpu"])
@@ -117,21 +117,21 @@ def test_shapes_of_parts_of_bytes_are_known_in_the_graph_and_its_files(
 
 
 @pytest.mark.parametrize("between", [DType.int32, DType.float32, DType.string], ids=str)
-@pytest.mark.parametrize(("given", "wanted"), [("uint8", "string"), ("string", "int32"), ("string", "string")])
+@pytest.mark.parametrize(("value", "wanted"), [("uint8", "string"), ("string", "int32"), ("string", "string")])
 def test_casts_in_a_row_are_read_and_optimised_when_some_are_of_strings(
-    given: str, between: DType, wanted: str
+    value: str, between: DType, wanted: str
 ) -> None:
     nodes = [
         helper.make_node("Cast", ["x"], ["a"], to=between.onnx),
         helper.make_node("Cast", ["a"], ["y"], to=getattr(DType, wanted).onnx),
     ]
-    ends = [helper.make_tensor_value_info(n, getattr(DType, d).onnx, ["n"]) for n, d in (("x", given), ("y", wanted))]
+    ends = [helper.make_tensor_value_info(n, getattr(DType, d).onnx, ["n"]) for n, d in (("x", value), ("y", wanted))]
     proto = helper.make_model(
         helper.make_graph(nodes, "g", ends[:1], ends[1:]), opset_imports=[helper.make_opsetid("", 21)], ir_version=10
     )
     graph = gc.Graph.load(proto)
     assert all(isinstance(node.attributes["to"], DType) for node in graph.nodes if node.op_type == "Cast")
-    x = np.array(["1", "2"], object) if given == "string" else np.array([1, 2], np.uint8)
+    x = np.array(["1", "2"], object) if value == "string" else np.array([1, 2], np.uint8)
     for model in (graph, graph.optimize(), proto):
         (y,) = gc.InferenceSession(optimize="exact").load(model)(x)
         assert y.astype(np.float32).tolist() == [1, 2]

@@ -36,8 +36,8 @@ def foreign(
         [*outputs, value("y", "n")],
         [numpy_helper.from_array(array, name) for name, array in arrays.items()],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return bytes(made.SerializeToString())
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())
 
 
 def branch(name: str) -> onnx.GraphProto:
@@ -63,9 +63,9 @@ FOREIGN: dict[str, Callable[[], bytes]] = {
 }
 
 
-def same(made: object, wanted: list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]) -> None:
-    assert isinstance(made, list)
-    assert [list(one) for one in made] == [list(one) for one in wanted]
+def same(result: object, wanted: list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]) -> None:
+    assert isinstance(result, list)
+    assert [list(one) for one in result] == [list(one) for one in wanted]
 
 
 def run_alone(model: bytes, feed: dict[str, object]) -> list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]:

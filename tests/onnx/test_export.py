@@ -73,8 +73,15 @@ def test_mixed_dtypes_are_valid_when_exported(target: TargetName) -> None:
     inputs = {d.name: TensorType(d, ["n"]) for d in (D.bool, D.int8, D.int64, D.float16, D.bfloat16, D.tf32, D.index)}
     graph = Graph("mixed", inputs)
     i8, bf16 = graph["int8"], graph["bfloat16"]
-    made = [i8 + bf16, i8 // 3, i8 % bf16, graph["tensor_float32"] * i8, graph["index"] + 1, graph["bool"] & (i8 > 0)]
-    graph.output(*made, ops.exp(graph["float16"]), graph["int64"] ** 3, i8 << 1)
+    results = [
+        i8 + bf16,
+        i8 // 3,
+        i8 % bf16,
+        graph["tensor_float32"] * i8,
+        graph["index"] + 1,
+        graph["bool"] & (i8 > 0),
+    ]
+    graph.output(*results, ops.exp(graph["float16"]), graph["int64"] ** 3, i8 << 1)
     model = graph.to_onnx(target=target)
     onnx.checker.check_model(model, full_check=True)
     assert len(model.graph.output) == 9
@@ -113,8 +120,8 @@ def test_layers_and_dtypes_are_in_the_metadata() -> None:
         model = graph.to_onnx(target=target)
         layers = {p.value for node in model.graph.node for p in node.metadata_props if p.key == "graphcore.layer"}
         assert layers == {"outer/inner"}
-        found = notes.read({p.key: p.value for p in model.metadata_props})
-        assert json.loads(found["graphcore.dtypes"]) == {
+        result = notes.read({p.key: p.value for p in model.metadata_props})
+        assert json.loads(result["graphcore.dtypes"]) == {
             "x": "tensor_float32", "i": "index", "y": "tensor_float32", "z": "index",
         }  # fmt: skip
         assert any(n.name.startswith("outer/inner/") for n in model.graph.node) or target == "onnx"
@@ -144,9 +151,9 @@ def test_attributes_are_written_as_their_kind() -> None:
 def test_machine_learning_domain_has_its_own_version() -> None:
     graph = Graph("g", {"x": TensorType(D.int64, ["n"])})
     attributes = {"keys_int64s": [1, 2], "values_floats": [0.5, 1.5], "default_float": -1.0}
-    (made,) = graph.op("LabelEncoder", [graph["x"]], attributes, domain="ai.onnx.ml")
-    assert made.type is TensorType(D.float32, ["n"])
-    graph.output(y=made)
+    (result,) = graph.op("LabelEncoder", [graph["x"]], attributes, domain="ai.onnx.ml")
+    assert result.type is TensorType(D.float32, ["n"])
+    graph.output(y=result)
     model = graph.to_onnx()
     onnx.checker.check_model(model, full_check=True)
     (y,) = session(model).run(None, {"x": np.array([2, 1, 9])})
@@ -199,8 +206,8 @@ def test_text_of_numpy_reads_back_as_written() -> None:
     graph = Graph("g")
     graph.output(graph.constant(np.array(["ab", "c"])), graph.constant("d"))
     model = graph.to_onnx(target="onnx")
-    found = sorted(b for t in model.graph.initializer for b in t.string_data)
-    assert found == [b"ab", b"c", b"d"]
+    results = sorted(b for t in model.graph.initializer for b in t.string_data)
+    assert results == [b"ab", b"c", b"d"]
 
 
 def test_unused_constants_are_left_out() -> None:
@@ -463,12 +470,12 @@ def test_progress_is_told_the_bytes_that_are_written(
 ) -> None:
     monkeypatch.setattr(export_module, "_PIECE", 1 << 20)
     graph, _ = heavy()
-    told: list[tuple[int, int | None]] = []
-    graph.export(tmp_path / "m.onnx", external_data=external, progress=lambda done, most: told.append((done, most)))
+    results: list[tuple[int, int | None]] = []
+    graph.export(tmp_path / "m.onnx", external_data=external, progress=lambda done, most: results.append((done, most)))
     written = sum(path.stat().st_size for path in tmp_path.iterdir())
-    assert told[-1] == (written, written)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert len(told) > 5
+    assert results[-1] == (written, written)
+    assert [done for done, _ in results] == sorted(done for done, _ in results)
+    assert len(results) > 5
     graph.export(tmp_path / "n.onnx", external_data=external)
     assert (tmp_path / "m.onnx").read_bytes().replace(b"m.onnx", b"n.onnx") == (tmp_path / "n.onnx").read_bytes()
     assert capsys.readouterr().err == ""
@@ -494,5 +501,5 @@ def test_names_of_a_body_are_unlike_each_other_where_an_output_keeps_its_number(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", gc.LossyCastWarning)
         graph.output(z=ops.for_loop(2, lambda i, s: b - a, b - a))
-    (made,) = gc.InferenceSession(optimize=optimize).load(graph)(np.float16(1), np.array([3, 4], np.int32))
-    assert made.tolist() == [2, 3]
+    (result,) = gc.InferenceSession(optimize=optimize).load(graph)(np.float16(1), np.array([3, 4], np.int32))
+    assert result.tolist() == [2, 3]

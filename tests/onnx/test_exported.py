@@ -24,7 +24,7 @@ def test_exported_files_give_what_the_models_give(runner: Runner, chunk: int | s
     outcomes = {name: runner.outcome(name, "exported") for name in runner.part(chunk, CHUNKS)}
     assert "crash" not in outcomes.values(), outcomes
     if onnx.__version__.startswith(ONNX):
-        assert not {name: made for name, made in outcomes.items() if made != "ok" and name not in KNOWN}
+        assert not {name: item for name, item in outcomes.items() if item != "ok" and name not in KNOWN}
 
 
 @pytest.mark.parametrize("chunk", [*range(CHUNKS), POOLS])
@@ -32,9 +32,9 @@ def test_onnxruntime_itself_runs_exported_files_where_it_runs_the_models(runner:
     names = [name for name in runner.part(chunk, CHUNKS) if name not in RANDOM]
     taken = [name for name in names if runner.outcome(name, "bare") in ("ok", "near")]
     outcomes = {name: runner.outcome(name, "exported-bare") for name in taken}
-    failed = {name: made for name, made in outcomes.items() if made not in ("ok", "near")}
+    failed = {name: item for name, item in outcomes.items() if item not in ("ok", "near")}
     if not onnx.__version__.startswith(ONNX):
         assert "crash" not in failed.values(), failed
         return
-    assert not {name: made for name, made in failed.items() if name not in NEAR}
+    assert not {name: item for name, item in failed.items() if name not in NEAR}
     assert len(taken) >= len(names) * 3 // 4

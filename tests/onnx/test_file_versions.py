@@ -48,14 +48,14 @@ def run(model: onnx.ModelProto, **feeds: Array) -> list[Array]:
     onnx.checker.check_model(model, full_check=True)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    made: list[Array] = onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, feeds)
-    return made
+    result: list[Array] = onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, feeds)
+    return result
 
 
 def unary(call: Callable[[Symbol], Any], dtype: DType = D.float32, shape: Any = (2, 3, 4, 6)) -> Graph:
     graph = Graph("one", {"x": TensorType(dtype, shape)})
-    made = call(graph["x"])
-    graph.output(**{f"y{i}": s for i, s in enumerate(made if isinstance(made, (tuple, list)) else (made,))})
+    result = call(graph["x"])
+    graph.output(**{f"y{i}": s for i, s in enumerate(result if isinstance(result, (tuple, list)) else (result,))})
     return graph
 
 
@@ -98,9 +98,9 @@ def test_versions_of_the_format_are_those_that_onnx_pairs_with_opsets() -> None:
 def test_release_is_the_measured_one_of_its_name_or_has_the_table_of_the_next_older(
     text: str, version: str, opset: int, ir: int
 ) -> None:
-    found = table_of("cpu").named(text)
-    assert found is not None
-    assert (found.version, found.opset, found.ir) == (version, opset, ir)
+    result = table_of("cpu").named(text)
+    assert result is not None
+    assert (result.version, result.opset, result.ir) == (version, opset, ir)
 
 
 # What is written where nothing is asked for
@@ -271,14 +271,14 @@ POOLS: dict[str, tuple[dict[str, Any], int]] = {
 @pytest.mark.parametrize("name", POOLS)
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
 def test_pools_of_a_named_batch_are_written_for_older_opsets(op: str, name: str) -> None:
-    said, opset = POOLS[name]
-    said = {**said, "kernel_shape": [*said["kernel_shape"]]}
+    message, opset = POOLS[name]
+    message = {**message, "kernel_shape": [*message["kernel_shape"]]}
     if op != "MaxPool":
-        said.pop("dilations", None)
+        message.pop("dilations", None)
     graph = Graph("g", {"x": TensorType(D.float32, ["batch", 2, 7, 8])})
-    graph.output(y=getattr(ops.onnx, op)(graph["x"], **said))
+    graph.output(y=getattr(ops.onnx, op)(graph["x"], **message))
     x = np.arange(3 * 2 * 7 * 8, dtype=np.float32).reshape(3, 2, 7, 8) % 23 + 1
-    want = pooled(x, {"MaxPool": np.max, "AveragePool": np.mean, "LpPool": np.linalg.norm}[op], **said)
+    want = pooled(x, {"MaxPool": np.max, "AveragePool": np.mean, "LpPool": np.linalg.norm}[op], **message)
     model = graph.to_onnx(target="onnx")
     if op == "MaxPool":
         assert opset_of(model) == opset
@@ -392,10 +392,10 @@ def test_file_for_an_older_release_adds_integers_exactly_on_newer_ones(release: 
     x = np.array([(1 << 63) - 8, 1, -(1 << 62)])
     for dtype, numbers in ((D.int64, x), (D.int32, x >> 32)):
         graph = unary(lambda x: (ops.sum(x, axis=0), ops.sum(x * x, axis=0)), dtype, (3,))
-        given = numbers.astype(dtype.numpy)
-        total, squares = run(graph.to_onnx(runtime=release), x=given)
-        assert int(total) == given.sum(dtype=dtype.numpy)
-        assert int(squares) == (given * given).sum(dtype=dtype.numpy)
+        changed = numbers.astype(dtype.numpy)
+        total, squares = run(graph.to_onnx(runtime=release), x=changed)
+        assert int(total) == changed.sum(dtype=dtype.numpy)
+        assert int(squares) == (changed * changed).sum(dtype=dtype.numpy)
 
 
 def test_opset_and_version_of_the_format_win_within_what_a_release_takes() -> None:
@@ -408,7 +408,7 @@ def test_opset_and_version_of_the_format_win_within_what_a_release_takes() -> No
 
 
 @pytest.mark.parametrize(
-    ("asked", "text"),
+    ("requested", "text"),
     [
         ({"opset": 16}, "opset 16 is none that files are written at"),
         ({"opset": 27}, "opset 27 is none that files are written at"),
@@ -427,9 +427,9 @@ def test_opset_and_version_of_the_format_win_within_what_a_release_takes() -> No
     ],
     ids=str,
 )
-def test_what_no_table_knows_is_an_error(asked: dict[str, Any], text: str) -> None:
+def test_what_no_table_knows_is_an_error(requested: dict[str, Any], text: str) -> None:
     with pytest.raises(GraphError) as raised:
-        unary(lambda x: x + 1).to_onnx(**asked)
+        unary(lambda x: x + 1).to_onnx(**requested)
     assert text in raised.value.summary
     assert raised.value.help
 

@@ -55,8 +55,8 @@ def number_of(path: Path) -> int | None:
         arrays = [numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer]
     except Exception:  # however it is broken
         return None
-    found = {float(value) for array in arrays for value in np.unique(array)}
-    return int(found.pop()) if len(arrays) == LAYERS and len(found) == 1 else None
+    results = {float(value) for array in arrays for value in np.unique(array)}
+    return int(results.pop()) if len(arrays) == LAYERS and len(results) == 1 else None
 
 
 def in_child(work: Callable[[], None]) -> int:
@@ -72,14 +72,14 @@ def in_child(work: Callable[[], None]) -> int:
 
 def die_at(step: int) -> None:
     """End this process before a call of one of `STEPS`, counted from 0."""
-    left = step
+    remaining = step
 
     def watched(real: Callable[..., object]) -> Callable[..., object]:
         def call(*args: object, **named: object) -> object:
-            nonlocal left
-            if left == 0:
+            nonlocal remaining
+            if remaining == 0:
                 os._exit(9)
-            left -= 1
+            remaining -= 1
             return real(*args, **named)
 
         return call
@@ -173,9 +173,9 @@ def test_no_model_is_lost_when_exports_are_killed_and_nothing_is_left_by_the_nex
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
     assert len(counts) == 3
-    for found in counts.values():
-        assert found["kills"] >= 5
-        assert (found["lost"], found["left"]) == (0, 0)
+    for item in counts.values():
+        assert item["kills"] >= 5
+        assert (item["lost"], item["left"]) == (0, 0)
 
 
 def test_what_a_dead_process_left_is_cleared_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
@@ -248,12 +248,12 @@ def test_old_pair_is_kept_when_the_disk_is_full(tmp_path: Path, monkeypatch: pyt
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     real = os.replace
     for allowed in range(2):
-        left = [allowed]
+        results = [allowed]
 
-        def refused(source: str, target: str, left: list[int] = left) -> None:
-            if not left[0]:
+        def refused(source: str, target: str, remaining: list[int] = results) -> None:
+            if not remaining[0]:
                 raise OSError(28, "No space left on device")
-            left[0] -= 1
+            remaining[0] -= 1
             real(source, target)
 
         monkeypatch.setattr(os, "replace", refused)

@@ -93,9 +93,9 @@ def test_sequence_is_a_list_of_arrays(dtype: DType) -> None:
     model = through(seq(tensor(dtype)))
     assert str(model.inputs["x"]) == str(model.outputs["y"]) == f"seq({dtype}[...])"
     array = samples(dtype)
-    for given in ([array, array[0], array[:0], np.asarray(array[0, 2], dtype.numpy)], [], [array]):
-        assert same(model(given)[0], given)
-        assert same(model(x=tuple(given))[0], given)
+    for item in ([array, array[0], array[:0], np.asarray(array[0, 2], dtype.numpy)], [], [array]):
+        assert same(model(item)[0], item)
+        assert same(model(x=tuple(item))[0], item)
 
 
 def test_elements_are_made_right_when_only_their_memory_is_unusual() -> None:
@@ -170,21 +170,21 @@ def test_optional_is_none_or_an_array(dtype: DType) -> None:
     assert model(None) == model(x=None) == model() == [None]
 
 
-@pytest.mark.parametrize("given", [[X, Y], [], None], ids=["two", "empty", "absent"])
-def test_optional_sequence_is_none_or_a_list(given: Any) -> None:
-    assert same(through(optional(seq()))(given)[0], given)
+@pytest.mark.parametrize("value", [[X, Y], [], None], ids=["two", "empty", "absent"])
+def test_optional_sequence_is_none_or_a_list(value: Any) -> None:
+    assert same(through(optional(seq()))(value)[0], value)
 
 
-@pytest.mark.parametrize("given", [X, None], ids=["present", "absent"])
-def test_optional_operators_run(given: Any) -> None:
+@pytest.mark.parametrize("value", [X, None], ids=["present", "absent"])
+def test_optional_operators_run(value: Any) -> None:
     has = load(helper.make_node("OptionalHasElement", ["x"], ["y"]), {"x": optional()}, {"y": tensor(D.bool, [])})
-    assert same(has(given)[0], np.array(given is not None))
+    assert same(has(value)[0], np.array(value is not None))
     got = load(helper.make_node("OptionalGetElement", ["x"], ["y"]), {"x": optional()}, {"y": tensor()})
-    if given is not None:
-        assert same(got(given)[0], given)
+    if value is not None:
+        assert same(got(value)[0], value)
         return
     with pytest.raises(RunError, match=r"which contains no data(.|\n)*    input x +None"):
-        got(given)
+        got(value)
 
 
 def test_optional_may_be_left_out_before_other_inputs() -> None:
@@ -283,10 +283,10 @@ def test_narrow_outputs_come_beside_any_value(dtype: DType, beside: str) -> None
     model = gc.InferenceSession().load(graph)
     assert model.outputs == graph.output_types
     array = samples(dtype)
-    given = {"string": np.array(["a", "b"], object), "sequence": [X, X], "optional": None, "list out": X}[beside]
-    first, got, again = model(array, given)
+    value = {"string": np.array(["a", "b"], object), "sequence": [X, X], "optional": None, "list out": X}[beside]
+    first, got, again = model(array, value)
     assert same([first, again], [array, array])
-    assert same(got, [X] if beside == "list out" else given)
+    assert same(got, [X] if beside == "list out" else value)
 
 
 def test_every_bfloat16_comes_back_beside_strings() -> None:
@@ -302,8 +302,8 @@ def test_bools_are_0_and_1_when_their_bytes_are_others(where: str) -> None:
     odd = np.array([0, 1, 2, 255] * (500 if where == "large weight" else 1), np.uint8).view(bool)
     if where in ("weight", "large weight", "constant"):
         graph = Graph("odd", {"i": TensorType(D.int64, ["n"])})
-        held = graph.constant(odd) if where == "constant" else graph.weight("w", odd)
-        graph.output(ops.gather(held, graph["i"]))
+        value = graph.constant(odd) if where == "constant" else graph.weight("w", odd)
+        graph.output(ops.gather(value, graph["i"]))
         (got,) = gc.InferenceSession().load(graph)(np.arange(4))
     elif where == "sequence":
         (got,) = through(seq(tensor(D.bool)))([odd])[0]
@@ -384,8 +384,8 @@ def compiled(model: onnx.ModelProto, folder: Path) -> Path:
     ],
 )
 def test_compiled_model_takes_and_gives_any_value(type_: TypeProto, described: str, value: Any, tmp_path: Path) -> None:
-    made = proto(helper.make_node("Identity", ["x"], ["y"]), {"x": type_}, {"y": type_})
-    model = gc.InferenceSession().load(compiled(made, tmp_path))
+    result = proto(helper.make_node("Identity", ["x"], ["y"]), {"x": type_}, {"y": type_})
+    model = gc.InferenceSession().load(compiled(result, tmp_path))
     assert [str(t) for t in (*model.inputs.values(), *model.outputs.values())] == [described, described]
     assert same(model(value)[0], np.asarray(value) if isinstance(value, np.generic) else value)
 
@@ -393,8 +393,8 @@ def test_compiled_model_takes_and_gives_any_value(type_: TypeProto, described: s
 def test_compiled_model_is_refused_when_its_outputs_cannot_be_read(tmp_path: Path) -> None:
     nodes = [helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Identity", ["s"], ["t"])]
     kinds = tensor(D.bfloat16), tensor(D.string)
-    made = proto(nodes, dict(zip("xs", kinds, strict=True)), dict(zip("yt", kinds, strict=True)))
+    result = proto(nodes, dict(zip("xs", kinds, strict=True)), dict(zip("yt", kinds, strict=True)))
     with pytest.raises(
         ModelError, match=r"gives no bfloat16, float8 or 4-bit outputs beside strings or lists\n    x  "
     ):
-        gc.InferenceSession().load(compiled(made, tmp_path))
+        gc.InferenceSession().load(compiled(result, tmp_path))

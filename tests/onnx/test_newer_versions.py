@@ -16,17 +16,17 @@ from graphcore.onnx.versions import function_body
 from tests.support.onnx_models import F16, F32, F64, I64, Array, Case, check, evaluated, model_of, noise
 
 
-def _shifted(x: Array, count: Array, left: bool) -> Array:
+def _shifted(x: Array, count: Array, remaining: bool) -> Array:
     """By whole numbers of any size, wrapped."""
     bits = x.dtype.itemsize * 8
 
     def one(value: int, by: int) -> int:
         if by < 0 or by >= bits:
-            return -1 if value < 0 and not left else 0
-        return value << by if left else value >> by
+            return -1 if value < 0 and not remaining else 0
+        return value << by if remaining else value >> by
 
-    made = [one(int(v), int(c)) & ((1 << bits) - 1) for v, c in zip(x, count, strict=True)]
-    return np.array(made, f"u{bits // 8}").view(x.dtype)
+    results = [one(int(v), int(c)) & ((1 << bits) - 1) for v, c in zip(x, count, strict=True)]
+    return np.array(results, f"u{bits // 8}").view(x.dtype)
 
 
 def _depth_first(x: Array, block: int) -> Array:

@@ -42,8 +42,8 @@ def test_runner_of_onnx_passes(module: str) -> None:
     for case in cases[:12]:
         prepared = onnx_backend.Backend.prepare(case.model, "CPU")
         for inputs, outputs in case.data_sets:
-            given, wanted = ([_array(value) for value in values] for values in (inputs, outputs))
-            Runner.assert_similar_outputs(wanted, prepared.run(given), case.rtol, case.atol)
+            argument, wanted = ([_array(value) for value in values] for values in (inputs, outputs))
+            Runner.assert_similar_outputs(wanted, prepared.run(argument), case.rtol, case.atol)
 
 
 def _array(value: Any) -> Any:
@@ -68,16 +68,16 @@ def test_runner_of_onnx_passes_but_for_what_is_documented() -> None:
                 failed.add(str(test).split()[0].removesuffix("_cpu"))
                 others += [text] if name != "OnnxBackendNodeModelTest" else []
     assert all("uses opset 6, and 7 to 28 are read" in text or "Gradient of opset 1" in text for text in others)
-    known = {*KNOWN, "test_loop16_seq_none"}  # whose results without axes the runner takes len() of
-    assert len(failed - known) == len(others)
+    names = {*KNOWN, "test_loop16_seq_none"}  # whose results without axes the runner takes len() of
+    assert len(failed - names) == len(others)
 
 
-@pytest.mark.parametrize("given", [[A, B], {"b": B, "a": A}, (A, B)], ids=["list", "mapping", "tuple"])
-def test_model_takes_values_by_position_or_name(given: Any) -> None:
-    (found,) = onnx_backend.run_model(SUM, given)
-    np.testing.assert_array_equal(found, [-4, -5])
-    (again,) = onnx_backend.prepare(SUM.SerializeToString()).run(given)
-    np.testing.assert_array_equal(again, found)
+@pytest.mark.parametrize("value", [[A, B], {"b": B, "a": A}, (A, B)], ids=["list", "mapping", "tuple"])
+def test_model_takes_values_by_position_or_name(value: Any) -> None:
+    (result,) = onnx_backend.run_model(SUM, value)
+    np.testing.assert_array_equal(result, [-4, -5])
+    (again,) = onnx_backend.prepare(SUM.SerializeToString()).run(value)
+    np.testing.assert_array_equal(again, result)
 
 
 def test_one_array_feeds_a_model_of_one_input() -> None:
@@ -90,13 +90,13 @@ def test_values_beyond_the_inputs_are_refused() -> None:
         onnx_backend.run_model(SUM, [A, B, A])
 
 
-@pytest.mark.parametrize("given", [[A, B], {"y": B, "x": A}], ids=["list", "mapping"])
-def test_node_runs_alone(given: Any) -> None:
+@pytest.mark.parametrize("value", [[A, B], {"y": B, "x": A}], ids=["list", "mapping"])
+def test_node_runs_alone(value: Any) -> None:
     node = helper.make_node("Clip", ["x", "", "y"], ["z"])
-    (found,) = onnx_backend.run_node(helper.make_node("Pow", ["x", "y"], ["z"]), given)
-    np.testing.assert_array_equal(found, [1, 128])
-    (found,) = onnx_backend.run_node(node, [B, np.float32(6)], opset_version=13)
-    np.testing.assert_array_equal(found, [5, 6])
+    (result,) = onnx_backend.run_node(helper.make_node("Pow", ["x", "y"], ["z"]), value)
+    np.testing.assert_array_equal(result, [1, 128])
+    (result,) = onnx_backend.run_node(node, [B, np.float32(6)], opset_version=13)
+    np.testing.assert_array_equal(result, [5, 6])
 
 
 def test_node_of_the_version_that_is_named() -> None:
@@ -109,8 +109,8 @@ def test_node_of_the_version_that_is_named() -> None:
 
 def test_node_of_the_ml_domain_and_of_strings() -> None:
     node = helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_strings=["a"], values_int64s=[3])
-    (found,) = onnx_backend.run_node(node, [np.array(["b", "a"])])
-    assert found.tolist() == [-1, 3]
+    (result,) = onnx_backend.run_node(node, [np.array(["b", "a"])])
+    assert result.tolist() == [-1, 3]
 
 
 def test_node_without_one_of_its_operands_is_refused() -> None:

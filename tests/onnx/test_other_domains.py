@@ -114,11 +114,11 @@ CASES: dict[str, tuple[list[Array | None], list[list[int | str] | None] | None, 
 }  # fmt: skip
 
 
-def _shape_fits(told: Any, got: Array) -> bool:
+def _shape_fits(message: Any, got: Array) -> bool:
     return (
-        told.is_ranked
-        and len(told) == got.ndim
-        and all(d == n for d, n in zip(told, got.shape, strict=True) if d.is_static)
+        message.is_ranked
+        and len(message) == got.ndim
+        and all(d == n for d, n in zip(message, got.shape, strict=True) if d.is_static)
     )
 
 
@@ -134,8 +134,8 @@ def test_operator_of_onnxruntime_is_typed_and_runs_as_there(name: str, tmp_path:
         assert _shape_fits(symbol.type.shape, array), symbol
         assert symbol.dtype.storage.numpy == array.dtype
     for loaded in (gc.InferenceSession().load(graph), _through_file(graph, tmp_path)):
-        made = loaded(**feeds)
-        got = made if isinstance(made, list) else [made]
+        result = loaded(**feeds)
+        got = result if isinstance(result, list) else [result]
         for one, other in zip(got, wanted, strict=True):
             assert one.dtype == other.dtype
             if one.dtype == object:
@@ -156,8 +156,8 @@ def _through_file(graph: Graph, folder: Path) -> gc.Model:
 )
 def test_axis_of_expand_dims_is_where_a_constant_says(axis: int | None, shape: str) -> None:
     # Not run: onnxruntime 1.27.0 ends the process on it.
-    given = np.array([0], np.int32) if axis is None else np.array(axis, np.int32)
-    graph = load(model_of("ExpandDims", [noise(2, 3), given], [["n", 3], None]))
+    value = np.array([0], np.int32) if axis is None else np.array(axis, np.int32)
+    graph = load(model_of("ExpandDims", [noise(2, 3), value], [["n", 3], None]))
     assert str(graph.outputs[0].type) == f"float32{shape}"
 
 
@@ -180,11 +180,11 @@ def test_rules_give_what_onnxruntime_infers(monkeypatch: pytest.MonkeyPatch) -> 
         by_rule = load(model, runtime=lambda: None).outputs[0].type
         with monkeypatch.context() as patch:
             patch.delitem(RULES, (MICROSOFT, name))
-            asked = load(model).outputs[0].type
+            requested = load(model).outputs[0].type
         if name == "CDist":  # onnxruntime does not infer it
-            assert str(asked) == "float32[...]"
+            assert str(requested) == "float32[...]"
         else:
-            assert by_rule == asked, name
+            assert by_rule == requested, name
 
 
 def test_dynamic_quantize_lstm_is_typed_without_value_info(tmp_path: Path) -> None:
@@ -200,10 +200,10 @@ def test_dynamic_quantize_lstm_is_typed_without_value_info(tmp_path: Path) -> No
     names = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"]
     lstm = helper.make_node("DynamicQuantizeLSTM", names, ["s", "h"], domain=MICROSOFT, hidden_size=hidden)
     squeeze = helper.make_node("Squeeze", ["s", "one"], ["y"])
-    given = [onnx.numpy_helper.from_array(a, n) for n, a in constants.items()]
-    given.append(onnx.numpy_helper.from_array(np.array([1]), "one"))
+    results = [onnx.numpy_helper.from_array(a, n) for n, a in constants.items()]
+    results.append(onnx.numpy_helper.from_array(np.array([1]), "one"))
     graph = helper.make_graph(
-        [lstm, squeeze], "lstm", [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], given
+        [lstm, squeeze], "lstm", [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], results
     )
     imports = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=8)
@@ -365,7 +365,7 @@ def test_export_refuses_dtypes_that_the_runtimes_operator_does_not_have(tmp_path
 def test_mask_index_of_a_float16_bert_stays_int32_and_its_files_run(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     sizes = {"we": (20, 8), "pe": (10, 8), "te": (2, 8), "g": (8,), "b": (8,), "aw": (8, 24), "ab": (24,)}
-    given = [onnx.numpy_helper.from_array((rng.normal(size=s) * 0.3).astype(np.float16), n) for n, s in sizes.items()]
+    results = [onnx.numpy_helper.from_array((rng.normal(size=s) * 0.3).astype(np.float16), n) for n, s in sizes.items()]
     embedded = ["ids", "seg", "we", "pe", "te", "g", "b", "mask"]
     nodes = [
         helper.make_node("EmbedLayerNormalization", embedded, ["e", "index"], domain=MICROSOFT, epsilon=1e-12),
@@ -373,7 +373,7 @@ def test_mask_index_of_a_float16_bert_stays_int32_and_its_files_run(tmp_path: Pa
     ]
     inputs = [helper.make_tensor_value_info(n, TensorProto.INT32, ["n", "l"]) for n in ("ids", "seg", "mask")]
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, ["n", "l", 8])
-    graph = helper.make_graph(nodes, "bert", inputs, [y], given)
+    graph = helper.make_graph(nodes, "bert", inputs, [y], results)
     imports = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=8)
     feed = {

@@ -35,12 +35,12 @@ CASES: dict[str, tuple[Callable[..., Any], int, list[Any]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_rank_is_that_of_the_result(name: str) -> None:
-    call, wanted, given = CASES[name]
-    arrays = [np.ones((2, 3, 4), np.float32), *map(np.asarray, given)]
+    call, wanted, value = CASES[name]
+    arrays = [np.ones((2, 3, 4), np.float32), *map(np.asarray, value)]
     graph = Graph("test", [TensorType(DType.of(a.dtype), a.shape) for a in arrays])
     with graph:
-        made = call(*graph.inputs)
-    graph.output(*(made if isinstance(made, (list, tuple)) else [made]))
+        result = call(*graph.inputs)
+    graph.output(*(result if isinstance(result, (list, tuple)) else [result]))
     assert graph.outputs[0].rank == wanted
     for target in ("onnx", "cpu"):
         onnx.checker.check_model(graph.to_onnx(target=target), full_check=True)
@@ -51,13 +51,13 @@ def test_rank_is_that_of_the_result(name: str) -> None:
 def test_rank_stays_open_where_nothing_tells_it() -> None:
     graph = Graph("test", [TensorType(DType.float32, ["a", "b"]), TensorType(DType.int64, ["n"])])
     with graph:
-        made = [
+        results = [
             on.Reshape(*graph.inputs),
             on.Squeeze(graph.inputs[0]),
             on.Unsqueeze(*graph.inputs),
             on.ReduceSum(*graph.inputs, keepdims=0),
         ]
-    assert [str(s.type) for s in made] == ["float32[...]"] * 4
+    assert [str(s.type) for s in results] == ["float32[...]"] * 4
 
 
 def test_outputs_have_the_rank_that_a_model_declares_when_inference_knows_none() -> None:
@@ -70,8 +70,8 @@ def test_outputs_have_the_rank_that_a_model_declares_when_inference_knows_none()
     for target in ("onnx", "cpu"):
         onnx.checker.check_model(graph.to_onnx(target=target), full_check=True)
     loaded = gc.InferenceSession().load(graph)
-    (found,) = loaded(np.ones((2, 3), np.float32), np.array([1]))
-    assert found.tolist() == [[3.0], [3.0]]
+    (result,) = loaded(np.ones((2, 3), np.float32), np.array([1]))
+    assert result.tolist() == [[3.0], [3.0]]
 
 
 @pytest.mark.parametrize("operator", ["QuantizeLinear", "DequantizeLinear"])
@@ -82,9 +82,9 @@ def test_axis_of_scales_is_checked_when_a_model_is_read(operator: str) -> None:
         kinds = kinds if operator == "QuantizeLinear" else kinds[::-1]
         x, y = (onnx.helper.make_tensor_value_info(n, k, [3] * rank) for n, k in zip("xy", kinds, strict=True))
         arrays: dict[str, Any] = {"s": np.ones(count, np.float32), "z": np.zeros(count, np.int8)}
-        held = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
-        made = onnx.helper.make_graph(nodes, "g", [x], [y], held)
-        return gc.Graph.load(onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 19)]))
+        results = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
+        result = onnx.helper.make_graph(nodes, "g", [x], [y], results)
+        return gc.Graph.load(onnx.helper.make_model(result, opset_imports=[onnx.helper.make_opsetid("", 19)]))
 
     for axis in (7, -3):
         with pytest.raises(ModelError, match=f"axis is {axis}, and the operand has 2 axes"):
@@ -94,6 +94,6 @@ def test_axis_of_scales_is_checked_when_a_model_is_read(operator: str) -> None:
     x = np.arange(9).reshape(3, 3)
     for graph in (read(3, axis=-2), read(3), read(1, axis=7), read(1, rank=1)):
         graph_input = graph.inputs[0]
-        given = x[0] if graph_input.rank == 1 else x
-        made = gc.InferenceSession().load(graph)(given.astype(graph_input.dtype.numpy))[0]
-        assert np.array_equal(made, given)
+        value = x[0] if graph_input.rank == 1 else x
+        result = gc.InferenceSession().load(graph)(value.astype(graph_input.dtype.numpy))[0]
+        assert np.array_equal(result, value)

@@ -40,13 +40,13 @@ def model(
 ) -> onnx.ModelProto:
     functions = more.pop("functions", [])
     domains = more.pop("domains", {})
-    made = helper.make_model(
+    model = helper.make_model(
         helper.make_graph(nodes, "test", inputs, outputs, **more),
         opset_imports=[helper.make_opsetid("", opset), *(helper.make_opsetid(d, v) for d, v in domains.items())],
         functions=functions,
     )
-    made.ir_version = 10
-    return made
+    model.ir_version = 10
+    return model
 
 
 def alone(proto: onnx.ModelProto, feed: dict[str, Array]) -> list[Any]:
@@ -274,11 +274,11 @@ def scaled() -> onnx.FunctionProto:
     constant.attribute.append(
         onnx.AttributeProto(name="value_float", ref_attr_name="by", type=onnx.AttributeProto.FLOAT)
     )
-    made = helper.make_function(
+    result = helper.make_function(
         "local", "Scaled", ["v"], ["w"], [constant, helper.make_node("Mul", ["v", "k"], ["w"])],
         [helper.make_opsetid("", 21)], attribute_protos=[helper.make_attribute("by", 3.0)],
     )  # fmt: skip
-    return made
+    return result
 
 
 def test_functions_are_expanded_with_their_attributes_when_loaded() -> None:
@@ -405,9 +405,9 @@ def test_inputs_with_an_initializer_are_weights_when_loaded() -> None:
 def test_metadata_of_a_model_is_kept_when_it_is_written_again() -> None:
     proto = perceptron()
     proto.metadata_props.append(onnx.StringStringEntryProto(key="author", value="somebody"))
-    kept = notes.read({p.key: p.value for p in Graph.load(proto).to_onnx().metadata_props})
-    assert kept["author"] == "somebody"
-    assert json.loads(kept.get("graphcore.dtypes", "{}")) == {}
+    remaining = notes.read({p.key: p.value for p in Graph.load(proto).to_onnx().metadata_props})
+    assert remaining["author"] == "somebody"
+    assert json.loads(remaining.get("graphcore.dtypes", "{}")) == {}
 
 
 # Dtypes that do not go together

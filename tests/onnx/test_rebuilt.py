@@ -36,9 +36,9 @@ def test_rebuilt_graphs_give_what_the_models_give(runner: Runner, chunk: int | s
     assert "crash" not in outcomes.values(), outcomes
     if not onnx.__version__.startswith(ONNX):
         return
-    failed = {name: made for name, made in outcomes.items() if made != "ok" and name not in {*KNOWN, *NOT_REBUILT}}
+    failed = {name: item for name, item in outcomes.items() if item != "ok" and name not in {*KNOWN, *NOT_REBUILT}}
     assert not failed
-    assert not [name for name, made in outcomes.items() if made == "ok" and name in NOT_REBUILT]
+    assert not [name for name, item in outcomes.items() if item == "ok" and name in NOT_REBUILT]
 
 
 def test_few_cannot_be_rebuilt(runner: Runner) -> None:

@@ -85,21 +85,21 @@ def lost(graph: Graph, read: Graph) -> list[str]:
     """The outputs that have fewer dims in the graph that was read."""
     pairs = zip(graph.output_types.items(), read.output_types.values(), strict=True)
     return [
-        f"{name}: {built} is {found}"
-        for (name, built), found in pairs
+        f"{name}: {built} is {item}"
+        for (name, built), item in pairs
         if isinstance(built, TensorType)
-        and isinstance(found, TensorType)
+        and isinstance(item, TensorType)
         and built.shape.is_ranked
         and (
-            not found.shape.is_ranked
-            or any(b.is_dynamic and not a.is_dynamic for a, b in zip(_stored(built), found.shape, strict=True))
+            not item.shape.is_ranked
+            or any(b.is_dynamic and not a.is_dynamic for a, b in zip(_stored(built), item.shape, strict=True))
         )
     ]
 
 
 @pytest.mark.parametrize("family", sorted({op.family for op in REGISTRY.values()}))
 def test_dims_are_as_they_were_built_when_a_file_is_read(family: str, tmp_path: Path) -> None:
-    found: list[str] = []
+    results: list[str] = []
     for name in [name for name, op in REGISTRY.items() if op.family == family]:
         for target in TARGETS:
             losses: list[str] = []
@@ -108,8 +108,8 @@ def test_dims_are_as_they_were_built_when_a_file_is_read(family: str, tmp_path: 
                 losses += lost(graph, Graph.load(without_dims_of_outputs(tmp_path / "model.onnx")))
             is_known = target in LOST.get(name, ((), ""))[0]
             if bool(losses) != is_known:
-                found.append(f"{name} for {target}: {losses or 'loses nothing any more'}")
-    assert not found, "\n".join(found)
+                results.append(f"{name} for {target}: {losses or 'loses nothing any more'}")
+    assert not results, "\n".join(results)
 
 
 def test_axis_is_kept_when_it_is_rolled(tmp_path: Path) -> None:

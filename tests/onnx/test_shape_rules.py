@@ -57,9 +57,9 @@ def both(
     if node.op_type == "STFT" and "onesided" not in attributes:  # which inference takes for 0 there, and not for 1
         node.attribute.append(helper.make_attribute("onesided", 1))
     answers: list[Sequence[Type] | None] = []
-    for said in (attributes, None):
+    for item in (attributes, None):
         try:
-            answers.append(inferred(node, schema, inputs, {"": version}, (), "here", said, ShapeValues()))
+            answers.append(inferred(node, schema, inputs, {"": version}, (), "here", item, ShapeValues()))
         except ModelError:
             answers.append(None)
     return answers[0], answers[1]
@@ -72,13 +72,13 @@ def check(node: onnx.NodeProto, version: int, inputs: Sequence[Symbol | None]) -
         check_axes(node.op_type, inputs, attributes, "here")
     except ModelError:  # which reading refuses before it asks for types
         return None
-    found, asked = both(node, version, inputs, attributes)
+    result, requested = both(node, version, inputs, attributes)
     shown = f"{node.op_type} of opset {version} on {[None if s is None else str(s.type) for s in inputs]}"
-    shown += f": rule {found and [*map(str, found)]}, inference {asked and [*map(str, asked)]}\n{node}"
-    if found is None or asked is None:
-        assert found is asked or (found is None and node.op_type in STRICT), shown
-        return found
-    for own, other in zip(found, asked, strict=True):
+    shown += f": rule {result and [*map(str, result)]}, inference {requested and [*map(str, requested)]}\n{node}"
+    if result is None or requested is None:
+        assert result is requested or (result is None and node.op_type in STRICT), shown
+        return result
+    for own, other in zip(result, requested, strict=True):
         if not isinstance(other, TensorType):
             continue
         assert isinstance(own, TensorType), shown
@@ -89,7 +89,7 @@ def check(node: onnx.NodeProto, version: int, inputs: Sequence[Symbol | None]) -
         assert len(own.shape) == len(other.shape), shown
         if not (attributes.get("ceil_mode") and node.op_type in CEILED):
             assert all(b.is_dynamic or a == b for a, b in zip(own.shape, other.shape, strict=True)), shown
-    return found
+    return result
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -101,10 +101,10 @@ def test_rules_on_the_cases_of_onnx(operator: str) -> None:
     for case in cases_of(module).values():
         graph = case.model.graph
         (version,) = [o.version for o in case.model.opset_import if not o.domain]
-        given = dict(zip([i.name for i in graph.input], case.data_sets[0][0], strict=False))
+        results = dict(zip([i.name for i in graph.input], case.data_sets[0][0], strict=False))
         wanted = dict(zip([o.name for o in graph.output], case.data_sets[0][1], strict=False))
         for node in graph.node:
-            if node.op_type != operator or node.domain or not set(filter(None, node.input)) <= given.keys():
+            if node.op_type != operator or node.domain or not set(filter(None, node.input)) <= results.keys():
                 continue
             types = {i.name: t for i in graph.input if isinstance(t := read_type(i.type), TensorType)}
             if not set(filter(None, node.input)) <= types.keys():
@@ -114,21 +114,21 @@ def test_rules_on_the_cases_of_onnx(operator: str) -> None:
                 owner = Graph("g")
                 symbols: dict[str, Symbol | None] = {"": None}
                 for name, type_ in types.items():
-                    array = np.asarray(value(given[name]))
+                    array = np.asarray(value(results[name]))
                     if form != "types" and array.size <= 32 and array.ndim < 2 and len(node.input) > 1:
                         symbols[name] = owner.constant(array, type_.dtype)
                         continue
                     dims = [f"d{d}" if form == "names" and d != 1 else d for d in array.shape]
                     symbols[name] = owner.build.input(TensorType(type_.dtype, dims))
-                found = check(node, version, [symbols[name] for name in node.input])
-                for name, told in zip(node.output, found or (), strict=False):
-                    if form == "names" or name not in wanted or not isinstance(told, TensorType):
+                result = check(node, version, [symbols[name] for name in node.input])
+                for name, item in zip(node.output, result or (), strict=False):
+                    if form == "names" or name not in wanted or not isinstance(item, TensorType):
                         continue
                     shape = np.asarray(value(wanted[name])).shape
-                    if told.shape.is_ranked:
-                        assert len(told.shape) == len(shape), (case.name, told, shape)
-                        assert all(d.is_dynamic or d == n for d, n in zip(told.shape, shape, strict=True)), (
-                            case.name, told, shape,
+                    if item.shape.is_ranked:
+                        assert len(item.shape) == len(shape), (case.name, item, shape)
+                        assert all(d.is_dynamic or d == n for d, n in zip(item.shape, shape, strict=True)), (
+                            case.name, item, shape,
                         )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def test_operands_of_every_rule_are_drawn() -> None:
 
 @pytest.mark.parametrize("operator", RULED)
 def test_rules_on_drawn_operands(operator: str) -> None:
-    told = 0
+    message = 0
     for version in VERSIONS:
         schema = schema_of(operator, "", version)
         if schema is None or schema.deprecated:
@@ -162,5 +162,5 @@ def test_rules_on_drawn_operands(operator: str) -> None:
             count = attributes.pop("results", 1)
             names = ["" if s is None else f"x{i}" for i, s in enumerate(inputs)]
             node = helper.make_node(operator, names, [f"y{i}" for i in range(count)], **attributes)
-            told += check(node, version, inputs) is not None
-    assert told > 10
+            message += check(node, version, inputs) is not None
+    assert message > 10

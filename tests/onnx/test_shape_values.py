@@ -35,8 +35,8 @@ def check(graph: gc.Graph, *sizes: dict[str, int]) -> None:
         for name, array in model.debug(*feeds, watch="*").items():
             type_ = graph[name].type
             assert isinstance(type_, TensorType)
-            known = [d.is_dynamic or d.evaluate(size) for d in type_.shape]
-            assert [n is True or n == m for n, m in zip(known, array.shape, strict=True)] == [True] * array.ndim, name
+            results = [d.is_dynamic or d.evaluate(size) for d in type_.shape]
+            assert [n is True or n == m for n, m in zip(results, array.shape, strict=True)] == [True] * array.ndim, name
 
 
 SIZES = ({"batch": 2, "seq": 3}, {"batch": 1, "seq": 1}, {"batch": 5, "seq": 4})
@@ -106,8 +106,8 @@ def test_dims_are_known_when_a_model_computes_the_shape(name: str) -> None:
 @pytest.mark.parametrize(("divisor", "length"), [(4, "3"), (-4, "?"), (5, "2"), (12, "1"), (0, "0"), (-12, "?")])
 def test_dims_are_those_of_floor_division(divisor: Any, length: str) -> None:
     graph = gc.Graph("g", {"x": TensorType("float32", ["n", 12])})
-    made = gc.ops.onnx.ConstantOfShape(gc.ops.onnx.Shape(graph["x"])[1:] // divisor)
-    assert str(made.shape) == f"[{length}]"
+    result = gc.ops.onnx.ConstantOfShape(gc.ops.onnx.Shape(graph["x"])[1:] // divisor)
+    assert str(result.shape) == f"[{length}]"
     halves = gc.ops.onnx.ConstantOfShape(gc.ops.onnx.Shape(graph["x"]) // 2)
     assert str(halves.shape) == "[n // 2, 6]"
 

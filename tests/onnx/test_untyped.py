@@ -56,12 +56,12 @@ def clipping(outputs: Sequence[str] = ("r",)) -> onnx.FunctionProto:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"), [(["x"], [-2, 5]), (["x", "zero"], [0, 5]), (["x", "", "zero"], [-2, 0])]
+    ("value", "expected"), [(["x"], [-2, 5]), (["x", "zero"], [0, 5]), (["x", "", "zero"], [-2, 0])]
 )
 def test_operand_of_a_function_is_absent_inside_when_a_call_leaves_it_out(
-    given: list[str], expected: list[float]
+    value: list[str], expected: list[float]
 ) -> None:
-    call = helper.make_node("Clipped", given, ["y"], domain="test")
+    call = helper.make_node("Clipped", value, ["y"], domain="test")
     zero = helper.make_tensor("zero", onnx.TensorProto.FLOAT, [], [0.0])
     proto = model([call], [info("x")], [info("y")], domains={"test": 1}, functions=[clipping()], initializer=[zero])
     assert run(proto, np.array([-2, 5], np.float32))[0].tolist() == expected
@@ -71,7 +71,7 @@ def test_operand_of_a_function_is_absent_inside_when_a_call_leaves_it_out(
 
 
 def sliced(*before: onnx.NodeProto, shape: Sequence[int], opset: int = 17, **constants: Any) -> onnx.ModelProto:
-    held = {
+    results = {
         "first": np.array([0], np.int64),
         "last": np.array([-1], np.int64),
         "axis": np.array([-1], np.int64),
@@ -80,7 +80,7 @@ def sliced(*before: onnx.NodeProto, shape: Sequence[int], opset: int = 17, **con
     nodes = [*before, node("Slice", "m", "first", "last", "axis")]
     return model(
         nodes, [info("x", shape=shape)], [info("y", shape=None)], opset=opset,
-        initializer=[onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()],
+        initializer=[onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in results.items()],
     )  # fmt: skip
 
 
@@ -129,8 +129,8 @@ def test_dims_of_a_slice_of_a_shape_are_known() -> None:
         node("Slice", "s", "first", "last", output="front"),
         node("Expand", "one", "front"),
     ]
-    held = {"first": np.array([0], np.int64), "last": np.array([2], np.int64), "one": np.float32(1)}
-    constants = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
+    results = {"first": np.array([0], np.int64), "last": np.array([2], np.int64), "one": np.float32(1)}
+    constants = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in results.items()]
     graph = Graph.load(model(nodes, [info("x", shape=("a", "b", 3))], [info("y", shape=None)], initializer=constants))
     assert str(graph.outputs[0].type) == "float32[a, b]"
 
@@ -149,9 +149,9 @@ def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 def damaged(proto: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     """A copy in which names, types, nodes, attributes or constants were changed or left out."""
     rng = random.Random(seed)
-    made = onnx.ModelProto()
-    made.CopyFrom(proto)
-    graph = rng.choice([g for g in graphs(made.graph) if g.node])
+    model = onnx.ModelProto()
+    model.CopyFrom(proto)
+    graph = rng.choice([g for g in graphs(model.graph) if g.node])
     names = [name for n in graph.node for name in (*n.input, *n.output)] + ["unheard", ""]
     kinds = [n.op_type for n in graph.node] + ["LSTM", "QLinearConv", "Loop", "Reshape", "ReorderOutput"]
     for _ in range(rng.choice((1, 1, 2, 3))):
@@ -179,7 +179,7 @@ def damaged(proto: onnx.ModelProto, seed: int) -> onnx.ModelProto:
             del graph.initializer[rng.randrange(len(graph.initializer))]
         elif action == 10 and graph.initializer:
             rng.choice(graph.initializer).dims[:] = [rng.choice([0, 1, 2, -1]) for _ in range(rng.randrange(4))]
-    return made
+    return model
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -33,17 +33,17 @@ pytestmark = pytest.mark.releases
 
 def _histories() -> dict[tuple[str, str], list[onnx.defs.OpSchema]]:
     """The versions of each operator that are read, oldest first."""
-    found: dict[tuple[str, str], list[onnx.defs.OpSchema]] = {}
+    results: dict[tuple[str, str], list[onnx.defs.OpSchema]] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain.startswith("graphcore"):
             continue
-        found.setdefault((schema.domain, schema.name), []).append(schema)
-    for (domain, _), schemas in found.items():
+        results.setdefault((schema.domain, schema.name), []).append(schema)
+    for (domain, _), schemas in results.items():
         schemas.sort(key=lambda s: s.since_version)
         if not domain:
             oldest = max((s.since_version for s in schemas if s.since_version <= 7), default=0)
             schemas[:] = [s for s in schemas if s.since_version >= oldest]
-    return {key: schemas for key, schemas in found.items() if schemas}
+    return {key: schemas for key, schemas in results.items() if schemas}
 
 
 def _key(schema: onnx.defs.OpSchema) -> str:
@@ -95,7 +95,7 @@ def _difference(before: Any, after: Any) -> _Difference:
 
 
 def test_every_version_has_a_row() -> None:
-    known = {
+    expected = {
         f"{domain}:{op}@{version}".removeprefix(":")
         for domain, ops in CHANGES.items()
         for op, versions in ops.items()
@@ -103,7 +103,7 @@ def test_every_version_has_a_row() -> None:
     } | UNCHANGED
     needed = {_key(s) for schemas in _histories().values() for s in schemas[1:]}
     added = {_key(s[0]) for (d, _), s in _histories().items() if s[0].since_version > target(d)}
-    assert needed | added == known, "say in table.py or unchanged.py what these versions changed"
+    assert needed | added == expected, "say in table.py or unchanged.py what these versions changed"
 
 
 def test_no_version_has_two_rows() -> None:
@@ -115,14 +115,14 @@ def test_no_version_has_two_rows() -> None:
 def test_reasons_are_true(reason: str) -> None:
     listed = {"MORE_DTYPES": MORE_DTYPES, "FEWER_DTYPES": FEWER_DTYPES}.get(reason)
     listed = listed or {"MORE_OPTIONS": MORE_OPTIONS, "OTHER_WORDS": OTHER_WORDS}[reason]
-    found = {
+    results = {
         _key(after): _difference(before, after)
         for schemas in _histories().values()
         for before, after in itertools.pairwise(schemas)
     }
     required = {"Constant@11"}  # "value" is one of several since
     for key in set(listed.split()) - required:
-        change = found[key]
+        change = results[key]
         assert not change.altered, key
         assert change.gained <= (reason in ("MORE_DTYPES", "MORE_OPTIONS")), key
         assert change.lost == (reason == "FEWER_DTYPES"), key
@@ -155,8 +155,8 @@ def _one_hot(indices: Array, depth: Array, values: Array) -> Array:
 def _group_normalised(x: Array, scale: Array, bias: Array) -> Array:
     groups = x.reshape(x.shape[0], len(scale), -1).astype(F64)
     centred = groups - groups.mean(-1, keepdims=True)
-    made = centred / np.sqrt(groups.var(-1, keepdims=True) + 1e-5)
-    return np.asarray((made * scale[:, None] + bias[:, None]).reshape(x.shape), x.dtype)
+    result = centred / np.sqrt(groups.var(-1, keepdims=True) + 1e-5)
+    return np.asarray((result * scale[:, None] + bias[:, None]).reshape(x.shape), x.dtype)
 
 
 def _batch_trained(x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> tuple[Array, ...]:
@@ -168,8 +168,8 @@ def _batch_trained(x: Array, scale: Array, bias: Array, mean: Array, variance: A
 
 
 def _features(x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Array:
-    made = (x - mean) / np.sqrt(variance + 1e-5) * scale + bias
-    return np.asarray(made, F32)
+    result = (x - mean) / np.sqrt(variance + 1e-5) * scale + bias
+    return np.asarray(result, F32)
 
 
 def _dropped_nothing(x: Array) -> tuple[Array, Array]:
@@ -182,8 +182,8 @@ def _kept(x: Array) -> tuple[Array, Array]:
 
 def _half_pixels(x: Array, *_: Array) -> Array:
     def picked(size: int, scale: float) -> Array:
-        made = np.floor((np.arange(int(size * scale)) + 0.5) / scale)
-        return np.asarray(np.minimum(made, size - 1), I64)
+        result = np.floor((np.arange(int(size * scale)) + 0.5) / scale)
+        return np.asarray(np.minimum(result, size - 1), I64)
 
     return np.asarray(x[:, :, picked(x.shape[2], 2.0)][:, :, :, picked(x.shape[3], 0.5)])
 
@@ -309,8 +309,8 @@ def _scan(lengths: Array | None, outer: bool, **attributes: Any) -> tuple[onnx.M
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for name, a in feeds.items()
     ]
-    made = [onnx.ValueInfoProto(name=name) for name in ("last", "all")]
-    graph = helper.make_graph([node], "test", infos, made)
+    results = [onnx.ValueInfoProto(name=name) for name in ("last", "all")]
+    graph = helper.make_graph([node], "test", infos, results)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=3), feeds
 
 

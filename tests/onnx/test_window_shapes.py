@@ -104,8 +104,8 @@ def test_dims_of_a_signals_frames_are_known() -> None:
 def test_frames_of_a_signal_have_dims_when_they_are_built() -> None:
     graph = gc.Graph("g", {"x": TensorType("float32", ["b", 64, 1])})
     with graph:
-        made = gc.ops.onnx.STFT(graph["x"], np.int64(16), None, np.int64(16))
-    assert str(made.type) == "float32[b, 4, 9, 2]"
+        result = gc.ops.onnx.STFT(graph["x"], np.int64(16), None, np.int64(16))
+    assert str(result.type) == "float32[b, 4, 9, 2]"
 
 
 def test_dims_of_a_loops_results_are_known_when_its_count_is(tmp_path: Path) -> None:
@@ -190,5 +190,5 @@ def test_dims_of_minus_one_are_unknown(place: str, tmp_path: Path) -> None:
             z[:, :, : z.shape[2] // 2]
     graph.export(tmp_path / "m.onnx")
     x = np.arange(2 * 8 * 8 * 8, dtype=np.float32).reshape(2, 8, 8, 8)
-    (made,) = gc.InferenceSession().load(tmp_path / "m.onnx")(x, *[np.array(True)] * (place == "body"))
-    np.testing.assert_array_equal(made, x.reshape(2, 8, 4, 2, 4, 2).max((3, 5)))
+    (result,) = gc.InferenceSession().load(tmp_path / "m.onnx")(x, *[np.array(True)] * (place == "body"))
+    np.testing.assert_array_equal(result, x.reshape(2, 8, 4, 2, 4, 2).max((3, 5)))

@@ -26,8 +26,8 @@ HALVES = ("float16", "bfloat16", "tf32")
 
 def graph_of(function: Callable[..., Any], dtype: str = "float32", count: int = 1) -> Graph:
     graph = Graph("accuracy", {f"x{i}": TensorType(dtype, ["n"]) for i in range(count)})
-    made = function(*graph.inputs)
-    graph.output(*(made if isinstance(made, tuple) else (made,)))
+    result = function(*graph.inputs)
+    graph.output(*(result if isinstance(result, tuple) else (result,)))
     return graph
 
 
@@ -124,14 +124,14 @@ def test_block_counts_for_its_own_thread_and_task_and_ends_where_it_raises() -> 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_values_between_fast_ops_are_not_rounded(dtype: str) -> None:
     arrays = samples(dtype), samples(dtype, 1)
-    (made,) = run(graph_of(fast(chain), dtype, 2), *arrays)
+    (result,) = run(graph_of(fast(chain), dtype, 2), *arrays)
     (whole,) = run(graph_of(chain, dtype, 2), *arrays, precision="fast")
     (exact,) = run(graph_of(chain, dtype, 2), *arrays)
-    assert np.array_equal(made, whole), "as in a session of that precision"
-    assert not np.array_equal(made, exact)
+    assert np.array_equal(result, whole), "as in a session of that precision"
+    assert not np.array_equal(result, exact)
     true = np.sqrt(np.exp(arrays[0].astype(np.float64)) / np.exp(arrays[1].astype(np.float64)))
     true *= arrays[0].astype(np.float64)
-    assert np.abs(made.astype(np.float64) - true).max() <= np.abs(exact.astype(np.float64) - true).max()
+    assert np.abs(result.astype(np.float64) - true).max() <= np.abs(exact.astype(np.float64) - true).max()
 
 
 def _elu(x: Values) -> Values:
@@ -152,12 +152,12 @@ def test_activations_and_powers_of_ten_are_not_rounded_in_between(name: str, dty
     function, reference = NARROW[name]
     array = np.minimum(samples(dtype), samples(dtype).dtype.type(0.5))
     true = reference(reference(array.astype(np.float64)))
-    made, exact = (
+    result, exact = (
         run(graph_of(f(lambda x: function(function(x))), dtype), array)[0].astype(np.float64)
         for f in (fast, lambda f: f)
     )
-    assert np.abs(made - true).sum() < np.abs(exact - true).sum()
-    np.testing.assert_allclose(made, true, atol=1e-3, rtol=2e-2 if dtype == "bfloat16" else 5e-3)
+    assert np.abs(result - true).sum() < np.abs(exact - true).sum()
+    np.testing.assert_allclose(result, true, atol=1e-3, rtol=2e-2 if dtype == "bfloat16" else 5e-3)
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -207,8 +207,8 @@ def test_short_forms_keep_to_the_error_that_is_documented(name: str) -> None:
     if name == "log1p":
         arrays = [np.abs(arrays[0])]
     (exact,) = run(graph_of(function, count=count), *arrays)
-    (made,) = run(graph_of(fast(function), count=count), *arrays)
-    np.testing.assert_allclose(made, exact, relative, absolute)
+    (result,) = run(graph_of(fast(function), count=count), *arrays)
+    np.testing.assert_allclose(result, exact, relative, absolute)
     (same,) = run(graph_of(function, count=count), *arrays, precision="fast")
     assert np.array_equal(same, exact), "the precision of a session leaves float32 alone"
     few, many = (len(graph_of(f, count=count).to_onnx().graph.node) for f in (fast(function), function))
@@ -219,16 +219,16 @@ def test_short_forms_keep_to_the_error_that_is_documented(name: str) -> None:
 def test_float32_and_float64_stay_where_there_is_no_shorter_form(function: Callable[..., Symbol]) -> None:
     for dtype in ("float32", "float64"):
         array = np.abs(samples(dtype))
-        (exact,), (made,) = (run(graph_of(f, dtype), array) for f in (function, fast(function)))
-        assert np.array_equal(exact, made)
+        (exact,), (result,) = (run(graph_of(f, dtype), array) for f in (function, fast(function)))
+        assert np.array_equal(exact, result)
 
 
 def test_special_values_stay_what_they_are() -> None:
     array = np.array([np.nan, np.inf, -np.inf, 0.0, 200.0, -200.0], np.float32)
     for function in (ops.exp2, ops.exp10, ops.expm1, ops.sigmoid):
-        (exact,), (made,) = (run(graph_of(f), array) for f in (function, fast(function)))
-        assert np.array_equal(np.isnan(exact), np.isnan(made))
-        assert np.array_equal(np.isinf(exact), np.isinf(made))
+        (exact,), (result,) = (run(graph_of(f), array) for f in (function, fast(function)))
+        assert np.array_equal(np.isnan(exact), np.isnan(result))
+        assert np.array_equal(np.isinf(exact), np.isinf(result))
 
 
 # What keeps it
@@ -255,9 +255,9 @@ def test_mark_is_kept_by_passes_surgery_and_files(tmp_path: Path) -> None:
     graph = graph_of(fast(chain), "float16", 2)
     arrays = samples("float16")[:7], samples("float16", 1)[:7]
     (want,) = run(graph, *arrays)
-    for name, made in kept_by(graph, tmp_path).items():
-        assert sorted(marked(made)) == ["Div", "Exp", "Exp", "Mul", "Sqrt"], name
-        assert np.array_equal(run(made, *arrays)[0], want), name
+    for name, item in kept_by(graph, tmp_path).items():
+        assert sorted(marked(item)) == ["Div", "Exp", "Exp", "Mul", "Sqrt"], name
+        assert np.array_equal(run(item, *arrays)[0], want), name
 
 
 def test_files_are_valid_onnx_with_the_mark_in_the_metadata_of_nodes() -> None:
@@ -305,8 +305,8 @@ def test_exact_and_fast_nodes_are_not_one_when_merged() -> None:
 def test_operators_with_a_fast_form_are_operators_of_onnx_or_of_the_library() -> None:
     from graphcore.build.declare import EXPANSIONS, FAST_EXPANSIONS
 
-    known = {schema.name for schema in onnx.defs.get_all_schemas()} | set(EXPANSIONS)
-    assert known >= OPERATORS >= set(FAST_EXPANSIONS)
+    expected = {schema.name for schema in onnx.defs.get_all_schemas()} | set(EXPANSIONS)
+    assert expected >= OPERATORS >= set(FAST_EXPANSIONS)
 
 
 @pytest.mark.parametrize("name", ["acos", "asin", "atan", "elu", "exp", "log", "mish", "sigmoid", "sin", "cos", "tanh"])
@@ -318,5 +318,5 @@ def test_equal_numbers_have_results_within_the_documented_bounds_of_each_other(n
     model = gc.InferenceSession().load(graph)
     units, near = {"float32": (7, 1.2e-7), "float64": (7, 9e-16)}[dtype]
     for value in np.random.default_rng(0).uniform(0.01, 0.99, 20).astype(dtype):
-        found = np.concatenate([model(np.full(count, value, dtype))[0] for count in (1, 2, 3, 4, 5, 17, 33, 67)])
-        assert np.ptp(found) <= max(units * np.spacing(np.abs(found).max()), near)
+        array = np.concatenate([model(np.full(count, value, dtype))[0] for count in (1, 2, 3, 4, 5, 17, 33, 67)])
+        assert np.ptp(array) <= max(units * np.spacing(np.abs(array).max()), near)

@@ -103,10 +103,10 @@ def test_activation_gives_float_when_of_integers(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"), [(np.int8, DType.float16), (np.bool_, DType.float16), (np.int32, DType.float64)]
+    ("value", "wanted"), [(np.int8, DType.float16), (np.bool_, DType.float16), (np.int32, DType.float64)]
 )
-def test_softmax_dtype_is_smallest_float_when_of_integers(given: Any, wanted: DType) -> None:
-    graph = Graph("g", {"x": TensorType(DType.of(np.dtype(given)), ["n"])})
+def test_softmax_dtype_is_smallest_float_when_of_integers(value: Any, wanted: DType) -> None:
+    graph = Graph("g", {"x": TensorType(DType.of(np.dtype(value)), ["n"])})
     assert ops.softmax(graph["x"]).dtype is wanted
 
 
@@ -192,8 +192,8 @@ def test_glu_refuses_when_axis_is_odd() -> None:
 
 def test_swiglu_promotes_when_dtypes_differ() -> None:
     graph = Graph("g", {"x": TensorType(DType.int8, ["n", 4]), "y": TensorType(DType.bfloat16, [4])})
-    made = ops.swiglu(graph["x"], graph["y"])
-    assert str(made.type) == "bfloat16[n, 4]"
+    y = ops.swiglu(graph["x"], graph["y"])
+    assert str(y.type) == "bfloat16[n, 4]"
 
 
 CLIPS: list[tuple[Any, Any]] = [(-2, 3), (None, 1), (0, None), (2, -2)]
@@ -327,5 +327,5 @@ def test_row_with_a_nan_is_all_nan_wherever_it_stands(name: str, dtype: Any, at:
     x = np.arange(8, dtype=dtype).reshape(2, 4)
     x[0, at] = np.nan
     for axis, rows in ((1, x), (0, x.T)):
-        made = run1(lambda x, axis=axis: getattr(ops, name)(x, axis), np.ascontiguousarray(rows))
-        assert np.array_equal(np.isnan(made if axis else made.T), [[True] * 4, [False] * 4])
+        result = run1(lambda x, axis=axis: getattr(ops, name)(x, axis), np.ascontiguousarray(rows))
+        assert np.array_equal(np.isnan(result if axis else result.T), [[True] * 4, [False] * 4])

@@ -44,7 +44,7 @@ def attended(
     batch, heads, queries, size = q.shape
     keys = k.shape[2]
     share = heads // k.shape[1]
-    made = np.zeros((batch, heads, queries, v.shape[3]))
+    array = np.zeros((batch, heads, queries, v.shape[3]))
     whole = None if mask is None else np.broadcast_to(mask, (batch, heads, queries, keys))
     for b, h, i in np.ndindex(batch, heads, queries):
         scores = k[b, h // share] @ q[b, h, i] * (1 / math.sqrt(size) if scale is None else scale)
@@ -61,8 +61,8 @@ def attended(
             scores = scores + whole[b, h, i]
         if seen.any():
             parts = np.exp(scores[seen] - scores[seen].max())
-            made[b, h, i] = parts / parts.sum() @ v[b, h // share][seen]
-    return made
+            array[b, h, i] = parts / parts.sum() @ v[b, h // share][seen]
+    return array
 
 
 def assert_near(got: Array, want: Array, dtype: Any) -> None:
@@ -165,9 +165,9 @@ def test_attention_sizes_are_known_when_dims_are_named() -> None:
     q, k, v = heads_of(np.float32)
     assert str(graph_of(attention, q, k, v, dims=FOUR).outputs[0].shape) == "[b, h, s, e]"
     three: Dims = [["b", "s", 32], ["b", "t", 32], ["b", "t", "y"]]
-    made = graph_of(partial(attention, q_num_heads=4, kv_num_heads=4), flat(q), flat(k), flat(v), dims=three)
-    assert made.outputs[0].shape[:2] == ["b", "s"]
-    assert made.outputs[0].shape[2].evaluate({"y": 24}) == 24
+    result = graph_of(partial(attention, q_num_heads=4, kv_num_heads=4), flat(q), flat(k), flat(v), dims=three)
+    assert result.outputs[0].shape[:2] == ["b", "s"]
+    assert result.outputs[0].shape[2].evaluate({"y": 24}) == 24
 
 
 @pytest.mark.numbers
@@ -204,9 +204,9 @@ def turned(
         (slice(0, size, 2), slice(1, size, 2)) if interleaved else (slice(size // 2), slice(size // 2, size))
     )
     product = (x[..., first] + 1j * x[..., second]) * angle
-    made = x.copy()
-    made[..., first], made[..., second] = product.real, product.imag
-    return made
+    result = x.copy()
+    result[..., first], result[..., second] = product.real, product.imag
+    return result
 
 
 @pytest.mark.numbers

@@ -52,12 +52,12 @@ def test_bits_are_read_as_any_other_dtype(source: DType) -> None:
     static, named = sample(source, (3, 16)), sample(source, (16,))
     graph = Graph("views", {"x": TensorType(source, [3, 16]), "y": TensorType(source, ["n"])})
     x, y = graph.inputs
-    made = [ops.bitcast(s, target) for s in (x, y, x[:, :]) for target in BYTES if target is not source]
-    graph.output(*made)
+    items = [ops.bitcast(s, target) for s in (x, y, x[:, :]) for target in BYTES if target is not source]
+    graph.output(*items)
     with np.errstate(invalid="ignore"):
         results = gc.InferenceSession().load(graph)(static, named)
         wanted = [view(a, target) for a in (static, named, static) for target in BYTES if target is not source]
-        wrong = [str(s.dtype) for s, r, w in zip(made, results, wanted, strict=True) if not same(r, w)]
+        wrong = [str(s.dtype) for s, r, w in zip(items, results, wanted, strict=True) if not same(r, w)]
     assert not wrong
 
 

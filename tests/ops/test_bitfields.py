@@ -43,11 +43,11 @@ def computed(
     """Return what a function of Symbols makes of vectors, as Python integers."""
     types = {f"x{i}": TensorType(dtype, ["n"]) for i, (dtype, _) in enumerate(operands)}
     graph = Graph("bits", types, promotion=promotion)
-    made = function(*graph.inputs)
-    graph.output(*made)
+    result = function(*graph.inputs)
+    graph.output(*result)
     arrays = [np.array(v, object if d.bits > 64 else d.numpy) for d, v in operands]
     results = gc.InferenceSession().load(graph)(*arrays)
-    return [_integers(symbol.dtype, array) for symbol, array in zip(made, results, strict=True)]
+    return [_integers(symbol.dtype, array) for symbol, array in zip(result, results, strict=True)]
 
 
 def _integers(dtype: DType, array: np.ndarray[Any, Any]) -> list[int]:
@@ -94,8 +94,8 @@ def check(dtype: DType, seed: int) -> None:
         ]
 
     def placed(code: int, place: int) -> int:
-        made = code & ~(ones << place) | field << place if 0 <= place < bits else code
-        return signed(made % (1 << bits), dtype)
+        result = code & ~(ones << place) | field << place if 0 <= place < bits else code
+        return signed(result % (1 << bits), dtype)
 
     inside = [(c, p, 0 <= p < bits) for c, p in zip(codes, places, strict=True)]
     want = [
@@ -112,8 +112,8 @@ def check(dtype: DType, seed: int) -> None:
         [(c & -c).bit_length() - 1 if c else bits for c in codes],
     ]
     got = computed(everything, (dtype, [signed(c, dtype) for c in codes]), (D.int64, places))
-    for i, (found, expected) in enumerate(zip(got, want, strict=True)):
-        assert found == expected, (dtype, i, high, low, field, places)
+    for i, (item, expected) in enumerate(zip(got, want, strict=True)):
+        assert item == expected, (dtype, i, high, low, field, places)
 
 
 @settings(max_examples=20, deadline=None)
@@ -125,17 +125,17 @@ def test_a_field_that_is_set_is_read_again_and_nothing_else_changes(bits: int, d
     x, value = data.draw(st.integers(0, (1 << bits) - 1)), data.draw(st.integers(0, (1 << width) - 1))
 
     def laws(s: Symbol, v: Symbol) -> list[Symbol]:
-        made = s.with_bits(high, low, v)
-        parts = [made.bits[bits - 1 : high + 1]] if high < bits - 1 else []
-        parts.append(made.bits[high:low])
-        parts += [made.bits[low - 1 : 0]] if low else []
-        twice = ops.bit_reverse(ops.bit_reverse(made))
-        return [made.bits[high:low], ops.bit_concat(*parts), twice, made]
+        result = s.with_bits(high, low, v)
+        parts = [result.bits[bits - 1 : high + 1]] if high < bits - 1 else []
+        parts.append(result.bits[high:low])
+        parts += [result.bits[low - 1 : 0]] if low else []
+        twice = ops.bit_reverse(ops.bit_reverse(result))
+        return [result.bits[high:low], ops.bit_concat(*parts), twice, result]
 
-    read, joined, twice, made = computed(laws, (D.uint(bits), [x]), (D.uint(width), [value]))
+    read, joined, twice, result = computed(laws, (D.uint(bits), [x]), (D.uint(width), [value]))
     assert read == [value]
-    assert joined == twice == made
-    assert made == [x & ~(((1 << width) - 1) << low) | value << low]
+    assert joined == twice == result
+    assert result == [x & ~(((1 << width) - 1) << low) | value << low]
 
 
 def test_dtypes_are_those_of_the_widths() -> None:
@@ -174,10 +174,10 @@ def test_bits_are_the_same_in_every_promotion_system() -> None:
 
 def test_bits_of_a_buffer_are_set_in_place() -> None:
     graph = Graph("state", {"x": TensorType(D.uint8, [2]), "kept": Buffer(D.uint8, [2], initial=6)})
-    kept = graph.buffers["kept"]
-    kept.bits[7:4] = graph["x"]
-    kept.bits[0] = True
-    graph.output(kept * 1, kept.bits[2:1])
+    remaining = graph.buffers["kept"]
+    remaining.bits[7:4] = graph["x"]
+    remaining.bits[0] = True
+    graph.output(remaining * 1, remaining.bits[2:1])
     model = gc.InferenceSession().load(graph)
     assert [r.tolist() for r in model(np.array([3, 15], np.uint8))] == [[0x37, 0xF7], [3, 3]]
     model.buffers["kept"] = np.array([0, 8], np.uint8)

@@ -23,8 +23,8 @@ def symbols(*shapes: tuple[int | str, ...], dtype: DType = DType.float32) -> tup
 
 
 def as_numpy(pairs: Array) -> Array:
-    made: Array = pairs[..., 0] + 1j * pairs[..., 1]
-    return made
+    result: Array = pairs[..., 0] + 1j * pairs[..., 1]
+    return result
 
 
 def as_pairs(values: Array) -> Array:

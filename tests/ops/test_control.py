@@ -43,11 +43,11 @@ def run(graph: Graph, *arrays: Any) -> list[Array]:
 
 def inputs(promotion: str = "max", **types: str) -> Graph:
     """A graph of inputs such as x="float32 n 4"."""
-    made = {}
+    results = {}
     for name, text in types.items():
         dtype, *dims = text.split()
-        made[name] = TensorType(DType.of(dtype), [int(d) if d.isdigit() else d for d in dims])
-    return Graph("test", made, promotion=promotion)
+        results[name] = TensorType(DType.of(dtype), [int(d) if d.isdigit() else d for d in dims])
+    return Graph("test", results, promotion=promotion)
 
 
 def f32(values: Any) -> Array:
@@ -73,11 +73,11 @@ def test_cond_gives_what_its_branch_gives() -> None:
 def test_cond_casts_inside_its_branches_when_they_differ() -> None:
     graph = inputs(n="int8", x="float32 m", y="int16 m")
     n, x, y = graph.inputs
-    made = ops.cond(n, lambda: {"a": y, "b": [x]}, lambda: {"b": (0 * y,), "a": y + 1})
-    assert made["a"].dtype is D.int16
-    assert made["b"][0].dtype is D.float32
+    result = ops.cond(n, lambda: {"a": y, "b": [x]}, lambda: {"b": (0 * y,), "a": y + 1})
+    assert result["a"].dtype is D.int16
+    assert result["b"][0].dtype is D.float32
     assert "Cast" not in operators(graph)[1:]  # the first is of the condition
-    graph.output(made["a"], made["b"][0])
+    graph.output(result["a"], result["b"][0])
     assert [r.tolist() for r in run(graph, np.int8(-3), f32([0.5]), np.array([7], np.int16))] == [[7], [0.5]]
     assert [r.tolist() for r in run(graph, np.int8(0), f32([0.5]), np.array([7], np.int16))] == [[8], [0]]
 
@@ -95,8 +95,8 @@ def test_cond_takes_numbers_when_the_other_branch_has_a_dtype() -> None:
 )
 def test_cond_joins_shapes(then: str, other: str, joined: str) -> None:
     graph = inputs(p="bool", x=f"float32 {then}", y=f"float32 {other}")
-    made = ops.cond(graph[0], lambda: graph[1], lambda: graph[2])
-    assert [str(d) for d in made.shape] == joined.split()
+    y = ops.cond(graph[0], lambda: graph[1], lambda: graph[2])
+    assert [str(d) for d in y.shape] == joined.split()
 
 
 def test_cond_computes_one_branch_only() -> None:
@@ -159,10 +159,10 @@ def test_while_loop_gives_its_init_when_there_is_no_turn() -> None:
 def test_dims_of_a_state_are_unknown_when_they_change() -> None:
     graph = inputs(n="int64", x="float32 m 2", y="float32 m")
     n, x, y = graph.inputs
-    grown, kept = ops.for_loop(n, lambda i, a, b: (ops.concat([a, a[:1]]), b + a.sum()), (x, y))
+    grown, remaining = ops.for_loop(n, lambda i, a, b: (ops.concat([a, a[:1]]), b + a.sum()), (x, y))
     assert [str(d) for d in grown.shape] == ["?", "2"]
-    assert [str(d) for d in kept.shape] == ["m"]
-    graph.output(grown, kept)
+    assert [str(d) for d in remaining.shape] == ["m"]
+    graph.output(grown, remaining)
     for count in (0, 1, 3):
         results = run(graph, count, np.ones((2, 2), np.float32), np.zeros(2, np.float32))
         assert results[0].shape == (2 + count, 2)
@@ -384,8 +384,8 @@ def test_bodies_promote_by_the_system_around(system: str) -> None:
     graph = inputs(system, n="int32", x="float32 4")
     n, x = graph.inputs
     last = ops.for_loop(n, lambda i, s: s + x * 2, x)
-    found = ops.while_loop(lambda a, b: a > 0, lambda a, b: ((a - 1).cast(D.int32), b * 2), (n, x))[1]
-    graph.output(last, found, ops.cond(n > 2, lambda: x + 1, lambda: x))
+    result = ops.while_loop(lambda a, b: a > 0, lambda a, b: ((a - 1).cast(D.int32), b * 2), (n, x))[1]
+    graph.output(last, result, ops.cond(n > 2, lambda: x + 1, lambda: x))
     one = np.ones(4, np.float32)
     assert [r[0] for r in run(graph, np.int32(3), one)] == [7, 8, 2]
     body = next(node for node in graph.nodes if node.op_type == "Loop").attributes["body"]
@@ -403,9 +403,9 @@ def test_bodies_are_strict_when_the_graph_is() -> None:
 
 def test_ambiguous_state_is_known_when_it_goes_through_a_loop() -> None:
     graph = inputs("anvil", n="int32")
-    made = ops.for_loop(graph[0], lambda i, s: s + 2, graph.constant(1))
-    assert str(made.type) == "int32[]"
-    graph.output(made)
+    y = ops.for_loop(graph[0], lambda i, s: s + 2, graph.constant(1))
+    assert str(y.type) == "int32[]"
+    graph.output(y)
     assert run(graph, np.int32(3))[0] == 7
 
 
@@ -501,33 +501,33 @@ def test_strings_are_refused_when_a_loop_would_collect_them() -> None:
 
 
 LEAKS: dict[str, Callable[[Graph, Symbol, Symbol], Any]] = {
-    "right": lambda graph, n, kept: n + kept,
-    "left": lambda graph, n, kept: kept + n,
-    "alone": lambda graph, n, kept: -kept,
-    "with a number": lambda graph, n, kept: kept * 2,
-    "in a sibling": lambda graph, n, kept: ops.for_loop(2, lambda i, s: s + kept, n),
-    "as a result": lambda graph, n, kept: ops.cond(n, lambda: kept, lambda: n),
-    "as an operand": lambda graph, n, kept: ops.cond(n, lambda v: v + 1, lambda v: v, kept),
-    "as an output": lambda graph, n, kept: graph.output(kept),
-    "as it is": lambda graph, n, kept: graph.op("Add", [kept, n]),
-    "in a list": lambda graph, n, kept: ops.stack([n, kept]),
-    "as an index": lambda graph, n, kept: n.reshape(1)[kept],
-    "reshaped": lambda graph, n, kept: kept.reshape(1),
+    "right": lambda graph, n, remaining: n + remaining,
+    "left": lambda graph, n, remaining: remaining + n,
+    "alone": lambda graph, n, remaining: -remaining,
+    "with a number": lambda graph, n, remaining: remaining * 2,
+    "in a sibling": lambda graph, n, remaining: ops.for_loop(2, lambda i, s: s + remaining, n),
+    "as a result": lambda graph, n, remaining: ops.cond(n, lambda: remaining, lambda: n),
+    "as an operand": lambda graph, n, remaining: ops.cond(n, lambda v: v + 1, lambda v: v, remaining),
+    "as an output": lambda graph, n, remaining: graph.output(remaining),
+    "as it is": lambda graph, n, remaining: graph.op("Add", [remaining, n]),
+    "in a list": lambda graph, n, remaining: ops.stack([n, remaining]),
+    "as an index": lambda graph, n, remaining: n.reshape(1)[remaining],
+    "reshaped": lambda graph, n, remaining: remaining.reshape(1),
 }
 
 
 @pytest.mark.parametrize("name", LEAKS)
 def test_symbol_of_a_body_is_refused_outside(name: str) -> None:
     graph = inputs(n="int64")
-    kept: list[Symbol] = []
+    results: list[Symbol] = []
 
     def body(i: Symbol, s: Symbol) -> Symbol:
-        kept.append(s + 1)
-        return kept[0]
+        results.append(s + 1)
+        return results[0]
 
     ops.for_loop(3, body, graph[0])
     with pytest.raises(GraphError, match="belongs to a body, 'body', and is not known outside of it"):
-        LEAKS[name](graph, graph[0], kept[0])
+        LEAKS[name](graph, graph[0], results[0])
 
 
 def test_outputs_cannot_be_set_while_a_body_is_built() -> None:

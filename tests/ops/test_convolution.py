@@ -33,15 +33,15 @@ def convolved(
     ]
     batch, channels = x.shape[:2]
     features = filter.shape[0]
-    made = np.zeros((batch, features, *sizes))
+    array = np.zeros((batch, features, *sizes))
     for feature in range(features):
         first = feature // (features // groups) * (channels // groups)
         part = padded[:, first : first + channels // groups]
         for place in np.ndindex(*sizes):
             for tap in np.ndindex(*kernel):
                 at = tuple(p * s + t * d for p, s, t, d in zip(place, stride, tap, dilation, strict=True))
-                made[(slice(None), feature, *place)] += part[(..., *at)] @ filter[(feature, slice(None), *tap)]
-    return made
+                array[(slice(None), feature, *place)] += part[(..., *at)] @ filter[(feature, slice(None), *tap)]
+    return array
 
 
 def transposed(
@@ -59,17 +59,17 @@ def transposed(
     whole = [
         (n - 1) * s + d * (k - 1) + 1 + e for n, s, d, k, e in zip(sizes, stride, dilation, kernel, extra, strict=True)
     ]
-    made = np.zeros((batch, per_group * groups, *whole))
+    array = np.zeros((batch, per_group * groups, *whole))
     for feature in range(features):
         first = feature // (features // groups) * per_group
         for i, j in np.ndindex(*sizes):
             for r, s in np.ndindex(*kernel):
                 row, column = i * stride[0] + r * dilation[0], j * stride[1] + s * dilation[1]
-                made[:, first : first + per_group, row, column] += (
+                array[:, first : first + per_group, row, column] += (
                     x[:, feature, i, j, None].astype(np.float64) * filter[feature, :, r, s]
                 )
     top, bottom, left, right = padding
-    return made[:, :, top : whole[0] - bottom, left : whole[1] - right]
+    return array[:, :, top : whole[0] - bottom, left : whole[1] - right]
 
 
 def channels_last(x: Array) -> Array:
@@ -106,37 +106,39 @@ def test_conv2d_gives_the_direct_sums_in_both_layouts(
 
 def test_conv2d_adds_the_bias() -> None:
     x, filter, bias = normal(2, 5, 5, 3), normal(3, 3, 3, 4), normal(4)
-    made = run1(lambda x, w, b: ops.conv2d(x, w, bias=b), x, filter, bias, dims=[["n", "h", "w", 3], [3, 3, 3, 4], [4]])
+    result = run1(
+        lambda x, w, b: ops.conv2d(x, w, bias=b), x, filter, bias, dims=[["n", "h", "w", 3], [3, 3, 3, 4], [4]]
+    )
     plain = convolved(np.moveaxis(x, -1, 1), filter.transpose(3, 2, 0, 1), (1, 1), (1, 1), (0, 0, 0, 0))
-    np.testing.assert_allclose(made, channels_last(plain) + bias, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result, channels_last(plain) + bias, rtol=1e-4, atol=1e-4)
 
 
 def test_conv2d_takes_a_kernel_of_named_size() -> None:
     x, filter = normal(1, 6, 7, 3), normal(3, 2, 3, 4)
-    made = run1(
+    result = run1(
         lambda x, w: ops.conv2d(x, w, stride=2, padding=1),
         x,
         filter,
         dims=[["n", "h", "w", "c"], ["r", "s", "c", "f"]],
     )
     plain = convolved(np.moveaxis(x, -1, 1), filter.transpose(3, 2, 0, 1), (2, 2), (1, 1), (1, 1, 1, 1))
-    np.testing.assert_allclose(made, channels_last(plain), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result, channels_last(plain), rtol=1e-4, atol=1e-4)
 
 
 def test_conv2d_has_symbolic_sizes() -> None:
     graph = Graph("g", {"x": TensorType(DType.float32, ["n", "h", "w", 3])})
-    made = ops.conv2d(graph["x"], normal(3, 3, 3, 8), stride=(2, 1), dilation=(1, 2), padding=(1, 1, 2, 2))
-    assert made.shape == ["n", "(h + 1) // 2", "w", 8]
+    y = ops.conv2d(graph["x"], normal(3, 3, 3, 8), stride=(2, 1), dilation=(1, 2), padding=(1, 1, 2, 2))
+    assert y.shape == ["n", "(h + 1) // 2", "w", 8]
     unknown = Graph("g", {"x": TensorType(DType.float32, [Dim.dynamic(), Dim.dynamic(), 8, 3])})
-    made = ops.conv2d(unknown["x"], normal(3, 3, 3, 8))
-    assert str(made.shape) == "[?, ?, 6, 8]"
+    y = ops.conv2d(unknown["x"], normal(3, 3, 3, 8))
+    assert str(y.shape) == "[?, ?, 6, 8]"
 
 
 @pytest.mark.parametrize(("dtype", "step"), [(np.float16, 2.0**-10), (ml_dtypes.bfloat16, 2.0**-7)])
 def test_conv2d_rounds_once_where_floats_are_narrow(dtype: type, step: float) -> None:
     x: Array = normal(1, 2, 5, 5).astype(dtype)
     filter: Array = normal(3, 2, 3, 3).astype(dtype)
-    made = run1(
+    result = run1(
         lambda x, w: ops.conv2d(x, w, input_layout="NCHW", filter_layout="FCRS"),
         x,
         filter,
@@ -144,17 +146,17 @@ def test_conv2d_rounds_once_where_floats_are_narrow(dtype: type, step: float) ->
     )
     wide = convolved(x.astype(np.float32), filter.astype(np.float32), (1, 1), (1, 1), (0, 0, 0, 0))
     expected: Array = wide.astype(np.float32).astype(dtype)
-    assert made.dtype == dtype
-    np.testing.assert_allclose(made.astype(np.float64), expected.astype(np.float64), rtol=step, atol=step)
+    assert result.dtype == dtype
+    np.testing.assert_allclose(result.astype(np.float64), expected.astype(np.float64), rtol=step, atol=step)
 
 
 def test_conv2d_makes_floats_of_integers() -> None:
     x = RNG.integers(-8, 8, (1, 4, 4, 2)).astype(np.int16)
     filter = RNG.integers(-3, 3, (2, 2, 2, 3)).astype(np.int8)
-    made = run1(ops.conv2d, x, filter, dims=[["n", "h", "w", 2], [2, 2, 2, 3]])
-    assert made.dtype == np.float32
+    result = run1(ops.conv2d, x, filter, dims=[["n", "h", "w", 2], [2, 2, 2, 3]])
+    assert result.dtype == np.float32
     plain = convolved(np.moveaxis(x, -1, 1), filter.transpose(3, 2, 0, 1), (1, 1), (1, 1), (0, 0, 0, 0))
-    np.testing.assert_array_equal(made, channels_last(plain))
+    np.testing.assert_array_equal(result, channels_last(plain))
 
 
 def test_conv2d_transposes_a_constant_filter_where_it_stands() -> None:
@@ -171,16 +173,16 @@ def test_conv2d_transposes_a_constant_filter_where_it_stands() -> None:
 
 def test_conv2d_reads_a_weight_when_it_is_exported() -> None:
     x, filter = normal(1, 5, 5, 2), normal(3, 3, 2, 4)
-    held = np.zeros_like(filter)
+    array = np.zeros_like(filter)
 
     def build(x: Symbol) -> Symbol:
-        made = ops.conv2d(x, x.graph.weight("w", held))
-        held[...] = filter
-        return made
+        y = ops.conv2d(x, x.graph.weight("w", array))
+        array[...] = filter
+        return y
 
-    made = run1(build, x, dims=[["n", "h", "w", 2]])
+    y = run1(build, x, dims=[["n", "h", "w", 2]])
     plain = convolved(np.moveaxis(x, -1, 1), filter.transpose(3, 2, 0, 1), (1, 1), (1, 1), (0, 0, 0, 0))
-    np.testing.assert_allclose(made, channels_last(plain), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(y, channels_last(plain), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("stride", "dilation", "padding"), [(1, 1, (0, 0)), (2, 1, (3, 1)), (1, 2, 1)])
@@ -263,7 +265,7 @@ def test_conv2d_transpose_gives_the_direct_sums(
 
 def test_conv2d_transpose_is_the_gradient_of_conv2d() -> None:
     x, filter, seed = normal(1, 2, 7, 7), normal(3, 2, 3, 3), normal(1, 3, 3, 3)
-    made = run1(
+    result = run1(
         lambda y, w: ops.conv2d_transpose(
             y, w, 2, padding=(1, 0, 0, 0), output_paddings=(1, 0), input_layout="NCHW", filter_layout="FCRS"
         ),
@@ -273,7 +275,7 @@ def test_conv2d_transpose_is_the_gradient_of_conv2d() -> None:
     )
     # <conv(x), seed> = <x, conv_transpose(seed)> for any x.
     forward = convolved(x, filter, (2, 2), (1, 1), (1, 0, 0, 0))
-    assert math.isclose(np.sum(forward * seed), np.sum(x * made), rel_tol=1e-4)
+    assert math.isclose(np.sum(forward * seed), np.sum(x * result), rel_tol=1e-4)
 
 
 def images(*shape: int | str) -> Symbol:

@@ -264,9 +264,9 @@ def test_linspace_is_that_of_numpy(start: float, stop: float, count: int, endpoi
         near = {DType.float64: 1e-12, None: 1e-6, DType.float16: 1e-3}[dtype]
         if abs(start) > 1e9 and dtype is not DType.float64:
             continue
-        made = run1(lambda x: ops.linspace(start, stop, count, endpoint, dtype), X)  # noqa: B023
-        assert made.dtype == (np.float32 if dtype is None else dtype.numpy)
-        np.testing.assert_allclose(made.astype(np.float64), want, rtol=near, atol=near * abs(stop))
+        result = run1(lambda x: ops.linspace(start, stop, count, endpoint, dtype), X)  # noqa: B023
+        assert result.dtype == (np.float32 if dtype is None else dtype.numpy)
+        np.testing.assert_allclose(result.astype(np.float64), want, rtol=near, atol=near * abs(stop))
 
 
 @pytest.mark.parametrize("endpoint", [True, False])
@@ -275,8 +275,8 @@ def test_linspace_between_symbols_broadcasts_them(endpoint: bool) -> None:
     first, last = np.broadcast_arrays(low, high)
     want = np.linspace(first, last, 5, endpoint)
     for dims in ([[2, 1], [3]], [["a", 1], ["b"]]):
-        made = run1(lambda x, y: ops.linspace(x, y, 5, endpoint), low, high, dims=dims)
-        np.testing.assert_allclose(made, want, rtol=1e-14)
+        result = run1(lambda x, y: ops.linspace(x, y, 5, endpoint), low, high, dims=dims)
+        np.testing.assert_allclose(result, want, rtol=1e-14)
     narrow = run1(lambda x: ops.linspace(0, x, 3), np.array([1, 2], np.float16))
     assert narrow.dtype == np.float16
     np.testing.assert_array_equal(narrow, [[0, 0], [0.5, 1], [1, 2]])
@@ -290,8 +290,8 @@ def test_linspace_takes_a_dim_of_the_graph(count: int) -> None:
 
 
 def test_linspace_truncates_when_of_integers() -> None:
-    made = run1(lambda x: ops.linspace(-2, 2, 4, dtype=DType.int32), X)
-    np.testing.assert_array_equal(made, [-2, 0, 0, 2])
+    result = run1(lambda x: ops.linspace(-2, 2, 4, dtype=DType.int32), X)
+    np.testing.assert_array_equal(result, [-2, 0, 0, 2])
 
 
 @pytest.mark.parametrize(
@@ -319,20 +319,20 @@ def test_one_hot_marks_the_place_of_each_index(axis: int, dtype: Any) -> None:
     indices = np.array([[0, 3, 1], [2, 7, 3]]).astype(dtype)
     want = np.moveaxis((indices[..., None] == np.arange(4)).astype(np.float32), -1, axis)
     for dims in ([2, 3], ["a", "b"]):
-        made = run1(lambda x: ops.one_hot(x, 4, axis), indices, dims=[dims])
-        assert made.dtype == np.float32
-        np.testing.assert_array_equal(made, want)
+        result = run1(lambda x: ops.one_hot(x, 4, axis), indices, dims=[dims])
+        assert result.dtype == np.float32
+        np.testing.assert_array_equal(result, want)
 
 
 def test_one_hot_counts_negative_indices_from_the_end() -> None:
-    made = run1(lambda x: ops.one_hot(x, 3, dtype=DType.int8), np.array([-1, -3, -4, 3]))
-    np.testing.assert_array_equal(made, np.array([[0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 0, 0]], np.int8))
+    result = run1(lambda x: ops.one_hot(x, 3, dtype=DType.int8), np.array([-1, -3, -4, 3]))
+    np.testing.assert_array_equal(result, np.array([[0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 0, 0]], np.int8))
 
 
 def test_one_hot_takes_depth_and_values_that_the_run_knows() -> None:
     indices, depth, on = np.array([1, 0]), np.array(3, np.int16), np.array(0.9)
-    made = run1(lambda x, d, v: ops.one_hot(x, d, on_value=v, off_value=-1), indices, depth, on, dims=[["n"], [], []])
-    np.testing.assert_array_equal(made, [[-1, 0.9, -1], [0.9, -1, -1]])
+    result = run1(lambda x, d, v: ops.one_hot(x, d, on_value=v, off_value=-1), indices, depth, on, dims=[["n"], [], []])
+    np.testing.assert_array_equal(result, [[-1, 0.9, -1], [0.9, -1, -1]])
     words = run1(lambda x: ops.one_hot(x, "n", on_value="yes", off_value="no"), indices, dims=[["n"]])
     assert words.tolist() == [["no", "yes"], ["yes", "no"]]
 

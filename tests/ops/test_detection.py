@@ -36,7 +36,7 @@ def overlap(x: Array, y: Array, centered: bool) -> float:
     return both / (sum(areas) - both) if both else 0.0
 
 
-def kept(boxes: Array, scores: Array, most: int, iou: float, least: float | None, centered: bool) -> Array:
+def suppress(boxes: Array, scores: Array, most: int, iou: float, least: float | None, centered: bool) -> Array:
     rows = []
     for image, of_image in enumerate(scores):
         for label, rated in enumerate(of_image):
@@ -82,7 +82,7 @@ def test_boxes_that_are_kept_are_those_of_the_definition(
     boxes = random.integers(0, 8, (batch, count, 4)).astype(np.float32)
     scores = random.permuted(np.arange(batch * classes * count)).reshape(batch, classes, count).astype(np.float32) / 16
     (got,) = model_of(options)(boxes, scores)
-    np.testing.assert_array_equal(got, kept(boxes, scores, *options))
+    np.testing.assert_array_equal(got, suppress(boxes, scores, *options))
 
 
 @pytest.mark.parametrize("dtype", [D.float16, D.bfloat16, D.float64, D.int8, D.uint16, D.int64], ids=str)
@@ -133,7 +133,7 @@ def test_limits_are_numbers_or_symbols(options: tuple[int, float, float | None, 
         "least": TensorType(D.float16, []),
     }
     graph = Graph("nms", types)
-    found = ops.non_maximum_suppression(
+    y = ops.non_maximum_suppression(
         graph["boxes"],
         graph["scores"],
         graph["most"],
@@ -141,13 +141,13 @@ def test_limits_are_numbers_or_symbols(options: tuple[int, float, float | None, 
         None if least is None else graph["least"],
         center_point_box=centered,
     )
-    graph.output(found)
+    graph.output(y)
     model = InferenceSession().load(graph)
     random = np.random.default_rng(3)
     boxes = random.integers(0, 8, (1, 9, 4)).astype(np.float32)
     scores = random.permutation(18).reshape(1, 2, 9).astype(np.float32) / 16
     limits = np.array(most, np.int32), np.array(part), np.array(least or 0, np.float16)
-    np.testing.assert_array_equal(model(boxes, scores, *limits)[0], kept(boxes, scores, *options))
+    np.testing.assert_array_equal(model(boxes, scores, *limits)[0], suppress(boxes, scores, *options))
 
 
 def test_limits_that_are_no_scalars_are_refused() -> None:

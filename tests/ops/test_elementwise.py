@@ -64,14 +64,14 @@ def test_every_elementwise_op_has_a_reference_here_or_in_the_sweep() -> None:
 def outcomes(dtype: DType, names: dict[str, Any], x: Array) -> dict[str, Array]:
     """Return the result of each op for `x`, all in one graph, without those that refuse the dtype."""
     graph = Graph("unary", {"x": TensorType(dtype, ["n"])})
-    made: dict[str, Symbol] = {}
+    results: dict[str, Symbol] = {}
     for name in names:
         try:
-            made[name] = REGISTRY[name].function(graph["x"])
+            results[name] = REGISTRY[name].function(graph["x"])
         except DTypeError:
             continue
-    graph.output(**{f"out_{name}": symbol for name, symbol in made.items()})
-    return dict(zip(made, gc.InferenceSession().load(graph)(x), strict=True))
+    graph.output(**{f"out_{name}": symbol for name, symbol in results.items()})
+    return dict(zip(results, gc.InferenceSession().load(graph)(x), strict=True))
 
 
 def smallest_float(dtype: DType) -> DType:
@@ -164,9 +164,9 @@ def test_divmod_gives_quotient_and_remainder_when_dims_are_symbolic() -> None:
 
 def test_operators_reflect_when_the_left_operand_is_no_symbol() -> None:
     x = np.array([1.0, 2.0, 4.0], np.float32)
-    made = run(lambda s: [2 - s, 1 / s, 2**s, 7 % s, 7 // s, x - s, s < 3], x, dims=[[3]])
+    result = run(lambda s: [2 - s, 1 / s, 2**s, 7 % s, 7 // s, x - s, s < 3], x, dims=[[3]])
     expected: list[Array] = [2 - x, 1 / x, 2**x, 7 % x, 7 // x, x - x, x < 3]
-    for got, want in zip(made, expected, strict=True):
+    for got, want in zip(result, expected, strict=True):
         assert np.array_equal(got, want)
 
 
@@ -250,10 +250,10 @@ def test_expm1_and_log1p_are_within_five_units_over_their_whole_range(name: str,
     else:
         large = 10.0 ** random.uniform(0, np.log10(float(limits.max)) * 0.9999, 50_000)
     x = np.concatenate([small, -small, large]).astype(dtype)
-    found = run1(getattr(ops, name), x)
+    result = run1(getattr(ops, name), x)
     want = getattr(np, name)(x.astype(np.longdouble))
     unit = np.spacing(np.abs(want.astype(dtype))).astype(np.longdouble)
-    assert np.max(np.abs(found.astype(np.longdouble) - want) / unit) < 5
+    assert np.max(np.abs(result.astype(np.longdouble) - want) / unit) < 5
     edges = np.array(
         [np.inf, -np.inf, np.nan, -0.0, 0.0, -1, limits.max, limits.tiny, limits.smallest_subnormal], dtype
     )

@@ -45,19 +45,19 @@ def test_op_gives_what_is_promised_when_of_any_dtype(family: str, dtype: DType) 
     names = [name for name, op in REGISTRY.items() if op.family == family and dtype not in CASES[name].refused]
     if not names:
         return
-    graph, made, arrays = graph_of(names, dtype)
+    graph, result, arrays = graph_of(names, dtype)
     session = gc.InferenceSession()
     failed = []
     try:
         results = list(session.load(graph)(*arrays))
         for name in names:
-            got, results = results[: len(made[name])], results[len(made[name]) :]
-            failed += _failures(name, dtype, made[name], got)
+            got, results = results[: len(result[name])], results[len(result[name]) :]
+            failed += _failures(name, dtype, result[name], got)
     except GraphcoreError:  # of one of them: of which?
         for name in names:
-            graph, made, arrays = graph_of([name], dtype)
+            graph, result, arrays = graph_of([name], dtype)
             try:
-                failed += _failures(name, dtype, made[name], list(session.load(graph)(*arrays)))
+                failed += _failures(name, dtype, result[name], list(session.load(graph)(*arrays)))
             except GraphcoreError as error:
                 failed.append(f"{name}: {error.summary}")
     assert not failed, "\n".join(failed)
@@ -69,10 +69,10 @@ def test_op_is_lowered_when_for_another_target(target: TargetName) -> None:
         dtype = next((d for d in (D.float32, *ALL) if d not in case.refused), None)
         if dtype is None:  # strings have tests of their own
             continue
-        graph, made, _ = graph_of([name], dtype)
+        graph, result, _ = graph_of([name], dtype)
         lowered = lower(graph, target)
         assert not {node.domain for node in lowered.nodes} & {LIBRARY}, name
-        assert len(lowered.outputs) == len(made[name])
+        assert len(lowered.outputs) == len(result[name])
 
 
 def _failures(name: str, dtype: DType, symbols: tuple[Symbol, ...], got: list[Array]) -> list[str]:
@@ -97,9 +97,9 @@ def test_op_refuses_when_it_is_called_where_a_dtype_has_no_meaning(name: str, dt
 def test_op_gives_what_is_promised_when_operands_are_empty() -> None:
     for dtype in (D.int8, D.uint64, D.bfloat16, D.float32, D.float64):
         names = ["add", "div", "floor_div", "mod", "pow", "cast", "relu", "sum", "prod", "cumsum", "matmul", "stack"]
-        graph, made, arrays = graph_of(names, dtype)
+        graph, result, arrays = graph_of(names, dtype)
         shown = [operand.dims for name in names for operand in CASES[name].operands]
         empty = [a[:0] if dims.startswith("n") else a for a, dims in zip(arrays, shown, strict=True)]
         results = gc.InferenceSession().load(graph)(*empty)
         assert [r.shape[0] for r in results] == [0] * len(results)
-        assert [r.dtype for r in results] == [np.dtype(s.dtype.numpy) for name in names for s in made[name]]
+        assert [r.dtype for r in results] == [np.dtype(s.dtype.numpy) for name in names for s in result[name]]

@@ -27,7 +27,7 @@ def test_op_runs_on_complex_numbers_or_is_refused_when_called(family: str) -> No
     failed = []
     for name in [name for name, op in REGISTRY.items() if op.family == family]:
         try:
-            graph, made, arrays = graph_of(name)
+            graph, result, arrays = graph_of(name)
         except (DTypeError, PromotionError) as refusal:
             if not refusal.help or ("complex64" not in str(refusal) and "complex" not in refusal.summary):
                 failed.append(f"{name}: refused without help, or without saying what is complex: {refusal}")
@@ -39,7 +39,7 @@ def test_op_runs_on_complex_numbers_or_is_refused_when_called(family: str) -> No
         except GraphcoreError as error:
             failed.append(f"{name}: {error.summary}")
             continue
-        failed += [f"{name}: {why}" for s, r in zip(made, results, strict=True) if (why := wrong(s, r))]
+        failed += [f"{name}: {why}" for s, r in zip(result, results, strict=True) if (why := wrong(s, r))]
         values = wanted(name, arrays)
         if values is None:
             continue
@@ -72,10 +72,10 @@ def test_many_ops_run_on_complex_numbers() -> None:
 @pytest.mark.parametrize("target", ["onnx", "cuda", "openvino"])
 @pytest.mark.parametrize("name", ["div", "exp", "atanh", "prod", "matmul", "abs", "scatter_nd_add", "scan", "angle"])
 def test_ops_have_no_complex_numbers_left_when_lowered(name: str, target: str) -> None:
-    graph, made, _ = graph_of(name)
+    graph, result, _ = graph_of(name)
     lowered = lower(graph, target)  # type: ignore[arg-type]
     assert not any(is_complex(symbol.type) for symbol in lowered.symbols)
-    assert len(lowered.outputs) == len(made)
+    assert len(lowered.outputs) == len(result)
 
 
 # Ops whose cases have real operands beside complex ones
@@ -94,9 +94,9 @@ def test_images_are_sampled_at_real_places(dtype: DType) -> None:
     x, places = drawn([2, 4, 5, 3], dtype, 0), np.random.default_rng(0).uniform(-1, 1, (2, 3, 2, 2)).astype(np.float32)
     boxes = np.array([[0, 0, 0, 3, 3], [1, 1, 1, 4, 2]], np.float32)
     calls: list[tuple[Any, Any]] = [(ops.grid_sample, places), (lambda x, b: ops.roi_align(x, b, 2, 2), boxes)]
-    for call, given in calls:
-        real, imag = (ran(call, part, given.astype(part.dtype)) for part in (x.real.copy(), x.imag.copy()))
-        np.testing.assert_allclose(ran(call, x, given), real + 1j * imag, rtol=1e-5, atol=1e-6)
+    for call, item in calls:
+        real, imag = (ran(call, part, item.astype(part.dtype)) for part in (x.real.copy(), x.imag.copy()))
+        np.testing.assert_allclose(ran(call, x, item), real + 1j * imag, rtol=1e-5, atol=1e-6)
     with pytest.raises(DTypeError, match="complex numbers have no order"):
         ran(lambda x, b: ops.roi_align(x, b, 2, 2, mode="MAX"), x, boxes)
     with pytest.raises(DTypeError, match="complex numbers are none"):
@@ -115,8 +115,8 @@ def test_convolutions_have_complex_biases_strides_and_groups(precision: Any) -> 
         drawn([6], DType.complex64, 2),
     )
     graph = Graph("g", {"x": TensorType("complex64", x.shape)}, promotion="array_api")
-    made = ops.conv1d(graph["x"], filters, 2, 2, (1, 2), 2, bias, input_layout="NCW", filter_layout="FCS")
-    graph.output(made)
+    y = ops.conv1d(graph["x"], filters, 2, 2, (1, 2), 2, bias, input_layout="NCW", filter_layout="FCS")
+    graph.output(y)
     padded = np.pad(x[0], [(0, 0), (1, 2)])
     want = np.tile(bias[:, None], (1, 4))
     for feature, channel, t in itertools.product(range(6), range(2), range(4)):

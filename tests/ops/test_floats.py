@@ -94,9 +94,9 @@ def test_neighbour_is_the_next_value(dtype: Any) -> None:
 def test_neighbour_of_floats_without_a_negative_zero(dtype: DType) -> None:
     values = np.sort(np.delete(np.arange(256, dtype=np.uint8), 128).view(dtype.numpy).astype(np.float64))
     x, up = values[:-1].astype(dtype.numpy), values[1:].astype(dtype.numpy)
-    made = run(lambda a, b: [ops.nextafter(a, b), ops.nextafter(b, a)], x, up, dims=[["n"], ["n"]])
-    assert np.array_equal(made[0].astype(np.float64), values[1:])
-    assert np.array_equal(made[1].astype(np.float64), values[:-1])
+    result = run(lambda a, b: [ops.nextafter(a, b), ops.nextafter(b, a)], x, up, dims=[["n"], ["n"]])
+    assert np.array_equal(result[0].astype(np.float64), values[1:])
+    assert np.array_equal(result[1].astype(np.float64), values[:-1])
 
 
 def test_neighbour_of_tensor_float32_is_its_own() -> None:
@@ -178,10 +178,10 @@ def test_sinc_is_exactly_0_at_whole_numbers() -> None:
 
 def test_running_extremes_keep_nan_and_run_backwards() -> None:
     x = np.array([[1, 3, 2], [np.nan, 0, -1]])
-    made = run(lambda s: [ops.cummax(s), ops.cummin(s, 0), ops.cummin(s, -1, reverse=True)], x, dims=[["n", "m"]])
-    np.testing.assert_array_equal(made[0], np.maximum.accumulate(x, 1))
-    np.testing.assert_array_equal(made[1], np.minimum.accumulate(x, 0))
-    np.testing.assert_array_equal(made[2], np.minimum.accumulate(x[:, ::-1], 1)[:, ::-1])
+    result = run(lambda s: [ops.cummax(s), ops.cummin(s, 0), ops.cummin(s, -1, reverse=True)], x, dims=[["n", "m"]])
+    np.testing.assert_array_equal(result[0], np.maximum.accumulate(x, 1))
+    np.testing.assert_array_equal(result[1], np.minimum.accumulate(x, 0))
+    np.testing.assert_array_equal(result[2], np.minimum.accumulate(x[:, ::-1], 1)[:, ::-1])
     for shape in ((0, 3), (2, 0)):
         for got in run(lambda s: [ops.cummax(s), ops.cummin(s, 0)], np.zeros(shape, np.int32), dims=[["n", "m"]]):
             assert got.shape == shape

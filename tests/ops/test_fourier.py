@@ -164,10 +164,10 @@ def test_window_equals_numpy_when_length_is_known_or_not(name: str, length: int,
 
 def test_window_is_a_constant_when_length_is_known() -> None:
     with Graph("g", {"x": TensorType(DType.float32, ["n"])}) as graph:
-        made = ops.hann_window(8)
-    assert made.is_constant
-    assert made.graph is graph
-    assert str(made.type) == "float32[8]"
+        y = ops.hann_window(8)
+    assert y.is_constant
+    assert y.graph is graph
+    assert str(y.type) == "float32[8]"
 
 
 # Mistakes
@@ -248,10 +248,10 @@ def test_stft_gives_the_spectrum_of_each_frame(dtype: Any, length: int, step: in
     x, window = RNG.standard_normal((3, 23)).astype(dtype), RNG.standard_normal(length).astype(dtype)
     near = EPSILON.get(dtype, 1e-5 if dtype is np.float32 else 1e-11) * 4
     for dims in (["n", "samples"], ["n", 23]):
-        made = run1(lambda x, w: ops.stft(x, length, step, w, onesided), x, window, dims=[dims, [length]])
+        result = run1(lambda x, w: ops.stft(x, length, step, w, onesided), x, window, dims=[dims, [length]])
         wide = framed(x.astype(np.float64), length, step, window.astype(np.float64), onesided)
-        assert made.dtype == dtype
-        np.testing.assert_allclose(made.astype(np.float64), wide, rtol=near, atol=near * np.abs(wide).max())
+        assert result.dtype == dtype
+        np.testing.assert_allclose(result.astype(np.float64), wide, rtol=near, atol=near * np.abs(wide).max())
 
 
 @pytest.mark.parametrize("shape", [(23,), (2, 23), (2, 3, 23), (2, 0, 23), (0, 23)])
@@ -259,8 +259,8 @@ def test_stft_takes_signals_of_any_rank(shape: tuple[int, ...]) -> None:
     x = RNG.standard_normal(shape).astype(np.float32)
     want = framed(x, 8, 5, np.ones(8), True)
     for dims in (list(shape), [f"d{i}" for i in range(len(shape))], ["?"] * len(shape)):
-        made = run1(lambda x: ops.stft(x, 8, 5), x, dims=[dims])
-        np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-4)
+        result = run1(lambda x: ops.stft(x, 8, 5), x, dims=[dims])
+        np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-4)
 
 
 def test_stft_knows_its_sizes() -> None:

@@ -170,22 +170,22 @@ def test_where_refuses_what_does_not_go_together() -> None:
 
 def scattered(x: Array, updates: Array, indices: Array, axis: int, reduction: Any = None) -> Array:
     """Element by element, as arrays of rank 0: np.where takes integers beyond int64 only in arrays of dtype object."""
-    made = x.copy()
+    result = x.copy()
     for position in np.ndindex(indices.shape):
         place = [*position]
         place[axis] = int(indices[position])
         at, update = (*place, ...), updates[(*position, ...)]
-        made[at] = update if reduction is None else reduction(made[at], update)
-    return made
+        result[at] = update if reduction is None else reduction(result[at], update)
+    return result
 
 
 def scattered_nd(x: Array, updates: Array, indices: Array, reduction: Any = None) -> Array:
-    made = x.copy()
+    result = x.copy()
     for position in np.ndindex(indices.shape[:-1]):
         at: Any = (*map(int, indices[position]), ...)
         update = updates[(*position, ...)]
-        made[at] = update if reduction is None else reduction(made[at], update)
-    return made
+        result[at] = update if reduction is None else reduction(result[at], update)
+    return result
 
 
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)

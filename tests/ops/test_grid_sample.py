@@ -22,11 +22,11 @@ WORDS = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 
 def reference(x: Array, grid: Array, mode: str, padding: str, align: bool) -> Array:
     """GridSample of onnx's own NumPy implementation. x: [N, C, ...]."""
-    made = onnx.helper.make_node(
+    node = onnx.helper.make_node(
         "GridSample", ["x", "grid"], ["y"], mode=WORDS[mode], padding_mode=padding, align_corners=int(align)
     )
     kinds = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in ("x", "grid", "y")]
-    graph = onnx.helper.make_graph([made], "g", kinds[:2], kinds[2:])
+    graph = onnx.helper.make_graph([node], "g", kinds[:2], kinds[2:])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 22)])
     results: Any = ReferenceEvaluator(model).run(None, {"x": x, "grid": grid})
     return np.asarray(results[0])
@@ -42,18 +42,18 @@ def cubic(t: float) -> float:
 def cubic_to_the_border(x: Array, grid: Array, align: bool) -> Array:
     """As PyTorch defines it: every neighbour outside is the element at the border. x: [N, C, H, W]."""
     height, width = x.shape[2:]
-    made = np.zeros((*x.shape[:2], *grid.shape[1:3]))
+    array = np.zeros((*x.shape[:2], *grid.shape[1:3]))
     for n, row, column in np.ndindex(*grid.shape[:3]):
         at = [
             (g + 1) / 2 * (size - 1) if align else ((g + 1) * size - 1) / 2
             for g, size in zip(grid[n, row, column].astype(np.float64), (width, height), strict=True)
         ]
-        left, top = (int(np.floor(place)) for place in at)
+        remaining, top = (int(np.floor(place)) for place in at)
         for i, j in itertools.product(range(-1, 3), repeat=2):
-            weight = cubic(abs(at[0] - left - i)) * cubic(abs(at[1] - top - j))
-            element = x[n, :, min(max(top + j, 0), height - 1), min(max(left + i, 0), width - 1)]
-            made[n, :, row, column] += weight * element
-    return made
+            weight = cubic(abs(at[0] - remaining - i)) * cubic(abs(at[1] - top - j))
+            element = x[n, :, min(max(top + j, 0), height - 1), min(max(remaining + i, 0), width - 1)]
+            array[n, :, row, column] += weight * element
+    return array
 
 
 CASES = list(itertools.product(WORDS, ["zeros", "border", "reflection"], [False, True]))
@@ -67,8 +67,8 @@ def test_images_are_read_at_the_places(mode: str, padding: str, align: bool) -> 
     if (mode, padding) == ("bicubic", "border"):  # onnx's moves places, not neighbours
         want = cubic_to_the_border(x, grid, align)
     for dims in ([["n", 3, "h", "w"], ["n", "r", "c", 2]], [list(x.shape), list(grid.shape)]):
-        made = run1(lambda x, g: ops.grid_sample(x, g, mode, padding, align, "NCHW"), x, grid, dims=dims)
-        np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-5)
+        result = run1(lambda x, g: ops.grid_sample(x, g, mode, padding, align, "NCHW"), x, grid, dims=dims)
+        np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-5)
     double = run1(
         lambda x, g: ops.grid_sample(x, g, mode, padding, align, "NCHW"),
         x.astype(np.float64),
@@ -91,10 +91,10 @@ def test_volumes_are_read_at_the_places(mode: str) -> None:
     x = RNG.standard_normal((1, 2, 3, 4, 5)).astype(np.float32)
     grid = RNG.uniform(-1, 1, (1, 2, 2, 2, 3)).astype(np.float32)
     want = reference(x, grid, mode, "zeros", False)
-    made = run1(
+    result = run1(
         lambda x, g: ops.grid_sample(x, g, mode, input_layout="NCDHW"), x, grid, dims=[list(x.shape), list(grid.shape)]
     )
-    np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8, np.int64, np.float16, np.float32, np.float64])
@@ -102,29 +102,29 @@ def test_volumes_are_read_at_the_places(mode: str) -> None:
 def test_nearest_keeps_the_dtype(dtype: Any, places: Any) -> None:
     x = RNG.integers(0, 9, (1, 2, 3, 1)).astype(dtype)
     grid = np.array([[[[-1, -1], [1, 1], [0, -1], [3, 0]]]], places)
-    made = run1(
+    result = run1(
         lambda x, g: ops.grid_sample(x, g, "nearest", align_corners=True),
         x,
         grid,
         dims=[["n", "h", "w", 1], ["n", "r", "c", 2]],
     )
-    assert made.dtype == dtype
+    assert result.dtype == dtype
     want = np.array([x[0, 0, 0, 0], x[0, 1, 2, 0], x[0, 0, 1, 0], 0], dtype)
-    np.testing.assert_array_equal(made.ravel(), want)
+    np.testing.assert_array_equal(result.ravel(), want)
 
 
 def test_nothing_is_read_at_no_places() -> None:
     x, grid = np.ones((2, 3, 4, 1), np.float32), np.zeros((2, 0, 3, 2), np.float32)
-    made = run1(ops.grid_sample, x, grid, dims=[["n", "h", "w", 1], ["n", "r", "c", 2]])
-    assert made.shape == (2, 0, 3, 1)
+    result = run1(ops.grid_sample, x, grid, dims=[["n", "h", "w", 1], ["n", "r", "c", 2]])
+    assert result.shape == (2, 0, 3, 1)
 
 
 def test_result_has_the_sizes_of_the_grid() -> None:
     graph = Graph(
         "g", {"x": TensorType(DType.float16, ["n", "h", "w", 3]), "g": TensorType(DType.int8, ["n", 7, "c", 2])}
     )
-    made = ops.grid_sample(graph["x"], graph["g"])
-    assert made.type == TensorType(DType.float16, ["n", 7, "c", 3])
+    y = ops.grid_sample(graph["x"], graph["g"])
+    assert y.type == TensorType(DType.float16, ["n", 7, "c", 3])
 
 
 @pytest.mark.parametrize(

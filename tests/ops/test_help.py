@@ -111,24 +111,26 @@ def test_dim_that_is_not_known_names_the_way_out(operator: Callable[[Symbol, Dim
 
 
 @pytest.mark.parametrize(
-    ("asked", "close"),
+    ("requested", "close"),
     [("sotfmax", "softmax"), ("reshap", "reshape"), ("layernorm", "layer_norm"), ("Concat", "concat")],
 )
-def test_op_that_is_misspelled_is_asked_for(asked: str, close: str) -> None:
-    with pytest.raises(AttributeError, match=rf"'graphcore.ops' has no attribute '{asked}'; did you mean .*{close}"):
-        getattr(ops, asked)
+def test_op_that_is_misspelled_is_asked_for(requested: str, close: str) -> None:
+    with pytest.raises(
+        AttributeError, match=rf"'graphcore.ops' has no attribute '{requested}'; did you mean .*{close}"
+    ):
+        getattr(ops, requested)
 
 
 @pytest.mark.parametrize(
-    ("asked", "written"), [("cat", "ops.concat"), ("mm", "ops.matmul"), ("inv", "graphcore.array_api.linalg.inv")]
+    ("requested", "written"), [("cat", "ops.concat"), ("mm", "ops.matmul"), ("inv", "graphcore.array_api.linalg.inv")]
 )
-def test_op_that_has_another_name_elsewhere_is_told(asked: str, written: str) -> None:
-    with pytest.raises(AttributeError, match=rf"'graphcore.ops' has no attribute '{asked}'; it is {written}"):
-        getattr(ops, asked)
+def test_op_that_has_another_name_elsewhere_is_told(requested: str, written: str) -> None:
+    with pytest.raises(AttributeError, match=rf"'graphcore.ops' has no attribute '{requested}'; it is {written}"):
+        getattr(ops, requested)
 
 
 @pytest.mark.parametrize(
-    ("asked", "written"),
+    ("requested", "written"),
     [
         *[("exp", r"; write ops\.exp\(x\)"), ("astype", r"; write x\.cast\(dtype\)"), ("std", r"; write x\.stdev\(\)")],
         *[
@@ -139,12 +141,12 @@ def test_op_that_has_another_name_elsewhere_is_told(asked: str, written: str) ->
         ],
     ],
 )
-def test_attribute_that_a_symbol_has_not_is_told_otherwise(asked: str, written: str) -> None:
+def test_attribute_that_a_symbol_has_not_is_told_otherwise(requested: str, written: str) -> None:
     symbol = Graph("g", {"x": TensorType("float32", [2])})["x"]
     for value in (symbol, gc.tensor([1.0])):
-        with pytest.raises(AttributeError, match=rf"has no attribute '{asked}'{written}"):
-            getattr(value, asked)
-        assert not hasattr(value, asked)
+        with pytest.raises(AttributeError, match=rf"has no attribute '{requested}'{written}"):
+            getattr(value, requested)
+        assert not hasattr(value, requested)
     with pytest.raises(AttributeError, match="it has a value when the graph has run"):
         symbol.numpy  # type: ignore[attr-defined]  # noqa: B018
 
@@ -170,8 +172,8 @@ def test_graphs_of_one_name_are_told_apart_by_where_they_were_made() -> None:
     second = graph("n")
     with pytest.raises(GraphError) as error:
         first["x"] + second["x"]
-    made = first.inputs[0].line, second.inputs[0].line
-    assert f"belongs to graph 'g' of {made[1]}, not to 'g' of {made[0]}" in str(error.value)
+    result = first.inputs[0].line, second.inputs[0].line
+    assert f"belongs to graph 'g' of {result[1]}, not to 'g' of {result[0]}" in str(error.value)
 
 
 def test_graphs_of_one_name_without_inputs_are_told_apart_by_what_they_have() -> None:

@@ -90,9 +90,9 @@ def test_dims_are_bounds_and_positions() -> None:
     half = [x[:2], x[2:], x[:5], x[3:], x[-3:], x[2], x[1:3], x[5:2:-1], x[::2]]
     for result, wanted in zip(run(function, x, y, dims=[["n", 4], ["k"]]), half, strict=True):
         np.testing.assert_array_equal(result, wanted)
-    made = symbol(["n", 4])
-    assert made[: n - 1].shape == [Dim.maximum(n - 1, 0), 4]
-    assert made[n // 2 :].shape == [n - n // 2, 4]
+    output = symbol(["n", 4])
+    assert output[: n - 1].shape == [Dim.maximum(n - 1, 0), 4]
+    assert output[n // 2 :].shape == [n - n // 2, 4]
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 9])

@@ -97,9 +97,9 @@ def test_matmul_with_unknown_dims_trusts_the_runtime() -> None:
         "test",
         {"x": TensorType(DType.float32, [Dim.dynamic(), Dim.dynamic()]), "y": TensorType(DType.float32, ["k", 2])},
     )
-    made = graph["x"] @ graph["y"]
-    assert made.shape[0].is_dynamic
-    assert made.shape[1] == 2
+    result = graph["x"] @ graph["y"]
+    assert result.shape[0].is_dynamic
+    assert result.shape[1] == 2
 
 
 def test_matmul_says_how_the_inner_dimensions_differ() -> None:
@@ -165,8 +165,8 @@ def test_linear_multiplies_by_the_transposed_weight(shape: Any, dims: Any, dtype
 
 def test_linear_is_gemm_between_reshapes() -> None:
     (x,) = symbols(("batch", 16, 4))
-    made = ops.linear(x, np.ones((5, 4), np.float32), np.ones(5, np.float32))
-    assert made.shape == ["batch", 16, 5]
+    y = ops.linear(x, np.ones((5, 4), np.float32), np.ones(5, np.float32))
+    assert y.shape == ["batch", 16, 5]
     assert [node.op_type for node in x.graph.nodes] == ["Reshape", "Gemm", "Reshape"]
 
 

@@ -37,10 +37,10 @@ def graph(case: Case, dtype: DType | None = None) -> Graph:
             types[f"x{i}"] = TensorType(dtype if dtype is not None and own is DType.float32 else own, array.shape)
     g = Graph("g", types)
     symbols = iter(g.inputs)
-    made = case.op(
+    result = case.op(
         *[None if a is None else next(symbols) for a in case.operands], outputs=case.outputs, **case.attributes
     )
-    g.output(*(made if isinstance(made, tuple) else (made,)))
+    g.output(*(result if isinstance(result, tuple) else (result,)))
     return g
 
 
@@ -65,8 +65,8 @@ def by_kernel(case: Case) -> list[Array]:
     names = [f"x{i}" if a is not None else "" for i, a in enumerate(case.operands)]
     results = [f"y{i}" for i in range(case.outputs)]
     proto = helper.make_node(node.op_type, names, results, domain=node.domain, **node.attributes)
-    given = [(n, a) for n, a in zip(names, case.operands, strict=True) if a is not None]
-    inputs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in given]
+    items = [(n, a) for n, a in zip(names, case.operands, strict=True) if a is not None]
+    inputs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in items]
     kinds = [helper.np_dtype_to_tensor_dtype(s.dtype.numpy) for s in g.outputs]
     outputs = [helper.make_tensor_value_info(n, kind, None) for n, kind in zip(results, kinds, strict=True)]
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
@@ -75,19 +75,19 @@ def by_kernel(case: Case) -> list[Array]:
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, {name: np.asarray(array) for name, array in given}))
+    return list(session.run(None, {name: np.asarray(array) for name, array in items}))
 
 
-def close(found: Array, wanted: Array, tolerance: float) -> None:
-    assert found.dtype == wanted.dtype
-    assert found.shape == wanted.shape
-    if found.dtype.kind not in "fV":
-        apart = np.abs(found.astype(np.int64) - wanted.astype(np.int64))
+def close(result: Array, wanted: Array, tolerance: float) -> None:
+    assert result.dtype == wanted.dtype
+    assert result.shape == wanted.shape
+    if result.dtype.kind not in "fV":
+        apart = np.abs(result.astype(np.int64) - wanted.astype(np.int64))
         assert apart.max(initial=0) <= (1 if tolerance == 1 else 0)
         return
     finite = np.abs(wanted[np.isfinite(wanted) & (np.abs(wanted) < 1e20)])
     scale = max(float(finite.max(initial=0)), 1.0)
-    np.testing.assert_allclose(found, wanted, rtol=4e-7, atol=tolerance * scale)
+    np.testing.assert_allclose(result, wanted, rtol=4e-7, atol=tolerance * scale)
 
 
 def parts(case: Case, results: list[Array]) -> list[Array]:
@@ -106,8 +106,8 @@ def test_body_gives_what_the_kernel_gives(name: str) -> None:
         return
     if name in ("DynamicQuantizeMatMul", "MatMulIntegerToFloat uint8 int8") and saturates():
         pytest.skip("the kernel alone saturates on this processor")
-    for made, wanted in zip(parts(case, by_body(case)), parts(case, by_kernel(case)), strict=True):
-        close(made, wanted, case.same)
+    for item, wanted in zip(parts(case, by_body(case)), parts(case, by_kernel(case)), strict=True):
+        close(item, wanted, case.same)
 
 
 @pytest.mark.numbers
@@ -118,9 +118,9 @@ def test_kernel_is_used_where_it_is_right_and_the_model_runs(name: str) -> None:
     nodes = functions.resolved(g, "cpu", NEWEST).nodes
     assert ([(n.domain, n.op_type) for n in nodes] == [("com.microsoft", case.name)]) is case.has_kernel
     wanted = by_body(case)
-    found = list(gc.InferenceSession().load(g)(*arrays(case)))
-    for made, array in zip(parts(case, found), parts(case, wanted), strict=True):
-        close(made, array, max(case.same, 1e-6) if case.same < np.inf else 1e-6)
+    results = list(gc.InferenceSession().load(g)(*arrays(case)))
+    for item, array in zip(parts(case, results), parts(case, wanted), strict=True):
+        close(item, array, max(case.same, 1e-6) if case.same < np.inf else 1e-6)
 
 
 @pytest.mark.numbers
@@ -133,24 +133,24 @@ def test_narrow_floats_are_rounded_once(name: str) -> None:
     for dtype in NARROW:
         if dtype not in case.op._dtypes[case.op.signature.operands[0].name]:
             continue
-        given = arrays(case, dtype)
+        value = arrays(case, dtype)
         nodes = lower(graph(case, dtype), "cpu", runtime=NEWEST).nodes
         assert (case.name in [n.op_type for n in nodes if n.domain]) is case.has_kernel
-        exact = Case(case.name, list(_widened(case, given)), case.attributes, case.outputs)
-        found = list(gc.InferenceSession().load(graph(case, dtype))(*given))
-        for made, wide in zip(parts(case, found), parts(case, by_body(exact)), strict=True):
-            if made.dtype != dtype.numpy:
-                close(made, wide, 1e-6)
+        exact = Case(case.name, list(_widened(case, value)), case.attributes, case.outputs)
+        results = list(gc.InferenceSession().load(graph(case, dtype))(*value))
+        for item, wide in zip(parts(case, results), parts(case, by_body(exact)), strict=True):
+            if item.dtype != dtype.numpy:
+                close(item, wide, 1e-6)
                 continue
             with np.errstate(over="ignore", invalid="ignore"):
-                error = np.abs(made.astype(np.float64) - wide)
+                error = np.abs(item.astype(np.float64) - wide)
                 unit = np.spacing(np.abs(wide).astype(dtype.numpy)).astype(np.float64)
-            near = (error <= unit * 0.51 + 2e-6) | ~np.isfinite(made.astype(np.float32))
+            near = (error <= unit * 0.51 + 2e-6) | ~np.isfinite(item.astype(np.float32))
             assert near.all(), f"{name} in {dtype}: {error[~near]}"
 
 
-def _widened(case: Case, given: list[Array]) -> Any:
-    values = iter(given)
+def _widened(case: Case, value: list[Array]) -> Any:
+    values = iter(value)
     for array in case.operands:
         yield None if array is None else _wide(next(values))
 
@@ -215,8 +215,8 @@ def _wider(name: str) -> set[str]:
 @pytest.mark.docs
 def test_page_has_the_table_of_the_code() -> None:
     page = Path(__file__).parents[2] / "docs" / "custom_ops.md"
-    made = runpy.run_path(str(page.parent / "custom_tables.py"))["custom_page"]()
-    assert page.read_text() == made, "run python docs/make_tables.py"
+    result = runpy.run_path(str(page.parent / "custom_tables.py"))["custom_page"]()
+    assert page.read_text() == result, "run python docs/make_tables.py"
 
 
 # Models of other tools
@@ -230,9 +230,9 @@ def model(
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in values.items()
     ]
-    made = [helper.make_value_info(n, onnx.TypeProto()) for n in outputs if n]
+    results = [helper.make_value_info(n, onnx.TypeProto()) for n in outputs if n]
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    proto = helper.make_model(helper.make_graph([node], "g", inputs, made), opset_imports=opsets, ir_version=10)
+    proto = helper.make_model(helper.make_graph([node], "g", inputs, results), opset_imports=opsets, ir_version=10)
     return bytes(proto.SerializeToString())
 
 
@@ -242,20 +242,20 @@ def test_models_of_others_are_typed_and_run() -> None:
     proto = model("SkipLayerNormalization", ["x", "skip", "gamma"], {"epsilon": 1e-5}, values, ["y", "", "", "sum"])
     g = Graph.load(proto)
     assert [str(s.type) for s in g.outputs] == ["float32[2, 3, 16]"] * 2
-    made, total = gc.InferenceSession().load(proto)(x, skip, gamma)
+    result, total = gc.InferenceSession().load(proto)(x, skip, gamma)
     wanted = x + skip
     np.testing.assert_array_equal(total, wanted)
     scaled = (wanted - wanted.mean(-1, keepdims=True)) / np.sqrt(wanted.var(-1, keepdims=True) + 1e-5) * gamma
-    np.testing.assert_allclose(made, scaled, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, scaled, rtol=1e-5, atol=1e-5)
 
 
 def test_form_that_is_not_declared_is_left_to_the_runtime() -> None:
     values = {"a": real(2, 3), "b": real(3, 4)}
     g = Graph.load(model("FusedMatMul", ["a", "b"], {"unheard_of": 1}, values, ["y"]))
     assert str(g.outputs[0].type) == "float32[...]"  # all that its schema tells
-    made = Graph("g", {"x": TensorType(DType.float32, [2, 3])})
-    made.output(*made.op("Gelu", [made[0]], {"odd": 1}, [made[0].type], domain="com.microsoft"))
-    assert made.to_onnx().graph.node[0].op_type == "Gelu"
+    graph = Graph("g", {"x": TensorType(DType.float32, [2, 3])})
+    graph.output(*graph.op("Gelu", [graph[0]], {"odd": 1}, [graph[0].type], domain="com.microsoft"))
+    assert graph.to_onnx().graph.node[0].op_type == "Gelu"
     g = Graph.load(model("Sampling", ["a", "b"], {}, values, ["y"]))  # none of ours
     assert g.nodes[0].op_type == "Sampling"
 
@@ -272,9 +272,9 @@ def test_form_that_would_end_the_process_is_refused() -> None:
 def test_half_models_run_though_the_kernel_has_no_half() -> None:
     a, b = real(2, 3).astype(np.float16), real(3, 4).astype(np.float16)
     proto = model("FusedMatMul", ["a", "b"], {"alpha": 0.5}, {"a": a, "b": b}, ["y"])
-    (made,) = gc.InferenceSession().load(proto)(a, b)
+    (result,) = gc.InferenceSession().load(proto)(a, b)
     wanted = (a.astype(np.float32) @ b.astype(np.float32) * np.float32(0.5)).astype(np.float16)
-    np.testing.assert_array_equal(made, wanted)
+    np.testing.assert_array_equal(result, wanted)
 
 
 def test_cuda_keeps_nodes_of_models_that_others_wrote() -> None:
@@ -297,8 +297,8 @@ def test_target_onnx_has_functions_that_another_reader_runs() -> None:
     assert (node.domain, node.op_type) == ("com.microsoft", "FusedMatMul")
     assert [(f.domain, f.name) for f in proto.functions] == [("com.microsoft", "FusedMatMul")]
     a, b = real(2, 3), real(4, 3)
-    (made,) = onnx.reference.ReferenceEvaluator(proto).run(None, {"a": a, "b": b})
-    np.testing.assert_allclose(np.asarray(made), np.asarray(a @ b.T / 2), rtol=1e-5)
+    (result,) = onnx.reference.ReferenceEvaluator(proto).run(None, {"a": a, "b": b})
+    np.testing.assert_allclose(np.asarray(result), np.asarray(a @ b.T / 2), rtol=1e-5)
 
 
 # Refusals
@@ -358,9 +358,9 @@ def test_named_dims_go_through() -> None:
     g = Graph("g", {"x": TensorType(DType.float32, ["batch", "n", 24]), "s": TensorType(DType.int32, ["batch"])})
     x, lengths = g.inputs
     assert microsoft.MultiHeadAttention(x, x, x, None, lengths, num_heads=3).shape == ("batch", "n", 24)
-    made, keys, _ = microsoft.GroupQueryAttention(
+    result, keys, _ = microsoft.GroupQueryAttention(
         x, x, x, None, None, lengths, int32(5), num_heads=3, kv_num_heads=3, outputs=3
     )
-    assert made.shape == ("batch", "n", 24)
+    assert result.shape == ("batch", "n", 24)
     assert keys.shape[:2] == ("batch", 3)
     assert ops.microsoft is microsoft

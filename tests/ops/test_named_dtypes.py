@@ -19,8 +19,8 @@ on: Any = ops.onnx
 def types_of(function: Any, *types: TensorType) -> list[str]:
     graph = Graph("test", types)
     with graph:
-        made = function(*graph.inputs)
-    return [str(s.type) for s in (made if isinstance(made, (list, tuple)) else [made])]
+        result = function(*graph.inputs)
+    return [str(s.type) for s in (result if isinstance(result, (list, tuple)) else [result])]
 
 
 @pytest.mark.parametrize("dtype", [D.index, D.address, D.tensor_float32], ids=str)

@@ -263,10 +263,10 @@ def test_batch_norm_takes_channels_on_any_axis(dtype: Any, axis: int) -> None:
     s, b, m, v = (a.reshape([-1 if i == axis % 4 else 1 for i in range(4)]) for a in wide(scale, bias, mean, var))
     want = (wide(x)[0] - m) / np.sqrt(v + 1e-5) * s + b
     dims = [[count if i == axis % 4 else f"d{i}" for i in range(4)], *[[count]] * 4]
-    made = run1(lambda x, s, b, m, v: ops.batch_norm(x, s, b, m, v, axis=axis), x, scale, bias, mean, var, dims=dims)
-    assert made.dtype == dtype
+    result = run1(lambda x, s, b, m, v: ops.batch_norm(x, s, b, m, v, axis=axis), x, scale, bias, mean, var, dims=dims)
+    assert result.dtype == dtype
     near = EPSILON.get(dtype, TOLERANCE.get(dtype, 0))
-    np.testing.assert_allclose(made.astype(np.float64), want, rtol=near, atol=near * 4)
+    np.testing.assert_allclose(result.astype(np.float64), want, rtol=near, atol=near * 4)
 
 
 def test_batch_norm_says_which_axis_has_the_channels() -> None:

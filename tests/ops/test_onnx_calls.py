@@ -39,8 +39,8 @@ def floats(*dims: int | str) -> TensorType:
 def test_if_captures_and_joins_what_its_branches_give() -> None:
     def function(x: Symbol) -> Symbol:
         is_large = ops.onnx.Greater(ops.onnx.ReduceSum(x, keepdims=0), 0)
-        (made,) = ops.onnx.If(is_large, then_branch=lambda: x, else_branch=lambda: ops.onnx.Mul(x, -2.0) + x)
-        return made
+        (result,) = ops.onnx.If(is_large, then_branch=lambda: x, else_branch=lambda: ops.onnx.Mul(x, -2.0) + x)
+        return result
 
     for array in (x2, -x2):
         np.testing.assert_array_equal(run(function, array)[0], array if array.sum() > 0 else -array)
@@ -52,33 +52,33 @@ def test_loop_carries_stacks_and_nests() -> None:
             return [goes_on, ops.onnx.Add(value, x)]
 
         def body(i: Symbol, goes_on: Symbol, value: Symbol) -> list[Symbol]:
-            (made,) = ops.onnx.Loop(2, None, value, body=inner)
-            return [ops.onnx.Less(i, 2), made, i]
+            (result,) = ops.onnx.Loop(2, None, value, body=inner)
+            return [ops.onnx.Less(i, 2), result, i]
 
         return ops.onnx.Loop(10, True, x, body=body)
 
-    found = run(function, x2)
-    np.testing.assert_allclose(found[0], 7 * x2)
-    np.testing.assert_array_equal(found[1], [0, 1, 2])
+    result = run(function, x2)
+    np.testing.assert_allclose(result[0], 7 * x2)
+    np.testing.assert_array_equal(result[1], [0, 1, 2])
 
 
 def test_loop_generalises_the_shape_that_it_carries() -> None:
     (x,) = operands(floats("n", 3))
-    (made,) = ops.onnx.Loop(3, True, x, body=lambda i, c, v: [c, ops.onnx.Concat(v, x, axis=0)])
-    assert made.type == floats("?", 3)
+    (result,) = ops.onnx.Loop(3, True, x, body=lambda i, c, v: [c, ops.onnx.Concat(v, x, axis=0)])
+    assert result.type == floats("?", 3)
 
 
 def test_scan_and_sequence_map_run() -> None:
-    found = run(
+    outputs = run(
         lambda x: ops.onnx.Scan(np.zeros(3, np.float32), x, body=lambda s, e: [s + e, s * e], num_scan_inputs=1),
         x2,
         dims=[["n", 3]],
     )
-    np.testing.assert_array_equal(found[0], x2.sum(0))
-    np.testing.assert_array_equal(found[1], np.stack([0 * x2[0], x2[0] * x2[1]]))
+    np.testing.assert_array_equal(outputs[0], x2.sum(0))
+    np.testing.assert_array_equal(outputs[1], np.stack([0 * x2[0], x2[0] * x2[1]]))
     (x,) = operands(floats(2))
-    (made,) = ops.onnx.SequenceMap(ops.onnx.SequenceConstruct(x, x), x, body=lambda e, y: e > y)
-    assert made.type == SequenceType(TensorType(DType.bool, [2]))
+    (result,) = ops.onnx.SequenceMap(ops.onnx.SequenceConstruct(x, x), x, body=lambda e, y: e > y)
+    assert result.type == SequenceType(TensorType(DType.bool, [2]))
 
 
 def test_dtypes_of_bodies_are_settled_when_they_were_only_defaults() -> None:
@@ -90,28 +90,28 @@ def test_dtypes_of_bodies_are_settled_when_they_were_only_defaults() -> None:
         assert not chosen.ambiguous
         assert not looped.ambiguous
         graph.output(chosen, looped, x + looped.cast(DType.int8))
-    found = gc.InferenceSession().load(graph)(b=np.array(False), x=np.array([1, 2], np.int8))
-    np.testing.assert_array_equal(found[0], 2)
-    np.testing.assert_array_equal(found[1], 4)
-    np.testing.assert_array_equal(found[2], [5, 6])
+    result = gc.InferenceSession().load(graph)(b=np.array(False), x=np.array([1, 2], np.int8))
+    np.testing.assert_array_equal(result[0], 2)
+    np.testing.assert_array_equal(result[1], 4)
+    np.testing.assert_array_equal(result[2], [5, 6])
 
 
 def test_example_of_the_docs_builds_and_runs() -> None:
     (code,) = re.findall(
         r"```python\n(from graphcore import .*?)```", (ROOT / "docs" / "onnx.md").read_text(), re.DOTALL
     )
-    made: dict[str, Any] = {}
-    exec(code, made)
+    results: dict[str, Any] = {}
+    exec(code, results)
     x = np.arange(2 * 3 * 32 * 32, dtype=np.float32).reshape(2, 3, 32, 32)
-    found = gc.InferenceSession().load(made["graph"])(x=x, steps=np.array(3))
-    np.testing.assert_array_equal(found[0], x[:, :, 1::2, 1::2] / 8)
+    result = gc.InferenceSession().load(results["graph"])(x=x, steps=np.array(3))
+    np.testing.assert_array_equal(result[0], x[:, :, 1::2, 1::2] / 8)
 
 
 def test_bodies_may_be_graphs() -> None:
     body = Graph("body", {"i": TensorType(DType.int64, []), "c": TensorType(DType.bool, []), "v": floats("n", 3)})
     body.output(ops.onnx.Identity(body["c"]), body["v"] * 2)
-    found = run(lambda x: ops.onnx.Loop(3, True, x, body=body), x2, dims=[["n", 3]])
-    np.testing.assert_array_equal(found[0], 8 * x2)
+    result = run(lambda x: ops.onnx.Loop(3, True, x, body=body), x2, dims=[["n", 3]])
+    np.testing.assert_array_equal(result[0], 8 * x2)
     assert [s.name for s in body.inputs] == ["i", "c", "v"]
     assert body.to_onnx(target="onnx").graph.node[1].op_type == "Mul"  # and it is what it was
 
@@ -202,11 +202,11 @@ def test_wrong_calls_are_errors_that_say_what_is_taken(
 
 
 def test_values_of_a_body_are_not_known_outside() -> None:
-    kept: list[Symbol] = []
+    results: list[Symbol] = []
     b, x = operands(BOOL, N4)
-    _if(b, lambda: kept.append(ops.onnx.Neg(x)) or x, lambda: x)  # type: ignore[func-returns-value]
+    _if(b, lambda: results.append(ops.onnx.Neg(x)) or x, lambda: x)  # type: ignore[func-returns-value]
     with pytest.raises(GraphError, match="body"):
-        ops.onnx.Add(kept[0], x)
+        ops.onnx.Add(results[0], x)
 
 
 def test_errors_of_a_body_are_the_users_own_and_leave_the_graph_whole() -> None:
@@ -218,8 +218,8 @@ def test_errors_of_a_body_are_the_users_own_and_leave_the_graph_whole() -> None:
 
 def test_graph_of_calls_survives_pickling() -> None:
     b, x = operands(BOOL, N4)
-    (made,) = _if(b, lambda: ops.onnx.Neg(x), lambda: x)
-    x.graph.output(made)
+    (result,) = _if(b, lambda: ops.onnx.Neg(x), lambda: x)
+    x.graph.output(result)
     again = pickle.loads(pickle.dumps(x.graph))
     values = {"input0": np.array(True), "input1": np.full((2, 4), math.pi, np.float32)}
     np.testing.assert_array_equal(gc.InferenceSession().load(again)(**values)[0], -values["input1"])

@@ -161,8 +161,8 @@ def test_importing_ops_reads_no_schemas() -> None:
 
 
 def test_operands_are_promoted_when_of_one_type_variable() -> None:
-    found = run(lambda x, i: ops.onnx.Add(x, i), x2, i3)
-    np.testing.assert_array_equal(found[0], x2 + i3.astype(np.float32))
+    result = run(lambda x, i: ops.onnx.Add(x, i), x2, i3)
+    np.testing.assert_array_equal(result[0], x2 + i3.astype(np.float32))
     assert ops.onnx.Where(
         *operands(TensorType(DType.bool, [2]), floats(2), TensorType(DType.int8, [2]))
     ).type == floats(2)
@@ -196,19 +196,19 @@ def test_optional_operands_may_be_none_or_left_out() -> None:
     (x,) = operands(floats(2))
     node = ops.onnx.Clip(x, None, 1.0).producer
     assert [None if s is None else s.type for s in node.inputs] == [floats(2), None, floats()]  # type: ignore[union-attr]
-    for made in (ops.onnx.Clip(x), ops.onnx.Clip(x, None, None), ops.onnx.Clip(input=x, max=None)):
-        assert len(made.producer.inputs) == 1  # type: ignore[union-attr]
+    for item in (ops.onnx.Clip(x), ops.onnx.Clip(x, None, None), ops.onnx.Clip(input=x, max=None)):
+        assert len(item.producer.inputs) == 1  # type: ignore[union-attr]
 
 
 def test_variadic_operands_are_arguments_or_a_list() -> None:
     (x,) = operands(floats(2, 3))
-    made = [
+    results = [
         ops.onnx.Concat(x, x, axis=0),
         ops.onnx.Concat([x, x], axis=0),
         ops.onnx.Concat(*(x, x), axis=0),
         on.Concat(inputs=[x, x], axis=0),
     ]
-    assert {s.type for s in made} == {floats(4, 3)}
+    assert {s.type for s in results} == {floats(4, 3)}
 
 
 @given(st.permutations(["X", "W", "B"]), st.integers(0, 3))
@@ -216,18 +216,18 @@ def test_operands_by_position_and_by_name_make_the_same_node(order: list[str], c
     types = {"X": floats(1, 2, 5, 5), "W": floats(3, 2, 3, 3), "B": floats(3)}
     graph = Graph("test", types)
     by_name = {name: graph[name] for name in order if name not in [*types][:count]}
-    made: Symbol = ops.onnx.Conv(*graph.inputs[:count], **by_name, pads=[1, 1, 1, 1])  # type: ignore[arg-type]
-    assert made.type == floats(1, 3, 5, 5)
-    assert made.producer.inputs == graph.inputs  # type: ignore[union-attr]
+    result: Symbol = ops.onnx.Conv(*graph.inputs[:count], **by_name, pads=[1, 1, 1, 1])  # type: ignore[arg-type]
+    assert result.type == floats(1, 3, 5, 5)
+    assert result.producer.inputs == graph.inputs  # type: ignore[union-attr]
 
 
 def test_sequences_and_optionals_go_in_and_out() -> None:
     def function(x: Symbol) -> Symbol:
         sequence = ops.onnx.SequenceInsert(ops.onnx.SequenceConstruct(x, ops.onnx.Neg(x)), ops.onnx.Abs(x), 0)
         assert isinstance(sequence.type, SequenceType)
-        held = ops.onnx.Optional(sequence)
-        assert held.type == OptionalType(sequence.type)
-        return ops.onnx.ConcatFromSequence(ops.onnx.OptionalGetElement(held), axis=0)
+        value = ops.onnx.Optional(sequence)
+        assert value.type == OptionalType(sequence.type)
+        return ops.onnx.ConcatFromSequence(ops.onnx.OptionalGetElement(value), axis=0)
 
     np.testing.assert_array_equal(run(function, x2)[0], np.concatenate([abs(x2), x2, -x2]))
 
@@ -250,8 +250,8 @@ def test_results_are_a_symbol_a_tuple_or_a_list() -> None:
 def test_operators_of_machine_learning_run() -> None:
     (x,) = operands(floats(2, 3))
     x.graph.output(ops.onnx.ml.Normalizer(x, norm="L1"))
-    found = gc.InferenceSession().load(x.graph)(x2)
-    np.testing.assert_allclose(found[0], x2 / abs(x2).sum(1, keepdims=True), rtol=1e-6)
+    result = gc.InferenceSession().load(x.graph)(x2)
+    np.testing.assert_allclose(result[0], x2 / abs(x2).sum(1, keepdims=True), rtol=1e-6)
     labels = ops.onnx.ml.LabelEncoder(
         operands(TensorType(DType.string, [3]))[0], keys_strings=["a", "b"], values_int64s=[1, 2], default_int64=0
     )
@@ -262,7 +262,7 @@ def test_operators_of_machine_learning_run() -> None:
 def test_operators_that_graphs_do_not_write_become_ones_that_they_do(name: str) -> None:
     scales = np.array([1, 2], np.float32)
     indices = np.array([[0, 1, 1]])
-    made: dict[str, Callable[[Symbol], Symbol]] = {
+    results: dict[str, Callable[[Symbol], Symbol]] = {
         "Upsample": lambda x: ops.onnx.Upsample(x, scales),
         "Scatter": lambda x: ops.onnx.Scatter(x, indices, -x[:1]),
         "SwiGLU": lambda x: on.SwiGLU(x, -x),
@@ -273,7 +273,7 @@ def test_operators_that_graphs_do_not_write_become_ones_that_they_do(name: str) 
         "SwiGLU": -x2 * x2 / (1 + np.exp(-x2)),
     }[name]
     if "SwiGLU" in names(""):
-        np.testing.assert_allclose(run(made[name], x2, dims=[[2, 3]])[0], wanted, rtol=1e-6)
+        np.testing.assert_allclose(run(results[name], x2, dims=[[2, 3]])[0], wanted, rtol=1e-6)
 
 
 # Attributes

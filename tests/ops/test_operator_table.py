@@ -27,8 +27,8 @@ PLACES = [Place(domain, name, dtype) for domain, name in OPERATORS for dtype in 
 @pytest.mark.docs
 def test_page_of_operators_says_what_is_so_when_made_anew() -> None:
     if IS_KNOWN:
-        made = operators_page()
-        assert (ROOT / "docs" / "operators.md").read_text() == made, "run python docs/make_tables.py"
+        result = operators_page()
+        assert (ROOT / "docs" / "operators.md").read_text() == result, "run python docs/make_tables.py"
 
 
 @pytest.mark.docs
@@ -96,9 +96,9 @@ def _wrong(places: list[Place], named: bool) -> dict[tuple[str, str], dict[int, 
         if state(place.domain, place.name, place.dtype)[0] != "run":
             continue
         allowed = ("", "near") if place.name in NEAR else ("",)
-        found = {case: made for case, made in ran(place, session, named=named).items() if made not in allowed}
-        if found:
-            wrong[place.name, place.dtype.name] = found
+        results = {case: item for case, item in ran(place, session, named=named).items() if item not in allowed}
+        if results:
+            wrong[place.name, place.dtype.name] = results
     return wrong
 
 

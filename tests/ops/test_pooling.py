@@ -47,17 +47,17 @@ def pooled(
     batch, channels, height, width = x.shape
     rows = places(height, kernel[0], stride[0], dilation[0], padding[0], padding[1], ceil)
     columns = places(width, kernel[1], stride[1], dilation[1], padding[2], padding[3], ceil)
-    made = np.zeros((batch, channels, len(rows), len(columns)))
-    for (i, top), (j, left) in itertools.product(enumerate(rows), enumerate(columns)):
+    array = np.zeros((batch, channels, len(rows), len(columns)))
+    for (i, top), (j, item) in itertools.product(enumerate(rows), enumerate(columns)):
         down = [top + r * dilation[0] for r in range(kernel[0])]
-        across = [left + s * dilation[1] for s in range(kernel[1])]
-        held = [x[:, :, r, s] for r in down for s in across if 0 <= r < height and 0 <= s < width]
-        counted = len(held)
+        across = [item + s * dilation[1] for s in range(kernel[1])]
+        results = [x[:, :, r, s] for r in down for s in across if 0 <= r < height and 0 <= s < width]
+        counted = len(results)
         if count_boundary:
             counted = sum(r < height + padding[1] for r in down) * sum(s < width + padding[3] for s in across)
-        values = np.stack(held).astype(np.float64)
-        made[:, :, i, j] = values.max(0) if kind == "max" else values.sum(0) / counted
-    return made
+        values = np.stack(results).astype(np.float64)
+        array[:, :, i, j] = values.max(0) if kind == "max" else values.sum(0) / counted
+    return array
 
 
 CASES = [
@@ -106,8 +106,8 @@ def test_avg_pool_gives_the_mean_of_each_window(
 def test_pools_take_one_number_for_all_axes() -> None:
     x = normal(1, 2, 7, 7)
     expected = pooled(x, "max", (3, 3), (2, 2), (1, 1), (1, 1, 1, 1))
-    made = run1(lambda x: ops.max_pool2d(x, 3, 2, padding=1, input_layout="NCHW"), x)
-    np.testing.assert_array_equal(made, expected)
+    result = run1(lambda x: ops.max_pool2d(x, 3, 2, padding=1, input_layout="NCHW"), x)
+    np.testing.assert_array_equal(result, expected)
     pairs = run1(lambda x: ops.max_pool2d(x, 3, 2, padding=(1, 1), input_layout="NCHW"), x)
     np.testing.assert_array_equal(pairs, expected)
 
@@ -115,9 +115,9 @@ def test_pools_take_one_number_for_all_axes() -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.float16, np.float64])
 def test_max_pool_keeps_the_dtype(dtype: type) -> None:
     x: Array = RNG.integers(0 if dtype is np.uint8 else -100, 100, (1, 2, 5, 6)).astype(dtype)
-    made = run1(lambda x: ops.max_pool2d(x, 2, 2, padding=1, input_layout="NCHW"), x)
-    assert made.dtype == dtype
-    np.testing.assert_array_equal(made, pooled(x, "max", (2, 2), (2, 2), (1, 1), (1, 1, 1, 1)))
+    result = run1(lambda x: ops.max_pool2d(x, 2, 2, padding=1, input_layout="NCHW"), x)
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, pooled(x, "max", (2, 2), (2, 2), (1, 1), (1, 1, 1, 1)))
 
 
 @pytest.mark.parametrize("channels", [16, 5])
@@ -135,8 +135,8 @@ def test_max_pool_gives_nan_for_a_window_that_has_one_when_rectified(
     x[1, 3] = -3e38
     expected = pooled(np.maximum(x, 0), "max", kernel, stride, dilation, padding, ceil)
     assert 0 < np.isnan(expected).sum() < expected.size
-    made = run1(lambda x: ops.max_pool2d(ops.relu(x), kernel, stride, dilation, padding, ceil, "NCHW"), x)
-    np.testing.assert_array_equal(made, expected.astype(np.float32))
+    result = run1(lambda x: ops.max_pool2d(ops.relu(x), kernel, stride, dilation, padding, ceil, "NCHW"), x)
+    np.testing.assert_array_equal(result, expected.astype(np.float32))
 
 
 def test_max_pool_takes_no_marks_when_rectified() -> None:
@@ -149,9 +149,9 @@ def test_max_pool_takes_no_marks_when_rectified() -> None:
 @pytest.mark.parametrize(("dtype", "result"), [(np.int8, np.float16), (np.uint16, np.float32)])
 def test_avg_pool_makes_floats_of_integers(dtype: type, result: type) -> None:
     x: Array = RNG.integers(0, 100, (1, 2, 5, 6)).astype(dtype)
-    made = run1(lambda x: ops.avg_pool2d(x, 2, input_layout="NCHW"), x)
-    assert made.dtype == result
-    np.testing.assert_allclose(made, pooled(x, "avg", (2, 2), (1, 1), (1, 1), (0, 0, 0, 0)), rtol=1e-3)
+    outputs = run1(lambda x: ops.avg_pool2d(x, 2, input_layout="NCHW"), x)
+    assert outputs.dtype == result
+    np.testing.assert_allclose(outputs, pooled(x, "avg", (2, 2), (1, 1), (1, 1), (0, 0, 0, 0)), rtol=1e-3)
 
 
 def test_pools_have_symbolic_sizes() -> None:
@@ -173,9 +173,9 @@ def columns_of(
     rows = places(height, kernel[0], stride[0], dilation[0], padding[0], padding[1], False)
     columns = places(width, kernel[1], stride[1], dilation[1], padding[2], padding[3], False)
     return [
-        [(top + r * dilation[0], left + s * dilation[1]) for r in range(kernel[0]) for s in range(kernel[1])]
+        [(top + r * dilation[0], item + s * dilation[1]) for r in range(kernel[0]) for s in range(kernel[1])]
         for top in rows
-        for left in columns
+        for item in columns
     ]
 
 
@@ -192,24 +192,24 @@ def test_fold_adds_up_the_windows(
         for element, (row, column) in enumerate(elements):
             if 0 <= row < height and 0 <= column < width:
                 expected[:, :, row, column] += x.reshape(2, channels, area, -1)[:, :, element, window]
-    made = run1(
+    result = run1(
         lambda x: ops.fold(x, (height, width), kernel, stride, dilation, padding),
         x,
         dims=[["n", channels * area, len(windows)]],
     )
-    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_fold_takes_symbolic_sizes() -> None:
     x, image = normal(2, 8, 6), normal(2, 4, 6)
-    made = run1(
+    result = run1(
         lambda x, image: ops.fold(x, (image.shape[1], image.shape[2]), 2, 2),
         x,
         image,
         dims=[["n", "c", Dim("h") * Dim("w")], ["n", Dim("h") * 2, Dim("w") * 2]],
     )
     blocks = x.reshape(2, 2, 2, 2, 2, 3)  # batch, channel, row, column within a window; row, column of windows
-    np.testing.assert_array_equal(made, blocks.transpose(0, 1, 4, 2, 5, 3).reshape(2, 2, 4, 6))
+    np.testing.assert_array_equal(result, blocks.transpose(0, 1, 4, 2, 5, 3).reshape(2, 2, 4, 6))
 
 
 def images(*shape: int | str, dtype: DType = DType.float32) -> Symbol:

@@ -37,9 +37,9 @@ def test_debug_shows_what_is_printed_when_nothing_is_watched() -> None:
 def test_print_leaves_the_graph_and_its_file_as_they_are() -> None:
     plain, marked = graph_of(), graph_of()
     plain.output(y=ops.exp(plain["x"]) * 2)
-    made = ops.exp(marked["x"])
-    assert ops.print(made) is made
-    marked.output(y=made * 2)
+    y = ops.exp(marked["x"])
+    assert ops.print(y) is y
+    marked.output(y=y * 2)
     assert marked.to_onnx().SerializeToString() == plain.to_onnx().SerializeToString()
 
 

@@ -39,8 +39,8 @@ def test_quantile_is_that_of_numpy_by_every_method(
 ) -> None:
     x, axis, keepdims = drawn
     graph = Graph("quantiles", {"x": TensorType(D.float64, [f"d{i}" for i in range(x.ndim)])})
-    made = [ops.quantile(graph[0], q, axis, keepdims, method) for method in METHODS]
-    graph.output(*made, ops.median(graph[0], axis, keepdims))
+    results = [ops.quantile(graph[0], q, axis, keepdims, method) for method in METHODS]
+    graph.output(*results, ops.median(graph[0], axis, keepdims))
     *got, middle = gc.InferenceSession().load(graph)(x)
     for method, result in zip(METHODS, got, strict=True):
         want = np.quantile(x, q, axis=axis, method=method, keepdims=keepdims)

@@ -30,14 +30,14 @@ free: Any = ops
 def loaded(build: Callable[..., Any], types: dict[str, Type] | None = None) -> gc.Model:
     graph = Graph("drawn", types or {})
     with graph:
-        made = build(*graph.inputs)
-    graph.output(*made) if isinstance(made, tuple) else graph.output(made)
+        result = build(*graph.inputs)
+    graph.output(*result) if isinstance(result, tuple) else graph.output(result)
     return gc.InferenceSession().load(graph)
 
 
 def drawn(build: Callable[[], Symbol]) -> Array:
-    (made,) = loaded(build)()
-    return np.asarray(made)
+    (result,) = loaded(build)()
+    return np.asarray(result)
 
 
 def chi_square(counts: Array, expected: Any) -> float:
@@ -52,49 +52,49 @@ def chi_square(counts: Array, expected: Any) -> float:
 @pytest.mark.parametrize("seed", [0, -1, 1 << 40, (1 << 64) - 1])
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_uniform_numbers_are_those_of_the_generator(dtype: DType, seed: int) -> None:
-    made = drawn(lambda: ops.random_uniform([40, 50], seed=seed, dtype=dtype))
-    assert made.dtype == dtype.numpy
-    assert made.shape == (40, 50)
-    assert (made.astype(np.float64).ravel() == counter.uniform(seed, 2000, dtype)).all()
+    result = drawn(lambda: ops.random_uniform([40, 50], seed=seed, dtype=dtype))
+    assert result.dtype == dtype.numpy
+    assert result.shape == (40, 50)
+    assert (result.astype(np.float64).ravel() == counter.uniform(seed, 2000, dtype)).all()
 
 
 @pytest.mark.parametrize("limits", [(-3.0, 5.0), (-2.0, -1.0), (0.0, 0.1)])
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_uniform_numbers_lie_between_their_limits(dtype: DType, limits: tuple[float, float]) -> None:
     low, high = (float(reference.rounded(np.array(v, np.longdouble), dtype)) for v in limits)
-    made = drawn(lambda: ops.random_uniform(COUNT, *limits, seed=9, dtype=dtype)).astype(np.float64)
-    assert made.min() >= low
-    assert made.max() < high
+    graph = drawn(lambda: ops.random_uniform(COUNT, *limits, seed=9, dtype=dtype)).astype(np.float64)
+    assert graph.min() >= low
+    assert graph.max() < high
     want = counter.between(9, COUNT, low, high, dtype).astype(np.float64)
-    assert (made[want < high] == want[want < high]).all()
+    assert (graph[want < high] == want[want < high]).all()
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_normal_numbers_are_near_those_of_the_generator(dtype: DType) -> None:
-    made = drawn(lambda: ops.random_normal(COUNT, seed=5, dtype=dtype)).astype(np.float64)
+    graph = drawn(lambda: ops.random_normal(COUNT, seed=5, dtype=dtype)).astype(np.float64)
     want = counter.normal(5, COUNT, dtype)
     if dtype is D.float64:
-        assert np.abs(made - want).max() < 1e-11
+        assert np.abs(graph - want).max() < 1e-11
         return
     step = {D.float32: 2.0**-22, D.tensor_float32: 2.0**-10, D.float16: 2.0**-10, D.bfloat16: 2.0**-7}
-    off = np.abs(made - want) / np.maximum(np.abs(want), 0.25)
+    off = np.abs(graph - want) / np.maximum(np.abs(want), 0.25)
     assert off.max() < step.get(dtype, 0.26) + 1e-6
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integers_are_those_of_the_generator_when_of_the_whole_range(dtype: DType) -> None:
     low, high = int(dtype.min), int(dtype.max) + 1
-    made = drawn(lambda: ops.random_int([700], low, high, seed=11, dtype=dtype))
-    assert made.dtype == dtype.numpy
-    assert [int(n) for n in made] == list(counter.integers(11, 700, low, high))
+    results = drawn(lambda: ops.random_int([700], low, high, seed=11, dtype=dtype))
+    assert results.dtype == dtype.numpy
+    assert [int(n) for n in results] == list(counter.integers(11, 700, low, high))
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(-(2**63), 2**64 - 1), st.integers(-(2**63), 2**63 - 2), st.data())
 def test_integers_lie_between_any_limits(seed: int, low: int, data: st.DataObject) -> None:
     high = data.draw(st.integers(low + 1, 2**63))
-    made = drawn(lambda: ops.random_int([50], low, high, seed=seed))
-    assert [int(n) for n in made] == list(counter.integers(seed, 50, low, high))
+    results = drawn(lambda: ops.random_int([50], low, high, seed=seed))
+    assert [int(n) for n in results] == list(counter.integers(seed, 50, low, high))
 
 
 @pytest.mark.parametrize("seed", [0, 1, -5, 1 << 62, -(1 << 63)])
@@ -110,11 +110,11 @@ def test_a_seed_that_comes_with_the_run_draws_as_one_that_is_known(seed: int) ->
 
     model = loaded(lambda s, x: build(s), types)
     x = np.zeros(4, np.float32)
-    known = loaded(lambda s, x: build(seed), types)(np.array(0), x)
-    for a, b in zip(model(np.array(seed), x), known, strict=True):
+    expected = loaded(lambda s, x: build(seed), types)(np.array(0), x)
+    for a, b in zip(model(np.array(seed), x), expected, strict=True):
         assert (a == b).all()
     other = model(np.array(seed ^ 1), x)
-    assert all((a != b).mean() > 0.9 for a, b in zip(other, known, strict=True))
+    assert all((a != b).mean() > 0.9 for a, b in zip(other, expected, strict=True))
 
 
 def test_two_sessions_draw_the_same() -> None:
@@ -141,12 +141,12 @@ def test_draws_in_a_loop_differ_by_the_turn() -> None:
         def turn(i: Symbol, total: Symbol) -> tuple[Symbol, Symbol]:
             return total, ops.random_int([5], 0, 1 << 30, seed=i + 100)
 
-        _, made = ops.for_loop(3, turn, 0, collect=True)
-        return made
+        _, result = ops.for_loop(3, turn, 0, collect=True)
+        return result
 
-    made = drawn(build)
+    result = drawn(build)
     want = [counter.integers(100 + i, 5, 0, 1 << 30).tolist() for i in range(3)]
-    assert made.tolist() == want
+    assert result.tolist() == want
 
 
 # How it is spread
@@ -182,17 +182,17 @@ def test_seeds_side_by_side_draw_apart() -> None:
 @pytest.mark.parametrize("dtype", [D.int8, D.uint64, D.int64], ids=str)
 @pytest.mark.parametrize("count", [2, 6, 100])
 def test_integers_are_drawn_equally_often(dtype: DType, count: int) -> None:
-    made = drawn(lambda: ops.random_int(COUNT, 0, count, seed=3, dtype=dtype))
-    assert abs(chi_square(np.bincount(made.astype(int), minlength=count), COUNT / count)) < 4
+    result = drawn(lambda: ops.random_int(COUNT, 0, count, seed=3, dtype=dtype))
+    assert abs(chi_square(np.bincount(result.astype(int), minlength=count), COUNT / count)) < 4
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_bernoulli_is_true_as_often_as_is_asked(dtype: DType) -> None:
     chances = np.repeat([0.0, 0.25, 0.5, 1.0], COUNT).astype(dtype.numpy)
     model = loaded(lambda p: ops.bernoulli(p, seed=4), {"p": TensorType(dtype, ["n"])})
-    (made,) = model(chances)
-    assert made.dtype == np.bool_
-    shares = made.reshape(4, -1).mean(axis=1)
+    (result,) = model(chances)
+    assert result.dtype == np.bool_
+    shares = result.reshape(4, -1).mean(axis=1)
     assert shares[0] == 0
     assert shares[3] == 1
     assert np.abs(shares - [0, 0.25, 0.5, 1]).max() < 4 * math.sqrt(0.25 / COUNT)
@@ -206,13 +206,13 @@ def test_categorical_draws_classes_by_their_weights() -> None:
     logits = np.log(weights.clip(1e-30)).astype(np.float32)
     logits[weights == 0] = -np.inf
     types: dict[str, Type] = {"x": TensorType(D.float32, ["n", "k"])}
-    made, one = loaded(lambda x: (ops.categorical(x, COUNT, seed=6), ops.categorical(x, seed=6)), types)(logits)
-    assert made.shape == (2, COUNT)
+    result, one = loaded(lambda x: (ops.categorical(x, COUNT, seed=6), ops.categorical(x, seed=6)), types)(logits)
+    assert result.shape == (2, COUNT)
     assert one.shape == (2,)
-    counts = np.bincount(made[0], minlength=5)
+    counts = np.bincount(result[0], minlength=5)
     assert counts[2] == 0
     assert abs(chi_square(counts[[0, 1, 3, 4]], COUNT * weights[0, [0, 1, 3, 4]] / 10)) < 4
-    assert set(made[1].tolist()) == {2}
+    assert set(result[1].tolist()) == {2}
     turned = loaded(lambda x: ops.categorical(x, seed=6), {"x": TensorType(D.float32, [3, 2, 5])})
     assert turned(np.broadcast_to(logits, (3, 2, 5)).copy())[0].shape == (3, 2)
     alone = loaded(lambda x: ops.categorical(x, seed=6), {"x": TensorType(D.float32, [1])})
@@ -315,14 +315,14 @@ def test_a_seed_must_be_a_scalar_of_the_same_graph() -> None:
 def test_other_promotion_systems_draw_the_same(system: str) -> None:
     graph = Graph("drawn", {"x": TensorType(D.float32, [4])}, promotion=system)
     with graph:
-        made = [
+        results = [
             ops.random_uniform([9], seed=1),
             ops.random_int([9], 0, 5, seed=1),
             ops.categorical(graph[0], 9, seed=1),
             ops.permutation(9, seed=1),
             ops.dropout(graph[0], 0.5, seed=1),
         ]
-    graph.output(*made)
+    graph.output(*results)
     got = gc.InferenceSession().load(graph)(np.zeros(4, np.float32))
     assert (got[0] == counter.uniform(1, 9, D.float32)).all()
     assert got[1].tolist() == list(counter.integers(1, 9, 0, 5))

@@ -109,12 +109,12 @@ def spread(x: Array, size: int, mode: str) -> Array:
     """By loops over the places of the result, of x: [N, C, H, W]."""
     batch, channels, height, width = x.shape
     fewer = channels // size**2
-    made = np.empty((batch, fewer, height * size, width * size), x.dtype)
-    for c, row, column in np.ndindex(*made.shape[1:]):
+    array = np.empty((batch, fewer, height * size, width * size), x.dtype)
+    for c, row, column in np.ndindex(*array.shape[1:]):
         block = row % size * size + column % size
         source = block * fewer + c if mode == "DCR" else c * size**2 + block
-        made[:, c, row, column] = x[:, source, row // size, column // size]
-    return made
+        array[:, c, row, column] = x[:, source, row // size, column // size]
+    return array
 
 
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
@@ -131,8 +131,8 @@ def test_channels_become_places_and_again_channels(mode: str, size: int, layout:
         ["n", "h", "w", x.shape[3]] if layout == "NHWC" else ["n", x.shape[1], "h", "w"],
         ["?"] * 4,
     ):
-        made = run1(lambda x: ops.depth_to_space(x, size, mode, layout), x, dims=[dims])
-        np.testing.assert_array_equal(made, want)
+        result = run1(lambda x: ops.depth_to_space(x, size, mode, layout), x, dims=[dims])
+        np.testing.assert_array_equal(result, want)
         dims = [d if d in ("n", "?") or not isinstance(d, str) else f"{d}2" for d in dims]
         dims = [w if isinstance(d, int) else d for d, w in zip(dims, want.shape, strict=True)]
         back = run1(lambda x: ops.space_to_depth(x, size, mode, layout), want, dims=[dims])

@@ -167,9 +167,9 @@ def test_rebind_checks_equality_when_a_fresh_name_occurs_twice() -> None:
 )
 def test_rebind_solves_an_expression_of_a_fresh_name(stated: Dim, right: Sequence[int], wrong: Sequence[int]) -> None:
     def build(x: Symbol) -> Symbol:
-        made = x.rebind(stated)
+        result = x.rebind(stated)
         with x.graph:
-            return made + ops.zeros([stated], "float32")
+            return result + ops.zeros([stated], "float32")
 
     model = InferenceSession().load(graph_of(build, ["?"]))
     for size in right:

@@ -65,8 +65,8 @@ def layer(
 ) -> tuple[Array, ...]:
     """The results of ops.<name>, in float64."""
     if direction != "bidirectional":
-        made = over_steps(name, x, weights, h, c, lengths, backward=direction == "reverse")
-        return made if name == "lstm" else made[:2]
+        result = over_steps(name, x, weights, h, c, lengths, backward=direction == "reverse")
+        return result if name == "lstm" else result[:2]
     both = [over_steps(name, x, [w[i] for w in weights], h[i], c[i], lengths, backward=i == 1) for i in (0, 1)]
     y = np.concatenate([both[0][0], both[1][0]], axis=-1)
     states = [np.stack([both[0][i], both[1][i]]) for i in (1, 2)]
@@ -91,11 +91,11 @@ def model(
         shape: Any = dims.get(role, array.shape)
         types[role] = TensorType(DType.int64 if role == "lengths" else dtype, shape)
     graph = Graph(name, types)
-    made = getattr(ops, name)(**{role: graph[role] for role in arrays}, **options)
-    graph.output(*made)
+    output = getattr(ops, name)(**{role: graph[role] for role in arrays}, **options)
+    graph.output(*output)
     feeds = [a.astype(np.int64 if role == "lengths" else dtype.numpy) for role, a in arrays.items()]
     results = gc.InferenceSession().load(graph)(*feeds)
-    for symbol, result in zip(made, results, strict=True):
+    for symbol, result in zip(output, results, strict=True):
         assert symbol.dtype is dtype
         assert symbol.rank == result.ndim
     return graph, list(results)
@@ -191,16 +191,16 @@ def test_layer_of_float64_gives_initial_states_when_nothing_is_read(name: str, s
 @pytest.mark.parametrize("constant", [False, True])
 def test_gates_of_weights_come_in_any_order(name: str, order: str, constant: bool) -> None:
     arrays, want = named(name, "forward", state=False, lengths=False)
-    known = {"lstm": "ifgo", "gru": "rzn"}[name]
+    expected = {"lstm": "ifgo", "gru": "rzn"}[name]
     for role in ("weight", "recurrent_weight", "bias", "recurrent_bias"):
-        parts = np.split(arrays[role], len(known))
-        arrays[role] = np.concatenate([parts[known.index(gate)] for gate in order]).astype(np.float32)
+        parts = np.split(arrays[role], len(expected))
+        arrays[role] = np.concatenate([parts[expected.index(gate)] for gate in order]).astype(np.float32)
     if not constant:
         _, got = model(name, arrays, {}, gates=order)
     else:
         graph = Graph("constant", {"x": TensorType(DType.float32, ["steps", "batch", FEATURES])})
-        held = {role: array for role, array in arrays.items() if role != "x"}
-        graph.output(*getattr(ops, name)(graph["x"], **held, gates=order))
+        results = {role: array for role, array in arrays.items() if role != "x"}
+        graph.output(*getattr(ops, name)(graph["x"], **results, gates=order))
         assert {node.op_type for node in graph.nodes} <= {name.upper(), "Squeeze", "Concat"}  # nothing is reordered
         got = list(gc.InferenceSession().load(graph)(arrays["x"].astype(np.float32)))
     for result, wanted in zip(got, want, strict=True):
@@ -210,8 +210,8 @@ def test_gates_of_weights_come_in_any_order(name: str, order: str, constant: boo
 def test_weights_of_pytorch_are_reordered_when_constant() -> None:
     arrays, want = named("lstm", "forward", state=False, lengths=False)
     graph = Graph("constant", {"x": TensorType(DType.float32, ["steps", "batch", FEATURES])})
-    held: dict[str, Any] = {role: array.astype(np.float32) for role, array in arrays.items() if role != "x"}
-    graph.output(*ops.lstm(graph["x"], **held))
+    results: dict[str, Any] = {role: array.astype(np.float32) for role, array in arrays.items() if role != "x"}
+    graph.output(*ops.lstm(graph["x"], **results))
     assert "Split" not in {node.op_type for node in graph.nodes}
     got = gc.InferenceSession().load(graph)(arrays["x"].astype(np.float32))
     np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-5)

@@ -59,7 +59,7 @@ def matrix(
 ) -> Array:
     """The weights of the input's elements for each element of the result: [to, size]."""
     stretch = max(1.0, size / to) if antialias else 1.0
-    made = np.zeros((to, size))
+    array = np.zeros((to, size))
     for position in range(to):
         at = origin(position, size, to, mode)
         span = math.ceil(reach * stretch)
@@ -69,8 +69,8 @@ def matrix(
             weights[[not 0 <= tap < size for tap in taps]] = 0
         weights /= weights.sum()
         for tap, weight in zip(taps, weights, strict=True):
-            made[position, min(max(tap, 0), size - 1)] += weight
-    return made
+            array[position, min(max(tap, 0), size - 1)] += weight
+    return array
 
 
 def interpolated(
@@ -82,12 +82,12 @@ def interpolated(
     antialias: bool = False,
     exclude: bool = False,
 ) -> Array:
-    made = x.astype(np.float64)
+    graph = x.astype(np.float64)
     for axis, to in enumerate(shape):
         if to != x.shape[axis]:
             weights = matrix(x.shape[axis], to, mode, kernel, reach, antialias, exclude)
-            made = np.moveaxis(np.tensordot(weights, made, (1, axis)), 0, axis)
-    return made
+            graph = np.moveaxis(np.tensordot(weights, graph, (1, axis)), 0, axis)
+    return graph
 
 
 def copied(x: Array, shape: Sequence[int], mode: str, round_mode: str) -> Array:
@@ -112,10 +112,10 @@ MODES = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
 @pytest.mark.parametrize(("height", "width"), [(8, 10), (3, 2), (7, 4), (1, 11)])
 def test_resize_linear_interpolates(height: int, width: int, mode: str) -> None:
     x = normal(2, 3, 4, 5)
-    made = run1(
+    result = run1(
         lambda x: ops.resize_linear(x, (x.shape[0], x.shape[1], height, width), mode), x, dims=[["n", "c", "h", 5]]
     )
-    np.testing.assert_allclose(made, interpolated(x, (2, 3, height, width), hat, 1, mode), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, interpolated(x, (2, 3, height, width), hat, 1, mode), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -140,18 +140,18 @@ def test_resize_linear_interpolates(height: int, width: int, mode: str) -> None:
 def test_resize_linear_interpolates_along_any_axes(shape: tuple[int, ...], to: tuple[int, ...]) -> None:
     x = normal(*shape)
     dims = [[n if n == m else f"d{axis}" for axis, (n, m) in enumerate(zip(shape, to, strict=True))]]
-    made = run1(lambda x: ops.resize_linear(x, to), x, dims=dims)
-    np.testing.assert_allclose(made, interpolated(x, to, hat, 1), rtol=1e-4, atol=1e-5)
+    result = run1(lambda x: ops.resize_linear(x, to), x, dims=dims)
+    np.testing.assert_allclose(result, interpolated(x, to, hat, 1), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("height", "width"), [(8, 10), (3, 4), (4, 7)])
 def test_resize_bicubic_interpolates(height: int, width: int, mode: str) -> None:
     x = normal(2, 3, 4, 5)
-    made = run1(
+    result = run1(
         lambda x: ops.resize_bicubic(x, (x.shape[0], x.shape[1], height, width), mode), x, dims=[["n", "c", "h", "w"]]
     )
-    np.testing.assert_allclose(made, interpolated(x, (2, 3, height, width), cubic, 2, mode), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, interpolated(x, (2, 3, height, width), cubic, 2, mode), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -168,15 +168,15 @@ def test_resize_bicubic_interpolates(height: int, width: int, mode: str) -> None
 def test_resize_bicubic_interpolates_along_any_axes(shape: tuple[int, ...], to: tuple[int, ...]) -> None:
     x = normal(*shape)
     dims = [[n if n == m else f"d{axis}" for axis, (n, m) in enumerate(zip(shape, to, strict=True))]]
-    made = run1(lambda x: ops.resize_bicubic(x, to), x, dims=dims)
-    np.testing.assert_allclose(made, interpolated(x, to, cubic, 2), rtol=1e-4, atol=1e-5)
+    result = run1(lambda x: ops.resize_bicubic(x, to), x, dims=dims)
+    np.testing.assert_allclose(result, interpolated(x, to, cubic, 2), rtol=1e-4, atol=1e-5)
 
 
 def test_resize_bicubic_takes_another_coefficient() -> None:
     x = normal(1, 1, 4, 5)
-    made = run1(lambda x: ops.resize_bicubic(x, (1, 1, 7, 7), cubic_coeff_a=-0.5), x, dims=[[1, 1, "h", "w"]])
+    result = run1(lambda x: ops.resize_bicubic(x, (1, 1, 7, 7), cubic_coeff_a=-0.5), x, dims=[[1, 1, "h", "w"]])
     expected = interpolated(x, (1, 1, 7, 7), lambda t: cubic(t, -0.5), 2)
-    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("exclude", [False, True])
@@ -199,51 +199,53 @@ def test_antialias_widens_the_filter_where_the_size_shrinks(height: int, width: 
 @pytest.mark.parametrize("mode", MODES)
 def test_resize_nearest_copies_the_nearest(mode: str, round_mode: str) -> None:
     x = normal(2, 3, 4, 6)
-    made = run1(lambda x: ops.resize_nearest(x, (x.shape[0], 3, 8, 3), mode, round_mode), x, dims=[["n", 3, "h", "w"]])
-    np.testing.assert_array_equal(made, copied(x, (2, 3, 8, 3), mode, round_mode))
+    result = run1(
+        lambda x: ops.resize_nearest(x, (x.shape[0], 3, 8, 3), mode, round_mode), x, dims=[["n", 3, "h", "w"]]
+    )
+    np.testing.assert_array_equal(result, copied(x, (2, 3, 8, 3), mode, round_mode))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3, 4, 5, 2, 3)])
 def test_resize_nearest_takes_any_rank(shape: tuple[int, ...]) -> None:
     x = normal(*shape)
     to = [n * 2 for n in shape]
-    made = run1(lambda x: ops.resize_nearest(x, [d * 2 for d in x.shape]), x)
-    np.testing.assert_array_equal(made, copied(x, to, "half_pixel", "half_down"))
+    result = run1(lambda x: ops.resize_nearest(x, [d * 2 for d in x.shape]), x)
+    np.testing.assert_array_equal(result, copied(x, to, "half_pixel", "half_down"))
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8, np.int16, np.int32, np.float16, ml_dtypes.bfloat16])
 def test_resize_nearest_keeps_the_dtype(dtype: type) -> None:
     x: Array = RNG.integers(0, 100, (1, 2, 3, 4)).astype(dtype)
-    made = run1(lambda x: ops.resize_nearest(x, (1, 2, 6, 2)), x, dims=[[1, 2, "h", "w"]])
-    assert made.dtype == x.dtype
-    np.testing.assert_array_equal(made, copied(x, (1, 2, 6, 2), "half_pixel", "half_down"))
+    result = run1(lambda x: ops.resize_nearest(x, (1, 2, 6, 2)), x, dims=[[1, 2, "h", "w"]])
+    assert result.dtype == x.dtype
+    np.testing.assert_array_equal(result, copied(x, (1, 2, 6, 2), "half_pixel", "half_down"))
 
 
 def test_resize_chooses_the_interpolation() -> None:
     x = normal(1, 2, 4, 4)
     shape = (1, 2, 6, 7)
     dims = [[1, 2, "h", "w"]]
-    made = run1(lambda x: ops.resize(x, shape), x, dims=dims)
-    np.testing.assert_allclose(made, interpolated(x, shape, hat, 1), rtol=1e-4, atol=1e-5)
-    made = run1(lambda x: ops.resize(x, shape, "bicubic"), x, dims=dims)
-    np.testing.assert_allclose(made, interpolated(x, shape, cubic, 2), rtol=1e-4, atol=1e-5)
-    made = run1(lambda x: ops.resize(x, shape, "nearest"), x, dims=dims)
-    np.testing.assert_array_equal(made, copied(x, shape, "half_pixel", "half_down"))
+    result = run1(lambda x: ops.resize(x, shape), x, dims=dims)
+    np.testing.assert_allclose(result, interpolated(x, shape, hat, 1), rtol=1e-4, atol=1e-5)
+    result = run1(lambda x: ops.resize(x, shape, "bicubic"), x, dims=dims)
+    np.testing.assert_allclose(result, interpolated(x, shape, cubic, 2), rtol=1e-4, atol=1e-5)
+    result = run1(lambda x: ops.resize(x, shape, "nearest"), x, dims=dims)
+    np.testing.assert_array_equal(result, copied(x, shape, "half_pixel", "half_down"))
 
 
 def test_resize_takes_sizes_made_of_names() -> None:
     x, other = normal(2, 3, 4, 5), normal(7)
-    made = run1(
+    result = run1(
         lambda x, other: ops.resize(x, ("n", 3, x.shape[2] * 2 + 1, "k")), x, other, dims=[["n", 3, "h", "w"], ["k"]]
     )
-    np.testing.assert_allclose(made, interpolated(x, (2, 3, 9, 7), hat, 1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, interpolated(x, (2, 3, 9, 7), hat, 1), rtol=1e-4, atol=1e-5)
 
 
 def test_resize_leaves_axes_of_the_same_size_alone() -> None:
     x = Graph("g", {"x": TensorType(DType.float32, [Dim.dynamic(), "c", "h", 8])})["x"]
     assert ops.resize(x, x.shape) is x
-    made = ops.resize(x, (x.shape[0], "c", "h", 16))
-    assert str(made.shape) == "[?, c, h, 16]"
+    y = ops.resize(x, (x.shape[0], "c", "h", 16))
+    assert str(y.shape) == "[?, c, h, 16]"
 
 
 @pytest.mark.parametrize(("height", "width"), [(7, 8), (7, 3), (2, 2)])
@@ -256,32 +258,32 @@ def test_resize_stands_between_transposes(
 
     def build(x: Symbol) -> Symbol:
         first = ops.transpose(x, (0, 3, 1, 2))
-        made = op(first, (first.shape[0], first.shape[1], height, width))
-        return ops.transpose(made, (0, 2, 3, 1))
+        result = op(first, (first.shape[0], first.shape[1], height, width))
+        return ops.transpose(result, (0, 2, 3, 1))
 
     for dims in (None, [["n", 4, 5, channels]], [[batch, 4, 5, channels]]):
-        made = run1(build, x, dims=dims)
+        result = run1(build, x, dims=dims)
         if op is ops.resize_nearest:
-            np.testing.assert_array_equal(made, copied(x, shape, "half_pixel", "half_down"))
+            np.testing.assert_array_equal(result, copied(x, shape, "half_pixel", "half_down"))
         else:
             kernel, reach = (hat, 1) if op is ops.resize_linear else (cubic, 2)
-            np.testing.assert_allclose(made, interpolated(x, shape, kernel, reach), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(result, interpolated(x, shape, kernel, reach), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("op", [ops.resize_linear, ops.resize_bicubic])
 def test_resize_takes_unknown_dims(op: Callable[..., Symbol]) -> None:
     x, unknown = normal(2, 3, 4, 5), Dim.dynamic()
     dims = [[unknown, unknown, unknown, 5]]
-    made = run1(lambda x: op(x, (x.shape[0], x.shape[1], 3, 7)), x, dims=dims)
+    result = run1(lambda x: op(x, (x.shape[0], x.shape[1], 3, 7)), x, dims=dims)
     kernel, reach = (hat, 1) if op is ops.resize_linear else (cubic, 2)
-    np.testing.assert_allclose(made, interpolated(x, (2, 3, 3, 7), kernel, reach), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, interpolated(x, (2, 3, 3, 7), kernel, reach), rtol=1e-4, atol=1e-5)
 
 
 def test_resize_linear_makes_floats_of_integers() -> None:
     x = RNG.integers(0, 9, (1, 1, 3, 3)).astype(np.int16)
-    made = run1(lambda x: ops.resize_linear(x, (1, 1, 5, 6)), x, dims=[[1, 1, "h", "w"]])
-    assert made.dtype == np.float32
-    np.testing.assert_allclose(made, interpolated(x, (1, 1, 5, 6), hat, 1), rtol=1e-5, atol=1e-5)
+    result = run1(lambda x: ops.resize_linear(x, (1, 1, 5, 6)), x, dims=[[1, 1, "h", "w"]])
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, interpolated(x, (1, 1, 5, 6), hat, 1), rtol=1e-5, atol=1e-5)
 
 
 def image(*shape: int | str | Dim) -> Symbol:
@@ -327,9 +329,9 @@ def neighbours(point: float, size: int) -> list[tuple[int, float]]:
     """The two pixels around a point and their weights; nothing outside of the image."""
     if not -1 <= point <= size:
         return [(0, 0.0), (0, 0.0)]
-    held = min(max(point, 0.0), size - 1.0)
-    low = math.floor(held)
-    return [(low, 1 - (held - low)), (min(low + 1, size - 1), held - low)]
+    value = min(max(point, 0.0), size - 1.0)
+    low = math.floor(value)
+    return [(low, 1 - (value - low)), (min(low + 1, size - 1), value - low)]
 
 
 def regions(
@@ -343,7 +345,7 @@ def regions(
     kind: str = "AVG",
 ) -> Array:
     """x: [N, H, W, C], rois: [M, 5]."""
-    made = np.zeros((len(rois), height, width, x.shape[-1]))
+    array = np.zeros((len(rois), height, width, x.shape[-1]))
     for m, (index, *corners) in enumerate(rois):
         x1, y1, x2, y2 = (float(np.float32(c) * np.float32(scale)) - 0.5 * aligned for c in corners)
         rows = region_points(y1, y2, height, ratio, aligned)
@@ -354,10 +356,10 @@ def regions(
                 around = itertools.product(neighbours(y, x.shape[1]), neighbours(x_, x.shape[2]))
                 points.append([x[int(index), r, c].astype(np.float64) * u * v for (r, u), (c, v) in around])
             if points:
-                made[m, i, j] = (
+                array[m, i, j] = (
                     np.max(points, axis=(0, 1)) if kind == "MAX" else np.sum(points, axis=(0, 1)) / len(points)
                 )
-    return made
+    return array
 
 
 ROIS = np.array(
@@ -380,39 +382,39 @@ def test_roi_align_pools_the_points_of_each_bin(
     height: int, width: int, scale: float, ratio: int, aligned: bool, mode: str
 ) -> None:
     x = normal(2, 7, 6, 3)
-    made = run1(
+    result = run1(
         lambda x, rois: ops.roi_align(x, rois, height, width, scale, ratio, aligned, mode),
         x,
         ROIS,
         dims=[["n", "h", "w", "c"], ["m", 5]],
     )
     expected = regions(x, ROIS, height, width, scale, ratio, aligned, mode)
-    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["AVG", "MAX"])
 def test_roi_align_gives_zero_for_a_region_turned_inside_out(mode: str) -> None:
     x = normal(1, 5, 5, 2)
     rois = np.array([[0, 4, 4, 1, 1], [0, 1, 1, 4, 4]], np.float32)
-    made = run1(
+    result = run1(
         lambda x, rois: ops.roi_align(x, rois, 2, 2, aligned=True, mode=mode), x, rois, dims=[[1, 5, 5, 2], ["m", 5]]
     )
-    np.testing.assert_allclose(made, regions(x, rois, 2, 2, aligned=True, kind=mode), rtol=1e-4, atol=1e-5)
-    assert not made[0].any()
+    np.testing.assert_allclose(result, regions(x, rois, 2, 2, aligned=True, kind=mode), rtol=1e-4, atol=1e-5)
+    assert not result[0].any()
 
 
 def test_roi_align_does_not_look_outside_of_its_region() -> None:
     x = normal(1, 6, 6, 1)
     x[0, 5] = np.inf
     rois = np.array([[0, 1, 1, 3, 3], [0, 9, 9, 12, 12]], np.float32)
-    made = run1(lambda x: ops.roi_align(x, rois, 2, 2, sampling_ratio=2), x, dims=[[1, "h", "w", 1]])
-    assert np.isfinite(made).all()
+    result = run1(lambda x: ops.roi_align(x, rois, 2, 2, sampling_ratio=2), x, dims=[[1, "h", "w", 1]])
+    assert np.isfinite(result).all()
 
 
 def test_roi_align_takes_channels_first_and_separate_indices() -> None:
     x = normal(2, 3, 7, 6)
     indices = ROIS[:, 0].astype(np.int32)
-    made = run1(
+    result = run1(
         lambda x, rois, indices: ops.roi_align(
             x, rois, 2, 2, sampling_ratio=2, batch_indices=indices, input_layout="NCHW"
         ),
@@ -422,18 +424,18 @@ def test_roi_align_takes_channels_first_and_separate_indices() -> None:
         dims=[["n", 3, "h", "w"], ["m", 4], ["m"]],
     )
     expected = regions(np.moveaxis(x, 1, -1), ROIS, 2, 2, ratio=2)
-    np.testing.assert_allclose(made, np.moveaxis(expected, -1, 1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, np.moveaxis(expected, -1, 1), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("ratio", [0, 2])
 def test_roi_align_takes_no_regions(ratio: int) -> None:
-    made = run1(
+    result = run1(
         lambda x, rois: ops.roi_align(x, rois, 2, 2, sampling_ratio=ratio),
         normal(1, 5, 5, 3),
         np.zeros((0, 5), np.float32),
         dims=[["n", "h", "w", 3], ["m", 5]],
     )
-    assert made.shape == (0, 2, 2, 3)
+    assert result.shape == (0, 2, 2, 3)
 
 
 def test_roi_align_computes_float64_and_rounds_float16_once() -> None:
@@ -499,6 +501,6 @@ def test_scales_that_are_too_few_when_they_are_fed_are_an_error() -> None:
     )
     x = np.ones((1, 1, 2, 2), np.uint64)
     assert model(x, np.array([1, 1, 2, 2], np.float32))[0].shape == (1, 1, 4, 4)
-    for given in (x, np.zeros((0, 0, 0, 2), np.uint64)):
+    for item in (x, np.zeros((0, 0, 0, 2), np.uint64)):
         with pytest.raises(RunError):
-            model(given, np.zeros(0, np.float32))
+            model(item, np.zeros(0, np.float32))

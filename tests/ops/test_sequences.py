@@ -33,8 +33,8 @@ T: dict[str, Type] = {"x": TensorType(D.float32, ["n", 2])}
 def graph_of(build: Callable[..., Any], types: dict[str, Type] = T, **options: Any) -> Graph:
     graph = Graph("lists", types, **options)
     with graph:
-        made = build(*graph.inputs)
-    graph.output(*made) if isinstance(made, tuple) else graph.output(made)
+        result = build(*graph.inputs)
+    graph.output(*result) if isinstance(result, tuple) else graph.output(result)
     return graph
 
 
@@ -42,10 +42,10 @@ def run(build: Callable[..., Any], *feeds: Any, types: dict[str, Type] = T, **op
     return gc.InferenceSession().load(graph_of(build, types, **options))(*(feeds or (X,)))
 
 
-def same(made: Any, want: Any) -> bool:
-    """Return whether two lists have equal elements of equal dtypes and shapes."""
-    return len(made) == len(want) and all(
-        a.dtype == b.dtype and a.shape == b.shape and (a == b).all() for a, b in zip(made, want, strict=True)
+def same(result: Any, want: Any) -> bool:
+    """Return True if two lists have equal elements of equal dtypes and shapes."""
+    return len(result) == len(want) and all(
+        a.dtype == b.dtype and a.shape == b.shape and (a == b).all() for a, b in zip(result, want, strict=True)
     )
 
 
@@ -93,8 +93,8 @@ def test_lists_hold_elements_when_of_any_dtype(dtype: DType) -> None:
         x,
         x,
     ]
-    made = gc.InferenceSession().load(graph)(x)
-    for a, b in zip(made, want, strict=True):
+    result = gc.InferenceSession().load(graph)(x)
+    for a, b in zip(result, want, strict=True):
         assert a.dtype == b.dtype
         assert a.shape == b.shape
         assert (a == b).all()
@@ -122,8 +122,8 @@ def test_any_steps_on_a_list_are_those_of_pythons_list(steps: list[tuple[str, in
                 values = ops.list_erase(values, index)
                 del want[index]
         graph.output(values, ops.list_length(values))
-    made, length = gc.InferenceSession().load(graph)()
-    assert same(made, want)
+    result, length = gc.InferenceSession().load(graph)()
+    assert same(result, want)
     assert length == len(want)
 
 
@@ -146,8 +146,10 @@ def test_elements_meet_in_a_common_dtype_and_in_the_dims_that_all_have() -> None
 
 
 def test_python_numbers_take_the_dtype_of_the_list() -> None:
-    made, stacked = run(lambda x: (ops.list_append(ops.list_of([x, 1]), 2), ops.list_stack(ops.list_of([x[0, 0], 3]))))
-    assert same(made, [X, np.array(1, np.float32), np.array(2, np.float32)])
+    result, stacked = run(
+        lambda x: (ops.list_append(ops.list_of([x, 1]), 2), ops.list_stack(ops.list_of([x[0, 0], 3])))
+    )
+    assert same(result, [X, np.array(1, np.float32), np.array(2, np.float32)])
     assert stacked.tolist() == [0, 3]
 
 
@@ -167,21 +169,23 @@ def test_positions_and_sizes_come_with_the_run() -> None:
 
 def test_lists_go_into_models_and_come_out() -> None:
     types: dict[str, Type] = {"l": SequenceType(TensorType(D.int8, ["?"]))}
-    given = [np.array([1, 2], np.int8), np.array([3], np.int8)]
-    made, length = run(lambda v: (ops.list_append(v, np.array([4], np.int8)), ops.list_length(v)), given, types=types)
-    assert same(made, [*given, np.array([4], np.int8)])
+    results = [np.array([1, 2], np.int8), np.array([3], np.int8)]
+    result, length = run(
+        lambda v: (ops.list_append(v, np.array([4], np.int8)), ops.list_length(v)), results, types=types
+    )
+    assert same(result, [*results, np.array([4], np.int8)])
     assert length == 2
 
 
 def test_strings_are_elements_too() -> None:
     types: dict[str, Type] = {"s": TensorType(D.string, ["n"])}
     words = np.array(["a", "b", "a"], object)
-    made, hits = run(
+    results, hits = run(
         lambda s: (ops.list_split(s, 2), ops.list_map(lambda word: word == np.array("a", object), ops.list_unstack(s))),
         words,
         types=types,
     )
-    assert [piece.tolist() for piece in made] == [["a", "b"], ["a"]]
+    assert [piece.tolist() for piece in results] == [["a", "b"], ["a"]]
     assert [bool(hit) for hit in hits] == [True, False, True]
 
 
@@ -228,19 +232,19 @@ def test_a_loop_grows_a_list_when_of_any_dtype(dtype: DType) -> None:
 
 def test_a_loop_widens_the_type_of_a_list() -> None:
     def build(x: Symbol) -> Symbol:
-        made = ops.for_loop(2, lambda i, values: ops.list_append(values, x[0]), ops.list_of([x]))
-        assert str(made.type) == "seq(float32[...])"
-        return made
+        y = ops.for_loop(2, lambda i, values: ops.list_append(values, x[0]), ops.list_of([x]))
+        assert str(y.type) == "seq(float32[...])"
+        return y
 
-    (made,) = run(build)
-    assert same(made, [X, X[0], X[0]])
+    (y,) = run(build)
+    assert same(y, [X, X[0], X[0]])
 
 
 def test_branches_give_lists_of_what_both_have() -> None:
     def build(x: Symbol) -> Symbol:
-        made = ops.cond(x[0, 0] > 0, lambda: ops.list_of([x[:1]]), lambda: ops.list_of([x, x[:2]]))
-        assert str(made.type) == "seq(float32[?, 2])"
-        return ops.list_concat(made)
+        y = ops.cond(x[0, 0] > 0, lambda: ops.list_of([x[:1]]), lambda: ops.list_of([x, x[:2]]))
+        assert str(y.type) == "seq(float32[?, 2])"
+        return ops.list_concat(y)
 
     assert (run(build)[0] == np.concatenate([X, X[:2]])).all()
     assert (run(build, X + 1)[0] == X[:1] + 1).all()
@@ -249,8 +253,8 @@ def test_branches_give_lists_of_what_both_have() -> None:
 def test_a_map_gives_lists_put_together_as_its_function_does() -> None:
     def build(x: Symbol) -> tuple[Symbol, ...]:
         rows = ops.list_unstack(x)
-        made = ops.list_map(lambda row: {"sum": row.sum(), "all": (row + x[0], row.cast(D.bfloat16))}, rows)
-        return made["sum"], made["all"][0], ops.list_stack(made["all"][1]).cast(D.float32)
+        y = ops.list_map(lambda row: {"sum": row.sum(), "all": (row + x[0], row.cast(D.bfloat16))}, rows)
+        return y["sum"], y["all"][0], ops.list_stack(y["all"][1]).cast(D.float32)
 
     sums, moved, back = run(build)
     assert same(sums, list(X.sum(1)))
@@ -259,8 +263,8 @@ def test_a_map_gives_lists_put_together_as_its_function_does() -> None:
 
 
 def test_map_is_empty_when_the_list_is_empty() -> None:
-    (made,) = run(lambda x: ops.list_map(lambda row: row * 2, ops.list_unstack(x)), X[:0])
-    assert made == []
+    (result,) = run(lambda x: ops.list_map(lambda row: row * 2, ops.list_unstack(x)), X[:0])
+    assert result == []
 
 
 def test_functions_take_lists_of_any_dtype() -> None:
@@ -268,8 +272,8 @@ def test_functions_take_lists_of_any_dtype() -> None:
     def last(values: Symbol) -> Symbol:
         return ops.list_get(values, -1)
 
-    (made,) = run(lambda x: last(ops.list_of([x.cast(D.bfloat16), x.cast(D.bfloat16) + 1])).cast(D.float32))
-    assert (made == X + 1).all()
+    (result,) = run(lambda x: last(ops.list_of([x.cast(D.bfloat16), x.cast(D.bfloat16) + 1])).cast(D.float32))
+    assert (result == X + 1).all()
 
 
 def test_optimised_pickled_and_read_graphs_give_the_same() -> None:
@@ -281,8 +285,8 @@ def test_optimised_pickled_and_read_graphs_give_the_same() -> None:
 
 @pytest.mark.parametrize("system", ["anvil", "array_api", "allo_hls", "numpy", "jax", "torch"])
 def test_other_promotion_systems_have_lists_too(system: str) -> None:
-    (made,) = run(lambda x: ops.list_map(lambda r: r * 2.0, ops.list_of([x, x[0]])), promotion=system)
-    assert same(made, [X * 2, X[0] * 2])
+    (result,) = run(lambda x: ops.list_map(lambda r: r * 2.0, ops.list_of([x, x[0]])), promotion=system)
+    assert same(result, [X * 2, X[0] * 2])
 
 
 # Errors

@@ -251,8 +251,8 @@ def test_reshape_is_the_same_when_asked_again() -> None:
 
 def test_reshape_method_takes_pieces_when_not_given_sequence() -> None:
     x = symbol("n", 4)
-    for made in (x.reshape("n", 2, 2), x.reshape(["n", 2, 2]), x.reshape([*x.shape[:1], 2, 2]), x.reshape(-1, 2, 2)):
-        assert made.shape == ["n", 2, 2]
+    for item in (x.reshape("n", 2, 2), x.reshape(["n", 2, 2]), x.reshape([*x.shape[:1], 2, 2]), x.reshape(-1, 2, 2)):
+        assert item.shape == ["n", 2, 2]
     assert x.reshape(-1).shape == [Dim("n") * 4]
 
 
@@ -574,9 +574,9 @@ def test_rebind_names_dims_when_nothing_contradicts() -> None:
     x = numbers(4, 3)
     result = run1(lambda s: s.rebind("rows", 3) + s, x, dims=[["rows", UNKNOWN]])
     np.testing.assert_array_equal(result, x + x)
-    made = ops.rebind(symbol(UNKNOWN, "m", 4), [Dim("n") * 2, 8, "four"])
-    assert made.shape == [Dim("n") * 2, 8, "four"]
-    assert operators(made.graph).count("Unsqueeze") == 2
+    y = ops.rebind(symbol(UNKNOWN, "m", 4), [Dim("n") * 2, 8, "four"])
+    assert y.shape == [Dim("n") * 2, 8, "four"]
+    assert operators(y.graph).count("Unsqueeze") == 2
 
 
 def test_rebind_is_symbol_itself_when_shape_is_its_own() -> None:

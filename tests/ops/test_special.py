@@ -170,7 +170,7 @@ def test_float64_is_near_the_table(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_float32_is_rounded_once(name: str) -> None:
-    # Arguments of the table are no float32, so the reference is the function of Python.
+    # Arguments of the table are not float32, so the reference is the function of Python.
     random = np.random.default_rng(4)
     low, high = {"erfinv": (-1, 1), "exp10": (-37, 38), "erfc": (-4, 9)}.get(name, (-20, 30))
     x = random.uniform(low, high, 2000).astype(np.float32)
@@ -212,15 +212,15 @@ def test_floats_outside_of_the_lattice_are_rounded_once_for_every_value(dtype: D
 def test_gamma_of_whole_numbers_is_the_factorial() -> None:
     n = np.arange(1, 172)
     want = np.array([float(math.factorial(k - 1)) for k in n])
-    made = run(lambda x, k: [ops.tgamma(x), ops.tgamma(k)], n.astype(np.float64), n, dims=[["n"], ["n"]])
-    assert np.array_equal(made[0], want)
-    assert np.array_equal(made[1], want)
+    result = run(lambda x, k: [ops.tgamma(x), ops.tgamma(k)], n.astype(np.float64), n, dims=[["n"], ["n"]])
+    assert np.array_equal(result[0], want)
+    assert np.array_equal(result[1], want)
 
 
 def test_functions_of_integers_are_of_the_float_that_holds_their_range() -> None:
-    for dtype, made in ((np.int8, np.float16), (np.uint16, np.float32), (np.int32, np.float64)):
+    for dtype, item in ((np.int8, np.float16), (np.uint16, np.float32), (np.int32, np.float64)):
         got = run1(ops.cbrt, np.array([27, 8, 1], dtype))
-        assert got.dtype == made
+        assert got.dtype == item
         assert got.tolist() == [3, 2, 1]
 
 

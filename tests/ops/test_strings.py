@@ -39,15 +39,15 @@ def run(build: Callable[..., Any], *arrays: Array) -> list[Array]:
     types = {f"x{i}": TensorType(DType.of(a.dtype), ["?"] * a.ndim) for i, a in enumerate(arrays)}
     graph = Graph("strings", types)
     with graph:
-        made = build(*graph.inputs)
-    graph.output(*made) if isinstance(made, tuple) else graph.output(made)
+        result = build(*graph.inputs)
+    graph.output(*result) if isinstance(result, tuple) else graph.output(result)
     onnx.checker.check_model(graph.to_onnx(target="onnx"), full_check=True)
-    return [np.asarray(made) for made in gc.InferenceSession().load(graph)(*arrays)]
+    return [np.asarray(result) for result in gc.InferenceSession().load(graph)(*arrays)]
 
 
 def one(build: Callable[..., Any], *arrays: Array) -> Array:
-    (made,) = run(build, *arrays)
-    return made
+    (result,) = run(build, *arrays)
+    return result
 
 
 def each(function: Callable[[str], Any], x: Array) -> list[Any]:
@@ -150,8 +150,8 @@ x_words = ["the", "Cat", "THE", "ÄRA", "dog"]
 
 @pytest.mark.parametrize("pattern", [r"[a-z ,]*", r"\d+\.\d", "", r"(ab|x).+", r"(?i)äß .", r".{4}", r"\s?ü\s+v\s"])
 def test_patterns_match_whole_strings(pattern: str) -> None:
-    made = one(lambda x: ops.string_matches(x, pattern), WORDS)
-    assert made.ravel().tolist() == each(lambda text: re.fullmatch(pattern, text) is not None, WORDS)
+    result = one(lambda x: ops.string_matches(x, pattern), WORDS)
+    assert result.ravel().tolist() == each(lambda text: re.fullmatch(pattern, text) is not None, WORDS)
     assert one(lambda x: ops.string_matches(x, pattern), WORDS[:0]).shape == (0, 2)
 
 
@@ -174,16 +174,16 @@ def test_numbers_become_strings_when_of_any_dtype(dtype: DType) -> None:
         want = ["NaN" if text == "nan" else text for text in want]
     graph = Graph("texts", {"x": TensorType(dtype, ["n"])})
     graph.output(ops.string_of(graph[0]))
-    (made,) = gc.InferenceSession().load(graph)(x)
-    assert made.tolist() == want
+    (result,) = gc.InferenceSession().load(graph)(x)
+    assert result.tolist() == want
 
 
 @settings(max_examples=drawn(40), deadline=None)
 @given(st.lists(st.floats(width=64), min_size=1, max_size=6))
 def test_floats_become_eight_digits(values: list[float]) -> None:
-    made = one(lambda x: ops.string_of(x), np.array(values))
+    result = one(lambda x: ops.string_of(x), np.array(values))
     names = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
-    assert made.tolist() == [names.get(text, text) for text in (f"{value:.8g}" for value in values)]
+    assert result.tolist() == [names.get(text, text) for text in (f"{value:.8g}" for value in values)]
 
 
 @settings(max_examples=drawn(40), deadline=None)
@@ -196,9 +196,9 @@ def test_integers_become_strings_and_come_back(values: list[int]) -> None:
 
 @pytest.mark.parametrize("dtype", [d for d in ALL if d is not D.bool], ids=str)
 def test_strings_are_read_as_numbers_of_any_dtype(dtype: DType) -> None:
-    made = one(lambda x: ops.string_parse(x, dtype), texts([" 0", "+3", "7\t"]))
-    assert made.dtype == dtype.numpy
-    assert made.astype(np.float64).tolist() == [0, 3, 7]
+    result = one(lambda x: ops.string_parse(x, dtype), texts([" 0", "+3", "7\t"]))
+    assert result.dtype == dtype.numpy
+    assert result.astype(np.float64).tolist() == [0, 3, 7]
     if dtype.is_integer:
         ends = one(lambda x: ops.string_parse(x, dtype), texts([str(int(dtype.min)), str(int(dtype.max))]))
         assert [int(value) for value in ends] == [int(dtype.min), int(dtype.max)]
@@ -217,9 +217,9 @@ def test_floats_written_in_full_are_read_exactly(values: list[float]) -> None:
 
 def test_floats_are_rounded_and_overflow_to_infinity() -> None:
     x = texts(["1e39", "-.5E1", "1.", "0.1", "InFinity", "-inf", "NaN"])
-    made = one(lambda x: ops.string_parse(x, D.bfloat16), x)
+    result = one(lambda x: ops.string_parse(x, D.bfloat16), x)
     want = np.array([np.inf, -5, 1, 0.1, np.inf, -np.inf, np.nan]).astype(ml_dtypes.bfloat16)
-    assert np.array_equal(made.astype(np.float32), want.astype(np.float32), equal_nan=True)
+    assert np.array_equal(result.astype(np.float32), want.astype(np.float32), equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -237,11 +237,11 @@ def test_what_is_no_such_number_is_an_error_of_the_run(text: str, dtype: DType) 
 
 
 def test_constants_are_written_and_read_when_the_graph_runs() -> None:
-    made, read = run(
+    result, read = run(
         lambda x: (ops.string_concat(ops.string_of(np.array([1, 2])), x), ops.string_parse(texts(["1", "2"]), D.int8)),
         texts(["a"]),
     )
-    assert made.tolist() == ["1a", "2a"]
+    assert result.tolist() == ["1a", "2a"]
     assert read.tolist() == [1, 2]
 
 
@@ -249,8 +249,8 @@ def test_models_cast_constant_strings() -> None:
     text = numpy_helper.from_array(np.array(["1.5", "-2"], object), "text")
     node = helper.make_node("Cast", ["text"], ["y"], to=1)
     graph = helper.make_graph([node], "cast", [], [onnx.ValueInfoProto(name="y")], [text])
-    (made,) = gc.InferenceSession().load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)]))()
-    assert made.tolist() == [1.5, -2]
+    (result,) = gc.InferenceSession().load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)]))()
+    assert result.tolist() == [1.5, -2]
 
 
 # The ops on tensors
@@ -275,9 +275,9 @@ def test_ops_that_move_elements_take_strings() -> None:
         (lambda x, i: ops.repeat_interleave(x, 2, 0), np.repeat(x, 2, 0)),
     ]
     for build, want in cases:
-        made = one(build, x, i)
-        assert made.shape == want.shape
-        assert made.tolist() == want.tolist()
+        result = one(build, x, i)
+        assert result.shape == want.shape
+        assert result.tolist() == want.tolist()
 
 
 @pytest.mark.parametrize("axis", [-3, -2, -1, 0, 1, 2])
@@ -292,12 +292,12 @@ def test_rows_of_strings_are_gathered_whole(ranked: bool, axis: int) -> None:
             for name, v, shape in zip("xi", (x, i), shapes, strict=True)
         ]
         graph = helper.make_graph([node], "gather", infos, [onnx.ValueInfoProto(name="y")])
-        (made,) = gc.InferenceSession().load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)]))(
+        (result,) = gc.InferenceSession().load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)]))(
             x, i
         )
         want = np.take(x, i, axis)
-        assert made.shape == want.shape
-        assert made.tolist() == want.tolist()
+        assert result.shape == want.shape
+        assert result.tolist() == want.tolist()
 
 
 def test_loops_and_branches_carry_strings() -> None:

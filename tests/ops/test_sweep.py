@@ -101,7 +101,7 @@ def test_operators_equal_reference_when_two_dtypes_meet(left: DType, right: DTyp
     sx, sy, sm, sn = graph.inputs
     cx, cy = reference.cast(x, left, common), reference.cast(y, right, common)
     quotient = common if common.is_float else D.float64
-    made: dict[str, Symbol] = {}
+    by_name: dict[str, Symbol] = {}
     want: dict[str, Array] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossyCastWarning)
@@ -110,36 +110,36 @@ def test_operators_equal_reference_when_two_dtypes_meet(left: DType, right: DTyp
                 with pytest.raises(DTypeError, match="sub has no meaning for bool"):
                     function(sx, sy)
                 continue
-            made[name] = function(sx, sy)
+            by_name[name] = function(sx, sy)
             want[name] = reference.arithmetic(name, cx, cy, common)
-        made["/"] = sx / sy
+        by_name["/"] = sx / sy
         fx, fy = reference.cast(cx, common, quotient), reference.cast(cy, common, quotient)
         if not common.is_float:
             fx, fy = reference.cast(x, left, D.float64), reference.cast(y, right, D.float64)
         want["/"] = reference._float(np.divide, quotient, fx, fy)
         for name, function in COMPARISONS.items():
-            made[name] = function(sx, sy)
+            by_name[name] = function(sx, sy)
             want[name] = reference.compare(name, cx, cy)
         for name, function in BITWISE.items():
             if common.is_float:
                 with pytest.raises(DTypeError, match="works on the bits of integers and bools"):
                     function(sx, sy)
                 continue
-            made[name] = function(sx, sy)
+            by_name[name] = function(sx, sy)
             want[name] = {"&": cx & cy, "|": cx | cy, "^": cx ^ cy}[name]
         for name, function in SHIFTS.items():
             if not (left.is_integer and right.is_integer):
                 with pytest.raises(DTypeError, match="cannot be shifted"):
                     function(sx, sy)
                 continue
-            made[name] = function(sx, sy)
+            by_name[name] = function(sx, sy)
             want[name] = reference.shift(name, x, y, left)
-        made["@"] = sm @ sn
+        by_name["@"] = sm @ sn
         want["@"] = reference.product(reference.cast(m, left, common), reference.cast(n, right, common), common)
-    assert made["+"].dtype is common
-    graph.output(**{f"out{i}": s for i, s in enumerate(made.values())})
+    assert by_name["+"].dtype is common
+    graph.output(**{f"out{i}": s for i, s in enumerate(by_name.values())})
     results = gc.InferenceSession().load(graph)(x, y, m, n)
-    for (name, symbol), got in zip(made.items(), results, strict=True):
+    for (name, symbol), got in zip(by_name.items(), results, strict=True):
         if name == "**" and symbol.dtype.is_float:
             assert_near(name, got, want[name], symbol.dtype, 4 if symbol.dtype is D.float32 else 1)
         else:

@@ -20,15 +20,15 @@ FLOATS = [np.float32, np.float64, np.complex64, np.complex128]
 
 def random(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:
     rng = np.random.default_rng(seed)
-    made = rng.normal(size=shape)
-    return np.asarray(made + 1j * rng.normal(size=shape) if np.dtype(dtype).kind == "c" else made, dtype)
+    array = rng.normal(size=shape)
+    return np.asarray(array + 1j * rng.normal(size=shape) if np.dtype(dtype).kind == "c" else array, dtype)
 
 
 def results(function: Any, *arrays: Array, dims: dict[int, list[Any]] | None = None) -> list[Array]:
     types = [TensorType(DType.of(x.dtype), (dims or {}).get(i, list(x.shape))) for i, x in enumerate(arrays)]
     graph = Graph("g", types, promotion="array_api")
-    made = function(*graph.inputs)
-    graph.output(*(made if isinstance(made, tuple) else (made,)))
+    result = function(*graph.inputs)
+    graph.output(*(result if isinstance(result, tuple) else (result,)))
     return list(gc.InferenceSession().load(graph)(*arrays))
 
 
@@ -68,8 +68,8 @@ def test_lu_is_scipys(dtype: Any) -> None:
     linalg = pytest.importorskip("scipy.linalg")
     for shape in [(5, 5), (3, 6), (6, 3), (2, 4, 4)]:
         x = random(shape, dtype)
-        for made, want in zip(results(ops.lu, x), linalg.lu(x), strict=True):
-            np.testing.assert_allclose(made, want, rtol=0, atol=64 * np.finfo(dtype).eps)
+        for item, want in zip(results(ops.lu, x), linalg.lu(x), strict=True):
+            np.testing.assert_allclose(item, want, rtol=0, atol=64 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -102,9 +102,9 @@ def test_narrow_floats_are_rounded_once_when_decomposed(dtype: Any) -> None:
     x = random((5, 5), np.float32).astype(dtype)
     narrow = results(ops.lu, x)
     wide = results(ops.lu, x.astype(np.float32))
-    for made, want in zip(narrow, wide, strict=True):
-        assert made.dtype == dtype
-        np.testing.assert_array_equal(made, want.astype(dtype))
+    for item, want in zip(narrow, wide, strict=True):
+        assert item.dtype == dtype
+        np.testing.assert_array_equal(item, want.astype(dtype))
     b = random((5,), np.float32).astype(dtype)
     np.testing.assert_array_equal(solved(x, b), solved(x.astype(np.float32), b.astype(np.float32)).astype(dtype))
 
@@ -116,11 +116,11 @@ OPTIONS = [
 
 
 def triangle(a: Array, lower: bool, transposed: bool, unit_diagonal: bool) -> Array:
-    made = np.tril(a) if lower else np.triu(a)
+    result = np.tril(a) if lower else np.triu(a)
     if unit_diagonal:
         eye = np.eye(a.shape[-1], dtype=bool)
-        made = np.where(eye, np.ones_like(made), made)
-    return np.swapaxes(made, -1, -2) if transposed else made
+        result = np.where(eye, np.ones_like(result), result)
+    return np.swapaxes(result, -1, -2) if transposed else result
 
 
 @pytest.mark.numbers
@@ -206,7 +206,7 @@ def test_graphs_of_any_promotion_system_decompose_alike(promotion: str) -> None:
     x = random((4, 4), np.float32)
     graph = Graph("g", [TensorType(DType.float32, [4, 4])], promotion=promotion)
     graph.output(*ops.lu(graph[0]), *ops.lu_factor(graph[0]), ops.triangular_solve(graph[0], graph[0], lower=True))
-    *made, solution = gc.InferenceSession().load(graph)(x)
-    for one, want in zip(made, [*results(ops.lu, x), *results(ops.lu_factor, x)], strict=True):
+    *result, solution = gc.InferenceSession().load(graph)(x)
+    for one, want in zip(result, [*results(ops.lu, x), *results(ops.lu_factor, x)], strict=True):
         np.testing.assert_array_equal(one, want)
     np.testing.assert_array_equal(solution, solved(x, x, lower=True))

@@ -97,10 +97,10 @@ MODEL = _model()
 
 def test_number_of_values_has_the_name_that_is_given() -> None:
     graph = Graph("unique", {"x": TensorType(DType.float32, ["n", 4])})
-    found = ops.unique(graph["x"], out_dim="values")
-    assert [s.shape for s in found] == [["values"], ["values"], ["n", 4], ["values"]]
-    found = ops.unique(graph["x"], 0, out_dim="rows")
-    assert [s.shape for s in found] == [["rows", 4], ["rows"], ["n"], ["rows"]]
+    y = ops.unique(graph["x"], out_dim="values")
+    assert [s.shape for s in y] == [["values"], ["values"], ["n", 4], ["values"]]
+    y = ops.unique(graph["x"], 0, out_dim="rows")
+    assert [s.shape for s in y] == [["rows", 4], ["rows"], ["n"], ["rows"]]
     assert ops.unique(graph["x"]).values.shape[0].is_dynamic
     with pytest.raises(ShapeError, match="there is no axis 2 of a tensor of rank 2"):
         ops.unique(graph["x"], 2)

@@ -49,14 +49,14 @@ def places(size: int, kernel: int, stride: int, before: int, after: int, dilatio
 def pooled(x: Array, kind: str, kernel: int, stride: int, pads: list[tuple[int, int]], *, counts: bool) -> Array:
     sizes = x.shape[2:]
     axes = [places(size, kernel, stride, *pad) for size, pad in zip(sizes, pads, strict=True)]
-    made = np.zeros((*x.shape[:2], *map(len, axes)))
+    array = np.zeros((*x.shape[:2], *map(len, axes)))
     for at in np.ndindex(*map(len, axes)):
         windows = [axis[i] for axis, i in zip(axes, at, strict=True)]
         inside = [[i for i in window if 0 <= i < size] for window, size in zip(windows, sizes, strict=True)]
-        held = x[np.ix_(range(x.shape[0]), range(x.shape[1]), *inside)].reshape(*x.shape[:2], -1).astype(np.float64)
-        number = kernel ** len(sizes) if counts else held.shape[-1]
-        made[(..., *at)] = held.max(-1) if kind == "max" else held.sum(-1) / number
-    return made
+        graph = x[np.ix_(range(x.shape[0]), range(x.shape[1]), *inside)].reshape(*x.shape[:2], -1).astype(np.float64)
+        number = kernel ** len(sizes) if counts else graph.shape[-1]
+        array[(..., *at)] = graph.max(-1) if kind == "max" else graph.sum(-1) / number
+    return array
 
 
 def sized(rank: int, channels: int) -> list[list[Any]]:
@@ -71,16 +71,16 @@ def test_convolution_of_same_padding_has_a_window_every_stride(rank: int, stride
     want = convolved(x, filter, [stride] * rank, [1] * rank, [n for pad in pads for n in pad])
     call: Any = getattr(ops, f"conv{rank}d")
     for dims in sized(rank, 2):
-        made = run1(
+        result = run1(
             lambda x: call(x, filter, stride, padding="same", input_layout=LAYOUTS[rank], filter_layout=FILTERS[rank]),
             x,
             dims=[dims],
         )
-        np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-4)
     last = np.moveaxis(x, 1, -1)
     kernel = np.moveaxis(np.moveaxis(filter, 1, -1), 0, -1)
-    made = run1(lambda x: call(x, kernel, stride, padding="same"), last, dims=[["n", *NAMES[:rank], 2]])
-    np.testing.assert_allclose(made, np.moveaxis(want, 1, -1), rtol=1e-4, atol=1e-4)
+    result = run1(lambda x: call(x, kernel, stride, padding="same"), last, dims=[["n", *NAMES[:rank], 2]])
+    np.testing.assert_allclose(result, np.moveaxis(want, 1, -1), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16, np.int8])
@@ -88,13 +88,13 @@ def test_padding_that_only_the_run_knows_is_taken_when_of_any_dtype(dtype: Any) 
     x, filter = (RNG.integers(0, 3, shape).astype(dtype) for shape in ((1, 2, 7, 6), (2, 2, 3, 2)))
     pads = [same(7, 3, 2, 1), same(6, 2, 2, 1)]
     want = convolved(x, filter.astype(np.float64), (2, 2), (1, 1), [n for pad in pads for n in pad])
-    made = run1(
+    result = run1(
         lambda x, f: ops.conv2d(x, f, 2, padding="same", input_layout="NCHW", filter_layout="FCRS"),
         x,
         filter,
         dims=[["n", 2, "h", "w"], [2, 2, 3, 2]],
     )
-    np.testing.assert_array_equal(made.astype(np.float64), want)
+    np.testing.assert_array_equal(result.astype(np.float64), want)
     greatest = run1(
         lambda x: ops.max_pool2d(x, 3, 2, padding="same", input_layout="NCHW"), x, dims=[["n", 2, "h", "w"]]
     )
@@ -106,12 +106,12 @@ def test_dilated_kernel_of_known_sizes_takes_same_padding() -> None:
     x, filter = normal(1, 2, 7, 6), normal(3, 2, 3, 2)
     pads = [same(7, 3, 2, 2), same(6, 2, 2, 3)]
     want = convolved(x, filter, (2, 2), (2, 3), [n for pad in pads for n in pad])
-    made = run1(
+    result = run1(
         lambda x: ops.conv2d(x, filter, 2, (2, 3), "same", input_layout="NCHW", filter_layout="FCRS"),
         x,
         dims=[["n", 2, 7, 6]],
     )
-    np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
@@ -128,22 +128,22 @@ def test_pools_of_any_rank_have_the_windows_of_their_padding(
     call: Any = getattr(ops, f"{kind}_pool{rank}d")
     more = {} if kind == "max" else {"count_boundary": counts}
     for dims in sized(rank, 2):
-        made = run1(lambda x: call(x, 3, stride, padding=padding, input_layout=LAYOUTS[rank], **more), x, dims=[dims])
-        np.testing.assert_allclose(made, want, rtol=1e-5, atol=1e-5)
+        result = run1(lambda x: call(x, 3, stride, padding=padding, input_layout=LAYOUTS[rank], **more), x, dims=[dims])
+        np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-5)
     last = np.moveaxis(x, 1, -1)
-    made = run1(lambda x: call(x, 3, stride, padding=padding, **more), last, dims=[["n", *NAMES[:rank], 2]])
-    np.testing.assert_allclose(made, np.moveaxis(want, 1, -1), rtol=1e-5, atol=1e-5)
+    result = run1(lambda x: call(x, 3, stride, padding=padding, **more), last, dims=[["n", *NAMES[:rank], 2]])
+    np.testing.assert_allclose(result, np.moveaxis(want, 1, -1), rtol=1e-5, atol=1e-5)
 
 
 def spread(x: Array, filter: Array, stride: int, dilation: int) -> Array:
     """A transposed convolution without padding. x: [N, F, ...], filter: [F, C, ...]."""
     kernel, sizes = filter.shape[2:], x.shape[2:]
     whole = [(n - 1) * stride + (k - 1) * dilation + 1 for n, k in zip(sizes, kernel, strict=True)]
-    made = np.zeros((x.shape[0], filter.shape[1], *whole))
+    array = np.zeros((x.shape[0], filter.shape[1], *whole))
     for at, tap in itertools.product(np.ndindex(*sizes), np.ndindex(*kernel)):
         place = tuple(a * stride + t * dilation for a, t in zip(at, tap, strict=True))
-        made[(..., *place)] += x[(..., *at)].astype(np.float64) @ filter[(..., *tap)]
-    return made
+        array[(..., *place)] += x[(..., *at)].astype(np.float64) @ filter[(..., *tap)]
+    return array
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
@@ -156,10 +156,10 @@ def test_transposes_of_any_rank_add_up_the_filter(rank: int, stride: int, dilati
     options = {"input_layout": LAYOUTS[rank], "filter_layout": FILTERS[rank]}
     for dims in (["n", 3, *x.shape[2:]], ["n", 3, *NAMES[:rank]]):
         for padding in ("valid", 0, (0,) * 2 * rank):
-            made = run1(lambda x: call(x, filter, stride, dilation, padding, **options), x, dims=[dims])  # noqa: B023
-            np.testing.assert_allclose(made, whole, rtol=1e-4, atol=1e-4)
-        made = run1(lambda x: call(x, filter, stride, dilation, "same", **options), x, dims=[dims])
-        np.testing.assert_allclose(made, cut(whole, x.shape[2:], stride), rtol=1e-4, atol=1e-4)
+            result = run1(lambda x: call(x, filter, stride, dilation, padding, **options), x, dims=[dims])  # noqa: B023
+            np.testing.assert_allclose(result, whole, rtol=1e-4, atol=1e-4)
+        result = run1(lambda x: call(x, filter, stride, dilation, "same", **options), x, dims=[dims])
+        np.testing.assert_allclose(result, cut(whole, x.shape[2:], stride), rtol=1e-4, atol=1e-4)
 
 
 def cut(whole: Array, sizes: Sequence[int], stride: int) -> Array:
@@ -179,8 +179,8 @@ def test_sizes_of_same_padding_are_expressions_of_named_dims(rank: int) -> None:
     filter = normal(3, 2, *[3] * rank)
     options = {"padding": "same", "input_layout": LAYOUTS[rank]}
     want = [(dim + 1) // 2 for dim in x.shape[2:]]
-    made = getattr(ops, f"conv{rank}d")(x, filter, 2, filter_layout=FILTERS[rank], **options)
-    assert made.shape == ["n", 3, *want]
+    result = getattr(ops, f"conv{rank}d")(x, filter, 2, filter_layout=FILTERS[rank], **options)
+    assert result.shape == ["n", 3, *want]
     assert getattr(ops, f"max_pool{rank}d")(x, 3, 2, **options).shape == ["n", 2, *want]
     assert getattr(ops, f"avg_pool{rank}d")(x, 3, **options).shape == x.shape
     wide = getattr(ops, f"conv{rank}d_transpose")(
@@ -196,12 +196,12 @@ def attributes_of(symbol: Symbol) -> Any:
 
 def test_same_padding_is_in_numbers_where_it_is_known() -> None:
     for stride, named in ((1, True), (2, False)):
-        known = attributes_of(ops.max_pool2d(images(2, named=named), 3, stride, padding="same", input_layout="NCHW"))
-        assert "pads" in known
-        assert "auto_pad" not in known
-    left = attributes_of(ops.max_pool2d(images(2, named=True), 3, 2, padding="same", input_layout="NCHW"))
-    assert left["auto_pad"] == "SAME_UPPER"
-    assert "pads" not in left
+        expected = attributes_of(ops.max_pool2d(images(2, named=named), 3, stride, padding="same", input_layout="NCHW"))
+        assert "pads" in expected
+        assert "auto_pad" not in expected
+    remaining = attributes_of(ops.max_pool2d(images(2, named=True), 3, 2, padding="same", input_layout="NCHW"))
+    assert remaining["auto_pad"] == "SAME_UPPER"
+    assert "pads" not in remaining
 
 
 def test_padding_says_what_is_wrong() -> None:

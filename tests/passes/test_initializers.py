@@ -29,8 +29,8 @@ def _i64(values: Any) -> Array:
 
 
 def _model(nodes: list[onnx.NodeProto], **arrays: Array) -> onnx.ModelProto:
-    held = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    graph = helper.make_graph(nodes, "read", [_value("x", ["n", 3])], [_value("y", ["n", "m"])], held)
+    results = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "read", [_value("x", ["n", 3])], [_value("y", ["n", "m"])], results)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
@@ -48,37 +48,37 @@ def _run(model: onnx.ModelProto, x: Array) -> Array:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    made: Array = session.run(None, {"x": x})[0]
-    return made
+    result: Array = session.run(None, {"x": x})[0]
+    return result
 
 
 def test_optimize_folds_initializers_bit_for_bit() -> None:
     model = _scaled()
-    made = Graph.load(model).optimize()
-    assert operators(made) == ["MatMul"]
-    assert _run(made.to_onnx(target="onnx"), X).tobytes() == _run(model, X).tobytes()
-    assert not made.weights
+    graph = Graph.load(model).optimize()
+    assert operators(graph) == ["MatMul"]
+    assert _run(graph.to_onnx(target="onnx"), X).tobytes() == _run(model, X).tobytes()
+    assert not graph.weights
 
 
 @pytest.mark.parametrize("name", ["w", "scale", "shift"])
 def test_replacing_a_folded_weight_names_the_pass(name: str) -> None:
-    made = Graph.load(_scaled()).optimize()
+    changed = Graph.load(_scaled()).optimize()
     array = {"w": W}.get(name, f32([3]))
-    for graph in (made, made.copy(), made.with_dims(n=2), made.optimize()):
+    for graph in (changed, changed.copy(), changed.with_dims(n=2), changed.optimize()):
         with pytest.raises(GraphError, match=rf"with_weights: weight '{name}' cannot be replaced.*pass fold_constants"):
             graph.with_weights({name: array})
     with pytest.raises(GraphError, match=rf"with_inputs: weight '{name}' cannot be replaced"):
-        made.with_inputs("x", name)
+        changed.with_inputs("x", name)
     with pytest.raises(ModelError, match=rf"optimize folded cannot be replaced: '{name}', by the pass fold_constants"):
-        gc.InferenceSession().load(made, weights={name: array})
+        gc.InferenceSession().load(changed, weights={name: array})
 
 
 def test_optimize_keeps_weights_that_can_be_replaced() -> None:
     graph = Graph.load(_scaled())
     for keep in ("scale", ["sc*"], "*"):
-        made = graph.optimize(keep=keep)
-        assert "scale" in made.weights
-        other = made.with_weights({"scale": f32([3])})
+        changed = graph.optimize(keep=keep)
+        assert "scale" in changed.weights
+        other = changed.with_weights({"scale": f32([3])})
         assert _run(other.to_onnx(target="onnx"), X).tobytes() == (X @ (W * 3 + f32(0.5))).tobytes()
     assert operators(graph.optimize(keep="*")) == ["Mul", "Add", "MatMul"]
     assert operators(graph.optimize(keep="shift")) == ["Add", "MatMul"]
@@ -86,9 +86,9 @@ def test_optimize_keeps_weights_that_can_be_replaced() -> None:
 
 def test_optimize_leaves_a_weight_that_was_replaced_a_weight() -> None:
     graph = Graph.load(_scaled()).with_weights({"scale": f32([3])})
-    made = graph.optimize()
-    assert {*made.weights} == {"w", "scale", "shift"}
-    assert operators(made) == ["Mul", "Add", "MatMul"]
+    changed = graph.optimize()
+    assert {*changed.weights} == {"w", "scale", "shift"}
+    assert operators(changed) == ["Mul", "Add", "MatMul"]
 
 
 def test_optimize_refuses_patterns_that_match_no_weight() -> None:
@@ -107,10 +107,10 @@ def test_a_weight_that_is_read_elsewhere_too_cannot_be_replaced_by_halves() -> N
         helper.make_node("MatMul", ["x", "w"], ["c"]),
         helper.make_node("Add", ["b", "c"], ["y"]),
     ]
-    made = Graph.load(_model(nodes, w=W, scale=f32([2]))).optimize()
-    assert [*made.weights] == ["w"]
+    graph = Graph.load(_model(nodes, w=W, scale=f32([2]))).optimize()
+    assert [*graph.weights] == ["w"]
     with pytest.raises(GraphError, match="pass fold_constants"):
-        made.with_weights({"w": W})
+        graph.with_weights({"w": W})
 
 
 def test_equal_initializers_become_one() -> None:
@@ -119,19 +119,19 @@ def test_equal_initializers_become_one() -> None:
         helper.make_node("Mul", ["x", "other"], ["b"]),
         helper.make_node("Sub", ["a", "b"], ["y"]),
     ]
-    made = Graph.load(_model(nodes, one=f32([2]), other=f32([2]))).optimize()
-    assert operators(made) == ["Mul", "Sub"]
+    graph = Graph.load(_model(nodes, one=f32([2]), other=f32([2]))).optimize()
+    assert operators(graph) == ["Mul", "Sub"]
     for name in ("one", "other"):
         with pytest.raises(GraphError, match="pass common_subexpressions"):
-            made.with_weights({name: f32([1])})
+            graph.with_weights({name: f32([1])})
 
 
 def test_folding_is_bounded_by_the_limit_or_by_what_it_replaces() -> None:
     large = np.ones((3, 100_000), np.float32)
     nodes = [helper.make_node("Transpose", ["large"], ["t"]), helper.make_node("Transpose", ["t"], ["u"], perm=[1, 0]),
              helper.make_node("Neg", ["u"], ["v"]), helper.make_node("MatMul", ["x", "v"], ["y"])]  # fmt: skip
-    made = Graph.load(_model(nodes, large=large)).optimize(limit=64)
-    assert operators(made) == ["MatMul"]  # as large as what goes
+    graph = Graph.load(_model(nodes, large=large)).optimize(limit=64)
+    assert operators(graph) == ["MatMul"]  # as large as what goes
     nodes = [helper.make_node("Expand", ["one", "shape"], ["v"]), helper.make_node("MatMul", ["x", "v"], ["y"])]
     grown = _model(nodes, one=f32([[1]]), shape=_i64([3, 1000]))
     assert operators(Graph.load(grown).optimize(limit=64)) == ["Expand", "MatMul"]
@@ -145,8 +145,8 @@ def test_parts_of_a_large_weight_are_folded_where_they_are_all_of_it() -> None:
     joined = helper.make_node("Concat", ["c1", "c0", "c2"], ["v"], axis=1)
     product = helper.make_node("MatMul", ["x", "v"], ["y"])
     graph = Graph.load(_model([*parts, joined, product], large=large, one=_i64([1]), **bounds))
-    made = graph.optimize(limit=64)
-    assert operators(made) == ["MatMul"]
+    changed = graph.optimize(limit=64)
+    assert operators(changed) == ["MatMul"]
     another = [*parts[:1], helper.make_node("MatMul", ["x", "large"], ["b"]),
                helper.make_node("MatMul", ["x", "c0"], ["a"]),
                helper.make_node("Concat", ["a", "b"], ["y"], axis=1)]  # fmt: skip
@@ -160,9 +160,9 @@ def test_all_that_is_folded_is_bounded() -> None:
     nodes += [helper.make_node("MatMul", ["x", f"{name}e"], [f"{name}m"]) for name in names]
     nodes += [helper.make_node("Sum", [f"{name}m" for name in names], ["y"])]
     arrays = {name: f32([[i]]) for i, name in enumerate(names)}
-    made = Graph.load(_model(nodes, shape=_i64([3, 10]), **arrays)).optimize(limit=120)
-    left = operators(made).count("Expand")
-    assert 40 - 17 <= left < 40  # 16 times the limit, and what goes with them
+    graph = Graph.load(_model(nodes, shape=_i64([3, 10]), **arrays)).optimize(limit=120)
+    count = operators(graph).count("Expand")
+    assert 40 - 17 <= count < 40  # 16 times the limit, and what goes with them
 
 
 def test_initializers_of_a_file_are_still_those_of_the_graph(tmp_path: Path) -> None:

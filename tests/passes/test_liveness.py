@@ -23,8 +23,8 @@ def graph_with_rest() -> Graph:
 def test_live_nodes_are_those_of_outputs_names_and_nodes_without_results() -> None:
     graph = graph_with_rest()
     live = live_nodes(graph)
-    found = [node.op_type for node, stays in zip(graph.nodes, live.nodes, strict=True) if stays]
-    assert found == ["Sub", "Add", "Notify", "Div"]
+    results = [node.op_type for node, stays in zip(graph.nodes, live.nodes, strict=True) if stays]
+    assert results == ["Sub", "Add", "Notify", "Div"]
     assert live.symbols >= {s.id for s in graph.outputs}
     assert not any(s.id in live.symbols for node in graph.nodes if node.op_type == "Mul" for s in node.outputs)
 
@@ -41,5 +41,5 @@ def test_node_without_results_stays_when_lowered(dtype: DType, target: str) -> N
     graph = Graph("effects", {"x": TensorType(dtype, [4])})
     graph.op("Notify", [graph[0]], {}, [], domain="custom")
     graph.output(y=graph[0] + 1)
-    made = graph.to_onnx(target=target)  # type: ignore[arg-type]
-    assert [node.op_type for node in made.graph.node].count("Notify") == 1
+    result = graph.to_onnx(target=target)  # type: ignore[arg-type]
+    assert [node.op_type for node in result.graph.node].count("Notify") == 1

@@ -35,18 +35,18 @@ def test_optimize_keeps_names_layers_lines_weights_and_metadata() -> None:
     twice = unchanged(hidden)
     graph.output(ops.exp(twice), copy=twice)
     before = str(graph)
-    made = graph.optimize()
+    changed = graph.optimize()
     assert str(graph) == before
-    assert operators(made) == ["MatMul", "Add", "Exp"]
-    assert list(made.output_types) == list(graph.output_types)
-    assert made["hidden"].producer.layer == "block/"  # type: ignore[union-attr]
-    assert made["hidden"].line == hidden.line
-    producer = made["b"].producer
+    assert operators(changed) == ["MatMul", "Add", "Exp"]
+    assert list(changed.output_types) == list(graph.output_types)
+    assert changed["hidden"].producer.layer == "block/"  # type: ignore[union-attr]
+    assert changed["hidden"].line == hidden.line
+    producer = changed["b"].producer
     assert isinstance(producer, Constant)
     assert producer.array is array
-    assert (made.promotion, made.strict, made.metadata) == (graph.promotion, True, graph.metadata)
-    restored = pickle.loads(pickle.dumps(made))
-    assert str(restored) == str(made)
+    assert (changed.promotion, changed.strict, changed.metadata) == (graph.promotion, True, graph.metadata)
+    restored = pickle.loads(pickle.dumps(changed))
+    assert str(restored) == str(changed)
     assert [bits(a) for a in run(restored, np.eye(4, dtype=np.float32))] == [
         bits(a) for a in run(graph, np.eye(4, dtype=np.float32))
     ]
@@ -56,13 +56,13 @@ def test_optimize_where_outputs_are_inputs_and_each_other() -> None:
     graph = Graph("test", {"x": vector(), "y": vector()})
     x, y = graph.inputs
     graph.output(x, x * 1.0, named=unchanged(y), twice=x * 1.0, known=graph.constant([1.0]) + 1.0)
-    made = assert_same(graph, f32([1, -0.0]), f32([np.nan, 2]))
-    assert not made.nodes
+    result = assert_same(graph, f32([1, -0.0]), f32([np.nan, 2]))
+    assert not result.nodes
     for target in ("onnx", "cpu"):
-        model = made.to_onnx(target=target)
+        model = result.to_onnx(target=target)
         onnx.checker.check_model(model, full_check=True)
         assert [o.name for o in model.graph.output] == list(graph.output_types)
-    assert made.optimize().output_types == made.output_types == graph.output_types
+    assert result.optimize().output_types == result.output_types == graph.output_types
 
 
 @pytest.mark.parametrize("target", ["onnx", "cpu"])
@@ -93,22 +93,24 @@ def test_optimize_goes_into_bodies() -> None:
     outside = x.cast(DType.float64).cast(DType.float32)  # what bodies capture is simplified outside
     unused = ops.sin(x)
     del unused
-    known = graph.constant(f32([2]))
+    expected = graph.constant(f32([2]))
     graph.output(
         ops.cond(
-            flag, lambda: (unchanged(outside), ops.exp(outside * (known + known))), lambda: (outside + 1.0, outside)
+            flag,
+            lambda: (unchanged(outside), ops.exp(outside * (expected + expected))),
+            lambda: (outside + 1.0, outside),
         )
     )
     for value in (False, True):
-        made = assert_same(graph, f32([1, -0.0, np.inf]), np.array(value))
-    (node,) = made.nodes
+        result = assert_same(graph, f32([1, -0.0, np.inf]), np.array(value))
+    (node,) = result.nodes
     assert node.op_type == "If"
     then, otherwise = node.attributes["then_branch"], node.attributes["else_branch"]
     assert operators(then) == ["Neg", "Neg", "Mul", "Exp"]  # a result of a body is that of a node of its own
     assert operators(otherwise) == ["Add", "Identity"]
-    assert str(pickle.loads(pickle.dumps(made))) == str(made)
-    onnx.checker.check_model(made.to_onnx(), full_check=True)
-    assert operators(made.optimize()) == operators(made)
+    assert str(pickle.loads(pickle.dumps(result))) == str(result)
+    onnx.checker.check_model(result.to_onnx(), full_check=True)
+    assert operators(result.optimize()) == operators(result)
 
 
 def test_optimize_refuses_a_body_alone() -> None:
@@ -121,19 +123,19 @@ def test_optimize_refuses_a_body_alone() -> None:
 
 def test_optimize_leaves_dtypes_that_are_only_a_default() -> None:
     graph = Graph("test", {"x": vector(DType.float64, 3)}, promotion="anvil")
-    known = graph.constant([1.0, 2.0, 3.0], ambiguous=True)
+    expected = graph.constant([1.0, 2.0, 3.0], ambiguous=True)
     tenth = graph.constant([0.1, 0.1, 0.1], ambiguous=True)
-    graph.output(graph["x"] + (known + tenth), graph["x"] * (known + tenth))
-    made = assert_same(graph, np.array([1.1, 2.2, 3.3]))
-    assert operators(made) == operators(graph)
+    graph.output(graph["x"] + (expected + tenth), graph["x"] * (expected + tenth))
+    result = assert_same(graph, np.array([1.1, 2.2, 3.3]))
+    assert operators(result) == operators(graph)
 
 
 def test_optimize_of_expressions_of_many_terms() -> None:
     graph = Graph("test", {"x": vector(DType.int(5), 3), "y": vector(DType.int(9), 3)}, promotion="allo_hls")
     x, y = graph.inputs
     graph.output(x + y + x + y, (x + y) * 1, x * y * x - (-x), unchanged(x))
-    made = assert_same(graph, i8([1, -16, 15]), np.array([255, -256, 3], np.int16))
-    assert len(made.nodes) < len(graph.nodes)
+    result = assert_same(graph, i8([1, -16, 15]), np.array([255, -256, 3], np.int16))
+    assert len(result.nodes) < len(graph.nodes)
 
 
 def test_optimize_of_a_loop() -> None:
@@ -151,27 +153,27 @@ def test_optimize_goes_into_functions() -> None:
     graph = Graph("test", {"x": vector(DType.float32, 3, 3), "w": vector(DType.float32, 3, 3)})
     x, w = graph.inputs
     graph.output(gated(gated(x, w) * 0.001, w) + gated(x, w))
-    made = assert_same(graph, np.eye(3, dtype=np.float32), np.ones((3, 3), np.float32))
-    calls = [node.attributes["definition"] for node in made.nodes if "definition" in node.attributes]
+    result = assert_same(graph, np.eye(3, dtype=np.float32), np.ones((3, 3), np.float32))
+    calls = [node.attributes["definition"] for node in result.nodes if "definition" in node.attributes]
     assert len(calls) == 3
     assert all(call is calls[0] for call in calls)
     assert operators(calls[0].body) == ["MatMul", "Exp", "Add"]
-    assert str(pickle.loads(pickle.dumps(made))) == str(made)
-    assert str(made.optimize()) == str(made)
+    assert str(pickle.loads(pickle.dumps(result))) == str(result)
+    assert str(result.optimize()) == str(result)
 
 
 def test_optimize_of_minilm() -> None:
     graph = minilm.build(load_tensors(Path(minilm.folder()) / "model.safetensors"))
-    made = graph.optimize()
+    changed = graph.optimize()
     assert len(graph.optimize(passes.BASIC).nodes) == len(graph.nodes)  # nothing is built twice
-    assert len(made.nodes) == len(graph.nodes) - 2  # views of views are one, but for those that check a rebind
-    assert {name: id(s.producer.array) for name, s in made.weights.items()} == {  # type: ignore[union-attr]
+    assert len(changed.nodes) == len(graph.nodes) - 2  # views of views are one, but for those that check a rebind
+    assert {name: id(s.producer.array) for name, s in changed.weights.items()} == {  # type: ignore[union-attr]
         name: id(s.producer.array)  # type: ignore[union-attr]
         for name, s in graph.weights.items()
     }
     ids = np.array([[101, 2023, 2003, 102], [101, 7592, 102, 0]], np.int64)
     feeds = ids, (ids != 0).astype(np.int64)
-    for one, other in zip(run(graph, *feeds), run(made, *feeds), strict=True):
+    for one, other in zip(run(graph, *feeds), run(changed, *feeds), strict=True):
         assert bits(one) == bits(other)
 
 
@@ -185,8 +187,8 @@ def test_optimize_of_minilm() -> None:
 def test_optimize_leaves_nodes_that_onnx_refuses(operator: str, count: int) -> None:
     graph = Graph("test", {"x": vector()})
     arrays = [np.array([7, -9, 3], np.int32) for _ in range(count)]
-    (made,) = graph.op(operator, arrays, {}, [TensorType(DType.int32, [2])])
-    graph.output(made, ops.exp(graph["x"]))
+    (result,) = graph.op(operator, arrays, {}, [TensorType(DType.int32, [2])])
+    graph.output(result, ops.exp(graph["x"]))
     optimised = graph.optimize()
     assert sorted(operators(optimised)) == sorted([operator, "Exp"])
     for symbol in optimised.symbols:
@@ -216,11 +218,11 @@ def test_optimize_of_a_model_that_others_wrote() -> None:
     graph = Graph.load(_model())
     built = ops.sigmoid(graph["x"])
     graph.build.outputs([*(graph.named_outputs or []), ("built", built)])
-    made = assert_same(graph, f32([-90, -20, 0, 20]))
-    assert operators(made) == ["Sigmoid", "Add", *(n.op_type for n in [built.producer])]  # type: ignore[union-attr]
-    for one in (made, made.optimize()):
-        kept = [type(node.origin) is Imported for node in one.nodes]
-        assert kept == [True, True, False], "nodes that were read keep the runtime's kernel, and no others have it"
+    result = assert_same(graph, f32([-90, -20, 0, 20]))
+    assert operators(result) == ["Sigmoid", "Add", *(n.op_type for n in [built.producer])]  # type: ignore[union-attr]
+    for one in (result, result.optimize()):
+        results = [type(node.origin) is Imported for node in one.nodes]
+        assert results == [True, True, False], "nodes that were read keep the runtime's kernel, and no others have it"
 
 
 # Any graph
@@ -277,11 +279,11 @@ def test_optimize_changes_no_bit_of_any_graph(
     graph.output(
         **{f"y{k}": values[i % len(values)] for k, i in enumerate(dict.fromkeys(c % len(values) for c in chosen))}
     )
-    made = assert_same(
+    result = assert_same(
         graph,
         cast_array(f32([[1, -0.0], [np.inf, -3.5]]), DType.float32, dtype),
         f32([[0, -0.0], [9, -1]]),
     )
-    assert len(made.nodes) <= len(graph.nodes)
-    again = made.optimize()
-    assert str(again) == str(made)
+    assert len(result.nodes) <= len(graph.nodes)
+    again = result.optimize()
+    assert str(again) == str(result)

@@ -39,10 +39,10 @@ def test_dead_code_removes_what_leads_to_no_output() -> None:
     graph.constant([1.0, 2.0])
     ops.exp(ops.sin(x) + 3.0)
     graph.output(y=x + 1.0)
-    made = passes.dead_code(graph)
-    assert operators(made) == ["Add"]
-    assert sum(isinstance(s.producer, Constant) for s in made.symbols) == 1
-    assert [s.name for s in made.inputs] == ["x", "unused"]
+    result = passes.dead_code(graph)
+    assert operators(result) == ["Add"]
+    assert sum(isinstance(s.producer, Constant) for s in result.symbols) == 1
+    assert [s.name for s in result.inputs] == ["x", "unused"]
     assert len(graph.nodes) == 4
 
 
@@ -52,10 +52,10 @@ def test_dead_code_keeps_values_and_weights_with_names() -> None:
     hidden.name = "hidden"
     graph.weight("spare", np.ones(3, np.float32))
     graph.output(graph["x"] + 1.0)
-    made = graph.optimize()
-    assert operators(made) == ["Sin", "Add"]
-    assert made["hidden"].type is hidden.type
-    assert list(made.weights) == ["spare"]
+    changed = graph.optimize()
+    assert operators(changed) == ["Sin", "Add"]
+    assert changed["hidden"].type is hidden.type
+    assert list(changed.weights) == ["spare"]
 
 
 # Common subexpressions
@@ -65,8 +65,8 @@ def test_common_subexpressions_merges_equal_nodes_and_constants() -> None:
     def function(x: Symbol) -> Symbol:
         return ops.exp(x + np.float32(2)) * ops.exp(x + np.float32(2)) + ops.sum(x, axis=0) / ops.sum(x, axis=0)
 
-    made = passes.common_subexpressions(graph_of(function, vector()))
-    assert operators(made).count("Exp") == operators(made).count("ReduceSum") == 1
+    result = passes.common_subexpressions(graph_of(function, vector()))
+    assert operators(result).count("Exp") == operators(result).count("ReduceSum") == 1
 
 
 def test_common_subexpressions_looks_at_attributes_dtypes_and_signs() -> None:
@@ -94,11 +94,11 @@ def test_common_subexpressions_merges_operands_in_any_order() -> None:
         return tuple(ops.where(a == b, 1.0, 2.0) for a, b in pairs)
 
     graph = graph_of(function, vector(), vector())
-    made = passes.common_subexpressions(graph)
-    counts = [operators(made).count(name) for name in ("Add", "Mul", "NotEqual")]
+    result = passes.common_subexpressions(graph)
+    counts = [operators(result).count(name) for name in ("Add", "Mul", "NotEqual")]
     assert counts == [1, 2, 1]
     x, y = f32([0.0, -0.0, np.nan, np.inf, 1e-45, 3e38]), f32([-0.0, 2.0, 1.0, -np.inf, 1e-45, 3e38])
-    assert [r.tolist() for r in run(made, x, y)] == [r.tolist() for r in run(graph, x, y)]
+    assert [r.tolist() for r in run(result, x, y)] == [r.tolist() for r in run(graph, x, y)]
     bitwise = graph_of(lambda x, y: ((x & y) ^ (y & x)) + ((x | y) ^ (y | x)), *[vector(DType.int32)] * 2)
     assert operators(passes.common_subexpressions(bitwise)).count("BitwiseAnd") == 1
 
@@ -134,9 +134,9 @@ def test_common_subexpressions_keeps_both_where_both_have_names() -> None:
     first, second, third = (ops.exp(graph["x"]) for _ in range(3))
     second.name, third.name = "second", "third"
     graph.output(first + second + third)
-    made = graph.optimize()
-    assert operators(made) == ["Exp", "Exp", "Add", "Add"]
-    assert made["second"] is not made["third"]
+    changed = graph.optimize()
+    assert operators(changed) == ["Exp", "Exp", "Add", "Add"]
+    assert changed["second"] is not changed["third"]
 
 
 # Constants
@@ -154,15 +154,15 @@ def test_fold_constants_stops_at_its_limit_and_at_weights() -> None:
 
 def test_fold_constants_leaves_what_kernels_approximate() -> None:
     graph = Graph("test", {"x": vector()})
-    known = graph.constant(f32([1, 2]))
-    graph.output(ops.exp(known), ops.sum(known), known / np.float32(3))
+    expected = graph.constant(f32([1, 2]))
+    graph.output(ops.exp(expected), ops.sum(expected), expected / np.float32(3))
     assert operators(passes.fold_constants(graph)) == ["Exp", "ReduceSum"]
 
 
 def test_fold_constants_leaves_quotients_by_zero() -> None:
     graph = Graph("test", {"x": vector()})
-    made = graph.op("Div", [i8([-128, 1]), i8([-1, 0])], out_types=[TensorType(DType.int8, [2])])
-    graph.output(*made)
+    result = graph.op("Div", [i8([-128, 1]), i8([-1, 0])], out_types=[TensorType(DType.int8, [2])])
+    graph.output(*result)
     assert operators(graph.optimize()) == ["Div"]
 
 
@@ -178,8 +178,8 @@ def _computed_and_folded(function: Callable[..., Any], dtype: DType, *arrays: Ar
     results = run(computed, *arrays)
     graph = Graph("constants", {"unused": vector()})
     with graph:
-        made = function(*[graph.constant(a, dtype) for a in arrays])
-    graph.output(*(made if isinstance(made, tuple) else (made,)))
+        output = function(*[graph.constant(a, dtype) for a in arrays])
+    graph.output(*(output if isinstance(output, tuple) else (output,)))
     folded = graph.optimize()
     assert sum(symbol.is_constant for symbol in folded.outputs) > len(results) // 2
     for result, symbol in zip(results, folded.outputs, strict=True):
@@ -197,9 +197,9 @@ def test_fold_constants_gives_what_the_runtime_computes(dtype: DType) -> None:
         left, right = left[whole], right[whole]
 
     def function(x: Symbol, y: Symbol) -> tuple[Symbol, ...]:
-        made = [x + y, x - y, x * y, x < y, x <= y, x == y, ops.where(x < y, x, y), -x if dtype.is_signed else x + x]
+        results = [x + y, x - y, x * y, x < y, x <= y, x == y, ops.where(x < y, x, y), -x if dtype.is_signed else x + x]
         if dtype.is_float:
-            made += [
+            results += [
                 -x,
                 abs(x),
                 ops.sqrt(abs(x)),
@@ -208,8 +208,8 @@ def test_fold_constants_gives_what_the_runtime_computes(dtype: DType) -> None:
                 x / ops.where(y == 0, ops.cast(y < y, dtype) + 1, y),
             ]
         else:
-            made.append(x // y)
-        return tuple(made)
+            results.append(x // y)
+        return tuple(results)
 
     _computed_and_folded(function, dtype, left, right)
 
@@ -238,11 +238,11 @@ def test_fold_constants_moves_every_dtype() -> None:
         graph = Graph("constants", {"unused": vector()})
         with graph:
             graph.output(*function(graph.constant(values, dtype)))
-        made = graph.optimize()
-        assert not made.nodes
+        changed = graph.optimize()
+        assert not changed.nodes
         square = np.concatenate([values, values]).reshape(2, n)
         for symbol, wanted in zip(
-            made.outputs, [square.T, square[0, 1:], square[:, [1, -1]], values[None]], strict=True
+            changed.outputs, [square.T, square[0, 1:], square[:, [1, -1]], values[None]], strict=True
         ):
             assert isinstance(symbol.producer, Constant)
             assert symbol.producer.array.tobytes() == np.ascontiguousarray(wanted).tobytes()
@@ -252,7 +252,7 @@ def test_fold_constants_moves_every_dtype() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "between", "target", "left"),
+    ("source", "between", "target", "remaining"),
     [
         (DType.float16, DType.float32, DType.float16, 0),
         (DType.bfloat16, DType.float64, DType.bfloat16, 0),
@@ -272,17 +272,17 @@ def test_fold_constants_moves_every_dtype() -> None:
         (DType.float32, DType.int64, DType.float32, 2),
     ],
 )
-def test_simplify_casts_where_it_is_exact(source: DType, between: DType, target: DType, left: int) -> None:
+def test_simplify_casts_where_it_is_exact(source: DType, between: DType, target: DType, remaining: int) -> None:
     graph = graph_of(lambda x: x.cast(between).cast(target), vector(source))
-    made = passes.simplify_casts(passes.dead_code(graph)).optimize(["simplify_casts", "dead_code"])
-    assert operators(made) == ["Cast"] * left
+    changed = passes.simplify_casts(passes.dead_code(graph)).optimize(["simplify_casts", "dead_code"])
+    assert operators(changed) == ["Cast"] * remaining
     assert_same(graph, extremes(source))
 
 
 def test_simplify_casts_of_a_dtype_to_itself() -> None:
     graph = Graph("test", {"x": vector()})
-    (made,) = graph.op("Cast", [graph["x"]], {"to": DType.float32}, [graph["x"].type])
-    graph.output(ops.exp(made))
+    (result,) = graph.op("Cast", [graph["x"]], {"to": DType.float32}, [graph["x"].type])
+    graph.output(ops.exp(result))
     assert operators(passes.simplify_casts(graph)) == ["Exp"]
 
 

@@ -27,10 +27,10 @@ def _model(
     output: tuple[int, list[int | str] | None],
     **arrays: Array,
 ) -> onnx.ModelProto:
-    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()]
+    items = [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in inputs.items()]
     results = [helper.make_tensor_value_info("y", *output)]
-    graph = helper.make_graph(nodes, "read", values, results, held)
+    graph = helper.make_graph(nodes, "read", values, results, items)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
@@ -43,15 +43,15 @@ def _run(model: onnx.ModelProto, feeds: dict[str, Array]) -> Array:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    made: Array = session.run(None, feeds)[0]
-    return made
+    result: Array = session.run(None, feeds)[0]
+    return result
 
 
-def _check(model: onnx.ModelProto, left: list[str], *sizes: tuple[int, ...]) -> Graph:
+def _check(model: onnx.ModelProto, remaining: list[str], *sizes: tuple[int, ...]) -> Graph:
     """Compare with the file at several sizes of the dims, in the order of the inputs' dims that have names."""
-    made = Graph.load(model).optimize()
-    assert operators(made) == left
-    written = made.to_onnx(target="onnx")
+    graph = Graph.load(model).optimize()
+    assert operators(graph) == remaining
+    written = graph.to_onnx(target="onnx")
     onnx.checker.check_model(written, full_check=True)
     for each in sizes:
         names = [d.dim_param for i in model.graph.input for d in i.type.tensor_type.shape.dim if d.dim_param]
@@ -63,7 +63,7 @@ def _check(model: onnx.ModelProto, left: list[str], *sizes: tuple[int, ...]) -> 
             feeds[info.name] = rng.standard_normal(dims).astype(np.float32)
         want, got = _run(model, feeds), _run(written, feeds)
         assert (got.shape, got.dtype, got.tobytes()) == (want.shape, want.dtype, want.tobytes())
-    return made
+    return graph
 
 
 ZERO, ONE = {"zero": _i64(0), "axis": _i64([0])}, {"one": _i64(1)}
@@ -76,8 +76,8 @@ def test_reshape_to_computed_sizes_copies_axes() -> None:
         _node("Concat", "bv tv heads", "shape", axis=0), _node("Reshape", "x shape", "y"),
     ]  # fmt: skip
     model = _model(nodes, {"x": ["b", "t", 12]}, (1, None), **ZERO, **ONE, heads=_i64([3, 4]))
-    made = _check(model, ["Reshape"], (2, 5), (1, 1), (3, 0), (0, 2))
-    assert made.outputs[0].shape == ("b", "t", 3, 4)
+    result = _check(model, ["Reshape"], (2, 5), (1, 1), (3, 0), (0, 2))
+    assert result.outputs[0].shape == ("b", "t", 3, 4)
 
 
 def test_reshape_without_elements_is_not_given_a_size_to_work_out() -> None:
@@ -97,11 +97,11 @@ def test_reshape_keeps_what_could_be_zero_elsewhere() -> None:
         _node("Concat", "bv nv", "shape", axis=0), _node("Reshape", "x shape", "r"), _node("Neg", "r", "y"),
     ]  # fmt: skip
     model = _model(nodes, {"x": ["b", "t", 12]}, (1, ["b", "n"]), **ZERO, **ONE, twelve=_i64(12))
-    made = Graph.load(model).optimize()
-    assert "Concat" in operators(made)  # [0, -1] fails where b is 0
+    graph = Graph.load(model).optimize()
+    assert "Concat" in operators(graph)  # [0, -1] fails where b is 0
     for sizes in ((2, 3), (0, 3)):
         x = np.ones((*sizes, 12), np.float32)
-        assert _run(made.to_onnx(target="onnx"), {"x": x}).shape == (sizes[0], sizes[1] * 12)
+        assert _run(graph.to_onnx(target="onnx"), {"x": x}).shape == (sizes[0], sizes[1] * 12)
 
 
 def test_sizes_of_one_name_are_computed_once() -> None:
@@ -136,9 +136,9 @@ def test_expand_to_the_dims_that_are_there_goes() -> None:
 def test_an_output_whose_dims_are_declared_wrong_keeps_what_is_computed() -> None:
     nodes = [_node("Shape", "x", "s"), _node("Concat", "s minus", "w", axis=0), _node("Reshape", "x w", "y")]
     model = _model(nodes, {"x": ["b", "t"]}, (1, [1, "wrong"]), minus=_i64([-1]))
-    made = Graph.load(model).optimize()
+    graph = Graph.load(model).optimize()
     x = np.ones((2, 3), np.float32)
-    assert _run(made.to_onnx(target="onnx"), {"x": x}).shape == (2, 3, 1)
+    assert _run(graph.to_onnx(target="onnx"), {"x": x}).shape == (2, 3, 1)
 
 
 @pytest.mark.parametrize("chosen", [True, False])
@@ -175,8 +175,8 @@ def test_an_if_in_a_branch_whose_condition_is_known_is_its_branch() -> None:
         ),
     ]  # fmt: skip
     model = _model(nodes, {"x": ["b", "t"]}, (1, None), zero=f32(0), known=np.array(True))
-    made = _check(model, ["ReduceSum", "Greater", "If"], (2, 3), (1, 4))
-    then = made.nodes[-1].attributes["then_branch"]
+    output = _check(model, ["ReduceSum", "Greater", "If"], (2, 3), (1, 4))
+    then = output.nodes[-1].attributes["then_branch"]
     assert operators(then) == ["Neg", "Tanh"]
 
 
@@ -206,10 +206,10 @@ def test_indexing_of_constants_gives_what_the_runtime_computes(op_type: str) -> 
              _node("ReduceSum", "s", "t", keepdims=0), _node("Cast", "t", "f", to=1 if is_float else 7),
              _node("Add", "w f", "y")]  # fmt: skip
     model = _model(nodes, {"x": ["b", "c"]}, (1 if is_float else I64, None), **arrays)
-    made = Graph.load(model).optimize()
-    assert operators(made).count(op_type) == (op_type == "ReduceSum")  # that of the sizes, which the run knows
+    graph = Graph.load(model).optimize()
+    assert operators(graph).count(op_type) == (op_type == "ReduceSum")  # that of the sizes, which the run knows
     x = {"x": np.ones((2, 3), np.float32)}
-    want, got = _run(model, x), _run(made.to_onnx(target="onnx"), x)
+    want, got = _run(model, x), _run(graph.to_onnx(target="onnx"), x)
     assert (want.dtype, want.shape, want.tobytes()) == (got.dtype, got.shape, got.tobytes())
 
 
@@ -223,8 +223,8 @@ def test_indexing_of_constants_gives_what_the_runtime_computes(op_type: str) -> 
 )
 def test_indexing_that_is_not_certain_is_left_to_the_runtime(op_type: str, arrays: dict[str, Array]) -> None:
     nodes = [_node(op_type, " ".join(arrays), "v"), _node("Neg", "v", "y")]
-    made = Graph.load(_model(nodes, {"x": [1]}, (1, None), **arrays)).optimize()
-    assert op_type in operators(made)
+    graph = Graph.load(_model(nodes, {"x": [1]}, (1, None), **arrays)).optimize()
+    assert op_type in operators(graph)
 
 
 @pytest.mark.parametrize(("groups", "stride", "size"), [(1, 1, 3), (4, 1, 3), (4, 2, 5), (1, 2, 1)])
@@ -237,8 +237,8 @@ def test_padding_is_merged_into_a_convolution(groups: int, stride: int, size: in
     ]
     model = _model(nodes, {"x": ["n", 4, 9, 11]}, (1, None), w=filters, b=rng.standard_normal(8).astype(np.float32),
                    pads=_i64([0, 0, 1, 2, 0, 0, 0, 3]))  # fmt: skip
-    made = _check(model, ["Conv"], (2,), (1,))
-    assert [*made.nodes[0].attributes["pads"]] == [1, 3, 2, 3]
+    result = _check(model, ["Conv"], (2,), (1,))
+    assert [*result.nodes[0].attributes["pads"]] == [1, 3, 2, 3]
 
 
 @pytest.mark.parametrize("what", ["reflect", "value", "channels", "cropped", "infinite"])
@@ -257,12 +257,12 @@ def test_padding_that_is_no_border_of_zeros_stays(what: str) -> None:
 
 def test_floor_division_of_sizes_is_folded() -> None:
     cases: list[tuple[Any, ...]] = [([4, 9], [], [[2, 4], [-3]]), (["a", 9], ["Shape", "FloorDiv"], [[-3]])]
-    for sizes, left, known in cases:
+    for sizes, item, element in cases:
         graph = Graph("g", {"x": TensorType("float32", sizes)})
         shape = ops.onnx.Shape(graph["x"])
         graph.output(shape // 2, shape[1:] // -4)
-        made = graph.optimize()
-        assert operators(made) == left
-        assert [s.producer.array.tolist() for s in made.outputs if isinstance(s.producer, Constant)] == known
+        changed = graph.optimize()
+        assert operators(changed) == item
+        assert [s.producer.array.tolist() for s in changed.outputs if isinstance(s.producer, Constant)] == element
         x = np.zeros((4, 9), np.float32)
-        assert [r.tolist() for r in InferenceSession().load(made)(x)] == [[2, 4], [-3]]
+        assert [r.tolist() for r in InferenceSession().load(changed)(x)] == [[2, 4], [-3]]

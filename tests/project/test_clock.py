@@ -108,11 +108,11 @@ def faults(source: str) -> list[int | str]:
     if not SUSPECTED.search(source):
         return []
     module = Module(source)
-    found: list[int | str] = [*module.faults()]
+    results: list[int | str] = [*module.faults()]
     for script in _scripts(module.tree):
         within, lines = Module(script), script.splitlines()
-        found += [lines[line - 1] for line in sorted({*within.faults(), *within.printed()})]
-    return found
+        results += [lines[line - 1] for line in sorted({*within.faults(), *within.printed()})]
+    return results
 
 
 def _own(scope: ast.AST) -> Iterator[ast.AST]:
@@ -281,5 +281,5 @@ def test_waiting_for_something_is_no_fault(source: str) -> None:
 
 def test_tests_assert_nothing_of_the_clock_or_memory() -> None:
     paths = sorted(path for path in TESTS.rglob("*.py") if path.name != Path(__file__).name)
-    found = {str(path.relative_to(TESTS)): faults(path.read_text(encoding="utf-8")) for path in paths}
-    assert {path: lines for path, lines in found.items() if lines} == {}
+    results = {str(path.relative_to(TESTS)): faults(path.read_text(encoding="utf-8")) for path in paths}
+    assert {path: lines for path, lines in results.items() if lines} == {}

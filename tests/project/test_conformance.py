@@ -61,14 +61,14 @@ def checkout(tmp_path: Path) -> Path:
 def test_tests_after_a_crash_run_too(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = checkout / "report.json"
     assert onnx_conformance.main([str(checkout), "--candidate", "onnxruntime", "--report", str(report)]) == 1
-    found = json.loads(report.read_text())["tests"]
-    assert Counter(entry["outcome"] for entry in found.values()) == {
+    result = json.loads(report.read_text())["tests"]
+    assert Counter(entry["outcome"] for entry in result.values()) == {
         "passed": 3,
         "failed": 4,
         "crashed": 1,
         "skipped": 1,
     }
-    kinds = {onnx_conformance.operator_of(n): e["causes"][0]["kind"] for n, e in found.items() if e["causes"]}
+    kinds = {onnx_conformance.operator_of(n): e["causes"][0]["kind"] for n, e in result.items() if e["causes"]}
     assert kinds == {
         "Sub": "differs",
         "Gather": "reference",
@@ -76,7 +76,7 @@ def test_tests_after_a_crash_run_too(checkout: Path, capsys: pytest.CaptureFixtu
         "Xor": "candidate",
         "Flatten": "reference",  # with axis=2
     }
-    assert list(found["tests/test_few.py::test_Flatten_13[1]"]["excused"].values()) == [10]
+    assert list(result["tests/test_few.py::test_Flatten_13[1]"]["excused"].values()) == [10]
     out = capsys.readouterr().out
     assert "Where                           0        0        0        1        0   crash 1" in out
     assert "    10 examples excused: The reference raises" in out
@@ -185,7 +185,7 @@ def test_operand_tells_whether_an_error_is_excused() -> None:
 
 
 def test_each_excuse_is_tested_and_documented() -> None:
-    known = {(operator, kind) for operator in KNOWN for kind in KNOWN[operator]}
-    assert known == {(operator, kind) for operator, kind, *_ in EXCUSED} | {("Gather", "test")}
+    results = {(operator, kind) for operator in KNOWN for kind in KNOWN[operator]}
+    assert results == {(operator, kind) for operator, kind, *_ in EXCUSED} | {("Gather", "test")}
     page = (Path(__file__).parents[2] / "docs" / "conformance.md").read_text(encoding="utf-8")
     assert not [operator for operator in KNOWN if f"`{operator}`" not in page]

@@ -74,14 +74,14 @@ def run_page(page: Path, name: str) -> tuple[str, str]:
     name: of the file that lines of code are named by, in graphs and errors. An error of the library is printed as a
     traceback ends; the next block goes on after it.
     """
-    found = blocks_of(page)
-    code = "".join(block for kind, block in found if kind == "python")
+    results = blocks_of(page)
+    code = "".join(block for kind, block in results if kind == "python")
     # The lines that `str(graph)` and errors name are those of the page's code read as one file.
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     printed, shown = "", ""
     number = 0
-    for kind, block in found:
+    for kind, block in results:
         if kind == "text":
             shown += block
             continue

@@ -212,8 +212,8 @@ def test_serve_streams_cancels_refuses_and_shares(capsys: pytest.CaptureFixture[
     assert "a request was cancelled after" in cancelled
     assert "60 tokens and 100 new ones do not fit into a cache of 128" in refused
     assert "40 tokens" in looked_up
-    made, calls, shared = map(int, re.findall(r"\d+", counts))
-    assert calls < made
+    result, calls, shared = map(int, re.findall(r"\d+", counts))
+    assert calls < result
     assert shared >= 5 * 60
 
 

@@ -22,20 +22,20 @@ def run(code: str) -> str:
 
 
 def test_import_of_the_package_imports_no_other() -> None:
-    said = run("import sys, graphcore; print([m for m in ('numpy', 'ml_dtypes', 'onnx', 'onnxruntime', 'graphcore.ir')"
-               " if m in sys.modules])")  # fmt: skip
-    assert said == "[]"
+    result = run("import sys, graphcore; print([m for m in ('numpy', 'ml_dtypes', 'onnx', 'onnxruntime',"
+               " 'graphcore.ir') if m in sys.modules])")  # fmt: skip
+    assert result == "[]"
 
 
 def test_names_are_listed_before_they_are_imported() -> None:
-    said = run("import graphcore; print(sorted(set(graphcore.__all__) - set(dir(graphcore))))")
-    assert said == "[]"
+    result = run("import graphcore; print(sorted(set(graphcore.__all__) - set(dir(graphcore))))")
+    assert result == "[]"
 
 
 @pytest.mark.full
 def test_every_name_is_imported_from_where_it_stands() -> None:
-    said = run("import graphcore as gc; print([n for n in gc.__all__ if getattr(gc, n) is None])")
-    assert said == "[]"
+    result = run("import graphcore as gc; print([n for n in gc.__all__ if getattr(gc, n) is None])")
+    assert result == "[]"
     assert run("from graphcore import *; print(Graph, ops.add, InferenceSession, patterns, compose)")
 
 

@@ -25,7 +25,7 @@ SYSTEMS = {
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
-def asked() -> list[Requirement]:
+def requirements() -> list[Requirement]:
     """Return what make demo, make test, make docs, make test-browser and make test-ray install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
@@ -47,7 +47,7 @@ def test_lock_has_one_version_that_is_allowed_of_each_dependency(system: str, py
         if pin.marker is None or pin.marker.evaluate(environment):
             assert pin.name not in pins, line
             pins[pin.name] = str(pin.specifier).removeprefix("==")
-    for dependency in asked():
+    for dependency in requirements():
         if dependency.marker is None or dependency.marker.evaluate(environment):
             name = canonicalize_name(dependency.name)
             assert dependency.specifier.contains(pins[name]), f"{dependency}: run make lock"

@@ -18,20 +18,20 @@ ROWS = [(section, name) for section, names in max_tables.sections().items() for 
 
 def resolved(path: str) -> Any:
     """Return the object at a path under `graphcore`. Instance attributes count as found."""
-    found: Any = Profile if path.startswith("Profile.") else gc
-    parts = path.split(".")[found is Profile :]
+    match: Any = Profile if path.startswith("Profile.") else gc
+    parts = path.split(".")[match is Profile :]
     for position, part in enumerate(parts):
-        is_own = part in vars(object) and isinstance(found, type)
-        if hasattr(found, part) and not (is_own and getattr(found, part) is getattr(object, part)):
-            found = getattr(found, part)
+        is_own = part in vars(object) and isinstance(match, type)
+        if hasattr(match, part) and not (is_own and getattr(match, part) is getattr(object, part)):
+            match = getattr(match, part)
             continue
-        given = getattr(found, "__init__", None)
-        made = given.__code__.co_names if isinstance(given, types.FunctionType) else ()
-        declared = getattr(found, "__annotations__", {})
+        attribute = getattr(match, "__init__", None)
+        result = attribute.__code__.co_names if isinstance(attribute, types.FunctionType) else ()
+        declared = getattr(match, "__annotations__", {})
         assert position == len(parts) - 1, f"there is no graphcore.{path}"
-        assert part in made or part in declared, f"there is no graphcore.{path}"
+        assert part in result or part in declared, f"there is no graphcore.{path}"
         return None
-    return found
+    return match
 
 
 def test_the_list_of_names_is_whole() -> None:
@@ -52,8 +52,8 @@ def test_every_name_has_a_counterpart_that_exists_or_a_reason(section: str) -> N
 
 def test_no_counterpart_is_told_of_a_name_that_is_not_listed() -> None:
     listed = max_tables.sections()
-    for section, told in max_tables.COUNTERPARTS.items():
-        assert set(told) <= set(listed[section]), section
+    for section, item in max_tables.COUNTERPARTS.items():
+        assert set(item) <= set(listed[section]), section
     assert {*max_tables.TITLES, *max_tables.HOMES} <= set(listed)
 
 

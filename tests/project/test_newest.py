@@ -48,16 +48,16 @@ CRASH = "failed on setup with \"worker 'gw0' crashed while running 'tests/test_a
     ],
 )
 def test_wrong_number_fails_ci(newest: Any, message: str) -> None:
-    found = newest.report(junit(case("test_x[1-a b]", message, numbers=True), case("test_y", numbers=True)))
-    assert found.tests == 2
-    errors, warnings = newest.verdict(found, None, "")
+    result = newest.report(junit(case("test_x[1-a b]", message, numbers=True), case("test_y", numbers=True)))
+    assert result.tests == 2
+    errors, warnings = newest.verdict(result, None, "")
     assert errors == [f"tests.test_a::test_x[1-a b]: wrong number: {' '.join(message.split())}"]
     assert warnings == []
 
 
 def test_failure_of_another_test_is_a_warning(newest: Any) -> None:
-    found = newest.report(junit(case("test_x", "assert 2 == 3"), case("test_y", "ValueError: z", kind="error")))
-    errors, warnings = newest.verdict(found, None, "")
+    result = newest.report(junit(case("test_x", "assert 2 == 3"), case("test_y", "ValueError: z", kind="error")))
+    errors, warnings = newest.verdict(result, None, "")
     assert errors == []
     assert warnings == ["tests.test_a::test_x: fails: assert 2 == 3", "tests.test_a::test_y: fails: ValueError: z"]
 
@@ -86,20 +86,20 @@ def test_process_that_dies_fails_ci_whatever_it_ran(newest: Any) -> None:
 
 def test_what_fails_with_the_lock_too_counts_for_nothing(newest: Any) -> None:
     locked = newest.report(junit(case("test_x", "assert 1 == 2", numbers=True), case("test_y")))
-    found = newest.report(
+    result = newest.report(
         junit(case("test_x", "assert 1 == 3", numbers=True), case("test_y", "assert 0", numbers=True))
     )
-    errors, warnings = newest.verdict(found, locked, "")
+    errors, warnings = newest.verdict(result, locked, "")
     assert errors == ["tests.test_a::test_y: wrong number: assert 0"]
     assert warnings == []
 
 
 def test_run_without_a_report_is_a_warning_unless_a_process_died(newest: Any) -> None:
     empty = newest.report(junit())
-    for found in (None, empty):
-        errors, warnings = newest.verdict(found, None, "ERROR: no such option\n")
+    for item in (None, empty):
+        errors, warnings = newest.verdict(item, None, "ERROR: no such option\n")
         assert (errors, warnings) == ([], ["the tests did not run: ERROR: no such option"])
-        errors, warnings = newest.verdict(found, None, "[gw0] node down: Not properly terminated\n\nno tests ran")
+        errors, warnings = newest.verdict(item, None, "[gw0] node down: Not properly terminated\n\nno tests ran")
         assert warnings == []
         assert len(errors) == 1
         assert "died before any test ended" in errors[0]
@@ -123,8 +123,8 @@ def test_packages_that_differ_are_those_that_tests_run_with(newest: Any) -> None
         "gone": "1",
         "pip": "1",
     }
-    found = {"numpy": "2.5.0", "onnx": "1.23.2", "ruff": "0.18.0", "graphcore-engine": "0.2.0", "added": "3"}
-    assert newest.differing(locked, found) == [("added", "-", "3"), ("numpy", "2.4.6", "2.5.0")]
+    results = {"numpy": "2.5.0", "onnx": "1.23.2", "ruff": "0.18.0", "graphcore-engine": "0.2.0", "added": "3"}
+    assert newest.differing(locked, results) == [("added", "-", "3"), ("numpy", "2.4.6", "2.5.0")]
 
 
 def test_versions_are_asked_of_the_environment(newest: Any) -> None:
@@ -164,8 +164,8 @@ def test_ci_passes_when_nothing_can_be_installed(steps: Steps, capsys: pytest.Ca
     steps.status = 2
     assert steps.newest.main() == 0
     assert not steps.ran
-    assert "warning: the newest releases cannot be installed" in (said := capsys.readouterr().out)
-    assert "no route to the index" in said
+    assert "warning: the newest releases cannot be installed" in (message := capsys.readouterr().out)
+    assert "no route to the index" in message
 
 
 def test_ci_runs_nothing_when_the_lock_is_the_newest(steps: Steps, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,20 +180,20 @@ def test_ci_passes_with_warnings_and_says_which_versions_differ(
 ) -> None:
     steps.xml = junit(*(case(f"test_{i}", "assert 1 == 2") for i in range(30)))
     assert steps.newest.main() == 0
-    said = capsys.readouterr().out
-    assert "  onnxruntime              1.32.0       1.33.0\n" in said
-    assert "\n1 failed, 2 passed in 0.1s\n" in said
-    assert said.count("warning: tests.test_a::test_") == steps.newest.SHOWN
-    assert "warning: and 10 more" in said
-    assert "error" not in said
+    message = capsys.readouterr().out
+    assert "  onnxruntime              1.32.0       1.33.0\n" in message
+    assert "\n1 failed, 2 passed in 0.1s\n" in message
+    assert message.count("warning: tests.test_a::test_") == steps.newest.SHOWN
+    assert "warning: and 10 more" in message
+    assert "error" not in message
 
 
 def test_ci_fails_when_a_number_is_wrong(steps: Steps, capsys: pytest.CaptureFixture[str]) -> None:
     steps.xml = junit(case("test_x", "assert 1 == 2", numbers=True), case("test_y", "assert 1 == 2"))
     assert steps.newest.main() == 1
-    said = capsys.readouterr().out
-    assert "error: tests.test_a::test_x: wrong number: assert 1 == 2\n" in said
-    assert "warning: tests.test_a::test_y: fails: assert 1 == 2\n" in said
+    message = capsys.readouterr().out
+    assert "error: tests.test_a::test_x: wrong number: assert 1 == 2\n" in message
+    assert "warning: tests.test_a::test_y: fails: assert 1 == 2\n" in message
 
 
 def test_tests_of_numbers_are_noted_in_reports(request: pytest.FixtureRequest) -> None:

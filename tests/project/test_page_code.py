@@ -78,6 +78,6 @@ def run(parts: list[str], namespace: dict[str, Any]) -> None:
             exec(source, namespace)
             continue
         value = eval(source, namespace)
-        said = lines[statement.lineno - 1].partition("  # ")[2]
-        if said.startswith(("Tensor(", "Array(")) and not source.startswith("print("):
-            assert repr(value) == said
+        message = lines[statement.lineno - 1].partition("  # ")[2]
+        if message.startswith(("Tensor(", "Array(")) and not source.startswith("print("):
+            assert repr(value) == message

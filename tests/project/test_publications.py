@@ -46,10 +46,10 @@ def test_features_are_numbered_in_order() -> None:
 
 @pytest.mark.parametrize("name", sorted({name for row in FEATURES for name in re.findall(r"`([^`]+)`", row[3])}))
 def test_name_of_a_feature_exists(name: str) -> None:
-    found: object = graphcore
+    result: object = graphcore
     for part in name.split("."):
-        found = getattr(found, part)
-    assert callable(found)
+        result = getattr(result, part)
+    assert callable(result)
 
 
 @pytest.mark.parametrize("named", sorted({row[-1] for row in (*ROWS, *FEATURES)}))

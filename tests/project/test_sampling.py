@@ -19,10 +19,10 @@ def test_sample_keeps_every_case_of_a_small_function() -> None:
 
 
 def test_sample_covers_outer_and_inner_parameters() -> None:
-    kept = kept_of_function(CASES, "1764000000")
-    assert len(kept) == 32
-    assert len({position // 40 for position in kept}) == 32  # of 50 outer values
-    assert len({position % 40 for position in kept}) >= 16  # of 40 inner values
+    remaining = kept_of_function(CASES, "1764000000")
+    assert len(remaining) == 32
+    assert len({position // 40 for position in remaining}) == 32  # of 50 outer values
+    assert len({position % 40 for position in remaining}) >= 16  # of 40 inner values
 
 
 def test_sample_repeats_by_seed_and_moves_on() -> None:

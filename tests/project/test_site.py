@@ -24,10 +24,10 @@ NAV = re.findall(r"- ([\w/]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="ut
 
 @pytest.mark.docs
 def test_every_public_name_has_an_entry_in_the_reference() -> None:
-    made = pages()
+    result = pages()
     for module in MODULES:
         for name in names(module):
-            text = made[name.page]
+            text = result[name.page]
             assert f"::: {name.target}\n" in text or f"{{#{name.target}}}" in text, name.path
 
 
@@ -45,9 +45,9 @@ def test_example_of_every_op_gives_what_it_shows(name: str) -> None:
     example = doctest.DocTestParser().get_doctest(op_examples.examples()[name], seen, name, None, None)
     assert example.examples
     assert f"ops.{name}(" in (example.docstring or "") or f"jit(ops.{name})(" in (example.docstring or "")
-    said: list[str] = []
-    failed, _ = doctest.DocTestRunner().run(example, out=said.append)
-    assert not failed, "".join(said)
+    results: list[str] = []
+    failed, _ = doctest.DocTestRunner().run(example, out=results.append)
+    assert not failed, "".join(results)
 
 
 @pytest.mark.docs
@@ -64,10 +64,10 @@ def test_reference_is_the_same_in_every_process() -> None:
 
 @pytest.mark.docs
 def test_index_of_the_reference_links_to_pages_that_are_there() -> None:
-    made = pages()
-    links = re.findall(r"\]\(\.\./(reference/[^)#]+)", made["reference/index.md"])
+    result = pages()
+    links = re.findall(r"\]\(\.\./(reference/[^)#]+)", result["reference/index.md"])
     assert len(links) > 500
-    assert set(links) <= set(made)
+    assert set(links) <= set(result)
 
 
 @pytest.mark.docs
@@ -80,8 +80,8 @@ def test_navigation_has_every_page_once() -> None:
 @pytest.mark.docs
 @pytest.mark.parametrize("page", NAV)
 def test_navigation_leads_somewhere(page: str) -> None:
-    made = {*pages(), "architecture.md", "contributing.md", "changes.md"}
-    assert (ROOT / "docs" / page).exists() or page in made
+    names = {*pages(), "architecture.md", "contributing.md", "changes.md"}
+    assert (ROOT / "docs" / page).exists() or page in names
 
 
 @pytest.mark.docs

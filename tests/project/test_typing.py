@@ -33,18 +33,18 @@ FILES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "CHANGELOG.md"
 @cache
 def stubs() -> dict[str, str]:
     """Return the stubs as the code has them, by path."""
-    made: dict[str, str] = runpy.run_path(str(ROOT / "docs" / "make_stubs.py"))["package_pages"]()
-    assert tuple(made) == STUBS
-    return made
+    result: dict[str, str] = runpy.run_path(str(ROOT / "docs" / "make_stubs.py"))["package_pages"]()
+    assert tuple(result) == STUBS
+    return result
 
 
 def functions(page: str) -> dict[str, list[ast.FunctionDef]]:
     """Return the functions of a stub, with all their overloads."""
-    found: dict[str, list[ast.FunctionDef]] = {}
+    results: dict[str, list[ast.FunctionDef]] = {}
     for node in ast.parse(page).body:
         if isinstance(node, ast.FunctionDef):
-            found.setdefault(node.name, []).append(node)
-    return found
+            results.setdefault(node.name, []).append(node)
+    return results
 
 
 @pytest.mark.docs
@@ -65,8 +65,8 @@ def test_stub_of_ops_has_every_op_with_its_parameters_and_first_line() -> None:
         first, *_ = typed[name]
         assert (ast.get_docstring(first) or "") == declaration.summary
         for overload in typed[name]:
-            given = overload.args
-            named = [*given.posonlyargs, *given.args, *filter(None, [given.vararg]), *given.kwonlyargs]
+            value = overload.args
+            named = [*value.posonlyargs, *value.args, *filter(None, [value.vararg]), *value.kwonlyargs]
             shown = [argument.arg for argument in named]
             assert shown == [label for label in wanted if label in shown]
             assert set(wanted) - set(shown) <= {"collect"}
@@ -114,8 +114,8 @@ def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     build = f"import setuptools.build_meta as b; b.build_{request.param}({str(home)!r})"
     built = run(tree, sys.executable, "-c", build)
     assert built.returncode == 0, built.stderr
-    made = run(home, sys.executable, "-m", "venv", "--without-pip", str(home / "venv"))
-    assert made.returncode == 0, made.stderr
+    result = run(home, sys.executable, "-m", "venv", "--without-pip", str(home / "venv"))
+    assert result.returncode == 0, result.stderr
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(home / "venv")}))
     (wheel,) = home.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(packages)
@@ -126,9 +126,9 @@ def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.full
 def test_package_is_imported_from_another_folder_when_installed(python: Path, tmp_path: Path) -> None:
     script = "import graphcore, graphcore.models, sys; print(graphcore.__file__); import ops"
-    made = run(tmp_path, str(python), "-c", script)
-    assert made.stdout.startswith(str(python.parents[2]))
-    assert "No module named 'ops'" in made.stderr, made.stderr
+    result = run(tmp_path, str(python), "-c", script)
+    assert result.stdout.startswith(str(python.parents[2]))
+    assert "No module named 'ops'" in result.stderr, result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -154,16 +154,16 @@ def test_checker_finds_types_and_mistakes_of_a_script(
 ) -> None:
     if find_spec(checker) is None:
         pytest.skip(f"{checker} is not installed")
-    made = checked(checker, python, USER.read_text(encoding="utf-8"))
-    assert made.returncode == 0, made.stdout + made.stderr
+    result = checked(checker, python, USER.read_text(encoding="utf-8"))
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_checker_finds_the_package_and_its_marker(
     python: Path, checked: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     script = "import graphcore\nfrom graphcore.models import gpt2\nimport graphcore.nothing\n"
-    made = checked("mypy", python, script, "--follow-imports=skip")
+    result = checked("mypy", python, script, "--follow-imports=skip")
     assert 'user.py:3: error: Cannot find implementation or library stub for module named "graphcore.nothing"' in (
-        made.stdout
+        result.stdout
     )
-    assert "Found 1 error" in made.stdout, made.stdout + made.stderr
+    assert "Found 1 error" in result.stdout, result.stdout + result.stderr

@@ -40,9 +40,9 @@ def corners(t: str) -> list[int]:
     return sorted({low, low // 2, -1 if low else 1, 0, high // 3, high})
 
 
-def computed(graph: Graph, made: Symbol, columns: Sequence[Sequence[int]]) -> list[Any]:
+def computed(graph: Graph, value: Symbol, columns: Sequence[Sequence[int]]) -> list[Any]:
     """Return the output of a graph as Python numbers; both of its models must be valid."""
-    graph.output(made)
+    graph.output(value)
     for target in ("onnx", "cpu"):
         onnx.checker.check_model(graph.to_onnx(target=target), full_check=True)
     arrays = [
@@ -89,13 +89,13 @@ def test_example_gives_its_type_and_the_integers_of_python(
     style: str, expression: str, types: str, expected: str
 ) -> None:
     graph = graph_of(types, style)
-    made = eval(expression, {s.name: s for s in graph.inputs})
-    assert made.dtype is dtype_of(expected)
+    result = eval(expression, {s.name: s for s in graph.inputs})
+    assert result.dtype is dtype_of(expected)
     rows = list(itertools.product(*(corners(t) for t in types.split())))
     wanted = [wrapped(eval(expression, dict(zip("abcd", row, strict=False))), expected) for row in rows]
     if style == "hls":
         assert wanted == [eval(expression, dict(zip("abcd", row, strict=False))) for row in rows]
-    assert computed(graph, made, list(zip(*rows, strict=True))) == wanted
+    assert computed(graph, result, list(zip(*rows, strict=True))) == wanted
 
 
 @pytest.mark.parametrize("style", ["hls", "cpp"])
@@ -105,11 +105,11 @@ def test_example_gives_its_type_and_the_integers_of_python(
 @pytest.mark.filterwarnings("ignore::graphcore.errors.LossyCastWarning")
 def test_common_integer_is_what_operands_are_wrapped_into(style: str, types: str, expected: str) -> None:
     graph = graph_of(types, style)
-    made = ops.maximum(graph["a"], graph["b"])
-    assert made.dtype is dtype_of(expected)
+    result = ops.maximum(graph["a"], graph["b"])
+    assert result.dtype is dtype_of(expected)
     rows = list(itertools.product(*(corners(t) for t in types.split())))
     wanted = [max(wrapped(x, expected), wrapped(y, expected)) for x, y in rows]
-    assert computed(graph, made, list(zip(*rows, strict=True))) == wanted
+    assert computed(graph, result, list(zip(*rows, strict=True))) == wanted
 
 
 @pytest.mark.parametrize(("types", "expected"), [("f32 i32", "f32"), ("f32 f64", "f64"), ("f16 bf16", "f16")])
@@ -117,9 +117,9 @@ def test_common_integer_is_what_operands_are_wrapped_into(style: str, types: str
 def test_floats_meet_in_the_wider_one_or_else_in_the_left(types: str, expected: str) -> None:
     for style in ("hls", "cpp"):
         graph = graph_of(types, style)
-        made = graph["a"] + graph["b"]
-        assert made.dtype is dtype_of(expected)
-        assert computed(graph, made, [[-3, 0, 5], [1, 2, 3]]) == [-2, 2, 8]
+        result = graph["a"] + graph["b"]
+        assert result.dtype is dtype_of(expected)
+        assert computed(graph, result, [[-3, 0, 5], [1, 2, 3]]) == [-2, 2, 8]
 
 
 BOOLS = [(x, y) for x in (0, 1) for y in (0, 1)]
@@ -139,10 +139,10 @@ def test_bool_is_an_integer_of_one_bit(style: str, name: str, apply: Callable[[A
     grown = {"+": "u2", "-": "i3", "*": "u2", "neg": "i2"} if style == "hls" else {}
     expected = grown.get(name, "u1")
     graph = graph_of("u1 u1", style)
-    made = apply(graph["a"], graph["b"])
-    assert made.dtype is dtype_of(expected)
+    result = apply(graph["a"], graph["b"])
+    assert result.dtype is dtype_of(expected)
     wanted = [wrapped(apply(x, y), expected) for x, y in BOOLS]
-    assert [int(v) for v in computed(graph, made, list(zip(*BOOLS, strict=True)))] == wanted
+    assert [int(v) for v in computed(graph, result, list(zip(*BOOLS, strict=True)))] == wanted
 
 
 def test_sum_of_odd_widths_is_wrapped_once_in_cpp_when_nothing_looks_before() -> None:
@@ -185,11 +185,11 @@ def test_matmul_follows_the_rule_of_products() -> None:
 def test_what_is_added_to_a_product_is_a_term_of_a_sum() -> None:
     for style, types, expected in (("hls", "i8 i8 i8", "i17"), ("hls", "u8 u4 i20", "i21"), ("cpp", "i8 i8 i8", "i8")):
         graph = graph_of(types, style)
-        made = ops.fma(*graph.inputs)
-        assert made.dtype is dtype_of(expected)
+        result = ops.fma(*graph.inputs)
+        assert result.dtype is dtype_of(expected)
         rows = list(itertools.product(*(corners(t) for t in types.split())))
         wanted = [wrapped(x * y + z, expected) for x, y, z in rows]
-        assert computed(graph, made, list(zip(*rows, strict=True))) == wanted
+        assert computed(graph, result, list(zip(*rows, strict=True))) == wanted
     graph = Graph(
         "layer",
         {"x": TensorType("int8", ["n", 2]), "w": TensorType("int8", [3, 2]), "b": TensorType("int8", [3])},
@@ -209,16 +209,16 @@ def test_quotients_of_integers_truncate_and_floor() -> None:
         ]
         for name, apply in divisions:
             graph = graph_of("i5 i5", style)
-            made = eval(f"a {name} b", {s.name: s for s in graph.inputs})
-            assert made.dtype is dtype_of("i5")
-            assert computed(graph, made, columns) == [wrapped(apply(x, y), "i5") for x, y in rows]
+            result = eval(f"a {name} b", {s.name: s for s in graph.inputs})
+            assert result.dtype is dtype_of("i5")
+            assert computed(graph, result, columns) == [wrapped(apply(x, y), "i5") for x, y in rows]
 
 
 def test_special_function_of_integers_is_a_float_of_32_bits_up_to_32() -> None:
     graph = graph_of("i32 i33 u1")
-    made = [ops.sqrt(s) for s in graph.inputs]
-    assert [s.dtype for s in made] == [DType.float32, DType.float64, DType.float32]
-    assert computed(graph, made[1], [[4], [9], [0]]) == [3.0]
+    results = [ops.sqrt(s) for s in graph.inputs]
+    assert [s.dtype for s in results] == [DType.float32, DType.float64, DType.float32]
+    assert computed(graph, results[1], [[4], [9], [0]]) == [3.0]
     assert ops.floor(graph_of("i8")["a"]).dtype is DType.float32
 
 
@@ -239,8 +239,8 @@ def test_growth_loses_nothing_and_so_never_warns() -> None:
     names = ["u1", "i1", "i8", "u8", "i23", "u32", "i64", "u64", "i96", "u100"]
     graph = graph_of(names, strict=True)
     for x, y in itertools.product(graph.inputs, repeat=2):
-        for made in (x + y, x - y, x * y, x - y - x, x * y * x, -x):
-            assert made.dtype.is_integer
+        for item in (x + y, x - y, x * y, x - y - x, x * y * x, -x):
+            assert item.dtype.is_integer
 
 
 @pytest.mark.parametrize("style", ["hls", "cpp"])
@@ -287,6 +287,6 @@ def test_dtype_that_allo_has_not_is_refused_by_name(style: str, dtype: DType) ->
 
 @pytest.mark.parametrize("bits", [0, -1])
 def test_width_below_one_is_refused(bits: int) -> None:
-    for made in (DType.int, DType.uint):
+    for item in (DType.int, DType.uint):
         with pytest.raises(DTypeError, match="use a width of 1 or more"):
-            made(bits)
+            item(bits)

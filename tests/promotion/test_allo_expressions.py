@@ -107,10 +107,10 @@ def raised(x: int, y: int, bits: int) -> int:
     return pow(x, y, 1 << bits)
 
 
-def shifted(x: int, count: int, bits: int, left: bool) -> int:
+def shifted(x: int, count: int, bits: int, remaining: bool) -> int:
     if not 0 <= count < bits:
-        return 0 if left or x >= 0 else -1
-    return x << count if left else x >> count
+        return 0 if remaining or x >= 0 else -1
+    return x << count if remaining else x >> count
 
 
 BITWISE = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
@@ -159,7 +159,7 @@ class Expressions:
         self.values: list[Value] = []
         self.arrays: list[Array] = []
         types: dict[str, TensorType] = {}
-        given: list[tuple[T, Array]] = []
+        results: list[tuple[T, Array]] = []
         for i in range(draw.randint(1, 4)):
             bits = [draw.randint(25, 60)] if self.wide else [1, 2, 4, 7, 8, draw.randint(1, 40), draw.randint(1, 40)]
             t = T(draw.random() < 0.5, draw.choice(bits))
@@ -167,10 +167,10 @@ class Expressions:
             shape = [5 if d == "n" else 1 for d in dims]
             numbers = np.array([self.number(t) for _ in range(math.prod(shape))], object).reshape(shape)
             types[f"x{i}"] = TensorType(t.dtype, dims)
-            given.append((t, numbers))
+            results.append((t, numbers))
             self.arrays.append(numbers.astype(np.int64).astype(t.dtype.numpy))
         self.graph = Graph("drawn", types, promotion=system(f"allo_{style}", revision=revision))
-        for symbol, (t, numbers) in zip(self.graph.inputs, given, strict=True):
+        for symbol, (t, numbers) in zip(self.graph.inputs, results, strict=True):
             self.values.append(Value(t, numbers, symbol))
 
     def number(self, t: T) -> int:
@@ -189,7 +189,7 @@ class Expressions:
         else:
             self.two(self.draw.choice(TWO), self.value(), self.value())
 
-    def made(self, type_: T, numbers: Array, symbol: Symbol, *read: Value) -> None:
+    def record(self, type_: T, numbers: Array, symbol: Symbol, *read: Value) -> None:
         for value in read:
             value.operator, value.terms = "", ()
         assert symbol.dtype is type_.dtype
@@ -202,21 +202,21 @@ class Expressions:
             assert PYTHON[op](x.symbol) is x.symbol
         elif op == "neg":
             grown = T(True, t.bits + 1) if self.rules.style == "hls" else t
-            self.made(grown, each(lambda a: grown.wrap(-a), x.numbers), -x.symbol, x)
+            self.record(grown, each(lambda a: grown.wrap(-a), x.numbers), -x.symbol, x)
         elif op == "invert":
-            self.made(t, each(lambda a: t.wrap(~a), x.numbers), ~x.symbol, x)
+            self.record(t, each(lambda a: t.wrap(~a), x.numbers), ~x.symbol, x)
         elif op == "abs":
             if t.signed:
-                self.made(t, each(lambda a: t.wrap(abs(a)), x.numbers), abs(x.symbol), x)
+                self.record(t, each(lambda a: t.wrap(abs(a)), x.numbers), abs(x.symbol), x)
         elif op == "logical not":
-            self.made(TRUTH, each(lambda a: int(not a), x.numbers), PYTHON[op](x.symbol), x)
+            self.record(TRUTH, each(lambda a: int(not a), x.numbers), PYTHON[op](x.symbol), x)
         elif op == "cast":
             to = T(self.draw.random() < 0.5, self.draw.choice([8, 16, 33, 64, 65, self.draw.randint(1, 90)]))
             numbers = each(lambda a: int(a != 0) if to == TRUTH else to.wrap(a), x.numbers)
-            self.made(to, numbers, x.symbol.cast(to.dtype), x)
+            self.record(to, numbers, x.symbol.cast(to.dtype), x)
         elif op == "power":
             power = self.draw.randint(0, min(5, t.greatest))
-            self.made(t, each(lambda a: t.wrap(a**power), x.numbers), x.symbol**power, x)
+            self.record(t, each(lambda a: t.wrap(a**power), x.numbers), x.symbol**power, x)
         elif op == "number":
             self.with_number(self.draw.choice(SUMS), x)
         else:
@@ -231,7 +231,7 @@ class Expressions:
             condition.numbers, x.numbers, other.numbers,
         )  # fmt: skip
         symbol = ops.where(truth, x.symbol, other.symbol.cast(to.dtype))
-        self.made(to, numbers, symbol, condition, x, other)
+        self.record(to, numbers, symbol, condition, x, other)
 
     def with_number(self, op: str, x: Value) -> None:
         """A Python number on either side of a sum or product; it takes the type of the first typed term."""
@@ -260,7 +260,7 @@ class Expressions:
         if op in ("<<", ">>"):
             t = x.type
             numbers = each(lambda a, c: t.wrap(shifted(a, c, t.bits, op == "<<")), x.numbers, y.numbers)
-            self.made(t, numbers, PYTHON[op](x.symbol, y.symbol), x, y)
+            self.record(t, numbers, PYTHON[op](x.symbol, y.symbol), x, y)
             return
         a, b = each(common.wrap, x.numbers), each(common.wrap, y.numbers)
         if op.startswith("logical"):
@@ -278,7 +278,7 @@ class Expressions:
             numbers = each(lambda p, q: whole.wrap(DIVISIONS[op](p, q)), a, b)
         else:
             numbers = each(max if op == "max" else min, a, b)
-        self.made(common, numbers, PYTHON[op](x.symbol, y.symbol), x, y)
+        self.record(common, numbers, PYTHON[op](x.symbol, y.symbol), x, y)
 
     def summed(self, op: str, x: Value, y: Value) -> None:
         terms = [*self.parts(op, x), *self.parts(op, y)]
@@ -310,7 +310,7 @@ class Expressions:
             t = self.rules.common(x.type, y.type)
             apply = PYTHON[op]
             numbers = each(lambda a, b: t.wrap(apply(t.wrap(a), t.wrap(b))), x.numbers, y.numbers)
-            self.made(t, numbers, symbol)
+            self.record(t, numbers, symbol)
             return
         left = number if number is not None and is_left else self.parts(op, x)
         right = number if number is not None and not is_left else self.parts(op, y)
@@ -324,7 +324,7 @@ class Expressions:
             total = total * numbers if op == "*" else total - numbers if minus else total + numbers
         total = np.asarray(total, object)
         assert all(t.least <= v <= t.greatest for v in total.ravel()), "a sum or product of hls never wraps"
-        self.made(t, total, symbol)
+        self.record(t, total, symbol)
         self.values[-1].operator = "*" if op == "*" else "+"
         self.values[-1].terms = terms
 
@@ -335,11 +335,11 @@ class Expressions:
                 onnx.checker.check_model(self.graph.to_onnx(target=target), full_check=True)
         results = gc.InferenceSession().load(self.graph).execute(*self.arrays, wide="object")
         for value, result in zip(outputs, results, strict=True):
-            found = result if result.dtype == object else result.astype(np.int64).astype(object)
+            match = result if result.dtype == object else result.astype(np.int64).astype(object)
             if value.type.bits == 64 and not value.type.signed:
-                found = result.astype(object)
-            assert found.shape == value.numbers.shape, f"{value.symbol}\n{self.graph}"
-            assert (found == value.numbers).all(), f"{value.symbol}: {found} {value.numbers}\n{self.graph}"
+                match = result.astype(object)
+            assert match.shape == value.numbers.shape, f"{value.symbol}\n{self.graph}"
+            assert (match == value.numbers).all(), f"{value.symbol}: {match} {value.numbers}\n{self.graph}"
 
 
 def check_drawn(style: str, revision: str, seed: int, operators: int) -> None:
@@ -347,18 +347,18 @@ def check_drawn(style: str, revision: str, seed: int, operators: int) -> None:
     drawn = Expressions(style, revision, draw)
     for _ in range(operators):
         drawn.step()
-    made = drawn.values[len(drawn.arrays) :]
-    if not made:
+    result = drawn.values[len(drawn.arrays) :]
+    if not result:
         return
     # All of them, or the last one alone, of which often only the low bits are used.
     if draw.random() < 0.5:
-        outputs = made[-12:]
+        outputs = result[-12:]
     elif draw.random() < 0.5:
-        outputs = made[-1:]
+        outputs = result[-1:]
     else:
-        last = made[-1]
+        last = result[-1]
         to = T(True, draw.choice([8, 20, 64]))
-        drawn.made(to, each(to.wrap, last.numbers), last.symbol.cast(to.dtype), last)
+        drawn.record(to, each(to.wrap, last.numbers), last.symbol.cast(to.dtype), last)
         outputs = drawn.values[-1:]
     drawn.run(outputs, check=draw.random() < 0.2)
 

@@ -47,8 +47,8 @@ def terms_of(symbol: Symbol) -> list[str]:
 )
 def test_nested_operators_are_one_node_with_all_terms(expression: str, terms: str) -> None:
     graph = graph_of("i8 u8 i23 u1")
-    made = eval(expression, {s.name: s for s in graph.inputs})
-    assert terms_of(made) == terms.split()
+    result = eval(expression, {s.name: s for s in graph.inputs})
+    assert terms_of(result) == terms.split()
 
 
 def test_products_are_terms_of_a_sum_and_sums_factors_of_a_product() -> None:
@@ -174,15 +174,15 @@ def test_widths_without_bounds_are_refused() -> None:
 )
 def test_number_takes_the_dtype_of_the_first_typed_term(expression: str, expected: str) -> None:
     graph = graph_of("i32 u8")
-    made = eval(expression, {s.name: s for s in graph.inputs})
-    assert made.dtype is dtype_of(expected)
+    result = eval(expression, {s.name: s for s in graph.inputs})
+    assert result.dtype is dtype_of(expected)
     rows = [(-(2**31), 0), (2**31 - 1, 255), (-1, 7)]
     wanted = [eval(expression, dict(zip("ab", row, strict=True))) for row in rows]
-    assert computed(graph, made, list(zip(*rows, strict=True))) == wanted
+    assert computed(graph, result, list(zip(*rows, strict=True))) == wanted
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "message"),
     [
         ("b + 300", "300 cannot be held in uint8"),
         ("b - -1", "-1 cannot be held in uint8"),
@@ -191,11 +191,11 @@ def test_number_takes_the_dtype_of_the_first_typed_term(expression: str, expecte
         ("d * (200 * b)", "200 cannot be held in bool"),
     ],
 )
-def test_number_that_the_first_typed_term_cannot_hold_is_refused(expression: str, said: str) -> None:
+def test_number_that_the_first_typed_term_cannot_hold_is_refused(expression: str, message: str) -> None:
     graph = graph_of("i32 u8 i10 u1")
     with pytest.raises(DTypeError) as raised:
         eval(expression, {s.name: s for s in graph.inputs})
-    assert said in raised.value.summary
+    assert message in raised.value.summary
     assert "a number takes the dtype of the first operand that has one" in raised.value.help
     assert "graph.constant(" in raised.value.help
 
@@ -259,10 +259,10 @@ def pairs(terms: Sequence[Any]) -> Any:
 
 
 def tree_of(model: onnx.ModelProto, operator: str) -> Any:
-    made = {output: node for node in model.graph.node for output in node.output}
+    results = {output: node for node in model.graph.node for output in node.output}
 
     def below(name: str) -> Any:
-        node = made.get(name)
+        node = results.get(name)
         if node is None:
             return name
         if node.op_type == operator:
@@ -336,9 +336,9 @@ def test_terms_broadcast_as_operands_do() -> None:
 def test_system_answers_for_all_terms_of_an_expression() -> None:
     eight, nine = Operand(DType.uint8), Operand(DType.int(9))
     inner = Operand(DType.int(10), terms=(Term(nine), Term(eight, negated=True), Term(Operand(None, 5))))
-    found = system("allo_hls").resolve(Key("sub", "subtract"), [eight, inner])
-    assert found.expression
-    assert found.operands == (DType.int(11),) * 4
-    assert found.result is DType.int(11)
+    path = system("allo_hls").resolve(Key("sub", "subtract"), [eight, inner])
+    assert path.expression
+    assert path.operands == (DType.int(11),) * 4
+    assert path.result is DType.int(11)
     assert system("allo_cpp").flattens("add") == frozenset()
     assert not system("allo_cpp").resolve(Key("add", "arithmetic"), [eight, eight]).expression

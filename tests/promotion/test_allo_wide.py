@@ -28,17 +28,17 @@ REFUSED: list[tuple[str, str, Callable[..., Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("operator", "types", "use", "said"), REFUSED)
+@pytest.mark.parametrize(("operator", "types", "use", "message"), REFUSED)
 @pytest.mark.filterwarnings("ignore::graphcore.errors.LossyCastWarning")
 def test_operator_that_nothing_computes_is_refused_at_its_line(
-    operator: str, types: str, use: Callable[..., Any], said: str
+    operator: str, types: str, use: Callable[..., Any], message: str
 ) -> None:
     graph = graph_of(types)
     with pytest.raises(DTypeError) as raised:
         use(*graph.inputs)
     text = str(raised.value)
     assert raised.value.summary.startswith(f"{operator}: ")
-    assert said in text
+    assert message in text
     own = re.escape(str(graph["a"].type))
     assert re.search(rf"input 0  a +{own}", text)
     assert "help: cast" in text
@@ -61,8 +61,8 @@ def test_division_of_wide_integers_runs_where_it_is_not_refused(
     types: str, use: Callable[..., Any], reference: Callable[[int, int], int]
 ) -> None:
     graph = graph_of(types)
-    made = use(*graph.inputs)
-    graph.output(made)
+    output = use(*graph.inputs)
+    graph.output(output)
     rows = list(itertools.product(*(corners(t) for t in types.split())))
     a, b = (list(column) for column in zip(*rows, strict=True))
     (result,) = (
@@ -104,9 +104,9 @@ def test_wide_sum_over_products_is_exact_where_all_bits_are_used() -> None:
 )
 def test_wide_expression_gives_the_integers_of_python(expression: str, expected: str) -> None:
     graph = graph_of("i96 u33")
-    made = eval(expression, {s.name: s for s in graph.inputs})
-    assert made.dtype is dtype_of(expected)
-    graph.output(made)
+    outputs = eval(expression, {s.name: s for s in graph.inputs})
+    assert outputs.dtype is dtype_of(expected)
+    graph.output(outputs)
     rows = list(itertools.product(corners("i96"), corners("u33")))
     a, b = (list(column) for column in zip(*rows, strict=True))
     (result,) = gc.InferenceSession().load(graph).execute(np.array(a, object), np.array(b, np.uint64), wide="object")
@@ -132,8 +132,8 @@ def test_wide_integers_move_compare_and_shift() -> None:
         p.reshape(-1), np.concatenate([p, big_x + y]), p.sum(axis=0), np.maximum(p, big_x), p > y, [2, 2],
         p.astype(np.float64), down(big_x, p), p >> 70, np.stack([p, p]),
     ]  # fmt: skip
-    for found, one in zip(results, wanted, strict=True):
-        assert found.tolist() == np.asarray(one).tolist()
+    for item, one in zip(results, wanted, strict=True):
+        assert item.tolist() == np.asarray(one).tolist()
 
 
 def test_carry_out_of_64_bits_is_kept_where_all_terms_are_near_a_number() -> None:

@@ -80,12 +80,12 @@ FLAGGED = [(False, False), (False, True), (True, False), (True, True)]
 
 def cells(table: str) -> dict[tuple[DType, DType], str]:
     head, *rows = table.strip("\n").split("\n")
-    found = {}
+    results = {}
     for row in rows:
         left, *answers = row.split()
         for right, answer in zip(head.split(), answers, strict=True):
-            found[LABELS[left], LABELS[right]] = answer
-    return found
+            results[LABELS[left], LABELS[right]] = answer
+    return results
 
 
 KNOWN_CELLS, AMBIGUOUS_CELLS, FLAG_CELLS = map(cells, (KNOWN, AMBIGUOUS, FLAGS))
@@ -101,12 +101,12 @@ def expected(lhs: DType, rhs: DType, left: bool, right: bool) -> tuple[DType, bo
 
 def graph_of(**types: str) -> Graph:
     """A graph of inputs such as `x="int32?"`, vectors of length n; `x="int32? scalar"` has no axes."""
-    made = {}
+    results = {}
     for name, text in types.items():
         dtype, _, shape = text.partition(" ")
         dims: list[Any] = [] if shape == "scalar" else ["n"]
-        made[name] = TensorType(dtype.rstrip("?"), dims, ambiguous=dtype.endswith("?"))
-    return Graph("anvil", made, promotion="anvil")
+        results[name] = TensorType(dtype.rstrip("?"), dims, ambiguous=dtype.endswith("?"))
+    return Graph("anvil", results, promotion="anvil")
 
 
 def symbols(*types: str) -> tuple[Symbol, ...]:
@@ -134,8 +134,8 @@ def test_symbols_meet_as_the_tables_say_when_added(flags: tuple[bool, bool]) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossyCastWarning)
         for lhs, rhs in itertools.product(ALL, ALL):
-            made = graph[f"l_{lhs.name}"] + graph[f"r_{rhs.name}"]
-            assert (made.dtype, made.ambiguous) == expected(lhs, rhs, *flags), (lhs, rhs)
+            result = graph[f"l_{lhs.name}"] + graph[f"r_{rhs.name}"]
+            assert (result.dtype, result.ambiguous) == expected(lhs, rhs, *flags), (lhs, rhs)
 
 
 def test_rules_in_words_give_the_tables_for_all_pairs() -> None:
@@ -175,8 +175,8 @@ def test_many_operands_are_folded_from_the_left() -> None:
     assert shown(ops.concat([a, c, b])) == "float32?"
     assert shown(ops.concat([a, c])) == "uint8"
     assert shown(ops.concat([d, a, d])) == "int8?"
-    made = system("anvil").resolve(Key("fma", "arithmetic"), [Operand(D.bool), Operand(D.int32, ambiguous=True)] * 2)
-    assert (made.result, made.ambiguous) == (D.int32, True)
+    path = system("anvil").resolve(Key("fma", "arithmetic"), [Operand(D.bool), Operand(D.int32, ambiguous=True)] * 2)
+    assert (path.result, path.ambiguous) == (D.int32, True)
 
 
 # Literals
@@ -193,8 +193,8 @@ def test_literals_are_ambiguous_but_for_bools() -> None:
         "int16": [i + 1, i | True, ops.where(b, i, 7)],
         "float32": [ops.where(b, symbols_of(b, "float32"), 1)],
     }
-    for want, made in table.items():
-        assert [shown(s) for s in made] == [want] * len(made)
+    for want, item in table.items():
+        assert [shown(s) for s in item] == [want] * len(item)
 
 
 def symbols_of(like: Symbol, dtype: str) -> Symbol:
@@ -214,7 +214,7 @@ def test_literal_is_refused_when_the_known_dtype_cannot_hold_it() -> None:
 
 def test_constants_are_known_unless_said_to_be_ambiguous() -> None:
     graph = graph_of(x="int16")
-    made = {
+    results = {
         "int16": [graph.scalar(2, DType.int16), graph.constant([1, 2], D.int16)],
         "int32": [graph.constant(2), graph.constant([1, 2]), graph.scalar(7)],
         "float32": [graph.constant(2.5), graph.full(2.5, ["n"]), graph.constant([1.0])],
@@ -222,7 +222,7 @@ def test_constants_are_known_unless_said_to_be_ambiguous() -> None:
         "int8?": [graph.constant(2, D.int8, ambiguous=True)],
         "bool?": [graph.constant(True, ambiguous=True)],
     }
-    for want, values in made.items():
+    for want, values in results.items():
         assert [shown(s) for s in values] == [want] * len(values)
     assert shown(graph["x"] + graph.scalar(2, D.int32)) == "int32"
     assert shown(graph["x"] + graph.scalar(2, ambiguous=True)) == "int16"
@@ -354,16 +354,16 @@ TRAVELS: dict[str, list[tuple[str, Callable[..., Any]]]] = {
 def test_ambiguity_travels_as_the_table_says(row: str) -> None:
     graph = graph_of(x="int32?", f="float32?", k="int16", b="bool", t="bool?")
     with graph:
-        made = [(want, function(*graph.inputs)) for want, function in TRAVELS[row]]
-    assert [shown(s) for _, s in made] == [want for want, _ in made]
-    graph.output(**{f"out{i}": s for i, (_, s) in enumerate(made)})
+        items = [(want, function(*graph.inputs)) for want, function in TRAVELS[row]]
+    assert [shown(s) for _, s in items] == [want for want, _ in items]
+    graph.output(**{f"out{i}": s for i, (_, s) in enumerate(items)})
     onnx.checker.check_model(graph.to_onnx(), full_check=True)
     arrays = [
         np.array([3, -1, 5, 2], np.int32), np.array([0.5, 2, 1, 4], np.float32), np.array([1, 2, 0, 3], np.int16),
         np.array([True, False, True, True]), np.array([False, True, True, False]),
     ]  # fmt: skip
     results = gc.InferenceSession().load(graph)(*arrays)
-    assert [r.dtype for r in results] == [np.dtype(s.dtype.numpy) for _, s in made]
+    assert [r.dtype for r in results] == [np.dtype(s.dtype.numpy) for _, s in items]
 
 
 def test_places_of_ambiguous_integers_are_known() -> None:
@@ -371,9 +371,9 @@ def test_places_of_ambiguous_integers_are_known() -> None:
     with graph:
         x = graph.constant(np.arange(300), ambiguous=True)
         values, top = op.TopK(x, np.array([1]))
-        made = [values, top, *op.Unique(x, outputs=4)]
+        results = [values, top, *op.Unique(x, outputs=4)]
         largest = top + graph["k"] * 0
-    assert [shown(s) for s in made] == ["int64?", "int64", "int64?", "int64", "int64", "int64"]
+    assert [shown(s) for s in results] == ["int64?", "int64", "int64?", "int64", "int64", "int64"]
     graph.output(largest)
     pooled, where = op.MaxPool(graph_of(f="float32?")["f"][None, None], kernel_shape=[3], outputs=2)
     assert [shown(pooled), shown(where)] == ["float32?", "int64"]
@@ -410,8 +410,8 @@ def test_a_list_with_a_known_tensor_is_known() -> None:
 
 def test_bits_read_as_another_dtype_are_known() -> None:
     graph = graph_of(x="int32?")
-    (made,) = graph.op("BitCast", [graph["x"]], {"to": D.float32}, [TensorType(D.float32, ["n"])])
-    assert shown(made) == "float32"
+    (result,) = graph.op("BitCast", [graph["x"]], {"to": D.float32}, [TensorType(D.float32, ["n"])])
+    assert shown(result) == "float32"
 
 
 def test_branches_are_known_unless_said_otherwise() -> None:
@@ -424,8 +424,8 @@ def test_branches_are_known_unless_said_otherwise() -> None:
         body.output(body.build.capture(value))  # type: ignore[arg-type]
         branches.append(body)
     attributes = {"then_branch": branches[0], "else_branch": branches[1]}
-    (made,) = graph.op("If", [t], attributes, [TensorType(D.int32, ["n"])])
-    assert shown(made) == "int32"
+    (result,) = graph.op("If", [t], attributes, [TensorType(D.int32, ["n"])])
+    assert shown(result) == "int32"
     (guess,) = graph.op("If", [t], attributes, [TensorType(D.int32, ["n"], ambiguous=True)])
     assert shown(guess) == "int32?"
 
@@ -584,13 +584,13 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 @settings(max_examples=drawn(40))
 @given(
     source=st.sampled_from(["bool", "int32?", "int64?", "uint32?"]),
-    known=st.sampled_from(["int8", "uint8", "int16", "uint16", "int32"]),
+    expected=st.sampled_from(["int8", "uint8", "int16", "uint16", "int32"]),
     steps=st.lists(st.tuples(st.sampled_from(list(OPERATORS)), st.integers(0, 5), st.integers(-9, 99)), max_size=12),
 )
 def test_narrowed_values_are_those_of_the_wide_computation(
-    source: str, known: str, steps: list[tuple[str, int, int]]
+    source: str, expected: str, steps: list[tuple[str, int, int]]
 ) -> None:
-    graph = graph_of(x=source, y=known)
+    graph = graph_of(x=source, y=expected)
     x, y = graph.inputs
     array = reference.samples(x.dtype, 8, 3)
     pool: list[Symbol] = [x + 1]
@@ -601,13 +601,13 @@ def test_narrowed_values_are_those_of_the_wide_computation(
         other, value = (literal, literal) if literal % 2 else (pool[-1], numbers[-1])
         pool.append(OPERATORS[name](pool[at], other))
         left, right = numbers[at], value
-        made = np.maximum(left, right) if name == "max" else OPERATORS[name](left, right)
-        numbers.append(reference.wrapped(made, wide).astype(object))
+        result = np.maximum(left, right) if name == "max" else OPERATORS[name](left, right)
+        numbers.append(reference.wrapped(result, wide).astype(object))
     end = pool[-1]
     assert end.ambiguous
     assert end.dtype is wide
     graph.output(end + y)
-    assert shown(graph.outputs[0]) == known
+    assert shown(graph.outputs[0]) == expected
     other_array = reference.samples(y.dtype, 8, 4)
     (got,) = gc.InferenceSession().load(graph)(array, other_array)
     want = reference.wrapped(numbers[-1] + other_array.astype(object), y.dtype)
@@ -617,10 +617,10 @@ def test_narrowed_values_are_those_of_the_wide_computation(
 def test_truth_of_an_ambiguous_scalar_is_known() -> None:
     graph = Graph("g", {"x": TensorType(D.bool, [], ambiguous=True)}, promotion="anvil")
     (x,) = graph.inputs
-    made = [ops.any(x), ops.all(x), ops.any(ops.unsqueeze(x, 0))]
+    results = [ops.any(x), ops.all(x), ops.any(ops.unsqueeze(x, 0))]
     assert x.ambiguous
-    assert not any(m.ambiguous for m in made)
-    graph.output(*made)
+    assert not any(m.ambiguous for m in results)
+    graph.output(*results)
     assert [bool(v) for v in gc.InferenceSession().load(graph)(np.array(True))] == [True] * 3
 
 
@@ -643,21 +643,21 @@ def test_branches_are_ambiguous_only_where_both_are() -> None:
     graph.output(both, one, both * k)
     assert graph["c"].graph.output_types[one.name].dtype is D.int16  # type: ignore[union-attr]
     values = [np.array([3, -4], np.int32), np.array([5, 6], np.int32), np.array([7, 8], np.int16)]
-    made = gc.InferenceSession().load(graph)(np.array(True), *values)
-    assert [m.tolist() for m in made] == [[4, -3], [4, -3], [28, -24]]
-    assert [m.dtype for m in made] == [np.int32, np.int16, np.int16]
+    results = gc.InferenceSession().load(graph)(np.array(True), *values)
+    assert [m.tolist() for m in results] == [[4, -3], [4, -3], [28, -24]]
+    assert [m.dtype for m in results] == [np.int32, np.int16, np.int16]
 
 
 def test_state_of_a_loop_is_as_ambiguous_as_its_body_leaves_it() -> None:
     graph = Graph("g", {"n": TensorType(D.int32, []), "x": TensorType(D.int32, [], ambiguous=True)}, promotion="anvil")
     n, x = graph.inputs
     guessed = ops.while_loop(lambda i: i < 5, lambda i: i + 2, x)
-    known = ops.while_loop(lambda i: i < 5, lambda i: i + n, x)
+    result = ops.while_loop(lambda i: i < 5, lambda i: i + n, x)
     last, sums = ops.scan(lambda total, y: (total + y, total + y), x, ops.stack([x, x]))
     assert guessed.ambiguous
-    assert not known.ambiguous
+    assert not result.ambiguous
     assert last.ambiguous
     assert sums.ambiguous
-    graph.output(guessed, known, last, sums)
-    made = gc.InferenceSession().load(graph)(np.array(3, np.int32), np.array(0, np.int32))
-    assert [m.tolist() for m in made] == [6, 6, 0, [0, 0]]
+    graph.output(guessed, result, last, sums)
+    results = gc.InferenceSession().load(graph)(np.array(3, np.int32), np.array(0, np.int32))
+    assert [m.tolist() for m in results] == [6, 6, 0, [0, 0]]

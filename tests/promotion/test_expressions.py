@@ -50,7 +50,7 @@ def check(
     if system == "kernel_float" and flags[0]:
         constant = arrays[0][:1].reshape(())
         pool.append((graph.constant(constant, dtypes[0], ambiguous=True), Value(constant, dtypes[0], True)))
-    made: list[tuple[str, Symbol, Value]] = []
+    items: list[tuple[str, Symbol, Value]] = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", LossyCastWarning)
         for op, a, b, c, literal in program:
@@ -71,15 +71,15 @@ def check(
             what = f"{op} of {', '.join(str(s.type) if isinstance(s, Symbol) else repr(s) for s in symbols)}"
             assert (symbol.dtype, symbol.ambiguous) == (want.dtype, want.ambiguous), f"{what} is {symbol.type}"
             pool.append((symbol, want))
-            made.append((what, symbol, want))
-    made = made[-count:]
-    if not made:
+            items.append((what, symbol, want))
+    items = items[-count:]
+    if not items:
         return
-    graph.output(**{f"out{i}": symbol for i, (_, symbol, _) in enumerate(made)})
+    graph.output(**{f"out{i}": symbol for i, (_, symbol, _) in enumerate(items)})
     model = graph.to_onnx()
     onnx.checker.check_model(model, full_check=True)
     results = gc.InferenceSession().load(graph)(*arrays)
-    for (what, symbol, want), got in zip(made, results, strict=True):
+    for (what, symbol, want), got in zip(items, results, strict=True):
         promoted.assert_value(what, symbol, got, want)
 
 

@@ -54,12 +54,12 @@ def expected(float8: DType) -> dict[tuple[DType, DType], DType | None]:
     """The table with f8 being one of the formats."""
     labels = {**LABELS, "f8": float8}
     head, *rows = PUBLISHED.strip("\n").split("\n")
-    found = {}
+    results = {}
     for row in rows:
         left, *cells = row.split()
         for right, cell in zip(head.split(), cells, strict=True):
-            found[labels[left], labels[right]] = labels.get(cell)
-    return found
+            results[labels[left], labels[right]] = labels.get(cell)
+    return results
 
 
 TABLE = {**expected(E4M3), **expected(E5M2), (E4M3, E5M2): None, (E5M2, E4M3): None}
@@ -106,18 +106,18 @@ def test_dtypes_meet_as_the_table_says_when_asked(left: DType) -> None:
 
 
 def test_rules_in_words_give_the_table_when_over_all_pairs() -> None:
-    def told(left: DType, right: DType) -> DType | None:
-        made = promoted.outcome("kernel_float", "+", [Value(np.zeros((), d.numpy), d) for d in (left, right)])
-        return made.dtype if isinstance(made, Value) else None
+    def published(left: DType, right: DType) -> DType | None:
+        result = promoted.outcome("kernel_float", "+", [Value(np.zeros((), d.numpy), d) for d in (left, right)])
+        return result.dtype if isinstance(result, Value) else None
 
-    assert {pair: told(*pair) for pair in TABLE} == TABLE
+    assert {pair: published(*pair) for pair in TABLE} == TABLE
 
 
 @pytest.mark.filterwarnings("ignore::graphcore.errors.LossyCastWarning")
 def test_symbols_compute_as_the_table_says_when_of_any_two_dtypes() -> None:
     graph = Graph("pairs", {d.name: TensorType(d, ["n"]) for d in ALL}, promotion="kernel_float")
     arrays = {d: reference.samples(d, 12, i) for i, d in enumerate(ALL)}
-    made: list[tuple[str, Symbol, Value]] = []
+    items: list[tuple[str, Symbol, Value]] = []
     for (left, right), want in TABLE.items():
         for name in ("+", "*", "max", "<", "=="):
             operands = graph[left.name], graph[right.name]
@@ -129,10 +129,10 @@ def test_symbols_compute_as_the_table_says_when_of_any_two_dtypes() -> None:
             assert symbol.dtype is want, (name, left, right)
             values = [Value(arrays[d], d) for d in (left, right)]
             with np.errstate(all="ignore"):
-                made.append((f"{left} {name} {right}", symbol, promoted.compute("kernel_float", name, values)))
-    results = run(graph, [symbol for _, symbol, _ in made], *arrays.values())
-    assert len(made) == 5 * (15 * 15 - 32 - 2)
-    for (what, symbol, want_value), got in zip(made, results, strict=True):
+                items.append((f"{left} {name} {right}", symbol, promoted.compute("kernel_float", name, values)))
+    results = run(graph, [symbol for _, symbol, _ in items], *arrays.values())
+    assert len(items) == 5 * (15 * 15 - 32 - 2)
+    for (what, symbol, want_value), got in zip(items, results, strict=True):
         promoted.assert_value(what, symbol, got, want_value)
 
 
@@ -173,8 +173,8 @@ def test_order_of_three_decides_whether_they_meet_for_80_multisets() -> None:
         chosen: {folds(*order) for order in itertools.permutations(chosen)}
         for chosen in itertools.combinations_with_replacement(labels, 3)
     }
-    assert sum(len(found) > 1 for found in answers.values()) == 80
-    assert all(len(found - {None}) <= 1 for found in answers.values()), "never two different dtypes"
+    assert sum(len(item) > 1 for item in answers.values()) == 80
+    assert all(len(item - {None}) <= 1 for item in answers.values()), "never two different dtypes"
 
 
 def test_promotion_is_not_associative_for_320_triples() -> None:
@@ -275,10 +275,10 @@ def test_vec_and_into_vec_make_vectors() -> None:
     graph = graph_of(TensorType(D.int8, []), TensorType(D.float32, [3]), TensorType(D.bool, ["n"]))
     a, b, c = graph.inputs
     assert ops.into_vec(b) is b
-    made = [ops.into_vec(a), ops.vec(a, b, c, 2), ops.vec(a), ops.concat([b, c])]
-    assert [s.dtype for s in made] == [D.int8, D.float32, D.int8, D.float32]
-    assert made[1].shape[0] == c.shape[0] + 5
-    got = run(graph, made, np.array(-3, np.int8), np.array([1, 2.5, 3], np.float32), np.array([True, False]))
+    results = [ops.into_vec(a), ops.vec(a, b, c, 2), ops.vec(a), ops.concat([b, c])]
+    assert [s.dtype for s in results] == [D.int8, D.float32, D.int8, D.float32]
+    assert results[1].shape[0] == c.shape[0] + 5
+    got = run(graph, results, np.array(-3, np.int8), np.array([1, 2.5, 3], np.float32), np.array([True, False]))
     assert [g.tolist() for g in got] == [[-3], [-3, 1, 2.5, 3, 1, 0, 2], [-3], [1, 2.5, 3, 1, 0]]
 
 
@@ -302,12 +302,12 @@ def test_constant_takes_the_dtype_of_what_it_meets(dtype: DType) -> None:
     (x,) = graph.inputs
     c = graph.constant(3.14, ambiguous=True)
     assert str(c.type) == "float64?[]"
-    made = [x + c, c * x, x < c, ops.maximum(c, x), ops.where(x, c, x), ops.fma(c, x, c)]
-    assert [(s.dtype, s.ambiguous) for s in made] == [(dtype, False)] * 6
+    results = [x + c, c * x, x < c, ops.maximum(c, x), ops.where(x, c, x), ops.fma(c, x, c)]
+    assert [(s.dtype, s.ambiguous) for s in results] == [(dtype, False)] * 6
     value = reference.cast(np.array(3.14), D.float64, dtype)
-    assert all(np.array_equal(n.producer.array, value) for s in made[:4] for n in _constants_of(s))
+    assert all(np.array_equal(n.producer.array, value) for s in results[:4] for n in _constants_of(s))
     array = reference.samples(dtype, 8, 1)
-    got = run(graph, made[:2], array)
+    got = run(graph, results[:2], array)
     for name, result in zip("+*", got, strict=True):
         with np.errstate(all="ignore"):
             want = promoted.compute("kernel_float", name, [Value(array, dtype), Value(value, dtype)])
@@ -329,9 +329,9 @@ def test_constant_with_constant_is_a_constant_of_the_promoted_dtype() -> None:
     assert str((-c).type) == "int32?[]"
     assert ops.fma(c, c, d).ambiguous
     assert ops.into_vec(c).ambiguous
-    made = x * (c + d)
-    assert (made.dtype, made.ambiguous) == (D.int8, False)
-    (got,) = run(graph, [made], np.array([3, -4], np.int8))
+    result = x * (c + d)
+    assert (result.dtype, result.ambiguous) == (D.int8, False)
+    (got,) = run(graph, [result], np.array([3, -4], np.int8))
     assert got.tolist() == [6, -8], "2.75 as int8 is 2"
     with pytest.raises(PromotionError, match="forbidden"):
         c + graph.constant(1, D.uint8, ambiguous=True)
@@ -373,15 +373,15 @@ def test_integers_beyond_all_of_c_are_refused(value: int) -> None:
 def test_comparisons_and_logic_give_one_and_zero_in_the_dtype(dtype: DType) -> None:
     graph = graph_of(dtype, dtype)
     x, y = graph.inputs
-    made = [x == y, x != y, x < y, x <= y, x > y, x >= y]
-    made += [ops.logical_and(x, y), ops.logical_or(x, y), ops.logical_xor(x, y), ops.logical_not(x)]
-    assert all(s.dtype is dtype for s in made)
+    results = [x == y, x != y, x < y, x <= y, x > y, x >= y]
+    results += [ops.logical_and(x, y), ops.logical_or(x, y), ops.logical_xor(x, y), ops.logical_not(x)]
+    assert all(s.dtype is dtype for s in results)
     a, b = reference.samples(dtype, 30, 1), reference.samples(dtype, 30, 2)
     wide = [reference.exact(v) for v in (a, b)]
     truth = [v != 0 for v in wide]
     want = [reference.compare(o, a, b) for o in ("==", "!=", "<", "<=", ">", ">=")]
     want += [truth[0] & truth[1], truth[0] | truth[1], truth[0] ^ truth[1], ~truth[0]]
-    for got, expected_truth in zip(run(graph, made, a, b), want, strict=True):
+    for got, expected_truth in zip(run(graph, results, a, b), want, strict=True):
         assert np.array_equal(reference.exact(got), expected_truth.astype(np.longdouble))
 
 
@@ -389,13 +389,13 @@ def test_comparisons_and_logic_give_one_and_zero_in_the_dtype(dtype: DType) -> N
 def test_bitwise_is_logical_and_tests_keep_the_dtype_when_of_floats(dtype: DType) -> None:
     graph = graph_of(dtype, dtype)
     x, y = graph.inputs
-    made = [x & y, x | y, x ^ y, ops.is_nan(x), ops.is_inf(x), ops.is_finite(x)]
-    assert all(s.dtype is dtype for s in made)
+    results = [x & y, x | y, x ^ y, ops.is_nan(x), ops.is_inf(x), ops.is_finite(x)]
+    assert all(s.dtype is dtype for s in results)
     a, b = reference.samples(dtype, 30, 1), reference.samples(dtype, 30, 2)
     p, q = reference.exact(a) != 0, reference.exact(b) != 0
     wide = reference.exact(a)
     want = [p & q, p | q, p ^ q, np.isnan(wide), np.isinf(wide), np.isfinite(wide)]
-    for got, truth in zip(run(graph, made, a, b), want, strict=True):
+    for got, truth in zip(run(graph, results, a, b), want, strict=True):
         assert np.array_equal(reference.exact(got), truth.astype(np.longdouble))
     with pytest.raises(DTypeError, match=f"bitwise_not works on the bits of integers and bools.*{dtype}"):
         operator.invert(x)
@@ -473,9 +473,9 @@ def test_bools_add_by_or_and_multiply_by_and() -> None:
     graph = graph_of(D.bool, D.bool)
     x, y = graph.inputs
     a, b = np.array([True, True, False, False]), np.array([True, False, True, False])
-    made = [x + y, x * y, x / y, ops.maximum(x, y), ops.fma(x, y, x), x - y, -x]
-    assert all(s.dtype is D.bool for s in made)
-    got = run(graph, made, a, b)
+    results = [x + y, x * y, x / y, ops.maximum(x, y), ops.fma(x, y, x), x - y, -x]
+    assert all(s.dtype is D.bool for s in results)
+    got = run(graph, results, a, b)
     assert [g.tolist() for g in got] == [v.tolist() for v in (a | b, a & b, a & b, a | b, a, a ^ b, a)]
 
 
@@ -483,10 +483,10 @@ def test_bools_add_by_or_and_multiply_by_and() -> None:
 def test_reductions_keep_the_element_type(dtype: DType) -> None:
     graph = graph_of(dtype)
     (x,) = graph.inputs
-    made = [ops.sum(x), ops.prod(x), ops.min(x), ops.max(x), ops.any(x), ops.all(x), ops.count_nonzero(x)]
-    assert [s.dtype for s in made] == [*[dtype] * 4, D.bool, D.bool, D.int32]
+    results = [ops.sum(x), ops.prod(x), ops.min(x), ops.max(x), ops.any(x), ops.all(x), ops.count_nonzero(x)]
+    assert [s.dtype for s in results] == [*[dtype] * 4, D.bool, D.bool, D.int32]
     values = np.array([1, 0, 2, 3, 1], np.float32).astype(dtype.numpy)
-    got = run(graph, made, values)
+    got = run(graph, results, values)
     if dtype is D.bool:
         assert [g.item() for g in got] == [True, False, False, True, True, False, 4]
     else:
@@ -497,10 +497,10 @@ def test_dot_products_have_the_promoted_dtype() -> None:
     for left, right in [(D.int8, D.int32), (D.bool, D.uint8), (D.int8, D.float16), (D.float16, D.bfloat16)]:
         graph = graph_of(left, right)
         x, y = graph.inputs
-        made = ops.vecdot(x, y)
-        assert made.dtype is TABLE[left, right]
+        result = ops.vecdot(x, y)
+        assert result.dtype is TABLE[left, right]
         a, b = (np.array([1, 0, 1, 3], np.float32).astype(d.numpy) for d in (left, right))
-        (got,) = run(graph, [made], a, b)
+        (got,) = run(graph, [result], a, b)
         assert float(got) == float(a.astype(np.float64) @ b.astype(np.float64))
     i, u = symbols(D.int8, D.uint8)
     with pytest.raises(PromotionError, match="vecdot: mixing int8 and uint8 is forbidden"):
@@ -511,10 +511,10 @@ def test_condition_is_cast_to_bool_and_takes_no_part() -> None:
     for condition in ALL:
         graph = graph_of(condition, D.int8, D.float16)
         c, x, y = graph.inputs
-        made = ops.where(c, x, y)
-        assert made.dtype is D.float16, condition
+        result = ops.where(c, x, y)
+        assert result.dtype is D.float16, condition
         a = np.array([0, 1, 0, 3], np.float32).astype(condition.numpy)
-        (got,) = run(graph, [made], a, np.arange(4, dtype=np.int8), np.full(4, 9, np.float16))
+        (got,) = run(graph, [result], a, np.arange(4, dtype=np.int8), np.full(4, 9, np.float16))
         assert got.tolist() == [9, 1, 9, 3]
 
 
@@ -522,14 +522,14 @@ def test_casts_go_anywhere() -> None:
     for source in ALL:
         graph = graph_of(source)
         a = reference.samples(source, 12, 3)
-        made = [graph.inputs[0].cast(target) for target in ALL]
-        for target, symbol, got in zip(ALL, made, _identities(graph, made, a), strict=True):
+        results = [graph.inputs[0].cast(target) for target in ALL]
+        for target, symbol, got in zip(ALL, results, _identities(graph, results, a), strict=True):
             want = Value(reference.cast(a, source, target), target)
             promoted.assert_value(f"{source} as {target}", symbol, got, want)
 
 
-def _identities(graph: Graph, made: list[Symbol], *arrays: Array) -> list[Array]:
-    graph.output(**{f"out{i}": s for i, s in enumerate(made)})
+def _identities(graph: Graph, result: list[Symbol], *arrays: Array) -> list[Array]:
+    graph.output(**{f"out{i}": s for i, s in enumerate(result)})
     return list(gc.InferenceSession().load(graph)(*arrays))
 
 
@@ -546,8 +546,8 @@ def test_system_survives_the_exported_file(tmp_path: Any) -> None:
 
 def test_signed_meets_unsigned_when_one_is_cast() -> None:
     graph = graph_of(*SIGNED, *UNSIGNED)
-    made = [s + u.cast(s.dtype) for s, u in zip(graph.inputs[:4], graph.inputs[4:], strict=True)]
+    results = [s + u.cast(s.dtype) for s, u in zip(graph.inputs[:4], graph.inputs[4:], strict=True)]
     arrays = [reference.samples(s.dtype, 9, 4) for s in graph.inputs]
-    for symbol, got, a, b in zip(made, run(graph, made, *arrays), arrays[:4], arrays[4:], strict=True):
+    for symbol, got, a, b in zip(results, run(graph, results, *arrays), arrays[:4], arrays[4:], strict=True):
         want = reference.wrapped(a.astype(object) + b.astype(object), symbol.dtype)
         assert np.array_equal(got, want)

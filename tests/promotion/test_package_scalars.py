@@ -23,8 +23,8 @@ def graph_of(package: str, **dtypes: str) -> Graph:
     return Graph("scalars", {n: TensorType(DType.of(d), ["n"]) for n, d in dtypes.items()}, promotion=package)
 
 
-def run(graph: Graph, made: Symbol, *arrays: Any) -> Any:
-    graph.output(made)
+def run(graph: Graph, result: Symbol, *arrays: Any) -> Any:
+    graph.output(result)
     return gc.InferenceSession().load(graph)(*arrays)[0]
 
 
@@ -91,20 +91,20 @@ def test_zero_dimensional_tensors_give_way_in_torch_alone() -> None:
         graph = Graph("ranks", types, promotion=package)
         with_warning = pytest.warns(gc.errors.LossyCastWarning) if package == "torch" else contextlib.nullcontext()
         with with_warning:
-            made = graph["x"] * graph["y"]
-        assert made.dtype is expected
+            result = graph["x"] * graph["y"]
+        assert result.dtype is expected
         x, y = np.array([1, 3], np.float16), np.array(1 / 3)
         want = x * y.astype(expected.numpy)
-        assert run(graph, made, x, y).tolist() == want.tolist()
+        assert run(graph, result, x, y).tolist() == want.tolist()
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_clip_promotes_its_bounds(package: str) -> None:
     graph = graph_of(package, x="int8", low="int16", high="float32")
-    made = ops.clip(graph["x"], graph["low"], graph["high"])
-    assert made.dtype is D.float32
+    y = ops.clip(graph["x"], graph["low"], graph["high"])
+    assert y.dtype is D.float32
     x, low, high = np.array([-100, 5, 100], np.int8), np.array([-50] * 3, np.int16), np.full(3, 20.5, np.float32)
-    assert run(graph, made, x, low, high).tolist() == [-50, 5, 20.5]
+    assert run(graph, y, x, low, high).tolist() == [-50, 5, 20.5]
 
 
 def test_matmul_of_two_dtypes_is_refused_in_torch() -> None:
@@ -136,8 +136,8 @@ def test_padding_is_of_what_it_pads(package: str) -> None:
     assert ops.pad(graph["i"], [(1, 0)], value=7).dtype is D.int8
     with pytest.raises(DTypeError):
         ops.pad(graph["i"], [(1, 0)], value=0.5)
-    made = ops.pad(graph["x"], [(1, 1)], value=0)
-    assert run(graph, made, np.array([True]), np.zeros(1, np.int8)).tolist() == [False, True, False]
+    y = ops.pad(graph["x"], [(1, 1)], value=0)
+    assert run(graph, y, np.array([True]), np.zeros(1, np.int8)).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize(("package", "expected"), [("numpy", "float64"), ("jax", "bfloat16"), ("torch", "float32")])
@@ -145,9 +145,9 @@ def test_traced_numbers_are_weak_in_jax(package: str, expected: str) -> None:
     seen: list[str] = []
 
     def scaled(x: Symbol, factor: Any) -> Symbol:
-        made: Symbol = x.cast("bfloat16") * factor if package == "jax" else x * factor
-        seen.append(str(made.type))
-        return made
+        result: Symbol = x.cast("bfloat16") * factor if package == "jax" else x * factor
+        seen.append(str(result.type))
+        return result
 
     gc.jit(scaled, promotion=package)(np.array([1, 2], np.int8), 2.5)
     assert [text.partition("[")[0] for text in seen] == [expected]

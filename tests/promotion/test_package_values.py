@@ -141,7 +141,7 @@ def step_of(rng: random.Random, package: str, count: int) -> Step:
 
 
 def is_asked(peer: Peer, op: str, operands: list[Any]) -> bool:
-    """Return whether a package answers as it would for any values and shapes."""
+    """Return True if a package answers as it would for any values and shapes."""
     shapes = [np.shape(value_of(peer, v)) for v in operands if type(v) not in (bool, int, float, complex)]
     # Of no axes there is no reduction here, whose result would not be weak in JAX.
     if op in OF_ONE_SHAPE and shapes != [(3,)] * len(shapes):
@@ -155,24 +155,24 @@ def run(peer: Peer, seed: int, has_complex: bool = False) -> None:
     graph = Graph("random", {n: TensorType(DType.of(a.dtype), a.shape) for n, a in arrays.items()}, promotion=peer.name)
     symbols: list[Symbol] = [graph[name] for name in arrays]
     values: list[Any] = [peer.from_numpy(array) for array in arrays.values()]
-    made: list[tuple[int, str, Step]] = []
+    items: list[tuple[int, str, Step]] = []
     for _ in range(STEPS):
         step = (complex_step_of if has_complex else step_of)(rng, peer.name, len(values))
         theirs = [values[v] if kind == "at" else v for kind, v in step.operands]
         if not is_asked(peer, step.op, theirs):
             continue
-        given = [symbols[v] if kind == "at" else v for kind, v in step.operands]
-        shown = ", ".join(str(g.type) if isinstance(g, Symbol) else repr(g) for g in given)
+        arguments = [symbols[v] if kind == "at" else v for kind, v in step.operands]
+        shown = ", ".join(str(g.type) if isinstance(g, Symbol) else repr(g) for g in arguments)
         function: Callable[..., Any] = {**peer.one, **peer.two}[step.op]
-        cell = peer.asked(function, *theirs)
+        cell = peer.dtype_or_error(function, *theirs)
         if cell == NO_KERNEL or (cell == REFUSED and "string" in shown):
             continue
         try:
-            symbol = made_by(graph, step.op, *given)
+            symbol = made_by(graph, step.op, *arguments)
         except GraphcoreError as error:
             if "cannot be held" in str(error) and (peer.name != "numpy" or step.op == "where"):
                 continue  # JAX, PyTorch and numpy.where wrap such numbers
-            kinds = [g.dtype.name if isinstance(g, Symbol) else "2j" * (type(g) is complex) for g in given]
+            kinds = [g.dtype.name if isinstance(g, Symbol) else "2j" * (type(g) is complex) for g in arguments]
             is_half = "complex32" in str(error)
             if cell != REFUSED and not is_half and wanted(peer.name, step.op, cell, *kinds) != REFUSED:
                 pytest.fail(f"{seed}: {step.op}({shown}) is {cell} in {peer.name}: {error}")
@@ -182,11 +182,11 @@ def run(peer: Peer, seed: int, has_complex: bool = False) -> None:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             values.append(function(*theirs))
-        made.append((len(symbols), f"{seed}: {step.op}({shown})", step))
+        items.append((len(symbols), f"{seed}: {step.op}({shown})", step))
         symbols.append(symbol)
     graph.output(**{f"y{i}": symbol for i, symbol in enumerate(symbols)})
     results = [np.asarray(result) for result in gc.InferenceSession().load(graph)(**arrays)]
-    for i, text, step in made:
+    for i, text, step in items:
         # The package is given what the library made, so that what one step rounds is not held against the next.
         if any(kind == "at" and symbols[v].ambiguous for kind, v in step.operands):
             continue

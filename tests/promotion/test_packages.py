@@ -87,11 +87,11 @@ def made_by(graph: Graph, op: str, *operands: Any) -> Symbol:
         "clip": lambda x, y: ops.clip(x, y, y),
         "concat": lambda x, y: ops.concat([x, y]),
     }
-    made: Symbol = special.get(op, getattr(ops, op))(*operands)
-    return made
+    result: Symbol = special.get(op, getattr(ops, op))(*operands)
+    return result
 
 
-def made(graph: Graph, op: str, *operands: Any) -> str:
+def printed_types(graph: Graph, op: str, *operands: Any) -> str:
     """Return the dtype of an op's result, as the tables have it."""
     try:
         symbol = made_by(graph, op, *operands)
@@ -100,15 +100,15 @@ def made(graph: Graph, op: str, *operands: Any) -> str:
     return symbol.dtype.name + "?" * symbol.ambiguous
 
 
-def agrees(given: str, cell: str) -> bool:
-    return cell == NO_KERNEL or given == ("bool" if cell == "bool?" else cell)
+def agrees(value: str, cell: str) -> bool:
+    return cell == NO_KERNEL or value == ("bool" if cell == "bool?" else cell)
 
 
 def wanted(package: str, op: str, cell: str, *operands: str) -> str:
     """Return the cell that the library is to give: the package's, but for ops that are of real numbers here.
 
     operands: names of dtypes, and Python numbers as text. complex32, in which PyTorch also compares float16 with
-    a Python complex number, is no dtype here.
+    a Python complex number, is not a dtype here.
     """
     is_half = package == "torch" and set(operands) == {"float16", "2j"}
     is_real_here = op in REAL_HERE.get(package, ()) and any(name in (*COMPLEX, "2j") for name in operands)
@@ -121,10 +121,12 @@ def assert_agreement(package: str, calls: Iterable[Cell]) -> None:
     wrong = []
     for call in calls:
         operands = [name for name in (call.left, call.right) if name]
-        given = made(graph, call.op, *(LITERALS[name] if name in LITERALS else graph[name] for name in operands))
+        value = printed_types(
+            graph, call.op, *(LITERALS[name] if name in LITERALS else graph[name] for name in operands)
+        )
         is_apart = (package, call.op) in APART or any((package, call.op, name) in APART_CELLS for name in operands)
-        if not is_apart and not agrees(given, wanted(package, call.op, call.result, *operands)):
-            wrong.append(f"{call.op}({', '.join(operands)}) is {given}, and {call.result} in {package}")
+        if not is_apart and not agrees(value, wanted(package, call.op, call.result, *operands)):
+            wrong.append(f"{call.op}({', '.join(operands)}) is {value}, and {call.result} in {package}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -159,10 +161,10 @@ def test_two_dtypes_meet_as_the_packages_sum_says(package: str) -> None:
     for op, left, right, cell in CELLS[package]:
         if op != "concat":
             continue
-        said = explain(left, right, package)
-        assert said.result.rstrip("?") + "?" * said.ambiguous == cell, (left, right)
-        assert said.reason
-        assert said.kind == ("no rule" if cell == REFUSED else "common")
+        message = explain(left, right, package)
+        assert message.result.rstrip("?") + "?" * message.ambiguous == cell, (left, right)
+        assert message.reason
+        assert message.kind == ("no rule" if cell == REFUSED else "common")
 
 
 @pytest.mark.parametrize("package", ["numpy", "jax", "torch"])

@@ -71,12 +71,12 @@ f64   f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64 
 
 def cells(table: str) -> dict[tuple[DType, DType], DType]:
     head, *rows = table.strip("\n").split("\n")
-    found = {}
+    results = {}
     for row in rows:
         left, *answers = row.split()
         for right, answer in zip(head.split(), answers, strict=True):
-            found[SHORT[left], SHORT[right]] = SHORT[answer]
-    return found
+            results[SHORT[left], SHORT[right]] = SHORT[answer]
+    return results
 
 
 TABLES = {"max": cells(JOIN), "max_published": cells(PUBLISHED)}
@@ -111,9 +111,9 @@ def test_symbols_meet_as_the_table_says_when_added(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossyCastWarning)
         for left, right in itertools.product(LATTICE, LATTICE):
-            made = graph[left.name] + graph[right.name]
-            assert made.dtype is TABLES[name][left, right], (left, right)
-            assert all(s is not None and s.dtype is made.dtype for s in graph.nodes[-1].inputs)
+            result = graph[left.name] + graph[right.name]
+            assert result.dtype is TABLES[name][left, right], (left, right)
+            assert all(s is not None and s.dtype is result.dtype for s in graph.nodes[-1].inputs)
 
 
 def test_published_table_differs_from_the_join_when_four_cells_are_compared() -> None:
@@ -236,18 +236,18 @@ def test_int4_computes_in_itself_when_both_are_int4() -> None:
 
 def test_implicit_cast_returns_both_symbols_when_cast() -> None:
     x, y = symbols(D.int8, D.float32)
-    made = implicit_cast(x, y)
-    assert isinstance(made, SymbolTuple)
-    assert made.lhs.dtype is D.float32
-    assert made.rhs is y
-    assert made.lhs is (x + y).graph.nodes[-1].inputs[0], "the same cast is made once"
+    result = implicit_cast(x, y)
+    assert isinstance(result, SymbolTuple)
+    assert result.lhs.dtype is D.float32
+    assert result.rhs is y
+    assert result.lhs is (x + y).graph.nodes[-1].inputs[0], "the same cast is made once"
 
 
 def test_implicit_cast_returns_the_symbols_themselves_when_equal() -> None:
     x, y = symbols(D.int8, D.int8)
-    made = implicit_cast(x, y)
-    assert made.lhs is x
-    assert made.rhs is y
+    result = implicit_cast(x, y)
+    assert result.lhs is x
+    assert result.rhs is y
     assert not x.graph.nodes
 
 
@@ -288,9 +288,9 @@ def _id(value: object) -> str:
 @pytest.mark.parametrize(("dtype", "value"), HELD, ids=_id)
 def test_literal_takes_the_symbols_dtype_when_it_can_be_held(dtype: DType, value: bool | int | float) -> None:
     (x,) = symbols(dtype)
-    for made in (x + value, value + x):
-        assert made.dtype is dtype
-        assert all(s is not None and s.dtype is dtype for s in made.graph.nodes[-1].inputs)
+    for item in (x + value, value + x):
+        assert item.dtype is dtype
+        assert all(s is not None and s.dtype is dtype for s in item.graph.nodes[-1].inputs)
 
 
 @pytest.mark.parametrize(("dtype", "value"), REFUSED, ids=_id)
@@ -329,8 +329,8 @@ def test_refused_literals_say_what_to_write_instead() -> None:
 
 def test_equal_literals_of_other_types_are_other_constants() -> None:
     (x,) = symbols(D.float32)
-    made = [x * 0.0, x * -0.0, x * 1, x * True, x * 1.0]
-    values = [s.producer.inputs[1].producer.array for s in made]  # type: ignore[union-attr]
+    results = [x * 0.0, x * -0.0, x * 1, x * True, x * 1.0]
+    values = [s.producer.inputs[1].producer.array for s in results]  # type: ignore[union-attr]
     assert np.signbit(values[0]) != np.signbit(values[1])
     assert [float(v) for v in values[2:]] == [1.0, 1.0, 1.0]
 
@@ -338,8 +338,8 @@ def test_equal_literals_of_other_types_are_other_constants() -> None:
 def test_numpy_scalars_and_arrays_keep_their_own_dtype() -> None:
     (x,) = symbols(D.int8)
     assert (x + np.float32(1)).dtype is D.float32
-    made: Any = np.ones((3, 1), np.int16) + x  # NumPy's annotations take every operand for an array
-    assert made.dtype is D.int16
+    result: Any = np.ones((3, 1), np.int16) + x  # NumPy's annotations take every operand for an array
+    assert result.dtype is D.int16
     assert (x + np.int64(1)).dtype is D.int64
 
 
@@ -475,9 +475,9 @@ def test_table_system_answers_in_the_order_written() -> None:
         (D.uint8, D.int8): D.uint8,
         (D.uint8, D.uint8): D.uint8,
     }
-    left = TableSystem("left", rows)
-    assert implicit_cast_type(D.int8, D.uint8, left) is D.int8
-    assert implicit_cast_type(D.uint8, D.int8, left) is D.uint8
+    remaining = TableSystem("left", rows)
+    assert implicit_cast_type(D.int8, D.uint8, remaining) is D.int8
+    assert implicit_cast_type(D.uint8, D.int8, remaining) is D.uint8
 
 
 class Toy(PromotionSystem):
@@ -498,12 +498,12 @@ class Toy(PromotionSystem):
         lengths = {o.length for o in operands if o.length not in (None, 1)}
         if len(lengths) > 1:
             raise NoPromotion("vectors of two lengths", help="give one length", error=DTypeError)
-        known = [o.dtype for o in operands if o.dtype is not None and not o.ambiguous]
-        if not known:
+        results = [o.dtype for o in operands if o.dtype is not None and not o.ambiguous]
+        if not results:
             return Resolution((D.int32,) * len(operands), D.int32, ambiguous=True)
-        if D.int8 in known and D.float32 in known:
-            raise NoPromotion(f"{known[0]} with {known[1]} is undefined", undefined=True)
-        return Resolution((known[0],) * len(operands), known[0])
+        if D.int8 in results and D.float32 in results:
+            raise NoPromotion(f"{results[0]} with {results[1]} is undefined", undefined=True)
+        return Resolution((results[0],) * len(operands), results[0])
 
     def common(self, lhs: DType, rhs: DType) -> DType:
         return D.float32
@@ -534,14 +534,14 @@ def test_toy_system_is_asked_anew_each_time() -> None:
 
 
 def test_toy_system_makes_ambiguous_results_that_travel_and_print() -> None:
-    x, y, known = symbols(D.int8, D.int32, D.float32, promotion=Toy())
+    x, y, expected = symbols(D.int8, D.int32, D.float32, promotion=Toy())
     for s in (x, y):
         change(s, type=tensor_type(s.dtype, s.shape, ambiguous=True))
     total = x + y
     assert total.ambiguous
     assert str(total).endswith("int32?[n]")
-    assert not (total + known).ambiguous
-    assert (total + known).dtype is D.float32
+    assert not (total + expected).ambiguous
+    assert (total + expected).dtype is D.float32
     assert (total * 2).ambiguous
     assert "int32?[n]" in str(x.graph)
 

@@ -40,15 +40,15 @@ def test_style_is_chosen_by_the_systems_name(style: str, expected: str) -> None:
 @pytest.mark.parametrize(("expression", "types", "expected"), CPP)
 def test_example_of_cpp_gives_its_type_and_value(expression: str, types: str, expected: str) -> None:
     graph = graph_of(types, "cpp")
-    made = eval(expression, {s.name: s for s in graph.inputs})
-    assert made.dtype is dtype_of(expected)
+    result = eval(expression, {s.name: s for s in graph.inputs})
+    assert result.dtype is dtype_of(expected)
     rows = list(itertools.product(*(corners(t) for t in types.split())))
     if expected[0] == "f":
         rows = [(-3, 5), (0, -3)]
     wanted = [eval(expression, dict(zip("ab", row, strict=True))) for row in rows]
     if expected[0] != "f":
         wanted = [wrapped(v, expected) for v in wanted]
-    assert computed(graph, made, list(zip(*rows, strict=True))) == wanted
+    assert computed(graph, result, list(zip(*rows, strict=True))) == wanted
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -114,16 +114,16 @@ def test_nary_promoter_is_hls_own_and_of_integer_sums_and_products_alone() -> No
     assert not any(cpp.flattens(op) for op in ("add", "sub", "mul"))
     graph = graph_of("i8 i8 f32", "hls")
     a, b, c = graph.inputs
-    made = (a + c + b, a + b + a)
+    results = (a + c + b, a + b + a)
     kinds = {n.outputs[0]: n.op_type for n in graph.nodes}
-    assert [kinds[s] for s in made] == ["Add", "SumOfTerms"]  # with a float among the terms: pair by pair
+    assert [kinds[s] for s in results] == ["Add", "SumOfTerms"]  # with a float among the terms: pair by pair
 
 
 @pytest.mark.parametrize("style", STYLES)
 def test_comparisons_and_logic_give_bool_of_operands_in_their_common_type(style: str) -> None:
     graph = graph_of("i8 u8 f32", style)
     a, b, c = graph.inputs
-    for made in (a < b, ops.equal(a, c), ops.logical_and(a, c), ops.logical_not(b)):
-        assert made.dtype is DType.bool
+    for item in (a < b, ops.equal(a, c), ops.logical_and(a, c), ops.logical_not(b)):
+        assert item.dtype is DType.bool
     # -1 is 255 in u8, in which both meet.
     assert computed(graph, a < b, [[-1, 1], [200, 2], [0, 0]]) == [False, True]

@@ -15,9 +15,9 @@ def test_product_is_int32_where_the_sum_before_it_is_known() -> None:
     graph = Graph("known", {"x": TensorType("bool", []), "y": TensorType("int16", [])}, promotion="anvil")
     x, y = graph.inputs
     guessed = (x + 1) * y
-    known = (x + graph.constant(1, "int32")) * y
-    assert (guessed.dtype, known.dtype) == (D.int16, D.int32)
-    graph.output(guessed, known)
+    expected = (x + graph.constant(1, "int32")) * y
+    assert (guessed.dtype, expected.dtype) == (D.int16, D.int32)
+    graph.output(guessed, expected)
     for result in gc.InferenceSession().load(graph)(np.array(True), np.array(2, np.int16)):
         assert result.item() == 4
 
@@ -26,8 +26,8 @@ def test_types_follow_from_those_of_inputs_where_nothing_is_a_literal() -> None:
     types = {"i": TensorType("int8", ["n"]), "u": TensorType("uint8", ["n"]), "f": TensorType("float32", ["n"])}
     graph = Graph("inferred", types, promotion="anvil")
     i, u, f = graph.inputs
-    made = [i + u, i * f, (i + u) * (u + f), -i, i < u]
-    assert [str(s.type) for s in made] == ["int16[n]", "float32[n]", "float32[n]", "int8[n]", "bool[n]"]
+    results = [i + u, i * f, (i + u) * (u + f), -i, i < u]
+    assert [str(s.type) for s in results] == ["int16[n]", "float32[n]", "float32[n]", "int8[n]", "bool[n]"]
 
 
 def test_integers_of_64_bits_meet_floats_in_the_float_for_speed() -> None:

@@ -19,9 +19,9 @@ WORDS = [D.index, D.address]
 def test_example_of_the_page_is_a_float32() -> None:
     graph = Graph("example")
     x, y = graph.scalar(1, "int16"), graph.scalar(1.0, "float32")
-    made = x + y
-    graph.output(made)
-    assert made.dtype is D.float32
+    output = x + y
+    graph.output(output)
+    assert output.dtype is D.float32
     (result,) = gc.InferenceSession().load(graph)()
     assert (result.dtype, result.item()) == (np.float32, 2.0)
 
@@ -75,9 +75,9 @@ def test_floats_of_less_precision_are_above_and_never_met_by_accident() -> None:
 def test_power_of_bfloat16_and_float16_loses_precision_that_a_cast_keeps() -> None:
     graph = Graph("power", {"b": TensorType(D.bfloat16, ["n"]), "h": TensorType(D.float16, ["n"])})
     b, h = graph.inputs
-    lossy, kept = b**h, b.cast(D.float16) ** h
-    assert (lossy.dtype, kept.dtype) == (D.bfloat16, D.float16)
-    graph.output(ops.cast(lossy, "float32"), ops.cast(kept, "float32"))
+    lossy, remaining = b**h, b.cast(D.float16) ** h
+    assert (lossy.dtype, remaining.dtype) == (D.bfloat16, D.float16)
+    graph.output(ops.cast(lossy, "float32"), ops.cast(remaining, "float32"))
     exponent = np.float16(1.001)
     got = gc.InferenceSession().load(graph)(np.array([3], ml_dtypes.bfloat16), np.array([exponent]))
     true = 3.0 ** float(exponent)

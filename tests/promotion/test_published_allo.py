@@ -172,28 +172,28 @@ def check(op: str, style: str, operands: Sequence[Symbol], types: Sequence[str],
     plural = "s" if len(types) > 1 else ""
     with pytest.raises(PromotionError) as raised:
         PYTHON[op](*operands)
-    said = f"No {style} type promotion rule for operator '{op}' with operand type{plural} {names}"
-    assert raised.value.summary.partition(": ")[2] == said
+    text = f"No {style} type promotion rule for operator '{op}' with operand type{plural} {names}"
+    assert raised.value.summary.partition(": ")[2] == text
 
 
 @pytest.mark.parametrize("op", BINARY)
 @pytest.mark.parametrize(("style", "revision"), STYLES)
 def test_operator_of_two_follows_its_rule_over_all_pairs(style: str, revision: str, op: str) -> None:
-    made = symbols(style, revision)
+    result = symbols(style, revision)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossyCastWarning)
         for a, b in itertools.product(TYPES, repeat=2):
-            check(op, style, (made[a], made[b]), (a, b), binary(op, a, b, style, revision))
+            check(op, style, (result[a], result[b]), (a, b), binary(op, a, b, style, revision))
 
 
 @pytest.mark.parametrize("op", UNARY)
 @pytest.mark.parametrize(("style", "revision"), STYLES)
 def test_operator_of_one_follows_its_rule_over_all_types(style: str, revision: str, op: str) -> None:
-    made = symbols(style, revision)
+    result = symbols(style, revision)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossyCastWarning)
         for t in TYPES:
-            check(op, style, (made[t],), (t,), unary(op, t, style, revision))
+            check(op, style, (result[t],), (t,), unary(op, t, style, revision))
 
 
 @pytest.mark.parametrize(("style", "revision"), STYLES)
@@ -221,9 +221,9 @@ FEW = ["u1", "i8", "u8", "u17", "i23", "u64"]
 
 @pytest.mark.parametrize("signs", list(itertools.product("+-", repeat=2)), ids="".join)
 def test_hls_sum_of_three_is_promoted_as_one(signs: tuple[str, str]) -> None:
-    made = symbols("hls", "seed", FEW)
+    result = symbols("hls", "seed", FEW)
     for terms in itertools.product(FEW, repeat=3):
-        x, y, z = (made[t] for t in terms)
+        x, y, z = (result[t] for t in terms)
         negated = (False, signs[0] == "-", signs[1] == "-")
         flat = x - y if negated[1] else x + y
         flat = flat - z if negated[2] else flat + z
@@ -234,9 +234,9 @@ def test_hls_sum_of_three_is_promoted_as_one(signs: tuple[str, str]) -> None:
 
 
 def test_hls_product_of_three_is_promoted_as_one() -> None:
-    made = symbols("hls", "seed", FEW)
+    result = symbols("hls", "seed", FEW)
     for factors in itertools.product(FEW, repeat=3):
-        x, y, z = (made[t] for t in factors)
+        x, y, z = (result[t] for t in factors)
         assert ((x * y) * z).dtype is (x * (y * z)).dtype is dtype_of(product_of(factors)), factors
 
 
@@ -251,18 +251,18 @@ def test_hls_sum_of_many_grows_by_the_logarithm_of_their_number() -> None:
 
 @pytest.mark.parametrize("style", ["hls", "cpp"])
 def test_floats_meet_pair_by_pair_when_an_expression_has_one(style: str) -> None:
-    made = symbols(style, "seed", ["i8", "i7", "f16", "f32"])
-    total = (made["i8"] + made["i7"]) + made["f16"]
+    result = symbols(style, "seed", ["i8", "i7", "f16", "f32"])
+    total = (result["i8"] + result["i7"]) + result["f16"]
     assert total.dtype is DType.float16
-    assert (total * made["f32"]).dtype is DType.float32
+    assert (total * result["f32"]).dtype is DType.float32
 
 
 @pytest.mark.parametrize("style", ["hls", "cpp"])
 def test_ternary_needs_one_type(style: str) -> None:
-    made = symbols(style, "seed", ["u1", "i8", "u17"])
-    assert ops.where(made["u1"], made["i8"], made["i8"]).dtype is DType.int8
+    result = symbols(style, "seed", ["u1", "i8", "u17"])
+    assert ops.where(result["u1"], result["i8"], result["i8"]).dtype is DType.int8
     with pytest.raises(PromotionError) as raised:
-        ops.where(made["u1"], made["u17"], made["u1"])
+        ops.where(result["u1"], result["u17"], result["u1"])
     assert raised.value.summary == (
         "where: Type mismatch between then vs else branches of ternary expression: uint17 vs uint1."
     )

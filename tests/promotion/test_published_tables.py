@@ -68,15 +68,15 @@ def plain(table: dict[tuple[str, str], str]) -> dict[tuple[DType, DType], DType 
 
 def both_formats(table: dict[tuple[str, str], str]) -> dict[tuple[DType, DType], DType | None]:
     """kernel_float's float8 stands for two formats, of which each follows the row; it says nothing of both together."""
-    found: dict[tuple[DType, DType], DType | None] = {}
+    results: dict[tuple[DType, DType], DType | None] = {}
     for (row, column), cell in table.items():
         for lhs, rhs in itertools.product(*(FLOAT8 if n == "float8" else (DType.of(n),) for n in (row, column))):
             if cell == "float8":
                 own = {lhs, rhs} & set(FLOAT8)
-                found[lhs, rhs] = own.pop() if len(own) == 1 else None
+                results[lhs, rhs] = own.pop() if len(own) == 1 else None
             else:
-                found[lhs, rhs] = None if cell == "-" else DType.of(cell)
-    return found
+                results[lhs, rhs] = None if cell == "-" else DType.of(cell)
+    return results
 
 
 def _tables() -> Iterator[Published]:
@@ -140,8 +140,8 @@ def test_symbols_meet_as_published_when_added(table: Published) -> None:
                 assert ops.logical_and(x, y).dtype is cell
                 continue
             if cell is not None:
-                made = x + y
-                assert made.dtype is cell, (lhs, rhs)
+                result = x + y
+                assert result.dtype is cell, (lhs, rhs)
                 assert all(s is not None and s.dtype is cell for s in graph.nodes[-1].inputs)
                 continue
             count = len(graph.nodes)
@@ -151,15 +151,15 @@ def test_symbols_meet_as_published_when_added(table: Published) -> None:
 
 
 def test_systems_refuse_in_the_words_of_their_kind() -> None:
-    said = {}
+    results = {}
     for name, pair in (("kernel_float", ("int8", "uint64")), ("array_api", ("int8", "uint64"))):
         with pytest.raises(PromotionError) as raised:
             implicit_cast_type(*pair, system=name)
-        said[name] = raised.value.summary
-    assert "forbidden" in said["kernel_float"]
-    assert "undefined" not in said["kernel_float"]
-    assert "undefined" in said["array_api"]
-    assert "forbidden" not in said["array_api"]
+        results[name] = raised.value.summary
+    assert "forbidden" in results["kernel_float"]
+    assert "undefined" not in results["kernel_float"]
+    assert "undefined" in results["array_api"]
+    assert "forbidden" not in results["array_api"]
     with pytest.raises(PromotionError, match="No hls type promotion rule for operator 'max' with operand types index"):
         implicit_cast_type("index", "float32", system="allo_hls")
 
@@ -207,8 +207,8 @@ def test_anvil_symbols_meet_as_published_when_dtypes_are_guessed(lhs_ambiguous: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossyCastWarning)
         for lhs, rhs in itertools.product(ELEVEN, repeat=2):
-            made = graph[f"x_{lhs}"] + graph[f"y_{rhs}"]
-            assert (made.dtype, made.ambiguous) == expected(lhs, rhs, lhs_ambiguous, rhs_ambiguous), (lhs, rhs)
+            result = graph[f"x_{lhs}"] + graph[f"y_{rhs}"]
+            assert (result.dtype, result.ambiguous) == expected(lhs, rhs, lhs_ambiguous, rhs_ambiguous), (lhs, rhs)
 
 
 # array_api: Python scalars
@@ -222,12 +222,12 @@ def test_array_api_scalars_meet_arrays_as_in_the_strict_implementation(op: str, 
     for name, row in zip(table["dtypes"].split(), table[column], strict=True):
         (x,) = Graph("one", {"x": TensorType(name, ["n"])}, promotion="array_api").inputs
         for kind, cell in zip(table["columns"].split(), row.split(), strict=True):
-            for given in ((x, values[kind]), (values[kind], x)):
+            for item in ((x, values[kind]), (values[kind], x)):
                 if cell != "-":
-                    assert function(*given).dtype is DType.of(cell), (name, kind)
+                    assert function(*item).dtype is DType.of(cell), (name, kind)
                     continue
                 with pytest.raises(PromotionError, match="is undefined by the array API standard"):
-                    function(*given)
+                    function(*item)
 
 
 # All of them
@@ -256,6 +256,6 @@ def test_systems_differ_as_compared() -> None:
 
 def test_documents_show_the_verdicts_of_the_comparison() -> None:
     table = published("comparison")
-    said = {"all_defined_equal": "same", "some_undefined_rest_equal": "same where defined", "conflict": "conflict"}
-    verdicts = {tuple(row.split()[:2]): said[row.split()[-1]] for row in table["rows"]}
+    results = {"all_defined_equal": "same", "some_undefined_rest_equal": "same where defined", "conflict": "conflict"}
+    verdicts = {tuple(row.split()[:2]): results[row.split()[-1]] for row in table["rows"]}
     assert {row[:2]: row[-1] for row in disagreements()} == verdicts

@@ -75,7 +75,7 @@ def test_casts_and_constants_read_the_spellings_of_their_graph() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "dtype", "ambiguous"),
+    ("requested", "dtype", "ambiguous"),
     [
         (("f64", "f32"), D.float64, False), (("i64", "f32"), D.float32, False),
         (("f32", "f64", False, True), D.float32, False), (("f32", "f64", True, True), D.float64, True),
@@ -83,9 +83,9 @@ def test_casts_and_constants_read_the_spellings_of_their_graph() -> None:
         (("i1", "i32?"), D.int32, True), (("i32?", "i16"), D.int16, False),
     ],
 )  # fmt: skip
-def test_common_dtype_answers_as_the_vignette_prints(asked: Any, dtype: DType, ambiguous: bool) -> None:
-    assert common_dtype(*asked) == (dtype, ambiguous)
-    assert gc.common_dtype(*asked).dtype is dtype
+def test_common_dtype_answers_as_the_vignette_prints(requested: Any, dtype: DType, ambiguous: bool) -> None:
+    assert common_dtype(*requested) == (dtype, ambiguous)
+    assert gc.common_dtype(*requested).dtype is dtype
 
 
 # MAX
@@ -109,9 +109,9 @@ def test_implicit_cast_type_raises_for_a_dtype_that_promotion_does_not_support(n
 @pytest.mark.parametrize("name", ALLO)
 def test_bool_and_u1_are_one_type(name: str) -> None:
     graph = graph_of(name, u=D.uint(1), b="bool", i="int32", kept=Buffer(D.uint(1), [2]))
-    u, b, i, kept = graph.inputs
+    u, b, i, remaining = graph.inputs
     assert u.type is b.type
-    assert kept.dtype is D.bool
+    assert remaining.dtype is D.bool
     assert i.cast(D.uint(1)) is i.cast(D.bool)
     assert ops.where(b, u, b).dtype is D.bool, "which needs operands of one type"
     assert (u & b).dtype is (u < b).dtype is ops.logical_not(i).dtype is D.bool
@@ -152,9 +152,9 @@ def test_store_converts_to_what_it_is_stored_to(name: str) -> None:
     out[2] = a < b
     graph.output(kept=ops.buffer_load(out))
     model = gc.InferenceSession().load(graph)
-    (kept,) = model(np.array(300, np.int32), np.array(1, np.int32), np.array(-2.9, np.float32))
-    assert kept.tolist() == [301 - 256, -2, 0]
-    assert kept.dtype == np.int8
+    (remaining,) = model(np.array(300, np.int32), np.array(1, np.int32), np.array(-2.9, np.float32))
+    assert remaining.tolist() == [301 - 256, -2, 0]
+    assert remaining.dtype == np.int8
 
 
 def test_store_of_a_wider_value_is_refused_where_no_publication_converts() -> None:
@@ -198,9 +198,9 @@ def test_into_vec_makes_a_vector_of_a_list() -> None:
     graph = graph_of("kernel_float", s=TensorType("int8", []), f=TensorType("float16", []), v="int8")
     s, f, v = graph.inputs
     with graph:
-        made = [ops.into_vec([1, 2, 3]), ops.into_vec((s, 2, f)), ops.into_vec([True]), ops.into_vec([0.5, 2])]
-    assert [str(m.type) for m in made] == ["int32[3]", "float16[3]", "bool[1]", "float64[2]"]
-    assert run(graph, made, np.int8(-1), np.float16(0.5), np.zeros(2, np.int8)) == [
+        results = [ops.into_vec([1, 2, 3]), ops.into_vec((s, 2, f)), ops.into_vec([True]), ops.into_vec([0.5, 2])]
+    assert [str(m.type) for m in results] == ["int32[3]", "float16[3]", "bool[1]", "float64[2]"]
+    assert run(graph, results, np.int8(-1), np.float16(0.5), np.zeros(2, np.int8)) == [
         [1, 2, 3], [-1, 2, 0.5], [True], [0.5, 2],
     ]  # fmt: skip
     with pytest.raises(ShapeError, match="into_vec: an empty list"):
@@ -214,25 +214,25 @@ def test_into_vec_makes_a_vector_of_a_list() -> None:
 def test_functions_make_vectors_of_one_of_scalars() -> None:
     graph = graph_of("kernel_float", x=TensorType("float32", []), y=TensorType("float32", []), v="float32")
     x, y, v = graph.inputs
-    made = [
+    results = [
         ops.exp(x), ops.maximum(x, y), ops.fma(x, y, x), ops.where(x, y, x), ops.maximum(x, 2.0), abs(x), x**y,
         ops.is_nan(x),
     ]  # fmt: skip
-    assert all(m.shape == (1,) for m in made)
+    assert all(m.shape == (1,) for m in results)
     assert ops.exp(v).shape == v.shape
     assert ops.maximum(v, x).shape == v.shape
-    assert run(graph, made[1:5], np.float32(3), np.float32(4), np.zeros(2, np.float32)) == [[4], [15], [4], [3]]
+    assert run(graph, results[1:5], np.float32(3), np.float32(4), np.zeros(2, np.float32)) == [[4], [15], [4], [3]]
 
 
 def test_operators_of_plain_scalars_are_those_of_c() -> None:
     graph = graph_of("kernel_float", x=TensorType("int32", []), y=TensorType("float32", []), v="float32")
     x, y, v = graph.inputs
-    made = [x < y, x == 3, y >= x, ops.logical_not(x), ops.logical_and(x, y)]
-    assert all(m.dtype is D.bool and m.shape == () for m in made)
+    results = [x < y, x == 3, y >= x, ops.logical_not(x), ops.logical_and(x, y)]
+    assert all(m.dtype is D.bool and m.shape == () for m in results)
     assert (x + y).shape == (-x).shape == ()
     assert (v < x).dtype is (v < 1).dtype is D.float32, "of vectors it is 1 or 0 in the promoted dtype"
     counted = ops.while_loop(lambda i: i < 5, lambda i: i + 2, x)
-    assert run(graph, [*made, counted], np.int32(3), np.float32(3.5), np.zeros(2, np.float32)) == [
+    assert run(graph, [*results, counted], np.int32(3), np.float32(3.5), np.zeros(2, np.float32)) == [
         True, True, True, False, True, 5,
     ]  # fmt: skip
 

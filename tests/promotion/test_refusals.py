@@ -70,15 +70,15 @@ WORDS = {
 
 
 def is_clear(error: GraphcoreError, op: str) -> bool:
-    """Return whether an error names the op once, at the start, and says what to do."""
+    """Return True if an error names the op once, at the start, and says what to do."""
     return error.summary.startswith(f"{op}: ") and bool(error.help) and len(error.summary) < 300
 
 
-@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("result", MADE)
 @pytest.mark.parametrize("rules", SYSTEMS, ids=str)
-def test_order_of_complex_numbers_is_refused(rules: PromotionSystem, made: TypesOf) -> None:
+def test_order_of_complex_numbers_is_refused(rules: PromotionSystem, result: TypesOf) -> None:
     for op, function in ORDERS.items():
-        z, real = made(rules, "complex64", "float32")
+        z, real = result(rules, "complex64", "float32")
         with pytest.raises((DTypeError, PromotionError)) as caught:
             function(z, real)
         assert is_clear(caught.value, op), caught.value
@@ -90,14 +90,14 @@ def test_order_of_complex_numbers_is_refused(rules: PromotionSystem, made: Types
         assert "ops.abs(z)" in caught.value.help
 
 
-@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("result", MADE)
 @pytest.mark.parametrize("rules", SYSTEMS, ids=str)
-def test_bits_of_complex_numbers_are_refused(rules: PromotionSystem, made: TypesOf) -> None:
+def test_bits_of_complex_numbers_are_refused(rules: PromotionSystem, result: TypesOf) -> None:
     calls: list[tuple[str, Callable[[Any], Any]]] = [
         ("left_shift", lambda z: z << 1), ("bitwise_and", lambda z: z & z), ("bitwise_not", lambda z: ~z),
     ]  # fmt: skip
     for op, call in calls:
-        (z,) = made(rules, "complex64")
+        (z,) = result(rules, "complex64")
         with pytest.raises((DTypeError, PromotionError), match="complex64") as caught:
             call(z)
         assert is_clear(caught.value, op), caught.value
@@ -106,11 +106,11 @@ def test_bits_of_complex_numbers_are_refused(rules: PromotionSystem, made: Types
 # A real output asked of a complex value.
 
 
-@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("result", MADE)
 @pytest.mark.parametrize("target", ["float32", "float64", "int64", "uint8"])
 @pytest.mark.parametrize("rules", SYSTEMS, ids=str)
-def test_cast_of_complex_numbers_to_real_ones_is_refused(rules: PromotionSystem, target: str, made: TypesOf) -> None:
-    (z,) = made(rules, "complex64")
+def test_cast_of_complex_numbers_to_real_ones_is_refused(rules: PromotionSystem, target: str, result: TypesOf) -> None:
+    (z,) = result(rules, "complex64")
     with pytest.raises(DTypeError, match=f"complex64 values do not become {target}: their imaginary parts") as caught:
         z.cast(target)
     assert "ops.real(z), ops.imag(z), ops.abs(z)" in caught.value.help
@@ -120,7 +120,7 @@ def test_cast_of_complex_numbers_to_real_ones_is_refused(rules: PromotionSystem,
 def test_real_dtype_of_complex_values_is_refused(rules: PromotionSystem) -> None:
     graph = Graph("g", promotion=rules)
     lost = "complex128 values do not become float32: their imaginary parts would be lost"
-    made: list[Callable[[], Any]] = [
+    results: list[Callable[[], Any]] = [
         lambda: gc.tensor(1j, D.float32, promotion=rules),
         lambda: gc.tensor(np.array([1j]), D.float32, promotion=rules),
         lambda: gc.tensor(gc.tensor(np.array([1j]), promotion=rules), D.float32, promotion=rules),
@@ -128,7 +128,7 @@ def test_real_dtype_of_complex_values_is_refused(rules: PromotionSystem) -> None
         lambda: graph.constant(1j, dtype=D.float32),
         lambda: graph.constant(np.array([1j]), dtype=D.float32),
     ]
-    for make in made:
+    for make in results:
         with pytest.raises(DTypeError, match=lost):
             make()
 
@@ -154,10 +154,10 @@ def test_complex_array_for_a_real_input_is_refused(rules: PromotionSystem) -> No
 # Complex numbers of Python
 
 
-@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("result", MADE)
 @pytest.mark.parametrize("rules", SYSTEMS, ids=str)
-def test_python_complex_number_is_taken_by_systems_that_have_them(rules: PromotionSystem, made: TypesOf) -> None:
-    (x,) = made(rules, "float32")
+def test_python_complex_number_is_taken_by_systems_that_have_them(rules: PromotionSystem, result: TypesOf) -> None:
+    (x,) = result(rules, "float32")
     calls: list[Callable[[], Any]] = [lambda: x + 1j, lambda: 1j * x, lambda: x - 2j, lambda: x == 1j]
     for call in calls:
         if rules.has_complex:
@@ -196,29 +196,29 @@ def test_complex_number_that_gives_way_to_a_half_names_complex32_in_torch() -> N
 
 def too_long(number: int, dtype: str) -> dict[str, Callable[[TypesOf, PromotionSystem], Any]]:
     return {
-        "add": lambda made, rules: made(rules, dtype)[0] + number,
-        "mul": lambda made, rules: number * made(rules, dtype)[0],
-        "less": lambda made, rules: made(rules, dtype)[0] < number,
-        "equal": lambda made, rules: made(rules, dtype)[0] == number,
-        "bitwise_and": lambda made, rules: made(rules, dtype)[0] & number,
+        "add": lambda result, rules: result(rules, dtype)[0] + number,
+        "mul": lambda result, rules: number * result(rules, dtype)[0],
+        "less": lambda result, rules: result(rules, dtype)[0] < number,
+        "equal": lambda result, rules: result(rules, dtype)[0] == number,
+        "bitwise_and": lambda result, rules: result(rules, dtype)[0] & number,
     }
 
 
-@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("result", MADE)
 @pytest.mark.parametrize("dtype", ["int32", "uint64", "float32", "complex64"])
 @pytest.mark.parametrize("rules", SYSTEMS, ids=str)
-def test_int_beyond_the_widest_dtype_is_refused(rules: PromotionSystem, dtype: str, made: TypesOf) -> None:
+def test_int_beyond_the_widest_dtype_is_refused(rules: PromotionSystem, dtype: str, result: TypesOf) -> None:
     for number in (BIG, -BIG):
         for op, call in too_long(number, dtype).items():
             with pytest.raises((DTypeError, PromotionError)) as caught:
-                call(made, rules)
+                call(result, rules)
             assert is_clear(caught.value, op), caught.value
 
 
 @pytest.mark.parametrize("rules", SYSTEMS, ids=str)
 def test_value_beyond_the_widest_dtype_is_refused(rules: PromotionSystem) -> None:
     graph = Graph("g", promotion=rules)
-    made: list[Callable[[], Any]] = [
+    results: list[Callable[[], Any]] = [
         lambda: gc.tensor(BIG, promotion=rules),
         lambda: gc.tensor([1, -BIG], promotion=rules),
         lambda: gc.tensor(BIG, D.int(65536), promotion=rules),
@@ -226,7 +226,7 @@ def test_value_beyond_the_widest_dtype_is_refused(rules: PromotionSystem) -> Non
         lambda: graph.constant(BIG, dtype=D.int(65536)),
         lambda: gc.implicit_cast_type("int65537", "int8", rules),
     ]
-    for make in made:
+    for make in results:
         with pytest.raises(DTypeError, match="65536 bits at most"):
             make()
 

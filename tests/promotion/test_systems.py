@@ -131,13 +131,13 @@ def test_graph_takes_a_system_of_ones_own() -> None:
 
 
 def test_ambiguous_type_prints_a_question_mark_and_is_its_own_object() -> None:
-    guessed, known = TensorType(D.int32, ["n", 2], ambiguous=True), TensorType(D.int32, ["n", 2])
+    guessed, expected = TensorType(D.int32, ["n", 2], ambiguous=True), TensorType(D.int32, ["n", 2])
     assert str(guessed) == "int32?[n, 2]"
     assert repr(guessed) == "TensorType(DType.int32, ['n', 2], ambiguous=True)"
-    assert guessed is not known
+    assert guessed is not expected
     assert guessed is TensorType(D.int32, ["n", 2], ambiguous=True)
     assert pickle.loads(pickle.dumps(guessed)) is guessed
-    assert guessed.cast(D.int32) is known
+    assert guessed.cast(D.int32) is expected
 
 
 def test_ambiguous_output_is_of_its_dtype_when_the_graph_is_done() -> None:

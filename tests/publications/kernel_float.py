@@ -71,8 +71,8 @@ def each(formula: Callable[..., Any]) -> Callable[..., Array]:
     def want(*x: Array) -> Array:
         own = x[0].dtype
         narrow = own.itemsize == 2 and own.kind not in "iu"
-        made = formula(*(v.astype(np.float32) for v in x)) if narrow else formula(*x)
-        return np.asarray(made).astype(own)
+        result = formula(*(v.astype(np.float32) for v in x)) if narrow else formula(*x)
+        return np.asarray(result).astype(own)
 
     return want
 
@@ -281,9 +281,9 @@ def _stored(places: list[int], values: list[int]) -> Callable[[Symbol], Symbol]:
 
 def _with(places: list[int], values: list[int]) -> Callable[[Array], Array]:
     def want(a: Array) -> Array:
-        made = a.copy()
-        made[places] = np.array(values).astype(a.dtype)
-        return made
+        result = a.copy()
+        result[places] = np.array(values).astype(a.dtype)
+        return result
 
     return want
 

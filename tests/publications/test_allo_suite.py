@@ -203,18 +203,18 @@ NOT_STATED = {
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", ROWS)
 def test_check_holds_here(name: str, style: str) -> None:
-    given, call, hls, cpp, want = ROWS[name]
-    wanted, *dtypes = map(system(style).dtype_of, (hls if style == "allo_hls" else cpp, *(d for d, _ in given)))
-    types = [TensorType(dtype, np.shape(value)) for dtype, (_, value) in zip(dtypes, given, strict=True)]
+    values, call, hls, cpp, want = ROWS[name]
+    wanted, *dtypes = map(system(style).dtype_of, (hls if style == "allo_hls" else cpp, *(d for d, _ in values)))
+    types = [TensorType(dtype, np.shape(value)) for dtype, (_, value) in zip(dtypes, values, strict=True)]
     graph = Graph("suite", types, promotion=style)
     with graph:
-        made = call(*graph.inputs)
-    assert made.dtype.bits == wanted.bits
-    assert made.dtype.kind is wanted.kind or wanted.bits == 1
+        result = call(*graph.inputs)
+    assert result.dtype.bits == wanted.bits
+    assert result.dtype.kind is wanted.kind or wanted.bits == 1
     if want is None:
         return
-    graph.output(made)
-    arrays = [np.array(value, dtype.numpy) for dtype, (_, value) in zip(dtypes, given, strict=True)]
+    graph.output(result)
+    arrays = [np.array(value, dtype.numpy) for dtype, (_, value) in zip(dtypes, values, strict=True)]
     (got,) = gc.InferenceSession().load(graph)(*arrays)
     if wanted.is_float:
         np.testing.assert_allclose(np.asarray(got, float), want, rtol=2e-6)

@@ -71,9 +71,9 @@ def tensor(value: Any, dtype: str | None = None, *, ambiguous: bool = False) -> 
     return gc.tensor(value, dtype, promotion="anvil", ambiguous=ambiguous)
 
 
-def shown(made: Any) -> str:
+def shown(result: Any) -> str:
     """A result as its type, with a question mark if ambiguous, and its values."""
-    return f"{made.type} {np.asarray(made).tolist()}"
+    return f"{result.type} {np.asarray(result).tolist()}"
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,9 +103,9 @@ def test_ambiguous_type_meets_a_known_one_as_in_the_suite(left: str, right: str,
     assert common_dtype(left, right, True, False)[0] is common_dtype(right, left, False, True)[0] is DType.of(wanted)
 
 
-@pytest.mark.parametrize(("given", "wanted"), SEVERAL)
-def test_several_types_meet_as_in_the_suite(given: str, wanted: str) -> None:
-    names = given.split()
+@pytest.mark.parametrize(("value", "wanted"), SEVERAL)
+def test_several_types_meet_as_in_the_suite(value: str, wanted: str) -> None:
+    names = value.split()
     types = [TensorType(DType.of(n.rstrip("?")), [], ambiguous=n.endswith("?")) for n in names]
     total, *rest = Graph("several", types, promotion="anvil").inputs
     for symbol in rest:
@@ -117,8 +117,8 @@ def test_several_types_meet_as_in_the_suite(given: str, wanted: str) -> None:
 def test_one_type_stays_what_it_is(ambiguous: bool) -> None:
     for name in ("int32", "float32"):
         (x,) = Graph("one", [TensorType(name, [2], ambiguous=ambiguous)], promotion="anvil").inputs
-        made = ops.positive(x)
-        assert (made.dtype.name, made.type.ambiguous) == (name, ambiguous)
+        y = ops.positive(x)
+        assert (y.dtype.name, y.type.ambiguous) == (name, ambiguous)
 
 
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
@@ -220,9 +220,9 @@ VALUES = {
 
 @pytest.mark.parametrize("name", VALUES)
 def test_value_is_known_unless_it_is_said_to_be_ambiguous(name: str) -> None:
-    made, wanted = VALUES[name]
-    assert shown(made) == wanted
-    assert ("?" in repr(made)) is ("?" in wanted)
+    result, wanted = VALUES[name]
+    assert shown(result) == wanted
+    assert ("?" in repr(result)) is ("?" in wanted)
 
 
 def test_counts_are_those_of_the_page() -> None:

@@ -47,9 +47,9 @@ def test_a_decoder_has_blocks_of_128_a_tied_table_and_two_forms() -> None:
     assert (head.before, head.after) == (0, 0)
     assert graph.metadata[row_switch.NOTE] == "int8"
     arrays = [s.producer.array for s in graph.symbols if isinstance(s.producer, Constant)]
-    held = {id(array): array.nbytes for array in arrays}
+    results = {id(array): array.nbytes for array in arrays}
     weights = sum(int(np.prod(shape)) for shape in llama.shapes(CONFIG).values())
-    assert sum(held.values()) < 0.75 * weights  # bytes: 4 bits, scales, and the angles
+    assert sum(results.values()) < 0.75 * weights  # bytes: 4 bits, scales, and the angles
 
 
 def test_other_graphs_have_blocks_of_32_and_one_form() -> None:
@@ -83,15 +83,15 @@ def test_an_own_head_leaves_the_table_in_8_bits() -> None:
 def test_rows_of_a_table_of_4_bits_are_those_of_the_weight() -> None:
     built = llama.build(CONFIG, cache=32)
     table = array_of(built.weights["model.embed_tokens.weight"])
-    held = encode(table, "int4", block_size=128, symmetric=False, search=True).dequantize()
+    value = encode(table, "int4", block_size=128, symmetric=False, search=True).dequantize()
     graph = Graph("rows", {"tokens": TensorType(DType.int64, ["n"])})
     rows = ops.gather(graph.weight("table", table), graph[0])
     graph.output(rows=rows, logits=ops.linear(rows, graph.weights["table"]))
-    made = gc.quantize(graph, "int4", block_size=128, embeddings=True, accuracy_level=0).graph
+    result = gc.quantize(graph, "int4", block_size=128, embeddings=True, accuracy_level=0).graph
     tokens = np.array([0, 5, 511, -1])
-    (rows_made, logits) = gc.InferenceSession().load(made)(tokens)
-    np.testing.assert_array_equal(rows_made, held[tokens])
-    np.testing.assert_allclose(logits, held[tokens] @ held.T, rtol=1e-4, atol=1e-4)
+    (rows_made, logits) = gc.InferenceSession().load(result)(tokens)
+    np.testing.assert_array_equal(rows_made, value[tokens])
+    np.testing.assert_allclose(logits, value[tokens] @ value.T, rtol=1e-4, atol=1e-4)
 
 
 def test_a_token_without_a_row_fails() -> None:
@@ -107,8 +107,8 @@ def test_files_give_the_tokens_of_the_graph(build: Any, tmp_path: Path) -> None:
     graph.export(tmp_path / "decoder.onnx")
     prompts = [[1, 5, 9], [7]]
     model, read = gc.InferenceSession().load(graph), gc.InferenceSession().load(tmp_path / "decoder.onnx")
-    for made, wanted in zip(models.generate(read, prompts, 12), models.generate(model, prompts, 12), strict=True):
-        np.testing.assert_array_equal(made, wanted)
+    for item, wanted in zip(models.generate(read, prompts, 12), models.generate(model, prompts, 12), strict=True):
+        np.testing.assert_array_equal(item, wanted)
     np.testing.assert_array_equal(models.generate(read, prompts[0], 12), models.generate(model, prompts, 12)[0])
 
 

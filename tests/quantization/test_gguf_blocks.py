@@ -73,9 +73,9 @@ def test_q4_0_is_the_packages_bit_for_bit(x: Array) -> None:
 
 @pytest.mark.parametrize("encoding", BLOCKS)
 def test_blocks_are_read_by_the_package_as_they_are_meant(encoding: str) -> None:
-    held = encode(random(6, 512), encoding)
-    assert np.array_equal(bits(held.dequantize()), bits(peer(held.data, encoding)))
-    assert held.encoding == encoding.upper()
+    value = encode(random(6, 512), encoding)
+    assert np.array_equal(bits(value.dequantize()), bits(peer(value.data, encoding)))
+    assert value.encoding == encoding.upper()
 
 
 def free_loss(x: Array, most: int, centred: bool) -> float:
@@ -157,15 +157,15 @@ def test_blocks_of_any_bytes_are_the_packages_floats_when_a_graph_takes_them(
 
 @pytest.mark.parametrize("encoding", BLOCKS)
 def test_blocks_are_the_packages_floats_when_known_to_standard_onnx(encoding: str) -> None:
-    held = encode(random(3, 512), encoding)
-    graph = Graph("known", {"b": TensorType(D.uint8, ["n", held.data.shape[1]])})
+    value = encode(random(3, 512), encoding)
+    graph = Graph("known", {"b": TensorType(D.uint8, ["n", value.data.shape[1]])})
     with graph:
-        made = ops.quantize(random(3, 512), encoding)
-        graph.output(*(ops.dequantize(encoding, v) for v in (held, held.data, made, graph[0])))
+        y = ops.quantize(random(3, 512), encoding)
+        graph.output(*(ops.dequantize(encoding, v) for v in (value, value.data, y, graph[0])))
     model = graph.to_onnx(target="onnx")
     onnx.checker.check_model(model, full_check=True)
-    for got in gc.InferenceSession().load(model)(held.data):
-        assert_same(got, peer(held.data, encoding))
+    for got in gc.InferenceSession().load(model)(value.data):
+        assert_same(got, peer(value.data, encoding))
 
 
 # Products
@@ -178,26 +178,26 @@ def near(got: Array, x: Array, weight: Array) -> bool:
 @pytest.mark.parametrize("encoding", BLOCKS)
 @pytest.mark.parametrize("rows", [(), (1,), (5,), (0,), (2, 3)])
 def test_product_is_that_of_the_dequantised_weight(encoding: str, rows: tuple[int, ...]) -> None:
-    x, held = random(*rows, 512), encode(random(7, 512, seed=5), encoding)
-    dims = [[*(f"d{i}" for i in range(len(rows))), 512], list(held.data.shape)]
+    x, value = random(*rows, 512), encode(random(7, 512, seed=5), encoding)
+    dims = [[*(f"d{i}" for i in range(len(rows))), 512], list(value.data.shape)]
 
     def products(s: Symbol, blocks: Symbol) -> list[Symbol]:
         of_floats = ops.qmatmul(encoding, s, random(7, 512, seed=5))
-        return [ops.qmatmul(encoding, s, held), ops.qmatmul(encoding, s, held.data), of_floats,
+        return [ops.qmatmul(encoding, s, value), ops.qmatmul(encoding, s, value.data), of_floats,
                 ops.qmatmul(encoding, s, blocks)]  # fmt: skip
 
-    for got in run(products, x, held.data, dims=dims):
+    for got in run(products, x, value.data, dims=dims):
         assert got.shape == (*rows, 7)
-        assert near(got, x, held.dequantize())
+        assert near(got, x, value.dequantize())
 
 
 @pytest.mark.parametrize("encoding", BLOCKS)
 def test_product_is_rounded_once_when_x_is_narrow(encoding: str) -> None:
-    held = encode(random(7, 256, seed=5), encoding)
-    weight = held.dequantize().astype(np.float64)
+    value = encode(random(7, 256, seed=5), encoding)
+    weight = value.dequantize().astype(np.float64)
     for dtype in (np.float16, ml_dtypes.bfloat16):
         x = random(3, 256).astype(dtype)
-        got = run1(lambda s: ops.qmatmul(encoding, s, held), x, dims=[["m", 256]])
+        got = run1(lambda s: ops.qmatmul(encoding, s, value), x, dims=[["m", 256]])
         want = x.astype(np.float64) @ weight.T
         step = 2.0 ** (-11 if dtype is np.float16 else -8)
         assert got.dtype == dtype
@@ -208,8 +208,8 @@ def test_product_is_rounded_once_when_x_is_narrow(encoding: str) -> None:
 def test_product_takes_a_weight_when_all_of_it_is_above_or_below_zero(encoding: str) -> None:
     x = random(3, 256)
     for sign in (1, -1):
-        held = encode(sign * (np.abs(random(4, 256)) + 5), encoding)
-        assert near(run1(lambda s, h=held: ops.qmatmul(encoding, s, h), x, dims=[["m", 256]]), x, held.dequantize())
+        value = encode(sign * (np.abs(random(4, 256)) + 5), encoding)
+        assert near(run1(lambda s, h=value: ops.qmatmul(encoding, s, h), x, dims=[["m", 256]]), x, value.dequantize())
 
 
 @pytest.mark.parametrize("encoding", BLOCKS)
@@ -229,24 +229,24 @@ def test_product_is_that_of_floats_when_scales_are_no_numbers(encoding: str) -> 
 @pytest.mark.parametrize("encoding", BLOCKS)
 @pytest.mark.parametrize("odd", [np.nan, np.inf, 3e38, -0.0])
 def test_product_is_no_wrong_number_when_x_is_extreme(encoding: str, odd: float) -> None:
-    held = encode(random(5, 256), encoding)
+    value = encode(random(5, 256), encoding)
     x = random(3, 256)
     x[1, 9] = odd
-    got = run1(lambda s: ops.qmatmul(encoding, s, held), x, dims=[["m", 256]])
+    got = run1(lambda s: ops.qmatmul(encoding, s, value), x, dims=[["m", 256]])
     with np.errstate(all="ignore"):
-        want = (x.astype(np.float64) @ held.dequantize().T.astype(np.float64)).astype(F32)
-    known = np.isfinite(want)
-    assert np.allclose(got[known], want[known], rtol=1e-4, atol=1e-4)
-    assert not np.isfinite(got[~known]).any()
+        want = (x.astype(np.float64) @ value.dequantize().T.astype(np.float64)).astype(F32)
+    expected = np.isfinite(want)
+    assert np.allclose(got[expected], want[expected], rtol=1e-4, atol=1e-4)
+    assert not np.isfinite(got[~expected]).any()
 
 
 def test_four_bits_are_packed_for_the_kernel_and_others_are_floats() -> None:
-    found = {}
+    results = {}
     for encoding in BLOCKS:
         graph = Graph("product", {"x": TensorType(D.float32, ["m", 256])})
         graph.output(ops.qmatmul(encoding, graph[0], encode(random(5, 256), encoding)))
-        found[encoding] = [n.op_type for n in lower(graph, "cpu").nodes]
-    assert found == {
+        results[encoding] = [n.op_type for n in lower(graph, "cpu").nodes]
+    assert results == {
         "q4_0": ["MatMulNBits"],
         "q4_k": ["MatMulNBits", "Reshape", "ReduceSum", "MatMul", "Add"],
         "q5_k": ["MatMul"],
@@ -255,9 +255,9 @@ def test_four_bits_are_packed_for_the_kernel_and_others_are_floats() -> None:
 
 
 def test_weights_of_a_file_are_multiplied_as_they_lie_there(tmp_path: Path) -> None:
-    held = {e: encode(random(7, 256, seed=5), e) for e in BLOCKS}
+    results = {e: encode(random(7, 256, seed=5), e) for e in BLOCKS}
     writer = gguf.GGUFWriter(str(tmp_path / "w.gguf"), "test")
-    for encoding, tensor in held.items():
+    for encoding, tensor in results.items():
         writer.add_tensor(encoding, tensor.data, raw_dtype=GGMLQuantizationType[tensor.encoding])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -267,7 +267,7 @@ def test_weights_of_a_file_are_multiplied_as_they_lie_there(tmp_path: Path) -> N
     graph = Graph("file", {"x": TensorType(D.float32, ["m", 256])})
     graph.output(*(ops.qmatmul(e, graph[0], tensors[e]) for e in BLOCKS))
     x = random(3, 256)
-    for got, tensor in zip(gc.InferenceSession().load(graph)(x), held.values(), strict=True):
+    for got, tensor in zip(gc.InferenceSession().load(graph)(x), results.values(), strict=True):
         assert near(got, x, tensor.dequantize())
 
 
@@ -299,8 +299,8 @@ def test_bad_input_is_refused(call: Any, kind: Any, words: list[str]) -> None:
 
 
 def test_tensor_is_refused_when_its_blocks_do_not_fit() -> None:
-    held = encode(random(3, 64), "q4_0")
+    value = encode(random(3, 64), "q4_0")
     graph = Graph("refused", {"x": TensorType(D.float32, ["m", 64])})
-    for shape, data in (((3, 48), held.data), ((3, 64), held.data[:, :18]), ((3, 64), held.data.view(np.int8))):
+    for shape, data in (((3, 48), value.data), ((3, 64), value.data[:, :18]), ((3, 64), value.data.view(np.int8))):
         with pytest.raises(ModelError, match="quantized tensor"):
             ops.qmatmul("q4_0", graph[0], QuantizedTensor("Q4_0", shape, data))

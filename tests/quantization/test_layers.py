@@ -24,11 +24,11 @@ def normal(*shape: int, seed: int = 0) -> Array:
 
 
 def model(nodes: list[onnx.NodeProto], x: list[int | str], results: list[str], **arrays: Array | None) -> Graph:
-    """A model of others that takes x."""
-    held = [numpy_helper.from_array(array, name) for name, array in arrays.items() if array is not None]
+    """A third-party model that takes x."""
+    items = [numpy_helper.from_array(array, name) for name, array in arrays.items() if array is not None]
     outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results]
-    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)]
-    graph = helper.make_graph(nodes, "read", given, outputs, held)
+    value = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)]
+    graph = helper.make_graph(nodes, "read", value, outputs, items)
     return Graph.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
 
 
@@ -36,8 +36,8 @@ def run(graph: Graph, *arrays: Array) -> list[Array]:
     return SESSION.load(graph)(*arrays)
 
 
-def distance(made: Array, exact: Array) -> float:
-    return float(np.linalg.norm(made.astype(np.float64) - exact) / np.linalg.norm(exact.astype(np.float64)))
+def distance(result: Array, exact: Array) -> float:
+    return float(np.linalg.norm(result.astype(np.float64) - exact) / np.linalg.norm(exact.astype(np.float64)))
 
 
 def rounded(x: Array) -> tuple[Array, Any]:
@@ -55,8 +55,8 @@ def in_bytes(weight: Array) -> tuple[Array, Array]:
 
 
 def sigmoid(x: Array) -> Array:
-    made: Array = 1 / (1 + np.exp(-x))
-    return made
+    result: Array = 1 / (1 + np.exp(-x))
+    return result
 
 
 # LSTM
@@ -82,7 +82,7 @@ def one_way(x: Array, w: Array, r: Array, b: Array) -> tuple[Array, Array, Array
     numbers, scale = rounded(x)
     before = (numbers @ wide.T) * (scale * steps) + b[: 4 * HIDDEN] + b[4 * HIDDEN :]
     h = c = np.zeros((batch, HIDDEN), np.float32)
-    made = []
+    results = []
     for step in range(length):
         gates = before[step]
         if h.any():
@@ -91,16 +91,16 @@ def one_way(x: Array, w: Array, r: Array, b: Array) -> tuple[Array, Array, Array
         i, o, f, g = np.split(gates, 4, 1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
-        made.append(h)
-    return np.stack(made), h, c
+        results.append(h)
+    return np.stack(results), h, c
 
 
 @pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 4), (9, 1)])
 def test_lstm_is_that_of_bytes(length: int, batch: int) -> None:
     graph, w, r, b = lstm(1)
-    made, report = gc.quantize(graph, "int8_dynamic")
+    result, report = gc.quantize(graph, "int8_dynamic")
     x = normal(length, batch, INPUTS, seed=7)
-    y, h, c = run(made, x)
+    y, h, c = run(result, x)
     want, last, cell = one_way(x, w[0], r[0], b[0])
     np.testing.assert_allclose(y[:, 0], want, atol=2e-6)
     np.testing.assert_allclose(h[0], last, atol=2e-6)
@@ -115,20 +115,20 @@ def test_lstm_is_that_of_bytes(length: int, batch: int) -> None:
 
 def test_lstm_of_two_directions_is_near_that_of_floats() -> None:
     graph, *_ = lstm(2)
-    made, report = gc.quantize(graph, "int8_dynamic")
+    result, report = gc.quantize(graph, "int8_dynamic")
     x = normal(12, 3, INPUTS, seed=7)
-    for got, want in zip(run(made, x), run(graph, x), strict=True):
+    for got, want in zip(run(result, x), run(graph, x), strict=True):
         assert distance(got, want) < 0.02
-    assert [*made.output_types.items()] == [*graph.output_types.items()]
-    assert "w" not in made.weights
+    assert [*result.output_types.items()] == [*graph.output_types.items()]
+    assert "w" not in result.weights
     assert not report.left
 
 
 def test_lstm_gives_nan_for_sequences_that_have_it() -> None:
-    made, _ = gc.quantize(lstm(1)[0], "int8_dynamic")
+    output, _ = gc.quantize(lstm(1)[0], "int8_dynamic")
     x = normal(5, 3, INPUTS, seed=7)
     x[2, 1, 4] = np.nan
-    y, h, c = run(made, x)
+    y, h, c = run(output, x)
     for result in (y[:, 0], h, c):
         assert np.isnan(result[:, 1]).all()
 
@@ -136,10 +136,10 @@ def test_lstm_gives_nan_for_sequences_that_have_it() -> None:
 @pytest.mark.parametrize("scheme", ["int8", "int8_dynamic16", "int8_split", "int4"])
 def test_lstm_stays_under_other_schemes(scheme: str) -> None:
     graph, *_ = lstm(1)
-    made, report = gc.quantize(graph, scheme)
+    result, report = gc.quantize(graph, scheme)
     (row,) = report.rows
     assert row.reason == f"the kernel of LSTM is that of int8_dynamic, not of {scheme}"
-    assert [node.op_type for node in made.nodes] == ["LSTM"]
+    assert [node.op_type for node in result.nodes] == ["LSTM"]
     assert (row.before, row.after) == (row.before, row.before)
 
 
@@ -187,23 +187,23 @@ def in_steps(x: Array, op_type: str, w: Array, r: Array, b: Array, resets_last: 
         if not states.any():
             return np.zeros((len(states), len(weight)), np.float32)
         (numbers, scale), (rows, widths) = rounded(states), in_bytes(weight)
-        made: Array = (numbers @ rows.T) * (scale * widths)
-        return made
+        result: Array = (numbers @ rows.T) * (scale * widths)
+        return result
 
     own, theirs = np.split(b, 2)
     flat = product(x.reshape(-1, INPUTS), w).reshape(*x.shape[:2], -1) + own
-    h, n, found = np.zeros((x.shape[1], HIDDEN), np.float32), 2 * HIDDEN, []
+    h, n, result = np.zeros((x.shape[1], HIDDEN), np.float32), 2 * HIDDEN, []
     for mine in flat:
         if op_type == "RNN":
             h = np.tanh(mine + product(h, r) + theirs)
         else:
             z, g = np.split(sigmoid(mine[:, :n] + product(h, r[:n]) + theirs[:n]), 2, 1)
-            kept = g * (product(h, r[n:]) + theirs[n:]) if resets_last else product(g * h, r[n:]) + theirs[n:]
-            fresh = np.tanh(mine[:, n:] + kept)
+            remaining = g * (product(h, r[n:]) + theirs[n:]) if resets_last else product(g * h, r[n:]) + theirs[n:]
+            fresh = np.tanh(mine[:, n:] + remaining)
             h = (1 - z) * fresh + z * h
         h = h.astype(np.float32)
-        found.append(h)
-    return found
+        result.append(h)
+    return result
 
 
 FORMS = [("RNN", {}), ("GRU", {}), ("GRU", {"linear_before_reset": 1})]
@@ -213,11 +213,11 @@ FORMS = [("RNN", {}), ("GRU", {}), ("GRU", {"linear_before_reset": 1})]
 @pytest.mark.parametrize(("op_type", "attributes"), FORMS)
 def test_gru_and_rnn_are_those_of_bytes(op_type: str, attributes: dict[str, Any]) -> None:
     graph, arrays = recurrent(op_type, **attributes)
-    made, report = gc.quantize(graph, min_elements=1)
+    result, report = gc.quantize(graph, min_elements=1)
     x = normal(7, 3, INPUTS, seed=7)
     w, r, b = (array[0] for array in arrays.values())
     want = in_steps(x, op_type, w, r, b, bool(attributes))
-    y, h = run(made, x)
+    y, h = run(result, x)
     # A number that lies between two bytes may be rounded to the other one where sums differ by a last bit.
     np.testing.assert_allclose(y[:, 0], np.stack(want), atol=1e-4)
     np.testing.assert_allclose(h[0], want[-1], atol=1e-4)
@@ -235,14 +235,14 @@ def test_gru_and_rnn_are_those_of_bytes(op_type: str, attributes: dict[str, Any]
 @pytest.mark.parametrize("ways", [{}, {"direction": "reverse"}, {"directions": 2}, {"bias": False}, {"first": True}])
 def test_gru_and_rnn_are_near_those_of_floats(op_type: str, attributes: dict[str, Any], ways: dict[str, Any]) -> None:
     graph, _ = recurrent(op_type, **attributes, **ways)
-    made, report = gc.quantize(graph, min_elements=1)
+    result, report = gc.quantize(graph, min_elements=1)
     assert not report.left
-    assert op_type not in {node.op_type for node in made.nodes}
-    assert [*made.output_types.items()] == [*graph.output_types.items()]
-    assert not {"w", "r", "b"} & {*made.weights}
+    assert op_type not in {node.op_type for node in result.nodes}
+    assert [*result.output_types.items()] == [*graph.output_types.items()]
+    assert not {"w", "r", "b"} & {*result.weights}
     for length in (1, 12):
         x = normal(length, 3, INPUTS, seed=7)
-        for got, want in zip(run(made, x), run(graph, x), strict=True):
+        for got, want in zip(run(result, x), run(graph, x), strict=True):
             assert got.shape == want.shape
             assert distance(got, want) < 0.025
 
@@ -252,13 +252,13 @@ def test_gru_and_rnn_are_near_those_of_floats(op_type: str, attributes: dict[str
 def test_gru_and_rnn_give_nan_for_nan_and_infinity_and_nothing_for_nothing(
     op_type: str, attributes: dict[str, Any]
 ) -> None:
-    made = SESSION.load(gc.quantize(recurrent(op_type, **attributes)[0], min_elements=1).graph)
+    output = SESSION.load(gc.quantize(recurrent(op_type, **attributes)[0], min_elements=1).graph)
     for wrong in (np.nan, np.inf, -np.inf):
         x = normal(5, 3, INPUTS, seed=7)
         x[2, 1, 4] = wrong
-        for result in made(x):
+        for result in output(x):
             assert np.isnan(result).all()
-    y, h = made(np.zeros((0, 3, INPUTS), np.float32))
+    y, h = output(np.zeros((0, 3, INPUTS), np.float32))
     assert (y.shape, h.shape) == ((0, 1, 3, HIDDEN), (1, 3, HIDDEN))
     assert not h.any()
 
@@ -267,10 +267,10 @@ def test_only_the_last_state_of_a_gru_is_asked_for() -> None:
     w, r = normal(1, 960, 320) / 20, normal(1, 960, 320, seed=1) / 20
     node = helper.make_node("GRU", ["x", "w", "r"], ["", "h"], hidden_size=320)
     graph = model([node], ["length", "batch", 320], ["h"], w=w, r=r)
-    made, report = gc.quantize(graph, min_elements=1)
+    result, report = gc.quantize(graph, min_elements=1)
     assert not report.left
     x = normal(6, 2, 320)
-    assert distance(run(made, x)[0], run(graph, x)[0]) < 0.025
+    assert distance(run(result, x)[0], run(graph, x)[0]) < 0.025
 
 
 @pytest.mark.usefixtures("pays")
@@ -289,9 +289,9 @@ def test_gru_of_another_kind_stays_and_says_why(attributes: dict[str, Any], reas
         graph = model([node], ["batch", "length", INPUTS], ["y"], w=w, r=r)
     else:
         graph, _ = recurrent("GRU", **attributes)
-    made, report = gc.quantize(graph, min_elements=1)
+    result, report = gc.quantize(graph, min_elements=1)
     assert [row.reason for row in report.left] == [reason]
-    assert [node.op_type for node in made.nodes] == ["GRU"]
+    assert [node.op_type for node in result.nodes] == ["GRU"]
     with pytest.raises(GraphError, match="cannot be quantised"):
         gc.quantize(graph, strict=True)
 
@@ -333,15 +333,15 @@ def conv2d(x: Array, w: Array) -> Array:
     """A convolution of stride 1 with a border of 1, in float64."""
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
-    made: Array = np.einsum("nchwij,fcij->nfhw", windows, w.astype(np.float64))
-    return made
+    result: Array = np.einsum("nchwij,fcij->nfhw", windows, w.astype(np.float64))
+    return result
 
 
 def test_convolution_is_that_of_bytes() -> None:
     graph, filters, bias = convolution()
     assert bias is not None
     samples = [normal(2, 16, 12, 10, seed=seed) for seed in (3, 4)]
-    made, report = gc.quantize(graph, "int8_dynamic", samples=[{"x": x} for x in samples])
+    result, report = gc.quantize(graph, "int8_dynamic", samples=[{"x": x} for x in samples])
     exact = np.concatenate([run(graph, x)[0] for x in samples])
     step, zero = calibrated(min(x.min() for x in samples), max(x.max() for x in samples))
     out, point = calibrated(exact.min(), exact.max())
@@ -352,7 +352,7 @@ def test_convolution_is_that_of_bytes() -> None:
     total = conv2d(numbers, flat.reshape(filters.shape)) + np.rint(bias / steps)[:, None, None]
     real = total * steps[:, None, None].astype(np.float64)
     want = (np.clip(np.rint(real / out) + point, 0, 255) - point) * out
-    (got,) = run(made, x)
+    (got,) = run(result, x)
     assert np.abs(got - want).max() <= out * 1.001  # a number halfway goes up or down
     assert (np.abs(got - want) > out / 2).mean() < 0.002
     (row,) = report.rows
@@ -367,14 +367,14 @@ def test_convolution_is_that_of_bytes() -> None:
 def test_convolution_is_near_that_of_floats(groups: int, norm: bool, relu: bool) -> None:
     graph, *_ = convolution(groups=groups, norm=norm, relu=relu, bias=not norm)
     x = normal(2, 16, 12, 10, seed=3)
-    made, report = gc.quantize(graph, samples=[(x,)], min_elements=1)
+    result, report = gc.quantize(graph, samples=[(x,)], min_elements=1)
     assert len(report.quantized) == 1
-    operators = {node.op_type for node in made.nodes}
+    operators = {node.op_type for node in result.nodes}
     assert operators == {"QuantizeLinear", "DequantizeLinear", "Conv"}
-    got, want = run(made, x)[0], run(graph, x)[0]
+    got, want = run(result, x)[0], run(graph, x)[0]
     assert distance(got, want) < 0.02
     assert got.min() >= 0 or not relu
-    assert [*made.output_types.items()] == [*graph.output_types.items()]
+    assert [*result.output_types.items()] == [*graph.output_types.items()]
 
 
 def test_convolutions_in_a_row_share_their_bytes() -> None:
@@ -386,10 +386,10 @@ def test_convolutions_in_a_row_share_their_bytes() -> None:
     ]  # fmt: skip
     graph = model(nodes, ["n", 16, 9, 9], ["y"], w=normal(16, 16, 3, 3) / 12, v=normal(16, 16, 3, 3, seed=1) / 12)
     x = normal(2, 16, 9, 9, seed=3)
-    made, report = gc.quantize(graph, samples=[(x,)])
+    result, report = gc.quantize(graph, samples=[(x,)])
     assert [row.scheme for row in report] == ["int8_static"] * 3
-    assert [node.op_type for node in made.nodes].count("QuantizeLinear") == 4  # x, r, b and c
-    assert distance(run(made, x)[0], run(graph, x)[0]) < 0.02
+    assert [node.op_type for node in result.nodes].count("QuantizeLinear") == 4  # x, r, b and c
+    assert distance(run(result, x)[0], run(graph, x)[0]) < 0.02
 
 
 def test_convolutions_without_samples_and_of_other_kinds_say_why() -> None:
@@ -433,14 +433,14 @@ def test_transposed_convolution_is_near_that_of_floats(case: str, norm: bool, mo
     nodes.append(helper.make_node("Relu", [nodes[-1].output[0]], ["y"]))
     graph = model(nodes, ["n", 16, *["height", "width"][: len(size)]], ["y"], **arrays)
     x = normal(2, 16, *[9, 7][: len(size)], seed=3)
-    made, report = gc.quantize(graph, samples=[(x,)], min_elements=1)
+    result, report = gc.quantize(graph, samples=[(x,)], min_elements=1)
     (row,) = report.rows
     assert (row.operator, row.scheme, row.reason) == ("ConvTranspose", "int8_static", "")
-    assert not {"ConvTranspose", "BatchNormalization", "Relu"} & {node.op_type for node in made.nodes}
-    got, want = run(made, x)[0], run(graph, x)[0]
+    assert not {"ConvTranspose", "BatchNormalization", "Relu"} & {node.op_type for node in result.nodes}
+    got, want = run(result, x)[0], run(graph, x)[0]
     assert got.shape == want.shape
     assert distance(got, want) < 0.025
-    assert [*made.output_types.items()] == [*graph.output_types.items()]
+    assert [*result.output_types.items()] == [*graph.output_types.items()]
 
 
 @pytest.mark.parametrize(
@@ -463,10 +463,10 @@ def test_transposed_convolution_of_another_kind_stays_and_says_why(
     sizes = [6, 5, 4][: len(shape) - 2]
     graph = model([node], ["n", shape[0], *sizes], ["y"], w=normal(*shape))
     samples = [(normal(1, shape[0], *sizes),)]
-    made, report = gc.quantize(graph, samples=samples)
+    result, report = gc.quantize(graph, samples=samples)
     (row,) = report.left
     assert row.reason.startswith(reason)
-    assert [node.op_type for node in made.nodes] == ["ConvTranspose"]
+    assert [node.op_type for node in result.nodes] == ["ConvTranspose"]
     if "products" in reason:
         gc.quantize(graph, samples=samples, strict=True)
     else:
@@ -487,11 +487,11 @@ def test_products_and_convolutions_are_reported_in_order() -> None:
     ]  # fmt: skip
     graph = model(nodes, [2, 16, 12, 64], ["y"], m=normal(64, 32), w=normal(16, 16, 3, 3), n=normal(32, 64))
     x = normal(2, 16, 12, 64)
-    made, report = gc.quantize(graph, samples=[(x,)])
+    result, report = gc.quantize(graph, samples=[(x,)])
     assert [(row.operator, row.scheme) for row in report] == [
         ("MatMul", "int8_dynamic"), ("Conv", "int8_static"), ("MatMul", "int8_dynamic"),
     ]  # fmt: skip
-    assert distance(run(made, x)[0], run(graph, x)[0]) < 0.04
+    assert distance(run(result, x)[0], run(graph, x)[0]) < 0.04
     _, report = gc.quantize(graph, samples=[(x,)], exclude="b")
     assert [row.reason for row in report] == ["", "excluded by 'b'", ""]
 
@@ -522,16 +522,16 @@ def test_weights_of_bytes_are_found(form: str) -> None:
         nodes = [helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=1)]
     nodes.append(helper.make_node("MatMul", ["x", "w"], ["y"]))
     graph = model(nodes, ["n", 64], ["y"], **arrays)
-    made, report = gc.quantize(graph, "int8_dynamic")
+    result, report = gc.quantize(graph, "int8_dynamic")
     (row,) = report.rows
     assert (row.weight, row.scheme) == ("q", "int8_dynamic")
     x = normal(5, 64)
     weight = (numbers.astype(np.float32) - zero) * scale
     flat, scales = in_bytes(weight.T)
     own, step = rounded(x)
-    np.testing.assert_allclose(run(made, x)[0], (own @ flat.T) * (step * scales), rtol=2e-6, atol=1e-5)
+    np.testing.assert_allclose(run(result, x)[0], (own @ flat.T) * (step * scales), rtol=2e-6, atol=1e-5)
     assert row.error == pytest.approx(distance((flat * scales[:, None]).T, weight), abs=1e-4)
-    assert not {"f", "d", "w"} & {symbol.name for symbol in made.symbols}
+    assert not {"f", "d", "w"} & {symbol.name for symbol in result.symbols}
 
 
 @pytest.mark.parametrize("op", ["Add", "Mul", "Sub"])
@@ -543,10 +543,10 @@ def test_constant_stays_before_a_weight_of_bytes(op: str) -> None:
         helper.make_node("Cast", ["q"], ["f"], to=1), helper.make_node(op, ["z", "f"], ["w"]),
         helper.make_node("MatMul", ["x", "w"], ["y"]),
     ]  # fmt: skip
-    made, _ = gc.quantize(model(nodes, ["n", 64], ["y"], q=numbers, z=offset), "int8_dynamic")
+    result, _ = gc.quantize(model(nodes, ["n", 64], ["y"], q=numbers, z=offset), "int8_dynamic")
     x = normal(5, 64)
     weight = {"Add": np.add, "Mul": np.multiply, "Sub": np.subtract}[op](offset, numbers.astype(np.float32))
-    assert distance(run(made, x)[0], x @ weight) < 0.02
+    assert distance(run(result, x)[0], x @ weight) < 0.02
 
 
 def test_what_computes_with_bytes_already_stays() -> None:

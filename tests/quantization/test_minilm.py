@@ -56,9 +56,9 @@ def cosine(vectors: Array) -> float:
 @pytest.mark.parametrize("case", COSINES)
 def test_embeddings_stay_near(case: str, graph: Graph, tokens: tuple[Array, Array]) -> None:
     options, least = COSINES[case]
-    made, report = gc.quantize(graph, case.partition(" ")[0], **options)  # type: ignore[arg-type]
+    result, report = gc.quantize(graph, case.partition(" ")[0], **options)  # type: ignore[arg-type]
     assert len(report.quantized) == (37 if "embeddings" in options else 36)
-    (vectors,) = gc.InferenceSession().load(made)(*tokens)
+    (vectors,) = gc.InferenceSession().load(result)(*tokens)
     assert cosine(vectors) > least
 
 
@@ -66,9 +66,9 @@ def test_embeddings_stay_near(case: str, graph: Graph, tokens: tuple[Array, Arra
 def test_file_is_small_and_runs_in_plain_onnxruntime(
     scheme: str, most: float, graph: Graph, tokens: tuple[Array, Array], tmp_path: Path
 ) -> None:
-    made, report = gc.quantize(graph, scheme, embeddings=True)
+    result, report = gc.quantize(graph, scheme, embeddings=True)
     path = tmp_path / "small.onnx"
-    made.export(path)
+    result.export(path)
     assert path.stat().st_size < most * report.before
     session = onnxruntime.InferenceSession(path)
     (vectors,) = session.run(None, dict(zip(("input_ids", "attention_mask"), tokens, strict=True)))
@@ -79,9 +79,9 @@ def test_file_is_small_and_runs_in_plain_onnxruntime(
 def test_standard_onnx_computes_the_same(
     scheme: str, least: float, graph: Graph, tokens: tuple[Array, Array], tmp_path: Path
 ) -> None:
-    made, _ = gc.quantize(graph, scheme)
+    result, _ = gc.quantize(graph, scheme)
     path = tmp_path / "standard.onnx"
-    made.export(path, target="onnx")
+    result.export(path, target="onnx")
     onnx.checker.check_model(str(path), full_check=True)
     assert {node.domain for node in onnx.load(path).graph.node} == {""}
     (vectors,) = onnxruntime.InferenceSession(path).run(
@@ -112,9 +112,9 @@ def test_second_digits_are_left_out_of_a_small_graph() -> None:
     graph.output(gc.ops.relu(graph["x"] @ weights[0]) @ weights[1])
     x = rng.standard_normal((16, 64)).astype(np.float32)
     assert [row.scheme for row in gc.quantize(graph, "int8_split")[1].quantized] == ["int8_split"] * 2
-    made, report = gc.quantize(graph, "int8_split", samples=[(x,)])
+    result, report = gc.quantize(graph, "int8_split", samples=[(x,)])
     assert [row.scheme for row in report.quantized] == ["int8_dynamic16"] * 2
-    (got,), (want,) = (gc.InferenceSession().load(g)(x) for g in (made, graph))
+    (got,), (want,) = (gc.InferenceSession().load(g)(x) for g in (result, graph))
     np.testing.assert_allclose(got, want, atol=0.02 * np.abs(want).max())
 
 
@@ -122,18 +122,18 @@ def test_second_digits_are_left_out_of_a_small_graph() -> None:
 def test_second_digits_are_left_out_where_samples_say_so(graph: Graph, tokens: tuple[Array, Array]) -> None:
     rng = np.random.default_rng(0)
     samples = [tuple(array[:6] for array in tokens), (rng.integers(1000, 20000, (2, 32)), np.ones((2, 32), np.int64))]
-    made, report = gc.quantize(graph, "int8_split", samples=samples)
+    result, report = gc.quantize(graph, "int8_split", samples=samples)
     schemes = [row.scheme for row in report.quantized]
     assert 12 <= schemes.count("int8_dynamic16") < 36
     assert schemes.count("int8_split") == 36 - schemes.count("int8_dynamic16")
     assert sum(row.before for row in report.quantized) / sum(row.after for row in report.quantized) > 2.2
-    (vectors,) = gc.InferenceSession().load(made)(*tokens)
+    (vectors,) = gc.InferenceSession().load(result)(*tokens)
     assert cosine(vectors) > 0.9999
 
 
 def test_int8_multiplies_in_integers(graph: Graph) -> None:
-    made = gc.quantize(graph).graph
-    counted = flops(made, {"batch": 1, "sequence": 128})
+    result = gc.quantize(graph).graph
+    counted = flops(result, {"batch": 1, "sequence": 128})
     quantized = [int(each.flops or 0) for each in counted.nodes if each.node.op_type == "QMatMul"]
     assert sum(quantized) > 0.9 * int(counted.total)
-    assert operators_on_newest(made).count("MatMulIntegerToFloat") == len(quantized)
+    assert operators_on_newest(result).count("MatMulIntegerToFloat") == len(quantized)

@@ -35,9 +35,9 @@ def held_as(w: Array, symmetric: bool = False, axis: int | None = 0) -> Quantize
     return encode(w, "int8", axis=axis, symmetric=symmetric)
 
 
-def product(x: Array, held: QuantizedTensor) -> Array:
+def product(x: Array, value: QuantizedTensor) -> Array:
     dims = [[*(f"d{i}" for i in range(x.ndim - 1)), x.shape[-1]]]
-    return run1(lambda s: ops.qmatmul("int8", s, held, dynamic=True, digits=2), x, dims=dims, check=False)
+    return run1(lambda s: ops.qmatmul("int8", s, value, dynamic=True, digits=2), x, dims=dims, check=False)
 
 
 def product_graph(*weights: QuantizedTensor, inner: int, digits: int = 2) -> Graph:
@@ -53,9 +53,9 @@ def in_plain_onnxruntime(graph: Graph, x: Array) -> Array:
     return np.asarray(onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})[0])
 
 
-def formula(x: Array, held: QuantizedTensor) -> Array:
+def formula(x: Array, value: QuantizedTensor) -> Array:
     """Two digits of x and the two sums, written again."""
-    assert held.scales is not None
+    assert value.scales is not None
     least, greatest = F32(x.min(initial=0)), F32(x.max(initial=0))
     s = F32(greatest - least) / F32(255)
     s = s if s else F32(1)
@@ -64,11 +64,11 @@ def formula(x: Array, held: QuantizedTensor) -> Array:
     rest = x - first.astype(F32) * s
     finer = F32(s * F32(1 / 254))
     second = np.clip(np.rint(rest / finer), -128, 127).astype(np.int64)
-    w = held.data.astype(np.int64)
-    if held.zero_points is not None:
-        w = w - held.zero_points.astype(np.int64).reshape(-1, 1)
-    coarse = (first @ w.T).astype(F32) * (s * held.scales)
-    return np.asarray(coarse + (second @ w.T).astype(F32) * (finer * held.scales))
+    w = value.data.astype(np.int64)
+    if value.zero_points is not None:
+        w = w - value.zero_points.astype(np.int64).reshape(-1, 1)
+    coarse = (first @ w.T).astype(F32) * (s * value.scales)
+    return np.asarray(coarse + (second @ w.T).astype(F32) * (finer * value.scales))
 
 
 def bound(x: Array, w: Array, symmetric: bool) -> Array:
@@ -111,30 +111,30 @@ def test_error_is_within_the_bound(
     m, n, k = sizes
     r = np.random.default_rng(seed)
     x, w = XS[of_x](r, m, k).astype(F32), XS[of_w](r, n, k).astype(F32)
-    held = held_as(w, symmetric)
-    got = product(x, held)
+    value = held_as(w, symmetric)
+    got = product(x, value)
     exact = x.astype(np.float64) @ w.astype(np.float64).T
     assert (np.abs(got - exact) <= bound(x, w, symmetric)).all()
-    assert np.array_equal(bits(got), bits(formula(x, held)))
+    assert np.array_equal(bits(got), bits(formula(x, value)))
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("of_x", XS)
 def test_standard_onnx_gives_the_same_bits_when_many_are_summed(of_x: str, symmetric: bool) -> None:
     x, w = XS[of_x](np.random.default_rng(1), 17, 1536).astype(F32), random(40, 1536)
-    held = held_as(w, symmetric)
-    got = product(x, held)
+    value = held_as(w, symmetric)
+    got = product(x, value)
     assert (np.abs(got - x.astype(np.float64) @ w.astype(np.float64).T) <= bound(x, w, symmetric)).all()
-    assert np.array_equal(bits(got), bits(in_plain_onnxruntime(product_graph(held, inner=1536), x)))
+    assert np.array_equal(bits(got), bits(in_plain_onnxruntime(product_graph(value, inner=1536), x)))
 
 
 @pytest.mark.parametrize("shape", [(0, 64), (2, 0, 64), (64,), (2, 3, 64)])
 @pytest.mark.parametrize("axis", [None, 0])
 def test_x_may_have_any_rank(shape: tuple[int, ...], axis: int | None) -> None:
-    x, held = random(*shape), held_as(random(5, 64), axis=axis)
-    got = product(x, held)
+    x, value = random(*shape), held_as(random(5, 64), axis=axis)
+    got = product(x, value)
     assert got.shape == (*shape[:-1], 5)
-    assert np.array_equal(bits(got), bits(formula(x.reshape(-1, 64), held).reshape(got.shape)))
+    assert np.array_equal(bits(got), bits(formula(x.reshape(-1, 64), value).reshape(got.shape)))
 
 
 @pytest.mark.parametrize("shape", [(0, 64), (5, 0)])
@@ -146,10 +146,10 @@ def test_product_is_zero_or_empty_when_the_weight_is_empty(shape: tuple[int, int
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 def test_product_is_no_number_when_x_has_one_that_is_none(odd: float) -> None:
-    x, held = random(4, 64), held_as(random(5, 64))
+    x, value = random(4, 64), held_as(random(5, 64))
     x[1, 3] = odd
-    assert np.isnan(product(x, held)).all()
-    assert np.isnan(in_plain_onnxruntime(product_graph(held, inner=64), x)).all()
+    assert np.isnan(product(x, value)).all()
+    assert np.isnan(in_plain_onnxruntime(product_graph(value, inner=64), x)).all()
 
 
 @pytest.mark.parametrize("saturating", [False, True])
@@ -158,28 +158,28 @@ def test_bits_are_the_same_however_bytes_are_multiplied(
     symmetric: bool, saturating: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = pretend_bytes(monkeypatch, saturating=saturating)
-    x, held = random(4, 64), held_as(random(5, 64), symmetric)
-    parts = [part for part in (held.data, held.scales, held.zero_points) if part is not None]
+    x, value = random(4, 64), held_as(random(5, 64), symmetric)
+    parts = [part for part in (value.data, value.scales, value.zero_points) if part is not None]
 
     def fed(s: Symbol, values: Symbol, scale: Symbol, zero: Symbol | None = None) -> Symbol:
         return ops.qmatmul("int8", s, Quantized("int8", values, scale, zero, axis=0), dynamic=True, digits=2)
 
-    want = bits(formula(x, held))
+    want = bits(formula(x, value))
     dims = [["m", "k"], ["n", "k"], ["n"], ["n"]][: 1 + len(parts)]
     assert np.array_equal(bits(run1(fed, x, *parts, dims=dims, check=False)), want)
     for count in (1, 2):
-        graph = product_graph(held, inner=64, digits=count)
+        graph = product_graph(value, inner=64, digits=count)
         kernels = [n for n in lower(graph, "cpu", runtime=runtime).nodes if n.op_type == "MatMulIntegerToFloat"]
         assert len(kernels) == count
         assert {n.inputs[1].dtype for n in kernels if n.inputs[1] is not None} == {D.uint8 if saturating else D.int8}
-    assert np.array_equal(bits(product(x, held)), want)
+    assert np.array_equal(bits(product(x, value)), want)
 
 
 def test_x_is_taken_apart_once_when_products_of_one_digit_and_of_two_read_it() -> None:
     graph = Graph("both", {"x": TensorType(D.float32, ["m", 64])})
     w = random(5, 64)
-    held = held_as(w)
-    products = [ops.qmatmul("int8", graph[0], held, dynamic=True, digits=n) for n in (1, 2)]
+    value = held_as(w)
+    products = [ops.qmatmul("int8", graph[0], value, dynamic=True, digits=n) for n in (1, 2)]
     graph.output(*products, ops.qmatmul("int8_split", graph[0], encode(w, "int8_split", axis=0)))
     nodes = lower(graph, "cpu").nodes
     for operator in ("DynamicQuantizeLinear", "DequantizeLinear", "QuantizeLinear", "MatMul"):
@@ -227,14 +227,14 @@ def network() -> Graph:
 SHAPES = {"first": (64, 48), "small": (48, 40), "last": (48, 40)}
 
 
-def off(made: Graph, exact: Graph, x: Array) -> float:
+def off(result: Graph, exact: Graph, x: Array) -> float:
     session = gc.InferenceSession()
-    (got,), (want,) = session.load(made)(x), session.load(exact)(x)
+    (got,), (want,) = session.load(result)(x), session.load(exact)(x)
     return float(np.square(got.astype(np.float64) - want).sum() / np.square(want.astype(np.float64)).sum() / 2)
 
 
-def schemes(made: Graph, x: Array, tolerance: float) -> dict[str, str]:
-    _, report = gc.quantize(made, "int8_split", min_elements=0, samples=[{"x": x}], tolerance=tolerance)
+def schemes(result: Graph, x: Array, tolerance: float) -> dict[str, str]:
+    _, report = gc.quantize(result, "int8_split", min_elements=0, samples=[{"x": x}], tolerance=tolerance)
     return {row.weight: row.scheme.removeprefix("int8_") for row in report.quantized}
 
 
@@ -248,21 +248,21 @@ def test_weights_have_one_digit_where_samples_say_that_it_is_enough() -> None:
 @pytest.mark.parametrize("tolerance", [1e-8, 1e-6, 1e-5, 3e-5])
 def test_outputs_are_within_the_tolerance(tolerance: float) -> None:
     x, graph = random(16, 64), network()
-    made, _ = gc.quantize(graph, "int8_split", min_elements=0, samples=[(x[:9],), (x[9:],)], tolerance=tolerance)
-    assert off(made, graph, x) <= 1.01 * tolerance
-    assert off(made, graph, random(16, 64, seed=8)) <= 3 * tolerance
+    result, _ = gc.quantize(graph, "int8_split", min_elements=0, samples=[(x[:9],), (x[9:],)], tolerance=tolerance)
+    assert off(result, graph, x) <= 1.01 * tolerance
+    assert off(result, graph, random(16, 64, seed=8)) <= 3 * tolerance
 
 
 def test_graph_with_samples_is_like_others() -> None:
     x, graph = random(16, 64), network()
     before = str(graph)
-    made, report = gc.quantize(graph, "int8_split", min_elements=0, samples=[(x,)], tolerance=1e-8)
+    result, report = gc.quantize(graph, "int8_split", min_elements=0, samples=[(x,)], tolerance=1e-8)
     assert str(graph) == before
     assert report.scheme == "int8_split"
     assert report.before / report.after > 2.1
-    np.testing.assert_allclose(in_plain_onnxruntime(made, x), gc.InferenceSession().load(made)(x)[0], atol=1e-5)
+    np.testing.assert_allclose(in_plain_onnxruntime(result, x), gc.InferenceSession().load(result)(x)[0], atol=1e-5)
     with pytest.raises(GraphError, match="quantised already"):
-        gc.quantize(made, "int8_split", min_elements=0)
+        gc.quantize(result, "int8_split", min_elements=0)
 
 
 def test_table_that_is_a_head_too_can_have_one_digit() -> None:
@@ -270,9 +270,9 @@ def test_table_that_is_a_head_too_can_have_one_digit() -> None:
     table = graph.weight("table", random(64, 32))
     graph.output(y=ops.gather(table, graph["ids"]) @ table.transpose(0, 1))
     ids = np.arange(9)
-    made, report = gc.quantize(graph, "int8_split", embeddings=True, samples=[(ids,)], tolerance=2e-5)
+    result, report = gc.quantize(graph, "int8_split", embeddings=True, samples=[(ids,)], tolerance=2e-5)
     assert [row.scheme for row in report] == ["int8", "int8_dynamic16"]
-    (got,), (want,) = (gc.InferenceSession().load(g)(ids) for g in (made, graph))
+    (got,), (want,) = (gc.InferenceSession().load(g)(ids) for g in (result, graph))
     assert np.linalg.norm(got - want) < 0.02 * np.linalg.norm(want)
 
 

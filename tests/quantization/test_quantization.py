@@ -78,20 +78,20 @@ def product_graph(*weights: QuantizedTensor, inner: int, dtype: DType = D.float3
 @pytest.mark.parametrize(("encoding", "way"), WAYS)
 def test_encoding_is_within_half_a_step_when_dequantised(encoding: str, way: dict[str, Any]) -> None:
     x = random(6, 128)
-    made = encode(x, encoding, **way)
-    assert made.scales is not None
-    steps = np.abs(made.scales)
+    result = encode(x, encoding, **way)
+    assert result.scales is not None
+    steps = np.abs(result.scales)
     if encoding == "int4":
         steps = np.repeat(steps, 128 // steps.shape[1], 1)
-    elif made.axis is not None:
-        steps = steps.reshape([-1, 1] if made.axis == 0 else [1, -1])
-    error = np.abs(made.dequantize() - x)
+    elif result.axis is not None:
+        steps = steps.reshape([-1, 1] if result.axis == 0 else [1, -1])
+    error = np.abs(result.dequantize() - x)
     limit = steps * 0.5001
     if encoding == "int4" and way.get("symmetric", True):
         limit = steps * 1.0001  # what is opposite to the greatest magnitude is cut to 7
     assert (error <= limit).all()
-    assert made.shape == x.shape
-    assert made.dequantize().dtype == F32
+    assert result.shape == x.shape
+    assert result.dequantize().dtype == F32
 
 
 @settings(max_examples=drawn(60))
@@ -108,10 +108,10 @@ def test_encoding_again_changes_nothing_when_dequantised(
 
 def test_values_are_those_of_the_formulas_when_small() -> None:
     x = np.array([[-1.0, 0.5, 0.0, 2.54]], F32)
-    made = encode(x, "int8")
-    assert made.data.tolist() == [[-50, 25, 0, 127]]
-    assert made.scales is not None
-    assert made.scales.tolist() == float(F32(2.54) / F32(127))
+    result = encode(x, "int8")
+    assert result.data.tolist() == [[-50, 25, 0, 127]]
+    assert result.scales is not None
+    assert result.scales.tolist() == float(F32(2.54) / F32(127))
     long = np.zeros((1, 32), F32)
     long[0, :3] = 8, -7, 1
     four = encode(long, "int4")
@@ -129,23 +129,23 @@ def test_values_are_those_of_the_formulas_when_small() -> None:
 def test_search_is_nearer_when_asked_for(symmetric: bool) -> None:
     x = random(16, 256)
     plain, fitted = (encode(x, "int4", symmetric=symmetric, search=search) for search in (False, True))
-    losses = [np.square(made.dequantize() - x).sum() for made in (plain, fitted)]
+    losses = [np.square(item.dequantize() - x).sum() for item in (plain, fitted)]
     assert losses[1] < 0.97 * losses[0]
 
 
 def test_zeros_are_held_exactly_when_all_are() -> None:
     for encoding, way in WAYS:
-        made = encode(np.zeros((2, 64), F32), encoding, **way)
-        assert made.scales is not None
-        assert (made.scales == 1).all()
-        assert not made.dequantize().any()
+        result = encode(np.zeros((2, 64), F32), encoding, **way)
+        assert result.scales is not None
+        assert (result.scales == 1).all()
+        assert not result.dequantize().any()
 
 
 @pytest.mark.parametrize(("encoding", "way"), WAYS)
 @pytest.mark.parametrize("shape", [(0, 64), (3, 0)])
 def test_nothing_is_encoded_when_an_array_is_empty(encoding: str, way: dict[str, Any], shape: tuple[int, int]) -> None:
-    made = encode(np.zeros(shape, F32), encoding, **way)
-    assert made.dequantize().shape == shape
+    result = encode(np.zeros(shape, F32), encoding, **way)
+    assert result.dequantize().shape == shape
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, ml_dtypes.bfloat16])
@@ -180,8 +180,8 @@ def test_quantize_gives_the_numbers_of_encode_when_the_graph_runs(
     want = encode(x, encoding, **way)
 
     def parts(symbol: Symbol) -> list[Symbol]:
-        made = ops.quantize(symbol, encoding, **way)
-        return [s for s in (made.values, made.scale, made.zero_point) if s is not None]
+        y = ops.quantize(symbol, encoding, **way)
+        return [s for s in (y.values, y.scale, y.zero_point) if s is not None]
 
     got = run(parts, x, dims=[["b", "n", 64]])
     wanted = [a for a in (want.values, want.scales, want.zero_points) if a is not None]
@@ -193,32 +193,32 @@ def test_quantize_gives_the_numbers_of_encode_when_the_graph_runs(
 @pytest.mark.parametrize(("encoding", "way"), WAYS)
 def test_dequantize_gives_the_same_bits_when_known_or_computed(encoding: str, way: dict[str, Any]) -> None:
     x = random(4, 64)
-    held = encode(x, encoding, **way)
+    value = encode(x, encoding, **way)
 
     def both(symbol: Symbol) -> tuple[Symbol, ...]:
         return (
-            ops.dequantize(held),
+            ops.dequantize(value),
             ops.dequantize(encoding, ops.quantize(symbol, encoding, **way)),
             ops.dequantize(encoding.upper(), ops.quantize(x, encoding, **way)),
         )
 
-    for made in run(both, x, dims=[["n", 64]]):
-        assert np.array_equal(bits(made), bits(held.dequantize()))
+    for item in run(both, x, dims=[["n", 64]]):
+        assert np.array_equal(bits(item), bits(value.dequantize()))
 
 
 def test_dequantize_takes_packed_int4_when_it_comes_as_an_input() -> None:
-    held = encode(random(3, 64), "int4", symmetric=False)
-    assert held.scales is not None
-    assert held.zero_points is not None
+    value = encode(random(3, 64), "int4", symmetric=False)
+    assert value.scales is not None
+    assert value.zero_points is not None
 
-    def made(values: Symbol, scale: Symbol, zero: Symbol) -> Symbol:
+    def function(values: Symbol, scale: Symbol, zero: Symbol) -> Symbol:
         return ops.dequantize(Quantized("int4", values, scale, zero, block_size=32))
 
-    got = run1(made, held.data, held.scales, held.zero_points, dims=[["n", 32], ["n", 2], ["n", 2]])
-    assert np.array_equal(bits(got), bits(held.dequantize()))
-    without = dataclasses.replace(held, zero_points=None)
+    got = run1(function, value.data, value.scales, value.zero_points, dims=[["n", 32], ["n", 2], ["n", 2]])
+    assert np.array_equal(bits(got), bits(value.dequantize()))
+    without = dataclasses.replace(value, zero_points=None)
     pair = lambda v, s: ops.dequantize(Quantized("int4", v, s, block_size=32))  # noqa: E731
-    got = run1(pair, held.data, held.scales, dims=[["n", 32], ["n", 2]])
+    got = run1(pair, value.data, value.scales, dims=[["n", 32], ["n", 2]])
     assert np.array_equal(bits(got), bits(without.dequantize()))
 
 
@@ -237,8 +237,8 @@ def test_what_shares_a_scale_with_no_finite_number_is_none_when_the_graph_runs(o
 
 def test_quantize_takes_integers_and_empties_as_floats() -> None:
     whole = np.arange(-4, 4, dtype=np.int8).reshape(1, 8)
-    made = run1(lambda s: ops.dequantize(ops.quantize(s)), whole)
-    assert np.abs(made - whole).max() <= 4 / 127
+    result = run1(lambda s: ops.dequantize(ops.quantize(s)), whole)
+    assert np.abs(result - whole).max() <= 4 / 127
     empty = run(lambda s: [(q := ops.quantize(s, axis=0)).values, ops.dequantize(q)], np.zeros((0, 4), F32))
     assert [r.shape for r in empty] == [(0, 4), (0, 4)]
 
@@ -250,10 +250,10 @@ def test_quantize_takes_integers_and_empties_as_floats() -> None:
 @pytest.mark.parametrize(("encoding", "way"), WEIGHTS)
 @pytest.mark.parametrize("rows", [(), (1,), (5,), (0,), (2, 3), (2, 0, 3)])
 def test_product_is_that_of_the_dequantised_weight(encoding: str, way: dict[str, Any], rows: tuple[int, ...]) -> None:
-    x, held = random(*rows, 128), encode(random(7, 128, seed=5), encoding, **way)
+    x, value = random(*rows, 128), encode(random(7, 128, seed=5), encoding, **way)
     dims = [[*(f"d{i}" for i in range(len(rows))), 128]]
-    got = run1(lambda s: ops.qmatmul(encoding, s, held), x, dims=dims)
-    weight = held.dequantize().astype(np.float64)
+    got = run1(lambda s: ops.qmatmul(encoding, s, value), x, dims=dims)
+    weight = value.dequantize().astype(np.float64)
     error = np.abs(got - x @ weight.T)
     assert (error <= 1e-6 * (np.abs(x) @ np.abs(weight).T)).all()
 
@@ -261,11 +261,11 @@ def test_product_is_that_of_the_dequantised_weight(encoding: str, way: dict[str,
 @pytest.mark.parametrize("target", ["onnx", "cuda"])
 @pytest.mark.parametrize(("encoding", "way"), WEIGHTS)
 def test_product_is_valid_standard_onnx_when_asked_for(target: Any, encoding: str, way: dict[str, Any]) -> None:
-    held = encode(random(7, 64, seed=5), encoding, **way)
+    value = encode(random(7, 64, seed=5), encoding, **way)
     graph = Graph("product", {"x": TensorType(D.float32, ["m", 64])})
-    results = [ops.qmatmul(encoding, graph[0], held)]
+    results = [ops.qmatmul(encoding, graph[0], value)]
     if encoding == "int8":
-        results.append(ops.qmatmul(encoding, graph[0], held, dynamic=True))
+        results.append(ops.qmatmul(encoding, graph[0], value, dynamic=True))
     graph.output(*results)
     model = graph.to_onnx(target=target)
     onnx.checker.check_model(model, full_check=True)
@@ -273,9 +273,9 @@ def test_product_is_valid_standard_onnx_when_asked_for(target: Any, encoding: st
     x = random(3, 64)
     session = gc.InferenceSession().load(model)
     got = session(x)
-    assert np.abs(got[0] - x @ held.dequantize().T).max() < 1e-4
+    assert np.abs(got[0] - x @ value.dequantize().T).max() < 1e-4
     if encoding == "int8":
-        assert np.array_equal(bits(got[1]), bits(of_dynamic(x, held)))
+        assert np.array_equal(bits(got[1]), bits(of_dynamic(x, value)))
 
 
 @pytest.mark.numbers
@@ -299,9 +299,9 @@ def test_product_is_rounded_once_when_x_is_of_another_dtype(dtype: DType) -> Non
 
 @pytest.mark.numbers
 def test_product_is_of_float64_when_x_is() -> None:
-    x, held = random(3, 64).astype(np.float64) + 1e-9, encode(random(7, 64), "int4")
-    got = run1(lambda s: ops.qmatmul("int4", s, held), x, dims=[["m", 64]])
-    assert np.abs(got - x @ held.dequantize().astype(np.float64).T).max() < 1e-13
+    x, value = random(3, 64).astype(np.float64) + 1e-9, encode(random(7, 64), "int4")
+    got = run1(lambda s: ops.qmatmul("int4", s, value), x, dims=[["m", 64]])
+    assert np.abs(got - x @ value.dequantize().astype(np.float64).T).max() < 1e-13
 
 
 @pytest.mark.numbers
@@ -316,16 +316,16 @@ def test_product_is_the_same_when_the_weight_comes_with_the_run(encoding: str, w
 def test_product_encodes_an_array_when_given_floats() -> None:
     x, w = random(3, 64), random(5, 64, seed=9)
     got = run(lambda s: [ops.qmatmul("int8", s, w), ops.qmatmul("int4", s, w)], x, dims=[["m", 64]])
-    for made, held in zip(got, (encode(w, "int8", axis=0), encode(w, "int4", search=True)), strict=True):
-        assert np.abs(made - x @ held.dequantize().T).max() < 1e-5
+    for item, element in zip(got, (encode(w, "int8", axis=0), encode(w, "int4", search=True)), strict=True):
+        assert np.abs(item - x @ element.dequantize().T).max() < 1e-5
 
 
 def test_weight_that_its_owner_may_change_is_read_when_the_graph_is_loaded() -> None:
     first, second = (encode(random(5, 64, seed=s), "int8", axis=0) for s in (1, 2))
     assert first.scales is not None
     graph = Graph("owned", {"x": TensorType(D.float32, ["m", 64])})
-    held = Quantized("int8", graph.weight("w", first.data), graph.weight("s", first.scales), axis=0)
-    graph.output(ops.qmatmul("int8", graph[0], held), ops.qmatmul("int8", graph[0], held, dynamic=True))
+    value = Quantized("int8", graph.weight("w", first.data), graph.weight("s", first.scales), axis=0)
+    graph.output(ops.qmatmul("int8", graph[0], value), ops.qmatmul("int8", graph[0], value, dynamic=True))
     x = random(3, 64)
     assert second.scales is not None
     changed: dict[str, Array] = {"w": second.data, "s": second.scales}
@@ -340,10 +340,10 @@ def test_weight_that_its_owner_may_change_is_read_when_the_graph_is_loaded() -> 
 def test_product_is_that_of_floats_when_x_is_extreme(odd: float) -> None:
     x = random(4, 64)
     x[1, 5], x[2], x[3] = odd, odd, -0.0
-    held = encode(np.abs(random(5, 64)) + 0.1, "int4")
-    got = run1(lambda s: ops.qmatmul("int4", s, held), x, dims=[["m", 64]])
+    value = encode(np.abs(random(5, 64)) + 0.1, "int4")
+    got = run1(lambda s: ops.qmatmul("int4", s, value), x, dims=[["m", 64]])
     with np.errstate(all="ignore"):
-        want = (x.astype(np.float64) @ held.dequantize().astype(np.float64).T).astype(F32)
+        want = (x.astype(np.float64) @ value.dequantize().astype(np.float64).T).astype(F32)
     assert np.array_equal(np.isnan(got), np.isnan(want))
     finite = np.isfinite(want)
     assert np.array_equal(got[~finite], want[~finite], equal_nan=True)
@@ -354,8 +354,8 @@ def test_product_is_that_of_floats_when_x_is_extreme(odd: float) -> None:
 def test_product_is_zero_or_empty_when_the_weight_is_empty(shape: tuple[int, int]) -> None:
     x = random(3, shape[1])
     for options in ({}, {"dynamic": True}, {"accuracy_level": 4}):
-        held = encode(np.zeros(shape, F32), "int8", axis=0)
-        got = run1(lambda s, h=held, o=options: ops.qmatmul("int8", s, h, **o), x, dims=[["m", shape[1]]])
+        value = encode(np.zeros(shape, F32), "int8", axis=0)
+        got = run1(lambda s, h=value, o=options: ops.qmatmul("int8", s, h, **o), x, dims=[["m", shape[1]]])
         assert got.shape == (3, shape[0])
         assert not got.any()
 
@@ -364,28 +364,28 @@ def test_product_is_zero_or_empty_when_the_weight_is_empty(shape: tuple[int, int
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("rows", [1, 2, 17])
 def test_product_is_right_when_the_weight_has_few_rows_and_x_is_of_unknown_length(encoding: str, rows: int) -> None:
-    x, held = random(3, 256), encode(random(rows, 256, seed=5), encoding)
+    x, value = random(3, 256), encode(random(rows, 256, seed=5), encoding)
     ways: list[dict[str, Any]] = [{}, {"accuracy_level": 4}] if encoding in LEVELLED else [{}]
     if encoding == "int8":
         ways.append({"dynamic": True})
-    got = run(lambda s: [ops.qmatmul(encoding, s, held, **w) for w in ways], x, dims=[["?", "?"]], check=False)
-    want = x @ held.dequantize().T
+    got = run(lambda s: [ops.qmatmul(encoding, s, value, **w) for w in ways], x, dims=[["?", "?"]], check=False)
+    want = x @ value.dequantize().T
     assert np.abs(got[0] - want).max() < (0.01 if encoding == "int8_split" else 1e-4)
     assert all(np.abs(g - want).max() < 2 for g in got)
 
 
 @pytest.mark.numbers
 def test_product_is_right_when_all_of_the_weight_is_of_unknown_length() -> None:
-    x, held = random(3, 64), encode(random(5, 64, seed=5), "int8", axis=0)
-    assert held.scales is not None
+    x, value = random(3, 64), encode(random(5, 64, seed=5), "int8", axis=0)
+    assert value.scales is not None
 
     def products(s: Symbol, values: Symbol, scale: Symbol) -> list[Symbol]:
-        made = Quantized("int8", values, scale, axis=0)
-        return [ops.qmatmul("int8", s, made), ops.qmatmul("int8", s, made, dynamic=True)]
+        result = Quantized("int8", values, scale, axis=0)
+        return [ops.qmatmul("int8", s, result), ops.qmatmul("int8", s, result, dynamic=True)]
 
-    got = run(products, x, held.data, held.scales, dims=[["m", "k"], ["n", "k"], ["n"]])
-    assert np.abs(got[0] - x @ held.dequantize().T).max() < 1e-5
-    assert np.array_equal(bits(got[1]), bits(of_dynamic(x, held)))
+    got = run(products, x, value.data, value.scales, dims=[["m", "k"], ["n", "k"], ["n"]])
+    assert np.abs(got[0] - x @ value.dequantize().T).max() < 1e-5
+    assert np.array_equal(bits(got[1]), bits(of_dynamic(x, value)))
 
 
 # Dynamic products
@@ -395,14 +395,14 @@ def test_product_is_right_when_all_of_the_weight_is_of_unknown_length() -> None:
 @pytest.mark.parametrize("way", [w for w in INT8 if w.get("axis") != -1] + [{"axis": 0, "reduce_range": True}])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1e-38, 1e-43, 1e37])
 def test_dynamic_product_is_onnx_bit_for_bit(way: dict[str, Any], scale: float) -> None:
-    held = encode(random(9, 96, seed=4), "int8", **way)
+    value = encode(random(9, 96, seed=4), "int8", **way)
     samples = [random(4, 96), random(2, 3, 96), np.abs(random(1, 96)), -np.abs(random(5, 96)), np.zeros((0, 96), F32)]
     for sample in samples:
         x = (sample.astype(np.float64) * scale).astype(F32)
         dims = [[*(f"d{i}" for i in range(x.ndim - 1)), 96]]
-        got = run1(lambda s: ops.qmatmul("int8", s, held, dynamic=True), x, dims=dims, check=False)
+        got = run1(lambda s: ops.qmatmul("int8", s, value, dynamic=True), x, dims=dims, check=False)
         with np.errstate(all="ignore"):
-            want = of_dynamic(x, held)
+            want = of_dynamic(x, value)
         assert np.array_equal(bits(got), bits(want))
 
 
@@ -410,19 +410,19 @@ def test_dynamic_product_is_onnx_bit_for_bit(way: dict[str, Any], scale: float) 
 @settings(max_examples=20)
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 80), st.integers(0, 1 << 30))
 def test_dynamic_product_is_onnx_bit_for_bit_when_of_any_size(m: int, n: int, k: int, seed: int) -> None:
-    held = encode(random(n, k, seed=seed), "int8", axis=0)
+    value = encode(random(n, k, seed=seed), "int8", axis=0)
     x = random(m, k, seed=seed + 1)
-    got = run1(lambda s: ops.qmatmul("int8", s, held, dynamic=True), x, dims=[["m", k]], check=False)
-    assert np.array_equal(bits(got), bits(of_dynamic(x, held)))
+    got = run1(lambda s: ops.qmatmul("int8", s, value, dynamic=True), x, dims=[["m", k]], check=False)
+    assert np.array_equal(bits(got), bits(of_dynamic(x, value)))
 
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 def test_dynamic_product_is_no_number_when_x_has_one_that_is_none(odd: float) -> None:
-    held = encode(random(5, 64), "int8", axis=0)
+    value = encode(random(5, 64), "int8", axis=0)
     x = random(3, 64)
     x[1, 3] = odd
-    assert np.isnan(run1(lambda s: ops.qmatmul("int8", s, held, dynamic=True), x, dims=[["m", 64]])).all()
+    assert np.isnan(run1(lambda s: ops.qmatmul("int8", s, value, dynamic=True), x, dims=[["m", 64]])).all()
 
 
 @pytest.mark.numbers
@@ -430,20 +430,20 @@ def test_dynamic_product_is_no_number_when_x_has_one_that_is_none(odd: float) ->
 def test_dynamic_product_is_the_same_when_bytes_saturate(way: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = pretend_bytes(monkeypatch, saturating=True)
     w, x = random(5, 64), random(3, 64)
-    held = encode(w, "int8", **way)
-    graph = product_graph(held, inner=64, dynamic=True)
+    value = encode(w, "int8", **way)
+    graph = product_graph(value, inner=64, dynamic=True)
     dtypes = [
         s.dtype for s in next(n for n in lower(graph, "cpu", runtime=runtime).nodes if n.domain).inputs if s is not None
     ]
     assert dtypes[1] is (D.int8 if "reduce_range" in way else D.uint8)
     (got,) = gc.InferenceSession().load(graph)(x)
-    assert np.array_equal(bits(got), bits(of_dynamic(x, held)))
+    assert np.array_equal(bits(got), bits(of_dynamic(x, value)))
     if "reduce_range" not in way:
         fed = run1(
             lambda s, t: ops.qmatmul("int8", s, ops.quantize(t, **way), dynamic=True),
             x, w, dims=[["m", 64], [5, 64]], check=False,
         )  # fmt: skip
-        assert np.array_equal(bits(fed), bits(of_dynamic(x, held)))
+        assert np.array_equal(bits(fed), bits(of_dynamic(x, value)))
 
 
 @pytest.mark.parametrize("encoding", ["int8", "int8_split"])
@@ -484,8 +484,8 @@ def test_kernel_takes_the_weight_when_it_is_known() -> None:
 @pytest.mark.parametrize("options", [{}, {"accuracy_level": 4}])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_weight_is_packed_once_when_several_nodes_share_it(encoding: str, options: dict[str, Any]) -> None:
-    held = encode(random(4, 256), encoding)
-    lowered = lower(product_graph(held, held, inner=256, **(options if encoding in LEVELLED else {})), "cpu")
+    value = encode(random(4, 256), encoding)
+    lowered = lower(product_graph(value, value, inner=256, **(options if encoding in LEVELLED else {})), "cpu")
     products = [n for n in lowered.nodes if n.op_type in ("MatMulNBits", "MatMulIntegerToFloat")]
     products = products or [n for n in lowered.nodes if n.op_type == "MatMul"]
     half = len(products) // 2
@@ -496,9 +496,9 @@ def test_weight_is_packed_once_when_several_nodes_share_it(encoding: str, option
 @pytest.mark.parametrize("target", ["onnx", "cpu"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_file_holds_a_weight_once_when_several_nodes_share_it(encoding: str, target: Any) -> None:
-    held = encode(random(128, 256), encoding)
-    sizes = [len(product_graph(*[held] * n, inner=256).to_onnx(target=target).SerializeToString()) for n in (1, 3)]
-    assert sizes[1] < sizes[0] + 4000 < sizes[0] + held.nbytes
+    value = encode(random(128, 256), encoding)
+    sizes = [len(product_graph(*[value] * n, inner=256).to_onnx(target=target).SerializeToString()) for n in (1, 3)]
+    assert sizes[1] < sizes[0] + 4000 < sizes[0] + value.nbytes
 
 
 def test_weights_are_told_apart_when_they_share_scales() -> None:
@@ -517,44 +517,44 @@ def test_weights_are_told_apart_when_they_share_scales() -> None:
 @pytest.mark.parametrize("encoding", LEVELLED)
 @pytest.mark.parametrize("rows", [1, 5])
 def test_level_4_is_near_and_keeps_what_is_no_number(encoding: str, rows: int) -> None:
-    held = encode(random(64, 512), encoding)
+    value = encode(random(64, 512), encoding)
     x = random(rows + 1, 512)
     x[rows, 7] = np.nan
-    got = run1(lambda s: ops.qmatmul(encoding, s, held, accuracy_level=4), x, dims=[["m", 512]], check=False)
-    want = x @ held.dequantize().T
+    got = run1(lambda s: ops.qmatmul(encoding, s, value, accuracy_level=4), x, dims=[["m", 512]], check=False)
+    want = x @ value.dequantize().T
     assert np.linalg.norm(got[:rows] - want[:rows]) < 0.015 * np.linalg.norm(want[:rows])
     assert np.isnan(got[rows]).all()
 
 
 def test_level_4_is_exact_when_no_block_divides_a_row() -> None:
-    held = encode(random(4, 24), "int8")
-    assert nodes_of(product_graph(held, inner=24, accuracy_level=4)) == ["MatMul"]
+    value = encode(random(4, 24), "int8")
+    assert nodes_of(product_graph(value, inner=24, accuracy_level=4)) == ["MatMul"]
 
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_products_of_what_is_dequantised_are_exact_when_they_are_large(encoding: str) -> None:
     """onnxruntime makes of DequantizeLinear and MatMul a product whose x is held in int8, if the weight is constant."""
-    held = encode(random(512, 512), encoding)
+    value = encode(random(512, 512), encoding)
     x = random(4, 512)
     graph = Graph("large", {"x": TensorType(D.float32, ["m", 512])})
-    graph.output(graph[0] @ dequantized(graph, held).T, graph[0] @ owned(graph, held).T)
-    want = x.astype(np.float64) @ held.dequantize().T.astype(np.float64)
+    graph.output(graph[0] @ dequantized(graph, value).T, graph[0] @ owned(graph, value).T)
+    want = x.astype(np.float64) @ value.dequantize().T.astype(np.float64)
     for got in gc.InferenceSession().load(graph)(x):
         assert np.abs(got - want).max() < 1e-5 * np.abs(want).max()
 
 
-def dequantized(graph: Graph, held: QuantizedTensor) -> Symbol:
+def dequantized(graph: Graph, value: QuantizedTensor) -> Symbol:
     with graph:
-        made: Symbol = ops.dequantize(held)
-    return made
+        y: Symbol = ops.dequantize(value)
+    return y
 
 
-def owned(graph: Graph, held: QuantizedTensor) -> Symbol:
+def owned(graph: Graph, value: QuantizedTensor) -> Symbol:
     """The tensor dequantised, held in weights of the graph."""
-    scale = None if held.scales is None else graph.weight("scale", held.scales)
-    made = Quantized(held.encoding, graph.weight("w", held.data), scale, None, held.axis, held.block_size)
-    return ops.dequantize(made)
+    scale = None if value.scales is None else graph.weight("scale", value.scales)
+    result = Quantized(value.encoding, graph.weight("w", value.data), scale, None, value.axis, value.block_size)
+    return ops.dequantize(result)
 
 
 # Elsewhere
@@ -562,19 +562,19 @@ def owned(graph: Graph, held: QuantizedTensor) -> Symbol:
 
 @pytest.mark.numbers
 def test_products_stay_right_in_bodies_functions_copies_and_passes() -> None:
-    held = encode(random(64, 64), "int8", axis=0)
+    value = encode(random(64, 64), "int8", axis=0)
 
     @gc.function
     def layer(x: Symbol) -> Any:
-        return ops.qmatmul("int8", x, held, dynamic=True)
+        return ops.qmatmul("int8", x, value, dynamic=True)
 
-    def made(x: Symbol, again: Symbol) -> Any:
-        return ops.cond(again, lambda: layer(layer(x)), lambda: ops.qmatmul("int8", x, held))
+    def function(x: Symbol, again: Symbol) -> Any:
+        return ops.cond(again, lambda: layer(layer(x)), lambda: ops.qmatmul("int8", x, value))
 
     x = random(3, 64)
     graph = Graph("around", {"x": TensorType(D.float32, ["m", 64]), "again": TensorType(D.bool)})
-    graph.output(made(*graph.inputs))
-    want = {True: of_dynamic(of_dynamic(x, held), held), False: x @ held.dequantize().T}
+    graph.output(function(*graph.inputs))
+    want = {True: of_dynamic(of_dynamic(x, value), value), False: x @ value.dequantize().T}
     for copy in (graph, pickle.loads(pickle.dumps(graph)), graph.optimize()):
         model = gc.InferenceSession().load(copy)
         for again, numbers in want.items():
@@ -583,7 +583,7 @@ def test_products_stay_right_in_bodies_functions_copies_and_passes() -> None:
 
 
 def test_weight_of_the_graph_around_is_packed_in_a_body_too() -> None:
-    held = encode(random(5, 64), "int4")
+    value = encode(random(5, 64), "int4")
     graph = Graph("around", {"x": TensorType(D.float32, ["m", 64]), "again": TensorType(D.bool)})
     x, again = graph.inputs
     outer = ops.quantize(graph.constant(random(5, 64)), "int4")
@@ -592,7 +592,7 @@ def test_weight_of_the_graph_around_is_packed_in_a_body_too() -> None:
     assert all("MatMulNBits" in [n.op_type for n in body.nodes] for body in bodies)
     for way in (True, False):
         (got,) = gc.InferenceSession().load(graph)(random(3, 64, seed=4), np.array(way))
-        assert np.allclose(got, random(3, 64, seed=4) @ held.dequantize().T * (2 - way), atol=1e-4)
+        assert np.allclose(got, random(3, 64, seed=4) @ value.dequantize().T * (2 - way), atol=1e-4)
 
 
 def test_exported_model_runs_when_loaded_again(tmp_path: Any) -> None:

@@ -51,9 +51,9 @@ def run(graph: Graph, *arrays: Array) -> list[Array]:
     return SESSION.load(graph)(*arrays)
 
 
-def distance(made: Array, exact: Array) -> float:
+def distance(result: Array, exact: Array) -> float:
     wide = exact.astype(np.float64)
-    return float(np.linalg.norm(made.astype(np.float64) - wide) / np.linalg.norm(wide))
+    return float(np.linalg.norm(result.astype(np.float64) - wide) / np.linalg.norm(wide))
 
 
 def product(k: int = 64, n: int = 32, scale: float = 1.0) -> tuple[Graph, Array]:
@@ -66,13 +66,13 @@ def product(k: int = 64, n: int = 32, scale: float = 1.0) -> tuple[Graph, Array]
 def constants(graph: Graph) -> dict[str, Array]:
     """Return the nodes in the file of a graph, those of bodies included."""
 
-    def held(proto: onnx.GraphProto) -> Iterator[tuple[str, Array]]:
+    def initializers(proto: onnx.GraphProto) -> Iterator[tuple[str, Array]]:
         yield from ((t.name, onnx.numpy_helper.to_array(t)) for t in proto.initializer)
         for attribute in itertools.chain(*(node.attribute for node in proto.node)):
             if attribute.HasField("g"):
-                yield from held(attribute.g)
+                yield from initializers(attribute.g)
 
-    return dict(held(graph.to_onnx().graph))
+    return dict(initializers(graph.to_onnx().graph))
 
 
 # What is computed
@@ -93,8 +93,8 @@ def dynamic_product(x: Array, w: Array) -> Array:
 def test_product_is_that_of_integers_when_int8_is_dynamic() -> None:
     graph, w = product()
     x = normal(5, 64, seed=1)
-    (made,) = run(gc.quantize(graph).graph, x)
-    np.testing.assert_allclose(made, dynamic_product(x, w), rtol=1e-6)
+    (result,) = run(gc.quantize(graph).graph, x)
+    np.testing.assert_allclose(result, dynamic_product(x, w), rtol=1e-6)
 
 
 @pytest.mark.numbers
@@ -102,7 +102,7 @@ def test_product_is_that_of_integers_when_int8_is_dynamic() -> None:
 def test_product_is_that_of_blocks_when_int4(symmetric: bool) -> None:
     graph, w = product()
     x = normal(5, 64, seed=1)
-    (made,) = run(gc.quantize(graph, "int4", symmetric=symmetric, search=False, accuracy_level=0).graph, x)
+    (result,) = run(gc.quantize(graph, "int4", symmetric=symmetric, search=False, accuracy_level=0).graph, x)
     blocks = w.T.reshape(32, 2, 32)
     zero: Any
     if symmetric:
@@ -113,7 +113,7 @@ def test_product_is_that_of_blocks_when_int4(symmetric: bool) -> None:
         step = (high - low) / 15
         zero = np.rint(-low / step)
     near = (np.clip(np.rint(blocks / step) + zero, 0, 15) - zero) * step
-    np.testing.assert_allclose(made, x @ near.reshape(32, 64).T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result, x @ near.reshape(32, 64).T, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.numbers
@@ -121,11 +121,11 @@ def test_product_is_that_of_blocks_when_int4(symmetric: bool) -> None:
 def test_every_scheme_is_near_the_product_of_floats(scheme: str) -> None:
     graph, w = product(256, 16)
     x = normal(9, 256, seed=1)
-    made, report = gc.quantize(graph, scheme)
-    (got,) = run(made, x)
+    result, report = gc.quantize(graph, scheme)
+    (got,) = run(result, x)
     assert distance(got, x @ w) < ERRORS[scheme]
     assert [row.scheme for row in report] == [scheme]
-    plain = onnxruntime.InferenceSession(made.to_onnx(target="onnx").SerializeToString())
+    plain = onnxruntime.InferenceSession(result.to_onnx(target="onnx").SerializeToString())
     np.testing.assert_allclose(plain.run(None, {"x": x})[0], got, rtol=0.02, atol=0.02 * np.abs(got).max())
 
 
@@ -141,11 +141,11 @@ def test_gemm_keeps_its_attributes(attributes: tuple[Any, ...], bias: tuple[int,
         c = normal(*bias, seed=2) * np.float32(9)
         operands.append(graph.weight("c", np.asarray(c)))
         exact = exact + beta * c
-    given = {"transA": trans_a, "transB": trans_b, "alpha": alpha, "beta": beta}
-    graph.output(*graph.op("Gemm", operands, given))
-    made, report = gc.quantize(graph, min_elements=0)
+    results = {"transA": trans_a, "transB": trans_b, "alpha": alpha, "beta": beta}
+    graph.output(*graph.op("Gemm", operands, results))
+    result, report = gc.quantize(graph, min_elements=0)
     assert len(report.quantized) == 1
-    (got,) = run(made, np.ascontiguousarray(x.T) if trans_a else x)
+    (got,) = run(result, np.ascontiguousarray(x.T) if trans_a else x)
     assert distance(got, exact) < 0.02
 
 
@@ -170,13 +170,13 @@ def test_operand_may_be_of_a_length_that_only_the_run_knows() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "tensor_float32"])
 @pytest.mark.parametrize("scheme", ["int8_dynamic", "int4"])
 def test_dtype_stays_when_floats_are_narrow(dtype: str, scheme: str) -> None:
-    held = DType.of(dtype)
-    graph, w = graph_of("rows", 64, dtype=dtype), normal(64, 32).astype(held.numpy)
-    graph.output(y=graph[0] @ graph.weight("w", w, held))
-    made, _ = gc.quantize(graph, scheme)
-    assert made.output_types == graph.output_types
-    x = normal(5, 64, seed=1).astype(held.numpy)
-    (got,) = run(made, x)
+    value = DType.of(dtype)
+    graph, w = graph_of("rows", 64, dtype=dtype), normal(64, 32).astype(value.numpy)
+    graph.output(y=graph[0] @ graph.weight("w", w, value))
+    result, _ = gc.quantize(graph, scheme)
+    assert result.output_types == graph.output_types
+    x = normal(5, 64, seed=1).astype(value.numpy)
+    (got,) = run(result, x)
     assert distance(got, x.astype(np.float32) @ w.astype(np.float32)) < ERRORS[scheme] + 0.01
 
 
@@ -186,20 +186,20 @@ def test_dtype_stays_when_floats_are_narrow(dtype: str, scheme: str) -> None:
 def test_promotion_system_stays(system: str) -> None:
     graph, w = graph_of("rows", 64, promotion=system), normal(64, 32)
     graph.output(y=graph[0] @ graph.weight("w", w))
-    made, _ = gc.quantize(graph)
-    assert made.promotion is graph.promotion
-    assert made.output_types == graph.output_types
+    result, _ = gc.quantize(graph)
+    assert result.promotion is graph.promotion
+    assert result.output_types == graph.output_types
     x = normal(5, 64, seed=1) / np.float32(16)
-    assert distance(run(made, x)[0], x @ w) < 0.02
+    assert distance(run(result, x)[0], x @ w) < 0.02
 
 
 def test_weights_have_seven_bits_when_the_range_is_reduced() -> None:
     graph, w = product()
-    made, _ = gc.quantize(graph, reduce_range=True)
-    (numbers,) = [array for array in constants(made).values() if array.dtype == np.int8]
+    result, _ = gc.quantize(graph, reduce_range=True)
+    (numbers,) = [array for array in constants(result).values() if array.dtype == np.int8]
     assert (numbers.min(), numbers.max()) == (-63, 63)
     x = normal(5, 64, seed=1)
-    assert distance(run(made, x)[0], x @ w) < 0.03
+    assert distance(run(result, x)[0], x @ w) < 0.03
 
 
 @pytest.mark.numbers
@@ -231,14 +231,14 @@ FORMS = {
 def test_weight_is_found_when_nodes_reshape_or_cast_it(form: str) -> None:
     graph, w = graph_of("rows", 64), normal(64, 32)
     graph.output(y=graph[0] @ FORMS[form](graph, w))
-    made, report = gc.quantize(graph)
+    result, report = gc.quantize(graph)
     (row,) = report
     assert (row.weight, row.scheme) == ("w", "int8_dynamic")
     assert row.after == 64 * 32 + 4 * 32
-    assert {node.op_type for node in made.nodes} == {"QMatMul"}
-    assert all(array.itemsize == 1 for array in constants(made).values() if array.size >= 64 * 32)
+    assert {node.op_type for node in result.nodes} == {"QMatMul"}
+    assert all(array.itemsize == 1 for array in constants(result).values() if array.size >= 64 * 32)
     x = normal(5, 64, seed=1)
-    assert distance(run(made, x)[0], x @ w) < 0.02
+    assert distance(run(result, x)[0], x @ w) < 0.02
 
 
 def test_weight_is_found_when_its_integers_are_divided_by_a_scale() -> None:
@@ -247,10 +247,10 @@ def test_weight_is_found_when_its_integers_are_divided_by_a_scale() -> None:
         graph = graph_of("rows", 64)
         w = graph.weight("w", numbers)
         graph.output(y=graph[0] @ ops.onnx.Div(w.cast("float32"), scale))
-        made = gc.quantize(graph).graph
-        assert {node.op_type for node in made.nodes} == {"QMatMul"}
+        result = gc.quantize(graph).graph
+        assert {node.op_type for node in result.nodes} == {"QMatMul"}
         x = normal(5, 64, seed=1)
-        assert distance(run(made, x)[0], x @ (numbers / scale)) < 0.02
+        assert distance(run(result, x)[0], x @ (numbers / scale)) < 0.02
     graph = graph_of("rows", 64)
     graph.output(y=graph[0] @ ops.onnx.Div(np.float32(50), graph.weight("w", numbers).cast("float32")))
     assert "QMatMul" not in {node.op_type for node in gc.quantize(graph).graph.nodes}
@@ -258,37 +258,37 @@ def test_weight_is_found_when_its_integers_are_divided_by_a_scale() -> None:
 
 def test_weight_is_encoded_once_when_nodes_share_it() -> None:
     graph, w = graph_of("rows", 64), normal(64, 64)
-    held = graph.weight("w", w)
-    graph.output(y=(graph[0] @ held) + (ops.tanh(graph[0]) @ held) + ops.linear(graph[0], held.T))
-    made, report = gc.quantize(graph)
+    value = graph.weight("w", w)
+    graph.output(y=(graph[0] @ value) + (ops.tanh(graph[0]) @ value) + ops.linear(graph[0], value.T))
+    result, report = gc.quantize(graph)
     assert [(row.before, row.after) for row in report] == [(4 * 64 * 64, 64 * 64 + 4 * 64), (0, 0), (0, 0)]
-    assert sum(array.size == 64 * 64 for array in constants(made).values()) == 1
+    assert sum(array.size == 64 * 64 for array in constants(result).values()) == 1
     assert "shared" in str(report)
 
 
 def test_rows_and_products_share_a_tied_table_when_int8() -> None:
     table = normal(100, 64)
     graph = Graph("tied", {"ids": TensorType("int64", ["n"])})
-    held = graph.weight("table", table)
-    graph.output(y=ops.tanh(ops.gather(held, graph[0])) @ held.T)
-    made, report = gc.quantize(graph, embeddings=True)
+    value = graph.weight("table", table)
+    graph.output(y=ops.tanh(ops.gather(value, graph[0])) @ value.T)
+    result, report = gc.quantize(graph, embeddings=True)
     assert [row.operator for row in report.quantized] == ["Gather", "MatMul"]
     assert report.after == 100 * 64 + 4 * 100
     ids = np.array([3, 99, 0])
-    assert distance(run(made, ids)[0], np.tanh(table[ids]) @ table.T) < 0.02
+    assert distance(run(result, ids)[0], np.tanh(table[ids]) @ table.T) < 0.02
 
 
 def test_float_table_is_counted_when_something_else_reads_it() -> None:
     table = normal(100, 64)
     graph = Graph("tied", {"ids": TensorType("int64", ["n"])})
-    held = graph.weight("table", table)
-    graph.output(y=ops.gather(held, graph[0]) @ held.T)
-    made, report = gc.quantize(graph)
+    value = graph.weight("table", table)
+    graph.output(y=ops.gather(value, graph[0]) @ value.T)
+    result, report = gc.quantize(graph)
     gather, matmul = report
     assert gather.reason == "a table of rows: embeddings=True"
     assert gather.after == table.nbytes
     assert matmul.after == 100 * 64 + 4 * 100
-    assert "table" in made.weights
+    assert "table" in result.weights
 
 
 @pytest.mark.parametrize("scheme", ["int8_dynamic", "int4", "q4_0"])
@@ -297,11 +297,11 @@ def test_tables_are_int8_rows_under_any_scheme(scheme: str) -> None:
     graph = Graph("rows", {"ids": TensorType("int64", ["n", 2])})
     graph.output(y=ops.gather(graph.weight("table", table), graph[0]))
     assert not gc.quantize(graph, scheme).report.quantized
-    made, (row,) = gc.quantize(graph, scheme, embeddings=True)
+    result, (row,) = gc.quantize(graph, scheme, embeddings=True)
     assert (row.scheme, row.after) == ("int8", 50 * 32 + 4 * 50)
     ids = np.array([[3, 49], [0, -1]])
     step = np.abs(table).max(1, keepdims=True) / 127
-    np.testing.assert_allclose(run(made, ids)[0], (np.rint(table / step) * step)[ids], rtol=1e-6)
+    np.testing.assert_allclose(run(result, ids)[0], (np.rint(table / step) * step)[ids], rtol=1e-6)
 
 
 def in_branches(graph: Graph, w: Symbol) -> Any:
@@ -318,13 +318,13 @@ def in_loop(graph: Graph, w: Symbol) -> Any:
 def test_products_in_bodies_are_quantised(build: Any, scheme: str) -> None:
     graph, w = graph_of("rows", 64), normal(64, 64) / np.float32(8)
     graph.output(y=build(graph, graph.weight("w", w)))
-    made, report = gc.quantize(graph, scheme)
+    result, report = gc.quantize(graph, scheme)
     assert len(report.quantized) == (2 if build is in_branches else 1)
-    assert not made.weights
-    assert all(array.dtype != np.float32 or array.size < 64 * 64 for array in constants(made).values())
+    assert not result.weights
+    assert all(array.dtype != np.float32 or array.size < 64 * 64 for array in constants(result).values())
     x = normal(5, 64, seed=1)
-    assert distance(run(made, x)[0], run(graph, x)[0]) < 4 * ERRORS[scheme]
-    plain = onnxruntime.InferenceSession(made.to_onnx(target="onnx").SerializeToString())
+    assert distance(run(result, x)[0], run(graph, x)[0]) < 4 * ERRORS[scheme]
+    plain = onnxruntime.InferenceSession(result.to_onnx(target="onnx").SerializeToString())
     assert distance(plain.run(None, {"x": x})[0], run(graph, x)[0]) < 4 * ERRORS[scheme]
 
 
@@ -340,33 +340,33 @@ def stacked() -> Graph:
 
 def test_products_in_functions_are_quantised_and_the_calls_inlined() -> None:
     graph = stacked()
-    made, report = gc.quantize(graph)
+    result, report = gc.quantize(graph)
     assert [row.layer for row in report.quantized] == ["block", "block_1"]
-    assert {node.op_type for node in made.nodes} == {"QMatMul", "Relu"}
+    assert {node.op_type for node in result.nodes} == {"QMatMul", "Relu"}
     x = normal(5, 64, seed=1)
-    assert distance(run(made, x)[0], run(graph, x)[0]) < 0.03
+    assert distance(run(result, x)[0], run(graph, x)[0]) < 0.03
 
 
 def test_functions_stay_when_nothing_in_them_is_chosen() -> None:
     graph = stacked()
-    made, report = gc.quantize(graph, min_elements=10_000)
+    result, report = gc.quantize(graph, min_elements=10_000)
     assert not report.quantized
-    assert [node.op_type for node in made.nodes] == ["block", "block"]
+    assert [node.op_type for node in result.nodes] == ["block", "block"]
 
 
 # What is left
 
 
-def left(build: Any, *shape: Any, dtype: str = "float32", scheme: str = "int8_dynamic", **options: Any) -> str:
+def unquantized(build: Any, *shape: Any, dtype: str = "float32", scheme: str = "int8_dynamic", **options: Any) -> str:
     """Return why the one candidate of a graph stays, and check that it computes the same as before."""
     graph = graph_of(*shape, dtype=dtype)
     graph.output(y=build(graph[0]))
-    made, report = gc.quantize(graph, scheme, **options)
+    result, report = gc.quantize(graph, scheme, **options)
     (row,) = report
     assert not row.scheme
     assert row.before == row.after > 0
     x = normal(*shape, seed=1).astype(graph[0].dtype.numpy)
-    np.testing.assert_array_equal(run(made, x)[0], run(graph, x)[0])
+    np.testing.assert_array_equal(run(result, x)[0], run(graph, x)[0])
     return row.reason
 
 
@@ -375,19 +375,22 @@ def test_reasons_say_why_a_layer_stays() -> None:
     narrow = tall.astype(DType.float8_e5m2.numpy)
     broken = tall.copy()
     broken[3, 3] = np.nan
-    assert left(lambda x: x @ normal(8, 8), 5, 8) == "64 elements, fewer than 1024"
-    assert left(lambda x: x @ wide, 5, 64, dtype="float64") == "it is float64"
-    assert left(lambda x: tall @ x, 32, 5) == "it is the left operand"
-    assert left(lambda x: x @ normal(2, 64, 32), 2, 5, 64) == "it is no matrix"
-    assert left(lambda x: x @ broken, 5, 64) == "1 of 2048 numbers are NaN or infinite"
+    assert unquantized(lambda x: x @ normal(8, 8), 5, 8) == "64 elements, fewer than 1024"
+    assert unquantized(lambda x: x @ wide, 5, 64, dtype="float64") == "it is float64"
+    assert unquantized(lambda x: tall @ x, 32, 5) == "it is the left operand"
+    assert unquantized(lambda x: x @ normal(2, 64, 32), 2, 5, 64) == "it is no matrix"
+    assert unquantized(lambda x: x @ broken, 5, 64) == "1 of 2048 numbers are NaN or infinite"
     assert (
-        left(lambda x: x @ normal(40, 32), 5, 40, scheme="int4")
+        unquantized(lambda x: x @ normal(40, 32), 5, 40, scheme="int4")
         == "blocks of 32 do not divide 40, the last dim of [32, 40]"
     )
-    assert left(lambda x: x @ tall, 5, 64, scheme="q4_k") == "blocks of 256 do not divide 64, the last dim of [32, 64]"
-    assert left(lambda x: x @ normal(1, 2000), 5, 1) == "scales and zero points would take more than is saved"
-    assert left(lambda x: x @ x.graph.weight("w", narrow).cast("float32"), 5, 64).startswith("scales and zero")
-    reason = left(lambda x: ops.conv2d(x, normal(3, 3, 4, 64)), 1, 9, 9, 4)
+    assert (
+        unquantized(lambda x: x @ tall, 5, 64, scheme="q4_k")
+        == "blocks of 256 do not divide 64, the last dim of [32, 64]"
+    )
+    assert unquantized(lambda x: x @ normal(1, 2000), 5, 1) == "scales and zero points would take more than is saved"
+    assert unquantized(lambda x: x @ x.graph.weight("w", narrow).cast("float32"), 5, 64).startswith("scales and zero")
+    reason = unquantized(lambda x: ops.conv2d(x, normal(3, 3, 4, 64)), 1, 9, 9, 4)
     assert reason == "convolutions of bytes pay where ranges are known: samples=..."
 
 
@@ -400,11 +403,11 @@ def test_product_of_constants_is_no_candidate() -> None:
 def test_graph_without_weights_gives_an_empty_report() -> None:
     graph = graph_of(4)
     graph.output(y=graph[0] * 2)
-    made, report = gc.quantize(graph)
+    result, report = gc.quantize(graph)
     assert (len(report), report.before, report.after) == (0, 0, 0)
     assert str(report) == "0 of 0 layers quantised to int8_dynamic: no operator has a constant weight of floats"
-    assert NOTE not in made.metadata
-    np.testing.assert_array_equal(run(made, np.ones(4, np.float32))[0], [2, 2, 2, 2])
+    assert NOTE not in result.metadata
+    np.testing.assert_array_equal(run(result, np.ones(4, np.float32))[0], [2, 2, 2, 2])
 
 
 # What is chosen
@@ -451,12 +454,12 @@ def test_graph_can_be_quantised_part_by_part() -> None:
 
 def test_names_stay_unique_when_parts_share_a_weight() -> None:
     graph = graph_of("rows", 64)
-    held = graph.weight("w", normal(64, 64) / np.float32(8))
+    value = graph.weight("w", normal(64, 64) / np.float32(8))
     with graph.layer("one"):
-        h = graph[0] @ held
+        h = graph[0] @ value
     h.name = "w.int8.scale"
     with graph.layer("two"):
-        graph.output(y=ops.tanh(h) @ held)
+        graph.output(y=ops.tanh(h) @ value)
     first, report = gc.quantize(graph, include="one")
     assert [row.after for row in report] == [4 * 64 * 64 + 64 * 64 + 4 * 64, 0]
     second, _ = gc.quantize(first, include="two")
@@ -479,16 +482,18 @@ def test_graph_that_was_given_stays_as_it_is() -> None:
 
 def test_names_types_layers_and_lines_stay() -> None:
     graph = layered()
-    made, _ = gc.quantize(graph)
-    assert type(made) is Graph
-    made.verify()
-    assert (made.name, [str(s) for s in made.inputs]) == (graph.name, [str(s) for s in graph.inputs])
-    assert made.output_types == graph.output_types
-    assert [n.layer for n in graph.nodes if n.op_type == "Relu"] == [n.layer for n in made.nodes if n.op_type == "Relu"]
+    result, _ = gc.quantize(graph)
+    assert type(result) is Graph
+    result.verify()
+    assert (result.name, [str(s) for s in result.inputs]) == (graph.name, [str(s) for s in graph.inputs])
+    assert result.output_types == graph.output_types
+    assert [n.layer for n in graph.nodes if n.op_type == "Relu"] == [
+        n.layer for n in result.nodes if n.op_type == "Relu"
+    ]
     lines = {node.layer: node.line for node in graph.nodes if node.op_type == "Gemm"}
-    assert {n.layer: n.line for n in made.nodes if n.op_type == "QMatMul"} == lines
+    assert {n.layer: n.line for n in result.nodes if n.op_type == "QMatMul"} == lines
     assert None not in lines.values()
-    assert made["logits"].producer.layer == "head/"  # type: ignore[union-attr]
+    assert result["logits"].producer.layer == "head/"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("build", [in_branches, in_loop])
@@ -510,22 +515,22 @@ def test_buffers_stay() -> None:
     graph = Graph("state", {"x": TensorType(DType.float32, [1, 64]), "h": gc.Buffer(DType.float32, [1, 64])})
     graph["h"] = ops.tanh(graph["h"] @ graph.weight("w", normal(64, 64) / np.float32(8))) + graph["x"]
     graph.output(y=graph["h"] * 2)
-    made, report = gc.quantize(graph)
+    result, report = gc.quantize(graph)
     assert len(report.quantized) == 1
-    assert [*made.buffers] == ["h"]
-    small, exact = SESSION.load(made), SESSION.load(graph)
+    assert [*result.buffers] == ["h"]
+    small, exact = SESSION.load(result), SESSION.load(graph)
     for _ in range(3):
         (got,), (wanted,) = small(normal(1, 64, seed=1)), exact(normal(1, 64, seed=1))
     assert distance(got, wanted) < 0.03
 
 
 def test_result_can_be_built_on_copied_and_pickled() -> None:
-    made, _ = gc.quantize(product()[0], "int4")
+    result, _ = gc.quantize(product()[0], "int4")
     x = normal(5, 64, seed=1)
-    (exact,) = run(made, x)
-    for again in (copy.deepcopy(made), pickle.loads(pickle.dumps(made)), made.optimize()):
+    (exact,) = run(result, x)
+    for again in (copy.deepcopy(result), pickle.loads(pickle.dumps(result)), result.optimize()):
         np.testing.assert_array_equal(run(again, x)[0], exact)
-    more = made.copy()
+    more = result.copy()
     more.output(z=more["y"] * 2)
     np.testing.assert_array_equal(run(more, x)[0], exact * 2)
 
@@ -534,9 +539,9 @@ def test_result_can_be_built_on_copied_and_pickled() -> None:
 @pytest.mark.parametrize("target", ["onnx", "cpu"])
 def test_file_is_small_and_runs(scheme: str, target: Any, tmp_path: Path) -> None:
     graph, w = product(512, 256)
-    made, report = gc.quantize(graph, scheme, accuracy_level=4 if scheme == "int8" or scheme[0] == "q" else None)
+    result, report = gc.quantize(graph, scheme, accuracy_level=4 if scheme == "int8" or scheme[0] == "q" else None)
     path = tmp_path / "small.onnx"
-    made.export(path, target=target)
+    result.export(path, target=target)
     assert report.before == w.nbytes
     # Blocks of GGUF are numbers and scales of their own in the file, which ONNX and the kernels have.
     assert path.stat().st_size < (report.before / 3 if scheme[0] == "q" else report.after + 6000)
@@ -695,10 +700,10 @@ def test_unfinished_graphs_are_refused() -> None:
 @pytest.mark.parametrize("target", ["onnx", "cpu"])
 @pytest.mark.parametrize("scheme", ["int8_dynamic", "int4"])
 def test_graph_that_is_quantised_is_not_quantised_again(target: Any, scheme: str) -> None:
-    made, _ = gc.quantize(layered(), scheme, min_elements=0)
+    result, _ = gc.quantize(layered(), scheme, min_elements=0)
     with pytest.raises(GraphError, match=f"is quantised already and has nothing left: {scheme}"):
-        gc.quantize(made, "int4")
-    loaded = Graph.load(made.to_onnx(target=target))
+        gc.quantize(result, "int4")
+    loaded = Graph.load(result.to_onnx(target=target))
     with pytest.raises(GraphError, match=f"is quantised already.*: {scheme}"):
         gc.quantize(loaded, min_elements=0)
 
@@ -709,9 +714,9 @@ def test_progress_is_told_the_layers(capsys: pytest.CaptureFixture[str]) -> None
     for number in range(3):
         x = ops.relu(x @ graph.weight(f"w{number}", normal(64, 64)))
     graph.output(y=x)
-    told: list[tuple[int, int | None]] = []
-    gc.quantize(graph, "int4", progress=lambda done, most: told.append((done, most)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    results: list[tuple[int, int | None]] = []
+    gc.quantize(graph, "int4", progress=lambda done, most: results.append((done, most)))
+    assert results == [(1, 3), (2, 3), (3, 3)]
     assert capsys.readouterr().err == ""
     gc.quantize(graph, "int4", progress=True)
     assert "3/3 layers, " in capsys.readouterr().err

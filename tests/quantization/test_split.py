@@ -45,9 +45,9 @@ def product_graph(*weights: QuantizedTensor, inner: int, dtype: DType = D.float3
     return graph
 
 
-def product(x: Array, held: QuantizedTensor) -> Array:
+def product(x: Array, value: QuantizedTensor) -> Array:
     dims = [[*(f"d{i}" for i in range(x.ndim - 1)), x.shape[-1]]]
-    return run1(lambda s: ops.qmatmul("int8_split", s, held), x, dims=dims, check=False)
+    return run1(lambda s: ops.qmatmul("int8_split", s, value), x, dims=dims, check=False)
 
 
 def bound(x: Array, w: Array, axis: int | None = 0) -> Array:
@@ -60,9 +60,9 @@ def bound(x: Array, w: Array, axis: int | None = 0) -> Array:
     return np.asarray(64 * k * s * t + s / 490 * of_w + 0.51 * t * of_x + 2.0**-21 * (np.abs(x) @ np.abs(w).T))
 
 
-def formula(x: Array, held: QuantizedTensor) -> Array:
+def formula(x: Array, value: QuantizedTensor) -> Array:
     """The digits of x and the three sums, written again."""
-    assert held.scales is not None
+    assert value.scales is not None
     least, greatest = F32(x.min(initial=0)), F32(x.max(initial=0))
     s = F32(greatest - least) / F32(255)
     s = s if s else F32(1)
@@ -70,8 +70,8 @@ def formula(x: Array, held: QuantizedTensor) -> Array:
     first = np.clip(np.rint(x / s) + zero, 0, 255).astype(np.int64) - zero
     rest = x - first.astype(F32) * s
     second = np.clip(np.rint(rest / F32(s * F32(1 / 254))), -128, 127).astype(np.int64)
-    w1, w2 = held.data.astype(np.int64)
-    t = held.scales
+    w1, w2 = value.data.astype(np.int64)
+    t = value.scales
     coarse, fine = s * (t * F32(254)), s * t
     most = (first @ w1.T).astype(F32) * coarse
     return np.asarray(most + ((first @ w2.T).astype(F32) * fine + (second @ w1.T).astype(F32) * fine))
@@ -90,24 +90,24 @@ def in_plain_onnxruntime(graph: Graph, x: Array) -> Array:
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 def test_number_is_within_half_a_step_when_dequantised(axis: int | None) -> None:
     w = random(7, 33)
-    held = held_as(w, axis)
-    assert held.data.shape == (2, 7, 33)
-    assert held.data.dtype == np.int8
-    assert held.data.min() >= -127
-    assert held.values.dtype == np.int16
-    assert np.abs(held.values).max() == MOST
-    assert held.scales is not None
-    steps = held.scales.reshape({None: (), 0: (-1, 1), 1: (1, -1), -1: (1, -1)}[axis])
-    assert (np.abs(held.dequantize() - w) <= 0.503 * steps).all()
-    assert np.array_equal(held.dequantize(), held.values.astype(F32) * steps)
-    assert held.nbytes == 2 * w.size + held.scales.nbytes
+    value = held_as(w, axis)
+    assert value.data.shape == (2, 7, 33)
+    assert value.data.dtype == np.int8
+    assert value.data.min() >= -127
+    assert value.values.dtype == np.int16
+    assert np.abs(value.values).max() == MOST
+    assert value.scales is not None
+    steps = value.scales.reshape({None: (), 0: (-1, 1), 1: (1, -1), -1: (1, -1)}[axis])
+    assert (np.abs(value.dequantize() - w) <= 0.503 * steps).all()
+    assert np.array_equal(value.dequantize(), value.values.astype(F32) * steps)
+    assert value.nbytes == 2 * w.size + value.scales.nbytes
 
 
 def test_digits_are_those_of_the_formula() -> None:
     step = 1.0 / MOST
-    held = held_as(np.array([[1.0, -1.0, 127 * step, 128 * step, -127 * step, -128 * step, 254 * step]], F32), None)
-    assert held.values.tolist() == [[MOST, -MOST, 127, 128, -127, -128, 254]]
-    first, second = held.data.tolist()
+    value = held_as(np.array([[1.0, -1.0, 127 * step, 128 * step, -127 * step, -128 * step, 254 * step]], F32), None)
+    assert value.values.tolist() == [[MOST, -MOST, 127, 128, -127, -128, 254]]
+    first, second = value.data.tolist()
     assert first == [[127, -127, 0, 1, 0, -1, 1]]
     assert second == [[127, -127, 127, -126, -127, 126, 0]]
 
@@ -125,18 +125,18 @@ def test_encoding_again_changes_nothing_when_dequantised(seed: int, size: float)
 def test_ops_dequantise_to_the_same_bits() -> None:
     w = random(5, 24)
     for axis in (None, 0, 1):
-        held = held_as(w, axis)
+        value = held_as(w, axis)
         graph = Graph("known", {})
         with graph:
-            graph.output(ops.dequantize(held))
-        assert np.array_equal(bits(gc.InferenceSession().load(graph)()[0]), bits(held.dequantize()))
-        assert held.scales is not None
+            graph.output(ops.dequantize(value))
+        assert np.array_equal(bits(gc.InferenceSession().load(graph)()[0]), bits(value.dequantize()))
+        assert value.scales is not None
 
         def fed(values: Symbol, scale: Symbol, axis: int | None = axis) -> Symbol:
             return ops.dequantize(Quantized("int8_split", values, scale, axis=axis))
 
         dims = [[2, "n", "k"], [{0: "n", 1: "k"}[axis]] if axis is not None else []]
-        assert np.array_equal(bits(run1(fed, held.data, held.scales, dims=dims)), bits(held.dequantize()))
+        assert np.array_equal(bits(run1(fed, value.data, value.scales, dims=dims)), bits(value.dequantize()))
 
 
 def test_quantize_takes_what_is_known_alone() -> None:
@@ -181,11 +181,11 @@ def test_error_is_within_the_bound(of_x: str, of_w: str, sizes: tuple[int, int, 
     r = np.random.default_rng(seed)
     x = (XS[of_x](r, m, k) * 10.0**power).astype(F32)
     w = XS[of_w](r, n, k).astype(F32)
-    held = held_as(w)
-    got = product(x, held)
+    value = held_as(w)
+    got = product(x, value)
     exact = x.astype(np.float64) @ w.astype(np.float64).T
     assert (np.abs(got - exact) <= bound(x, w)).all()
-    assert np.array_equal(bits(got), bits(formula(x, held)))
+    assert np.array_equal(bits(got), bits(formula(x, value)))
 
 
 @pytest.mark.numbers
@@ -194,11 +194,11 @@ def test_error_is_within_the_bound(of_x: str, of_w: str, sizes: tuple[int, int, 
 def test_error_is_within_the_bound_when_many_are_summed(of_x: str, axis: int | None) -> None:
     r = np.random.default_rng(1)
     x, w = XS[of_x](r, 17, 1536).astype(F32), random(40, 1536)
-    held = held_as(w, axis)
-    got = product(x, held)
+    value = held_as(w, axis)
+    got = product(x, value)
     exact = x.astype(np.float64) @ w.astype(np.float64).T
     assert (np.abs(got - exact) <= bound(x, w, axis)).all()
-    assert np.array_equal(bits(got), bits(in_plain_onnxruntime(product_graph(held, inner=1536), x)))
+    assert np.array_equal(bits(got), bits(in_plain_onnxruntime(product_graph(value, inner=1536), x)))
 
 
 @pytest.mark.numbers
@@ -232,10 +232,10 @@ def test_product_is_near_when_numbers_are_near_the_ends(scale: float) -> None:
 def test_product_is_no_number_when_x_has_one_that_is_none(odd: float, rank: int) -> None:
     x = random(*(3, 4, 64)[3 - rank :])
     x[..., 3] = odd
-    held = held_as(random(5, 64))
-    assert np.isnan(product(x, held)).all()
+    value = held_as(random(5, 64))
+    assert np.isnan(product(x, value)).all()
     if rank == 2:
-        assert np.isnan(in_plain_onnxruntime(product_graph(held, inner=64), x)).all()
+        assert np.isnan(in_plain_onnxruntime(product_graph(value, inner=64), x)).all()
 
 
 @pytest.mark.numbers
@@ -247,8 +247,8 @@ def test_product_is_no_number_when_the_range_of_x_is_beyond_float32() -> None:
 
 def test_product_is_of_floats_when_rows_are_too_long_for_the_sums() -> None:
     x, w = np.full((1, 66_400), 255, F32), np.full((2, 66_400), 1, F32)
-    held = held_as(w)
-    for got in (product(x, held), in_plain_onnxruntime(product_graph(held, inner=66_400), x)):
+    value = held_as(w)
+    for got in (product(x, value), in_plain_onnxruntime(product_graph(value, inner=66_400), x)):
         np.testing.assert_allclose(got, 255 * 66_400, rtol=1e-5)
 
 
@@ -257,11 +257,11 @@ def test_product_is_of_floats_when_rows_are_too_long_for_the_sums() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 64), (2, 0, 64), (0, 3, 64), (1, 64), (64,), (2, 3, 64), (2, 1, 3, 64)])
 def test_x_may_have_any_rank(shape: tuple[int, ...]) -> None:
-    x, held = random(*shape), held_as(random(5, 64))
-    got = product(x, held)
+    x, value = random(*shape), held_as(random(5, 64))
+    got = product(x, value)
     assert got.shape == (*shape[:-1], 5)
-    assert np.array_equal(bits(got), bits(run1(lambda s: ops.qmatmul("int8_split", s, held), x, dims=[[*shape]])))
-    want = formula(x.reshape(-1, 64), held).reshape(got.shape)
+    assert np.array_equal(bits(got), bits(run1(lambda s: ops.qmatmul("int8_split", s, value), x, dims=[[*shape]])))
+    want = formula(x.reshape(-1, 64), value).reshape(got.shape)
     assert np.array_equal(bits(got), bits(want))
 
 
@@ -274,10 +274,10 @@ def test_product_is_zero_or_empty_when_the_weight_is_empty(shape: tuple[int, int
 
 @pytest.mark.parametrize("dtype", [D.float16, D.bfloat16, D.float64])
 def test_product_is_rounded_once_when_x_is_of_another_dtype(dtype: DType) -> None:
-    x, held = random(4, 64).astype(dtype.numpy), held_as(random(5, 64))
-    got = product(x, held)
+    x, value = random(4, 64).astype(dtype.numpy), held_as(random(5, 64))
+    got = product(x, value)
     assert got.dtype == dtype.numpy
-    assert np.array_equal(got, formula(x.astype(F32), held).astype(dtype.numpy))
+    assert np.array_equal(got, formula(x.astype(F32), value).astype(dtype.numpy))
 
 
 @pytest.mark.numbers
@@ -286,17 +286,17 @@ def test_bits_are_the_same_when_the_weight_comes_with_the_run(
     saturating: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = pretend_bytes(monkeypatch, saturating=saturating)
-    x, held = random(4, 64), held_as(random(5, 64))
-    assert held.scales is not None
+    x, value = random(4, 64), held_as(random(5, 64))
+    assert value.scales is not None
 
     def fed(s: Symbol, values: Symbol, scale: Symbol) -> Symbol:
         return ops.qmatmul("int8_split", s, Quantized("int8_split", values, scale, axis=0))
 
-    want = bits(formula(x, held))
+    want = bits(formula(x, value))
     dims = [["m", "k"], [2, "n", "k"], ["n"]]
-    assert np.array_equal(bits(run1(fed, x, held.data, held.scales, dims=dims, check=False)), want)
-    assert np.array_equal(bits(product(x, held)), want)
-    graph = product_graph(held, inner=64)
+    assert np.array_equal(bits(run1(fed, x, value.data, value.scales, dims=dims, check=False)), want)
+    assert np.array_equal(bits(product(x, value)), want)
+    graph = product_graph(value, inner=64)
     kernels = [n for n in lower(graph, "cpu", runtime=runtime).nodes if n.op_type == "MatMulIntegerToFloat"]
     dtypes = {n.inputs[1].dtype for n in kernels if n.inputs[1] is not None}
     assert dtypes == {D.uint8 if saturating else D.int8}
@@ -320,11 +320,11 @@ def test_nan_is_looked_for_with_one_row_of_zeros_when_operands_have_as_many_rows
     fixed = Graph("fixed", {"x": TensorType(D.float32, [3, 64]), "y": TensorType(D.float32, [3, 64])})
     apart = Graph("apart", {"x": TensorType(D.float32, ["m", 64]), "y": TensorType(D.float32, ["n", 64])})
     unknown = Graph("unknown", {"x": TensorType(D.float32, ["?", 64]), "y": TensorType(D.float32, ["?", 64])})
-    held = encode(random(5, 64), "int8", axis=0)
+    value = encode(random(5, 64), "int8", axis=0)
     x, y = random(3, 64), random(3, 64, seed=4)
     y[2, 7] = np.nan
     for g, rows in ((graph, 1), (fixed, 0), (apart, 2), (unknown, 2)):
-        g.output(*(ops.qmatmul("int8", s, held, dynamic=True) for s in g.inputs))
+        g.output(*(ops.qmatmul("int8", s, value, dynamic=True) for s in g.inputs))
         assert [n.op_type for n in lower(g, "cpu").nodes].count("Expand") == rows
         got, none = gc.InferenceSession().load(g)(x, y if rows < 2 else y[1:])
         assert np.isfinite(got).all()
@@ -353,16 +353,16 @@ def test_graph_is_quantised_with_a_report() -> None:
     w, v = random(64, 48), random(48, 8, seed=5)
     h = ops.relu(graph[0] @ graph.weight("w", w) + random(48, seed=6))
     graph.output(h @ graph.weight("v", v))
-    made, report = gc.quantize(graph, "int8_split", min_elements=0)
+    result, report = gc.quantize(graph, "int8_split", min_elements=0)
     assert [row.scheme for row in report] == ["int8_split"] * 2
     assert report.before / report.after > 1.8
     assert max(row.error for row in report) < 3e-5
     x = random(9, 64, seed=8)
-    (exact,), (got,) = (gc.InferenceSession().load(g)(x) for g in (graph, made))
+    (exact,), (got,) = (gc.InferenceSession().load(g)(x) for g in (graph, result))
     assert np.linalg.norm(got - exact) < 3e-4 * np.linalg.norm(exact)
-    assert np.linalg.norm(in_plain_onnxruntime(made, x) - exact) < 3e-4 * np.linalg.norm(exact)
+    assert np.linalg.norm(in_plain_onnxruntime(result, x) - exact) < 3e-4 * np.linalg.norm(exact)
     with pytest.raises(GraphError, match="quantised already"):
-        gc.quantize(made, "int8_split", min_elements=0)
+        gc.quantize(result, "int8_split", min_elements=0)
 
 
 # Bad input
@@ -402,9 +402,9 @@ def test_bad_input_is_refused(call: Any, kind: type[GraphcoreError], words: str)
     ],
 )
 def test_tensor_is_refused_when_its_parts_do_not_fit(change: dict[str, Any], word: str) -> None:
-    held = dataclasses.replace(held_as(random(5, 64)), **change)
+    graph = dataclasses.replace(held_as(random(5, 64)), **change)
     with pytest.raises(ModelError, match=word):
-        held.dequantize()
+        graph.dequantize()
 
 
 @pytest.mark.parametrize(

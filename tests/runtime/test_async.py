@@ -45,8 +45,8 @@ def is_right(results: list[Any], x: Array, b: Array) -> bool:
 
 def test_future_has_what_a_call_gives() -> None:
     model = linear()
-    asked = [(feed(1 + i % 3, i), model.run_async(*feed(1 + i % 3, i))) for i in range(20)]
-    assert all(is_right(future.result(10), *given) for given, future in asked)
+    results = [(feed(1 + i % 3, i), model.run_async(*feed(1 + i % 3, i))) for i in range(20)]
+    assert all(is_right(future.result(10), *item) for item, future in results)
     x, b = feed(2)
     assert is_right(model.run_async(b=b, x=x).result(10), x, b)
 
@@ -86,26 +86,26 @@ def test_model_is_right_when_eight_threads_use_it_in_every_way() -> None:
     wrong: list[object] = []
     start = threading.Barrier(8)
 
-    def checked(results: list[Any], *given: Array) -> None:
-        if not is_right(results, *given):
-            wrong.append(given)
+    def checked(results: list[Any], *value: Array) -> None:
+        if not is_right(results, *value):
+            wrong.append(value)
 
-    def refused(*given: Array) -> None:
+    def refused(*value: Array) -> None:
         with pytest.raises(FeedError):
-            model(given[0], given[1][:, 0])
+            model(value[0], value[1][:, 0])
 
     def use(number: int) -> None:
         try:
             start.wait()
             for i in range(60):
-                given = feed(1 + (number + i) % 5, number * 100 + i)
+                value = feed(1 + (number + i) % 5, number * 100 + i)
                 ways: list[Callable[[], None]] = [
-                    lambda given=given: checked(model(*given), *given),  # type: ignore[misc]
-                    lambda given=given: checked(model(b=given[1], x=given[0]), *given),  # type: ignore[misc]
-                    lambda given=given: checked(model.run_async(*given).result(20), *given),  # type: ignore[misc]
-                    lambda given=given: checked(model.bind(*given)(), *given),  # type: ignore[misc]
-                    lambda given=given: checked(model.execute(*given, micro_batch=2), *given),  # type: ignore[misc]
-                    lambda given=given: refused(*given),  # type: ignore[misc]
+                    lambda argument=value: checked(model(*argument), *argument),  # type: ignore[misc]
+                    lambda argument=value: checked(model(b=argument[1], x=argument[0]), *argument),  # type: ignore[misc]
+                    lambda argument=value: checked(model.run_async(*argument).result(20), *argument),  # type: ignore[misc]
+                    lambda argument=value: checked(model.bind(*argument)(), *argument),  # type: ignore[misc]
+                    lambda argument=value: checked(model.execute(*argument, micro_batch=2), *argument),  # type: ignore[misc]
+                    lambda argument=value: refused(*argument),  # type: ignore[misc]
                 ]
                 ways[(number + i) % len(ways)]()
         except BaseException as error:
@@ -143,8 +143,8 @@ def test_batch_is_found_in_any_axis_by_its_name() -> None:
     graph.output(z=graph["y"][0] * 2, w=ops.permute(graph["x"], [1, 0]) + 1)
     model = gc.InferenceSession().load(graph)
     x, y = np.arange(15, dtype=np.float32).reshape(5, 3), np.arange(10, dtype=np.float32).reshape(2, 5)
-    for made, whole in zip(model.execute(x, y, micro_batch=2), model(x, y), strict=True):
-        assert np.array_equal(made, whole)
+    for item, whole in zip(model.execute(x, y, micro_batch=2), model(x, y), strict=True):
+        assert np.array_equal(item, whole)
 
 
 def test_pieces_are_refused_where_there_is_no_batch() -> None:
@@ -159,13 +159,13 @@ def test_pieces_are_refused_where_there_is_no_batch() -> None:
     total.output(y=total["x"].sum(axis=0))
     fixed = Graph("fixed", {"x": TensorType(D.float32, [4, 8])})
     fixed.output(y=fixed["x"] + 1)
-    kept = Graph("kept", {"x": TensorType(D.float32, ["n", 8]), "b": Buffer(D.float32, [8])})
-    kept.output(y=kept["x"] + kept["b"])
+    changed = Graph("kept", {"x": TensorType(D.float32, ["n", 8]), "b": Buffer(D.float32, [8])})
+    changed.output(y=changed["x"] + changed["b"])
     session = gc.InferenceSession()
     for graph, message in (
         (total, "output 'y' does not carry the batch dim 'n'"),
         (fixed, "the model takes 4 rows and no other number"),
-        (kept, "has buffers, which are one for all rows"),
+        (changed, "has buffers, which are one for all rows"),
     ):
         with pytest.raises(ModelError, match=message):
             session.load(graph).execute(x, micro_batch=2)
@@ -183,18 +183,18 @@ def test_output_without_the_rows_is_found_where_its_type_does_not_tell() -> None
 def test_callbacks_may_run_batches_in_pieces() -> None:
     model = linear(intra_op_num_threads=1)
     x, b = feed(6)
-    found: list[list[Any]] = []
+    items: list[list[Any]] = []
     done = threading.Semaphore(0)
 
     def again(_: object) -> None:
-        found.append(model.execute(x, b, micro_batch=2))
+        items.append(model.execute(x, b, micro_batch=2))
         done.release()
 
     for _ in range(8):
         model.run_async(x, b).add_done_callback(again)
     for _ in range(8):
         assert done.acquire(timeout=120)
-    assert all(is_right(results, x, b) for results in found)
+    assert all(is_right(results, x, b) for results in items)
 
 
 def test_rows_are_missed_when_an_array_has_no_axes() -> None:
@@ -212,8 +212,8 @@ def test_futures_are_awaited_in_an_event_loop() -> None:
     async def together() -> list[list[Any]]:
         return await asyncio.gather(*(asyncio.wrap_future(model.run_async(*feed(2, i))) for i in range(20)))
 
-    made = asyncio.run(together())
-    assert all(is_right(results, *feed(2, i)) for i, results in enumerate(made))
+    result = asyncio.run(together())
+    assert all(is_right(results, *feed(2, i)) for i, results in enumerate(result))
 
 
 IN_ANOTHER_PROCESS = """

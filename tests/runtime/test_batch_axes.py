@@ -19,7 +19,7 @@ from tests.support.trained import models
 Array = np.ndarray[Any, Any]
 
 
-def made(function: Callable[[Symbol], Symbol], dims: list[int | str], dtype: str = "float32") -> gc.Model:
+def build_model(function: Callable[[Symbol], Symbol], dims: list[int | str], dtype: str = "float32") -> gc.Model:
     """A model of x [batch, 4], whose output has these dims, stated and not checked against the input's."""
     graph = Graph("named", {"x": TensorType(dtype, ["batch", 4])})
     graph.output(y=function(graph["x"]).rebind(dims))
@@ -41,7 +41,7 @@ NAMED: dict[str, tuple[Callable[[Symbol], Symbol], list[int | str], int]] = {
 @pytest.mark.parametrize("name", NAMED)
 def test_axis_is_found_when_the_output_has_dims_of_other_names(name: str) -> None:
     function, dims, axis = NAMED[name]
-    model = made(function, dims)
+    model = build_model(function, dims)
     whole = model(rows(6))[0]
     with gc.Batcher(model, max_wait_ms=50) as batcher:
         futures = [batcher.submit(rows(6)[i : i + 2]) for i in (0, 2, 4)]
@@ -52,7 +52,7 @@ def test_axis_is_found_when_the_output_has_dims_of_other_names(name: str) -> Non
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8", "bool", "float64"])
 def test_axis_is_found_for_every_kind_of_dtype(dtype: str) -> None:
-    model = made(lambda x: ops.transpose(x, [1, 0]), [4, "other"], dtype)
+    model = build_model(lambda x: ops.transpose(x, [1, 0]), [4, "other"], dtype)
     x = (rows(3) % 2).astype(gc.DType.of(dtype).numpy)
     with gc.Batcher(model) as batcher:
         np.testing.assert_array_equal(batcher(x)[0], x.T)
@@ -72,7 +72,7 @@ def test_axis_is_found_for_every_kind_of_dtype(dtype: str) -> None:
 def test_request_is_refused_when_an_output_does_not_scale(
     function: Callable[[Symbol], Symbol], dims: list[int | str], word: str
 ) -> None:
-    model = made(function, dims)
+    model = build_model(function, dims)
     with gc.Batcher(model) as batcher:
         for _ in range(2):
             with pytest.raises(ModelError, match=word):
@@ -92,7 +92,7 @@ def test_request_that_fails_leaves_the_axis_to_the_next() -> None:
 
 @pytest.mark.parametrize("axis", [1, -1, np.int64(1)])
 def test_axis_is_what_the_user_says(axis: int) -> None:
-    model = made(lambda x: ops.transpose(x, [1, 0]), [4, "other"])
+    model = build_model(lambda x: ops.transpose(x, [1, 0]), [4, "other"])
     with gc.Batcher(model, dim={"y": axis}) as batcher:
         assert batcher(rows(3))[0].tolist() == rows(3).T.tolist()
 
@@ -123,7 +123,7 @@ def test_axis_of_an_input_is_what_the_user_says() -> None:
 )
 def test_dim_is_refused_when_it_is_none(dim: Any, kind: type[Exception], word: str) -> None:
     with pytest.raises(kind, match=word):
-        gc.Batcher(made(lambda x: ops.transpose(x, [1, 0]), [4, "other"]), dim=dim)
+        gc.Batcher(build_model(lambda x: ops.transpose(x, [1, 0]), [4, "other"]), dim=dim)
 
 
 def test_exporters_names_of_outputs_do_not_matter() -> None:

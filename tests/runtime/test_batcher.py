@@ -47,11 +47,11 @@ def watched(graph: Graph) -> Watched:
 
 
 def watching(model: gc.Model) -> Watched:
-    made: Any = model
-    made.__class__ = Watched
-    made.rows, made.gate = [], threading.Event()
-    made.gate.set()
-    return made  # type: ignore[no-any-return]
+    result: Any = model
+    result.__class__ = Watched
+    result.rows, result.gate = [], threading.Event()
+    result.gate.set()
+    return result  # type: ignore[no-any-return]
 
 
 def scaled(rows: int | str = "batch", length: int | str = "length") -> Watched:
@@ -83,14 +83,14 @@ def is_right(results: list[Array], x: Array, by: Array) -> bool:
 
 def test_requests_are_run_together_and_get_their_own_rows() -> None:
     model = scaled()
-    asked = [request(1 + i % 3, 4, i) for i in range(8)]  # 15 rows
+    results = [request(1 + i % 3, 4, i) for i in range(8)]  # 15 rows
     with gc.Batcher(model, 15, LONG) as batcher:
-        futures = [batcher.submit(*given) for given in asked]
-        assert all(is_right(f.result(PATIENCE), *given) for f, given in zip(futures, asked, strict=True))
+        futures = [batcher.submit(*item) for item in results]
+        assert all(is_right(f.result(PATIENCE), *item) for f, item in zip(futures, results, strict=True))
     assert model.rows == [15]
     first = futures[0].result()[0]
     first[...] = -1
-    assert is_right(futures[1].result(), *asked[1])
+    assert is_right(futures[1].result(), *results[1])
     assert first.base is None
 
 
@@ -115,10 +115,10 @@ def test_batch_is_run_when_its_first_request_has_waited(monkeypatch: pytest.Monk
 
 def test_requests_of_other_lengths_are_other_batches() -> None:
     model = scaled()
-    asked = [request(1, 3 + i % 2, i) for i in range(8)]
+    results = [request(1, 3 + i % 2, i) for i in range(8)]
     with gc.Batcher(model, 4, LONG) as batcher:
-        futures = [batcher.submit(*given) for given in asked]
-        assert all(is_right(f.result(PATIENCE), *given) for f, given in zip(futures, asked, strict=True))
+        futures = [batcher.submit(*item) for item in results]
+        assert all(is_right(f.result(PATIENCE), *item) for f, item in zip(futures, results, strict=True))
     assert model.rows == [4, 4]
 
 
@@ -131,10 +131,10 @@ def test_requests_of_other_lengths_are_other_batches() -> None:
 def test_every_request_gets_what_the_model_gives_it(sizes: list[tuple[int, int]], most: int, patience: int) -> None:
     model = any_model()
     model.rows.clear()
-    asked = [request(rows, length, i) for i, (rows, length) in enumerate(sizes)]
+    results = [request(rows, length, i) for i, (rows, length) in enumerate(sizes)]
     with gc.Batcher(model, most, patience) as batcher:
-        futures = [batcher.submit(x, by=by) for x, by in asked]
-    assert all(is_right(f.result(0), *given) for f, given in zip(futures, asked, strict=True))
+        futures = [batcher.submit(x, by=by) for x, by in results]
+    assert all(is_right(f.result(0), *item) for f, item in zip(futures, results, strict=True))
     assert max(model.rows) <= most
 
 
@@ -184,7 +184,7 @@ def test_request_that_does_not_fit_is_an_error_of_its_own() -> None:
 
 
 @pytest.fixture
-def held() -> Iterator[Watched]:
+def blocked() -> Iterator[Watched]:
     """A model whose gate is closed."""
     model = picked()
     model.gate.clear()
@@ -206,48 +206,48 @@ def open_when_closed(batcher: gc.Batcher, model: Watched) -> None:
     threading.Thread(target=work).start()
 
 
-def test_submit_waits_for_room_or_raises_when_many_wait(held: Watched) -> None:
+def test_submit_waits_for_room_or_raises_when_many_wait(blocked: Watched) -> None:
     one = np.array([1])
-    with gc.Batcher(held, 1, 0, max_waiting=2, when_full="raise") as batcher:
+    with gc.Batcher(blocked, 1, 0, max_waiting=2, when_full="raise") as batcher:
         batcher.submit(one)
-        until_taken(held)
+        until_taken(blocked)
         futures = [batcher.submit(one), batcher.submit(one)]
         assert repr(batcher) == "<Batcher of picked: 1 rows, 0 ms, 2 waiting>"
         with pytest.raises(RunError, match="picked: 2 requests wait already"):
             batcher.submit(one)
-        held.gate.set()
+        blocked.gate.set()
         assert [f.result(PATIENCE)[0].tolist() for f in futures] == [[10], [10]]
-    held.gate.clear()
-    held.rows.clear()
-    with gc.Batcher(held, 1, 0, max_waiting=1) as batcher, ThreadPoolExecutor(4) as pool:
+    blocked.gate.clear()
+    blocked.rows.clear()
+    with gc.Batcher(blocked, 1, 0, max_waiting=1) as batcher, ThreadPoolExecutor(4) as pool:
         first = batcher.submit(one)
-        until_taken(held)
-        asked = [pool.submit(batcher, np.array([i])) for i in range(4)]
+        until_taken(blocked)
+        results = [pool.submit(batcher, np.array([i])) for i in range(4)]
         until(lambda: len(batcher._waiting) == 1)
-        assert not any(future.done() for future in asked)
-        held.gate.set()
-        assert [future.result(PATIENCE)[0].tolist() for future in asked] == [[0], [10], [20], [30]]
+        assert not any(future.done() for future in results)
+        blocked.gate.set()
+        assert [future.result(PATIENCE)[0].tolist() for future in results] == [[0], [10], [20], [30]]
         assert first.done()
 
 
-def test_close_runs_what_waits_and_refuses_more(held: Watched) -> None:
-    batcher = gc.Batcher(held, 8, LONG)
+def test_close_runs_what_waits_and_refuses_more(blocked: Watched) -> None:
+    batcher = gc.Batcher(blocked, 8, LONG)
     futures = [batcher.submit(np.array([i])) for i in range(3)]
-    held.gate.set()
+    blocked.gate.set()
     batcher.close()
     assert [future.result(0)[0].tolist() for future in futures] == [[0], [10], [20]]
-    assert held.rows == [3]
+    assert blocked.rows == [3]
     with pytest.raises(RunError, match="picked: the batcher is closed"):
         batcher.submit(np.array([1]))
     batcher.close()
 
 
-def test_close_can_cancel_what_waits(held: Watched) -> None:
-    batcher = gc.Batcher(held, 1, 0)
+def test_close_can_cancel_what_waits(blocked: Watched) -> None:
+    batcher = gc.Batcher(blocked, 1, 0)
     running = batcher.submit(np.array([1]))
-    until_taken(held)
+    until_taken(blocked)
     waiting = [batcher.submit(np.array([i])) for i in range(3)]
-    open_when_closed(batcher, held)
+    open_when_closed(batcher, blocked)
     batcher.close(drain=False)
     assert running.result(0)[0].tolist() == [10]
     for future in waiting:
@@ -255,28 +255,28 @@ def test_close_can_cancel_what_waits(held: Watched) -> None:
             future.result(0)
 
 
-def test_who_waits_for_room_is_told_when_the_batcher_closes(held: Watched) -> None:
-    batcher = gc.Batcher(held, 1, 0, max_waiting=1)
+def test_who_waits_for_room_is_told_when_the_batcher_closes(blocked: Watched) -> None:
+    batcher = gc.Batcher(blocked, 1, 0, max_waiting=1)
     batcher.submit(np.array([1]))
-    until_taken(held)
+    until_taken(blocked)
     batcher.submit(np.array([1]))
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(batcher.submit, np.array([2]))
         time.sleep(0.02)  # until it waits, as a rule
-        open_when_closed(batcher, held)
+        open_when_closed(batcher, blocked)
         batcher.close(drain=False)
         with pytest.raises(RunError, match="the batcher is closed"):
             late.result(PATIENCE)
 
 
-def test_request_that_was_cancelled_is_not_run(held: Watched) -> None:
-    with gc.Batcher(held, 2, LONG) as batcher:
+def test_request_that_was_cancelled_is_not_run(blocked: Watched) -> None:
+    with gc.Batcher(blocked, 2, LONG) as batcher:
         gone = batcher.submit(np.array([99]))
         assert gone.cancel()
         right = batcher.submit(np.array([3]))
-        held.gate.set()
+        blocked.gate.set()
         assert right.result(PATIENCE)[0].tolist() == [30]
-    assert held.rows == [1]
+    assert blocked.rows == [1]
 
 
 def test_batcher_that_is_forgotten_ends_its_thread() -> None:
@@ -309,8 +309,8 @@ def test_threads_get_their_own_results() -> None:
     with gc.Batcher(model, 16, 1) as batcher:
 
         def ask(seed: int) -> bool:
-            given = request(1 + seed % 4, 1 + seed % 2, seed)
-            return is_right(batcher(*given), *given)
+            value = request(1 + seed % 4, 1 + seed % 2, seed)
+            return is_right(batcher(*value), *value)
 
         model.gate.clear()
         with ThreadPoolExecutor(8) as pool:
@@ -356,9 +356,9 @@ def test_models_without_a_batch_are_refused() -> None:
             gc.Batcher(gc.InferenceSession().load(graph))
     lists = Graph("lists", {"x": SequenceType(TensorType(D.float32, [2]))})
     lists.output(y=ops.onnx.SequenceLength(lists["x"]))
-    kept = Graph("kept", {"x": TensorType(D.float32, ["n"]), "b": Buffer(D.float32, [1])})
-    kept.output(y=kept["x"] + kept["b"])
-    for graph, message in ((lists, "of which no batch can be made"), (kept, "kept has buffers")):
+    changed = Graph("kept", {"x": TensorType(D.float32, ["n"]), "b": Buffer(D.float32, [1])})
+    changed.output(y=changed["x"] + changed["b"])
+    for graph, message in ((lists, "of which no batch can be made"), (changed, "kept has buffers")):
         with pytest.raises(ModelError, match=message):
             gc.Batcher(gc.InferenceSession().load(graph))
     with pytest.raises(ModelError, match="does not carry the batch dim 'rows'"):
@@ -413,7 +413,7 @@ def test_kinds_that_are_full_again_and_again_leave_others_their_turn(full: bool)
 
 def test_callback_that_would_wait_for_itself_is_refused() -> None:
     model = picked()
-    told: list[str] = []
+    results: list[str] = []
     with gc.Batcher(model, 1, 0, max_waiting=1) as batcher:
 
         def asks(_: Future[list[Array]]) -> None:
@@ -421,16 +421,16 @@ def test_callback_that_would_wait_for_itself_is_refused() -> None:
                 try:
                     ask(np.array([2]))
                 except RunError as error:
-                    told.append(error.summary)
+                    results.append(error.summary)
 
         model.gate.clear()
         first = batcher.submit(np.array([1]))
         first.add_done_callback(asks)
         model.gate.set()
-        until(lambda: len(told) == 2)  # the callback runs after the result is there
+        until(lambda: len(results) == 2)  # the callback runs after the result is there
         assert first.result(PATIENCE)
-    assert told[0] == "picked: 1 requests wait already"
-    assert "picked: a callback of a request is run by the thread that runs requests" in told[1]
+    assert results[0] == "picked: 1 requests wait already"
+    assert "picked: a callback of a request is run by the thread that runs requests" in results[1]
 
 
 def test_callback_that_ends_its_thread_does_not_end_the_batcher(caplog: pytest.LogCaptureFixture) -> None:

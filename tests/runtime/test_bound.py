@@ -94,10 +94,10 @@ def test_every_dtype_gives_what_a_call_gives(dtype: DType) -> None:
     for shift in range(2):
         x: Array = (np.arange(9).reshape(3, 3) + shift) % 2
         x = x.astype(object) if dtype.bits > 64 else x.astype(dtype.numpy)
-        for made, wanted in zip(bound(x), model(x), strict=True):
-            assert made.dtype == wanted.dtype
-            assert made.shape == wanted.shape
-            assert made.tobytes() == wanted.tobytes()
+        for item, wanted in zip(bound(x), model(x), strict=True):
+            assert item.dtype == wanted.dtype
+            assert item.shape == wanted.shape
+            assert item.tobytes() == wanted.tobytes()
 
 
 def test_outputs_are_new_in_each_call_when_only_the_run_knows_their_size() -> None:
@@ -123,19 +123,19 @@ def test_outputs_that_are_all_made_by_the_run_are_those_of_the_last_call() -> No
     assert bound.outputs["at"].size == 0
     for x in ([0, 1, 2], [3, 0, 0], [0, 0, 0]):
         arrays = np.array(x, np.float32), np.array([5, 6, 7], np.float32)
-        for made in (bound(*arrays), bound(), bound(x=arrays[0]), [*bound.outputs.values()]):
-            for one, wanted in zip(made, model(*arrays), strict=True):
+        for item in (bound(*arrays), bound(), bound(x=arrays[0]), [*bound.outputs.values()]):
+            for one, wanted in zip(item, model(*arrays), strict=True):
                 assert np.array_equal(one, wanted)
                 assert one.dtype == wanted.dtype
     with pytest.raises(FeedError, match="axis 0 of input 'x' is 3"):
         bound(np.ones(2, np.float32), arrays[1])
-    kept = bound(np.array([0, 1, 1], np.float32))[0]
+    remaining = bound(np.array([0, 1, 1], np.float32))[0]
     bound(np.array([2, 0, 0], np.float32))
-    assert kept.tolist() == [[1], [2]]
+    assert remaining.tolist() == [[1], [2]]
     assert bound.outputs["at"].tolist() == [[0]]
     del bound, model
     collector.collect()
-    assert kept.tolist() == [[1], [2]]
+    assert remaining.tolist() == [[1], [2]]
 
 
 @pytest.mark.numbers
@@ -232,11 +232,11 @@ def test_models_that_cannot_be_bound_say_so() -> None:
     for graph in (words, lists):
         with pytest.raises(ModelError, match="has strings, lists or optionals"):
             session.load(graph).bind(n=2)
-    kept = Graph("kept", {"x": TensorType(D.float32, [2]), "b": Buffer(D.float32, [2])})
-    kept["b"] = kept["x"]
-    kept.output(y=kept["b"] + 1)
+    changed = Graph("kept", {"x": TensorType(D.float32, [2]), "b": Buffer(D.float32, [2])})
+    changed["b"] = changed["x"]
+    changed.output(y=changed["b"] + 1)
     with pytest.raises(ModelError, match="kept has buffers"):
-        session.load(kept).bind()
+        session.load(changed).bind()
 
 
 def test_call_that_fails_says_why_and_leaves_the_next_one_right() -> None:

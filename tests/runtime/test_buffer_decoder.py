@@ -11,7 +11,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, Model, Symbol, TensorType, ops
-from tests.support.decoders import END, HEAD, HEADS, LAYERS, LONGEST, decoder, grown, held, step, stepwise, weights
+from tests.support.decoders import END, HEAD, HEADS, LAYERS, LONGEST, constants, decoder, grown, step, stepwise, weights
 from tests.support.graphs import Array
 
 D = DType
@@ -24,8 +24,8 @@ def growing(arrays: dict[str, Array]) -> Graph:
     names = [f"{kind}{layer}" for layer in range(LAYERS) for kind in ("keys", "values")]
     graph = Graph("growing", {"token": TensorType(D.int64, []), **dict.fromkeys(names, cache)})
     token, *flat = graph.inputs
-    following, kept = grown(held(graph, arrays), token, list(zip(flat[::2], flat[1::2], strict=True)))
-    for name, value in zip(names, [s for pair in kept for s in pair], strict=True):
+    following, remaining = grown(constants(graph, arrays), token, list(zip(flat[::2], flat[1::2], strict=True)))
+    for name, value in zip(names, [s for pair in remaining for s in pair], strict=True):
         graph[name] = value
     graph.output(following)
     return graph
@@ -35,8 +35,8 @@ def fixed(arrays: dict[str, Array], in_place: bool = False) -> Graph:
     """The same with caches of a fixed length, of which a row is written in each call, and a count of the rows."""
     cache = Buffer(arrays["words"].dtype, [HEADS, LONGEST, HEAD], in_place=in_place)
     names = [f"{kind}{layer}" for layer in range(LAYERS) for kind in ("keys", "values")]
-    kept = {"count": Buffer(D.int64), **dict.fromkeys(names, cache)}
-    graph = Graph("fixed", {"token": TensorType(D.int64, []), **kept})
+    results = {"count": Buffer(D.int64), **dict.fromkeys(names, cache)}
+    graph = Graph("fixed", {"token": TensorType(D.int64, []), **results})
     count = ops.buffer_load(graph.buffers["count"])
 
     def keep(layer: int, key: Symbol, value: Symbol) -> tuple[Symbol, Symbol]:
@@ -44,7 +44,7 @@ def fixed(arrays: dict[str, Array], in_place: bool = False) -> Graph:
             graph.buffers[f"{kind}{layer}"][:, count] = row.reshape(HEADS, HEAD)
         return graph[f"keys{layer}"][:, : count + 1], graph[f"values{layer}"][:, : count + 1]
 
-    following = step(held(graph, arrays), graph["token"], count, keep)
+    following = step(constants(graph, arrays), graph["token"], count, keep)
     graph["count"] += 1
     graph.output(following)
     return graph
@@ -64,8 +64,8 @@ def decoded(call: Callable[..., list[Any]], prompt: list[int], most: int) -> lis
 def first_keys(buffers: Any) -> Array:
     """The rows of the cache that were written."""
     rows = int(buffers["count"]) if "count" in buffers else None
-    found: Array = buffers["keys0"][:, :rows]
-    return found
+    result: Array = buffers["keys0"][:, :rows]
+    return result
 
 
 def load(graph: Graph) -> Model:
@@ -77,11 +77,11 @@ def wanted(dtype: DType) -> list[tuple[tuple[list[int], Array], tuple[list[int],
     """The tokens and the first cache for each prompt: of the model with loops inside, and of single steps."""
     arrays = weights(1, dtype)
     whole = load(decoder(arrays))
-    made = []
+    results = []
     for prompt, most in PROMPTS:
         tokens, keys = whole(np.array(prompt), np.array(most))
-        made.append(((tokens.tolist(), keys), stepwise(arrays, prompt, most)))
-    return made
+        results.append(((tokens.tolist(), keys), stepwise(arrays, prompt, most)))
+    return results
 
 
 @pytest.mark.parametrize("dtype", [D.float32, D.bfloat16, D.float16], ids=str)

@@ -117,9 +117,9 @@ def test_buffers_are_read_set_and_reset() -> None:
     graph.output(graph["a"])
     model = load(graph)
     first = model()[0]
-    read, given = model.buffers["a"], np.array([5, 6], np.float32)
-    model.buffers["a"] = given
-    given[:] = read[:] = first[:] = 0
+    read, argument = model.buffers["a"], np.array([5, 6], np.float32)
+    model.buffers["a"] = argument
+    argument[:] = read[:] = first[:] = 0
     assert model.buffers["a"].tolist() == [5, 6]
     assert called(model) == [[10, 12]]
     model.buffers.reset("a")
@@ -150,8 +150,8 @@ def test_what_a_call_returns_is_not_what_the_buffer_holds() -> None:
 
 
 def test_dims_of_buffers_are_those_of_the_inputs_at_first_and_may_change_in_calls() -> None:
-    kept = {"sum": Buffer(D.float32, ["batch"], initial=1), "all": Buffer(D.float32, ["t", "batch"])}
-    graph = Graph("g", {"x": TensorType(D.float32, ["batch"]), **kept})
+    results = {"sum": Buffer(D.float32, ["batch"], initial=1), "all": Buffer(D.float32, ["t", "batch"])}
+    graph = Graph("g", {"x": TensorType(D.float32, ["batch"]), **results})
     graph["sum"] += graph["x"]
     graph["all"] = ops.concat([graph["all"], graph["x"].reshape(1, "batch")])
     graph.output(graph["all"].sum())
@@ -161,8 +161,10 @@ def test_dims_of_buffers_are_those_of_the_inputs_at_first_and_may_change_in_call
         assert called(model, np.ones(2, np.float32)) == [2 * turn]
     assert model.buffers["sum"].tolist() == [4, 4]
     assert model.buffers["all"].shape == (3, 2)
-    told = r"axis 0 of buffer 'sum' is batch, which is 3 in input 'x', and it holds float32\[2\](.|\n)*buffers\.reset"
-    with pytest.raises(FeedError, match=told):
+    message = (
+        r"axis 0 of buffer 'sum' is batch, which is 3 in input 'x', and it holds float32\[2\](.|\n)*buffers\.reset"
+    )
+    with pytest.raises(FeedError, match=message):
         model(np.ones(3, np.float32))
     assert called(model.state(), np.ones(3, np.float32)) == [3]
     model.buffers.reset()
@@ -317,7 +319,7 @@ def test_model_without_buffers_has_no_states() -> None:
 
 
 def stored(build: Any, shape: tuple[Any, ...] = (4, 2)) -> bool:
-    """Return whether the stores of `build` may be in place; check the numbers either way."""
+    """Return True if the stores of `build` may be in place; check the numbers either way."""
     models = []
     for in_place in (True, False):
         buffer = Buffer(D.float32, shape, in_place=in_place)

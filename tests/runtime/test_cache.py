@@ -43,12 +43,12 @@ def linear(w: Array, rows: int | str = "n") -> Graph:
 
 
 def expected(w: Array, x: Array = X) -> Array:
-    made: Array = np.maximum(x @ w + 1, 0) * 2
-    return made
+    result: Array = np.maximum(x @ w + 1, 0) * 2
+    return result
 
 
 def is_restarted(model: gc.Model) -> bool:
-    """Return whether the session was made of a cached optimised model."""
+    """Return True if the session was made of a cached optimised model."""
     return bool(model.session.get_session_options().graph_optimization_level == OFF)
 
 
@@ -69,8 +69,8 @@ def test_second_start_takes_what_the_first_one_optimised(tmp_path: Path) -> None
 
 def test_graph_is_not_lowered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loader = gc.InferenceSession()
-    made = linear(weight())
-    first = loader.load(made, cache_dir=tmp_path)
+    result = linear(weight())
+    first = loader.load(result, cache_dir=tmp_path)
     with monkeypatch.context() as other:
         other.setattr(lowering, "lower", None)
         second = loader.load(linear(weight()), cache_dir=tmp_path)
@@ -79,11 +79,11 @@ def test_graph_is_not_lowered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for changed in (linear(weight(1)), linear(weight(), rows=2)):
             with pytest.raises(TypeError):
                 loader.load(changed, cache_dir=tmp_path)
-    made.edits += 1  # as inserting nodes does
+    result.edits += 1  # as inserting nodes does
     again = loader.load(linear(weight()), cache_dir=tmp_path)
     assert again.debug(X, watch="relu_5")["relu_5"].shape == (2, 64)
-    third = loader.load(made, cache_dir=tmp_path)
-    made.edits += 1
+    third = loader.load(result, cache_dir=tmp_path)
+    result.edits += 1
     with pytest.raises(GraphError, match="nodes were inserted into the graph since linear was loaded"):
         third.debug(X, watch="relu_5")
 
@@ -135,17 +135,17 @@ def test_graphs_with_what_a_program_may_change_are_lowered_again(tmp_path: Path)
         return x * 2
 
     x = TensorType(D.float32, ["n"])
-    called, branched, kept = (
+    called, branched, remaining = (
         Graph("called", {"x": x}),
         Graph("branched", {"x": x}),
         Graph("kept", {"x": x, "b": Buffer(D.float32, [1])}),
     )
     called.output(twice(called["x"]))
     branched.output(ops.cond(branched["x"].sum() > 0, lambda: branched["x"] + 1, lambda: branched["x"] * 2))
-    kept["b"] = kept["b"] + 1
-    kept.output(kept["x"] + kept["b"])
+    remaining["b"] = remaining["b"] + 1
+    remaining.output(remaining["x"] + remaining["b"])
     ones = np.ones(2, np.float32)
-    for graph, wanted in ((called, [2, 2]), (branched, [2, 2]), (kept, [2, 2])):
+    for graph, wanted in ((called, [2, 2]), (branched, [2, 2]), (remaining, [2, 2])):
         assert restart_of(Cache(tmp_path, ()), graph) is None
         for _ in range(2):
             model = gc.InferenceSession().load(graph, cache_dir=tmp_path)
@@ -159,9 +159,9 @@ def test_weights_that_only_kernels_read_are_the_graphs_own_whatever_was_kept(tmp
         model = loader.load(linear(weight(seed)), cache_dir=tmp_path)
         assert is_restarted(model) is (seed > 0)
         assert np.allclose(model(X)[0], expected(weight(seed)), atol=1e-5)
-    given = loader.load(linear(weight(0)), {"w": weight(7)}, cache_dir=tmp_path)
-    assert is_restarted(given)
-    assert np.allclose(given(X)[0], expected(weight(7)), atol=1e-5)
+    value = loader.load(linear(weight(0)), {"w": weight(7)}, cache_dir=tmp_path)
+    assert is_restarted(value)
+    assert np.allclose(value(X)[0], expected(weight(7)), atol=1e-5)
 
 
 def convolution(seed: int) -> Graph:
@@ -175,9 +175,9 @@ def test_weights_that_are_optimised_tell_entries_apart(tmp_path: Path) -> None:
     loader = gc.InferenceSession()
     x = weight(5, 1, 8, 5, 5)
     for seed in (0, 1, 0, 1):
-        (kept,) = loader.load(convolution(seed), cache_dir=tmp_path)(x)
+        (remaining,) = loader.load(convolution(seed), cache_dir=tmp_path)(x)
         (plain,) = loader.load(convolution(seed))(x)
-        assert np.array_equal(kept, plain)
+        assert np.array_equal(remaining, plain)
     assert len(entries(tmp_path)) == 2
 
 
@@ -548,9 +548,9 @@ def test_products_in_bodies_count() -> None:
 @pytest.mark.parametrize("prepack", ["auto", "on", "off"])
 def test_numbers_are_the_same_however_weights_lie(prepack: Any) -> None:
     for graph, x in ((linear(weight()), X), (linear(weight(), rows=1), X[:1]), (convolution(0), weight(5, 1, 8, 5, 5))):
-        (made,) = gc.InferenceSession().load(graph, prepack=prepack)(x)
+        (result,) = gc.InferenceSession().load(graph, prepack=prepack)(x)
         (plain,) = gc.InferenceSession().load(graph)(x)
-        assert np.allclose(made, plain, atol=1e-5)
+        assert np.allclose(result, plain, atol=1e-5)
 
 
 def test_prepack_that_does_not_exist_is_refused() -> None:

@@ -133,9 +133,9 @@ def test_entry_is_made_anew_when_its_weights_are_others(damage: Callable[[Path],
     load(path)
     (first,) = weights_files(path)
     damage(first)
-    made = load(path)
-    assert not is_restarted(made)
-    assert is_right(made)
+    result = load(path)
+    assert not is_restarted(result)
+    assert is_right(result)
     (second,) = weights_files(path)  # the one before is no longer there
     assert second != first
     assert is_restarted(load(path))
@@ -160,15 +160,15 @@ def test_large_pages_are_gathered_where_kernels_hold_weights(
     monkeypatch.setattr(sessions, "_PACKED_FROM", 0 if packed else 1 << 40)
     path = Path(shutil.copy(decoder, tmp_path))
     load(path)
-    asked: list[bool] = []
+    results: list[bool] = []
 
     def noted(is_wanted: bool) -> AbstractContextManager[memory.Later | None]:
-        asked.append(is_wanted)
+        results.append(is_wanted)
         return memory.gathered_later(is_wanted)
 
     monkeypatch.setattr(options, "gathered_later", noted)
     assert is_restarted(load(path))
-    assert asked == [not (packed and sessions._PACKED_IN.includes(runtime().version))]
+    assert results == [not (packed and sessions._PACKED_IN.includes(runtime().version))]
 
 
 def test_model_runs_on_after_its_weights_were_replaced(path: Path) -> None:
@@ -263,11 +263,11 @@ def test_file_that_was_written_just_now_is_read_again(path: Path, monkeypatch: p
     write(path)
     load(path)
     read: list[object] = []
-    made = files.FileSource
+    result = files.FileSource
 
-    def noted(*given: Any) -> files.FileSource:
-        read.append(given)
-        return made(*given)
+    def noted(*value: Any) -> files.FileSource:
+        read.append(value)
+        return result(*value)
 
     monkeypatch.setattr(files, "FileSource", noted)
     assert is_restarted(load(path))
@@ -350,19 +350,19 @@ def test_optimised_models_have_initializers_once() -> None:
     body = onnx.helper.make_graph([], "body", [], [], [weight("a", 1), weight("b", 2), weight("a", 3), weight("a", 4)])
     choice = onnx.helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
     model = onnx.helper.make_model(onnx.helper.make_graph([choice], "g", [], [], [weight("a", 5)]))
-    made = onnx.ModelProto.FromString(without_repeats(model.SerializeToString()))
-    bodies = [[(t.name, t.float_data[0]) for t in a.g.initializer] for a in made.graph.node[0].attribute]
+    result = onnx.ModelProto.FromString(without_repeats(model.SerializeToString()))
+    bodies = [[(t.name, t.float_data[0]) for t in a.g.initializer] for a in result.graph.node[0].attribute]
     assert bodies == [[("a", 1), ("b", 2)]] * 2
-    assert [t.float_data[0] for t in made.graph.initializer] == [5]
-    once = made.SerializeToString()
+    assert [t.float_data[0] for t in result.graph.initializer] == [5]
+    once = result.SerializeToString()
     assert without_repeats(once) is once
 
 
 @pytest.mark.parametrize("initial", [None, 3, "array"])
 @pytest.mark.parametrize("dtype", [D.float32, D.int8, D.bfloat16])
 def test_buffers_are_those_of_the_graph(initial: Any, dtype: DType, path: Path) -> None:
-    given = np.arange(2).astype(dtype.numpy) if initial == "array" else initial
-    graph = Graph("counter", {"x": TensorType(dtype, [2]), "total": Buffer(dtype, [2], initial=given)})
+    value = np.arange(2).astype(dtype.numpy) if initial == "array" else initial
+    graph = Graph("counter", {"x": TensorType(dtype, [2]), "total": Buffer(dtype, [2], initial=value)})
     graph["total"] = graph["total"] + graph["x"]
     graph.output(y=graph["total"] + graph["x"])
     graph.export(path)
@@ -429,9 +429,9 @@ def test_start_from_an_entry_imports_what_it_runs(kind: str, path: Path, decoder
         shutil.copy2(decoder, path)
     time.sleep(2.1)  # until another process takes the file for settled
     load(path)
-    found = {*imported(path)}
-    assert "onnxruntime" in found
-    assert not [name for name in LEFT if name in found]
+    results = {*imported(path)}
+    assert "onnxruntime" in results
+    assert not [name for name in LEFT if name in results]
 
 
 @pytest.mark.usefixtures("settled")

@@ -12,7 +12,7 @@ from graphcore import DType, Graph, TensorType, ops
 
 
 def test_graphs_that_are_gone_are_freed_while_others_are_loaded() -> None:
-    left = []
+    results = []
     before = collector.get_stats()[0]["collections"]
     for _ in range(60):
         graph = Graph("one", {"x": TensorType(DType.float32, ["n"])})
@@ -21,6 +21,6 @@ def test_graphs_that_are_gone_are_freed_while_others_are_loaded() -> None:
             y = ops.relu(y + 1.0)
         graph.output(y)
         gc.InferenceSession(intra_op_num_threads=1).load(graph)(np.ones(3, np.float32))
-        left.append(weakref.ref(y))
+        results.append(weakref.ref(y))
     assert collector.get_stats()[0]["collections"] > before
-    assert any(reference() is None for reference in left)
+    assert any(reference() is None for reference in results)

@@ -117,14 +117,14 @@ MODELS = {dtype: identity(TensorType(dtype, ["n"])) for dtype in KINDS}
 def test_list_is_taken_exactly_where_a_constant_is(value: float, dtype: DType) -> None:
     graph = Graph("g")
     try:
-        held = graph.constant([value], dtype).producer.array  # type: ignore[union-attr]
+        stored = graph.constant([value], dtype).producer.array  # type: ignore[union-attr]
     except DTypeError:
         with pytest.raises(FeedError):
             MODELS[dtype]([value])
         return
     (got,) = MODELS[dtype]([value])
-    assert got.dtype == held.dtype
-    assert got.tobytes() == held.tobytes() or math.isnan(value)
+    assert got.dtype == stored.dtype
+    assert got.tobytes() == stored.tobytes() or math.isnan(value)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Models of others that run as they are: the results, types and errors of their Graph, without building one."""
+"""Third-party models that run as they are: the results, types and errors of their Graph, without building one."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def model(
         [helper.make_tensor_value_info(name, kind, None) for name in outputs],
         [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    assert isinstance(made, onnx.ModelProto)
-    return made
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    assert isinstance(model, onnx.ModelProto)
+    return model
 
 
 def network(**changes: Any) -> onnx.ModelProto:
@@ -61,8 +61,8 @@ def network(**changes: Any) -> onnx.ModelProto:
         helper.make_node("Conv", ["x", "w"], ["c"], name="conv", kernel_shape=[3, 3]),
         helper.make_node("Relu", ["c"], ["y"], name="relu"),
     ]
-    given: dict[str, Any] = {"inputs": {"x": (F32, ["n", 3, 8, 8])}, "constants": {"w": weights}}
-    return model(nodes, **{**given, **changes})
+    results: dict[str, Any] = {"inputs": {"x": (F32, ["n", 3, 8, 8])}, "constants": {"w": weights}}
+    return model(nodes, **{**results, **changes})
 
 
 def is_direct(loaded: Model) -> bool:
@@ -82,7 +82,7 @@ def reason(source: onnx.ModelProto) -> str | None:
 
 
 def same(first: Sequence[Array], second: Sequence[Array]) -> bool:
-    """Return whether results are the same, bit for bit."""
+    """Return True if results are the same, bit for bit."""
     return len(first) == len(second) and all(
         a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
         for a, b in zip(first, second, strict=True)
@@ -130,8 +130,8 @@ def cases() -> list[Any]:
     """Return ONNX's tests of single operators, made once: some overflow on purpose."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = collected().values()
-    return [case for case in found if {n.op_type for n in case.model.graph.node} <= ROWS.keys()]
+        results = collected().values()
+    return [case for case in results if {n.op_type for n in case.model.graph.node} <= ROWS.keys()]
 
 
 @pytest.mark.releases
@@ -161,15 +161,15 @@ def test_numbers_of_each_operator_are_those_of_the_graph(operator: str) -> None:
 
 def at_opset(source: onnx.ModelProto, opset: int) -> onnx.ModelProto | None:
     """Return a model at an opset that the runtime takes; None where its operators are newer."""
-    made = onnx.ModelProto()
-    made.CopyFrom(source)
-    for entry in made.opset_import:
+    model = onnx.ModelProto()
+    model.CopyFrom(source)
+    for entry in model.opset_import:
         if entry.domain == "" and entry.version > opset:
-            for node in made.graph.node:
+            for node in model.graph.node:
                 if onnx.defs.get_schema(node.op_type, entry.version).since_version > opset:
                     return None
             entry.version = opset
-    return made
+    return model
 
 
 def spoilt(whole: Model, inputs: Sequence[Any]) -> dict[str, Array]:
@@ -311,8 +311,8 @@ def test_random_networks_give_the_bits_of_the_graph(steps: list[str], opset: int
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, Array] = {}
     for i, op_type in enumerate(steps):
-        made, attributes = STEPS[op_type]
-        own = {f"w{i}_{j}": array for j, array in enumerate(made(rng))}
+        result, attributes = STEPS[op_type]
+        own = {f"w{i}_{j}": array for j, array in enumerate(result(rng))}
         constants.update(own)
         operand = f"v{i - 1}" if i else "x"
         nodes.append(helper.make_node(op_type, [operand, *own], [f"v{i}"], **attributes))
@@ -530,8 +530,8 @@ def test_float16_runs_as_it_is_unless_a_precision_is_given() -> None:
     direct = InferenceSession().load(source)
     assert is_direct(direct)
     assert same(direct(IMAGES.astype(halves)), lowered(source)(IMAGES.astype(halves)))
-    given: tuple[Precision, ...] = ("exact", "fast")
-    for precision in given:
+    values: tuple[Precision, ...] = ("exact", "fast")
+    for precision in values:
         session = InferenceSession(precision=precision)
         assert not is_direct(session.load(source))
 
@@ -596,8 +596,8 @@ def test_a_run_that_fails_says_where() -> None:
 
 def test_values_inside_can_be_watched_and_placed() -> None:
     direct = InferenceSession().load(network())
-    found = direct.debug(IMAGES, watch="c")
-    assert same([np.maximum(found["c"], 0)], direct(IMAGES))
+    result = direct.debug(IMAGES, watch="c")
+    assert same([np.maximum(result["c"], 0)], direct(IMAGES))
     assert [placed.operator for placed in direct.placement().operators] == ["Conv", "Relu"]
     assert "Conv" in str(direct.profile(IMAGES, runs=1))
     assert direct.bind(n=2)(IMAGES)[0].shape == (2, 4, 6, 6)
@@ -660,6 +660,6 @@ def test_a_damaged_model_is_refused_as_the_graph_refuses_it(how: str) -> None:
     content = DAMAGED[how]()
     with pytest.raises(ModelError) as expected:
         Graph.load(content)
-    with pytest.raises(ModelError) as found:
+    with pytest.raises(ModelError) as result:
         InferenceSession().load(content)
-    assert found.value.summary == expected.value.summary
+    assert result.value.summary == expected.value.summary

@@ -65,9 +65,9 @@ def model(
     x = helper.make_tensor_value_info("x", kind, shape)
     graph = helper.make_graph(list(nodes), "others", [x], [*info.values()])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(ML, version), helper.make_opsetid("", 17)]
-    made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    assert isinstance(made, onnx.ModelProto)
-    return made
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    assert isinstance(model, onnx.ModelProto)
+    return model
 
 
 def node(op_type: str, outputs: str = "y", inputs: str = "x", **attributes: Any) -> onnx.NodeProto:
@@ -297,12 +297,12 @@ def test_results_have_no_rows_when_the_operands_have_none(name: str) -> None:
 _SHAPES: dict[int, tuple[int, ...]] = {1: (3,), 2: (2, 3), 3: (2, 3, 2)}
 
 
-@pytest.mark.parametrize("known", ["nothing", "rank", "shape"])
+@pytest.mark.parametrize("expected", ["nothing", "rank", "shape"])
 @pytest.mark.parametrize("rank", _SHAPES)
 @pytest.mark.parametrize("kind", [F32, F64, I64, TensorProto.INT32])
-def test_vectors_are_those_of_the_kernel(kind: int, rank: int, known: str) -> None:
+def test_vectors_are_those_of_the_kernel(kind: int, rank: int, expected: str) -> None:
     shape = _SHAPES[rank]
-    declared = {"nothing": None, "rank": [f"d{i}" for i in range(rank)], "shape": list(shape)}[known]
+    declared = {"nothing": None, "rank": [f"d{i}" for i in range(rank)], "shape": list(shape)}[expected]
     for counts in ([3, 2], [0, 5], [4, 4]):
         culprit = node("FeatureVectorizer", inputs="x x", inputdimensions=counts)
         proto = model([culprit], {"y": F32}, kind, shape=declared)
@@ -314,7 +314,7 @@ def test_vectors_are_those_of_the_kernel(kind: int, rank: int, known: str) -> No
             assert got.dtype == want.dtype
             assert np.array_equal(got, want)
             if rank == 2:
-                assert known == "shape" or gc.InferenceSession().load(source)(x[:0])[0].shape == (0, sum(counts))
+                assert expected == "shape" or gc.InferenceSession().load(source)(x[:0])[0].shape == (0, sum(counts))
 
 
 @pytest.mark.parametrize("kind", [F32, F64])

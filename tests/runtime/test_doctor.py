@@ -48,8 +48,8 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     return run
 
 
-def texts(found: doctor.Report, subject: str) -> list[str]:
-    return [f"{one.level}: {one.text} ({one.help})" for one in found.findings if one.subject == subject]
+def texts(result: doctor.Report, subject: str) -> list[str]:
+    return [f"{one.level}: {one.text} ({one.help})" for one in result.findings if one.subject == subject]
 
 
 # As it is installed
@@ -67,22 +67,22 @@ def test_doctor_says_what_is_installed(call: Call) -> None:
 
 def test_doctor_writes_json_with_the_keys_of_its_page(call: Call) -> None:
     status, out = call("--json")
-    found = json.loads(out)
+    data = json.loads(out)
     assert status == 0
-    assert found["runs"] is True
-    assert list(found) == ["runs", "packages", "release", "traps", "providers", "machine", "installs", "findings"]
-    assert list(found["release"]) == [
+    assert data["runs"] is True
+    assert list(data) == ["runs", "packages", "release", "traps", "providers", "machine", "installs", "findings"]
+    assert list(data["release"]) == [
         "version", "build", "is_measured", "takes_opset", "takes_ir", "opset", "ir", "table", "registry", "lacks",
         "adds",
     ]  # fmt: skip
-    assert list(found["machine"]) == [
+    assert list(data["machine"]) == [
         "system", "architecture", "processor", "cores", "threads", "usable", "limit", "instructions", "bytes_saturate",
         "huge_pages", "gathers",
     ]  # fmt: skip
-    assert list(found["packages"]) == ["versions", "distributions", "imported"]
-    assert found["packages"]["versions"]["onnxruntime"] == found["release"]["version"] == onnxruntime.__version__
-    assert found["release"]["takes_opset"] >= found["release"]["opset"] >= 24
-    assert {"name": "CPUExecutionProvider", "has_started": True, "reason": ""} in found["providers"]
+    assert list(data["packages"]) == ["versions", "distributions", "imported"]
+    assert data["packages"]["versions"]["onnxruntime"] == data["release"]["version"] == onnxruntime.__version__
+    assert data["release"]["takes_opset"] >= data["release"]["opset"] >= 24
+    assert {"name": "CPUExecutionProvider", "has_started": True, "reason": ""} in data["providers"]
 
 
 COUNTED = """
@@ -118,9 +118,9 @@ def test_doctor_says_which_table_and_traps_count_when_the_release_was_not_measur
     pretend: Pretend, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = table_of("cpu").newest.version
-    found = traps.Seen((newest,), {"Sign int64": Range("", "1.20.1"), "Div int8": Range()})
-    monkeypatch.setattr(traps, "seen", lambda: found)
-    monkeypatch.setattr(release, "seen", lambda: found)
+    match = traps.Seen((newest,), {"Sign int64": Range("", "1.20.1"), "Div int8": Range()})
+    monkeypatch.setattr(traps, "seen", lambda: match)
+    monkeypatch.setattr(release, "seen", lambda: match)
     pretend([*lacking("Where int8", "TopK"), SimpleNamespace(**{**vars(listed()[0]), "op_name": "Hyper"})])
     status, out = call("--traps")
     assert status == 0
@@ -132,11 +132,11 @@ def test_doctor_says_which_table_and_traps_count_when_the_release_was_not_measur
     shown = {line.strip().partition("  ")[0]: line.split("  ")[-1] for line in out.splitlines()}
     assert shown["Div int8"].endswith("in force: seen in every release")
     assert shown["Sign int64"].endswith("not here: seen up to 1.20.1")
-    made = report().release
-    assert made is not None
-    assert (made.is_measured, made.registry, made.table) == (False, "read", newest)
-    assert "int8" in made.lacks["Where"]
-    assert made.lacks["TopK"]
+    result = report().release
+    assert result is not None
+    assert (result.is_measured, result.registry, result.table) == (False, "read", newest)
+    assert "int8" in result.lacks["Where"]
+    assert result.lacks["TopK"]
 
 
 @pytest.mark.parametrize("registry", ["unreadable", "unsafe"])
@@ -146,11 +146,11 @@ def test_doctor_says_why_the_build_was_not_asked(
     pretend([])
     if registry == "unsafe":
         monkeypatch.setattr(state, "get_available_providers", lambda: ["MineExecutionProvider"])
-    found = report()
-    assert found.runs
-    assert found.release is not None
-    assert found.release.registry == registry
-    assert any("the table stands" in line for line in diagnosing.text(found))
+    result = report()
+    assert result.runs
+    assert result.release is not None
+    assert result.release.registry == registry
+    assert any("the table stands" in line for line in diagnosing.text(result))
 
 
 def test_doctor_fails_when_the_release_is_too_old_to_run_graphs(
@@ -211,9 +211,9 @@ def test_doctor_says_which_is_imported_when_two_packages_bring_one_module(
     )
     status, out = call()
     assert status == 0  # graphs run, on one of the two
-    told = " ".join(out.split())
-    assert "onnxruntime 1.32.0, onnxruntime-gpu 1.30.0; imported is onnxruntime-gpu" in told
-    assert "keep one: pip uninstall -y onnxruntime onnxruntime-gpu, then pip install onnxruntime-gpu" in told
+    message = " ".join(out.split())
+    assert "onnxruntime 1.32.0, onnxruntime-gpu 1.30.0; imported is onnxruntime-gpu" in message
+    assert "keep one: pip uninstall -y onnxruntime onnxruntime-gpu, then pip install onnxruntime-gpu" in message
 
 
 def test_doctor_fails_when_one_package_took_files_of_the_other_with_it(
@@ -232,11 +232,11 @@ def test_doctor_fails_when_there_is_no_onnxruntime(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("importlib.metadata.distributions", list)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     status, out = call("--json")
-    found = json.loads(out)
+    data = json.loads(out)
     assert status == 1
-    assert found["findings"][0]["help"] == "pip install onnxruntime"
-    assert found["release"] is None
-    assert found["machine"]["architecture"] == platform.machine()
+    assert data["findings"][0]["help"] == "pip install onnxruntime"
+    assert data["release"] is None
+    assert data["machine"]["architecture"] == platform.machine()
 
 
 # Providers
@@ -246,12 +246,12 @@ def test_doctor_says_why_a_provider_does_not_start(monkeypatch: pytest.MonkeyPat
     names = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
     status, out = call("--json")
-    found = json.loads(out)
+    data = json.loads(out)
     assert status == 0
-    assert [one["has_started"] for one in found["providers"]] == [False, True]
-    assert "CUDAExecutionProvider" in found["providers"][0]["reason"]  # which the build says that it does not have
-    assert "CUDAExecutionProvider" not in found["installs"]
-    (note,) = [one for one in found["findings"] if one["subject"] == "providers"]
+    assert [one["has_started"] for one in data["providers"]] == [False, True]
+    assert "CUDAExecutionProvider" in data["providers"][0]["reason"]  # which the build says that it does not have
+    assert "CUDAExecutionProvider" not in data["installs"]
+    (note,) = [one for one in data["findings"] if one["subject"] == "providers"]
     assert note["text"].startswith("CUDAExecutionProvider is installed and does not start: ")
     assert "cuDNN" in note["help"]
 
@@ -286,8 +286,8 @@ def test_start_of_a_provider_is_told_whatever_becomes_of_its_process(
         lambda name: subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, stderr=pipe),
     )
     book = Notebook()
-    (made,) = release.Starting(["MineExecutionProvider"]).providers(book)
-    assert made == Provider("MineExecutionProvider", reason is None, reason or "")
+    (result,) = release.Starting(["MineExecutionProvider"]).providers(book)
+    assert result == Provider("MineExecutionProvider", reason is None, reason or "")
     assert len(book.findings) == (reason is not None)
 
 

@@ -63,9 +63,9 @@ def test_doctor_says_unknown_on_a_machine_that_tells_nothing(monkeypatch: pytest
     monkeypatch.setattr(platform, "processor", lambda: "")
     monkeypatch.setattr(platform, "machine", lambda: "sparc")
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    found = report()
-    assert found.runs
-    rows = {line.strip().partition("  ")[0]: line for line in text(found)}
+    result = report()
+    assert result.runs
+    rows = {line.strip().partition("  ")[0]: line for line in text(result)}
     for name in ("processor", "cores", "this process", "instructions"):
         assert "unknown" in rows[name], name
     assert "none that sessions could gather" in rows["large pages"]
@@ -75,10 +75,10 @@ def test_doctor_looks_at_an_arm_machine(monkeypatch: pytest.MonkeyPatch) -> None
     content = {"/proc/cpuinfo": ARM, "/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"}
     monkeypatch.setattr(machine, "_read", content.get)
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    found = report().machine
-    assert found is not None
-    assert found.instructions == {"dotprod": True, "i8mm": True, "sve": False}
-    assert (found.huge_pages, found.gathers) == ("never", False)
+    result = report().machine
+    assert result is not None
+    assert result.instructions == {"dotprod": True, "i8mm": True, "sve": False}
+    assert (result.huge_pages, result.gathers) == ("never", False)
 
 
 @pytest.mark.parametrize(

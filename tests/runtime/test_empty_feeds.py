@@ -23,8 +23,8 @@ def attention(dtype: str = "float32", causal: bool = False) -> Graph:
     lengths = {"q": "queries", "k": "keys", "v": "keys"}
     graph = Graph("attention", {n: TensorType(dtype, ["batch", 2, size, 4]) for n, size in lengths.items()})
     with graph:
-        made = ops.scaled_dot_product_attention(graph["q"], graph["k"], graph["v"], is_causal=causal)
-    graph.output(made=made, shifted=made + 1)
+        y = ops.scaled_dot_product_attention(graph["q"], graph["k"], graph["v"], is_causal=causal)
+    graph.output(made=y, shifted=y + 1)
     return graph
 
 
@@ -33,8 +33,8 @@ def heads() -> Graph:
     graph = Graph("heads", {"x": TensorType("float32", ["batch", "length", 8])})
     with graph:
         q, k, v = (ops.reshape(graph["x"] * n, ["batch", "length", 2, -1]).transpose((0, 2, 1, 3)) for n in (1, 2, 3))
-        made = ops.scaled_dot_product_attention(q, k, v).transpose((0, 2, 1, 3))
-        joined = ops.reshape(made, ["batch", "length", -1])
+        result = ops.scaled_dot_product_attention(q, k, v).transpose((0, 2, 1, 3))
+        joined = ops.reshape(result, ["batch", "length", -1])
     graph.output(joined=joined, total=ops.sum(joined, axis=1))
     return graph
 
@@ -48,11 +48,11 @@ def test_attention_gives_zeros_or_nothing_when_operands_are_empty(
 ) -> None:
     model = gc.InferenceSession(optimize=optimize).load(attention(dtype, causal))
     q, k = (np.ones((batch, 2, n, 4), dtype) for n in (queries, keys))
-    made, shifted = model(q, k, k)
-    assert made.shape == shifted.shape == (batch, 2, queries, 4)
-    assert made.dtype == shifted.dtype == np.dtype(dtype)
+    result, shifted = model(q, k, k)
+    assert result.shape == shifted.shape == (batch, 2, queries, 4)
+    assert result.dtype == shifted.dtype == np.dtype(dtype)
     if not keys:
-        assert np.all(made == 0)
+        assert np.all(result == 0)
         assert np.all(shifted == 1)
     full = model(np.ones((1, 2, 3, 4), dtype), *[np.ones((1, 2, 3, 4), dtype)] * 2)[0]
     assert np.all(full == 1)
@@ -82,9 +82,9 @@ def test_model_of_another_tool_gives_nothing_back_when_its_reshapes_cannot_say()
 
 def test_bound_call_gives_what_the_model_does_when_operands_are_empty() -> None:
     model = gc.InferenceSession().load(attention())
-    made, shifted = model.bind(batch=2, queries=3, keys=0)()
-    assert made.shape == (2, 2, 3, 4)
-    assert np.all(made == 0)
+    result, shifted = model.bind(batch=2, queries=3, keys=0)()
+    assert result.shape == (2, 2, 3, 4)
+    assert np.all(result == 0)
     assert np.all(shifted == 1)
     assert model.bind(batch=0, queries=3, keys=2)()[0].shape == (0, 2, 3, 4)
 
@@ -92,12 +92,12 @@ def test_bound_call_gives_what_the_model_does_when_operands_are_empty() -> None:
 def test_other_inputs_are_still_read_when_one_is_empty() -> None:
     graph = Graph("g", {n: TensorType("float32", [1, 1, n, 4]) for n in "qk"} | {"y": TensorType("float32", [2])})
     with graph:
-        made = ops.sum(ops.scaled_dot_product_attention(graph["q"], graph["k"], graph["k"])) + graph["y"]
-    graph.output(made=made)
+        result = ops.sum(ops.scaled_dot_product_attention(graph["q"], graph["k"], graph["k"])) + graph["y"]
+    graph.output(made=result)
     model = gc.InferenceSession().load(graph)
     for value in (1, 2):  # the second session is kept
-        (found,) = model(np.ones((1, 1, 2, 4), F32), np.ones((1, 1, 0, 4), F32), np.full(2, value, F32))
-        assert found.tolist() == [value, value]
+        (match,) = model(np.ones((1, 1, 2, 4), F32), np.ones((1, 1, 0, 4), F32), np.full(2, value, F32))
+        assert match.tolist() == [value, value]
     assert model._emptied is not None
     assert len(model._emptied) == 1
 
@@ -112,7 +112,7 @@ def test_other_inputs_are_still_read_when_one_is_empty() -> None:
 def test_mistakes_stay_errors_when_there_is_nothing_in_the_feed(build: Callable[[Any], Any]) -> None:
     graph = Graph("g", {"x": TensorType("float32", ["n", "m"])})
     with graph:
-        made = build(graph["x"])
-    graph.output(made=made)
+        result = build(graph["x"])
+    graph.output(made=result)
     with pytest.raises(RunError):
         gc.InferenceSession().load(graph)(np.ones((0, 3), F32))

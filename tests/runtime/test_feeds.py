@@ -117,9 +117,9 @@ def unaligned(array: Array) -> Array:
 
 
 def read_only(array: Array) -> Array:
-    made = array.copy()
-    made.flags.writeable = False
-    return made
+    result = array.copy()
+    result.flags.writeable = False
+    return result
 
 
 @pytest.mark.parametrize(
@@ -190,11 +190,11 @@ def echo() -> Model:
 def test_strings_are_whole_in_every_form(echo: Model, count: int, end: str) -> None:
     words = [f"word{i}" for i in range(count)]
     words[-1] += end
-    held = np.array(words)
-    for x in (np.array(words, object), held, held.astype(">U9"), np.repeat(held, 2)[::2], words):
+    array = np.array(words)
+    for x in (np.array(words, object), array, array.astype(">U9"), np.repeat(array, 2)[::2], words):
         for _ in range(2):
-            given = [str(w) for w in x]  # NumPy's own strings have no NULs at their end
-            assert echo(x)[0].tolist() == [w + "!" for w in given]
+            results = [str(w) for w in x]  # NumPy's own strings have no NULs at their end
+            assert echo(x)[0].tolist() == [w + "!" for w in results]
 
 
 @pytest.mark.parametrize("count", [2, 200])
@@ -235,9 +235,9 @@ E = np.arange(4, dtype=np.float32).reshape(2, 2)
 def test_elements_of_lists_are_made_right(listed: Model, element: Any) -> None:
     for x in ([E, element], [element], (E, element), [E, E, element], []):
         for by in (np.float32(1), np.array(1, np.float32)):
-            made, twice = listed(x, by)
-            assert len(made) == len(x)
-            for one, wanted in zip(made, x, strict=True):
+            result, twice = listed(x, by)
+            assert len(result) == len(x)
+            for one, wanted in zip(result, x, strict=True):
                 assert np.array_equal(one, np.asarray(wanted, np.float32))
             assert twice == 2
 

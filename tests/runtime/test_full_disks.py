@@ -41,7 +41,7 @@ _READ_ONLY = "subprocess.run(['mount', '-o', 'remount,ro', folder], check=True)"
 
 @cache
 def may_mount() -> bool:
-    """Return whether a child may have mounts of its own."""
+    """Return True if a child may have mounts of its own."""
     if not sys.platform.startswith("linux"):
         return False
     try:

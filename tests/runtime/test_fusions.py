@@ -120,12 +120,12 @@ def run(graph: Graph, arrays: list[Any], **options: Any) -> Any:
 @pytest.mark.parametrize("mask", ["none", "least", "product", "infinite"])
 def test_attention_of_primitives_is_one_operator(mask: str, scale: str, keys: str) -> None:
     graph = written(scale, keys, mask, guarded if mask == "infinite" else plain)
-    made = fuse(graph)
-    assert operators(made).count("Attention") == 1
-    assert not {"Softmax", "MatMul", "Transpose", "Reshape"} & {*operators(made)}
+    changed = fuse(graph)
+    assert operators(changed).count("Attention") == 1
+    assert not {"Softmax", "MatMul", "Transpose", "Reshape"} & {*operators(changed)}
     arrays, added = feeds(mask)
     wanted = reference(arrays, added)
-    for each in (graph, made):
+    for each in (graph, changed):
         np.testing.assert_allclose(run(each, arrays), wanted, rtol=2e-5, atol=2e-6)
 
 
@@ -189,10 +189,10 @@ def test_values_that_are_used_elsewhere_stay() -> None:
     scores = g["q"] @ g["q"].permute(0, 1, 3, 2)
     weights = ops.softmax(scores)
     g.output(weights @ g["q"], weights)
-    made = fuse(g)
-    assert {"Attention", "Softmax"} <= {*operators(made)}
+    graph = fuse(g)
+    assert {"Attention", "Softmax"} <= {*operators(graph)}
     x = np.random.default_rng(0).standard_normal((2, 2, 4, 3)).astype(np.float32)
-    for a, b in zip(gc.InferenceSession().load(g)(x), gc.InferenceSession().load(made)(x), strict=True):
+    for a, b in zip(gc.InferenceSession().load(g)(x), gc.InferenceSession().load(graph)(x), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
@@ -218,11 +218,11 @@ def test_attention_with_bools_of_each_head_stays_apart_where_heads_do(
     result = guarded(scores, added) @ v
     g.output(merged(result) if packed else result)
     is_apart = not packed and mask_heads > 1 and length > 1
-    made = fuse(g)
-    assert ("Attention" in operators(made)) is not is_apart
+    graph = fuse(g)
+    assert ("Attention" in operators(graph)) is not is_apart
     rng = np.random.default_rng(0)
     arrays = [*(rng.standard_normal(shape).astype(np.float32) for _ in range(3)), rng.random(g["keep"].shape) < 0.6]
-    np.testing.assert_allclose(run(made, arrays), run(g, arrays, optimize="off"), rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(run(graph, arrays), run(g, arrays, optimize="off"), rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize(("mask", "workaround"), [("none", plain), ("least", plain), ("infinite", guarded)])
@@ -258,13 +258,13 @@ def test_bodies_and_functions_are_looked_into() -> None:
 
     g = Graph("g", {"q": TensorType("float32", ["b", 2, "s", 3]), "n": TensorType("int64", [])})
     g.output(ops.for_loop(g["n"], lambda i, x: ops.softmax(x @ x.permute(0, 1, 3, 2)) @ x, attend(g["q"])))
-    made = fuse(g)
-    loop = next(node for node in made.nodes if node.op_type == "Loop")
+    graph = fuse(g)
+    loop = next(node for node in graph.nodes if node.op_type == "Loop")
     assert "Attention" in operators(loop.attributes["body"])
-    assert "Attention" in operators(next(n for n in made.nodes if "definition" in n.attributes)
+    assert "Attention" in operators(next(n for n in graph.nodes if "definition" in n.attributes)
                                     .attributes["definition"].body)  # fmt: skip
     x = np.random.default_rng(0).standard_normal((2, 2, 4, 3)).astype(np.float32)
-    np.testing.assert_allclose(run(made, [x, np.array(2)]), run(g, [x, np.array(2)]), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(run(graph, [x, np.array(2)]), run(g, [x, np.array(2)]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.numbers

@@ -33,14 +33,14 @@ def operators(graph: Graph) -> list[str]:
 
 
 def results(graph: Graph) -> Array:
-    made = InferenceSession().load(graph)(X)[0]
-    assert isinstance(made, np.ndarray)
-    return made
+    result = InferenceSession().load(graph)(X)[0]
+    assert isinstance(result, np.ndarray)
+    return result
 
 
-def close(made: Array, wanted: Array) -> None:
+def close(result: Array, wanted: Array) -> None:
     """Compare to 1e-6 of the largest element."""
-    np.testing.assert_allclose(made, wanted, rtol=1e-6, atol=1e-6 * float(np.abs(wanted).max()))
+    np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-6 * float(np.abs(wanted).max()))
 
 
 def graph_of(build: Callable[[Symbol], Symbol], type_: TensorType = IMAGES) -> Graph:
@@ -77,10 +77,10 @@ SWISHES: dict[str, Callable[[Symbol], Symbol]] = {
 @pytest.mark.parametrize("spelling", SWISHES)
 def test_hard_swish_of_parts_is_a_hard_sigmoid_and_a_product(spelling: str) -> None:
     graph = graph_of(SWISHES[spelling])
-    made = fuse(graph)
-    assert sorted(operators(made)) == ["HardSigmoid", "Mul"]
+    changed = fuse(graph)
+    assert sorted(operators(changed)) == ["HardSigmoid", "Mul"]
     wanted = X.astype(np.float64) * np.clip(X.astype(np.float64) + 3, 0, 6) / 6
-    close(results(made), wanted)
+    close(results(changed), wanted)
     close(results(graph), wanted)
 
 
@@ -88,15 +88,15 @@ def test_hard_swish_keeps_what_is_not_finite() -> None:
     graph = graph_of(swish)
     x = np.zeros_like(X)
     x.flat[:3] = np.nan, np.inf, -np.inf
-    for made in (graph, fuse(graph)):
-        found = InferenceSession().load(made)(x)[0]
-        np.testing.assert_array_equal(found.flat[:4], [np.nan, np.inf, np.nan, 0])
+    for item in (graph, fuse(graph)):
+        result = InferenceSession().load(item)(x)[0]
+        np.testing.assert_array_equal(result.flat[:4], [np.nan, np.inf, np.nan, 0])
 
 
 def test_hard_sigmoid_of_parts_is_one_operator() -> None:
-    made = fuse(graph_of(lambda x: ops.onnx.Div(clipped(x), F32(6))))
-    assert operators(made) == ["HardSigmoid"]
-    close(results(made), np.clip(X.astype(np.float64) + 3, 0, 6) / 6)
+    graph = fuse(graph_of(lambda x: ops.onnx.Div(clipped(x), F32(6))))
+    assert operators(graph) == ["HardSigmoid"]
+    close(results(graph), np.clip(X.astype(np.float64) + 3, 0, 6) / 6)
 
 
 OTHERS: dict[str, Callable[[Symbol], Symbol]] = {
@@ -138,13 +138,13 @@ def test_factor_and_bias_after_a_convolution_become_its_own(number: Array, bias:
         return y
 
     graph = graph_of(build)
-    made = fuse(graph)
-    assert operators(made) == ["Conv"]
+    changed = fuse(graph)
+    assert operators(changed) == ["Conv"]
     wanted = np.einsum("oi,nihw->nohw", FILTERS[:, :, 0, 0].astype(np.float64), X.astype(np.float64))
     wanted = wanted + BIAS[:, None, None] if bias else wanted
     for word in ("times", "plus") if order == "turned" else order.split():
         wanted = wanted * float(number.item()) if word == "times" else wanted + float(number.item())
-    close(results(made), wanted)
+    close(results(changed), wanted)
     close(results(graph), wanted)
 
 
@@ -152,14 +152,14 @@ def test_attributes_of_a_scaled_convolution_stay() -> None:
     graph = graph_of(
         lambda x: ops.onnx.Conv(x, DEPTHWISE, BIAS, group=16, strides=[2, 1], pads=[1, 1, 1, 1]) * F32(0.5) + F32(1)
     )
-    made = fuse(graph)
-    assert operators(made) == ["Conv"]
-    close(results(made), results(graph))
+    changed = fuse(graph)
+    assert operators(changed) == ["Conv"]
+    close(results(changed), results(graph))
 
 
 def _read_twice(x: Symbol) -> Symbol:
-    made = conv(x)
-    return ops.onnx.Mul(made * F32(2), made)
+    result = conv(x)
+    return ops.onnx.Mul(result * F32(2), result)
 
 
 def _of_inputs(x: Symbol) -> Symbol:
@@ -184,16 +184,16 @@ def test_convolution_stays_when(build: Callable[[Symbol], Symbol]) -> None:
 
 def test_convolution_that_is_an_output_stays() -> None:
     g = Graph("g", {"x": IMAGES})
-    made = conv(g["x"])
-    g.output(first=made, second=made * F32(2))
+    result = conv(g["x"])
+    g.output(first=result, second=result * F32(2))
     assert fuse(g) is g
 
 
 def test_convolution_with_a_name_is_not_computed_twice() -> None:
     def build(x: Symbol) -> Symbol:
-        made = conv(x)
-        made.name = "features"
-        return made * F32(2)
+        result = conv(x)
+        result.name = "features"
+        return result * F32(2)
 
     graph = graph_of(build)
     assert fuse(graph) is graph
@@ -208,23 +208,23 @@ def learned(x: Symbol) -> Symbol:
 
 def test_layer_of_learned_numbers_is_convolutions_and_a_gate() -> None:
     graph = graph_of(learned)
-    made = fuse(graph)
-    assert operators(made) == ["Conv", "HardSigmoid", "Mul", "Conv", "Conv"]
-    close(results(made), results(graph))
+    changed = fuse(graph)
+    assert operators(changed) == ["Conv", "HardSigmoid", "Mul", "Conv", "Conv"]
+    close(results(changed), results(graph))
 
 
 def test_layer_of_learned_numbers_elsewhere_than_on_the_cpu_keeps_its_product() -> None:
-    made = fuse(graph_of(learned), on_host=False)
-    assert operators(made) == ["Conv", "HardSigmoid", "Mul", "Mul", "Add", "Conv"]
+    graph = fuse(graph_of(learned), on_host=False)
+    assert operators(graph) == ["Conv", "HardSigmoid", "Mul", "Mul", "Add", "Conv"]
 
 
 def test_channels_that_are_no_blocks_keep_the_product() -> None:
     filters = FILTERS[:10]
-    made = fuse(graph_of(lambda x: swish(ops.onnx.Conv(x, filters)) * F32(2) + F32(1)))
-    assert operators(made) == ["Conv", "HardSigmoid", "Mul", "Mul", "Add"]
+    graph = fuse(graph_of(lambda x: swish(ops.onnx.Conv(x, filters)) * F32(2) + F32(1)))
+    assert operators(graph) == ["Conv", "HardSigmoid", "Mul", "Mul", "Add"]
 
 
-# Models of others
+# Third-party models
 
 
 def layers(*nodes: tuple[str, list[str], str]) -> onnx.ModelProto:
@@ -240,9 +240,9 @@ def layers(*nodes: tuple[str, list[str], str]) -> onnx.ModelProto:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    assert isinstance(made, onnx.ModelProto)
-    return made
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    assert isinstance(model, onnx.ModelProto)
+    return model
 
 
 _SWISH = [("Add", ["c", "three"], "a"), ("Clip", ["a", "zero", "six"], "k")]
@@ -266,9 +266,9 @@ PLAIN = {
 @pytest.mark.parametrize("kind", FUSED)
 def test_model_with_a_fusion_is_loaded_through_a_graph(kind: str) -> None:
     model = layers(*FUSED[kind])
-    found = reason(model)
-    assert found is not None
-    assert found.startswith("the fusion")
+    result = reason(model)
+    assert result is not None
+    assert result.startswith("the fusion")
     loaded = InferenceSession().load(model)
     assert not is_direct(loaded)
     close(loaded(X)[0], InferenceSession(optimize="off").load(gc.Graph.load(model))(X)[0])

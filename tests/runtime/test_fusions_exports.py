@@ -64,9 +64,9 @@ def test_masks_are_added_up_when_there_are_several(order: str) -> None:
     else:
         scores = mask + (bias + scores) if order == "mask in front" else scores + (bias + mask)
     g.output(ops.softmax(scores) @ g["v"])
-    made = operators(fuse(g))
-    assert made.count("Attention") == 1
-    assert "Softmax" not in made
+    result = operators(fuse(g))
+    assert result.count("Attention") == 1
+    assert "Softmax" not in result
     seen = np.random.default_rng(0).random((3, 1, 1, 5)) < 0.7
     seen[1] = False
     near = np.random.default_rng(1).integers(0, 8, (5, 5))
@@ -135,12 +135,12 @@ def test_all_layers_ask_once_whether_there_is_anything() -> None:
         mixed = ops.softmax(apart @ apart.permute(0, 1, 3, 2)) @ apart
         x = x + mixed.permute(0, 2, 1, 3).reshape("b", "s", HEADS * SIZE)
     g.output(x)
-    made = operators(lower(g, "cpu", runtime=NEWEST, optimize="all"))
-    assert (made.count("Attention"), made.count("Size")) == (3, 1)
+    result = operators(lower(g, "cpu", runtime=NEWEST, optimize="all"))
+    assert (result.count("Attention"), result.count("Size")) == (3, 1)
     model, plain = (gc.InferenceSession(optimize=level).load(g) for level in ("all", "off"))
     for shape in ((2, 5), (1, 1), (0, 3), (2, 0)):
-        given = normal(*shape, HEADS * SIZE)
-        np.testing.assert_allclose(model(given)[0], plain(given)[0], rtol=2e-5, atol=2e-6)
+        value = normal(*shape, HEADS * SIZE)
+        np.testing.assert_allclose(model(value)[0], plain(value)[0], rtol=2e-5, atol=2e-6)
 
 
 def test_guarded_attention_is_guarded_once_when_it_is_lowered_again() -> None:
@@ -174,8 +174,8 @@ def test_bounds_go_through_what_tables_are_made_of() -> None:
     assert bounds(g["x"]) is None
     assert bounds(ops.concat([table[0], g["x"]], axis=0)) is None
     image = table.reshape(1, 1, 2, 2)
-    for mode, held in (("linear", (-2, 3)), ("nearest", (-2, 3)), ("cubic", None)):
-        assert bounds(ops.onnx.Resize(image, None, None, np.array([1, 1, 5, 5]), mode=mode)) == held
+    for mode, item in (("linear", (-2, 3)), ("nearest", (-2, 3)), ("cubic", None)):
+        assert bounds(ops.onnx.Resize(image, None, None, np.array([1, 1, 5, 5]), mode=mode)) == item
 
 
 def test_bounds_of_what_a_dtype_cannot_hold_are_infinite() -> None:
@@ -218,9 +218,9 @@ def test_parts_of_a_shape_are_folded_when_they_are_known() -> None:
     half = ops.onnx.Div(ops.onnx.Gather(shape, np.array(2)), np.array(2))
     last, first = ops.onnx.Slice(shape, np.array([2]), np.array([3])), ops.onnx.Gather(shape, np.array(0))
     g.output(half=half, last=last, first=first)
-    made = g.optimize()
-    assert sorted({node.op_type for node in made.nodes}) == ["Gather", "Shape"]
-    cut, end, batch = gc.InferenceSession().load(made)(np.zeros((2, 3, 6), np.float32))
+    graph = g.optimize()
+    assert sorted({node.op_type for node in graph.nodes}) == ["Gather", "Shape"]
+    cut, end, batch = gc.InferenceSession().load(graph)(np.zeros((2, 3, 6), np.float32))
     assert (int(cut), end.tolist(), int(batch)) == (3, [6], 2)
 
 
@@ -276,9 +276,9 @@ def neighbours(
 @pytest.mark.parametrize("shape", [(2, 5), (1, 1), (0, 5)])
 def test_turned_neighbours_are_a_rotary_embedding(batch: int | str, shape: tuple[int, int]) -> None:
     g = neighbours(batch)
-    made = operators(fuse(g))
-    assert made.count("RotaryEmbedding") == 1
-    assert "Neg" not in made
+    result = operators(fuse(g))
+    assert result.count("RotaryEmbedding") == 1
+    assert "Neg" not in result
     same(g, normal(*shape, 3, SIZE), normal(1 if batch == 1 else shape[0], shape[1], SIZE // 2))
 
 

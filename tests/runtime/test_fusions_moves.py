@@ -48,8 +48,8 @@ def test_parts_are_taken_before_a_transpose_bit_for_bit(perm: list[int], axis: i
     sizes = np.random.default_rng(seed).integers(1, 5, 4).tolist()
     graph = unbound(perm, axis, sizes[perm[axis]], sizes)
     x = RNG.standard_normal(sizes).astype(np.float32)
-    made, wanted = both(graph, x)
-    assert [(m.shape, m.tobytes()) for m in made] == [(w.shape, w.tobytes()) for w in wanted]
+    results, wanted = both(graph, x)
+    assert [(m.shape, m.tobytes()) for m in results] == [(w.shape, w.tobytes()) for w in wanted]
 
 
 def test_parts_of_heads_whose_last_axis_moves_are_gathered() -> None:
@@ -87,19 +87,19 @@ def test_lengths_of_the_last_axes_are_roots_of_sums(axes: list[int], keepdims: i
     assert "ReduceL2" not in operators(fuse(graph))
     x = (10 * RNG.standard_normal((3, 4, 20))).astype(np.float32)
     x[0, 0, 0], x[1, 1, 1], x[2, 0] = np.nan, -np.inf, 0
-    (made,), (wanted,) = both(graph, x)
-    assert made.shape == wanted.shape
-    np.testing.assert_allclose(made, wanted, rtol=1e-6)
+    (result,), (wanted,) = both(graph, x)
+    assert result.shape == wanted.shape
+    np.testing.assert_allclose(result, wanted, rtol=1e-6)
 
 
 def test_lengths_of_float16_do_not_overflow_in_between() -> None:
     graph = length(["n", 32], [1], dtype="float16")
     assert "ReduceL2" not in operators(fuse(graph))
     x = (300 * RNG.standard_normal((5, 32))).astype(np.float16)
-    (made,), (wanted,) = both(graph, x)
-    assert made.dtype == np.float16
-    assert np.isfinite(made).all()
-    assert made.tobytes() == wanted.tobytes()
+    (result,), (wanted,) = both(graph, x)
+    assert result.dtype == np.float16
+    assert np.isfinite(result).all()
+    assert result.tobytes() == wanted.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def pairs(least: int, most: int) -> st.SearchStrategy[tuple[int, int]]:
 
 
 def mean(x: Symbol, **attributes: Any) -> Symbol:
-    made = ops.onnx.AveragePool(x, **attributes)
-    assert isinstance(made, Symbol)
-    return made
+    result = ops.onnx.AveragePool(x, **attributes)
+    assert isinstance(result, Symbol)
+    return result
 
 
 @settings(max_examples=drawn(40), deadline=None)
@@ -141,9 +141,9 @@ def test_means_of_windows_are_those_of_the_kernel(
     )
     x = RNG.standard_normal((2, channels, *sides)).astype(np.float32)
     x[0, 0, 0, 0], x[1, 0, 1, 1] = np.nan, np.inf
-    (made,), (wanted,) = both(graph, x)
-    assert made.shape == wanted.shape
-    np.testing.assert_allclose(made, wanted, rtol=1e-6, atol=1e-6)
+    (result,), (wanted,) = both(graph, x)
+    assert result.shape == wanted.shape
+    np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ def norm(squares: str, division: str, centred: bool, scale: bool, bias: bool) ->
 def reference(x: Array, w: Array | float, b: Array | float, centred: bool) -> Array:
     wide = x.astype(np.float64)
     wide = wide - wide.mean(-1, keepdims=True) if centred else wide
-    made: Array = wide / np.sqrt((wide * wide).mean(-1, keepdims=True) + EPSILON) * w + b
-    return made
+    result: Array = wide / np.sqrt((wide * wide).mean(-1, keepdims=True) + EPSILON) * w + b
+    return result
 
 
 @pytest.mark.parametrize("division", ["quotient", "reciprocal", "one over"])
@@ -66,15 +66,15 @@ def reference(x: Array, w: Array | float, b: Array | float, centred: bool) -> Ar
 @pytest.mark.parametrize(("scale", "bias"), [(False, False), (True, False), (True, True), (False, True)])
 def test_norms_of_parts_are_one_operator(squares: str, division: str, centred: bool, scale: bool, bias: bool) -> None:
     graph = norm(squares, division, centred, scale, bias)
-    made = fuse(graph)
-    assert operators(made).count("LayerNormalization" if centred else "RMSNormalization") == 1
-    assert not {"ReduceMean", "Sqrt", "Sub"} & {*operators(made)}
-    assert ("Add" in operators(made)) is (bias and not centred)  # an RMSNormalization has no bias
+    changed = fuse(graph)
+    assert operators(changed).count("LayerNormalization" if centred else "RMSNormalization") == 1
+    assert not {"ReduceMean", "Sqrt", "Sub"} & {*operators(changed)}
+    assert ("Add" in operators(changed)) is (bias and not centred)  # an RMSNormalization has no bias
     rng = np.random.default_rng(0)
     x, w, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, 3, 6), 6, 6))
     x[0, 0] = 0
     wanted = reference(x, w if scale else 1.0, b if bias else 0.0, centred)
-    for each in (graph, made):
+    for each in (graph, changed):
         np.testing.assert_allclose(gc.InferenceSession().load(each)(x, w, b)[0], wanted, rtol=2e-5, atol=2e-6)
 
 
@@ -127,8 +127,8 @@ SIZE = 8
 def tables(g: Graph, kind: str) -> tuple[Symbol, Symbol]:
     """cos and sin [1 or batch, 1, length, size]."""
     if kind == "known":
-        known = np.arange(5)[:, None] / 10.0 ** (np.arange(SIZE // 2) / 2)
-        doubled = np.concatenate([known, known], -1).astype(np.float32)[None, None]
+        expected = np.arange(5)[:, None] / 10.0 ** (np.arange(SIZE // 2) / 2)
+        doubled = np.concatenate([expected, expected], -1).astype(np.float32)[None, None]
         return g.constant(np.cos(doubled)), g.constant(np.sin(doubled))
     angles = g["angles"]
     both = ops.concat([angles, angles], axis=-1)
@@ -163,15 +163,15 @@ def rotated(kind: str, turn: Callable[[Symbol], Symbol] = turned) -> Graph:
 @pytest.mark.parametrize("kind", ["known", "of one", "of each"])
 def test_turned_halves_are_a_rotary_embedding(kind: str) -> None:
     graph = rotated(kind)
-    made = fuse(graph)
-    assert operators(made).count("RotaryEmbedding") == 1
-    assert "Neg" not in operators(made)
+    changed = fuse(graph)
+    assert operators(changed).count("RotaryEmbedding") == 1
+    assert "Neg" not in operators(changed)
     rng = np.random.default_rng(0)
     x, angles = (
         rng.standard_normal(s).astype(np.float32)
         for s in ((3, 2, 5, SIZE), (1 if kind == "of one" else 3, 5, SIZE // 2))
     )
-    before, after = (gc.InferenceSession().load(each)(x, angles)[0] for each in (graph, made))
+    before, after = (gc.InferenceSession().load(each)(x, angles)[0] for each in (graph, changed))
     np.testing.assert_allclose(after, before, rtol=1e-6, atol=1e-6)
 
 
@@ -209,12 +209,12 @@ def test_heads_that_are_repeated_are_read_once() -> None:
 
     q, k = g["q"], repeated(g["k"])
     g.output(ops.softmax(q @ k.permute(0, 1, 3, 2)) @ repeated(g["k"] * 2.0))
-    made = fuse(g)
-    assert "Unsqueeze" not in operators(made)
-    assert "Attention" in operators(made)
+    graph = fuse(g)
+    assert "Unsqueeze" not in operators(graph)
+    assert "Attention" in operators(graph)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((2, heads, 5, 3)).astype(np.float32) for heads in (4, 2)]
-    before, after = (gc.InferenceSession().load(each)(*arrays)[0] for each in (g, made))
+    before, after = (gc.InferenceSession().load(each)(*arrays)[0] for each in (g, graph))
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
 
@@ -231,8 +231,8 @@ def test_sequence_first_attention_gives_the_same(batch: int, length: int, seed: 
     apart = [x.reshape("b", 2, "s", 4) for x in (q, k, v)]
     turned_keys = k.permute(0, 2, 1).reshape("b", 2, 4, "s")
     g.output(ops.softmax(apart[0] @ turned_keys * np.float32(0.5)) @ apart[2])
-    made = fuse(g)
-    assert "Attention" in operators(made)
+    graph = fuse(g)
+    assert "Attention" in operators(graph)
     x = np.random.default_rng(seed).standard_normal((length, batch, 3, 8)).astype(np.float32)
-    before, after = (gc.InferenceSession().load(each)(x)[0] for each in (g, made))
+    before, after = (gc.InferenceSession().load(each)(x)[0] for each in (g, graph))
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)

@@ -107,18 +107,18 @@ def test_quantiser_is_found_in(place: str) -> None:
     graph = Graph("g", {"x": TensorType("float32", ["n", *SHAPE[1:]]), "flag": TensorType("bool", [])})
     with graph:
         x, flag = graph.inputs
-        made = attention(x)
+        result = attention(x)
         results = {}
         if place == "body":
-            made = ops.cond(flag, lambda: onnx_ops.DynamicQuantizeLinear(attention(x))[0], lambda: x.cast("uint8"))
+            result = ops.cond(flag, lambda: onnx_ops.DynamicQuantizeLinear(attention(x))[0], lambda: x.cast("uint8"))
         elif place == "function":
-            made = quantised(x)
+            result = quantised(x)
         elif place == "captured":
-            made = ops.cond(flag, lambda: onnx_ops.DynamicQuantizeLinear(made)[0], lambda: x.cast("uint8"))
+            result = ops.cond(flag, lambda: onnx_ops.DynamicQuantizeLinear(result)[0], lambda: x.cast("uint8"))
         else:
-            size = ops.shape_of(made)[0].cast("float32")
+            size = ops.shape_of(result)[0].cast("float32")
             results["levels"] = onnx_ops.DynamicQuantizeLinear(x * size)[0]
-        graph.output(y=made, **results)
+        graph.output(y=result, **results)
     assert (fuse(graph) is graph) == (place != "sizes")
 
 

@@ -42,8 +42,8 @@ class Kernel:
         return call
 
     def _mincore(self, start: int, size: int, pages: int) -> int:
-        found = [start + 4096 * number not in self.unused for number in range(size // 4096)]
-        ctypes.memmove(pages, bytes(found), len(found))
+        results = [start + 4096 * number not in self.unused for number in range(size // 4096)]
+        ctypes.memmove(pages, bytes(results), len(results))
         return 0
 
     def _madvise(self, start: int, size: int, advice: int) -> int:
@@ -110,9 +110,9 @@ def test_parts_of_ranges_are_those_that_no_other_has(ranges: Any, others: Any) -
     def points(ranges: Any) -> set[int]:
         return {point for start, end in ranges for point in range(start, end)}
 
-    made = memory._without(ranges, others)
-    assert points(made) == points(ranges) - points(others)
-    assert all(start < end for start, end in made)
+    results = memory._without(ranges, others)
+    assert points(results) == points(ranges) - points(others)
+    assert all(start < end for start, end in results)
 
 
 def doubling() -> gc.Graph:
@@ -124,9 +124,9 @@ def doubling() -> gc.Graph:
 
 def test_model_gives_the_same_wherever_its_weights_lie() -> None:
     x = np.random.default_rng(1).standard_normal((3, 1024), np.float32)
-    made = [gc.InferenceSession(huge_pages=wanted).load(doubling())(x)[0] for wanted in (True, False, None)]
-    np.testing.assert_array_equal(made[0], made[1])
-    np.testing.assert_array_equal(made[0], made[2])
+    results = [gc.InferenceSession(huge_pages=wanted).load(doubling())(x)[0] for wanted in (True, False, None)]
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
 
 
 @pytest.mark.parametrize("wanted", ["on", 1, 0, "auto"])
@@ -140,17 +140,17 @@ def decoder() -> gc.Graph:
 
 
 def test_models_are_gathered_when_they_start_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
+    results: list[bool] = []
 
     def gathered(is_wanted: bool) -> Any:
-        asked.append(is_wanted)
+        results.append(is_wanted)
         return memory.gathered(is_wanted)
 
     monkeypatch.setattr("graphcore.runtime.ort.options.gathered", gathered)
     for graph in (decoder(), doubling()):
         for wanted in (None, True, False):
             gc.InferenceSession(huge_pages=wanted).load(graph)
-    assert asked == [True, False, True, False]
+    assert results == [True, False, True, False]
 
 
 @pytest.fixture
@@ -173,13 +173,13 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_models_that_write_in_place_are_gathered_bit_by_bit_after_some_calls(shares: list[int]) -> None:
     model = gc.InferenceSession().load(decoder())
-    made = []
+    results = []
     for number in range(80):
-        made.append(len(shares))
+        results.append(len(shares))
         state = model.state() if number % 2 else model  # calls of all states count
         state(np.array([[3]]), np.array([1]))
-    assert made[32] == 0
-    assert made[33] == 1
+    assert results[32] == 0
+    assert results[33] == 1
     assert shares == [3] * 23 + [1]
 
 

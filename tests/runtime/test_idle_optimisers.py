@@ -82,12 +82,12 @@ FORMS: dict[str, tuple[str, str, str]] = {
 def model_of(form: str) -> onnx.ModelProto:
     kind, constants, nodes = FORMS[form]
     inner = f"<{constants}>" if constants else ""
-    made = parser.parse_model(
+    result = parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : 20]> g ({kind} x) => ({kind.partition("[")[0]} y) {inner} {{ {nodes} }}'
     )
-    del made.graph.output[0].type.tensor_type.shape.dim[:]
-    made.graph.output[0].type.tensor_type.ClearField("shape")
-    return made
+    del result.graph.output[0].type.tensor_type.shape.dim[:]
+    result.graph.output[0].type.tensor_type.ClearField("shape")
+    return result
 
 
 def optimised(model: onnx.ModelProto, disabled: list[str], folder: Path) -> Counter[tuple[Any, ...]]:
@@ -111,15 +111,17 @@ def test_session_makes_the_same_nodes_when_idle_optimisers_are_left_out(form: st
 
 
 def test_every_optimiser_is_kept_for_some_form_that_it_may_match() -> None:
-    kept = {n for form in FORMS for n in NEEDS.keys() - idle(frozenset(n.op_type for n in model_of(form).graph.node))}
-    assert NEEDS.keys() - kept <= {"GroupQueryAttentionFusion"}
+    results = {
+        n for form in FORMS for n in NEEDS.keys() - idle(frozenset(n.op_type for n in model_of(form).graph.node))
+    }
+    assert NEEDS.keys() - results <= {"GroupQueryAttentionFusion"}
 
 
 def test_some_optimiser_that_is_kept_changes_each_form_of_a_fusion(tmp_path: Path) -> None:
     for form in ("product and bias", "Gelu", "norm", "convolution", "bytes"):
         model = model_of(form)
-        kept = NEEDS.keys() - idle(frozenset(node.op_type for node in model.graph.node))
-        assert optimised(model, [], tmp_path) != optimised(model, [*kept], tmp_path), form
+        remaining = NEEDS.keys() - idle(frozenset(node.op_type for node in model.graph.node))
+        assert optimised(model, [], tmp_path) != optimised(model, [*remaining], tmp_path), form
 
 
 def test_operators_that_others_are_defined_by_are_needed_as_those_are() -> None:

@@ -35,10 +35,10 @@ def tensors(draw: st.DrawFn) -> Any:
         return draw(arrays.arrays(draw(st.sampled_from(PLAIN)), shape))
     if draw(st.booleans()):
         return draw(arrays.arrays(np.dtype("u1"), shape)).astype(draw(st.sampled_from(NARROW)))
-    made = np.empty(shape, object)
+    array = np.empty(shape, object)
     text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-    made.reshape(-1)[:] = draw(st.lists(text, min_size=math.prod(shape), max_size=math.prod(shape)))
-    return made
+    array.reshape(-1)[:] = draw(st.lists(text, min_size=math.prod(shape), max_size=math.prod(shape)))
+    return array
 
 
 VALUES = st.recursive(
@@ -156,7 +156,7 @@ def test_types_come_as_they_went() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "value",
     [
         None,
         3,
@@ -173,9 +173,9 @@ def test_types_come_as_they_went() -> None:
         [["x", ["sequence"]]],
     ],
 )
-def test_types_that_make_no_sense_are_refused(given: Any) -> None:
+def test_types_that_make_no_sense_are_refused(value: Any) -> None:
     with pytest.raises(Malformed):
-        types_of(given)
+        types_of(value)
 
 
 @pytest.mark.parametrize("looks", [1, 2, 5, 30])
@@ -192,7 +192,7 @@ def test_json_that_makes_no_sense_is_refused(content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         None,
         [],
@@ -202,18 +202,18 @@ def test_json_that_makes_no_sense_is_refused(content: bytes) -> None:
         {"kind": "RunError", "summary": "", "help": "", "text": "x" * 100_000},
     ],
 )
-def test_errors_that_make_no_sense_are_refused(said: Any) -> None:
+def test_errors_that_make_no_sense_are_refused(message: Any) -> None:
     with pytest.raises(Malformed):
-        received(said, "m", "run", LIMITS)
+        received(message, "m", "run", LIMITS)
 
 
 def test_error_says_what_it_said_in_the_worker_with_the_line_of_the_call() -> None:
     error = ModelError("load: \x1b[31mno", operands={"x": "float32[2]"}, help="do this")
-    made = received(told(error, "load", "here.py:3"), "m", "load", LIMITS)
-    assert type(made) is ModelError
-    assert made.help == "do this"
-    assert str(made).split("\n")[:3] == ["load: \\x1b[31mno", "    x  float32[2]", "  help: do this"]
-    assert "test_isolation_values.py" in str(made)
+    result = received(told(error, "load", "here.py:3"), "m", "load", LIMITS)
+    assert type(result) is ModelError
+    assert result.help == "do this"
+    assert str(result).split("\n")[:3] == ["load: \\x1b[31mno", "    x  float32[2]", "  help: do this"]
+    assert "test_isolation_values.py" in str(result)
 
 
 @pytest.mark.parametrize(

@@ -277,10 +277,10 @@ def test_function_of_constants_alone_runs() -> None:
     assert [a.item() for a in gc.jit(lambda x: (1, 1))(np.ones(3))] == [1, 1]
 
 
-@pytest.mark.parametrize("made", [None, (), [None], "text", 1j, object()])
-def test_function_that_returns_no_values_is_refused(made: Any) -> None:
-    with pytest.raises(GraphError, match=f"jit: the function returned a {type(made).__name__}, no Symbols"):
-        gc.jit(lambda x: made)(np.ones(3))
+@pytest.mark.parametrize("result", [None, (), [None], "text", 1j, object()])
+def test_function_that_returns_no_values_is_refused(result: Any) -> None:
+    with pytest.raises(GraphError, match=f"jit: the function returned a {type(result).__name__}, no Symbols"):
+        gc.jit(lambda x: result)(np.ones(3))
 
 
 def test_dim_that_is_returned_names_the_way_out() -> None:

@@ -59,9 +59,9 @@ def test_results_are_those_of_each_item_alone_in_order(
     lengths: list[int], batch: int | None, pad: Any, window: int, padding: float
 ) -> None:
     items = [row(length, i) for i, length in enumerate(lengths)]
-    made = [*TEXT.map(iter(items), batch=batch, pad=pad, window=window, padding=padding)]
-    assert len(made) == len(items)
-    for (x, weight), (twice, total, same) in zip(items, made, strict=True):
+    results = [*TEXT.map(iter(items), batch=batch, pad=pad, window=window, padding=padding)]
+    assert len(results) == len(items)
+    for (x, weight), (twice, total, same) in zip(items, results, strict=True):
         alone = TEXT(x[None], weight[None])
         assert np.array_equal(twice, alone[0][0])
         assert np.array_equal(total, alone[1][0])
@@ -87,33 +87,33 @@ def test_nothing_gives_nothing() -> None:
 
 
 def test_results_come_before_the_iterable_ends() -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     def items() -> Iterator[Array]:
         for i in range(1_000_000):
-            asked.append(i)
+            requested.append(i)
             yield np.full(3, i, np.float32)
 
     results = FIXED.map(items(), batch=4)
-    assert not asked
+    assert not requested
     for i in range(9):
         assert next(results)[0][0] == 2 * i + 1
-    assert len(asked) == 12
+    assert len(requested) == 12
     results.close()  # type: ignore[attr-defined]
     assert next(results, None) is None
-    assert len(asked) == 12
+    assert len(requested) == 12
 
 
 def test_windows_bound_what_is_read_ahead() -> None:
-    asked: list[int] = []
+    results: list[int] = []
 
     def items() -> Iterator[tuple[Array, Array]]:
         for i in range(1000):
-            asked.append(i)
+            results.append(i)
             yield row(1 + i % 5, i)
 
     next(TEXT.map(items(), pad=0, window=20))
-    assert len(asked) == 20
+    assert len(results) == 20
 
 
 def test_what_the_iterable_raises_comes_after_the_results_before_it() -> None:
@@ -170,8 +170,8 @@ def test_padding_stays_under_its_share() -> None:
     model._run = counted
     for padding in (0.0, 0.05, 0.3):
         sizes.clear()
-        made = [*model.map([np.zeros(n, np.int64) for n in lengths], pad=-1, padding=padding, batch=16)]
-        assert [y.size for (y,) in made] == lengths.tolist()
+        results = [*model.map([np.zeros(n, np.int64) for n in lengths], pad=-1, padding=padding, batch=16)]
+        assert [y.size for (y,) in results] == lengths.tolist()
         assert sum(used for used, _ in sizes) == lengths.sum()
         assert all(used >= (1 - padding) * of for used, of in sizes)
     assert len(sizes) < 60
@@ -182,15 +182,15 @@ def test_batch_of_a_number_is_filled_and_what_comes_of_copies_left_out() -> None
     graph.output(y=graph["x"] + 1)
     model = gc.InferenceSession().load(graph)
     for batch in (None, 3, 20):
-        made = [y.tolist() for (y,) in model.map(np.arange(22, dtype=np.float32).reshape(11, 2), batch=batch)]
-        assert made == (np.arange(22).reshape(11, 2) + 1).tolist()
+        results = [y.tolist() for (y,) in model.map(np.arange(22, dtype=np.float32).reshape(11, 2), batch=batch)]
+        assert results == (np.arange(22).reshape(11, 2) + 1).tolist()
 
 
 def test_output_whose_batch_is_named_otherwise_is_found() -> None:
     graph = Graph("open", {"x": TensorType("float32", ["batch", 3])})
     graph.output(y=(graph["x"] + 1).rebind("other", 3))
-    made = [*gc.InferenceSession().load(graph).map(np.zeros((5, 3), np.float32), batch=2)]
-    assert [y.tolist() for (y,) in made] == [[1, 1, 1]] * 5
+    results = [*gc.InferenceSession().load(graph).map(np.zeros((5, 3), np.float32), batch=2)]
+    assert [y.tolist() for (y,) in results] == [[1, 1, 1]] * 5
 
 
 def test_threads_map_with_one_model() -> None:
@@ -235,11 +235,11 @@ def test_models_without_rows_are_refused_at_once() -> None:
     graph.output(y=graph["x"] + 1)
     with pytest.raises(ModelError, match="input 'x' has no axes"):
         gc.InferenceSession().load(graph).map([])
-    kept = Graph("kept", {"x": TensorType("float32", [2]), "b": Buffer("float32", [2])})
-    kept["b"] = kept["x"]
-    kept.output(y=kept["b"] + 1)
+    changed = Graph("kept", {"x": TensorType("float32", [2]), "b": Buffer("float32", [2])})
+    changed["b"] = changed["x"]
+    changed.output(y=changed["b"] + 1)
     with pytest.raises(ModelError, match="kept has buffers"):
-        gc.InferenceSession().load(kept).map([])
+        gc.InferenceSession().load(changed).map([])
 
 
 def test_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,33 +250,33 @@ def test_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_progress_is_told_to_a_function(capsys: pytest.CaptureFixture[str]) -> None:
-    told: list[tuple[int, int | None]] = []
+    results: list[tuple[int, int | None]] = []
     items = np.zeros((130, 3), np.float32)
-    assert len([*FIXED.map(items, progress=lambda done, most: told.append((done, most)))]) == 130
-    assert [done for done, _ in told] == sorted({done for done, _ in told})
-    assert told[-1] == (130, 130)
-    told.clear()
-    assert len([*FIXED.map(iter(items), progress=lambda done, most: told.append((done, most)))]) == 130
-    assert told[-1][0] == 130
-    assert told[-1][1] is None
+    assert len([*FIXED.map(items, progress=lambda done, most: results.append((done, most)))]) == 130
+    assert [done for done, _ in results] == sorted({done for done, _ in results})
+    assert results[-1] == (130, 130)
+    results.clear()
+    assert len([*FIXED.map(iter(items), progress=lambda done, most: results.append((done, most)))]) == 130
+    assert results[-1][0] == 130
+    assert results[-1][1] is None
     assert capsys.readouterr().err == ""
 
 
 def test_ahead_gives_what_the_iterator_gives_and_reads_no_further_than_said() -> None:
-    asked: list[int] = []
+    results: list[int] = []
 
     def numbers() -> Iterator[int]:
         for i in range(1000):
-            asked.append(i)
+            results.append(i)
             yield i
 
     assert [*_ahead(iter(range(100)), 3)] == [*range(100)]
     assert [*_ahead(iter(()))] == []
     reader = _ahead(numbers(), 2)
-    assert not asked
+    assert not results
     assert [next(reader) for _ in range(5)] == [*range(5)]
     reader.close()  # type: ignore[attr-defined]
-    assert len(asked) <= 9
+    assert len(results) <= 9
 
 
 def test_ahead_raises_what_the_iterator_raises_in_its_place() -> None:

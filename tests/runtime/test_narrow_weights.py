@@ -25,12 +25,12 @@ def weights(dtype: DType) -> dict[str, Any]:
     return {name: rng.standard_normal(shape, np.float32).astype(dtype.numpy) for name, shape in shapes.items()}
 
 
-def network(held: dict[str, Any], activations: DType) -> Graph:
+def network(value: dict[str, Any], activations: DType) -> Graph:
     """A table of words and two layers, as checkpoints have them."""
     graph = Graph("net", {"ids": TensorType(D.int64, ["n"])})
-    x = ops.gather(graph.weight("words", held["words"]), graph["ids"]).cast(activations)
-    x = ops.tanh(x @ graph.weight("first", held["first"]).cast(activations))
-    graph.output(y=ops.linear(x, graph.weight("second", held["second"]).cast(activations)).cast(D.float32))
+    x = ops.gather(graph.weight("words", value["words"]), graph["ids"]).cast(activations)
+    x = ops.tanh(x @ graph.weight("first", value["first"]).cast(activations))
+    graph.output(y=ops.linear(x, graph.weight("second", value["second"]).cast(activations)).cast(D.float32))
     return graph
 
 
@@ -63,10 +63,10 @@ def test_run_widens_no_weight(
     session = gc.InferenceSession(precision=precision, optimized_model_filepath=str(shown), intra_op_num_threads=1)
     model = session.load(source(kind, graph, dtype, tmp_path, activations), prepack=prepack)
     ran = onnx.load(shown, load_external_data=False).graph
-    held = {w.name: w for w in ran.initializer}
-    assert not [n for n in ran.node if n.op_type == "Cast" and n.input[0] in held]
+    results = {w.name: w for w in ran.initializer}
+    assert not [n for n in ran.node if n.op_type == "Cast" and n.input[0] in results]
     # The table is read row by row and stays as it is.
-    assert [w.data_type for w in held.values() if list(w.dims) == [WORDS, WIDTH]] == [dtype.onnx]
+    assert [w.data_type for w in results.values() if list(w.dims) == [WORDS, WIDTH]] == [dtype.onnx]
     ids = np.array([3, 1, 299])
     arrays = {name: w.astype(np.float64) for name, w in weights(dtype).items()}
     want = np.tanh(arrays["words"][ids] @ arrays["first"]) @ arrays["second"].T

@@ -35,8 +35,8 @@ NAN, INF = float("nan"), float("inf")
 
 def built(function: Callable[..., Any], *types: TensorType) -> Graph:
     graph = Graph("one", {f"x{i}": type_ for i, type_ in enumerate(types)})
-    made = function(*graph.inputs)
-    graph.output(*(made if isinstance(made, (tuple, list)) else (made,)))
+    result = function(*graph.inputs)
+    graph.output(*(result if isinstance(result, (tuple, list)) else (result,)))
     return graph
 
 
@@ -49,8 +49,8 @@ def ints(*dims: int | str) -> TensorType:
 
 
 def planned(graph: Graph, precision: Precision = "exact", **options: Any) -> openvino.Plan:
-    def lowered(given: Graph, target: TargetName) -> Graph:
-        return lower(given, target, precision)
+    def lowered(value: Graph, target: TargetName) -> Graph:
+        return lower(value, target, precision)
 
     return openvino.planned(graph, lowered, precision, default("openvino"), **options)
 
@@ -80,9 +80,9 @@ def test_what_is_listed_as_wrong_is_there() -> None:
 
 def test_options_hold_the_precision_when_users_give_their_own() -> None:
     assert "f32" in options.EXACT[openvino.PROVIDER]["load_config"]
-    held = openvino.given({"load_config": {"CPU": {"NUM_STREAMS": "1"}}})["load_config"]
-    assert '"NUM_STREAMS": "1"' in held
-    assert '"INFERENCE_PRECISION_HINT": "f32"' in held
+    value = openvino.given({"load_config": {"CPU": {"NUM_STREAMS": "1"}}})["load_config"]
+    assert '"NUM_STREAMS": "1"' in value
+    assert '"INFERENCE_PRECISION_HINT": "f32"' in value
     own = openvino.given({"load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "bf16"}}'})["load_config"]
     assert "bf16" in own
     assert "f32" not in own
@@ -134,7 +134,7 @@ def test_float32_graphs_are_whole() -> None:
         (built(lambda x, y: x + ops.shape_of(y)[0].cast(D.float32), floats("n"), floats("m")), "input x1"),
         (built(lambda x: ops.cond(ops.sum(x) > 0, lambda: x + 1, lambda: x - 1), floats("n")), "If"),
     ],
-    ids=lambda given: given.name if isinstance(given, Graph) else given,
+    ids=lambda value: value.name if isinstance(value, Graph) else value,
 )
 def test_graph_is_the_cpu_providers_when_a_node_would_be_wrong(graph: Graph, reason: str) -> None:
     plan = planned(graph)
@@ -192,9 +192,9 @@ def test_what_is_fed_is_bounded_by_what_the_graph_makes_of_it() -> None:
 
 def test_sums_of_integers_add_their_bounds() -> None:
     graph = lower(built(lambda x, y: x * 5 + y - 3, ints("n"), ints("n")), "openvino")
-    found = findings(graph, legality("openvino"))
-    assert found.is_whole
-    greatest = max((b for b in found.bounds if len(b.norms) == 2), key=lambda b: b.constant)
+    result = findings(graph, legality("openvino"))
+    assert result.is_whole
+    greatest = max((b for b in result.bounds if len(b.norms) == 2), key=lambda b: b.constant)
     assert greatest.constant == 3
     assert dict(greatest.norms) == {("greatest", "x0"): 5, ("greatest", "x1"): 1}
 
@@ -227,17 +227,17 @@ def test_call_goes_to_the_cpu_when_a_number_or_a_size_does_not_fit() -> None:
     guarded = openvino.Plan(plan.lowered, "f32", {}, plan.bounds, (("workaround.0.actual", "workaround.0.stated"),))
     same = [np.array([3]), np.array([3])]
 
-    def made(answers: list[Any]) -> openvino.Compiled:
+    def compiled(answers: list[Any]) -> openvino.Compiled:
         return openvino.Compiled(_Session("device", answers), guarded, lambda: _Session("host", []))
 
     small, large = {"x0": np.array([1, 2])}, {"x0": np.array([int(LIMIT), 2])}
-    assert made(same).run(["y"], small) == ["device"]
-    assert made(same).run(["y"], {"x0": np.zeros(0, np.int64)}) == ["host"]
-    assert made(same).run(["y"], large) == ["host"]
-    assert made(same).run(["y"], {"x0": np.full(300, 1 << 20)}) == ["host"]
-    assert made([np.array([3]), np.array([4])]).run(["y"], small) == ["host"]
-    assert [o.name for o in made(same).get_outputs()] == ["y"]
-    assert made(same).get_providers() == [openvino.PROVIDER, "device"]
+    assert compiled(same).run(["y"], small) == ["device"]
+    assert compiled(same).run(["y"], {"x0": np.zeros(0, np.int64)}) == ["host"]
+    assert compiled(same).run(["y"], large) == ["host"]
+    assert compiled(same).run(["y"], {"x0": np.full(300, 1 << 20)}) == ["host"]
+    assert compiled([np.array([3]), np.array([4])]).run(["y"], small) == ["host"]
+    assert [o.name for o in compiled(same).get_outputs()] == ["y"]
+    assert compiled(same).get_providers() == [openvino.PROVIDER, "device"]
 
 
 def test_call_goes_to_the_cpu_when_an_operand_has_no_elements() -> None:
@@ -255,11 +255,11 @@ def test_call_goes_to_the_cpu_when_an_operand_has_no_elements() -> None:
 
 def test_workarounds_become_outputs() -> None:
     graph = lower(built(lambda x, y: ops.rebind(x, ["m"]) + y, floats("n"), floats("m")), "openvino")
-    made, pairs = without_checks(graph)
+    result, pairs = without_checks(graph)
     assert len(pairs) == 1
-    assert [name for name, _ in made.named_outputs][1:] == list(pairs[0])
-    assert "Where" not in operators(made)
-    assert findings(made, legality("openvino")).is_whole
+    assert [name for name, _ in result.named_outputs][1:] == list(pairs[0])
+    assert "Where" not in operators(result)
+    assert findings(result, legality("openvino")).is_whole
     plain = lower(built(lambda x: x + 1, floats("n")), "openvino")
     assert without_checks(plain) == (plain, ())
 
@@ -270,13 +270,13 @@ def test_softmax_that_is_spelt_out_is_the_operator_again() -> None:
 
     graph = built(attention, floats(1, 2, 3, 4), TensorType(D.bool, [3, 3]))
     spelt = lower(graph, "openvino")
-    made = joined(spelt)
-    assert operators(made)["Softmax"] == 1
-    assert "Exp" not in operators(made)
+    changed = joined(spelt)
+    assert operators(changed)["Softmax"] == 1
+    assert "Exp" not in operators(changed)
     q = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
     mask = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1]], bool)
     (want,) = gc.InferenceSession().load(graph)(q, mask)
-    (got,) = gc.InferenceSession().load(made)(q, mask)
+    (got,) = gc.InferenceSession().load(changed)(q, mask)
     np.testing.assert_allclose(got, want, atol=1e-6)
     assert not want[:, :, 1].any()
 
@@ -306,8 +306,8 @@ SAMPLE = ["Add", "IsNaN", "LayerNormalization", "MatMul", "Reshape", "Slice", "S
 def test_sample_of_the_table_is_what_the_provider_has() -> None:
     if not HAS_PROVIDER or not table_of("openvino").measures(onnxruntime.__version__):
         return
-    found = sweeping.kernels(sweeping.sweep(sweeping.jobs(SAMPLE), openvino.PROVIDER))
-    assert {op: frozenset(row) for op, row in found.items()} == {op: kernels("openvino")[op] for op in SAMPLE}
+    result = sweeping.kernels(sweeping.sweep(sweeping.jobs(SAMPLE), openvino.PROVIDER))
+    assert {op: frozenset(row) for op, row in result.items()} == {op: kernels("openvino")[op] for op in SAMPLE}
 
 
 EXPRESSIONS: dict[str, Callable[[Symbol, Symbol], Any]] = {
@@ -344,9 +344,9 @@ def test_placement_tells_why_a_graph_is_the_cpu_providers_on_the_provider() -> N
     if not HAS_PROVIDER:
         return
     model = gc.InferenceSession("openvino").load(built(lambda x: ops.cumsum(x * x), ints("n")))
-    left = model.placement().left
-    assert left
-    assert {o.provider for o in left} == {"CPUExecutionProvider"}
+    remaining = model.placement().left
+    assert remaining
+    assert {o.provider for o in remaining} == {"CPUExecutionProvider"}
     (got,) = model(np.array([1 << 31, 3]))
     assert got.tolist() == [1 << 62, (1 << 62) + 9]
 

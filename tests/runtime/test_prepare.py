@@ -106,10 +106,10 @@ def test_folder_of_others_is_passed_over(path: Path) -> None:
     assert [file.name for file in folder(path).iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.parametrize("given", [None, b"model", 3])
-def test_what_is_no_path_is_refused(given: Any) -> None:
+@pytest.mark.parametrize("value", [None, b"model", 3])
+def test_what_is_no_path_is_refused(value: Any) -> None:
     with pytest.raises(ModelError, match=r"prepare: a .* is no path"):
-        session().prepare(given)
+        session().prepare(value)
 
 
 def test_failed_preparation_leaves_nothing(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_model_of_which_nothing_can_be_kept_is_refused(path: Path) -> None:
 @pytest.fixture
 def decoder(tmp_path: Path) -> Path:
     config = llama.Config(vocabulary=512, width=128, inner=256, layers=2, heads=4, kv_heads=2, positions=64)
-    made = tmp_path / "decoder.onnx"
-    gc.quantize(llama.build(config, cache=32), "int4").graph.export(made)
-    return made
+    result = tmp_path / "decoder.onnx"
+    gc.quantize(llama.build(config, cache=32), "int4").graph.export(result)
+    return result
 
 
 def test_decoder_generates_the_same_from_its_folder(decoder: Path) -> None:

@@ -30,9 +30,9 @@ def node(op_type: str, inputs: list[str], outputs: list[str], **attributes: obje
     return helper.make_node(op_type, inputs, outputs, **attributes)  # type: ignore[arg-type]
 
 
-def unread(made: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a node whose name is no text."""
-    changed: onnx.NodeProto = onnx.NodeProto.FromString(made.SerializeToString() + b"\x1a\x01\xff")
+def unread(result: onnx.NodeProto) -> onnx.NodeProto:
+    """Return a node whose name is not a text."""
+    changed: onnx.NodeProto = onnx.NodeProto.FromString(result.SerializeToString() + b"\x1a\x01\xff")
     return changed
 
 

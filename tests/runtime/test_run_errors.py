@@ -31,24 +31,24 @@ def largest(dtype: str) -> Graph:
 def multiplied(dtype: str) -> Graph:
     graph = Graph("product", {n: TensorType(dtype, [Dim.dynamic(), Dim.dynamic()]) for n in "xy"})
     with graph:
-        made = ops.abs(graph["x"]) @ graph["y"]
-    graph.output(made=made + 1)
+        result = ops.abs(graph["x"]) @ graph["y"]
+    graph.output(made=result + 1)
     return graph
 
 
 def gathered(dtype: str) -> Graph:
     graph = Graph("rows", {"x": TensorType(dtype, ["batch", "n"]), "i": TensorType("int64", ["k"])})
     with graph:
-        made = ops.gather(ops.abs(graph["x"]), graph["i"], 1)
-    graph.output(made=made)
+        y = ops.gather(ops.abs(graph["x"]), graph["i"], 1)
+    graph.output(made=y)
     return graph
 
 
 def reshaped(dtype: str) -> Graph:
     graph = Graph("blocks", {"x": TensorType(dtype, ["batch", "n"])})
     with graph:
-        made = ops.reshape(graph["x"], [-1, 7])
-    graph.output(made=made * 3)
+        y = ops.reshape(graph["x"], [-1, 7])
+    graph.output(made=y * 3)
     return graph
 
 
@@ -143,8 +143,8 @@ def test_error_names_the_node_of_a_model_that_was_read(tmp_path: Path) -> None:
 def test_error_names_the_node_in_a_body() -> None:
     graph = Graph("turns", {"x": TensorType("float32", ["n"]), "i": TensorType("int64", [1])})
     with graph:
-        made = ops.for_loop(2, lambda turn, s: s + ops.gather(graph["x"], graph["i"]), graph["x"])
-    graph.output(made=made)
+        y = ops.for_loop(2, lambda turn, s: s + ops.gather(graph["x"], graph["i"]), graph["x"])
+    graph.output(made=y)
     error = failure(lambda: gc.InferenceSession().load(graph)(np.ones(3, F32), np.array([7])))
     assert "index 7 is outside of -3 to 2" in error.summary
     assert error.line is not None
@@ -158,8 +158,8 @@ def test_error_names_the_layer_of_a_function() -> None:
 
     graph = Graph("headed", {"x": TensorType("float32", ["n", "m"])})
     with graph:
-        made = head(ops.abs(graph["x"]))
-    graph.output(made=made)
+        result = head(ops.abs(graph["x"]))
+    graph.output(made=result)
     error = failure(lambda: gc.InferenceSession().load(graph)(X))
     assert "a TopK: k is 5" in error.summary
     assert error.line is not None
@@ -175,9 +175,9 @@ def test_error_names_the_node_of_a_model_with_buffers() -> None:
     graph = Graph("kept", {"x": TensorType("float32", ["n"]), "cache": gc.Buffer("float32", [4])})
     with graph:
         cache = graph["cache"]
-        made = ops.top_k(graph["x"], 9)[0] + cache[0]
+        result = ops.top_k(graph["x"], 9)[0] + cache[0]
         ops.buffer_store(cache, cache + 1)
-    graph.output(made=made)
+    graph.output(made=result)
     model = gc.InferenceSession().load(graph)
     error = failure(lambda: model(np.ones(3, F32)))
     assert "a TopK: k is 9, and the axis has 3 elements" in error.summary
@@ -229,16 +229,16 @@ MESSAGES = {
 
 @pytest.mark.parametrize("text", MESSAGES)
 def test_places_in_the_runtimes_source_are_left_out(text: str) -> None:
-    said = Said.of(text)
+    message = Said.of(text)
     node, raw = MESSAGES[text]
-    assert (said.node, said.raw) == (node, raw)
-    assert "onnxruntime_src" not in said.why
+    assert (message.node, message.raw) == (node, raw)
+    assert "onnxruntime_src" not in message.why
 
 
 def test_message_of_a_concat_names_the_axis_and_both_sizes() -> None:
-    said = Said.of(
+    message = Said.of(
         "Non-zero status code returned while running Concat node. Name:'c' Status Message: "
         "concat.cc:159 PrepareForCompute Non concat axis dimensions must match: "
         "Axis 2 has mismatched dimensions of 5 and 7"
     )
-    assert said.why == "what is joined has 5 and 7 elements along axis 2"
+    assert message.why == "what is joined has 5 and 7 elements along axis 2"

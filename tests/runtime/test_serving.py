@@ -17,7 +17,7 @@ from graphcore.runtime.metrics import Recorder
 from graphcore.runtime.waiting import Deadlines, Request, Waiting
 from tests.runtime.test_batcher import LONG, until_taken, watching
 from tests.runtime.test_stopping import ENDLESS, FIVE, counting
-from tests.support.decoders import made
+from tests.support.decoders import build_model
 from tests.support.waiting import PATIENCE, until
 
 
@@ -39,10 +39,10 @@ def test_request_that_waits_beyond_its_time_is_not_run() -> None:
             batcher(ENDLESS, timeout=0.1)
         assert batcher(FIVE, timeout=PATIENCE)[0].tolist() == [5]
     assert len(model.rows) == 5  # without the late one
-    found = batcher.metrics
-    assert (found.submitted, found.completed, found.timed_out, found.busy) == (6, 4, 2, 1)
-    assert (found.failed, found.cancelled, found.waiting, found.running) == (0, 0, 0, 0)
-    assert found.waiting_seconds.count == 5
+    result = batcher.metrics
+    assert (result.submitted, result.completed, result.timed_out, result.busy) == (6, 4, 2, 1)
+    assert (result.failed, result.cancelled, result.waiting, result.running) == (0, 0, 0, 0)
+    assert result.waiting_seconds.count == 5
 
 
 def test_rows_of_a_request_beyond_its_time_do_not_fill_a_batch() -> None:
@@ -73,12 +73,12 @@ def test_deadlines_forget_completed_requests() -> None:
         pass
 
     deadlines = Deadlines("deadlines of a test", lambda request: None)
-    kept, far = Held(), 1e9
-    deadlines.add(far, kept)
+    remaining, far = Held(), 1e9
+    deadlines.add(far, remaining)
     for _ in range(5000):
         deadlines.add(far, Held())
     assert len(deadlines._waiting) <= 1025
-    assert any(reference() is kept for _, _, reference in deadlines._waiting)
+    assert any(reference() is remaining for _, _, reference in deadlines._waiting)
     deadlines.close()
 
 
@@ -109,8 +109,8 @@ def test_metrics_are_text_for_prometheus() -> None:
     recorder.batch(3)
     recorder.batch(5000)
     recorder.waited(0.003)
-    found = recorder.read(2, 1)
-    lines = found.prometheus().split("\n")
+    result = recorder.read(2, 1)
+    lines = result.prometheus().split("\n")
     label = r'model="a \"model\"\n"'
     assert f"graphcore_batcher_requests_submitted_total{{{label}}} 1" in lines
     assert f"graphcore_batcher_requests_waiting{{{label}}} 2" in lines
@@ -121,14 +121,14 @@ def test_metrics_are_text_for_prometheus() -> None:
     assert f"graphcore_batcher_batch_rows_sum{{{label}}} 5003.0" in lines
     assert f"graphcore_batcher_waiting_seconds_count{{{label}}} 1" in lines
     assert lines[-1] == ""
-    assert found.batch_rows.mean == 2501.5
+    assert result.batch_rows.mean == 2501.5
     assert sum(line.startswith("# TYPE") for line in lines) == 12
     with pytest.raises(dataclasses.FrozenInstanceError):
-        found.waiting = 3  # type: ignore[misc]
+        result.waiting = 3  # type: ignore[misc]
 
 
 def test_text_beyond_its_time_ends_and_leaves_the_others() -> None:
-    model = made("llama")
+    model = build_model("llama")
     with pytest.raises(RunTimeoutError):
         models.generate(model, [1, 2], 50, timeout=1e-4)
     whole = models.generate(model, [1, 2], 20, timeout=PATIENCE)
@@ -140,7 +140,7 @@ def test_text_beyond_its_time_ends_and_leaves_the_others() -> None:
         with pytest.raises(FeedError, match="is no time"):
             streams.submit([1], 2, timeout=0)
         assert streams.close(drain=True, timeout=PATIENCE)
-        found = streams.metrics
-    assert (found.submitted, found.completed, found.timed_out, found.cancelled) == (2, 1, 1, 0)
-    assert found.batches >= 19
-    assert "graphcore_streams_requests_completed_total" in found.prometheus()
+        result = streams.metrics
+    assert (result.submitted, result.completed, result.timed_out, result.cancelled) == (2, 1, 1, 0)
+    assert result.batches >= 19
+    assert "graphcore_streams_requests_completed_total" in result.prometheus()

@@ -79,10 +79,10 @@ def test_finished_model_is_run_as_it_is(kind: str, tmp_path: Path) -> None:
     graph = linear(w)
     path = tmp_path / "linear.onnx"
     graph.export(path, external_data=kind == "external")
-    given: Any = {
+    value: Any = {
         "path": path, "text": str(path), "external": path, "bytes": path.read_bytes(), "proto": graph.to_onnx(),
     }[kind]  # fmt: skip
-    model = gc.InferenceSession().load(given)
+    model = gc.InferenceSession().load(value)
     assert str(model.inputs["x"]) == "float32[n, 32]"
     assert np.allclose(model(X)[0], X @ w, atol=1e-5)
 
@@ -275,10 +275,10 @@ def test_output_that_is_an_input_is_not_the_callers_memory() -> None:
         helper.make_graph(nodes, "through", [x], [x, bfloat16]), opset_imports=[helper.make_opsetid("", 21)]
     )
     proto.ir_version = 10
-    given = np.ones(3, np.float32)
-    same, _ = gc.InferenceSession().load(proto)(given)
+    array = np.ones(3, np.float32)
+    same, _ = gc.InferenceSession().load(proto)(array)
     same[:] = 9
-    assert (given == 1).all()
+    assert (array == 1).all()
 
 
 def test_weights_given_are_made_right_or_refused() -> None:
@@ -361,11 +361,11 @@ def test_optimiser_that_is_slow_on_many_initializers_is_off_for_them(
 ) -> None:
     monkeypatch.setattr(sessions, "MANY_CONSTANTS", 3)
     monkeypatch.setattr(sessions, "QUADRATIC", {"ConstantSharing": seen})
-    asked: list[list[str]] = []
+    results: list[list[str]] = []
     real = onnxruntime.InferenceSession
 
     def spy(*args: Any, disabled_optimizers: list[str], **kwargs: Any) -> Any:
-        asked.append(disabled_optimizers)
+        results.append(disabled_optimizers)
         return real(*args, disabled_optimizers=disabled_optimizers, **kwargs)
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", spy)
@@ -376,7 +376,7 @@ def test_optimiser_that_is_slow_on_many_initializers_is_off_for_them(
             total = total + graph.weight(f"w{i}", np.full(4, number, np.float32))
         graph.output(total)
         assert gc.InferenceSession().load(graph)(np.zeros(4, np.float32))[0][0] == sum(numbers)
-    assert ["ConstantSharing" in names for names in asked] == [False, off, False]
+    assert ["ConstantSharing" in names for names in results] == [False, off, False]
 
 
 @pytest.mark.parametrize("noted", ["{", "[]", "null", '{"x": 3}', '{"x": "nope"}', '{"x": "float64"}', "[" * 100_000])
@@ -443,8 +443,8 @@ def test_profile_of_a_file_runs_it_again(tmp_path: Path) -> None:
 
 
 def test_session_says_what_it_runs_on_when_printed() -> None:
-    made = gc.InferenceSession("cpu", precision="fast")
-    assert repr(made) == "<InferenceSession on CPUExecutionProvider, fast>"
+    result = gc.InferenceSession("cpu", precision="fast")
+    assert repr(result) == "<InferenceSession on CPUExecutionProvider, fast>"
 
 
 def test_large_constants_in_bodies_are_given_with_the_model() -> None:

@@ -54,8 +54,8 @@ def started(before: str = "") -> dict[str, Any]:
     code = START.format(before=before)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=300, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
+    data: dict[str, Any] = json.loads(done.stdout)
+    return data
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +88,11 @@ def test_what_a_program_has_frozen_stays_so() -> None:
 
 
 def test_settling_moves_objects_and_keeps_them() -> None:
-    made = [[i] for i in range(100)]
+    results = [[i] for i in range(100)]
     freeze()
     oldest = {id(o) for o in collector.get_objects(2)}
-    assert all(id(item) in oldest for item in made)
-    assert made == [[i] for i in range(100)]
+    assert all(id(item) in oldest for item in results)
+    assert results == [[i] for i in range(100)]
 
 
 def test_a_session_makes_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,18 +136,18 @@ def test_the_package_has_the_empty_file() -> None:
     ],
 )
 def test_the_kinds_of_attributes_are_those_of_onnx(value: Any, kind: str) -> None:
-    found = onnx.AttributeProto.FromString(model_proto.attribute("a", value))
-    assert onnx.AttributeProto.AttributeType.Name(found.type) == kind
+    result = onnx.AttributeProto.FromString(model_proto.attribute("a", value))
+    assert onnx.AttributeProto.AttributeType.Name(result.type) == kind
 
 
 def test_weights_outside_are_told_as_onnx_tells_them() -> None:
     places = {"v": ("there", 0), "w": ("there", 64), "x": ("elsewhere", 64)}
     for name, (location, offset) in places.items():
         parts = value_protos.tensor(np.ones(3, np.float32), DType.float32, name, lambda name, array: places[name])
-        found = onnx.TensorProto.FromString(b"".join(parts))
-        assert found.data_location == onnx.TensorProto.EXTERNAL
-        said = {entry.key: entry.value for entry in found.external_data}
-        assert said == {"location": location, "offset": str(offset), "length": "12"}
+        result = onnx.TensorProto.FromString(b"".join(parts))
+        assert result.data_location == onnx.TensorProto.EXTERNAL
+        results = {entry.key: entry.value for entry in result.external_data}
+        assert results == {"location": location, "offset": str(offset), "length": "12"}
 
 
 class Own(np.ndarray[Any, Any]):

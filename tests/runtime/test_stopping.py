@@ -39,34 +39,34 @@ model = functools.cache(counting)
 ENDLESS, FIVE = np.array([-1]), np.array([5])
 
 
-def is_usable(made: gc.Model) -> bool:
-    return [int(y) for y in made(FIVE)[0]] == [5] and current() is None
+def is_usable(result: gc.Model) -> bool:
+    return [int(y) for y in result(FIVE)[0]] == [5] and current() is None
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda made: made(ENDLESS, timeout=0.2),
-        lambda made: made(n=ENDLESS, timeout=0.2),
-        lambda made: made({"n": ENDLESS}, timeout=np.float32(0.2)),
-        lambda made: made.execute(ENDLESS, timeout=0.2),
-        lambda made: made.execute(np.array([5, -1, 5]), micro_batch=1, timeout=0.2),
-        lambda made: made.bind(k=1)(ENDLESS, timeout=0.2),
-        lambda made: made.run_async(ENDLESS, timeout=0.2).result(PATIENCE),
-        lambda made: list(made.map(np.array([5, -1]), batch=1, timeout=0.2)),
+        lambda result: result(ENDLESS, timeout=0.2),
+        lambda result: result(n=ENDLESS, timeout=0.2),
+        lambda result: result({"n": ENDLESS}, timeout=np.float32(0.2)),
+        lambda result: result.execute(ENDLESS, timeout=0.2),
+        lambda result: result.execute(np.array([5, -1, 5]), micro_batch=1, timeout=0.2),
+        lambda result: result.bind(k=1)(ENDLESS, timeout=0.2),
+        lambda result: result.run_async(ENDLESS, timeout=0.2).result(PATIENCE),
+        lambda result: list(result.map(np.array([5, -1]), batch=1, timeout=0.2)),
     ],
 )
 def test_call_beyond_its_time_is_stopped_and_the_model_stays_usable(call: Callable[[gc.Model], object]) -> None:
-    made = model()
+    result = model()
     with pytest.raises(RunTimeoutError):
-        call(made)
-    assert is_usable(made)
+        call(result)
+    assert is_usable(result)
 
 
 def test_error_names_the_model_and_the_limit_and_is_a_timeout() -> None:
-    with pytest.raises(TimeoutError, match=r"spin: a run was stopped after timeout=0\.05 seconds") as found:
+    with pytest.raises(TimeoutError, match=r"spin: a run was stopped after timeout=0\.05 seconds") as result:
         model()(ENDLESS, timeout=0.05)
-    assert isinstance(found.value, RunError)
+    assert isinstance(result.value, RunError)
 
 
 def test_call_within_its_time_gives_what_it_gives_without() -> None:
@@ -78,23 +78,23 @@ def test_call_within_its_time_gives_what_it_gives_without() -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), True, "1", [1]])
 def test_times_that_are_none_are_refused(timeout: Any) -> None:
-    made = model()
-    bound = made.bind(k=1)
-    for call in (made, made.execute, made.run_async, bound):
+    result = model()
+    bound = result.bind(k=1)
+    for call in (result, result.execute, result.run_async, bound):
         with pytest.raises(FeedError, match="is no time"):
             call(FIVE, timeout=timeout)
     with pytest.raises(FeedError, match="is no time"):
-        made.map([FIVE], timeout=timeout)
+        result.map([FIVE], timeout=timeout)
 
 
 def test_input_may_be_called_timeout() -> None:
     graph = Graph("named", {"timeout": TensorType("float32", [])})
     graph.output(y=graph["timeout"] * 2)
-    made = gc.InferenceSession().load(graph)
-    assert made(timeout=3)[0] == made({"timeout": 3})[0] == made(3)[0] == 6
-    assert made.run_async(timeout=3).result(PATIENCE)[0] == 6
-    assert made.bind()(timeout=np.float32(3))[0] == 6
-    assert made.execute({"timeout": 3}, timeout=PATIENCE)[0] == 6
+    result = gc.InferenceSession().load(graph)
+    assert result(timeout=3)[0] == result({"timeout": 3})[0] == result(3)[0] == 6
+    assert result.run_async(timeout=3).result(PATIENCE)[0] == 6
+    assert result.bind()(timeout=np.float32(3))[0] == 6
+    assert result.execute({"timeout": 3}, timeout=PATIENCE)[0] == 6
 
 
 def test_limit_ends_in_time_when_the_main_thread_settles_signals_meanwhile() -> None:
@@ -143,31 +143,31 @@ def test_shorter_of_two_limits_counts_however_they_are_nested() -> None:
 
 
 def test_stopped_call_leaves_buffers_as_they_were_or_says_that_they_are_lost() -> None:
-    made = counting(seen=Buffer("int64", []))
-    made(FIVE)
+    result = counting(seen=Buffer("int64", []))
+    result(FIVE)
     with pytest.raises(RunTimeoutError):
-        made(ENDLESS, timeout=0.1)
-    assert made.buffers["seen"] == 1
-    made(FIVE)
-    assert made.buffers["seen"] == 2
+        result(ENDLESS, timeout=0.1)
+    assert result.buffers["seen"] == 1
+    result(FIVE)
+    assert result.buffers["seen"] == 2
     graph = Graph("kept", {"n": TensorType("int64", ["k"]), "seen": Buffer("int64", [4], in_place=True)})
     graph.buffers["seen"][0] = ops.while_loop(lambda i: i != graph["n"].max(), lambda i: i + 1, graph["n"].max() * 0)
     graph.output(y=graph["n"] + 1)
-    kept = gc.InferenceSession().load(graph)
-    kept(FIVE)
+    remaining = gc.InferenceSession().load(graph)
+    remaining(FIVE)
     with pytest.raises(RunTimeoutError):
-        kept(ENDLESS, timeout=0.1)
-    if "seen" in kept.buffers.in_place:
+        remaining(ENDLESS, timeout=0.1)
+    if "seen" in remaining.buffers.in_place:
         with pytest.raises(RunError, match="reset"):
-            kept(FIVE)
-        kept.buffers.reset()
-    kept(FIVE)
-    assert kept.buffers["seen"][0] == 5
+            remaining(FIVE)
+        remaining.buffers.reset()
+    remaining(FIVE)
+    assert remaining.buffers["seen"][0] == 5
 
 
 def test_future_that_is_cancelled_stops_its_run_and_frees_its_thread() -> None:
-    made = counting()
-    running = [made.run_async(ENDLESS) for _ in range(40)]
+    result = counting()
+    running = [result.run_async(ENDLESS) for _ in range(40)]
     while not running[0].running():
         time.sleep(0.001)
     assert not running[0].done()
@@ -178,14 +178,14 @@ def test_future_that_is_cancelled_stops_its_run_and_frees_its_thread() -> None:
         assert not future.running()
         with pytest.raises(CancelledError):
             future.result(0)
-    done = made.run_async(FIVE)
+    done = result.run_async(FIVE)
     assert done.result(PATIENCE)[0].tolist() == [5]
     assert not done.cancel()
-    assert is_usable(made)
+    assert is_usable(result)
 
 
 def test_threads_stop_and_cancel_each_other_in_any_order() -> None:
-    made, wrong = counting(), []
+    result, wrong = counting(), []
 
     def use(number: int) -> None:
         random = np.random.default_rng(number)
@@ -193,16 +193,16 @@ def test_threads_stop_and_cancel_each_other_in_any_order() -> None:
             for _ in range(15):
                 what = random.integers(4)
                 if what == 0:
-                    assert made(FIVE, timeout=PATIENCE)[0].tolist() == [5]
+                    assert result(FIVE, timeout=PATIENCE)[0].tolist() == [5]
                 elif what == 1:
                     with pytest.raises(RunTimeoutError):
-                        made(ENDLESS, timeout=0.01)
+                        result(ENDLESS, timeout=0.01)
                 elif what == 2:
-                    future = made.run_async(ENDLESS)
+                    future = result.run_async(ENDLESS)
                     time.sleep(0.005 * random.random())
                     assert future.cancel()
                 else:
-                    assert made.run_async(FIVE).result(PATIENCE)[0].tolist() == [5]
+                    assert result.run_async(FIVE).result(PATIENCE)[0].tolist() == [5]
         except BaseException as error:
             wrong.append(error)
 
@@ -212,7 +212,7 @@ def test_threads_stop_and_cancel_each_other_in_any_order() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert is_usable(made)
+    assert is_usable(result)
 
 
 PREFIX = """
@@ -241,11 +241,11 @@ def cancels_when(event):  # a limit whose runs end once something else has happe
 
 def child(code: str, **options: Any) -> list[str]:
     root = Path(__file__).parents[2]
-    given = [sys.executable, "-c", PREFIX + code]
-    done = subprocess.run(given, cwd=root, timeout=2 * PATIENCE, capture_output=True, text=True, **options)
+    results = [sys.executable, "-c", PREFIX + code]
+    done = subprocess.run(results, cwd=root, timeout=2 * PATIENCE, capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stderr
-    found: list[str] = done.stdout.split("\n")
-    return found
+    parts: list[str] = done.stdout.split("\n")
+    return parts
 
 
 posix = pytest.mark.skipif(os.name == "nt", reason="signals of other processes")
@@ -273,8 +273,8 @@ def test_interrupt_ends_a_call_that_has_no_end(call: str) -> None:
 def test_interrupt_from_another_process_ends_the_program() -> None:
     root = Path(__file__).parents[2]
     code = PREFIX + "print('ready', flush=True)\nmade(ENDLESS)"
-    given = [sys.executable, "-c", code]
-    with subprocess.Popen(given, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+    results = [sys.executable, "-c", code]
+    with subprocess.Popen(results, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "ready\n"
         time.sleep(0.2)
@@ -334,10 +334,10 @@ if not pid:
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 """
-    found = child(code)
-    told = "".join(found)  # the lines of two processes may run into each other
-    assert told.count("timed out") == 2
-    assert told.count("interrupted") == 2
+    result = child(code)
+    message = "".join(result)  # the lines of two processes may run into each other
+    assert message.count("timed out") == 2
+    assert message.count("interrupted") == 2
 
 
 def test_endless_call_does_not_keep_the_program_from_ending() -> None:
@@ -450,7 +450,7 @@ except RunTimeoutError:
 """
     root = Path(__file__).parents[2]
     prefix = PREFIX.replace("made(FIVE)\n", "", 1)
-    given = [sys.executable, "-c", f"import select\ndel select.poll\n{prefix}{code}"]
-    done = subprocess.run(given, cwd=root, timeout=2 * PATIENCE, capture_output=True, text=True)
+    results = [sys.executable, "-c", f"import select\ndel select.poll\n{prefix}{code}"]
+    done = subprocess.run(results, cwd=root, timeout=2 * PATIENCE, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n") == ["interrupted", "timed out", ""]

@@ -58,7 +58,7 @@ def test_file_of_any_ending_given_for_providers_is_told_how_to_be_loaded(tmp_pat
         InferenceSession(str(tmp_path / "model.bin"))
 
 
-@pytest.mark.parametrize("made", [graph, lambda: graph().to_onnx(), lambda: graph().to_onnx().SerializeToString()])
-def test_model_given_for_providers_is_told_how_to_be_loaded(made: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("result", [graph, lambda: graph().to_onnx(), lambda: graph().to_onnx().SerializeToString()])
+def test_model_given_for_providers_is_told_how_to_be_loaded(result: Callable[[], Any]) -> None:
     with pytest.raises(RunError, match=r"help: load it: gc.InferenceSession\(\).load\(model\)"):
-        InferenceSession(made())
+        InferenceSession(result())

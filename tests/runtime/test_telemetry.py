@@ -49,8 +49,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="telemetry was s
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Return an environment that says nothing about telemetry, with a home of its own."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY", "CI")}
-    return {**kept, "PYTHONPATH": str(ROOT), "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), **more}
+    results = {name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY", "CI")}
+    return {**results, "PYTHONPATH": str(ROOT), "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), **more}
 
 
 def files_left(home: Path, command: Sequence[str], **more: str) -> list[str]:
@@ -110,10 +110,10 @@ def check_no_network(tmp_path: Path, code: str) -> None:
     if subprocess.run([strace, "-o", os.devnull, "true"], capture_output=True).returncode:
         pytest.skip("processes cannot be traced here")
     assert files_left(tmp_path, command) == []
-    said = trace.read_text()
-    assert "onnxruntime_pybind11_state" in said
-    assert not [line for line in said.splitlines() if "socket(" in line or "connect(" in line]
-    assert not [word for word in ("resolv.conf", "nsswitch", "DeveloperTools", "/ssl/", "ca-bundle") if word in said]
+    text = trace.read_text()
+    assert "onnxruntime_pybind11_state" in text
+    assert not [line for line in text.splitlines() if "socket(" in line or "connect(" in line]
+    assert not [word for word in ("resolv.conf", "nsswitch", "DeveloperTools", "/ssl/", "ca-bundle") if word in text]
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def check_no_network(tmp_path: Path, code: str) -> None:
 def test_telemetry_stays_when_the_environment_asks_for_it(tmp_path: Path, more: dict[str, str]) -> None:
     if not TELEMETRY.includes(onnxruntime.__version__):
         pytest.skip("this release keeps no events")
-    left = files_left(tmp_path, [sys.executable, "-c", RUN], **more)
-    assert any(file.endswith(".db") for file in left)
+    remaining = files_left(tmp_path, [sys.executable, "-c", RUN], **more)
+    assert any(file.endswith(".db") for file in remaining)
 
 
 LATE = """

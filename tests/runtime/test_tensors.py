@@ -44,22 +44,22 @@ def test_sum_of_f32_and_f64_prints_as_the_vignette() -> None:
 
 
 def test_literals_have_the_default_types_of_the_vignette() -> None:
-    made = gc.jit(lambda: [1, 1.0, True], promotion="anvil")()
-    assert isinstance(made, list)
-    assert [lines(m) for m in made] == [
+    results = gc.jit(lambda: [1, 1.0, True], promotion="anvil")()
+    assert isinstance(results, list)
+    assert [lines(m) for m in results] == [
         ["AnvilTensor", " 1", "[ CPUi32{} ]"],
         ["AnvilTensor", " 1.0000", "[ CPUf32{} ]"],
         ["AnvilTensor", " 1", "[ CPUpred{} ]"],
     ]
-    assert [shown(m) for m in made] == ["int32?[]", "float32?[]", "bool[]"]
-    assert {m.device for m in made} == {"cpu"}
+    assert [shown(m) for m in results] == ["int32?[]", "float32?[]", "bool[]"]
+    assert {m.device for m in results} == {"cpu"}
 
 
 def test_ambiguity_is_propagated_as_in_the_vignette() -> None:
     f = gc.jit(lambda x, y: (x + 1) * y, promotion="anvil")
-    made = f(anvil(True), anvil(2, "i16"))
-    assert lines(made) == ["AnvilTensor", " 4", "[ CPUi16{} ]"]
-    assert not made.ambiguous
+    result = f(anvil(True), anvil(2, "i16"))
+    assert lines(result) == ["AnvilTensor", " 4", "[ CPUi16{} ]"]
+    assert not result.ambiguous
 
 
 def test_ambiguity_survives_a_call_and_the_next_one() -> None:
@@ -83,9 +83,9 @@ def test_ambiguity_survives_a_call_and_the_next_one() -> None:
     ],
 )
 def test_arrays_print_in_aligned_columns(values: Any, want: list[str]) -> None:
-    made = lines(anvil(values))
-    assert made[0] == "AnvilTensor"
-    assert [line.strip() for line in made[1:]] == [line.strip() for line in want]
+    result = lines(anvil(values))
+    assert result[0] == "AnvilTensor"
+    assert [line.strip() for line in result[1:]] == [line.strip() for line in want]
     assert str(anvil(np.zeros(40))).endswith(" ... [10 more rows]\n[ CPUf64{40} ]")
 
 
@@ -162,9 +162,9 @@ def test_values_go_to_python_and_other_libraries() -> None:
     with pytest.raises(ValueError, match="read-only"):
         x.numpy()[0, 0] = 1
     own = np.zeros(2)
-    made = gc.tensor(own)
+    result = gc.tensor(own)
     own[0] = 1
-    assert made.tolist() == [0, 0], "values are copied"
+    assert result.tolist() == [0, 0], "values are copied"
     again = pickle.loads(pickle.dumps(anvil(1, ambiguous=True)))
     assert (shown(again), again.promotion) == ("int32?[]", system("anvil"))
     assert copy.deepcopy(x) is x
@@ -194,10 +194,10 @@ def test_operators_give_what_a_graph_of_the_system_gives(name: str) -> None:
         graph.output(want)
         (values,) = gc.InferenceSession().load(graph)(a, b)
         x, y = gc.tensor(a, promotion=name), gc.tensor(b, promotion=name)
-        for made in (call(x, y), call(x, b), call(a, y)):
-            assert (made.dtype, made.promotion) == (want.dtype, system(name)), call
+        for item in (call(x, y), call(x, b), call(a, y)):
+            assert (item.dtype, item.promotion) == (want.dtype, system(name)), call
             if want.dtype.bits <= 64:
-                assert np.array_equal(made.numpy(), values), call
+                assert np.array_equal(item.numpy(), values), call
         assert call(x, y).numpy().dtype == want.dtype.numpy
 
 
@@ -265,22 +265,22 @@ def test_every_width_computes_at_once() -> None:
 def test_tensor_beside_a_symbol_is_a_constant_as_ambiguous_as_it_is() -> None:
     graph = Graph("g", {"x": TensorType("int16", [2])}, promotion="anvil")
     x = graph["x"]
-    guess, known = anvil([1, 2], ambiguous=True), anvil([1, 2])
-    made = [x + guess, x + known, ops.mul(guess, x), guess * x, known - x]
-    assert [s.dtype for s in made] == [D.int16, D.int32, D.int16, D.int16, D.int32]
-    graph.output(*made)
+    guess, expected = anvil([1, 2], ambiguous=True), anvil([1, 2])
+    items = [x + guess, x + expected, ops.mul(guess, x), guess * x, expected - x]
+    assert [s.dtype for s in items] == [D.int16, D.int32, D.int16, D.int16, D.int32]
+    graph.output(*items)
     results = gc.InferenceSession().load(graph)(np.array([5, 6], np.int16))
     assert [r.tolist() for r in results] == [[6, 8], [6, 8], [5, 12], [5, 12], [-4, -4]]
     with graph:
-        assert ops.constant(known).dtype is D.int32
+        assert ops.constant(expected).dtype is D.int32
 
 
 def test_jit_gives_tensors_for_tensors_and_arrays_for_arrays() -> None:
     double = gc.jit(lambda tree: {"twice": tree["x"] * 2, "both": (tree["x"], tree["y"])}, promotion="anvil")
     x, y = anvil([1, 2], "i8"), anvil([0.5])
-    made = double({"x": x, "y": y})
-    assert made["twice"].tolist() == [2, 4]
-    assert [shown(m) for m in made["both"]] == ["int8[2]", "float32[1]"]
+    result = double({"x": x, "y": y})
+    assert result["twice"].tolist() == [2, 4]
+    assert [shown(m) for m in result["both"]] == ["int8[2]", "float32[1]"]
     assert type(gc.jit(lambda a: a + 1, promotion="anvil")(np.array([1], np.int8))) is np.ndarray
     assert type(gc.jit(lambda a, b: a + b, promotion="anvil")(np.array([1], np.int8), anvil(1))) is Tensor
     assert type(gc.jit(lambda a: a + 1)(gc.tensor([1]))) is Tensor

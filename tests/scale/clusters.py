@@ -53,7 +53,7 @@ def end(shutdown: Callable[[], None], mark: str) -> None:
 
 def processes(mark: str, name: str) -> list[int]:
     """Return the ids of a cluster's processes whose command begins with a name, such as "ray::MapWorker"."""
-    found = []
+    results = []
     for place in Path("/proc").iterdir():
         if not place.name.isdigit():
             continue
@@ -63,8 +63,8 @@ def processes(mark: str, name: str) -> list[int]:
         except OSError:
             continue
         if command.startswith(name.encode()) and f"{_MARK}={mark}".encode() in environment:
-            found.append(int(place.name))
-    return found
+            results.append(int(place.name))
+    return results
 
 
 @contextmanager
@@ -92,6 +92,6 @@ def killing(mark: str, name: str) -> Iterator[list[int]]:
 def rows_of(dataset: Any, key: str = "id") -> dict[Any, Any]:
     """Return the rows of a dataset by a column, each of which must be there once."""
     rows = dataset.take_all()
-    made = {row[key]: row for row in rows}
-    assert len(made) == len(rows)
-    return made
+    results = {row[key]: row for row in rows}
+    assert len(results) == len(rows)
+    return results

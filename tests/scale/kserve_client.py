@@ -30,17 +30,17 @@ CASES: dict[str, tuple[str, Any]] = {
 
 async def _inferred(url: str) -> dict[str, Any]:
     client = InferenceRESTClient(RESTConfig(protocol="v2", timeout=300))
-    made: dict[str, Any] = {"live": await client.is_server_live(url), "ready": await client.is_server_ready(url)}
+    results: dict[str, Any] = {"live": await client.is_server_live(url), "ready": await client.is_server_ready(url)}
     for name, (datatype, array) in CASES.items():
-        made[name] = []
+        results[name] = []
         for is_binary in (False, True):
-            given = InferInput("x", [*array.shape], datatype)
-            given.set_data_from_numpy(array, binary_data=is_binary)
-            asked = [RequestedOutput("y", parameters={"binary_data": is_binary})]
-            request = InferRequest(name, [given], request_id="7", request_outputs=asked)
+            value = InferInput("x", [*array.shape], datatype)
+            value.set_data_from_numpy(array, binary_data=is_binary)
+            items = [RequestedOutput("y", parameters={"binary_data": is_binary})]
+            request = InferRequest(name, [value], request_id="7", request_outputs=items)
             answer = await client.infer(url, request, model_name=name)
-            made[name].append([answer.id, answer.outputs[0].as_numpy().tolist()])
-    return made
+            results[name].append([answer.id, answer.outputs[0].as_numpy().tolist()])
+    return results
 
 
 def unknown_fields(value: Any, kind: str, where: str = "") -> list[str]:
@@ -49,15 +49,15 @@ def unknown_fields(value: Any, kind: str, where: str = "") -> list[str]:
     if listed:
         return [each for i, item in enumerate(value) for each in unknown_fields(item, listed[1], f"{where}[{i}]")]
     if hasattr(kserve.models, kind):
-        known = getattr(kserve.models, kind)
-        types = {label: known.openapi_types[name] for name, label in known.attribute_map.items()}
-        found = [f"{where}.{label}" for label in value if label not in types]
+        attribute = getattr(kserve.models, kind)
+        types = {label: attribute.openapi_types[name] for name, label in attribute.attribute_map.items()}
+        results = [f"{where}.{label}" for label in value if label not in types]
         for label in value.keys() & types.keys():
-            found += unknown_fields(value[label], types[label], f"{where}.{label}")
-        return found
+            results += unknown_fields(value[label], types[label], f"{where}.{label}")
+        return results
     if hasattr(kubernetes.client, kind):
-        made = getattr(kubernetes.client, kind).from_dict(value)
-        return [] if kubernetes.client.ApiClient().sanitize_for_serialization(made) == value else [where]
+        result = getattr(kubernetes.client, kind).from_dict(value)
+        return [] if kubernetes.client.ApiClient().sanitize_for_serialization(result) == value else [where]
     plain = {"str": str, "int": int, "bool": bool, "float": float, "object": object}
     return [] if isinstance(value, plain.get(kind, dict)) else [where]
 

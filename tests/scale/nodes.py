@@ -82,12 +82,12 @@ def main(root: Path) -> dict[str, Any]:
     _said("the nodes are there")
     ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
     ray.data.DataContext.get_current().enable_progress_bars = False
-    found: dict[str, Any] = {"nodes": sum(node["Alive"] for node in ray.nodes()), "killed": False}
+    results: dict[str, Any] = {"nodes": sum(node["Alive"] for node in ray.nodes()), "killed": False}
 
     killed = root / "killed"
     # The file is to be on all nodes, and the node to be killed, while there is work left.
     waits = {60: [_folder(each) / "*.onnx" for each in folders.values()], 120: [killed]}
-    made = map_batches(_rows(waits), _graph("spread", 0), workers=4, batch_size=4, threads=1)
+    result = map_batches(_rows(waits), _graph("spread", 0), workers=4, batch_size=4, threads=1)
 
     def kill() -> None:
         until = time.monotonic() + 300
@@ -96,18 +96,18 @@ def main(root: Path) -> dict[str, Any]:
         _said("the file is on all nodes")
         time.sleep(0.3)
         cluster.remove_node(nodes["second"], allow_graceful=False)
-        found["killed"] = True
+        results["killed"] = True
         killed.touch()
         _said("a node was killed")
 
     killer = threading.Thread(target=kill)
     killer.start()
-    rows = made.take_all()
+    rows = result.take_all()
     killer.join()
     _said("all rows are there")
-    found["placed"] = {name: _has_file(folder) for name, folder in folders.items()}
-    found["ids"] = sorted(int(row["id"]) for row in rows)
-    found["same"] = all(row["same"] == row["id"] for row in rows)
+    results["placed"] = {name: _has_file(folder) for name, folder in folders.items()}
+    results["ids"] = sorted(int(row["id"]) for row in rows)
+    results["same"] = all(row["same"] == row["id"] for row in rows)
 
     late = map_batches(_rows({}), _graph("late", 1), workers=1, batch_size=4, threads=1)
     (lost,) = placed(_graph("lost", 2))
@@ -118,15 +118,15 @@ def main(root: Path) -> dict[str, Any]:
     try:
         late.take_all()
     except ray.exceptions.RayTaskError as error:
-        found["job"] = str(error)
+        results["job"] = str(error)
     _said("a job without them has ended")
     try:
         lost.path()
     except ModelError as error:
-        found["node"] = error.summary
+        results["node"] = error.summary
     ray.shutdown()
     cluster.shutdown()
-    return found
+    return results
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from graphcore import DType, Graph, TensorType, ops
 
 def graphs() -> dict[str, Graph]:
     """Return graphs of one input x and one output y, [batch, 3], by what they are of."""
-    made: dict[str, Graph] = {}
+    results: dict[str, Graph] = {}
     for name, dtype in (
         ("floats", DType.float32),
         ("brains", DType.bfloat16),
@@ -30,8 +30,8 @@ def graphs() -> dict[str, Graph]:
         else:
             y = x + x
         graph.output(y=y)
-        made[name] = graph
-    return made
+        results[name] = graph
+    return results
 
 
 @functools.cache

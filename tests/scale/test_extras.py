@@ -27,10 +27,10 @@ def test_import_of_graphcore_and_of_what_needs_no_ray_imports_none_of_it() -> No
 
 def _without(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a package be missing."""
-    found = importlib.util.find_spec
+    result = importlib.util.find_spec
 
     def without(package: str, *args: Any) -> Any:
-        return None if package == missing else found(package, *args)
+        return None if package == missing else result(package, *args)
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
 

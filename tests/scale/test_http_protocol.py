@@ -66,12 +66,12 @@ def server() -> Iterator[HttpServer]:
 def _ask(server: HttpServer, path: str, body: Any, method: str = "POST", **headers: str) -> Any:
     """Return the status, the headers and the body of an answer."""
     connection = http.client.HTTPConnection(server.host, server.port, timeout=PATIENCE)
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
-    connection.request(method, path, body, given, encode_chunked="Transfer-Encoding" in given)
+    results = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, results, encode_chunked="Transfer-Encoding" in results)
     answer = connection.getresponse()
-    made = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    result = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
     connection.close()
-    return made
+    return result
 
 
 def _infer(server: HttpServer, name: str, request: Any, binary: bytes = b"", **headers: str) -> tuple[Any, bytes]:
@@ -79,9 +79,9 @@ def _infer(server: HttpServer, name: str, request: Any, binary: bytes = b"", **h
     head = json.dumps(request).encode()
     if binary:
         headers["Inference_Header_Content_Length"] = str(len(head))
-    status, found, body = _ask(server, f"/v2/models/{name}/infer", head + binary, **headers)
+    status, result, body = _ask(server, f"/v2/models/{name}/infer", head + binary, **headers)
     assert status == 200, body
-    length = int(found.get("inference-header-content-length", len(body)))
+    length = int(result.get("inference-header-content-length", len(body)))
     return json.loads(body[:length]), body[length:]
 
 
@@ -90,15 +90,15 @@ def _raw(server: HttpServer, sent: bytes, answers: int = 1) -> list[tuple[int, b
     with socket.create_connection((server.host, server.port), timeout=PATIENCE) as connection:
         connection.sendall(sent)
         read = connection.makefile("rb")
-        made = []
+        results = []
         for _ in range(answers):
             status = int(read.readline().split()[1])
             length = 0
             while (line := read.readline().strip()) != b"":
                 name, _, value = line.partition(b":")
                 length = int(value) if name.lower() == b"content-length" else length
-            made.append((status, read.read(length)))
-        return made
+            results.append((status, read.read(length)))
+        return results
 
 
 VALUES: dict[str, list[Any]] = {
@@ -248,24 +248,25 @@ def test_strings_that_are_cut_off_are_refused(server: HttpServer, data: bytes, t
     assert (status, text in json.loads(body)["error"]) == (400, True), body
 
 
-@pytest.mark.parametrize(("asked", "unpack"), [("gzip", gzip.decompress), ("deflate", zlib.decompress)])
-def test_answer_is_packed_when_the_client_asks(server: HttpServer, asked: str, unpack: Any) -> None:
+@pytest.mark.parametrize(("requested", "unpack"), [("gzip", gzip.decompress), ("deflate", zlib.decompress)])
+def test_answer_is_packed_when_the_client_asks(server: HttpServer, requested: str, unpack: Any) -> None:
     data = np.zeros((2, 4096), np.float32)
     tensor = {"name": "x", "datatype": "FP32", "shape": [2, 4096], "parameters": {"binary_data_size": data.nbytes}}
     head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31 if asked == "gzip" else 15)
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31 if requested == "gzip" else 15)
     status, headers, body = _ask(
         server, "/v2/models/FP32/infer", packer.compress(head + data.tobytes()) + packer.flush(),
-        Inference_Header_Content_Length=str(len(head)), Content_Encoding=asked, Accept_Encoding=f"br, {asked};q=0.5",
+        Inference_Header_Content_Length=str(len(head)), Content_Encoding=requested,
+        Accept_Encoding=f"br, {requested};q=0.5",
     )  # fmt: skip
-    assert (status, headers["content-encoding"]) == (200, asked)
+    assert (status, headers["content-encoding"]) == (200, requested)
     assert len(body) < 1000
     assert unpack(body)[int(headers["inference-header-content-length"]) :] == data.tobytes()
 
 
-@pytest.mark.parametrize("asked", ["", "identity", "br", "gzip;q=0", "gzip; q=0.000", "deflateX", ";;,"])
-def test_answer_is_not_packed_when_the_client_does_not_ask(asked: str) -> None:
-    assert packed({"accept-encoding": asked}, Response(200, bytes(5000))).body == bytes(5000)
+@pytest.mark.parametrize("requested", ["", "identity", "br", "gzip;q=0", "gzip; q=0.000", "deflateX", ";;,"])
+def test_answer_is_not_packed_when_the_client_does_not_ask(requested: str) -> None:
+    assert packed({"accept-encoding": requested}, Response(200, bytes(5000))).body == bytes(5000)
     assert packed({"accept-encoding": "gzip"}, Response(200, b"ok")).body == b"ok"
 
 
@@ -274,10 +275,10 @@ def test_client_of_triton_reads_packed_answers(server: HttpServer, packing: str)
     triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed: the extra triton")
     client = triton.InferenceServerClient(server.url)
     array = np.arange(4096, dtype=np.float16).reshape(2, -1) / np.float16(64)
-    given = triton.InferInput("x", [2, 2048], "FP16").set_data_from_numpy(array)
-    asked = {"request_compression_algorithm": packing, "response_compression_algorithm": packing}
-    found = client.infer("FP16", [given], model_version="1", priority=1, parameters={"own": "text"}, **asked)
-    np.testing.assert_array_equal(found.as_numpy("y"), array)
+    value = triton.InferInput("x", [2, 2048], "FP16").set_data_from_numpy(array)
+    results = {"request_compression_algorithm": packing, "response_compression_algorithm": packing}
+    result = client.infer("FP16", [value], model_version="1", priority=1, parameters={"own": "text"}, **results)
+    np.testing.assert_array_equal(result.as_numpy("y"), array)
     assert client.is_model_ready("a pair")
     client.close()
 
@@ -291,9 +292,9 @@ def _good(**headers: str) -> bytes:
 
 def test_requests_of_a_pipeline_are_answered_in_their_order(server: HttpServer) -> None:
     bad = _good().replace(b"FP32/infer", b"NONE/infer")
-    found = _raw(server, _good() + bad + b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n" + _good(), 4)
-    assert [status for status, _ in found] == [200, 404, 200, 200]
-    assert json.loads(found[3][1])["outputs"][0]["data"] == [1, 2]
+    results = _raw(server, _good() + bad + b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n" + _good(), 4)
+    assert [status for status, _ in results] == [200, 404, 200, 200]
+    assert json.loads(results[3][1])["outputs"][0]["data"] == [1, 2]
 
 
 def test_body_in_chunks_is_read(server: HttpServer) -> None:
@@ -321,8 +322,8 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_request_that_is_refused_has_one_answer_of_json(server: HttpServer, name: str) -> None:
     sent, status, text = REFUSED[name]
-    ((found, body),) = _raw(server, sent)
-    assert (found, text in json.loads(body)["error"]) == (status, True), body
+    ((result, body),) = _raw(server, sent)
+    assert (result, text in json.loads(body)["error"]) == (status, True), body
     assert _raw(server, _good())[0][0] == 200
 
 
@@ -380,7 +381,7 @@ def test_body_of_too_many_values_is_refused_unparsed(what: str, monkeypatch: pyt
 
 
 @pytest.fixture
-def held() -> Any:
+def blocked() -> Any:
     """Return a model whose runs wait until its gate is set, of an input x, float32[batch]."""
     graph = Graph("held", {"x": TensorType("float32", ["batch"])})
     graph.output(y=graph["x"] + graph["x"])
@@ -396,7 +397,7 @@ def _of_held(rows: int) -> bytes:
     return b"POST /v2/models/held/infer" + HOST + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
-def test_request_whose_client_has_gone_is_not_run(held: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_whose_client_has_gone_is_not_run(blocked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[Any] = []
     submit = Batcher.submit
 
@@ -405,21 +406,21 @@ def test_request_whose_client_has_gone_is_not_run(held: Any, monkeypatch: pytest
         return requests[-1]
 
     monkeypatch.setattr(Batcher, "submit", submitted)
-    with HttpServer({"held": held}, max_batch=8, max_wait_ms=0, timeout=None) as server:
+    with HttpServer({"held": blocked}, max_batch=8, max_wait_ms=0, timeout=None) as server:
         for _ in range(6):
             with socket.create_connection((server.host, server.port)) as gone:
                 gone.sendall(_of_held(8))
-                until_taken(held)  # the first one runs, and the others wait
+                until_taken(blocked)  # the first one runs, and the others wait
         until(lambda: sum(each.cancelled() for each in requests) == 5)
-        held.gate.set()
+        blocked.gate.set()
         until(lambda: _counts(server) == {"submitted": 6, "completed": 1, "cancelled": 5})
-    assert held.rows == [8]
+    assert blocked.rows == [8]
 
 
-def test_client_that_neither_sends_nor_reads_is_disconnected(held: Any) -> None:
+def test_client_that_neither_sends_nor_reads_is_disconnected(blocked: Any) -> None:
     wide = Graph("wide", {"x": TensorType("float32", ["batch", 1])})
     wide.output(y=wide["x"] + np.zeros((1, 1 << 20), np.float32))
-    with HttpServer({"held": held, "wide": gc.InferenceSession().load(wide)}, max_bytes=MOST) as server:
+    with HttpServer({"held": blocked, "wide": gc.InferenceSession().load(wide)}, max_bytes=MOST) as server:
         until(lambda: server._listener._server.last_notified)  # its first look is over
         (loop,) = {each.get_loop() for each in server._listener._server.servers}
 
@@ -443,7 +444,7 @@ def test_client_that_neither_sends_nor_reads_is_disconnected(held: Any) -> None:
             for sent in (*slow.values(), _of_held(1)):
                 clients.append(stack.enter_context(socket.create_connection((server.host, server.port), PATIENCE)))
                 clients[-1].sendall(sent)
-            until_taken(held)
+            until_taken(blocked)
             connections = server._listener._server.server_state.connections
             until(lambda: len(connections) == len(clients))
             until(lambda: sum(each.flow.write_paused for each in connections) == 2)
@@ -453,18 +454,18 @@ def test_client_that_neither_sends_nor_reads_is_disconnected(held: Any) -> None:
             assert len(connections) == len(clients)
             look()
             until(lambda: len(connections) == 1)
-            held.gate.set()
+            blocked.gate.set()
             assert clients[-1].recv(12) == b"HTTP/1.1 200"
             for client in clients[:-1]:
                 assert len(_rest(client)) < 32 << 20
 
 
 def test_connections_beyond_the_limit_are_answered_503_and_those_that_end_do_not_count(
-    held: Any, monkeypatch: pytest.MonkeyPatch
+    blocked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asgi, "MAX_CONNECTIONS", 20)
-    held.gate.set()
-    with HttpServer({"held": held}) as server:
+    blocked.gate.set()
+    with HttpServer({"held": blocked}) as server:
         for number in range(200):
             with socket.create_connection((server.host, server.port)) as gone:
                 gone.sendall(b"POST"[: number % 5])
@@ -477,10 +478,10 @@ def test_connections_beyond_the_limit_are_answered_503_and_those_that_end_do_not
 
 
 def test_server_that_closes_answers_what_it_took_in_and_waits_for_no_slow_client(
-    held: Any, monkeypatch: pytest.MonkeyPatch
+    blocked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asgi, "CLOSING_SECONDS", 0.2)
-    server = HttpServer({"held": held})
+    server = HttpServer({"held": blocked})
     with (
         socket.create_connection((server.host, server.port), timeout=PATIENCE) as client,
         socket.create_connection((server.host, server.port), timeout=PATIENCE) as late,
@@ -488,25 +489,25 @@ def test_server_that_closes_answers_what_it_took_in_and_waits_for_no_slow_client
     ):
         client.sendall(_of_held(1))
         slow.sendall(_of_held(1)[:-1])
-        until_taken(held)
+        until_taken(blocked)
         closing = threading.Thread(target=server.close)
         closing.start()
         until(lambda: _ask(server, "/v2/health/ready", None, "GET")[0] == 503)
         late.sendall(_of_held(1))
         assert late.recv(12) == b"HTTP/1.1 503"
-        held.gate.set()
+        blocked.gate.set()
         closing.join()
         assert client.recv(12) == b"HTTP/1.1 200"
         assert not _rest(slow).startswith(b"HTTP/1.1 200")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((server.host, server.port))
     server.close()
-    assert held.rows == [1]
+    assert blocked.rows == [1]
 
 
-def test_health_is_answered_while_bodies_wait_to_be_parsed(held: Any) -> None:
-    held.gate.set()
-    with HttpServer({"held": held}, max_batch=64) as server, contextlib.ExitStack() as stack:
+def test_health_is_answered_while_bodies_wait_to_be_parsed(blocked: Any) -> None:
+    blocked.gate.set()
+    with HttpServer({"held": blocked}, max_batch=64) as server, contextlib.ExitStack() as stack:
         address = server.host, server.port
         clients = [stack.enter_context(socket.create_connection(address, PATIENCE)) for _ in range(60)]
         with infer._parsing, infer._parsing:
@@ -521,13 +522,13 @@ def test_health_is_answered_while_bodies_wait_to_be_parsed(held: Any) -> None:
 def _counts(server: HttpServer) -> dict[str, float]:
     """Return the numbers of requests that came to an end, by how, those that are none left out."""
     lines = _ask(server, "/metrics", None, "GET")[2].decode().splitlines()
-    made: dict[str, float] = {}
+    results: dict[str, float] = {}
     for line in lines:
         name, _, value = line.rpartition(" ")
         name = name.partition("{")[0]
         if name.startswith("graphcore_batcher_requests_") and name.endswith("_total") and float(value):
-            made[name.removeprefix("graphcore_batcher_requests_").removesuffix("_total")] = float(value)
-    return made
+            results[name.removeprefix("graphcore_batcher_requests_").removesuffix("_total")] = float(value)
+    return results
 
 
 def test_slot_of_a_stream_comes_back_when_its_client_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -605,10 +606,10 @@ def test_program_serves_files_until_it_is_told_to_end(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "graphcore.scale.serving.http_server", str(tmp_path / "pair.onnx"), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
-        said = re.fullmatch(r"serving pair at http://(127.0.0.1:\d+)/v2\n", program.stdout.readline())
+        match = re.fullmatch(r"serving pair at http://(127.0.0.1:\d+)/v2\n", program.stdout.readline())
         try:
-            assert said, program.stderr.read() if program.stderr else ""
-            connection = http.client.HTTPConnection(said[1], timeout=PATIENCE)
+            assert match, program.stderr.read() if program.stderr else ""
+            connection = http.client.HTTPConnection(match[1], timeout=PATIENCE)
             connection.request("GET", "/v2/models/pair/ready")
             assert connection.getresponse().status == 200
         finally:

@@ -35,9 +35,9 @@ def server() -> Iterator[HttpServer]:
 
 @pytest.fixture
 def client(server: HttpServer) -> Iterator[Any]:
-    made = triton.InferenceServerClient(server.url)
-    yield made
-    made.close()
+    result = triton.InferenceServerClient(server.url)
+    yield result
+    result.close()
 
 
 def test_metadata_has_types_and_dims(client: Any) -> None:
@@ -69,13 +69,13 @@ def test_client_infers_as_the_model_does_for_each_dtype(client: Any, name: str, 
     if name == "brains" and not is_binary:
         pytest.skip("the client sends bfloat16 as bytes alone")
     array = CASES[name]
-    given = triton.InferInput("x", list(array.shape), client.get_model_metadata(name)["inputs"][0]["datatype"])
-    given.set_data_from_numpy(array, binary_data=is_binary)
-    asked = [triton.InferRequestedOutput("y", binary_data=is_binary)]
-    found = client.infer(name, [given], outputs=asked, request_id="7")
+    value = triton.InferInput("x", list(array.shape), client.get_model_metadata(name)["inputs"][0]["datatype"])
+    value.set_data_from_numpy(array, binary_data=is_binary)
+    results = [triton.InferRequestedOutput("y", binary_data=is_binary)]
+    result = client.infer(name, [value], outputs=results, request_id="7")
     (wanted,) = models()[name](array)
-    assert found.get_response()["id"] == "7"
-    got = found.as_numpy("y")
+    assert result.get_response()["id"] == "7"
+    got = result.as_numpy("y")
     if name == "texts":
         assert [t.decode() if isinstance(t, bytes) else t for t in got.flat] == [*wanted.flat]
     else:
@@ -85,18 +85,18 @@ def test_client_infers_as_the_model_does_for_each_dtype(client: Any, name: str, 
 @pytest.mark.parametrize("packing", [None, "gzip", "deflate"])
 def test_client_infers_when_it_asks_for_no_output_and_packs_its_body(client: Any, packing: str | None) -> None:
     array = CASES["floats"]
-    given = triton.InferInput("x", [2, 3], "FP32").set_data_from_numpy(array)
-    found = client.infer("floats", [given], request_compression_algorithm=packing)
-    np.testing.assert_array_equal(found.as_numpy("y"), models()["floats"](array)[0])
+    value = triton.InferInput("x", [2, 3], "FP32").set_data_from_numpy(array)
+    result = client.infer("floats", [value], request_compression_algorithm=packing)
+    np.testing.assert_array_equal(result.as_numpy("y"), models()["floats"](array)[0])
 
 
 def _post(server: HttpServer, path: str, body: bytes, **headers: str) -> tuple[int, dict[str, Any]]:
     connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
     connection.request("POST", path, body, {name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
-    made = answer.status, json.loads(answer.read())
+    result = answer.status, json.loads(answer.read())
     connection.close()
-    return made
+    return result
 
 
 def _request(**other: Any) -> bytes:
@@ -133,8 +133,8 @@ BAD: dict[str, tuple[bytes, dict[str, str], int, str]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_request_gets_one_clear_answer(server: HttpServer, name: str) -> None:
     body, headers, status, text = BAD[name]
-    found, answer = _post(server, "/v2/models/floats/infer", body, **headers)
-    assert found == status, answer
+    result, answer = _post(server, "/v2/models/floats/infer", body, **headers)
+    assert result == status, answer
     assert text in answer["error"]
     assert _post(server, "/v2/models/floats/infer", _request())[0] == 200
 
@@ -173,18 +173,18 @@ def test_full_queue_is_answered_503_and_the_server_stays_alive() -> None:
     model = watched(graphs()["floats"])
     model.gate.clear()
     with HttpServer({"floats": model}, max_wait_ms=0, max_waiting=1) as server:
-        found: list[int] = []
+        results: list[int] = []
         threads = [
-            threading.Thread(target=lambda: found.append(_post(server, "/v2/models/floats/infer", _request())[0]))
+            threading.Thread(target=lambda: results.append(_post(server, "/v2/models/floats/infer", _request())[0]))
             for _ in range(8)
         ]
         for thread in threads:
             thread.start()
-        until(lambda: 503 in found)
+        until(lambda: 503 in results)
         model.gate.set()
         for thread in threads:
             thread.join()
-        assert set(found) == {200, 503}
+        assert set(results) == {200, 503}
         assert _post(server, "/v2/models/floats/infer", _request())[0] == 200
 
 

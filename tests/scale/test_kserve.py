@@ -33,9 +33,9 @@ def test_client_of_kserve_infers_and_its_classes_have_the_fields_of_the_manifest
         )  # fmt: skip
     lines = [line for line in ran.stdout.splitlines() if line.startswith("FOUND ")]
     assert lines, ran.stderr[-3000:]
-    found = json.loads(lines[0].removeprefix("FOUND "))
-    assert (found["live"], found["ready"]) == (True, True)
-    assert found["floats"] == [["7", [[0, 2, 4], [6, 8, 10]]]] * 2
-    assert found["integers"] == [["7", [[0, 2, 4], [6, 8, 10]]]] * 2
-    assert found["texts"] == [["7", [["ü", "c", "a"]]]] * 2
-    assert found["unknown"] == [[], [], [".spec.predictor.minReplica", ".spec.predictor.model.resources"]]
+    data = json.loads(lines[0].removeprefix("FOUND "))
+    assert (data["live"], data["ready"]) == (True, True)
+    assert data["floats"] == [["7", [[0, 2, 4], [6, 8, 10]]]] * 2
+    assert data["integers"] == [["7", [[0, 2, 4], [6, 8, 10]]]] * 2
+    assert data["texts"] == [["7", [["ü", "c", "a"]]]] * 2
+    assert data["unknown"] == [[], [], [".spec.predictor.minReplica", ".spec.predictor.model.resources"]]

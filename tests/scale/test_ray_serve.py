@@ -37,19 +37,19 @@ NAMES = ("floats", "brains", "integers", "texts")
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as result:
+        result.bind(("127.0.0.1", 0))
+        return int(result.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
 def port(ray_cluster: str) -> Iterator[int]:
-    made = _free_port()
-    serve.start(http_options={"host": "127.0.0.1", "port": made})
+    result = _free_port()
+    serve.start(http_options={"host": "127.0.0.1", "port": result})
     several = {name: graphs()[name] for name in NAMES}
     several["llama"] = llama.build(llama.Config(), cache=32)
     serve.run(deployment(several, max_batch=8, max_waiting=32), name="several", route_prefix="/")
-    yield made
+    yield result
     end(serve.shutdown, ray_cluster)
 
 
@@ -57,12 +57,12 @@ def _post(port: int, path: str, body: Any, method: str = "POST") -> tuple[int, d
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request(method, path, body)
     answer = connection.getresponse()
-    made = answer.status, answer.read()
+    result = answer.status, answer.read()
     connection.close()
     try:
-        return made[0], json.loads(made[1])
+        return result[0], json.loads(result[1])
     except ValueError:
-        return made[0], {"error": made[1].decode(errors="replace")}
+        return result[0], {"error": result[1].decode(errors="replace")}
 
 
 def _floats(*values: float) -> bytes:
@@ -84,13 +84,13 @@ def test_client_of_triton_infers_as_the_model_does(port: int, name: str) -> None
     assert client.is_server_ready()
     assert client.is_model_ready(name)
     array = CASES[name]
-    given = triton.InferInput("x", list(array.shape), client.get_model_metadata(name)["inputs"][0]["datatype"])
-    found = client.infer(name, [given.set_data_from_numpy(array)]).as_numpy("y")
+    value = triton.InferInput("x", list(array.shape), client.get_model_metadata(name)["inputs"][0]["datatype"])
+    result = client.infer(name, [value.set_data_from_numpy(array)]).as_numpy("y")
     (wanted,) = models()[name](array)
     if name == "texts":
-        assert [text.decode() for text in found.flat] == [*wanted.flat]
+        assert [text.decode() for text in result.flat] == [*wanted.flat]
     else:
-        np.testing.assert_array_equal(found.astype(wanted.dtype), wanted)
+        np.testing.assert_array_equal(result.astype(wanted.dtype), wanted)
     client.close()
 
 
@@ -132,9 +132,9 @@ def test_body_beyond_the_limit_is_refused_and_answers_are_packed(port: int) -> N
         assert (status, answer["error"]) == (413, "a body of more than 1048576 bytes")
     client = triton.InferenceServerClient(f"127.0.0.1:{port}/limited")
     array = np.zeros((2, 5000), np.float32)
-    given = triton.InferInput("x", [2, 5000], "FP32").set_data_from_numpy(array)
+    value = triton.InferInput("x", [2, 5000], "FP32").set_data_from_numpy(array)
     packing = {"request_compression_algorithm": "deflate", "response_compression_algorithm": "gzip"}
-    np.testing.assert_array_equal(client.infer("a model", [given], **packing).as_numpy("y"), array)
+    np.testing.assert_array_equal(client.infer("a model", [value], **packing).as_numpy("y"), array)
     client.close()
     serve.delete("limited")
 
@@ -160,19 +160,19 @@ def test_slots_come_back_when_clients_of_streams_leave(port: int) -> None:
     for _ in range(6):
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as gone:
             gone.sendall(head % len(long) + long)
-            said = b""
-            while b"data: " not in said:
+            message = b""
+            while b"data: " not in message:
                 part = gone.recv(65536)
-                assert part, said
-                said += part
+                assert part, message
+                message += part
     short = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 3}).encode()
     status, answer = _post(port, "/streams/v2/models/llama/generate", short)
     assert (status, len(answer["tokens"])) == (200, 3)
 
     def is_cancelled() -> bool:
         text = _post(port, "/streams/metrics", b"", "GET")[1]["error"]
-        found = [line for line in text.splitlines() if "cancelled_total{" in line]
-        return bool(found) and float(found[0].rpartition(" ")[2]) >= 4
+        results = [line for line in text.splitlines() if "cancelled_total{" in line]
+        return bool(results) and float(results[0].rpartition(" ")[2]) >= 4
 
     until(is_cancelled)
     serve.delete("streams")
@@ -216,27 +216,27 @@ def _scaled(by: float) -> Graph:
 def test_update_loses_no_request(port: int) -> None:
     app = {"name": "updated", "route_prefix": "/updated"}
     serve.run(deployment(_scaled(2)), **app)
-    found: list[tuple[int, Any]] = []
+    results: list[tuple[int, Any]] = []
     is_over = threading.Event()
 
     def call() -> None:
         while not is_over.is_set():
             status, answer = _post(port, "/updated/v2/models/scaled/infer", _floats(1, 1, 1))
-            found.append((status, answer["outputs"][0]["data"] if status == 200 else answer))
+            results.append((status, answer["outputs"][0]["data"] if status == 200 else answer))
             time.sleep(0.02)
 
     callers = [threading.Thread(target=call) for _ in range(4)]
     for caller in callers:
         caller.start()
-    until(lambda: found)
+    until(lambda: results)
     serve.run(deployment(_scaled(3)), **app)
-    until(lambda: (200, [3, 3, 3]) in found or any(status != 200 for status, _ in found))
+    until(lambda: (200, [3, 3, 3]) in results or any(status != 200 for status, _ in results))
     is_over.set()
     for caller in callers:
         caller.join()
     serve.delete("updated")
-    assert {status for status, _ in found} == {200}, [each for each in found if each[0] != 200][:3]
-    assert {tuple(data) for _, data in found} == {(2, 2, 2), (3, 3, 3)}
+    assert {status for status, _ in results} == {200}, [each for each in results if each[0] != 200][:3]
+    assert {tuple(data) for _, data in results} == {(2, 2, 2), (3, 3, 3)}
 
 
 def test_overload_is_answered_503_and_the_replica_stays_alive(port: int) -> None:
@@ -248,17 +248,17 @@ def test_overload_is_answered_503_and_the_replica_stays_alive(port: int) -> None
     serve.run(deployment(graph, max_batch=2, max_waiting=2, timeout=PATIENCE), name="slow", route_prefix="/slow")
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, 128, 128], "data": [0] * 128 * 128}
     body = json.dumps({"inputs": [tensor]}).encode()
-    found: list[int] = []
+    results: list[int] = []
 
     def call() -> None:
-        until(lambda: found.append(_post(port, "/slow/v2/models/slow/infer", body)[0]) or 503 in found)  # type: ignore[func-returns-value]
+        until(lambda: results.append(_post(port, "/slow/v2/models/slow/infer", body)[0]) or 503 in results)  # type: ignore[func-returns-value]
 
     callers = [threading.Thread(target=call) for _ in range(24)]
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join()
-    assert set(found) == {200, 503}
+    assert set(results) == {200, 503}
     assert _post(port, "/slow/v2/models/slow/infer", body)[0] == 200
     serve.delete("slow")
 

@@ -21,10 +21,10 @@ from tests.scale.test_deploy import _counter, _encoder, _head, _scaled_by
 
 def _server() -> Path:
     """Return the path of the server's program. Skips the test where it is not installed."""
-    found = importlib.util.find_spec("pytriton")
-    if found is None or not found.submodule_search_locations:
+    result = importlib.util.find_spec("pytriton")
+    if result is None or not result.submodule_search_locations:
         pytest.skip("nvidia-pytriton is not installed")
-    return Path(next(iter(found.submodule_search_locations)), "tritonserver", "bin", "tritonserver")
+    return Path(next(iter(result.submodule_search_locations)), "tritonserver", "bin", "tritonserver")
 
 
 def _said(repository: Path, backends: Path) -> str:
@@ -44,10 +44,10 @@ def _said(repository: Path, backends: Path) -> str:
     limit = threading.Timer(60, started.kill)
     limit.start()
     try:
-        said, _ = started.communicate()
+        message, _ = started.communicate()
     finally:
         limit.cancel()
-    return said.decode(errors="replace")
+    return message.decode(errors="replace")
 
 
 def test_server_takes_each_configuration_and_lacks_the_backend_alone(tmp_path: Path) -> None:
@@ -59,10 +59,10 @@ def test_server_takes_each_configuration_and_lacks_the_backend_alone(tmp_path: P
     triton_repository(tmp_path / "r", {"encoder": _encoder(), "head": _head()}, Settings(), Lowering(), pipeline="both")
     (tmp_path / "r" / "wrong").mkdir()
     (tmp_path / "r" / "wrong" / "config.pbtxt").write_text('name: "wrong" platform: "onnxruntime_onnx" max_batch: 3')
-    said = _said(tmp_path / "r", tmp_path / "none")
+    message = _said(tmp_path / "r", tmp_path / "none")
     reason = r"failed to load '(\w+)' version 1: Invalid argument: unable to find backend library"
-    assert {*re.findall(reason, said)} == {*several, "encoder", "head"}, said
-    assert re.search(r"ensemble 'both' depends on '\w+' which has no loaded version", said), said
-    refused = [line for line in said.splitlines() if "Poll failed" in line or "failed to parse" in line.lower()]
-    assert refused, said
+    assert {*re.findall(reason, message)} == {*several, "encoder", "head"}, message
+    assert re.search(r"ensemble 'both' depends on '\w+' which has no loaded version", message), message
+    refused = [line for line in message.splitlines() if "Poll failed" in line or "failed to parse" in line.lower()]
+    assert refused, message
     assert all("wrong" in line or "max_batch" in line for line in refused), refused

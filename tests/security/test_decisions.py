@@ -41,9 +41,9 @@ def test_dim_is_unknown_when_it_is_minus_1() -> None:
     np.testing.assert_array_equal(gc.InferenceSession().load(proto)(np.ones(3, np.float32))[0], -np.ones(3))
 
 
-@pytest.mark.parametrize("held", [{"raw": b"\x00\x07"}, {"int32_data": [0, 7]}, {"int32_data": [0, -1]}])
-def test_bools_are_refused_when_they_are_neither_0_nor_1(held: dict[str, object]) -> None:
-    constant = tensor("b", BOOL, [2], **held)  # type: ignore[arg-type]
+@pytest.mark.parametrize("value", [{"raw": b"\x00\x07"}, {"int32_data": [0, 7]}, {"int32_data": [0, -1]}])
+def test_bools_are_refused_when_they_are_neither_0_nor_1(value: dict[str, object]) -> None:
+    constant = tensor("b", BOOL, [2], **value)  # type: ignore[arg-type]
     node = helper.make_node("Where", ["b", "x", "x"], ["y"])
     refused(model([node], constants=[constant]), "'b'", "bool", run=True)
 
@@ -82,8 +82,8 @@ def test_bytes_of_the_own_format_are_refused_unless_the_user_says_so(tmp_path: P
     other = tmp_path / "m.onnx"
     other.write_bytes(content)
     refused(other, "onnxruntime's own format", run=True)
-    for made in (session.load(tmp_path / "m.ort"), session.load(content, format="ort")):
-        np.testing.assert_array_equal(made(x)[0], -x)
+    for item in (session.load(tmp_path / "m.ort"), session.load(content, format="ort")):
+        np.testing.assert_array_equal(item(x)[0], -x)
 
 
 def test_hostile_bytes_of_the_own_format_never_reach_onnxruntime() -> None:

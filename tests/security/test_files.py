@@ -126,11 +126,11 @@ def _folder(home: Path) -> None:
 def _socket(home: Path) -> None:
     import socket
 
-    with socket.socket(socket.AF_UNIX) as made:
+    with socket.socket(socket.AF_UNIX) as result:
         here = os.getcwd()
         os.chdir(home)  # the path of a socket is short
         try:
-            made.bind("evil")
+            result.bind("evil")
         finally:
             os.chdir(here)
 
@@ -169,10 +169,10 @@ def test_model_may_itself_be_a_link_and_its_folder_is_where_the_link_lies(home: 
     assert Graph.load(other).weights.keys() == {"w"}
 
 
-@pytest.mark.parametrize("given", ["bytes", "proto"])
-def test_external_data_is_refused_when_the_model_has_no_folder(given: str) -> None:
+@pytest.mark.parametrize("value", ["bytes", "proto"])
+def test_external_data_is_refused_when_the_model_has_no_folder(value: str) -> None:
     proto = external("plain")
-    refused(proto if given == "proto" else proto.SerializeToString(), "tensor 'w'", "has no folder")
+    refused(proto if value == "proto" else proto.SerializeToString(), "tensor 'w'", "has no folder")
 
 
 @pytest.mark.parametrize(
@@ -291,10 +291,10 @@ NOT_MODELS = {
 
 @pytest.mark.parametrize("run", [False, True], ids=["graph", "session"])
 @pytest.mark.parametrize("content", NOT_MODELS.values(), ids=NOT_MODELS)
-@pytest.mark.parametrize("given", ["bytes", "path"])
-def test_what_is_no_model_is_refused(tmp_path: Path, content: bytes, given: str, run: bool) -> None:
+@pytest.mark.parametrize("value", ["bytes", "path"])
+def test_what_is_no_model_is_refused(tmp_path: Path, content: bytes, value: str, run: bool) -> None:
     source: Source = content
-    if given == "path":
+    if value == "path":
         source = tmp_path / "model.onnx"
         source.write_bytes(content)
     refused(source, "load: ", run=run)

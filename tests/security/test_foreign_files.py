@@ -22,10 +22,10 @@ from tests.support.calls import calls
 
 
 def archive() -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as file:
+    result = io.BytesIO()
+    with zipfile.ZipFile(result, "w") as file:
         file.writestr("data.pkl", "x")
-    return made.getvalue()
+    return result.getvalue()
 
 
 def checkpoint(folder: Path) -> bytes:
@@ -108,12 +108,12 @@ def test_bytes_after_the_end_are_told_by_their_place() -> None:
 
 def test_model_that_is_cut_is_refused_wherever_it_is_cut() -> None:
     whole = model()
-    told = "copy or download it again|no graph|opset|no outputs|no model"
+    message = "copy or download it again|no graph|opset|no outputs|no model"
     for size in range(20, len(whole) - 1):
         try:
             Graph.load(whole[:size])
         except ModelError as error:
-            said = str(error)
+            text = str(error)
         else:
-            said = "a field that need not be there is gone: copy or download it again"
-        assert re.search(told, said), f"{size}: {said}"
+            text = "a field that need not be there is gone: copy or download it again"
+        assert re.search(message, text), f"{size}: {text}"

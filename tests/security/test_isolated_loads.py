@@ -94,13 +94,13 @@ def test_load_refuses_limits_and_a_cache_that_it_cannot_have() -> None:
 @pytest.mark.parametrize("kind", ["graph", "path", "bytes"])
 def test_weights_are_replaced_as_those_of_a_model(kind: str, tmp_path: Path) -> None:
     graph = weighted()
-    given: Any = graph
+    value: Any = graph
     if kind != "graph":
         graph.export(tmp_path / "weighted.onnx")
-        given = tmp_path / "weighted.onnx" if kind == "path" else (tmp_path / "weighted.onnx").read_bytes()
+        value = tmp_path / "weighted.onnx" if kind == "path" else (tmp_path / "weighted.onnx").read_bytes()
     x = np.array([[1, 2], [3, 4]], np.float32)
-    want = gc.InferenceSession().load(given, OTHERS)(x)
-    with SESSION.load(given, OTHERS) as isolated:
+    want = gc.InferenceSession().load(value, OTHERS)(x)
+    with SESSION.load(value, OTHERS) as isolated:
         for _ in range(2):
             got = isolated(x)
             assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))
@@ -133,8 +133,8 @@ def test_weights_are_refused_when_they_are_not_the_models(weights: Any, words: s
 
 @pytest.fixture(scope="module")
 def isolated() -> Iterator[gc.IsolatedModel]:
-    with SESSION.load(endless()) as made:
-        yield made
+    with SESSION.load(endless()) as result:
+        yield result
 
 
 @pytest.mark.full
@@ -153,13 +153,13 @@ def test_call_ends_at_its_timeout_and_the_worker_lives(isolated: gc.IsolatedMode
 
 @pytest.mark.full
 def test_worker_that_does_not_stop_is_ended_and_the_next_call_runs() -> None:
-    with taken_over() as made:
+    with taken_over() as result:
         sleep = np.array("import time; time.sleep(1e6)", object)
         with pytest.raises(RunTimeoutError, match="its worker was ended"):
-            made(sleep, timeout=0.3)
+            result(sleep, timeout=0.3)
         with pytest.raises(RunTimeoutError, match="timeout"):  # while another worker starts
-            made(np.array("said = 1", object), timeout=0.01)
-        assert made(np.array("said = 1", object), timeout=START)[0] == "1"
+            result(np.array("said = 1", object), timeout=0.01)
+        assert result(np.array("said = 1", object), timeout=START)[0] == "1"
 
 
 def test_timeout_counts_the_wait_for_a_free_worker(isolated: gc.IsolatedModel) -> None:
@@ -179,8 +179,8 @@ def test_timeout_counts_the_wait_for_a_free_worker(isolated: gc.IsolatedModel) -
 @pytest.mark.full
 def test_session_limit_holds_when_the_timeout_is_longer() -> None:
     session = gc.IsolatedSession(run_seconds=1, load_seconds=START)
-    with session.load(endless()) as made, pytest.raises(ResourceLimitError, match="run_seconds=1"):
-        made(np.array(True), ONES, timeout=START)
+    with session.load(endless()) as result, pytest.raises(ResourceLimitError, match="run_seconds=1"):
+        result(np.array(True), ONES, timeout=START)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, "1", True, float("inf"), float("nan")])
@@ -193,16 +193,16 @@ def test_timeout_is_refused_when_it_is_no_time(isolated: gc.IsolatedModel, timeo
 def test_input_called_timeout_is_meant_in_a_call() -> None:
     graph = Graph("named", {"timeout": TensorType(DType.float32, [1])})
     graph.output(y=graph["timeout"] + 1)
-    with SESSION.load(graph) as made:
-        assert made(timeout=np.ones(1, np.float32))[0] == 2
-        assert made.run_async(timeout=np.ones(1, np.float32)).result()[0] == 2
-        assert made.execute({"timeout": np.ones(1, np.float32)}, timeout=START)[0] == 2
+    with SESSION.load(graph) as result:
+        assert result(timeout=np.ones(1, np.float32))[0] == 2
+        assert result.run_async(timeout=np.ones(1, np.float32)).result()[0] == 2
+        assert result.execute({"timeout": np.ones(1, np.float32)}, timeout=START)[0] == 2
 
 
 def test_model_runs_and_is_ended_where_there_is_no_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("select.poll")
-    with SESSION.load(endless()) as made:
-        assert made(np.array(False), ONES)[0].tolist() == [1, 1]
+    with SESSION.load(endless()) as result:
+        assert result(np.array(False), ONES)[0].tolist() == [1, 1]
         with pytest.raises(RunTimeoutError):
-            made(np.array(True), ONES, timeout=0.3)
-        assert made(np.array(False), ONES)[0].tolist() == [1, 1]
+            result(np.array(True), ONES, timeout=0.3)
+        assert result(np.array(False), ONES)[0].tolist() == [1, 1]

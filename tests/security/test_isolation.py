@@ -88,8 +88,8 @@ def taken_over(run_seconds: float = START) -> gc.IsolatedModel:
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Callable[[str], str]]:
     """A function that runs code in a worker, and returns what it leaves in `said`."""
-    with taken_over() as made:
-        yield lambda code: str(made(np.array(code, object))[0])
+    with taken_over() as result:
+        yield lambda code: str(result(np.array(code, object))[0])
 
 
 def endless() -> bytes:
@@ -193,9 +193,9 @@ def test_results_stay_as_they_are_when_other_calls_follow_and_the_model_is_close
     graph.output(y=graph["x"] + 1, least=ops.min(graph["x"]))
     before = descriptors()
     with gc.IsolatedSession(load_seconds=START).load(graph) as isolated:
-        kept = [isolated(np.full(50_000 * (i % 4 + 1), i, np.float32))[0] for i in range(12)]
-        slices = [array[::7] for array in kept[:6]]
-    for i, array in enumerate(kept):
+        results = [isolated(np.full(50_000 * (i % 4 + 1), i, np.float32))[0] for i in range(12)]
+        slices = [array[::7] for array in results[:6]]
+    for i, array in enumerate(results):
         assert array.shape == (50_000 * (i % 4 + 1),)
         assert (array == i + 1).all()
         array[:] = 0  # it is the caller's
@@ -210,10 +210,10 @@ def test_blocks_are_as_many_as_results_are_held_at_once() -> None:
         worker = isolated._pool()._places[0].worker
         assert worker is not None
         for turn in range(4):
-            held = [isolated(np.full(40_000, 10 * turn + i, np.float32))[0] for i in range(8)]
-            assert [array[0] for array in held] == [10 * turn + i + 1 for i in range(8)]
-            assert all((array == array[0]).all() for array in held)
-            del held
+            results = [isolated(np.full(40_000, 10 * turn + i, np.float32))[0] for i in range(8)]
+            assert [array[0] for array in results] == [10 * turn + i + 1 for i in range(8)]
+            assert all((array == array[0]).all() for array in results)
+            del results
         assert worker._made <= 1 + 8  # the first is too small
         assert sum(not block.array.any() for block in worker._results) == 0
         isolated(np.ones(40_000, np.float32))
@@ -448,13 +448,13 @@ def test_numbers_of_system_calls_are_those_of_the_kernel(column: int, header: st
     path = Path("/usr/include", header)
     if not path.exists():
         pytest.skip("there are no headers of the kernel")
-    found = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\s", path.read_text())
-    known = {{"fstatat": "newfstatat"}.get(name, name): int(number) for name, number in found}
-    newest = max(known.values())
+    results = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\s", path.read_text())
+    by_name = {{"fstatat": "newfstatat"}.get(name, name): int(number) for name, number in results}
+    newest = max(by_name.values())
     for name, numbers in {**system_calls(), **sandbox._NOT_THERE}.items():
         number = numbers[column]
         if number is None or number < newest:
-            assert known.get(name) == number, name
+            assert by_name.get(name) == number, name
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -487,9 +487,9 @@ print(open("file").read(), missing, had)
 """
     path = os.pathsep.join([os.getcwd(), *sys.path])
     run = [sys.executable, "-c", program]
-    said = subprocess.run(run, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    result = subprocess.run(run, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     gone = (["files (no Landlock)"], ("files",)) if not version else ([], ())
-    assert said.stdout == f"kept {gone[0]} {gone[1]}\n", said.stderr
+    assert result.stdout == f"kept {gone[0]} {gone[1]}\n", result.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
@@ -530,10 +530,10 @@ def test_worker_sees_neither_the_environment_nor_descriptors(monkeypatch: pytest
         os.set_inheritable(file.fileno(), True)
         with taken_over() as isolated:
 
-            def said(code: str) -> str:
+            def output_of(code: str) -> str:
                 return str(isolated(np.array(code, object))[0])
 
-            names = said("import os; said = ' '.join(os.environ)").split()
+            names = output_of("import os; said = ' '.join(os.environ)").split()
             assert "AWS_SECRET_ACCESS_KEY" not in names
             assert "ORT_DISABLE_TELEMETRY" in names
             opened = Path(f"/proc/{isolated.processes[0]}/fd")
@@ -609,11 +609,11 @@ def test_worker_outlives_its_parent_by_no_call(worker: Callable[[str], str]) -> 
 
 
 def test_protections_are_told_and_may_be_required(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = gc.IsolatedSession().protections
-    assert found.files == (sandbox.version() > 0)
-    assert found.memory
+    result = gc.IsolatedSession().protections
+    assert result.files == (sandbox.version() > 0)
+    assert result.memory
     monkeypatch.setattr(sandbox, "version", lambda: 0)
-    assert gc.IsolatedSession().protections.missing == ("files", *found.missing)
+    assert gc.IsolatedSession().protections.missing == ("files", *result.missing)
     with pytest.raises(GraphError, match="workers lack here: files"):
         gc.IsolatedSession(require="full")
     with pytest.raises(GraphError, match="require='some' is nothing"):

@@ -135,12 +135,12 @@ def test_strict_allows_no_other_domain_but_onnxruntimes() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "value",
     [{"nodes": -1}, {"nodes": 1.5}, {"bytes": True}, {"depth": 41}, {"seconds": 0}, {"strict": "Neg"}, {"strict": [1]}],
 )
-def test_limits_are_refused_when_they_are_none(given: dict[str, Any]) -> None:
+def test_limits_are_refused_when_they_are_none(value: dict[str, Any]) -> None:
     with pytest.raises(GraphError):
-        gc.Limits(**given)
+        gc.Limits(**value)
 
 
 def test_load_is_refused_when_its_limits_are_of_another_class() -> None:

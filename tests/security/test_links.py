@@ -257,11 +257,11 @@ def test_no_more_than_the_root_is_opened_when_a_link_is_swapped_meanwhile(
     look: Any = os.stat
 
     def swapping(name: Any, *args: Any, **named: Any) -> Any:
-        found = look(name, *args, **named)
+        result = look(name, *args, **named)
         if name == "inner" and not (hub / "gone").exists():
             (hub / "inner").rename(hub / "gone")
             (hub / "inner").symlink_to(hub.parent.parent.parent)
-        return found
+        return result
 
     monkeypatch.setattr(os, "stat", swapping)
     with pytest.raises(GraphcoreError):

@@ -23,16 +23,16 @@ def node(op_type: str, inputs: Sequence[str], outputs: Sequence[str], **attribut
 
 
 def attribute(name: str, kind: int, **fields: Any) -> AttributeProto:
-    made = AttributeProto(name=name, type=kind)  # type: ignore[arg-type]
+    result = AttributeProto(name=name, type=kind)  # type: ignore[arg-type]
     for key, content in fields.items():
-        setattr(made, key, content)
-    return made
+        setattr(result, key, content)
+    return result
 
 
 def with_attributes(op_type: str, *attributes: AttributeProto, inputs: Sequence[str] = ("x",)) -> onnx.ModelProto:
-    made = node(op_type, inputs, ["y"])
-    made.attribute.extend(attributes)
-    return model([made], [value("x", FLOAT, [2, 3])], [value("y", FLOAT, None)])
+    result = node(op_type, inputs, ["y"])
+    result.attribute.extend(attributes)
+    return model([result], [value("x", FLOAT, [2, 3])], [value("y", FLOAT, None)])
 
 
 # Graphs
@@ -134,9 +134,9 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("op_type", "said"), SAID.values(), ids=SAID)
-def test_attribute_is_refused(op_type: str, said: AttributeProto) -> None:
-    refused(with_attributes(op_type, said), f"{op_type} 'culprit'", run=True)
+@pytest.mark.parametrize(("op_type", "message"), SAID.values(), ids=SAID)
+def test_attribute_is_refused(op_type: str, message: AttributeProto) -> None:
+    refused(with_attributes(op_type, message), f"{op_type} 'culprit'", run=True)
 
 
 def test_attribute_is_refused_when_it_is_given_twice() -> None:
@@ -166,11 +166,11 @@ CONSTANTS = {
 }
 
 
-@pytest.mark.parametrize("said", CONSTANTS.values(), ids=CONSTANTS)
-def test_constant_is_refused(said: list[AttributeProto]) -> None:
-    made = node("Constant", [], ["y"])
-    made.attribute.extend(said)
-    refused(model([made], []), "load: ")
+@pytest.mark.parametrize("message", CONSTANTS.values(), ids=CONSTANTS)
+def test_constant_is_refused(message: list[AttributeProto]) -> None:
+    result = node("Constant", [], ["y"])
+    result.attribute.extend(message)
+    refused(model([result], []), "load: ")
 
 
 # Arity

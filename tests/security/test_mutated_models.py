@@ -32,7 +32,7 @@ def test_seed_runs_as_it_is(name: str) -> None:
 @pytest.mark.full
 def test_mutants_end_with_results_or_errors_of_the_library() -> None:
     counts = outcomes(COUNT, WORKERS)
-    assert counts["ran"] > COUNT // 10  # most mutants are no models: these are what the others hide
+    assert counts["ran"] > COUNT // 10  # most mutants are not models: these are what the others hide
     assert counts["ModelError"] > COUNT // 10
 
 
@@ -48,19 +48,19 @@ def outcomes(count: int, workers: int) -> Counter[str]:
     names = list(seeds())
     for number in range(count):
         jobs.put((names[number % len(names)], number))
-    found: dict[tuple[str, int], str] = {}
-    threads = [threading.Thread(target=_work, args=(jobs, found)) for _ in range(workers)]
+    results: dict[tuple[str, int], str] = {}
+    threads = [threading.Thread(target=_work, args=(jobs, results)) for _ in range(workers)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == count
-    bad = {job: what for job, what in found.items() if what.startswith(("raised", "died", "hung"))}
+    assert len(results) == count
+    bad = {job: what for job, what in results.items() if what.startswith(("raised", "died", "hung"))}
     assert not bad, "\n".join(f"{name} {number}: {what}" for (name, number), what in sorted(bad.items()))
-    return Counter(found.values())
+    return Counter(results.values())
 
 
-def _work(jobs: queue.SimpleQueue[tuple[str, int]], found: dict[tuple[str, int], str]) -> None:
+def _work(jobs: queue.SimpleQueue[tuple[str, int]], result: dict[tuple[str, int], str]) -> None:
     process = _start()
     while not jobs.empty():
         try:
@@ -68,7 +68,7 @@ def _work(jobs: queue.SimpleQueue[tuple[str, int]], found: dict[tuple[str, int],
         except queue.Empty:
             break
         what = _ask(process, name, number)
-        found[name, number] = what
+        result[name, number] = what
         if what.startswith(("died", "hung")):
             process.kill()
             process.wait()

@@ -156,11 +156,11 @@ def test_unused_functions_are_refused_when_they_call_themselves() -> None:
 
 
 def doubling(levels: int) -> list[onnx.FunctionProto]:
-    made = [function("F0", [helper.make_node("Neg", ["a"], ["b"])])]
+    results = [function("F0", [helper.make_node("Neg", ["a"], ["b"])])]
     for i in range(1, levels):
         twice = [call(f"F{i - 1}", "a", "m"), call(f"F{i - 1}", "m", "b")]
-        made.append(function(f"F{i}", twice))
-    return made
+        results.append(function(f"F{i}", twice))
+    return results
 
 
 @pytest.mark.parametrize("levels", [25, 39, 300, 2000])
@@ -171,45 +171,45 @@ def test_functions_are_refused_when_they_double_and_double(levels: int) -> None:
 
 
 def test_functions_are_refused_when_they_double_inside_bodies() -> None:
-    made = [function("F0", [helper.make_node("Neg", ["a"], ["b"])])]
+    results = [function("F0", [helper.make_node("Neg", ["a"], ["b"])])]
     for i in range(1, 30):
         body = helper.make_graph(
             [call(f"F{i - 1}", "a", "m"), call(f"F{i - 1}", "m", "o")], "b", [], [value("o", FLOAT, None)]
         )
-        made.append(function(f"F{i}", [
+        results.append(function(f"F{i}", [
             helper.make_node("Constant", [], ["c"], value=helper.make_tensor("", BOOL, [], [True])),
             helper.make_node("If", ["c"], ["b"], then_branch=body, else_branch=body),
         ]))  # fmt: skip
-    refused(model([call("F29", "x", "y")], functions=made, f=1), "functions", kind=ResourceLimitError)
+    refused(model([call("F29", "x", "y")], functions=results, f=1), "functions", kind=ResourceLimitError)
 
 
 def test_function_is_refused_when_it_makes_no_result() -> None:
-    made = function("F", [helper.make_node("Neg", ["a"], ["other"])])
-    refused(model([call("F", "x", "y")], functions=[made], f=1), "'b'")
+    result = function("F", [helper.make_node("Neg", ["a"], ["other"])])
+    refused(model([call("F", "x", "y")], functions=[result], f=1), "'b'")
 
 
 def test_function_is_refused_when_it_uses_a_value_of_the_model() -> None:
-    made = function("F", [helper.make_node("Add", ["a", "w"], ["b"])])
+    result = function("F", [helper.make_node("Add", ["a", "w"], ["b"])])
     weight = helper.make_tensor("w", FLOAT, [2], [1, 2])
-    refused(model([call("F", "x", "y")], constants=[weight], functions=[made], f=1), "'w'")
+    refused(model([call("F", "x", "y")], constants=[weight], functions=[result], f=1), "'w'")
 
 
 @pytest.mark.parametrize("operands", [["x", "x"], ["x"] * 100])
 def test_function_is_refused_when_it_is_given_too_much(operands: list[str]) -> None:
-    made = function("F", [helper.make_node("Neg", ["a"], ["b"])])
-    proto = model([helper.make_node("F", operands, ["y"], "culprit", domain="f")], functions=[made], f=1)
+    result = function("F", [helper.make_node("Neg", ["a"], ["b"])])
+    proto = model([helper.make_node("F", operands, ["y"], "culprit", domain="f")], functions=[result], f=1)
     refused(proto, "F 'culprit'", f"{len(operands)}")
 
 
 def test_function_is_refused_when_more_results_are_wanted_than_it_has() -> None:
-    made = function("F", [helper.make_node("Neg", ["a"], ["b"])])
-    proto = model([helper.make_node("F", ["x"], ["z", "y"], "culprit", domain="f")], functions=[made], f=1)
+    result = function("F", [helper.make_node("Neg", ["a"], ["b"])])
+    proto = model([helper.make_node("F", ["x"], ["z", "y"], "culprit", domain="f")], functions=[result], f=1)
     refused(proto, "F 'culprit'", "2")
 
 
 def test_functions_are_refused_when_two_have_one_name() -> None:
-    made = function("F", [helper.make_node("Neg", ["a"], ["b"])])
-    refused(model([call("F", "x", "y")], functions=[made, made], f=1), "'F'")
+    result = function("F", [helper.make_node("Neg", ["a"], ["b"])])
+    refused(model([call("F", "x", "y")], functions=[result, result], f=1), "'F'")
 
 
 # Bodies
@@ -320,13 +320,13 @@ def test_loop_of_any_count_runs_when_its_condition_ends_it() -> None:
 def test_operand_of_no_type_ends_with_an_error(op_type: str) -> None:
     """ONNX's inference ends the process where these are made of unknown values."""
     domain, _, name = op_type.rpartition(".")
-    said: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if name in ("EyeLike", "RegexFullMatch"):
-        said = {"dtype": FLOAT} if name == "EyeLike" else {"pattern": "a"}
+        results = {"dtype": FLOAT} if name == "EyeLike" else {"pattern": "a"}
     operands = ["u", "u"] if name == "GatherND" else ["u"]
     nodes = [
         helper.make_node("Custom", ["x"], ["u"], domain="acme"),
-        helper.make_node(name, operands, ["y"], "culprit", domain=domain, **said),
+        helper.make_node(name, operands, ["y"], "culprit", domain=domain, **results),
     ]
     proto = model(nodes, outputs=[value("y", FLOAT, None)], acme=1)
     proto.opset_import.add(domain="ai.onnx.ml", version=4)

@@ -40,12 +40,12 @@ def foreign(name: str) -> onnx.ModelProto:
     ]
     ends = [[helper.make_tensor_value_info(f"{end}{name}", TensorProto.FLOAT, [f"d{name}", 64])] for end in "xy"]
     graph = helper.make_graph(nodes, f"g{name}", ends[0], ends[1], [weight])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10, producer_name=name)
-    made.metadata_props.add(key=f"k{name}", value=name)
-    return made
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10, producer_name=name)
+    model.metadata_props.add(key=f"k{name}", value=name)
+    return model
 
 
-def said(work: object) -> str:
+def message_of(work: object) -> str:
     """Return what an error says, in all that it has."""
     try:
         work()  # type: ignore[operator]
@@ -65,21 +65,21 @@ def printed(name: str) -> Iterator[str]:
         yield repr(symbol.type)
     model = gc.InferenceSession().load(graph)
     yield repr(model)
-    yield said(model)
-    yield said(lambda: model(np.ones((2, 3), np.float32)))
-    yield said(lambda: model(np.ones((2, 64), np.int8)))
-    yield said(lambda: graph[f"z{name}"])
+    yield message_of(model)
+    yield message_of(lambda: model(np.ones((2, 3), np.float32)))
+    yield message_of(lambda: model(np.ones((2, 64), np.int8)))
+    yield message_of(lambda: graph[f"z{name}"])
     x = graph[graph.inputs[0].name]
-    yield said(lambda: x @ x)
-    yield said(lambda: graph.weight(x.name, np.ones(2, np.float32)))
-    made = report(graph, "cpu", release.runtime())
-    yield from map(str, made.changes)
-    yield said(lambda: gc.quantize(graph))
+    yield message_of(lambda: x @ x)
+    yield message_of(lambda: graph.weight(x.name, np.ones(2, np.float32)))
+    result = report(graph, "cpu", release.runtime())
+    yield from map(str, result.changes)
+    yield message_of(lambda: gc.quantize(graph))
     del proto.graph.initializer[:]
-    yield said(lambda: Graph.load(proto.SerializeToString()))
-    yield said(lambda: gc.InferenceSession().load(proto.SerializeToString()))
+    yield message_of(lambda: Graph.load(proto.SerializeToString()))
+    yield message_of(lambda: gc.InferenceSession().load(proto.SerializeToString()))
     proto.graph.node[0].op_type = f"Op{name}"
-    yield said(lambda: Graph.load(proto.SerializeToString()))
+    yield message_of(lambda: Graph.load(proto.SerializeToString()))
 
 
 @settings(max_examples=15)
@@ -93,8 +93,8 @@ def test_names_of_loaded_models_are_escaped_wherever_they_are_printed(name: str)
 @settings(max_examples=drawn(30))
 @given(evil)
 def test_names_of_built_graphs_are_escaped_in_text_errors_and_warnings(name: str) -> None:
-    given_name = "".join(c for c in name if c >= " ")  # others are no names: the builder refuses them
-    assert is_safe(said(lambda: Graph(name, {name: TensorType(DType.float32, [2])})))
+    given_name = "".join(c for c in name if c >= " ")  # others are not names: the builder refuses them
+    assert is_safe(message_of(lambda: Graph(name, {name: TensorType(DType.float32, [2])})))
     graph = Graph(f"g{given_name}", {f"x{given_name}": TensorType(DType.int32, ["d"])})
     x = graph.inputs[0]
     weight = graph.weight(f"w{given_name}", np.ones(3, np.float32))
@@ -107,24 +107,24 @@ def test_names_of_built_graphs_are_escaped_in_text_errors_and_warnings(name: str
     layers = Graph("layers", {f"x{given_name}": TensorType(DType.float32, ["n", 64])})
     layers.output(y=layers.inputs[0] @ layers.weight(f"w{given_name}", np.ones((64, 64), np.float32)))
     texts += [str(gc.quantize(layers).report), repr(wide)]
-    texts += [said(lambda: x @ weight), said(lambda: graph.output(**{x.name: y}))]
+    texts += [message_of(lambda: x @ weight), message_of(lambda: graph.output(**{x.name: y}))]
     assert all(map(is_safe, texts)), texts
 
 
 @given(st.text())
 def test_escaping_is_printable_and_stays_when_done_again(text: str) -> None:
-    made = escaped(text)
-    assert made.isprintable()
-    assert escaped(made) == made
-    assert (made == text) is text.isprintable()
+    result = escaped(text)
+    assert result.isprintable()
+    assert escaped(result) == result
+    assert (result == text) is text.isprintable()
     lines = escaped_lines(text)
     assert escaped_lines(lines) == lines
     assert all(line.startswith("  ") for line in lines.split("\n")[1:])
 
 
 @pytest.mark.parametrize(
-    ("text", "made"),
+    ("text", "result"),
     [("x", "x"), ("é 語", "é 語"), ("a\x1bb", "a\\x1bb"), ("\u202e\n", "\\u202e\\n"), ("\ud800", "\\ud800")],
 )
-def test_what_is_not_printable_is_spelled_out(text: str, made: str) -> None:
-    assert escaped(text) == made
+def test_what_is_not_printable_is_spelled_out(text: str, result: str) -> None:
+    assert escaped(text) == result

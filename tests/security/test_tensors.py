@@ -14,7 +14,7 @@ from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError, Run
 from tests.support.onnx_models import FLOAT, INT64, model, refused, tensor, value
 
 
-def held(weight: onnx.TensorProto) -> onnx.ModelProto:
+def model_with(weight: onnx.TensorProto) -> onnx.ModelProto:
     """A model that gives back a tensor."""
     return model([helper.make_node("Identity", ["w"], ["y"])], [], [value("y", weight.data_type, None)], [weight])
 
@@ -57,15 +57,15 @@ SIZES: list[tuple[list[int], int]] = [
 @pytest.mark.parametrize("dtype", PLAIN, ids=TensorProto.DataType.Name)
 def test_tensor_is_refused_when_it_does_not_hold_what_its_dims_say(dtype: int, dims: list[int], count: int) -> None:
     field, size = PLAIN[dtype]
-    refused(held(tensor("w", dtype, dims, bytes(count * size))), "tensor 'w'", f"holds {count * size} bytes")
-    refused(held(tensor("w", dtype, dims, None, **{field: [0] * count})), "tensor 'w'", f"holds {count} elements")
+    refused(model_with(tensor("w", dtype, dims, bytes(count * size))), "tensor 'w'", f"holds {count * size} bytes")
+    refused(model_with(tensor("w", dtype, dims, None, **{field: [0] * count})), "tensor 'w'", f"holds {count} elements")
 
 
 @pytest.mark.parametrize("dtype", PLAIN, ids=TensorProto.DataType.Name)
 def test_tensor_is_refused_when_its_bytes_are_no_whole_number_of_elements(dtype: int) -> None:
     _, size = PLAIN[dtype]
     for extra in {1, size - 1} - {0}:
-        refused(held(tensor("w", dtype, [2], bytes(2 * size + extra))), "tensor 'w'")
+        refused(model_with(tensor("w", dtype, [2], bytes(2 * size + extra))), "tensor 'w'")
 
 
 @pytest.mark.parametrize(("dims", "count"), [([3], 1), ([3], 3), ([4], 4), ([1], 2), ([], 0), ([2**62, 4], 0)], ids=str)
@@ -73,19 +73,19 @@ def test_tensor_is_refused_when_its_bytes_are_no_whole_number_of_elements(dtype:
 def test_packed_tensor_is_refused_when_it_does_not_hold_what_its_dims_say(
     dtype: int, dims: list[int], count: int
 ) -> None:
-    refused(held(tensor("w", dtype, dims, bytes(count))), "tensor 'w'", f"holds {count} bytes")
-    refused(held(tensor("w", dtype, dims, int32_data=[0] * count)), "tensor 'w'", f"holds {count} elements")
+    refused(model_with(tensor("w", dtype, dims, bytes(count))), "tensor 'w'", f"holds {count} bytes")
+    refused(model_with(tensor("w", dtype, dims, int32_data=[0] * count)), "tensor 'w'", f"holds {count} elements")
 
 
 @pytest.mark.parametrize("dims", [[-1], [-2, -2], [0, -1], [-(2**63)]], ids=str)
 @pytest.mark.parametrize("dtype", [*PLAIN, *PACKED, TensorProto.STRING], ids=TensorProto.DataType.Name)
 def test_tensor_is_refused_when_a_dim_is_negative(dtype: int, dims: list[int]) -> None:
-    refused(held(tensor("w", dtype, dims, b"")), "tensor 'w'", str(dims))
+    refused(model_with(tensor("w", dtype, dims, b"")), "tensor 'w'", str(dims))
 
 
 @pytest.mark.parametrize("dims", [[2**62, 0, 4], [0, 2**63 - 1, 2**63 - 1]], ids=str)
 def test_tensor_without_elements_is_refused_when_its_other_dims_are_absurd(dims: list[int]) -> None:
-    refused(held(tensor("w", FLOAT, dims, b"")), "tensor 'w'", "dims")
+    refused(model_with(tensor("w", FLOAT, dims, b"")), "tensor 'w'", "dims")
 
 
 @pytest.mark.parametrize("dtype", [0, 14, 15, 100, -1, 2**31 - 1])
@@ -95,20 +95,20 @@ def test_tensor_is_refused_when_its_dtype_is_unknown(dtype: int) -> None:
 
 
 def test_tensor_is_refused_when_it_has_too_many_dims() -> None:
-    refused(held(tensor("w", FLOAT, [1] * 100, bytes(4))), "tensor 'w'", "100")
+    refused(model_with(tensor("w", FLOAT, [1] * 100, bytes(4))), "tensor 'w'", "100")
 
 
 def test_tensor_in_the_wrong_field_is_refused() -> None:
-    refused(held(tensor("w", FLOAT, [2], double_data=[1.0, 2.0])), "holds 0 elements")
+    refused(model_with(tensor("w", FLOAT, [2], double_data=[1.0, 2.0])), "holds 0 elements")
 
 
 def test_strings_need_not_be_text_to_be_told_from_a_wrong_count() -> None:
-    refused(held(tensor("w", TensorProto.STRING, [3], string_data=[b"\xff", b"a"])), "holds 2 elements")
-    refused(held(tensor("w", TensorProto.STRING, [1], b"abc")), "holds 0 elements")
+    refused(model_with(tensor("w", TensorProto.STRING, [3], string_data=[b"\xff", b"a"])), "holds 2 elements")
+    refused(model_with(tensor("w", TensorProto.STRING, [1], b"abc")), "holds 0 elements")
 
 
 def test_strings_that_are_no_text_are_handed_on_and_fail_when_read() -> None:
-    loaded = gc.InferenceSession().load(held(tensor("w", TensorProto.STRING, [1], string_data=[b"\xff\xfe"])))
+    loaded = gc.InferenceSession().load(model_with(tensor("w", TensorProto.STRING, [1], string_data=[b"\xff\xfe"])))
     with pytest.raises(RunError, match="utf-8"):
         loaded()
 
@@ -132,7 +132,7 @@ def test_sparse_tensor_is_refused_when_it_does_not_fit(
     sparse = onnx.SparseTensorProto(dims=dims)
     sparse.values.CopyFrom(helper.make_tensor("w", FLOAT, [len(values)], values))
     sparse.indices.CopyFrom(helper.make_tensor("i", INT64, [len(indices)], indices))
-    proto = held(tensor("unused", FLOAT, [0], b""))
+    proto = model_with(tensor("unused", FLOAT, [0], b""))
     proto.graph.ClearField("initializer")
     proto.graph.sparse_initializer.append(sparse)
     kind = ResourceLimitError if len(dims) == 2 else ModelError
@@ -147,7 +147,7 @@ def test_sparse_tensor_of_pairs_is_refused_when_one_is_out_of_range() -> None:
 
 
 def test_refusing_a_huge_tensor_takes_no_memory() -> None:
-    proto = held(tensor("w", FLOAT, [2**40], bytes(8))).SerializeToString()
+    proto = model_with(tensor("w", FLOAT, [2**40], bytes(8))).SerializeToString()
     tracemalloc.start()
     with pytest.raises(GraphcoreError) as caught:
         Graph.load(proto)

@@ -139,7 +139,7 @@ def trees(depth: int, **labels: Any) -> onnx.ModelProto:
     """A classifier of one tree that goes on to the left for `depth` nodes."""
     count = 2 * depth + 1
     leaves = [*range(depth, count)]
-    made = helper.make_node(
+    node = helper.make_node(
         "TreeEnsembleClassifier",
         ["x"],
         ["label", "scores"],
@@ -159,7 +159,7 @@ def trees(depth: int, **labels: Any) -> onnx.ModelProto:
         **labels,
     )
     outputs = [value("label", TensorProto.STRING, None), value("scores", FLOAT, None)]
-    return model([made], [value("x", FLOAT, [2, 3])], outputs, **_ML)
+    return model([node], [value("x", FLOAT, [2, 3])], outputs, **_ML)
 
 
 def test_trees_are_refused_when_they_have_one_string_label() -> None:
@@ -196,10 +196,10 @@ def _drawn_trees(seed: int) -> dict[str, list[Any]]:
     }  # fmt: skip
 
 
-def _longest(said: dict[str, list[Any]]) -> float:
+def _longest(message: dict[str, list[Any]]) -> float:
     """Return the nodes on the longest way through trees; infinity where one leads back."""
     names = "treeids nodeids truenodeids falsenodeids modes".split()
-    columns = zip(*(said[f"nodes_{of}"] for of in names), strict=True)
+    columns = zip(*(message[f"nodes_{of}"] for of in names), strict=True)
     ways = {(t, i): [] if mode == "LEAF" else [(t, a), (t, b)] for t, i, a, b, mode in columns}
 
     def length(at: tuple[int, int], above: frozenset[tuple[int, int]]) -> float:
@@ -214,16 +214,16 @@ def test_trees_are_refused_for_circles_and_long_ways_alone(monkeypatch: pytest.M
     monkeypatch.setattr(checks, "DEEPEST", 3)
     met = set()
     for seed in range(150):
-        said = _drawn_trees(seed)
-        attributes = [helper.make_attribute(name, values) for name, values in said.items()]
-        longest = _longest(said)
+        message = _drawn_trees(seed)
+        attributes = [helper.make_attribute(name, values) for name, values in message.items()]
+        longest = _longest(message)
         try:
             checks.check_trees(attributes, "trees")
-            found = "sound"
+            result = "sound"
         except GraphcoreError as error:
-            found = "circle" if "its trees have a circle" in str(error) else "deep"
-        assert found in {"sound" if longest <= 3 else "deep", "circle" if longest == math.inf else ""}
-        met.add(found)
+            result = "circle" if "its trees have a circle" in str(error) else "deep"
+        assert result in {"sound" if longest <= 3 else "deep", "circle" if longest == math.inf else ""}
+        met.add(result)
     assert met == {"sound", "circle", "deep"}
 
 
@@ -232,14 +232,14 @@ def test_check_of_trees_takes_few_bytes_a_node() -> None:
     count = 4 * (1 << 12) - 4
     ids = np.tile(np.arange(count // 4), 4)
     is_leaf = ids >= count // 8
-    said: dict[str, list[Any]] = {
+    results: dict[str, list[Any]] = {
         "nodes_treeids": np.repeat(np.arange(4), count // 4).tolist(),
         "nodes_nodeids": ids.tolist(),
         "nodes_truenodeids": np.where(is_leaf, 0, 2 * ids + 1).tolist(),
         "nodes_falsenodeids": np.where(is_leaf, 0, 2 * ids + 2).tolist(),
         "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ").tolist(),
     }
-    attributes = [helper.make_attribute(name, values) for name, values in said.items()]
+    attributes = [helper.make_attribute(name, values) for name, values in results.items()]
     tracemalloc.start()
     try:
         checks.check_trees(attributes, "trees")
@@ -266,7 +266,7 @@ def test_index_is_refused_when_it_lies_beyond_a_known_end(op_type: str, index: i
 
 
 @pytest.mark.parametrize(
-    ("op_type", "position", "said"),
+    ("op_type", "position", "message"),
     [
         ("Reshape", 1, -2),
         ("Tile", 1, -1),
@@ -277,9 +277,9 @@ def test_index_is_refused_when_it_lies_beyond_a_known_end(op_type: str, index: i
     ],
 )
 def test_constant_operand_is_refused_when_it_is_no_number_of_the_operator(
-    op_type: str, position: int, said: int
+    op_type: str, position: int, message: int
 ) -> None:
-    constants = [helper.make_tensor("n", INT64, [1], [said])]
+    constants = [helper.make_tensor("n", INT64, [1], [message])]
     outputs = [value("y", FLOAT, None)]
     results = ["y", "z"] if op_type == "TopK" else ["y"]
     proto = model([node(op_type, ["x", "n"], results)], [value("x", FLOAT, None)], outputs, constants)
@@ -357,7 +357,7 @@ def test_constant_operand_is_refused_before_inference(op_type: str, way: str, mo
 
 
 def _is_size(op_type: str) -> bool:
-    """Return whether the numbers are too large, and could be those of an operator."""
+    """Return True if the numbers are too large, and could be those of an operator."""
     _, numbers, _ = _WRONG[op_type]
     return min(numbers) > 0 and op_type not in ("ReduceSum", "Unsqueeze")
 
@@ -393,28 +393,28 @@ def test_inference_ends_before_an_operand_of_more_numbers_than_there_are_axes(op
     """It would make a dim for each of them: 2^32 took two minutes, in a file of 136 bytes."""
     inputs = [value("s", INT64, [1 << 17])]
     names = ["s"] if op_type == "ConstantOfShape" else ["x", "s"]
-    given = inputs if op_type == "ConstantOfShape" else [value("x", FLOAT, [1, 3, 1]), *inputs]
-    proto = model([node(op_type, names)], given, [value("y", FLOAT, None)])
+    argument = inputs if op_type == "ConstantOfShape" else [value("x", FLOAT, [1, 3, 1]), *inputs]
+    proto = model([node(op_type, names)], argument, [value("y", FLOAT, None)])
     assert not Scan(legality("cpu", runtime())).run(proto)
     refused(proto, "says something of more axes than a tensor has", run=True)
 
 
 def _resize(dims: list[int], **more: list[int | str]) -> onnx.ModelProto:
     names = ["x", *(name if name in more else "" for name in ("roi", "scales", "sizes"))]
-    given = [value("x", FLOAT, dims), *(value(n, INT64 if n == "sizes" else FLOAT, d) for n, d in more.items())]
+    results = [value("x", FLOAT, dims), *(value(n, INT64 if n == "sizes" else FLOAT, d) for n, d in more.items())]
     culprit = node("Resize", names, mode="cubic", coordinate_transformation_mode="tf_crop_and_resize")
-    return model([culprit], given, [value("y", FLOAT, None)])
+    return model([culprit], results, [value("y", FLOAT, None)])
 
 
 def _pad(length: int, axes: int) -> onnx.ModelProto:
-    given = [value("x", FLOAT, [2, 3, 4]), value("pads", INT64, [length]), value("axes", INT64, [axes])]
-    return model([node("Pad", ["x", "pads", "", "axes"])], given, [value("y", FLOAT, None)])
+    results = [value("x", FLOAT, [2, 3, 4]), value("pads", INT64, [length]), value("axes", INT64, [axes])]
+    return model([node("Pad", ["x", "pads", "", "axes"])], results, [value("y", FLOAT, None)])
 
 
 def _attention(*shapes: list[int]) -> onnx.ModelProto:
-    given = [value(name, FLOAT, dims) for name, dims in zip("qkv", shapes, strict=True)]
+    results = [value(name, FLOAT, dims) for name, dims in zip("qkv", shapes, strict=True)]
     heads: dict[str, Any] = {"q_num_heads": 3, "kv_num_heads": 3} if len(shapes[0]) < 4 else {}
-    return model([node("Attention", ["q", "k", "v"], **heads)], given, [value("y", FLOAT, None)], opset=23)
+    return model([node("Attention", ["q", "k", "v"], **heads)], results, [value("y", FLOAT, None)], opset=23)
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,8 @@ class Bare:
         if all(dtype is None or dtype in PLAIN for dtype in (*self._fed.values(), *self._given)):
             return list(self._session.run(None, feeds))
         values = {name: to_ort(array, self._fed[name] or DType.of(array.dtype)) for name, array in feeds.items()}
-        made = self._session.run_with_ort_values(None, values)
-        return [from_ort(value, _dtype_of(value.data_type()) or DType.string) for value in made]
+        results = self._session.run_with_ort_values(None, values)
+        return [from_ort(value, _dtype_of(value.data_type()) or DType.string) for value in results]
 
 
 def _dtype_of(text: str) -> DType | None:
@@ -128,8 +128,8 @@ _KINDS = onnx.AttributeProto
 def rebuilt(model: onnx.ModelProto, types: Sequence[Type] | None = None) -> gc.Graph:
     """The model's graph, built anew: one call a node. types: its inputs', where not those that the model says."""
     proto = model.graph
-    held = {t.name for t in proto.initializer}
-    inputs = [i for i in proto.input if i.name not in held]
+    results = {t.name for t in proto.initializer}
+    inputs = [i for i in proto.input if i.name not in results]
     graph = gc.Graph("rebuilt", types or [read_type(i.type) for i in inputs])
     with graph:
         values: dict[str, Any] = dict(zip([i.name for i in inputs], graph.inputs, strict=True))
@@ -142,12 +142,12 @@ def _built(proto: onnx.GraphProto, values: dict[str, Any]) -> list[Any]:
         values[tensor.name] = gc.Graph.current().constant(*array_of(tensor, Folder(None)))
     for node in proto.node:
         function = getattr(_MODULES[node.domain], node.op_type)
-        given = [values[name] if name else None for name in node.input]
-        said = {a.name: _attribute(a, values) for a in node.attribute}
+        results = [values[name] if name else None for name in node.input]
+        by_name = {a.name: _attribute(a, values) for a in node.attribute}
         if "outputs" in inspect.signature(function).parameters:
-            said["outputs"] = len(node.output)
-        made = function(*given, **said)
-        listed = made if isinstance(made, (list, tuple)) else [made]
+            by_name["outputs"] = len(node.output)
+        result = function(*results, **by_name)
+        listed = result if isinstance(result, (list, tuple)) else [result]
         values.update(zip(node.output, listed, strict=True))
     return [values[o.name] for o in proto.output]
 
@@ -188,49 +188,49 @@ def collected(*, pools: bool | None = None) -> dict[str, Any]:
 
 def cases_of(*modules: str) -> dict[str, Any]:
     """Return the tests of modules of `onnx.backend.test.case.node`, by name."""
-    made: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name in modules:
         if name not in _COLLECTED:
             before = len(node_tests._NodeTestCases)
             importlib.import_module(f"{node_tests.__name__}.{name}")
             _COLLECTED[name] = node_tests._NodeTestCases[before:]
-        made |= {case.name: case for case in _COLLECTED[name]}
-    return made
+        results |= {case.name: case for case in _COLLECTED[name]}
+    return results
 
 
 _COLLECTED: dict[str, list[Any]] = {}
 
 
-def value(given: Any) -> Any:
+def value(values: Any) -> Any:
     """An input or an expected output: an array, a list of them, or None."""
-    if isinstance(given, onnx.TensorProto):
-        return array_of(given, Folder(None))[0]
-    if isinstance(given, (list, tuple)):
-        return [value(v) for v in given]
-    return None if given is None else np.asarray(given)
+    if isinstance(values, onnx.TensorProto):
+        return array_of(values, Folder(None))[0]
+    if isinstance(values, (list, tuple)):
+        return [value(v) for v in values]
+    return None if values is None else np.asarray(values)
 
 
-def compared(found: Any, wanted: Any, rtol: float, atol: float) -> str:
+def compared(result: Any, wanted: Any, rtol: float, atol: float) -> str:
     """ "ok", or how the two differ: `type` for other kinds, dtypes or shapes, `values` for other numbers.
 
     `near`: by no more than two units in the last place of a float of 16 bits.
     """
     if wanted is None or isinstance(wanted, list):
-        if wanted is None or not isinstance(found, list) or len(found) != len(wanted):
-            return "ok" if found is None and wanted is None else f"type: {found!r:.80} for {wanted!r:.80}"
-        return next((c for f, w in zip(found, wanted, strict=True) if (c := compared(f, w, rtol, atol)) != "ok"), "ok")
+        if wanted is None or not isinstance(result, list) or len(result) != len(wanted):
+            return "ok" if result is None and wanted is None else f"type: {result!r:.80} for {wanted!r:.80}"
+        return next((c for f, w in zip(result, wanted, strict=True) if (c := compared(f, w, rtol, atol)) != "ok"), "ok")
     is_text = wanted.dtype.kind in "OUST"
-    if found.shape != wanted.shape or (found.dtype != wanted.dtype and not (is_text and found.dtype.kind in "OUST")):
-        return f"type: {found.dtype}{list(found.shape)} for {wanted.dtype}{list(wanted.shape)}"
+    if result.shape != wanted.shape or (result.dtype != wanted.dtype and not (is_text and result.dtype.kind in "OUST")):
+        return f"type: {result.dtype}{list(result.shape)} for {wanted.dtype}{list(wanted.shape)}"
     if is_text:
-        return "ok" if (found.astype(str) == wanted.astype(str)).all() else "values"
+        return "ok" if (result.astype(str) == wanted.astype(str)).all() else "values"
     kind = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    is_near = np.allclose(found.astype(kind), wanted.astype(kind), rtol=rtol, atol=atol, equal_nan=True)
+    is_near = np.allclose(result.astype(kind), wanted.astype(kind), rtol=rtol, atol=atol, equal_nan=True)
     if is_near:
         return "ok"
     if wanted.dtype.itemsize == 2 and wanted.dtype.kind not in "iu":
         step = float(ml_dtypes.finfo(wanted.dtype).eps)  # type: ignore[no-untyped-call]
-        if np.allclose(found.astype(kind), wanted.astype(kind), rtol=2 * step, atol=atol, equal_nan=True):
+        if np.allclose(result.astype(kind), wanted.astype(kind), rtol=2 * step, atol=atol, equal_nan=True):
             return "near"
     return "values"
 
@@ -243,13 +243,13 @@ def outcome(case: Any, load: Callable[[onnx.ModelProto], Any]) -> str:
         return f"load: {type(error).__name__}: {error}"
     for inputs, outputs in case.data_sets:
         try:
-            found: Sequence[Any] = model(**dict(zip(model.inputs, map(value, inputs), strict=False)))
+            match: Sequence[Any] = model(**dict(zip(model.inputs, map(value, inputs), strict=False)))
         except Exception as error:
             return f"run: {type(error).__name__}: {error}"
         wanted = [value(o) for o in outputs]
-        made = compared(list(found), wanted, case.rtol, case.atol)
-        if made != "ok":
-            return made
+        result = compared(list(match), wanted, case.rtol, case.atol)
+        if result != "ok":
+            return result
     return "ok"
 
 
@@ -280,7 +280,7 @@ def ways(folder: Path) -> Mapping[str, Callable[[onnx.ModelProto], Any]]:
 
 
 def _is_inferred(model: onnx.ModelProto) -> bool:
-    """Return whether ONNX's inference takes the model: it refuses ONNX's own body of MeanVarianceNormalization."""
+    """Return True if ONNX's inference takes the model: it refuses ONNX's own body of MeanVarianceNormalization."""
     try:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     except onnx.shape_inference.InferenceError:

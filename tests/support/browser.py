@@ -43,9 +43,9 @@ def executable() -> str | None:
     """Return the path of a browser of the system, or of the one that `playwright install` brought."""
     from playwright.sync_api import sync_playwright  # only where it is installed
 
-    found = next((path for path in map(shutil.which, NAMES) if path is not None), None)
-    if found is not None:
-        return found
+    result = next((path for path in map(shutil.which, NAMES) if path is not None), None)
+    if result is not None:
+        return result
     with sync_playwright() as playwright:
         own = playwright.chromium.executable_path
     return own if Path(own).exists() else None
@@ -193,12 +193,12 @@ def opened(
     )
     try:
         context.set_default_timeout(WAIT * 1000)
-        found = Opened(context.new_page())
-        found.page.goto(file.as_uri() + place)
-        found.page.wait_for_selector(ready, state="attached")
-        yield found
-        assert not found.complaints, found.complaints
-        assert not found.outside, found.outside
+        result = Opened(context.new_page())
+        result.page.goto(file.as_uri() + place)
+        result.page.wait_for_selector(ready, state="attached")
+        yield result
+        assert not result.complaints, result.complaints
+        assert not result.outside, result.outside
     finally:
         context.close()
 

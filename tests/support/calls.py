@@ -33,19 +33,19 @@ def calls(work: Callable[[], object], limit: float = float("inf")) -> int:
 
 def touched(work: Callable[[], object]) -> tuple[int, int]:
     """Return how many functions of the package `work` calls in this thread, and of how many files they are."""
-    found: list[str] = []
+    results: list[str] = []
 
     def noted(frame: FrameType, event: str, argument: object) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(FOLDER):
-            found.append(frame.f_code.co_filename)
+            results.append(frame.f_code.co_filename)
 
     _profile(work, noted)
-    return len(found), len(set(found))
+    return len(results), len(set(results))
 
 
-def _profile(work: Callable[[], object], told: Callable[[FrameType, str, object], None]) -> None:
+def _profile(work: Callable[[], object], message: Callable[[FrameType, str, object], None]) -> None:
     before = sys.getprofile()
-    sys.setprofile(told)
+    sys.setprofile(message)
     try:
         work()
     finally:

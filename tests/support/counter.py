@@ -57,8 +57,8 @@ def uniform(seed: int, count: int, dtype: DType) -> Array:
 def between(seed: int, count: int, low: float, high: float, dtype: DType) -> Array:
     """Numbers from low below high: float32's steps, or float64's, rounded to the dtype."""
     own: Any = np.float64 if dtype is DType.float64 else np.float32
-    made = uniform(seed, count, dtype).astype(own) * own(own(high) - own(low)) + own(low)
-    return np.asarray(reference.rounded(made.astype(np.longdouble), dtype))
+    result = uniform(seed, count, dtype).astype(own) * own(own(high) - own(low)) + own(low)
+    return np.asarray(reference.rounded(result.astype(np.longdouble), dtype))
 
 
 def normal(seed: int, count: int, dtype: DType) -> Array:

@@ -54,21 +54,21 @@ def step(w: dict[str, Symbol], token: Symbol, place: Symbol, keep: Keep) -> Symb
 
 def grown(w: dict[str, Symbol], token: Symbol, caches: Caches) -> tuple[Symbol, Caches]:
     """Return the next token, and the caches with this one in them."""
-    kept: Caches = []
+    results: Caches = []
 
     def keep(layer: int, key: Symbol, value: Symbol) -> tuple[Symbol, Symbol]:
         keys, values = caches[layer]
-        kept.append((ops.concat([keys, key], 1), ops.concat([values, value], 1)))
-        return kept[-1]
+        results.append((ops.concat([keys, key], 1), ops.concat([values, value], 1)))
+        return results[-1]
 
-    return step(w, token, ops.shape_of(caches[0][0])[1], keep), kept
+    return step(w, token, ops.shape_of(caches[0][0])[1], keep), results
 
 
 def _normalised(x: Symbol) -> Symbol:
     return x / ops.sqrt((x * x).mean() + 1e-5)
 
 
-def held(graph: Graph, arrays: dict[str, Array]) -> dict[str, Symbol]:
+def constants(graph: Graph, arrays: dict[str, Array]) -> dict[str, Symbol]:
     return {name: graph.weight(name, array) for name, array in arrays.items()}
 
 
@@ -76,7 +76,7 @@ def decoder(arrays: dict[str, Array]) -> Graph:
     """From a prompt and the most tokens to give to those tokens, up to the one that ends the text."""
     graph = Graph("decoder", {"prompt": TensorType(D.int64, ["p"]), "most": TensorType(D.int64, [])})
     prompt, most = graph.inputs
-    w = held(graph, arrays)
+    w = constants(graph, arrays)
     nothing = graph.constant(np.zeros((HEADS, 0, HEAD), arrays["words"].dtype))
     begin = {"token": graph.constant(0, D.int64), "caches": [(nothing, nothing)] * LAYERS}
 
@@ -109,8 +109,8 @@ def stepwise(arrays: dict[str, Array], prompt: list[int], most: int) -> tuple[li
     types = {"token": TensorType(D.int64, [])} | {f"cache{i}": cache for i in range(2 * LAYERS)}
     graph = Graph("step", types)
     token, *flat = graph.inputs
-    following, kept = grown(held(graph, arrays), token, list(zip(flat[::2], flat[1::2], strict=True)))
-    graph.output(following, *[s for pair in kept for s in pair])
+    following, remaining = grown(constants(graph, arrays), token, list(zip(flat[::2], flat[1::2], strict=True)))
+    graph.output(following, *[s for pair in remaining for s in pair])
     model = gc.InferenceSession().load(graph)
     caches = [np.zeros((HEADS, 0, HEAD), dtype)] * (2 * LAYERS)
     for number in prompt:
@@ -156,7 +156,7 @@ _ROUNDING = 0.15
 
 
 @functools.cache
-def made(kind: str) -> Model:
+def build_model(kind: str) -> Model:
     """Return a decoder with logits of the last tokens."""
     if kind.startswith("gpt2"):
         graph = gpt2.build(GPT2, some(gpt2.shapes(GPT2)), cache=CACHE, last_tokens=True)
@@ -172,11 +172,11 @@ def made(kind: str) -> Model:
 def alone(kind: str, prompt: tuple[int, ...], most: int, temperature: float = 0.0, seed: int = 0) -> list[int]:
     """Return the tokens after a prompt that nothing runs beside."""
     options: dict[str, Any] = {"temperature": temperature, "seed": seed} if temperature else {}
-    return [int(token) for token in models.generate(made(kind), prompt, most, **options)]
+    return [int(token) for token in models.generate(build_model(kind), prompt, most, **options)]
 
 
 def is_alone(kind: str, prompt: tuple[int, ...], got: list[int], most: int) -> bool:
-    """Return whether these are the first tokens after a prompt that nothing runs beside: the same ones, or with 4 bits
+    """Return True if these are the first tokens after a prompt that nothing runs beside: the same ones, or with 4 bits
     such as the model finds as likely but for its rounding. The kernel rounds what it multiplies to 8 bits, where a last
     bit, which another number of rows may change, can become one of those steps."""
     if not kind.endswith("int4"):
@@ -184,7 +184,7 @@ def is_alone(kind: str, prompt: tuple[int, ...], got: list[int], most: int) -> b
     if not got:
         return True
     whole = np.array([[*prompt, *got[:-1]]])
-    (logits,) = made(kind).state()(whole, np.array([whole.size]), np.array(len(got)))
+    (logits,) = build_model(kind).state()(whole, np.array([whole.size]), np.array(len(got)))
     chosen = logits[0][np.arange(len(got)), got]
     return bool((logits[0].max(-1) - chosen <= _ROUNDING * logits[0].std()).all())
 
@@ -202,7 +202,7 @@ def text(
 
 
 def batch(kind: str, slots: int, piece: int | None = 8, prefix_tokens: int = 0) -> Running:
-    return Running(sampling.decoder("test", made(kind)), slots, piece, prefix_tokens)
+    return Running(sampling.decoder("test", build_model(kind)), slots, piece, prefix_tokens)
 
 
 def run(running: Running, texts: Sequence[Text]) -> list[list[int]]:
@@ -253,12 +253,12 @@ def attended(query: Array, key: Array, value: Array) -> Array:
     """Causal attention, head by head and query by query. [tokens, heads, size], with fewer heads of keys and values."""
     tokens, heads, size = query.shape
     share = heads // key.shape[1]
-    made = np.zeros((tokens, heads, size))
+    array = np.zeros((tokens, heads, size))
     for head in range(heads):
         for t in range(tokens):
             scores = key[: t + 1, head // share] @ query[t, head] / math.sqrt(size)
-            made[t, head] = softmax(scores) @ value[: t + 1, head // share]
-    return made.reshape(tokens, heads * size)
+            array[t, head] = softmax(scores) @ value[: t + 1, head // share]
+    return array.reshape(tokens, heads * size)
 
 
 # Llama
@@ -270,23 +270,23 @@ def rms(x: Array, weight: Array, epsilon: float) -> Array:
 
 def speeds(config: llama.Config) -> list[float]:
     """By how much each pair of features turns from one position to the next."""
-    made = []
+    results = []
     for pair in range(config.size // 2):
         speed = config.theta ** -(2 * pair / config.size)
-        said = config.scaling
-        if said is not None and said["rope_type"] == "linear":
-            speed /= said["factor"]
-        if said is not None and said["rope_type"] == "llama3":
-            made_for, wavelength = said["original_max_position_embeddings"], 2 * math.pi / speed
-            shortest, longest = made_for / said["high_freq_factor"], made_for / said["low_freq_factor"]
+        message = config.scaling
+        if message is not None and message["rope_type"] == "linear":
+            speed /= message["factor"]
+        if message is not None and message["rope_type"] == "llama3":
+            made_for, wavelength = message["original_max_position_embeddings"], 2 * math.pi / speed
+            shortest, longest = made_for / message["high_freq_factor"], made_for / message["low_freq_factor"]
             if wavelength > longest:
-                speed /= said["factor"]
+                speed /= message["factor"]
             elif wavelength >= shortest:
-                range_ = said["high_freq_factor"] - said["low_freq_factor"]
-                smooth = (made_for / wavelength - said["low_freq_factor"]) / range_
-                speed = (1 - smooth) * speed / said["factor"] + smooth * speed
-        made.append(speed)
-    return made
+                range_ = message["high_freq_factor"] - message["low_freq_factor"]
+                smooth = (made_for / wavelength - message["low_freq_factor"]) / range_
+                speed = (1 - smooth) * speed / message["factor"] + smooth * speed
+        results.append(speed)
+    return results
 
 
 def turned(config: llama.Config, x: Array) -> Array:
@@ -355,8 +355,8 @@ def gpt2_logits(config: gpt2.Config, arrays: dict[str, Array], tokens: list[int]
 def some(shapes: dict[str, tuple[int, ...]], seed: int = 0) -> dict[str, Array]:
     """Weights of which none, bias or not, could be left out unseen."""
     random = np.random.default_rng(seed)
-    made = {}
+    results = {}
     for name, shape in shapes.items():
         scale, offset = (shape[-1] ** -0.5, 0.0) if len(shape) > 1 else (0.3, float(name.endswith("weight")))
-        made[name] = (random.normal(0, scale, shape) + offset).astype(np.float32)
-    return made
+        results[name] = (random.normal(0, scale, shape) + offset).astype(np.float32)
+    return results

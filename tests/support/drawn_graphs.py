@@ -35,8 +35,8 @@ def unet() -> Graph:
         nonlocal count
         count += 1
         w = graph.weight(f"conv{count}.weight", np.full((channels, int(x.shape[1]), 3, 3), 0.1, np.float32))
-        (made,) = graph.op("Conv", [x, w], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]})
-        return ops.relu(made)
+        (result,) = graph.op("Conv", [x, w], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]})
+        return ops.relu(result)
 
     x, skips = graph["image"], []
     for i in range(3):
@@ -116,8 +116,8 @@ def exported(layers: int) -> Graph:
         x = add("mlp", "Tanh", [add("mlp", "Exp", [add("mlp", "Add", [down, x])])])
     nodes.append(helper.make_node("Identity", [x], ["y"]))
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, 8]) for name in ("x", "y")]
-    made = helper.make_graph(nodes, "main_graph", ends[:1], ends[1:], weights)
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    output = helper.make_graph(nodes, "main_graph", ends[:1], ends[1:], weights)
+    model = helper.make_model(output, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     assert isinstance(model, onnx.ModelProto)
     return Graph.load(model)
 

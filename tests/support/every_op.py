@@ -32,8 +32,8 @@ def graph_of(names: list[str], dtype: DType) -> tuple[Graph, dict[str, tuple[Sym
 
     Raises what an op raises that refuses the dtype.
     """
-    graph, made = built_ops(names, dtype)
-    return graph, made, [array for name in names for array in CASES[name].arrays(dtype)]
+    graph, result = built_ops(names, dtype)
+    return graph, result, [array for name in names for array in CASES[name].arrays(dtype)]
 
 
 def built_ops(names: list[str], dtype: DType) -> tuple[Graph, dict[str, tuple[Symbol, ...]]]:
@@ -43,14 +43,14 @@ def built_ops(names: list[str], dtype: DType) -> tuple[Graph, dict[str, tuple[Sy
         for i, operand in enumerate(CASES[name].operands):
             types[f"{name}_{i}"] = TensorType(operand.dtype or dtype, operand.shape)
     graph = Graph("every", types)
-    made = {}
+    by_name = {}
     with graph, warnings.catch_warnings():
         warnings.simplefilter("ignore", LossyCastWarning)
         for name in names:
             count = len(CASES[name].operands)
-            made[name] = CASES[name].results([graph[f"{name}_{i}"] for i in range(count)])
-    graph.output(**{f"out_{name}_{i}": s for name, results in made.items() for i, s in enumerate(results)})
-    return graph, made
+            by_name[name] = CASES[name].results([graph[f"{name}_{i}"] for i in range(count)])
+    graph.output(**{f"out_{name}_{i}": s for name, results in by_name.items() for i, s in enumerate(results)})
+    return graph, by_name
 
 
 # The state of an op in a dtype, from the lowered graph of the op's case
@@ -77,27 +77,27 @@ def state(name: str, dtype: DType) -> str:
 
 def of_graph(graph: Graph, lowered: Graph, dtype: DType) -> str:
     """Return the state of a lowered graph of operands of a dtype, one of `state`'s words but "refused"."""
-    built, made = _operators(graph), _operators(lowered)
+    built, results = _operators(graph), _operators(lowered)
     if not built:
         converts = any(node.op_type == "Cast" for node in graph.nodes)
-        return "itself" if not converts else "expanded" if made else "native"
-    wanted, found = (Counter(op for op, _ in operators) for operators in (built, made))
+        return "itself" if not converts else "expanded" if results else "native"
+    wanted, result = (Counter(op for op, _ in operators) for operators in (built, results))
     soft = any(isinstance(s.type, TensorType) and s.dtype in SOFT for s in graph.symbols)
-    if wanted - found or (found - wanted and not soft):
+    if wanted - result or (result - wanted and not soft):
         return "expanded"
     if dtype is DType.tensor_float32:  # stored so, with operators that round it beside those of the op
         return DType.float32.name
     here = {computed.storage for _, computed in built}
-    dtypes = {computed for op, computed in made if op in wanted}
-    if dtypes <= here and not found - wanted:
+    dtypes = {computed for op, computed in results if op in wanted}
+    if dtypes <= here and not result - wanted:
         return "native"
     elsewhere = dtypes - here or dtypes
     return ", ".join(sorted(d.name for d in elsewhere - {DType.bool} or elsewhere))
 
 
 def _operators(graph: Graph) -> list[tuple[str, DType]]:
-    made = [(node.op_type, _decides(node)) for node in graph.nodes if node.op_type not in CARRIERS]
-    return [pair for pair in made if pair[0] not in SIZE_OPERATORS] or made
+    results = [(node.op_type, _decides(node)) for node in graph.nodes if node.op_type not in CARRIERS]
+    return [pair for pair in results if pair[0] not in SIZE_OPERATORS] or results
 
 
 def _decides(node: Node) -> DType:
@@ -132,16 +132,16 @@ def complex_graph_of(name: str, dtype: DType = DType.complex64) -> tuple[Graph, 
         arrays.append(operand.array(dtype, i) if operand.dtype else drawn(sizes, dtype, i))
     graph = Graph("every", types, promotion=promotion.system("max", complex=True))
     with graph:
-        made = case.results(list(graph.inputs))
-    graph.output(**{f"y{i}": symbol for i, symbol in enumerate(made)})
-    return graph, made, arrays
+        result = case.results(list(graph.inputs))
+    graph.output(**{f"y{i}": symbol for i, symbol in enumerate(result)})
+    return graph, result, arrays
 
 
 def drawn(shape: list[int], dtype: DType, seed: int) -> Array:
     """Return complex numbers of every quadrant."""
     rng = np.random.default_rng((seed, *shape))
-    made: Array = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype.numpy)
-    return made
+    graph: Array = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype.numpy)
+    return graph
 
 
 def complex_state(name: str) -> str:
@@ -159,19 +159,19 @@ def complex_state(name: str) -> str:
 
 
 def rooted(z: Array, epsilon: float) -> Array:
-    made: Array = z / np.sqrt((abs(z) ** 2).mean(-1, keepdims=True) + epsilon)
-    return made
+    result: Array = z / np.sqrt((abs(z) ** 2).mean(-1, keepdims=True) + epsilon)
+    return result
 
 
 def gate(z: Array) -> Array:
-    made: Array = 1 / (1 + np.exp(-z))
-    return made
+    result: Array = 1 / (1 + np.exp(-z))
+    return result
 
 
 def solved(triangle: Array, right: Array) -> Array:
     lower = np.tril(triangle, -1) + np.eye(len(triangle))
-    made: Array = np.linalg.solve(lower, right)
-    return made
+    result: Array = np.linalg.solve(lower, right)
+    return result
 
 
 FORMULAS: dict[str, Callable[..., Any]] = {
@@ -225,11 +225,11 @@ def wanted(name: str, arrays: Sequence[Array]) -> tuple[Array, ...] | None:
         real, imag = (case.wanted(DType.float64, [part_of(x, place) for x in arrays]) for place in (0, 1))
         return tuple(a + 1j * b for a, b in zip(real, imag, strict=True))
     if name in PRODUCTS:
-        made: Any = 0
+        result: Any = 0
         for places in itertools.product((0, 1), repeat=len(arrays)):
             parts = [part_of(x, place) for x, place in zip(arrays, places, strict=True)]
-            made = made + 1j ** sum(places) * case.wanted(DType.float64, parts)[0]
-        return (made,)
+            result = result + 1j ** sum(places) * case.wanted(DType.float64, parts)[0]
+        return (result,)
     return case.wanted(DType.complex64, arrays)
 
 

@@ -55,8 +55,8 @@ def graph_of(
         types[f"x{i}"] = TensorType(dtypes[i] if dtypes else DType.of(array.dtype), shape)
     graph = Graph("test", types, promotion=promotion)
     with graph:
-        made = function(*graph.inputs)
-    graph.output(*(made if isinstance(made, (tuple, list)) else (made,)))
+        result = function(*graph.inputs)
+    graph.output(*(result if isinstance(result, (tuple, list)) else (result,)))
     return graph
 
 
@@ -125,8 +125,8 @@ NUMBERS = (*INTEGERS, *FLOATS)
 ALL = (DType.bool, *NUMBERS)
 
 
-def assert_same(made: object, wanted: Values, what: str) -> None:
-    array = np.asarray(made)
+def assert_same(result: object, wanted: Values, what: str) -> None:
+    array = np.asarray(result)
     assert (array.dtype, array.shape) == (wanted.dtype, wanted.shape), what
     if wanted.dtype.kind == "f":
         rtol = {2: 2e-3, 4: 2e-6, 8: 1e-12}[wanted.dtype.itemsize]

@@ -78,7 +78,7 @@ def grouped(
     rows: list[int] | None = None,
     keys: list[int] | None = None,
     has_kernel: bool = True,
-    **said: Any,
+    **message: Any,
 ) -> Case:
     """Of GroupQueryAttention; rows and keys: how many of them in each of the batch have a meaning."""
 
@@ -91,7 +91,7 @@ def grouped(
     return Case(
         "GroupQueryAttention",
         operands,
-        {"num_heads": 4, "kv_num_heads": 2, **said},
+        {"num_heads": 4, "kv_num_heads": 2, **message},
         outputs=3,
         valid=valid,
         has_kernel=has_kernel,

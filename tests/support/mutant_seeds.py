@@ -147,10 +147,10 @@ def control() -> bytes:
         node("Scan", "zero a", "last parts", body=scan, num_scan_inputs=1),
         node("Add", "last parts", "y"),
     ]
-    held = [
+    results = [
         constant("n", np.array(3, np.int64)), constant("c", np.array(True)), constant("zero", np.array(0, np.float32)),
     ]  # fmt: skip
-    return bytes(model(nodes, constants=held).SerializeToString())
+    return bytes(model(nodes, constants=results).SerializeToString())
 
 
 def functions() -> bytes:
@@ -186,11 +186,11 @@ def sequences() -> bytes:
 
 
 def texts() -> bytes:
-    held = tensor("w", TensorProto.STRING, [2], string_data=[b"a", b"bc"])
+    stored = tensor("w", TensorProto.STRING, [2], string_data=[b"a", b"bc"])
     proto = model(
         [node("StringConcat", "w w", "a"), node("Equal", "a w", "b"), node("Cast", "b", "y", to=FLOAT),
          node("StringNormalizer", "w", "n", case_change_action="UPPER", locale="C")],
-        [], [value("y"), value("n", TensorProto.STRING, None)], [held],
+        [], [value("y"), value("n", TensorProto.STRING, None)], [stored],
     )  # fmt: skip
     return bytes(proto.SerializeToString())
 
@@ -250,8 +250,8 @@ def old() -> bytes:
         node("TopK", "g", "h i", axis=0, k=2),
         node("Squeeze", "h", "y", axes=[1]),
     ]
-    held = [constant("scales", np.array([2, 1], np.float32))]
-    proto = model(nodes, [value("x", FLOAT, [2, 4])], [value("y", FLOAT, None)], held, opset=9)
+    results = [constant("scales", np.array([2, 1], np.float32))]
+    proto = model(nodes, [value("x", FLOAT, [2, 4])], [value("y", FLOAT, None)], results, opset=9)
     proto.ir_version = 4
     return bytes(proto.SerializeToString())
 

@@ -79,13 +79,13 @@ BYTES: list[Callable[[bytearray, random.Random], None]] = [_flip, _flip, _set, _
 
 
 def _messages(message: Any) -> list[Any]:
-    found = [message]
+    results = [message]
     for field, content in message.ListFields():
         if field.message_type is None:
             continue
         for inner in content if _is_repeated(field) else [content]:
-            found += _messages(inner)
-    return found
+            results += _messages(inner)
+    return results
 
 
 def _is_repeated(field: Any) -> bool:
@@ -161,14 +161,14 @@ LONGEST = 5.0
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    known = seeds()
+    expected = seeds()
     megabytes = int(sys.argv[1])
     if megabytes:
         limit_memory(megabytes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
         name, number = line.split()
-        print(name, number, outcome(mutant(known[name], int(number))), flush=True)
+        print(name, number, outcome(mutant(expected[name], int(number))), flush=True)
 
 
 def outcome(content: bytes) -> str:
@@ -195,7 +195,7 @@ def outcome(content: bytes) -> str:
 
 def fed(model: Model) -> dict[str, np.ndarray[Any, Any]] | None:
     """Ones for every input; None where one is not small."""
-    made = {}
+    results = {}
     for name, type_ in model.inputs.items():
         if not isinstance(type_, TensorType):
             return None
@@ -203,10 +203,10 @@ def fed(model: Model) -> dict[str, np.ndarray[Any, Any]] | None:
         if len(dims) > 32 or np.prod(np.array(dims, float)) > SMALL:
             return None
         if type_.dtype is DType.string:
-            made[name] = np.full(dims, "a", object)
+            results[name] = np.full(dims, "a", object)
         else:
-            made[name] = np.ones(dims, np.float32).astype(type_.dtype.numpy)
-    return made
+            results[name] = np.ones(dims, np.float32).astype(type_.dtype.numpy)
+    return results
 
 
 if __name__ == "__main__":

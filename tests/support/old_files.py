@@ -67,7 +67,7 @@ class File:
 
 
 def models() -> Iterator[File]:
-    """Real models; those without weights at hand have random ones."""
+    """Real models; those without weights available have random ones."""
     random = np.random.default_rng(0)
     tokens = random.integers(1000, 20_000, (2, 12))
     mask = np.ones_like(tokens)
@@ -99,12 +99,12 @@ def compared(name: str, graph: Graph, feeds: Mapping[str, Array]) -> File:
     inputs = [s.name for s in graph.inputs if s.name not in graph.buffers]
     feeds = dict(zip(inputs, feeds.values(), strict=True))
     want = dict(zip(model.outputs, model(**feeds), strict=True))
-    return File(name, graph, {**feeds, **held(graph, feeds)}, lambda got: assert_close(got, want))
+    return File(name, graph, {**feeds, **results_of(graph, feeds)}, lambda got: assert_close(got, want))
 
 
-def held(graph: Graph, feeds: Mapping[str, Array]) -> dict[str, Array]:
+def results_of(graph: Graph, feeds: Mapping[str, Array]) -> dict[str, Array]:
     """Return the initial values of buffers, with named dims from the feeds."""
-    made = {}
+    results = {}
     types = {s.name: s.type for s in graph.inputs if s.name in feeds}
     sizes = {
         str(dim): size for name, t in types.items() for dim, size in zip(t.shape, np.shape(feeds[name]), strict=True)
@@ -113,19 +113,19 @@ def held(graph: Graph, feeds: Mapping[str, Array]) -> dict[str, Array]:
         buffer = value.buffer
         shape = [int(d) if d.is_static else sizes.get(str(d), 0) for d in buffer.type.shape]
         first = np.zeros(shape, buffer.type.dtype.numpy)
-        made[name] = first if buffer.initial is None else np.broadcast_to(buffer.initial, shape)
-    return made
+        results[name] = first if buffer.initial is None else np.broadcast_to(buffer.initial, shape)
+    return results
 
 
 def assert_close(got: Mapping[str, Array], want: Mapping[str, Array]) -> None:
     """Fail unless integers are equal, and floats as near as sums in another order are."""
     for name, wanted in want.items():
-        found = got[name]
-        assert found.shape == wanted.shape, f"{name}: shape {found.shape}, not {wanted.shape}"
+        result = got[name]
+        assert result.shape == wanted.shape, f"{name}: shape {result.shape}, not {wanted.shape}"
         if wanted.dtype.kind in "biuOU":
-            assert (found == wanted).all(), f"{name}: other values"
+            assert (result == wanted).all(), f"{name}: other values"
         else:
-            wide, expected = found.astype(np.float64), wanted.astype(np.float64)
+            wide, expected = result.astype(np.float64), wanted.astype(np.float64)
             least = 1e-2 if wanted.dtype.itemsize < 4 else 2e-5
             np.testing.assert_allclose(wide, expected, rtol=1e-4, atol=least * max(1.0, np.abs(expected).max()))
 
@@ -143,22 +143,22 @@ def examples() -> Iterator[File]:
             feeds = {**dict(zip(names, args, strict=False)), **named}
             want = dict(zip(graph.output_types, results, strict=False))
             check = functools.partial(assert_close, want=want)
-            yield File(f"example_{path.stem}_{number}", graph, {**feeds, **held(graph, feeds)}, check)
+            yield File(f"example_{path.stem}_{number}", graph, {**feeds, **results_of(graph, feeds)}, check)
 
 
 def calls(path: Path) -> list[tuple[Graph, tuple[Any, ...], dict[str, Any], list[Array]]]:
     """The graphs that an example loads, each with the first call of its model."""
     graphs: dict[int, Graph] = {}
     seen: list[tuple[Graph, tuple[Any, ...], dict[str, Any], list[Array]]] = []
-    kept: list[Model] = []
+    items: list[Model] = []
     load, call = gc.InferenceSession.load, Model.__call__
 
     def loading(self: Any, model: Any, *args: Any, **named: Any) -> Model:
-        made = load(self, model, *args, **named)
-        kept.append(made)
+        result = load(self, model, *args, **named)
+        items.append(result)
         if isinstance(model, Graph) and not named.get("weights"):
-            graphs[id(made)] = model
-        return made
+            graphs[id(result)] = model
+        return result
 
     def calling(self: Model, *args: Any, **named: Any) -> Any:
         results = call(self, *args, **named)
@@ -197,16 +197,16 @@ def one_op(name: str, dtype: DType) -> File:
     graph = Graph(name, types)
     with graph, warnings.catch_warnings():
         warnings.simplefilter("ignore", LossyCastWarning)
-        given = [
+        results = [
             graph[f"x{i}"].cast(d) if d is not f else graph[f"x{i}"]
             for i, (d, f) in enumerate(zip(own, fed, strict=True))
         ]
-        made = case.results(given)
-        graph.output(**{f"y{i}": stored(s) for i, s in enumerate(made)})
+        output = case.results(results)
+        graph.output(**{f"y{i}": stored(s) for i, s in enumerate(output)})
     feeds = {f"x{i}": np.asarray(a).astype(f.numpy) for i, (a, f) in enumerate(zip(arrays, fed, strict=True))}
 
     def check(got: Mapping[str, Array]) -> None:
-        for i, (symbol, want) in enumerate(zip(made, case.wanted(dtype, arrays), strict=True)):
+        for i, (symbol, want) in enumerate(zip(output, case.wanted(dtype, arrays), strict=True)):
             result = got[f"y{i}"].astype(want.dtype)
             if case.near and symbol.dtype.is_float:
                 assert_near(name, result, want, symbol.dtype, 4 if symbol.dtype is D.float32 else 1)
@@ -227,12 +227,12 @@ def stored(symbol: Symbol) -> Symbol:
 SETS: dict[str, Callable[[], Iterator[File]]] = {"models": models, "examples": examples, "ops": every_op}
 
 
-def write(files: Iterable[File], folder: Path, **asked: Any) -> tuple[list[File], list[str]]:
+def write(files: Iterable[File], folder: Path, **requested: Any) -> tuple[list[File], list[str]]:
     """Write files and what they are fed. Returns those that were written, and what the others were refused for."""
     written, refused = [], []
     for file in files:
         try:
-            model = with_plain_ends(file.graph.to_onnx(**asked))
+            model = with_plain_ends(file.graph.to_onnx(**requested))
         except GraphError as error:
             refused.append(f"{file.name}: {error.summary}")
             continue
@@ -283,18 +283,18 @@ def run(folder: Path, python: str) -> None:
 
 def failures(files: Iterable[File], folder: Path) -> list[str]:
     """Return the files that ran wrong or not at all."""
-    found = []
+    items = []
     for file in files:
         failed = folder / f"{file.name}.failed.txt"
         if failed.exists():
-            found.append(f"{file.name}: {failed.read_text()[:300]}")
+            items.append(f"{file.name}: {failed.read_text()[:300]}")
             continue
         with np.load(folder / f"{file.name}.results.npz", allow_pickle=True) as results:
             try:
                 file.check({name.removesuffix("_plain"): array for name, array in results.items()})
             except (AssertionError, pytest.fail.Exception, GraphcoreError) as error:
-                found.append(f"{file.name}: {' '.join(str(error).split())[:300]}")
-    return found
+                items.append(f"{file.name}: {' '.join(str(error).split())[:300]}")
+    return items
 
 
 def main() -> int:
@@ -305,19 +305,19 @@ def main() -> int:
     parser.add_argument("--only", choices=SETS, action="append", help="a part of them")
     parser.add_argument("--folder", type=Path, help="where files and results are kept")
     arguments = parser.parse_args()
-    asked = {key: value for key in ("runtime", "opset") if (value := getattr(arguments, key)) is not None}
+    results = {key: value for key in ("runtime", "opset") if (value := getattr(arguments, key)) is not None}
     wrong = 0
     with tempfile.TemporaryDirectory() as aside:
         for name in arguments.only or SETS:
             folder = (arguments.folder or Path(aside)) / name
             folder.mkdir(parents=True, exist_ok=True)
-            files, refused = write(SETS[name](), folder, **asked)
+            files, refused = write(SETS[name](), folder, **results)
             print(f"{name}: {len(files)} files, {len(refused)} refused", *refused, sep="\n  ")
             for python in arguments.python:
                 run(folder, python)
-                found = failures(files, folder)
-                wrong += len(found)
-                print(f"{name} with {python}: {len(files) - len(found)} right, {len(found)} not", *found, sep="\n  ")
+                result = failures(files, folder)
+                wrong += len(result)
+                print(f"{name} with {python}: {len(files) - len(result)} right, {len(result)} not", *result, sep="\n  ")
     return int(wrong > 0)
 
 

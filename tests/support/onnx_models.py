@@ -52,10 +52,10 @@ def model(
     imports = [helper.make_opsetid(domain, version) for domain, version in domains.items()]
     if opset is not None:
         imports.append(helper.make_opsetid("", opset))
-    made = helper.make_model(graph, functions=functions, opset_imports=imports, ir_version=10)
+    model = helper.make_model(graph, functions=functions, opset_imports=imports, ir_version=10)
     if opset is None and not domains:
-        del made.opset_import[:]
-    return made
+        del model.opset_import[:]
+    return model
 
 
 def one(op_type: str, *inputs: str, outputs: Sequence[str] = ("y",), opset: int = 20, **attributes: Any) -> Any:
@@ -66,12 +66,12 @@ def one(op_type: str, *inputs: str, outputs: Sequence[str] = ("y",), opset: int 
 
 def tensor(name: str, dtype: int, dims: Sequence[int], raw: bytes | None = None, **fields: Any) -> onnx.TensorProto:
     """A TensorProto with whatever is asked for in it."""
-    made = onnx.TensorProto(name=name, data_type=dtype, dims=dims)
+    result = onnx.TensorProto(name=name, data_type=dtype, dims=dims)
     if raw is not None:
-        made.raw_data = raw
+        result.raw_data = raw
     for key, values in fields.items():
-        getattr(made, key).extend(values)
-    return made
+        getattr(result, key).extend(values)
+    return result
 
 
 def refused(
@@ -121,16 +121,16 @@ def model_of(case: Case, ranked: bool) -> onnx.ModelProto:
     names = [f"x{i}" if array is not None else "" for i, array in enumerate(case.inputs)]
     outputs = [f"y{i}" for i in range(case.outputs)]
     node = helper.make_node(case.op, names, outputs, domain=case.domain, **case.attributes)
-    infos, held = [], []
+    infos, value = [], []
     for i, (name, array) in enumerate(zip(names, case.inputs, strict=True)):
         if array is not None and i in case.constant:
-            held.append(onnx.numpy_helper.from_array(array, name))
+            value.append(onnx.numpy_helper.from_array(array, name))
         elif array is not None:
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
             shape = ["batch" if not i + j else size for j, size in enumerate(array.shape)] if ranked else None
             infos.append(helper.make_tensor_value_info(name, kind, shape))
-    made = [onnx.ValueInfoProto(name=name) for name in outputs]
-    graph = helper.make_graph([node], "test", infos, made, held)
+    results = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph([node], "test", infos, results, value)
     default = OPSET if case.domain else case.version
     imports = [helper.make_opsetid("", default)]
     if case.domain:
@@ -159,8 +159,8 @@ def check(case: Case, ranked: bool = True) -> None:
     if case.expected is None:
         expected = native(case)
     else:
-        made = case.expected(*[a for a in case.inputs if a is not None])
-        expected = list(made) if isinstance(made, tuple) else [made]
+        result = case.expected(*[a for a in case.inputs if a is not None])
+        expected = list(result) if isinstance(result, tuple) else [result]
     for got, wanted in zip(results, expected, strict=True):
         assert got.dtype == wanted.dtype
         assert got.shape == wanted.shape

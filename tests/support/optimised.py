@@ -27,8 +27,8 @@ DTYPES = (DType.bool, *INTEGERS, *FLOATS)
 def graph_of(function: Callable[..., Any], *types: TensorType, output: str | None = None) -> Graph:
     graph = Graph("test", {f"x{i}": type_ for i, type_ in enumerate(types)})
     with graph:
-        made = function(*graph.inputs)
-    graph.output(**{output: made}) if output else graph.output(made)
+        result = function(*graph.inputs)
+    graph.output(**{output: result}) if output else graph.output(result)
     return graph
 
 
@@ -83,8 +83,8 @@ def assert_same(graph: Graph, *arrays: Array) -> Graph:
     """Run the graph as it is and optimised, and return the optimised one."""
     optimised = graph.optimize()
     optimised.verify()
-    plain, made = run(graph, *arrays), run(optimised, *arrays)
+    plain, result = run(graph, *arrays), run(optimised, *arrays)
     assert list(graph.output_types.items()) == list(optimised.output_types.items())
-    for one, other in zip(plain, made, strict=True):
+    for one, other in zip(plain, result, strict=True):
         assert (one.dtype, one.shape, bits(one)) == (other.dtype, other.shape, bits(other))
     return optimised

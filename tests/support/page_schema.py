@@ -40,12 +40,12 @@ class _Reader:
         return options[0] if len(options) == 1 else ("union", options)
 
     def array(self) -> Any:
-        made = self.single()
+        result = self.single()
         while self.next == "[":
             self.take()
             self.take("]")
-            made = ("array", made)
-        return made
+            result = ("array", result)
+        return result
 
     def single(self) -> Any:
         token = self.take()
@@ -54,23 +54,23 @@ class _Reader:
         if token == "[":
             return self.tuple()
         if token == "(":
-            made = self.union()
+            result = self.union()
             self.take(")")
-            return made
+            return result
         return (
             ("literal", token[1:-1]) if token.startswith('"') else ("literal", int(token)) if token.isdigit() else token
         )
 
     def fields(self) -> Any:
-        found = {}
+        results = {}
         while self.next != "}":
             name = self.take()
             self.take(":")
-            found[name] = self.union()
+            results[name] = self.union()
             if self.next in (";", ","):
                 self.take()
         self.take("}")
-        return ("object", found)
+        return ("object", results)
 
     def tuple(self) -> Any:
         parts = []
@@ -87,19 +87,19 @@ class _Reader:
 def declarations(text: str) -> dict[str, Any]:
     """Return the interfaces and types that a file of TypeScript exports, by name."""
     reader = _Reader(_TOKEN.findall(_COMMENT.sub("", text)))
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     while reader.next:
         reader.take("export")
         kind, name = reader.take(), reader.take()
         assert kind in ("interface", "type")
         if kind == "type":
             reader.take("=")
-            found[name] = reader.union()
+            results[name] = reader.union()
             reader.take(";")
         else:
             reader.take("{")
-            found[name] = reader.fields()
-    return found
+            results[name] = reader.fields()
+    return results
 
 
 SCHEMA = declarations(MODEL.read_text(encoding="utf-8"))
@@ -121,8 +121,8 @@ def faults(value: Any, type_: Any = "Page", place: str = "page") -> list[str]:
     if kind == "literal":
         return [] if value == inner else [f"{place}: {value!r:.60} is not {inner!r}"]
     if kind == "union":
-        found = [faults(value, option, place) for option in inner]
-        return [] if not all(found) else found[0]
+        results = [faults(value, option, place) for option in inner]
+        return [] if not all(results) else results[0]
     if kind == "array":
         if not isinstance(value, list):
             return [f"{place}: {value!r:.60} is no list"]
@@ -168,11 +168,11 @@ def _dangling_in(graph: dict[str, Any], which: int) -> list[str]:
     names = [node["name"] for node in nodes]
     if len(set(names)) != len(names):
         wrong.append(f"graph {which}: names of nodes are not unique")
-    made: set[int] = set()
+    results: set[int] = set()
     for node in nodes:
         wrong += [f"{node['name']}: operand {i}" for i in node["operands"] if not -1 <= i < len(values)]
-        wrong += [f"{node['name']}: result {i}" for i in node["results"] if not 0 <= i < len(values) or i in made]
-        made.update(node["results"])
+        wrong += [f"{node['name']}: result {i}" for i in node["results"] if not 0 <= i < len(values) or i in results]
+        results.update(node["results"])
         if len(node["operandNames"]) != len(node["operands"]):
             wrong.append(f"{node['name']}: names of operands")
         if not -1 <= node["group"] < len(groups):
@@ -189,6 +189,6 @@ def _dangling_in(graph: dict[str, Any], which: int) -> list[str]:
             if v >= len(values)
         ]
     wrong += [
-        f"value {i} is made by no node" for i, v in enumerate(values) if (v["kind"] == "result") is not (i in made)
+        f"value {i} is made by no node" for i, v in enumerate(values) if (v["kind"] == "result") is not (i in results)
     ]
     return wrong + [f"end {i}" for i in (*graph["inputs"], *graph["outputs"]) if not 0 <= i < len(values)]

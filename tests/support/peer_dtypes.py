@@ -80,7 +80,7 @@ class Peer:
     no_kernel: tuple[str, ...] = ()
     """Words of errors that say that only a kernel is missing."""
 
-    def asked(self, function: Callable[..., Any], *operands: Any) -> str:
+    def dtype_or_error(self, function: Callable[..., Any], *operands: Any) -> str:
         """Return the name of the result's dtype, `-` where the call is refused, `.` where a kernel is missing."""
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -180,17 +180,17 @@ def table(peer: Peer) -> Iterator[list[str]]:
 
     def row(op: str, left: str, right: str) -> list[str]:
         pairs = zip(operands(left), operands(right), strict=True)
-        return [op, left, right, *(peer.asked(peer.two[op], x, y) for x, y in pairs)]
+        return [op, left, right, *(peer.dtype_or_error(peer.two[op], x, y) for x, y in pairs)]
 
     for op, function in peer.one.items():
-        yield [op, "x", "", *(peer.asked(function, x) for x in operands("x"))]
+        yield [op, "x", "", *(peer.dtype_or_error(function, x) for x in operands("x"))]
     for op in peer.two:
         yield from (row(op, dtype, "x") for dtype in columns)
     for op in ("add", "div"):  # one that promotes, and one that divides
         yield from (row(op, dtype, "x[]") for dtype in columns)
     for i, dtype in enumerate(narrow):
         x = peer.array(dtype, 1)
-        yield [*row("add", dtype, "x"), *[""] * i, peer.asked(peer.two["add"], x, x)]
+        yield [*row("add", dtype, "x"), *[""] * i, peer.dtype_or_error(peer.two["add"], x, x)]
     for op in peer.two:
         if op not in NO_LITERALS[peer.name]:
             yield from (row(op, "x", literal) for literal in LITERALS)

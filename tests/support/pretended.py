@@ -46,28 +46,28 @@ def lacking(*lost: str) -> list[SimpleNamespace]:
     for name in lost:
         op_type, _, dtype = name.partition(" ")
         parts.setdefault(op_type, set()).add(f"tensor({ {'float32': 'float', 'float64': 'double'}.get(dtype, dtype) })")
-    made = []
+    items = []
     for k in listed():
         if k.domain or k.op_name not in parts:
-            made.append(k)
+            items.append(k)
         elif k.op_name not in whole:
-            left = {p: [t for t in types if t not in parts[k.op_name]] for p, types in k.type_constraints.items()}
-            made.append(SimpleNamespace(**{**vars(k), "type_constraints": left}))
-    return made
+            results = {p: [t for t in types if t not in parts[k.op_name]] for p, types in k.type_constraints.items()}
+            items.append(SimpleNamespace(**{**vars(k), "type_constraints": results}))
+    return items
 
 
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretend]:
     """Tell what release is installed and which kernels it lists: a list, or what is called to get one."""
     listed()
 
-    def told(kernels: Any = None, version: str = "99.0") -> None:
+    def pretend(kernels: Any = None, version: str = "99.0") -> None:
         monkeypatch.setattr(onnxruntime, "__version__", version)
         if kernels is not None:
             answer = kernels if callable(kernels) else lambda: kernels
             monkeypatch.setattr(state, "get_all_opkernel_def", answer)
         release.runtime.cache_clear()
 
-    yield told
+    yield pretend
     release.runtime.cache_clear()
 
 
@@ -77,15 +77,15 @@ def lost_kernels(graph: Graph) -> set[str]:
     if runtime.registry is None:
         return set()
     rows = _rows(runtime)
-    found = set()
+    results = set()
     for node in nodes(lower(graph, "cpu", runtime=runtime, optimize="all")):
         dtype = deciding(node)
         if node.domain or dtype is None or dtype not in rows.get(node.op_type, ()):
             continue
         there = runtime.registry.dtypes(CPU, node.op_type, runtime.opset)
         if there is not None and dtype not in there:
-            found.add(f"{node.op_type} {dtype}")
-    return found
+            results.add(f"{node.op_type} {dtype}")
+    return results
 
 
 @functools.lru_cache(maxsize=1)
@@ -111,12 +111,12 @@ def deciding(node: Node) -> DType | None:
 @functools.cache
 def operators_of(dtype: DType) -> dict[str, frozenset[str]]:
     """The operators that each op needs on the installed release, by name."""
-    made = {}
+    results = {}
     for name, case in CASES.items():
         if dtype not in case.refused:
             graph, _, _ = graph_of([name], dtype)
-            made[name] = frozenset(n.op_type for n in nodes(lower(graph, "cpu", runtime=release.runtime())))
-    return made
+            results[name] = frozenset(n.op_type for n in nodes(lower(graph, "cpu", runtime=release.runtime())))
+    return results
 
 
 def names_with(dtype: DType, lost: Iterable[str]) -> list[str]:

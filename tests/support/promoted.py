@@ -110,19 +110,19 @@ def default_dtype(system: str, literal: Literal) -> DType:
     return D.float64 if system == "kernel_float" else D.float32
 
 
-def joined(system: str, given: Sequence[Operand]) -> tuple[DType, bool]:
+def joined(system: str, value: Sequence[Operand]) -> tuple[DType, bool]:
     """Return the common dtype of operands, folded from the left, and whether it is only a default."""
     return {"max": _joined_max, "kernel_float": _joined_kernel_float, "anvil": _joined_anvil}.get(
         system, _joined_array_api
-    )(given)
+    )(value)
 
 
-def _joined_max(given: Sequence[Operand]) -> tuple[DType, bool]:
-    dtypes = [v.dtype for v in given if isinstance(v, Value)]
+def _joined_max(values: Sequence[Operand]) -> tuple[DType, bool]:
+    dtypes = [v.dtype for v in values if isinstance(v, Value)]
     met = dtypes[0]
     for dtype in dtypes[1:]:
         met = meet_max(met, dtype)
-    for value in given:
+    for value in values:
         if not isinstance(value, Value):
             fits_bool = met is not D.bool or value in (0, 1)
             fits_sign = not met.is_unsigned or value >= 0
@@ -131,10 +131,10 @@ def _joined_max(given: Sequence[Operand]) -> tuple[DType, bool]:
     return met, False
 
 
-def _joined_kernel_float(given: Sequence[Operand]) -> tuple[DType, bool]:
+def _joined_kernel_float(values: Sequence[Operand]) -> tuple[DType, bool]:
     met: DType | None = None
     is_constant = True
-    for value in given:
+    for value in values:
         dtype = value.dtype if isinstance(value, Value) else default_dtype("kernel_float", value)
         constant = isinstance(value, Value) and value.ambiguous
         if met is None or (is_constant and not constant):
@@ -146,32 +146,32 @@ def _joined_kernel_float(given: Sequence[Operand]) -> tuple[DType, bool]:
     return met, is_constant
 
 
-def _joined_anvil(given: Sequence[Operand]) -> tuple[DType, bool]:
+def _joined_anvil(values: Sequence[Operand]) -> tuple[DType, bool]:
     pairs = [
         (v.dtype, v.ambiguous) if isinstance(v, Value) else (default_dtype("anvil", v), not isinstance(v, bool))
-        for v in given
+        for v in values
     ]
     met, ambiguous = pairs[0]
     for dtype, other in pairs[1:]:
         if ambiguous == other:
             met = meet_anvil(met, dtype)
             continue
-        guess, known = (met, dtype) if ambiguous else (dtype, met)
+        guess, expected = (met, dtype) if ambiguous else (dtype, met)
         # A guess gives way, but for one of a float to what is none, and of anything to a bool.
-        stays = (guess.is_float and not known.is_float) or (known is D.bool and guess is not D.bool)
-        met, ambiguous = (guess, True) if stays else (known, False)
-    for value in given:
+        stays = (guess.is_float and not expected.is_float) or (expected is D.bool and guess is not D.bool)
+        met, ambiguous = (guess, True) if stays else (expected, False)
+    for value in values:
         if not isinstance(value, Value) and met.is_unsigned and value < 0:
             raise Refused(DTypeError)
     return met, ambiguous
 
 
-def _joined_array_api(given: Sequence[Operand]) -> tuple[DType, bool]:
-    dtypes = [v.dtype for v in given if isinstance(v, Value)]
+def _joined_array_api(values: Sequence[Operand]) -> tuple[DType, bool]:
+    dtypes = [v.dtype for v in values if isinstance(v, Value)]
     met = dtypes[0]
     for dtype in dtypes[1:]:
         met = meet_array_api(met, dtype)
-    for value in given:
+    for value in values:
         if isinstance(value, Value):
             continue
         kinds = {bool: met is D.bool, int: met.is_float or met.is_integer, float: met.is_float}
@@ -183,55 +183,55 @@ def _joined_array_api(given: Sequence[Operand]) -> tuple[DType, bool]:
 # What ops make of their operands
 
 
-def outcome(system: str, op: str, given: Sequence[Operand]) -> Value | Refused:
+def outcome(system: str, op: str, value: Sequence[Operand]) -> Value | Refused:
     """`compute`, or why not."""
     try:
-        return compute(system, op, given)
+        return compute(system, op, value)
     except Refused as refusal:
         return refusal
 
 
-def compute(system: str, op: str, given: Sequence[Operand]) -> Value:
+def compute(system: str, op: str, value: Sequence[Operand]) -> Value:
     """An op of `OPS` on operands of a system. Raises `Refused`."""
-    made = _compute(system, op, given)
-    if system == "kernel_float" and op in ("max", "min", "abs", "sqrt", "where") and not made.array.ndim:
-        return replace(made, array=made.array.reshape(1))  # functions make vectors of their arguments
-    return made
+    result = _compute(system, op, value)
+    if system == "kernel_float" and op in ("max", "min", "abs", "sqrt", "where") and not result.array.ndim:
+        return replace(result, array=result.array.reshape(1))  # functions make vectors of their arguments
+    return result
 
 
-def _compute(system: str, op: str, given: Sequence[Operand]) -> Value:
+def _compute(system: str, op: str, values: Sequence[Operand]) -> Value:
     if op in ("where", "cast", "sum"):
-        return {"where": _where, "cast": _cast, "sum": _sum}[op](system, given)
-    dtype, ambiguous = joined(system, given)
+        return {"where": _where, "cast": _cast, "sum": _sum}[op](system, values)
+    dtype, ambiguous = joined(system, values)
     _check(system, op, dtype)
-    cast = [v.cast(dtype) if isinstance(v, Value) else _of_literal(system, v, dtype, ambiguous) for v in given]
+    cast = [v.cast(dtype) if isinstance(v, Value) else _of_literal(system, v, dtype, ambiguous) for v in values]
     arrays = list(np.broadcast_arrays(*cast))
     unsure = np.zeros((), bool)
-    for value in given:
+    for value in values:
         if isinstance(value, Value):
             unsure = unsure | value.unsure
-    made = Value(arrays[0], dtype, ambiguous)
+    result = Value(arrays[0], dtype, ambiguous)
     if op in COMPARISONS:
         array = reference.compare(op, *arrays)
-        to = dtype if system == "kernel_float" and not all(map(_is_plain_scalar, given)) else D.bool
+        to = dtype if system == "kernel_float" and not all(map(_is_plain_scalar, values)) else D.bool
         return Value(reference.cast(array, D.bool, to), to, ambiguous, unsure)
     if op in BITWISE:
         if dtype.is_float:
             array = BITWISE[op](*(reference.cast(a, dtype, D.bool) for a in arrays))
-            return replace(made, array=reference.cast(array, D.bool, dtype))
-        return replace(made, array=BITWISE[op](*arrays))
+            return replace(result, array=reference.cast(array, D.bool, dtype))
+        return replace(result, array=BITWISE[op](*arrays))
     if op == "/":
-        return _quotient(system, made, given, arrays, unsure)
+        return _quotient(system, result, values, arrays, unsure)
     if op == "sqrt":
         if not dtype.is_float:
             real = _real(dtype) if system == "max" else D.float32
-            made = Value(reference.cast(arrays[0], dtype, real), real, system == "anvil")
-        return replace(made, array=reference._float(np.sqrt, made.dtype, made.array), unsure=unsure)
+            result = Value(reference.cast(arrays[0], dtype, real), real, system == "anvil")
+        return replace(result, array=reference._float(np.sqrt, result.dtype, result.array), unsure=unsure)
     if op in ("max", "min") and dtype.is_float:
         wide = [reference.exact(a) for a in arrays]
         unsure = unsure | ((wide[0] == 0) & (wide[1] == 0) & (np.signbit(wide[0]) != np.signbit(wide[1])))
     array = _arithmetic(op, arrays, dtype)
-    return replace(made, array=array, unsure=unsure)
+    return replace(result, array=array, unsure=unsure)
 
 
 def _is_plain_scalar(value: Operand) -> bool:
@@ -266,19 +266,19 @@ def _real(dtype: DType) -> DType:
     return D.float16 if dtype.bits <= 8 else D.float32 if dtype.bits <= 16 else D.float64
 
 
-def _quotient(system: str, made: Value, given: Sequence[Operand], arrays: Sequence[Array], unsure: Array) -> Value:
-    dtype = made.dtype
+def _quotient(system: str, result: Value, values: Sequence[Operand], arrays: Sequence[Array], unsure: Array) -> Value:
+    dtype = result.dtype
     if system == "max" and not dtype.is_float:
-        x, y = (v.cast(D.float64) if isinstance(v, Value) else np.array(v, np.float64) for v in given)
+        x, y = (v.cast(D.float64) if isinstance(v, Value) else np.array(v, np.float64) for v in values)
         with np.errstate(all="ignore"):
             return Value(np.asarray(np.divide(x, y)), D.float64)
     if dtype.is_float:
-        return replace(made, array=reference._float(np.divide, dtype, *arrays), unsure=unsure)
+        return replace(result, array=reference._float(np.divide, dtype, *arrays), unsure=unsure)
     if dtype is D.bool:
-        return replace(made, array=arrays[0] & arrays[1])
+        return replace(result, array=arrays[0] & arrays[1])
     x, y = arrays
     quotients = [_truncated(int(a), int(b)) for a, b in zip(x.ravel(), y.ravel(), strict=True)]
-    return replace(made, array=reference.wrapped(quotients, dtype).reshape(x.shape))
+    return replace(result, array=reference.wrapped(quotients, dtype).reshape(x.shape))
 
 
 def _truncated(x: int, y: int) -> int:
@@ -302,26 +302,26 @@ def _arithmetic(op: str, arrays: Sequence[Array], dtype: DType) -> Array:
     return reference.wrapped([-int(v) if op == "neg" else abs(int(v)) for v in x.ravel()], dtype).reshape(x.shape)
 
 
-def _where(system: str, given: Sequence[Operand]) -> Value:
-    chooser, *choices = given
+def _where(system: str, values: Sequence[Operand]) -> Value:
+    chooser, *choices = values
     assert isinstance(chooser, Value)
     dtype, ambiguous = joined(system, choices)
     arrays = [v.cast(dtype) if isinstance(v, Value) else _of_literal(system, v, dtype, ambiguous) for v in choices]
     unsure = np.zeros((), bool)
-    for value in given:
+    for value in values:
         if isinstance(value, Value):
             unsure = unsure | value.unsure
     return Value(np.where(chooser.cast(D.bool), *arrays), dtype, ambiguous, unsure)
 
 
-def _cast(system: str, given: Sequence[Any]) -> Value:
-    value, dtype = given
+def _cast(system: str, argument: Sequence[Any]) -> Value:
+    value, dtype = argument
     return value if value.dtype is dtype else Value(value.cast(dtype), dtype, False, value.unsure)
 
 
-def _sum(system: str, given: Sequence[Any]) -> Value:
+def _sum(system: str, value: Sequence[Any]) -> Value:
     """The sum along the only axis, which stays; of integers and bools."""
-    (x,) = given
+    (x,) = value
     if x.dtype is D.bool and system == "array_api":
         raise Refused(PromotionError)
     ambiguous = x.ambiguous and system == "anvil"

@@ -200,7 +200,7 @@ def samples(dtype: DType, count: int, seed: int) -> Array:
 def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
     """Apply a function of Python floats to each element; overflow gives infinity, and no value NaN."""
 
-    def made(x: float) -> float:
+    def evaluate(x: float) -> float:
         try:
             return x if math.isnan(x) else function(x)
         except OverflowError:
@@ -208,7 +208,7 @@ def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
         except ValueError:
             return math.nan
 
-    return np.vectorize(made, otypes=[np.float64])
+    return np.vectorize(evaluate, otypes=[np.float64])
 
 
 def _lgamma(x: float) -> float:

@@ -28,11 +28,11 @@ def run(path: Path) -> None:
         options.log_severity_level = 4
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         with np.load(path.with_suffix(".feeds.npz"), allow_pickle=True) as feeds:
-            made = session.run(None, dict(feeds))
+            result = session.run(None, dict(feeds))
     except Exception as error:
         failed.write_text(f"{type(error).__name__}: {error}")
         return
-    np.savez(results, **{value.name: array for value, array in zip(session.get_outputs(), made, strict=True)})
+    np.savez(results, **{value.name: array for value, array in zip(session.get_outputs(), result, strict=True)})
     failed.unlink()
 
 

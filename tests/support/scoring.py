@@ -29,9 +29,9 @@ from tools.kernel_probe.workers import Died, Worker
 def wrong_cells(processes: int = 2) -> tuple[int, dict[str, str]]:
     """Return how many cells there are, and what is wrong with those that are not right."""
     groups = [(left.name, None if right is None else right.name) for left in DTYPES for right in (*DTYPES, None)]
-    found = _asked(_cells, groups, processes)
+    result = _asked(_cells, groups, processes)
     wrong: dict[str, str] = {}
-    for group, answer in found.items():
+    for group, answer in result.items():
         if isinstance(answer, Died):
             wrong[str(group)] = f"the process ends: {answer.how}"
         else:
@@ -45,19 +45,19 @@ def _cells(left: str, right: str | None) -> dict[str, str]:
     for cell in CELLS:
         if cell.left.name != left or (None if cell.right is None else cell.right.name) != right:
             continue
-        given = operands(cell)
-        graph = Graph("score", types_of(cell, given))
+        value = operands(cell)
+        graph = Graph("score", types_of(cell, value))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LossyCastWarning)
             function: Callable[..., Any] = OPS[cell.op]
-            graph.output(function(*(graph[name] for name in types_of(cell, given))))
+            graph.output(function(*(graph[name] for name in types_of(cell, value))))
         name = f"{cell.op} {left}" if right is None else f"{cell.op} {left} {right}"
         try:
-            (got,) = InferenceSession().load(graph)(*given)
+            (got,) = InferenceSession().load(graph)(*value)
         except Exception as error:  # of many kinds
             wrong[name] = f"{type(error).__name__}: {error}"[:200]
             continue
-        if not agrees(cell, got, wanted(cell, *given)):
+        if not agrees(cell, got, wanted(cell, *value)):
             wrong[name] = "values"
     return wrong
 
@@ -65,9 +65,9 @@ def _cells(left: str, right: str | None) -> dict[str, str]:
 def failed_tests(processes: int = 2) -> tuple[int, dict[str, str]]:
     """Return how many node tests ONNX has, and how those went that did not pass."""
     names = [(name,) for name in sorted(_tests())]
-    found = _asked(_outcome, names, processes)
-    outcomes = {name: f"crash: {a.how}" if isinstance(a, Died) else str(a) for (name,), a in found.items()}
-    return len(names), {name: made[:200] for name, made in outcomes.items() if made != "ok"}
+    result = _asked(_outcome, names, processes)
+    outcomes = {name: f"crash: {a.how}" if isinstance(a, Died) else str(a) for (name,), a in result.items()}
+    return len(names), {name: item[:200] for name, item in outcomes.items() if item != "ok"}
 
 
 def _outcome(name: str) -> str:
@@ -92,7 +92,7 @@ def _asked(function: Callable[..., Any], todo: list[Any], processes: int) -> dic
     waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for question in todo:
         waiting.put(question)
-    found: dict[Any, Any] = {}
+    results: dict[Any, Any] = {}
 
     def drive() -> None:
         worker: Worker | None = None
@@ -102,8 +102,8 @@ def _asked(function: Callable[..., Any], todo: list[Any], processes: int) -> dic
             except queue.Empty:
                 break
             worker = worker or Worker(function)
-            found[question] = worker.ask(*question, timeout=300.0)
-            if isinstance(found[question], Died):
+            results[question] = worker.ask(*question, timeout=300.0)
+            if isinstance(results[question], Died):
                 worker = None
         if worker is not None:
             worker.end()
@@ -111,7 +111,7 @@ def _asked(function: Callable[..., Any], todo: list[Any], processes: int) -> dic
     with ThreadPoolExecutor(processes) as pool:
         for driver in [pool.submit(drive) for _ in range(processes)]:
             driver.result()
-    return found
+    return results
 
 
 def main() -> int:

@@ -37,7 +37,7 @@ class Draw:
 
     def some(self, **attributes: Any) -> dict[str, Any]:
         """Some of the attributes: those that are drawn."""
-        return {key: given for key, given in attributes.items() if self.random.random() < 0.6}
+        return {key: item for key, item in attributes.items() if self.random.random() < 0.6}
 
 
 Drawn = tuple[list[Any], dict[str, Any]]
@@ -81,8 +81,8 @@ def _parameters(schema: onnx.defs.OpSchema, count: int) -> list[list[str]]:
 
 
 def _allowed(schema: onnx.defs.OpSchema, parameter: Any) -> list[str]:
-    found = [c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == parameter.type_str]
-    return list(found[0]) if found else [parameter.type_str]
+    results = [c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == parameter.type_str]
+    return list(results[0]) if results else [parameter.type_str]
 
 
 def _reduced(d: Draw, since: int = 18) -> Drawn:

@@ -27,11 +27,11 @@ def models(package: str, most: int = 1 << 62) -> list[Path]:
     """Return the .onnx files of a package, of so many bytes at most; skips the test where it is not installed."""
     spec = importlib.util.find_spec(package)
     folders = [Path(f) for f in (spec.submodule_search_locations or ())] if spec is not None else []
-    found = sorted(path for folder in folders for path in folder.rglob("*.onnx"))
-    kept = [path for path in found if path.stat().st_size <= most]
-    if not kept:
+    results = sorted(path for folder in folders for path in folder.rglob("*.onnx"))
+    items = [path for path in results if path.stat().st_size <= most]
+    if not items:
         pytest.skip(f"{package} is not installed, or carries no such model")
-    return kept
+    return items
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,16 +54,16 @@ class Trained:
     def feeds(self, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
         """Return arrays for its inputs."""
         rng = np.random.default_rng(seed)
-        made: dict[str, np.ndarray[Any, Any]] = {}
+        results: dict[str, np.ndarray[Any, Any]] = {}
         for symbol in _graph(self.file()).inputs:
             shape = self.shapes[symbol.name]
             if symbol.name == "sr":
-                made[symbol.name] = np.array(16000, np.int64)
+                results[symbol.name] = np.array(16000, np.int64)
             elif symbol.dtype.is_float:
-                made[symbol.name] = rng.standard_normal(shape).astype(symbol.dtype.numpy)
+                results[symbol.name] = rng.standard_normal(shape).astype(symbol.dtype.numpy)
             else:
-                made[symbol.name] = rng.integers(0, 200, shape).astype(symbol.dtype.numpy)
-        return made
+                results[symbol.name] = rng.integers(0, 200, shape).astype(symbol.dtype.numpy)
+        return results
 
 
 @functools.cache
@@ -97,6 +97,6 @@ _PARAMS = [pytest.param(t, id=t.label, marks=[pytest.mark.full] if t.label == "d
 @pytest.fixture(params=_PARAMS)
 def trained(request: pytest.FixtureRequest) -> Trained:
     """Each of the models."""
-    found: Trained = request.param
-    found.file()
-    return found
+    result: Trained = request.param
+    result.file()
+    return result

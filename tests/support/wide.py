@@ -124,17 +124,17 @@ def values(dtype: DType) -> st.SearchStrategy[int]:
 @st.composite
 def trees(draw: st.DrawFn, least: int, most: int, steps: int, divides: bool) -> tuple[Graph, list[Array], list[Known]]:
     """A graph of up to `steps` ops, what to feed it, and its outputs with what they must hold."""
-    given = draw(st.lists(dtypes(least, most), min_size=1, max_size=3))
-    graph = Graph("tree", {f"x{i}": TensorType(dtype, [SIZE]) for i, dtype in enumerate(given)})
+    value = draw(st.lists(dtypes(least, most), min_size=1, max_size=3))
+    graph = Graph("tree", {f"x{i}": TensorType(dtype, [SIZE]) for i, dtype in enumerate(value)})
     pool: list[Known] = []
     arrays: list[Array] = []
-    for symbol, dtype in zip(graph.inputs, given, strict=True):
+    for symbol, dtype in zip(graph.inputs, value, strict=True):
         # Up to 64 bits a tensor may hold more than the width: that is wrapped.
-        held = draw(st.lists(values(dtype if dtype.bits > 64 else dtype.storage), min_size=SIZE, max_size=SIZE))
-        arrays.append(np.array(held, dtype.numpy))
-        pool.append(Known(symbol, [wrap(v, dtype) for v in held]))
+        stored = draw(st.lists(values(dtype if dtype.bits > 64 else dtype.storage), min_size=SIZE, max_size=SIZE))
+        arrays.append(np.array(stored, dtype.numpy))
+        pool.append(Known(symbol, [wrap(v, dtype) for v in stored]))
     binary = {**BINARY, **(DIVISIONS if divides else {})}
-    made: list[Known] = []
+    results: list[Known] = []
     for _ in range(draw(st.integers(1, steps))):
         x, y = (draw(st.sampled_from(pool)) for _ in "xy")
         kind = draw(st.sampled_from(["binary", "binary", "unary", "cast"]))
@@ -147,9 +147,9 @@ def trees(draw: st.DrawFn, least: int, most: int, steps: int, divides: bool) -> 
         else:
             step = _binary(x, y.cast(x.dtype), *binary[draw(st.sampled_from(sorted(binary)))])
         pool.append(step)
-        made.append(step)
-    outputs = made[-1:] + draw(st.lists(st.sampled_from(pool), max_size=2))
-    graph.output(**{f"out{i}": known.symbol for i, known in enumerate(_unnamed(outputs))})
+        results.append(step)
+    outputs = results[-1:] + draw(st.lists(st.sampled_from(pool), max_size=2))
+    graph.output(**{f"out{i}": item.symbol for i, item in enumerate(_unnamed(outputs))})
     return graph, arrays, _unnamed(outputs)
 
 
@@ -160,7 +160,7 @@ def _binary(x: Known, y: Known, build: Build, of: Reference) -> Known:
 
 def _unnamed(outputs: Sequence[Known]) -> list[Known]:
     """The outputs, each value once."""
-    return list({known.symbol.id: known for known in outputs}.values())
+    return list({item.symbol.id: item for item in outputs}.values())
 
 
 # Graphs on integers of more than 64 bits, and values of all magnitudes
@@ -173,8 +173,8 @@ def graph_of(function: Function, *types: TensorType | DType, promotion: str | Pr
     full = [t if isinstance(t, TensorType) else TensorType(t, ["n"]) for t in types]
     graph = Graph("test", {f"x{i}": t for i, t in enumerate(full)}, promotion=promotion)
     with graph:
-        made = function(*graph.inputs)
-    graph.output(*(made if isinstance(made, tuple) else (made,)))
+        result = function(*graph.inputs)
+    graph.output(*(result if isinstance(result, tuple) else (result,)))
     return graph
 
 
@@ -190,12 +190,12 @@ def run(function: Function, types: list[Any], *arrays: Array) -> list[Array]:
 def samples(dtype: DType, count: int = 40, seed: int = 0) -> Array:
     """Values of all magnitudes that a dtype has, its limits among them."""
     random = np.random.default_rng(seed)
-    made = [int(dtype.min), int(dtype.max), 0, 1, int(dtype.min) + 1, int(dtype.max) - 1]
-    while len(made) < count:
+    results = [int(dtype.min), int(dtype.max), 0, 1, int(dtype.min) + 1, int(dtype.max) - 1]
+    while len(results) < count:
         bits = int(random.integers(1, dtype.bits + 1))
         value = int.from_bytes(random.bytes(-(-bits // 8)), "little") % (1 << bits)
-        made.append(wrap(-value if random.random() < 0.4 else value, dtype))
-    return np.array(made, object)
+        results.append(wrap(-value if random.random() < 0.4 else value, dtype))
+    return np.array(results, object)
 
 
 WIDTHS = [make(bits) for bits in (65, 70, 96, 128, 200) for make in (DType.int, DType.uint)]
@@ -214,10 +214,10 @@ def drawn(dtype: DType, shape: Sequence[int], seed: int = 0) -> Array:
     """Return values of all magnitudes, the ends of the range among them more often."""
     random = np.random.default_rng(seed)
     pool = samples(dtype, 40, seed)
-    made = np.empty(int(np.prod(shape)), object)
-    for place in range(made.size):
-        made[place] = pool[int(random.integers(0, 6 if random.random() < 0.5 else 40))]
-    return made.reshape(shape)
+    array = np.empty(int(np.prod(shape)), object)
+    for place in range(array.size):
+        array[place] = pool[int(random.integers(0, 6 if random.random() < 0.5 else 40))]
+    return array.reshape(shape)
 
 
 def results(graph: Graph, arrays: Sequence[Array], folder: Path | None = None) -> list[list[Array]]:
@@ -243,13 +243,13 @@ def check(
 ) -> Graph:
     """Assert that a graph of a function gives what Python's integers give, modulo 2^bits; return the graph."""
     graph = graph_of(function, *types, promotion=promotion)
-    for found in results(graph, arrays, folder):
-        for symbol, result, value in zip(graph.outputs, found, wanted, strict=True):
+    for item in results(graph, arrays, folder):
+        for symbol, result, value in zip(graph.outputs, item, wanted, strict=True):
             exact = np.asarray(value, object)
-            held = wrapped(exact, symbol.dtype) if symbol.dtype.is_integer and exact.size else exact
+            stored = wrapped(exact, symbol.dtype) if symbol.dtype.is_integer and exact.size else exact
             assert result.dtype == symbol.dtype.numpy
-            assert result.shape == np.shape(held)
-            assert result.tolist() == np.asarray(held).tolist(), str(graph)
+            assert result.shape == np.shape(stored)
+            assert result.tolist() == np.asarray(stored).tolist(), str(graph)
     return graph
 
 

@@ -1,1 +1,1 @@
-"""Tests of calling, cutting and mending graphs."""
+"""Tests of calling, cutting and fixing graphs."""

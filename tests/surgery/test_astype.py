@@ -70,13 +70,13 @@ def test_a_converted_op_is_the_op_built_in_that_dtype(target: DType) -> None:
         source, wanted = graph_of([name], F32)[0], graph_of([name], target)[0]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LossyCastWarning)
-            made = source.astype(target, keep_io=False)
+            graph = source.astype(target, keep_io=False)
         wanted = wanted.with_outputs(*wanted.outputs)  # without nodes that lead to no output
-        found = wanted.diff(made)
-        if found.nodes or found.types or found.inputs or found.outputs:
-            wrong.append(f"{name}\n{found}")
-        if any(w.before != w.after for w in found.weights):
-            wrong.append(f"{name}\n{found}")
+        difference = wanted.diff(graph)
+        if difference.nodes or difference.types or difference.inputs or difference.outputs:
+            wrong.append(f"{name}\n{difference}")
+        if any(w.before != w.after for w in difference.weights):
+            wrong.append(f"{name}\n{difference}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -85,43 +85,43 @@ def test_a_converted_graph_gives_the_bits_of_the_graph_built_in_float16() -> Non
     half = Graph("mlp", {"x": TensorType("float16", ["b", 4])})
     w = half.weight("w", np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4).astype(np.float16))
     half.output(y=ops.softmax(ops.relu(half["x"] @ w) * 2.5))
-    made = mlp().astype("float16", keep_io=False)
-    assert not half.diff(made)
-    np.testing.assert_array_equal(ran(made, {"x": x})[0], ran(half, {"x": x})[0])
+    graph = mlp().astype("float16", keep_io=False)
+    assert not half.diff(graph)
+    np.testing.assert_array_equal(ran(graph, {"x": x})[0], ran(half, {"x": x})[0])
 
 
 def test_inputs_and_outputs_stay_unless_they_are_converted_too() -> None:
     g = mlp()
     text = str(g)
-    made = g.astype("float16")
-    assert made["x"].dtype is F32
-    assert made.output_types == g.output_types
-    assert operators(made) == ["Cast", "MatMul", "Relu", "Mul", "Softmax", "Cast"]
+    graph = g.astype("float16")
+    assert graph["x"].dtype is F32
+    assert graph.output_types == g.output_types
+    assert operators(graph) == ["Cast", "MatMul", "Relu", "Mul", "Softmax", "Cast"]
     converted = g.astype("float16", keep_io=False)
     assert converted["x"].dtype is DType.float16
     assert "Cast" not in operators(converted)
     assert str(g) == text
     assert array_of(g, "w").dtype == np.float32
-    assert array_of(made, "w").dtype == np.float16
+    assert array_of(graph, "w").dtype == np.float16
 
 
 def test_kept_nodes_are_in_the_old_dtype_with_casts_at_their_borders_alone() -> None:
     g = mlp()
-    made = g.astype("float16", keep=["Softmax"])
-    assert operators(made) == ["Cast", "MatMul", "Relu", "Mul", "Cast", "Softmax"]
-    made = g.astype("float16", keep=["Softmax", "Mul"], keep_io=False)
-    assert operators(made) == ["MatMul", "Relu", "Cast", "Mul", "Softmax"]
-    assert made.output_types["y"].dtype is F32  # type: ignore[union-attr]
-    made = g.astype("float16", keep="w")
-    assert array_of(made, "w") is array_of(g, "w")
+    graph = g.astype("float16", keep=["Softmax"])
+    assert operators(graph) == ["Cast", "MatMul", "Relu", "Mul", "Cast", "Softmax"]
+    graph = g.astype("float16", keep=["Softmax", "Mul"], keep_io=False)
+    assert operators(graph) == ["MatMul", "Relu", "Cast", "Mul", "Softmax"]
+    assert graph.output_types["y"].dtype is F32  # type: ignore[union-attr]
+    graph = g.astype("float16", keep="w")
+    assert array_of(graph, "w") is array_of(g, "w")
 
 
 def test_what_only_moves_values_between_kept_nodes_is_kept_too() -> None:
     g = Graph("g", {"x": TensorType(F32, [2, 3])})
     g.output(ops.softmax(ops.transpose(ops.softmax(g["x"])).reshape(6)))
-    made = g.astype("float16", keep=["Softmax"], keep_io=False)
-    assert operators(made).count("Cast") == 1  # of the input
-    assert all(s.dtype is F32 for node in made.nodes for s in node.outputs if node.op_type != "Shape")
+    graph = g.astype("float16", keep=["Softmax"], keep_io=False)
+    assert operators(graph).count("Cast") == 1  # of the input
+    assert all(s.dtype is F32 for node in graph.nodes for s in node.outputs if node.op_type != "Shape")
 
 
 HUGE = np.array([[12, 1], [13, -20]], np.float32)
@@ -147,43 +147,43 @@ BETWEEN = {
 def test_what_is_moved_between_kept_nodes_is_not_rounded(move: str) -> None:
     g = Graph("g", {"x": TensorType(F32, [2, 2]), "k": TensorType(F32, [2, 2])})
     g.output(y=op.Log(BETWEEN[move](op.Exp(g["x"]), op.Exp(g["k"]))))
-    made = g.astype("float16", keep=["Exp", "Log"])
-    assert DType.float16 not in {s.dtype for node in made.nodes for s in node.outputs}
-    assert ran(made, {"x": HUGE, "k": HUGE[::-1]})[0].tobytes() == ran(g, {"x": HUGE, "k": HUGE[::-1]})[0].tobytes()
+    graph = g.astype("float16", keep=["Exp", "Log"])
+    assert DType.float16 not in {s.dtype for node in graph.nodes for s in node.outputs}
+    assert ran(graph, {"x": HUGE, "k": HUGE[::-1]})[0].tobytes() == ran(g, {"x": HUGE, "k": HUGE[::-1]})[0].tobytes()
 
 
 def test_moves_beside_what_is_computed_in_the_new_dtype_and_scatters_that_add_are_right() -> None:
     g = Graph("g", {"x": TensorType(F32, [2, 2])})
     g.output(y=op.Log(op.Concat(op.Exp(g["x"]), op.Abs(g["x"]), axis=0)), z=op.Sqrt(op.Transpose(op.Abs(g["x"]))))
-    made = g.astype("float16", keep=["Exp", "Log"])
-    y = ran(made, {"x": HUGE})[0]
+    graph = g.astype("float16", keep=["Exp", "Log"])
+    y = ran(graph, {"x": HUGE})[0]
     np.testing.assert_allclose(y, np.log(np.concatenate([np.exp(HUGE), np.abs(HUGE)])), rtol=1e-3)
-    assert {n.op_type: n.outputs[0].dtype for n in made.nodes if n.op_type in ("Concat", "Transpose")} == {
+    assert {n.op_type: n.outputs[0].dtype for n in graph.nodes if n.op_type in ("Concat", "Transpose")} == {
         "Concat": F32, "Transpose": DType.float16,
     }  # fmt: skip
     g = Graph("g", {"x": TensorType(F32, [2, 2])})
     y = op.Exp(g["x"])
     g.output(y=op.Log(op.ScatterElements(y, np.array([[0, 1], [1, 0]]), y, reduction="add")))
-    made = g.astype("float16", keep=["Exp", "Log"])
-    assert {n.outputs[0].dtype for n in made.nodes if n.op_type == "ScatterElements"} == {DType.float16}
+    graph = g.astype("float16", keep=["Exp", "Log"])
+    assert {n.outputs[0].dtype for n in graph.nodes if n.op_type == "ScatterElements"} == {DType.float16}
 
 
 def test_a_weight_that_is_kept_is_moved_to_kept_nodes_as_it_is() -> None:
     g = Graph("g", {"x": TensorType(F32, [2])})
     w = g.weight("w", np.array([[1e5, 1], [2, 3]], np.float32))
     g.output(y=op.Log(op.Transpose(w)) + g["x"])
-    made = g.astype("float16", keep=["Log", "w"])
-    assert [n.op_type for n in made.nodes][:2] == ["Transpose", "Log"]
+    graph = g.astype("float16", keep=["Log", "w"])
+    assert [n.op_type for n in graph.nodes][:2] == ["Transpose", "Log"]
 
 
 @pytest.mark.parametrize("name", ["is_inf", "is_finite", "is_nan", "nonzero"])
 def test_a_test_of_a_kept_value_is_of_what_it_is_before_rounding(name: str) -> None:
     g = Graph("g", {"x": TensorType(F32, [2, 2])})
     g.output(y=getattr(ops, name)(ops.exp(g["x"])), z=getattr(ops, name)(ops.transpose(ops.exp(g["x"]))))
-    made = g.astype("float16", keep="Exp")
-    assert DType.float16 not in {s.dtype for node in made.nodes for s in node.outputs}
-    for found, wanted in zip(ran(made, {"x": HUGE}), ran(g, {"x": HUGE}), strict=True):
-        assert np.array_equal(found, wanted)
+    graph = g.astype("float16", keep="Exp")
+    assert DType.float16 not in {s.dtype for node in graph.nodes for s in node.outputs}
+    for item, wanted in zip(ran(graph, {"x": HUGE}), ran(g, {"x": HUGE}), strict=True):
+        assert np.array_equal(item, wanted)
     g = Graph("g", {"x": TensorType(F32, [2, 2])})
     g.output(y=getattr(ops, name)(g["x"]))
     assert np.array_equal(ran(g.astype("float16"), {"x": HUGE * 1e5})[0], ran(g, {"x": HUGE * 1e5})[0])
@@ -195,10 +195,10 @@ def test_what_takes_only_a_shape_needs_no_cast() -> None:
     g.output(
         eye=op.EyeLike(y, dtype=DType.int32), draws=op.RandomUniformLike(y, dtype=DType.float64), own=op.EyeLike(y)
     )
-    made = g.astype("float16", keep="Exp", keep_io=False)
-    casts = [n for n in made.nodes if n.op_type == "Cast"]
+    graph = g.astype("float16", keep="Exp", keep_io=False)
+    casts = [n for n in graph.nodes if n.op_type == "Cast"]
     assert len(casts) == 2  # of the input for Exp, and for what has the dtype of its operand
-    assert {k: t.dtype for k, t in made.output_types.items()} == {  # type: ignore[union-attr]
+    assert {k: t.dtype for k, t in graph.output_types.items()} == {  # type: ignore[union-attr]
         "eye": DType.int32, "draws": DType.float64, "own": DType.float16,
     }  # fmt: skip
 
@@ -210,8 +210,8 @@ def test_layers_are_kept_with_all_that_is_in_them() -> None:
         x = ops.exp(x)
     g.output(ops.tanh(x))
     for keep in ("encoder", "enc*", "encoder/norm"):
-        found = {n.op_type: n.outputs[0].dtype for n in g.astype("float16", keep=keep).nodes if n.op_type != "Cast"}
-        assert found == {"Exp": F32, "Tanh": DType.float16}
+        results = {n.op_type: n.outputs[0].dtype for n in g.astype("float16", keep=keep).nodes if n.op_type != "Cast"}
+        assert results == {"Exp": F32, "Tanh": DType.float16}
 
 
 def test_a_pattern_without_a_match_is_an_error_at_the_calling_line() -> None:
@@ -237,10 +237,10 @@ def test_what_is_beyond_the_dtype_becomes_its_largest_value_with_a_warning() -> 
     mask = g.weight("mask", np.array([0, np.finfo(np.float32).min, -np.inf, 1e-12], np.float32))
     g.output(g["x"] + mask)
     with pytest.warns(LossyCastWarning, match=r"'mask' float32\[4\].*1 of 4 values are beyond float16") as caught:
-        made = g.astype("float16")
+        graph = g.astype("float16")
     assert "1 of 4 values become 0" in str(caught[0].message)
     assert caught[0].filename == __file__
-    np.testing.assert_array_equal(array_of(made, "mask"), np.array([0, -65504, -np.inf, 0], np.float16))
+    np.testing.assert_array_equal(array_of(graph, "mask"), np.array([0, -65504, -np.inf, 0], np.float16))
 
 
 def test_a_weight_that_many_nodes_read_is_cast_once_and_one_of_integers_not_at_all() -> None:
@@ -248,10 +248,10 @@ def test_a_weight_that_many_nodes_read_is_cast_once_and_one_of_integers_not_at_a
     table, places = np.ones((3, 3), np.float32), np.array([0, 2])
     w, v, i = g.weight("w", table), g.weight("v", table), g.weight("i", places)
     g.output(g["x"] @ w + g["x"] @ v + ops.gather(g["x"] @ w, i).sum())
-    made = g.astype("bfloat16")
-    assert array_of(made, "w") is array_of(made, "v")
-    assert array_of(made, "i") is places
-    assert set(made.weights) == {"w", "v", "i"}
+    graph = g.astype("bfloat16")
+    assert array_of(graph, "w") is array_of(graph, "v")
+    assert array_of(graph, "i") is places
+    assert set(graph.weights) == {"w", "v", "i"}
 
 
 def test_sizes_scales_and_operators_of_other_domains_stay_in_float32() -> None:
@@ -262,33 +262,33 @@ def test_sizes_scales_and_operators_of_other_domains_stay_in_float32() -> None:
     (d,) = g.op("DequantizeLinear", [q, np.array(0.1, np.float32), np.array(3, np.uint8)])
     (n,) = g.op("Gelu", [d * 2], domain="com.microsoft", out_types=[d.type])
     g.output(n * 2)
-    made = g.astype("float16")
-    for node in made.nodes:
+    graph = g.astype("float16")
+    for node in graph.nodes:
         dtypes = [s.dtype for s in (*node.inputs, *node.outputs) if s is not None and s.dtype.is_float]
         if node.op_type == "Resize":
             assert dtypes == [DType.float16, F32, DType.float16]
         elif node.op_type in ("QuantizeLinear", "DequantizeLinear", "Gelu"):
             assert {*dtypes} == {F32}
     x = np.random.default_rng(0).standard_normal((1, 1, 2, 2)).astype(np.float32)
-    np.testing.assert_allclose(ran(made, {"x": x})[0], ran(g, {"x": x})[0], atol=0.02, rtol=0.02)
+    np.testing.assert_allclose(ran(graph, {"x": x})[0], ran(g, {"x": x})[0], atol=0.02, rtol=0.02)
 
 
 def test_classical_models_stay_in_float32() -> None:
     g = Graph("g", {"x": TensorType(F32, [2, 3])})
     (y,) = g.op("Binarizer", [ops.exp(g["x"])], {"threshold": 1.0}, domain="ai.onnx.ml")
     g.output(y * 2)
-    made = g.astype("float16")
-    (node,) = [n for n in made.nodes if n.op_type == "Binarizer"]
+    graph = g.astype("float16")
+    (node,) = [n for n in graph.nodes if n.op_type == "Binarizer"]
     assert {s.dtype for s in (*node.inputs, *node.outputs) if s is not None} == {F32}
     x = np.array([[-1, 0, 1]] * 2, np.float32)
-    np.testing.assert_array_equal(ran(made, {"x": x})[0], ran(g, {"x": x})[0])
+    np.testing.assert_array_equal(ran(graph, {"x": x})[0], ran(g, {"x": x})[0])
 
 
 def test_a_mapped_sequence_that_stays_keeps_its_body() -> None:
     g = Graph("g", {"s": SequenceType(TensorType(F32, [2])), "x": TensorType(F32, [2])})
     g.output(ops.list_get(ops.list_map(lambda item: item + 1, g["s"]), 0) * g["x"])
-    given = {"s": [np.ones(2, np.float32)], "x": np.full(2, 3, np.float32)}
-    np.testing.assert_array_equal(ran(g.astype("float16"), given)[0], ran(g, given)[0])
+    results = {"s": [np.ones(2, np.float32)], "x": np.full(2, 3, np.float32)}
+    np.testing.assert_array_equal(ran(g.astype("float16"), results)[0], ran(g, results)[0])
 
 
 def test_a_weight_that_both_dtypes_need_is_there_in_both() -> None:
@@ -297,9 +297,9 @@ def test_a_weight_that_both_dtypes_need_is_there_in_both() -> None:
     first = g["x"] @ w
     first.name = "first"
     g.output(a=first, b=ops.exp(g["x"]) @ w)
-    made = g.astype("float16", keep="first")
-    assert {name: s.dtype for name, s in made.weights.items()} == {"w": F32, "w_1": DType.float16}
-    assert array_of(made, "w") is array_of(g, "w")
+    graph = g.astype("float16", keep="first")
+    assert {name: s.dtype for name, s in graph.weights.items()} == {"w": F32, "w_1": DType.float16}
+    assert array_of(graph, "w") is array_of(g, "w")
 
 
 def test_random_constants_and_casts_are_made_in_the_new_dtype() -> None:
@@ -308,18 +308,18 @@ def test_random_constants_and_casts_are_made_in_the_new_dtype() -> None:
     (eye,) = g.op("EyeLike", [g["i"].reshape(-1, 1)], {"dtype": F32})
     filled = g.full(1.5, ["n"])
     g.output(g["i"].cast("float32") + filled, drawn, eye)
-    made = g.astype("float16", keep_io=False)
-    assert {s.dtype for s in made.outputs} == {DType.float16}
-    assert "Cast" in operators(made)
-    ran(made, {"i": np.arange(3)})
+    graph = g.astype("float16", keep_io=False)
+    assert {s.dtype for s in graph.outputs} == {DType.float16}
+    assert "Cast" in operators(graph)
+    ran(graph, {"i": np.arange(3)})
 
 
 def test_a_cast_that_is_needless_now_goes() -> None:
     g = Graph("g", {"x": TensorType("float16", [3])})
     g.output(y=ops.exp(g["x"]).cast("float32") * 2, z=g["x"].cast("float32"))
-    made = g.astype("float16", keep_io=False)
-    assert operators(made) == ["Exp", "Mul", "Identity"]
-    back = made.astype("float32", keep_io=False)
+    graph = g.astype("float16", keep_io=False)
+    assert operators(graph) == ["Exp", "Mul", "Identity"]
+    back = graph.astype("float32", keep_io=False)
     assert {s.dtype for s in (*back.inputs, *back.outputs)} == {F32}
 
 
@@ -335,25 +335,25 @@ def test_bodies_functions_and_buffers_are_converted() -> None:
     z = ops.for_loop(3, lambda i, s: s * w + 1, y)
     g["cache"] = g["cache"] + z.max(axis=0)
     g.output(z=z, read=g["cache"] * 1)
-    made = g.astype("float16")
-    assert made.buffers["cache"].buffer.type.dtype is DType.float16
-    for part in parts(made):
+    graph = g.astype("float16")
+    assert graph.buffers["cache"].buffer.type.dtype is DType.float16
+    for part in parts(graph):
         assert not [s for node in part.nodes for s in node.outputs if s.dtype is F32 and node.op_type != "Cast"]
     feed = {"x": np.random.default_rng(0).random((3, 4)).astype(np.float32)}
-    for found, wanted in zip(ran(made, feed), ran(g, feed), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=0.01)
-    kept = g.astype("float16", keep=["If"])
-    assert {s.dtype for n in kept.nodes if n.op_type == "If" for s in n.outputs} == {F32}
-    for found, wanted in zip(ran(kept, feed), ran(g, feed), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=0.01)
+    for item, wanted in zip(ran(graph, feed), ran(g, feed), strict=True):
+        np.testing.assert_allclose(item, wanted, rtol=0.01)
+    changed = g.astype("float16", keep=["If"])
+    assert {s.dtype for n in changed.nodes if n.op_type == "If" for s in n.outputs} == {F32}
+    for item, wanted in zip(ran(changed, feed), ran(g, feed), strict=True):
+        np.testing.assert_allclose(item, wanted, rtol=0.01)
 
 
 def test_a_body_of_a_kept_node_is_kept() -> None:
     g = Graph("g", {"x": TensorType(F32, ["n", 4])})
     x = g["x"]
     g.output(y=ops.cond(ops.sum(x) > 0, lambda: ops.exp(x) * 0.5, lambda: ops.tanh(x) + 1))
-    (kept,) = (node for node in g.astype("float16", keep=["If"]).nodes if node.op_type == "If")
-    bodies = [value for value in kept.attributes.values() if isinstance(value, Graph)]
+    (remaining,) = (node for node in g.astype("float16", keep=["If"]).nodes if node.op_type == "If")
+    bodies = [value for value in remaining.attributes.values() if isinstance(value, Graph)]
     assert [operators(body) for body in bodies] == [["Exp", "Mul"], ["Tanh", "Add"]]
     assert {s.dtype for body in bodies for node in body.nodes for s in node.outputs} == {F32}
 
@@ -363,9 +363,9 @@ def test_sequences_are_converted_where_none_is_at_an_edge() -> None:
     parts_of = ops.list_of([g["x"] * 2, g["x"]])
     g.output(ops.list_get(parts_of, 0))
     assert all("float32" not in str(n.outputs[0].type) for n in g.astype("float16").nodes[:-1] if n.op_type != "Cast")
-    kept = g.astype("float16", keep="SequenceConstruct")
+    graph = g.astype("float16", keep="SequenceConstruct")
     x = np.ones((2, 4), np.float32)
-    np.testing.assert_array_equal(ran(kept, {"x": x})[0], ran(g, {"x": x})[0])
+    np.testing.assert_array_equal(ran(graph, {"x": x})[0], ran(g, {"x": x})[0])
 
 
 TOLERANCES = {"float16": 0.04, "bfloat16": 0.15, "float64": 1e-4}
@@ -386,12 +386,12 @@ def test_a_trained_model_gives_nearly_its_numbers(trained: Trained, dtype: str, 
     model, feeds = trained.graph(), trained.feeds()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossyCastWarning)
-        made = model.astype(dtype, keep=HARD.get(trained.label, ()))
-    assert made.output_types == model.output_types
-    for found, wanted in zip(ran(made, feeds, precision), unchanged(trained), strict=True):
-        assert found.dtype == wanted.dtype
+        graph = model.astype(dtype, keep=HARD.get(trained.label, ()))
+    assert graph.output_types == model.output_types
+    for item, wanted in zip(ran(graph, feeds, precision), unchanged(trained), strict=True):
+        assert item.dtype == wanted.dtype
         if trained.label != "rapidocr-det":  # it blows up rounding a thousandfold on noise
-            assert np.abs(found - wanted).max() <= TOLERANCES[dtype] * np.abs(wanted).max()
+            assert np.abs(item - wanted).max() <= TOLERANCES[dtype] * np.abs(wanted).max()
 
 
 def test_a_converted_model_is_exported_for_an_older_release(trained: Trained, tmp_path: Any) -> None:
@@ -400,11 +400,11 @@ def test_a_converted_model_is_exported_for_an_older_release(trained: Trained, tm
     model, feeds = trained.graph(), trained.feeds()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossyCastWarning)
-        made = model.astype("float16")
-    made.export(tmp_path / "half.onnx", runtime="1.20")
+        graph = model.astype("float16")
+    graph.export(tmp_path / "half.onnx", runtime="1.20")
     session = onnxruntime.InferenceSession(tmp_path / "half.onnx", providers=["CPUExecutionProvider"])
-    for found, wanted in zip(session.run(None, feeds), unchanged(trained), strict=True):
-        assert np.abs(found - wanted).max() <= 0.02 * np.abs(wanted).max()
+    for item, wanted in zip(session.run(None, feeds), unchanged(trained), strict=True):
+        assert np.abs(item - wanted).max() <= 0.02 * np.abs(wanted).max()
 
 
 CHUNKS = 32
@@ -445,13 +445,13 @@ def test_models_of_onnx_own_tests_give_nearly_their_numbers_in_float16(chunk: in
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LossyCastWarning)
-            made = model.astype("float16")
+            graph = model.astype("float16")
         if case.name in REFUSED:
             with pytest.raises(gc.GraphcoreError, match="does not take"):
-                gc.InferenceSession().load(made)
+                gc.InferenceSession().load(graph)
             continue
-        found = [*gc.InferenceSession().load(made)(*feeds)]
-        for a, b in zip(found, wanted, strict=True):
+        results = [*gc.InferenceSession().load(graph)(*feeds)]
+        for a, b in zip(results, wanted, strict=True):
             if isinstance(a, np.ndarray) and case.name not in BEYOND:
                 same = a.shape == b.shape and a.dtype == b.dtype
                 if same and a.dtype.kind == "f" and a.size:

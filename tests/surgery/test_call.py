@@ -56,26 +56,26 @@ def test_a_call_gives_what_the_graph_gives_with_as_many_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [lambda x, b: ((x, b), {}), lambda x, b: ((x,), {"b": b}), lambda x, b: ((), {"b": b, "a": x}),
+    "value", [lambda x, b: ((x, b), {}), lambda x, b: ((x,), {"b": b}), lambda x, b: ((), {"b": b, "a": x}),
               lambda x, b: (({"a": x, "b": b},), {})]
 )  # fmt: skip
-def test_operands_are_given_by_position_by_name_or_in_one_mapping(given: object) -> None:
+def test_operands_are_given_by_position_by_name_or_in_one_mapping(value: object) -> None:
     g = Graph("caller", {"x": TensorType(F32, [2, 4]), "b": TensorType(F32, [4])})
-    arguments, named = given(*g.inputs)  # type: ignore[operator]
-    made = two()(*arguments, **named)
-    assert isinstance(made, Results)
-    assert made.names == ("total", "most")
-    assert made["total"] is made[0]
-    assert made.asdict()["most"] is made[1]
-    assert [str(s.type) for s in made] == ["float32[2, 4]", "float32[2]"]
+    arguments, named = value(*g.inputs)  # type: ignore[operator]
+    results = two()(*arguments, **named)
+    assert isinstance(results, Results)
+    assert results.names == ("total", "most")
+    assert results["total"] is results[0]
+    assert results.asdict()["most"] is results[1]
+    assert [str(s.type) for s in results] == ["float32[2, 4]", "float32[2]"]
     with pytest.raises(GraphError, match="no output is called 'least'"):
-        made["least"]
+        results["least"]
 
 
 def test_arrays_numbers_and_lists_are_constants_of_the_dtype_of_the_input() -> None:
     g = Graph("caller", {"x": TensorType(F32, [1, 4])})
-    made = two()(g["x"], [1, 2, 3, 4])
-    g.output(list(made))
+    result = two()(g["x"], [1, 2, 3, 4])
+    g.output(list(result))
     np.testing.assert_array_equal(run(g, X[:1])[0], X[:1] + np.array([1, 2, 3, 4], np.float32))
 
 
@@ -105,8 +105,8 @@ def test_a_call_as_a_function_is_one_node_and_shares_its_weights() -> None:
     proto = g.to_onnx(target="onnx")
     assert [f.name for f in proto.functions] == ["mlp"]
     want = run(model, X)[0]
-    for found in run(g, X, X):
-        np.testing.assert_array_equal(found, want)
+    for item in run(g, X, X):
+        np.testing.assert_array_equal(item, want)
 
 
 def test_a_graph_is_called_in_bodies_in_functions_and_in_jit() -> None:
@@ -131,8 +131,8 @@ def test_a_graph_is_called_in_bodies_in_functions_and_in_jit() -> None:
 
 def test_bodies_functions_buffers_and_custom_operators_come_along() -> None:
     model = Graph("stateful", {"x": TensorType(F32, ["n"]), "total": gc.Buffer(F32, [], initial=1)})
-    n, kept = model["x"], model["total"]
-    total = ops.sum(n) + kept
+    n, remaining = model["x"], model["total"]
+    total = ops.sum(n) + remaining
     model["total"] = total
     model.output(grown=ops.while_loop(lambda s: s < 100, lambda s: s * 2, total))
     g = Graph("caller", {"x": TensorType(F32, [3])})

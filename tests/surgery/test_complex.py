@@ -17,8 +17,8 @@ WEIGHT = np.array([[1, 2j], [-1j, 0.5]], np.complex64)
 
 def drawn(*shape: int, dtype: Any = np.complex64) -> Array:
     rng = np.random.default_rng(shape)
-    made: Array = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
-    return made
+    graph: Array = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+    return graph
 
 
 def built(rows: int | str = "n") -> Graph:
@@ -74,8 +74,8 @@ def test_constants_and_weights_are_put_in() -> None:
 def test_graphs_are_called_on_symbols_of_other_shapes_and_cut_inside() -> None:
     outer = Graph("outer", {"q": TensorType("complex64", [5, 2])}, promotion="array_api")
     with outer:
-        made = built()(outer["q"] * 2)
-        outer.output(*made)
+        result = built()(outer["q"] * 2)
+        outer.output(*result)
     assert [s.dtype for s in outer.outputs] == [s.dtype for s in built().outputs]
     check(outer, wanted(X * 2), X)
     inner = built().extract(inputs=["y"], outputs=["size", "turn"])
@@ -88,8 +88,8 @@ def test_values_are_replaced_by_complex_ones() -> None:
     with graph:
         power = ops.exp(graph["x"])
         graph.output(size=abs(power), y=ops.real(graph["x"]))
-    made = graph.replace(power, lambda z: ops.conj(z) * 1j)
-    check(made, [abs(np.exp(X[0])), X[0].real], X[0])
+    changed = graph.replace(power, lambda z: ops.conj(z) * 1j)
+    check(changed, [abs(np.exp(X[0])), X[0].real], X[0])
 
 
 @pytest.mark.parametrize("target", ["onnx", "cpu", "cuda", "openvino"])
@@ -103,8 +103,8 @@ def test_files_for_every_target_take_complex_arrays_again(target: Any, tmp_path:
     model = gc.InferenceSession().load(path)
     assert model.inputs["x"] == TensorType("complex64", ["n", 2])
     want = X * X + [1j, 2]
-    for given in (model, gc.InferenceSession().load(Graph.load(path))):
-        y, parts = given(X)
+    for item in (model, gc.InferenceSession().load(Graph.load(path))):
+        y, parts = item(X)
         np.testing.assert_allclose(y, want, rtol=1e-5)
         np.testing.assert_allclose(parts, want.real, rtol=1e-5)
 
@@ -117,6 +117,6 @@ def test_quantising_leaves_complex_layers_as_they_are() -> None:
             y=graph["x"] @ graph.weight("w", weight), z=graph["x"].real @ graph.weight("v", weight.real.copy())
         )
     x = drawn(2, 64)
-    made = gc.quantize(graph)
-    np.testing.assert_allclose(ran(made.graph, x)[0], x @ weight, rtol=1e-4, atol=1e-4)
-    assert "v" in str(made.report)
+    changed = gc.quantize(graph)
+    np.testing.assert_allclose(ran(changed.graph, x)[0], x @ weight, rtol=1e-4, atol=1e-4)
+    assert "v" in str(changed.report)

@@ -58,9 +58,9 @@ def lines(diff: Diff) -> list[str]:
 
 def test_the_same_graph_does_not_differ_whatever_its_order_and_numbers() -> None:
     for other in (built(), built(turned=True), built().rename({})):
-        found = built().diff(other)
-        assert not found
-        assert str(found) == "no differences"
+        difference = built().diff(other)
+        assert not difference
+        assert str(difference) == "no differences"
 
 
 @pytest.mark.parametrize("family", range(5))
@@ -70,23 +70,23 @@ def test_no_op_differs_from_itself_and_any_does_from_itself_in_another_dtype(fam
         dtypes = [d for d in (gc.DType.float32, gc.DType.float64, gc.DType.int32) if d not in case.refused]
         graphs = [graph_of([name], d)[0] for d in dtypes]
         for graph, dtype in zip(graphs, dtypes, strict=True):
-            found = graph.diff(graph_of([name], dtype)[0])
-            assert not found, f"{name}: {found}"
-            json.dumps(found.as_dict())
+            difference = graph.diff(graph_of([name], dtype)[0])
+            assert not difference, f"{name}: {difference}"
+            json.dumps(difference.as_dict())
         if len(graphs) > 1 and any(o.dtype is None for o in case.operands):
             assert graphs[0].diff(graphs[1]), name
 
 
 def test_another_operator_is_a_node_less_and_one_more_and_its_reader_is_changed() -> None:
-    found = built().diff(built(act=ops.gelu))
-    assert [(n.kind, n.op_type) for n in found.nodes] == [("-", "Relu"), ("~", "Add"), ("+", "Gelu")]
-    assert not found.weights
-    assert not found.types
+    difference = built().diff(built(act=ops.gelu))
+    assert [(n.kind, n.op_type) for n in difference.nodes] == [("-", "Relu"), ("~", "Add"), ("+", "Gelu")]
+    assert not difference.weights
+    assert not difference.types
 
 
 def test_an_inserted_node_changes_its_readers_alone() -> None:
-    found = built().diff(built(act=lambda x: ops.relu(ops.abs(x))))
-    assert [(n.kind, n.op_type) for n in found.nodes] == [("~", "Relu"), ("+", "Abs")]
+    difference = built().diff(built(act=lambda x: ops.relu(ops.abs(x))))
+    assert [(n.kind, n.op_type) for n in difference.nodes] == [("~", "Relu"), ("+", "Abs")]
 
 
 def test_attributes_are_told_with_both_values() -> None:
@@ -126,37 +126,37 @@ def test_nan_differs_from_every_number_and_from_no_nan() -> None:
 
 def test_a_dim_with_another_name_or_size_is_told_once() -> None:
     for dim in ("batch", 3):
-        found = built().diff(built(dim=dim))
-        assert [(d.name, d.other) for d in found.dims] == [("b", str(dim))]
-        assert lines(found) == ["dims:", f"~ b -> {dim}"]
+        difference = built().diff(built(dim=dim))
+        assert [(d.name, d.other) for d in difference.dims] == [("b", str(dim))]
+        assert lines(difference) == ["dims:", f"~ b -> {dim}"]
 
 
 def test_types_within_are_told_where_the_dtype_changes() -> None:
-    found = built().diff(built().astype("float16", keep_io=False))
-    assert {(t.before, t.after) for t in found.types} == {("float32[b, 4]", "float16[b, 4]")}
-    assert not found.nodes
-    assert found.inputs[0].details == ("float32[b, 4] -> float16[b, 4]",)
-    assert found.outputs[0].details == ("float32[b, 4] -> float16[b, 4]",)
+    difference = built().diff(built().astype("float16", keep_io=False))
+    assert {(t.before, t.after) for t in difference.types} == {("float32[b, 4]", "float16[b, 4]")}
+    assert not difference.nodes
+    assert difference.inputs[0].details == ("float32[b, 4] -> float16[b, 4]",)
+    assert difference.outputs[0].details == ("float32[b, 4] -> float16[b, 4]",)
 
 
 def test_inputs_and_outputs_are_told_by_name_type_and_order() -> None:
     def two(*names: str, outputs: str = "ab") -> Graph:
         g = Graph("g", {name: TensorType("float32", [2 + i]) for i, name in enumerate(names)})
-        made = [ops.exp(g[0]), ops.tanh(g[1])]
-        g.output(**dict(zip(outputs, made, strict=True)))
+        results = [ops.exp(g[0]), ops.tanh(g[1])]
+        g.output(**dict(zip(outputs, results, strict=True)))
         return g
 
-    found = two("x", "y").diff(two("x", "v"))
-    assert [(i.kind, i.name, i.details) for i in found.inputs] == [("~", "y", ("named v",))]
-    found = two("x", "y").diff(two("x", "y", outputs="ac"))
-    assert [(o.kind, o.name, o.details) for o in found.outputs] == [("~", "b", ("named c",))]
-    found = two("x", "y").diff(two("x", "y").with_outputs("b", "a"))
-    assert [o.details for o in found.outputs] == [("a, b -> b, a",)]
-    found = two("x", "y").diff(two("x", "y").with_outputs("a"))
-    assert [(o.kind, o.name) for o in found.outputs] == [("-", "b")]
-    assert [(n.kind, n.op_type) for n in found.nodes] == [("-", "Tanh")]
-    found = two("x", "y").diff(two("x", "y").with_inputs("y", "x"))
-    assert [i.details for i in found.inputs] == [("x, y -> y, x",)]
+    difference = two("x", "y").diff(two("x", "v"))
+    assert [(i.kind, i.name, i.details) for i in difference.inputs] == [("~", "y", ("named v",))]
+    difference = two("x", "y").diff(two("x", "y", outputs="ac"))
+    assert [(o.kind, o.name, o.details) for o in difference.outputs] == [("~", "b", ("named c",))]
+    difference = two("x", "y").diff(two("x", "y").with_outputs("b", "a"))
+    assert [o.details for o in difference.outputs] == [("a, b -> b, a",)]
+    difference = two("x", "y").diff(two("x", "y").with_outputs("a"))
+    assert [(o.kind, o.name) for o in difference.outputs] == [("-", "b")]
+    assert [(n.kind, n.op_type) for n in difference.nodes] == [("-", "Tanh")]
+    difference = two("x", "y").diff(two("x", "y").with_inputs("y", "x"))
+    assert [i.details for i in difference.inputs] == [("x, y -> y, x",)]
 
 
 def test_buffers_and_notes_are_compared() -> None:
@@ -197,10 +197,10 @@ def test_bodies_and_functions_are_compared() -> None:
 
 
 def test_records_are_frozen_and_go_to_json() -> None:
-    found = built().diff(built(act=ops.gelu, factor=3.0, dim="n"))
-    assert json.loads(json.dumps(found.as_dict())).keys() == {f.name for f in dataclasses.fields(found)}
+    difference = built().diff(built(act=ops.gelu, factor=3.0, dim="n"))
+    assert json.loads(json.dumps(difference.as_dict())).keys() == {f.name for f in dataclasses.fields(difference)}
     with pytest.raises(dataclasses.FrozenInstanceError):
-        found.nodes[0].kind = "+"
+        difference.nodes[0].kind = "+"
 
 
 def test_what_is_no_graph_is_an_error_at_the_calling_line() -> None:
@@ -221,9 +221,9 @@ def test_a_trained_model_read_again_is_the_same(trained: Trained) -> None:
     model = trained.graph()
     assert not model.diff(trained.graph())
     assert not model.rename({}).diff(model.rename({}))
-    found = model.diff(Graph.load(model.to_onnx(target="onnx")))
-    assert not found.nodes
-    assert all(w.kind == "-" for w in found.weights)  # weights that nothing reads are not written
+    difference = model.diff(Graph.load(model.to_onnx(target="onnx")))
+    assert not difference.nodes
+    assert all(w.kind == "-" for w in difference.weights)  # weights that nothing reads are not written
 
 
 def chain(count: int, more: frozenset[int] = frozenset()) -> Graph:
@@ -238,10 +238,10 @@ def chain(count: int, more: frozenset[int] = frozenset()) -> Graph:
 
 def test_calls_grow_with_the_nodes() -> None:
     assert growth(lambda size: partial(chain(size).diff, chain(size, frozenset({50, 250, 400}))), 1000) < 2.5
-    found = chain(2000).diff(chain(2000, frozenset({50, 500, 800})))
-    assert [n.op_type for n in found.nodes if n.kind == "+"] == ["Abs"] * 3
-    assert [n.op_type for n in found.nodes if n.kind == "~"] == ["Relu"] * 3
-    assert not [n for n in found.nodes if n.kind == "-"]
+    difference = chain(2000).diff(chain(2000, frozenset({50, 500, 800})))
+    assert [n.op_type for n in difference.nodes if n.kind == "+"] == ["Abs"] * 3
+    assert [n.op_type for n in difference.nodes if n.kind == "~"] == ["Relu"] * 3
+    assert not [n for n in difference.nodes if n.kind == "-"]
 
 
 def longest(a: list[int], b: list[int]) -> int:

@@ -56,26 +56,26 @@ def feed(graph: Graph) -> np.ndarray[Any, Any]:
 
 
 def ran(graph: Graph, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    (made,) = gc.InferenceSession(intra_op_num_threads=1).load(graph)(x)
-    return np.asarray(made)
+    (result,) = gc.InferenceSession(intra_op_num_threads=1).load(graph)(x)
+    return np.asarray(result)
 
 
 def counted(graph: Graph) -> Counter[str]:
     return Counter(node.op_type for node in graph.nodes)
 
 
-def assert_folded(graph: Graph, left: int = 0) -> Graph:
+def assert_folded(graph: Graph, remaining: int = 0) -> Graph:
     """Fold, and check that the numbers are the same and that so much arithmetic is left."""
     before = str(graph)
-    made = graph.fold_preprocessing()
+    changed = graph.fold_preprocessing()
     assert str(graph) == before, "the old graph stays"
-    assert sum(counted(made)[name] for name in ARITHMETIC) == left, counted(made)
+    assert sum(counted(changed)[name] for name in ARITHMETIC) == remaining, counted(changed)
     wanted = ran(graph, feed(graph))
-    assert [str(t) for t in made.output_types.values()] == [str(t) for t in graph.output_types.values()]
-    assert [*made.output_types] == [*graph.output_types]
-    np.testing.assert_allclose(ran(made, feed(graph)), wanted, rtol=2e-4, atol=2e-5 * np.abs(wanted).max())
-    made.to_onnx()
-    return made
+    assert [str(t) for t in changed.output_types.values()] == [str(t) for t in graph.output_types.values()]
+    assert [*changed.output_types] == [*graph.output_types]
+    np.testing.assert_allclose(ran(changed, feed(graph)), wanted, rtol=2e-4, atol=2e-5 * np.abs(wanted).max())
+    changed.to_onnx()
+    return changed
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,10 @@ def sized(x: Symbol) -> Symbol:
 def test_steps_become_a_part_of_a_convolution(form: Form) -> None:
     graph = image(form.dtype, form.layout)
     graph.output(y=form.build(graph[0]))
-    made = assert_folded(graph, form.left)
-    assert len(made.nodes) < len(graph.nodes)
+    result = assert_folded(graph, form.left)
+    assert len(result.nodes) < len(graph.nodes)
     if "flipped" in form.label:
-        assert not any(name in counted(made) for name in ("Concat", "Gather", "Slice", "Split"))
+        assert not any(name in counted(result) for name in ("Concat", "Gather", "Slice", "Split"))
 
 
 PRODUCTS: tuple[tuple[str, list[Any], Callable[[Symbol], Symbol], int], ...] = (
@@ -194,17 +194,19 @@ def flat(x: Symbol) -> Symbol:
     return typed(x, "Flatten", axis=1)
 
 
-@pytest.mark.parametrize(("shape", "build", "left"), [row[1:] for row in PRODUCTS], ids=[row[0] for row in PRODUCTS])
+@pytest.mark.parametrize(
+    ("shape", "build", "remaining"), [row[1:] for row in PRODUCTS], ids=[row[0] for row in PRODUCTS]
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_steps_become_a_part_of_a_product(
-    shape: list[Any], build: Callable[[Symbol], Symbol], left: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+    shape: list[Any], build: Callable[[Symbol], Symbol], remaining: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if dtype == "float64":
         own = globals()["random"]
         monkeypatch.setitem(globals(), "random", lambda *sizes: own(*sizes).astype(np.float64))
     graph = Graph("product", {"x": TensorType(DType.of(dtype), shape)})
     graph.output(y=build(graph[0]))
-    assert_folded(graph, left)
+    assert_folded(graph, remaining)
 
 
 def refused() -> dict[str, tuple[Callable[[Graph], Any], str]]:
@@ -272,8 +274,8 @@ def refused() -> dict[str, tuple[Callable[[Graph], Any], str]]:
 def test_an_error_says_why_where_nothing_is_folded(label: str) -> None:
     build, why = refused()[label]
     graph = image()
-    made = build(graph)
-    graph.output(*(made if isinstance(made, tuple) else (made,)))
+    result = build(graph)
+    graph.output(*(result if isinstance(result, tuple) else (result,)))
     with pytest.raises(GraphError, match=f"fold_preprocessing: nothing is folded: .*{why}"):
         graph.fold_preprocessing()
 
@@ -283,22 +285,22 @@ def test_only_the_first_products_are_folded_into_and_other_weights_are_the_same_
     hidden = conv(graph[0].cast(F32) / 255)
     second = graph.weight("second", random(2, 4, 3, 3))
     graph.output(y=graph.op("Conv", [hidden * 3.0, second], {}, [TensorType(F32, ["n", 2, "?", "?"])])[0])
-    made = assert_folded(graph, 1)
-    assert [*made.weights] == ["w", "b", "second"]
-    assert made["second"].producer.array is second.producer.array  # type: ignore[union-attr]
-    assert made["b"].producer.array is graph["b"].producer.array  # type: ignore[union-attr]
-    assert made["w"].producer.array is not graph["w"].producer.array  # type: ignore[union-attr]
+    result = assert_folded(graph, 1)
+    assert [*result.weights] == ["w", "b", "second"]
+    assert result["second"].producer.array is second.producer.array  # type: ignore[union-attr]
+    assert result["b"].producer.array is graph["b"].producer.array  # type: ignore[union-attr]
+    assert result["w"].producer.array is not graph["w"].producer.array  # type: ignore[union-attr]
 
 
 def test_weights_that_another_product_reads_stay_for_it() -> None:
     graph = Graph("shared", {"x": TensorType(F32, ["n", 4]), "y": TensorType(F32, ["n", 4])})
     w = graph.weight("w", random(4, 4))
     graph.output(a=(graph["x"] / 3) @ w, b=graph["y"] @ w)
-    made = graph.fold_preprocessing()
-    assert {*made.weights} == {"w", "w_folded"}
+    changed = graph.fold_preprocessing()
+    assert {*changed.weights} == {"w", "w_folded"}
     x = random(2, 4)
-    found, wanted = (gc.InferenceSession().load(g)(x, x) for g in (made, graph))
-    for a, b in zip(found, wanted, strict=True):
+    result, wanted = (gc.InferenceSession().load(g)(x, x) for g in (changed, graph))
+    for a, b in zip(result, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
@@ -306,21 +308,21 @@ def test_weights_of_steps_go_and_a_weight_that_is_the_bias_too_is_folded_once() 
     graph = Graph("named", {"x": TensorType(F32, ["n", 4])})
     mean, w = graph.weight("mean", random(4)), graph.weight("w", random(4, 4))
     graph.output(y=graph.op("Gemm", [(graph["x"] * 2) * mean, w, w], {}, [TensorType(F32, [4, 4])])[0])
-    made = graph.fold_preprocessing()
-    assert [*made.weights] == ["w_folded", "w"]
+    changed = graph.fold_preprocessing()
+    assert [*changed.weights] == ["w_folded", "w"]
     x = random(4, 4)
-    np.testing.assert_allclose(ran(made, x), ran(graph, x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ran(changed, x), ran(graph, x), rtol=1e-4, atol=1e-5)
 
 
 def test_a_bias_that_is_no_constant_gets_the_shift_after_it() -> None:
     graph = Graph("biased", {"x": TensorType(F32, ["n", 3, 5, 5]), "bias": TensorType(F32, [4])})
     x = (graph["x"] - channels(MEAN)) / channels(STD)
     graph.output(y=graph.op("Conv", [x, random(4, 3, 3, 3), graph["bias"]], {}, [TensorType(F32, ["n", 4, 3, 3])])[0])
-    made = graph.fold_preprocessing()
-    assert counted(made) == {"Conv": 1, "Add": 1}
+    changed = graph.fold_preprocessing()
+    assert counted(changed) == {"Conv": 1, "Add": 1}
     feeds = random(2, 3, 5, 5), random(4)
-    found, wanted = (gc.InferenceSession().load(g)(*feeds)[0] for g in (made, graph))
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    result, wanted = (gc.InferenceSession().load(g)(*feeds)[0] for g in (changed, graph))
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("place", ["output", "watched", "body"])
@@ -337,10 +339,10 @@ def test_a_value_that_something_else_sees_stays(place: str) -> None:
     else:
         other = ops.cond(ops.sum(y) > 0, lambda: first * 2, lambda: first * 3)
         graph.output(y=y, other=other)
-    made = graph.fold_preprocessing()
-    assert counted(made)["Sub"] == 1
-    assert counted(made)["Div"] == 0
-    sessions = [gc.InferenceSession().load(g) for g in (made, graph)]
+    changed = graph.fold_preprocessing()
+    assert counted(changed)["Sub"] == 1
+    assert counted(changed)["Div"] == 0
+    sessions = [gc.InferenceSession().load(g) for g in (changed, graph)]
     for a, b in zip(*(session(feed(graph)) for session in sessions), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-2)
 
@@ -376,10 +378,10 @@ def test_any_chain_of_steps_gives_the_same_numbers(
         graph.output(y=x @ random(3, 4) + random(4))
     else:
         graph.output(y=conv(nchw(x), pads=[1, 0, 0, 1] if product == "padded" else [0] * 4))
-    made = graph.fold_preprocessing()
+    changed = graph.fold_preprocessing()
     wanted = ran(graph, feed(graph)).astype(np.float64)
-    np.testing.assert_allclose(ran(made, feed(graph)), wanted, rtol=1e-3, atol=1e-4 * (1 + np.abs(wanted).max()))
-    assert len(made.nodes) <= len(graph.nodes) - len(steps) + 1
+    np.testing.assert_allclose(ran(changed, feed(graph)), wanted, rtol=1e-3, atol=1e-4 * (1 + np.abs(wanted).max()))
+    assert len(changed.nodes) <= len(graph.nodes) - len(steps) + 1
 
 
 KINDS = ("affine", "affine", "transpose", "reshape", "flip", "crop", "unsqueeze", "resize")
@@ -431,12 +433,12 @@ def layouts(draw: st.DrawFn) -> Graph:
 @given(layouts())
 def test_steps_between_changes_of_layout_give_the_same_numbers_or_stay(graph: Graph) -> None:
     try:
-        made = graph.fold_preprocessing()
+        changed = graph.fold_preprocessing()
     except GraphError:
         return
     wanted = ran(graph, feed(graph)).astype(np.float64)
-    np.testing.assert_allclose(ran(made, feed(graph)), wanted, rtol=1e-3, atol=1e-4 * (1 + np.abs(wanted).max()))
-    assert len(made.nodes) < len(graph.nodes)
+    np.testing.assert_allclose(ran(changed, feed(graph)), wanted, rtol=1e-3, atol=1e-4 * (1 + np.abs(wanted).max()))
+    assert len(changed.nodes) < len(graph.nodes)
 
 
 @pytest.mark.parametrize("trained", [t for t in TRAINED if t.label in ("nudenet", "rapidocr-rec")], ids=str)
@@ -447,7 +449,7 @@ def test_preprocessing_of_models_that_others_trained_is_folded(trained: Any) -> 
     before = Graph("before", {"image": TensorType(U8, ["batch", height, width, c])})
     before.output(pixels=((before[0].cast(F32) / 255 - MEAN) / STD).permute(0, 3, 1, 2))
     whole = gc.compose(before, model, {"pixels": name})
-    made = whole.fold_preprocessing()
-    assert len(made.nodes) == len(whole.nodes) - 2
+    graph = whole.fold_preprocessing()
+    assert len(graph.nodes) == len(whole.nodes) - 2
     x = np.random.default_rng(0).integers(0, 256, (1, height, width, c)).astype(np.uint8)
-    np.testing.assert_allclose(ran(made, x), ran(whole, x), rtol=1e-3, atol=2e-2)
+    np.testing.assert_allclose(ran(graph, x), ran(whole, x), rtol=1e-3, atol=2e-2)

@@ -1,4 +1,4 @@
-"""Models whose names hold control characters: they load and run, so they can be cut, mended and quantised as well."""
+"""Models whose names hold control characters: they load and run, so they can be cut, fixed and quantised as well."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ SURGERY: dict[str, Callable[[Graph], Graph]] = {
 def test_graph_is_cut_and_mended_when_its_names_hold_control_characters(what: str) -> None:
     graph = foreign()
     (want,) = gc.InferenceSession().load(graph)(X)
-    made = SURGERY[what](graph)
-    got = gc.InferenceSession().load(made)(X.astype(made.inputs[0].dtype.numpy))[-1]
+    result = SURGERY[what](graph)
+    got = gc.InferenceSession().load(result)(X.astype(result.inputs[0].dtype.numpy))[-1]
     shift = {"compose": 1, "extract": -1}.get(what, 0)
     assert np.allclose(got.astype(np.float32), want + shift, atol=0.05)
-    assert str(made).replace("\n", "").isprintable()
-    again = Graph.load(made.to_onnx())
-    assert [s.name for s in again.inputs] == [s.name for s in made.inputs]
+    assert str(result).replace("\n", "").isprintable()
+    again = Graph.load(result.to_onnx())
+    assert [s.name for s in again.inputs] == [s.name for s in result.inputs]
 
 
 @pytest.mark.parametrize("name", [EVIL, "a\nb", "\x1f", ""])

@@ -49,20 +49,20 @@ def text(graph: Graph) -> bytes:
 
 def test_extract_gives_the_part_with_its_names_layers_lines_and_weights(net: Graph) -> None:
     before = text(net)
-    made = net.extract(["hidden"], ["head"])
-    assert [str(s) for s in made.inputs] == ["hidden: float32[batch, 3]"]
-    assert [*made.output_types] == ["head"]
-    assert [*made.weights] == ["w2"]
-    assert made.weights["w2"].producer.array is net.weights["w2"].producer.array  # type: ignore[union-attr]
-    assert [n.layer for n in made.nodes] == ["second/"]
-    assert made.nodes[0].line == net.nodes[-1].line or made.nodes[0].line is not None
+    graph = net.extract(["hidden"], ["head"])
+    assert [str(s) for s in graph.inputs] == ["hidden: float32[batch, 3]"]
+    assert [*graph.output_types] == ["head"]
+    assert [*graph.weights] == ["w2"]
+    assert graph.weights["w2"].producer.array is net.weights["w2"].producer.array  # type: ignore[union-attr]
+    assert [n.layer for n in graph.nodes] == ["second/"]
+    assert graph.nodes[0].line == net.nodes[-1].line or graph.nodes[0].line is not None
     assert text(net) == before, "the old graph stays"
 
 
 def test_extract_takes_symbols_mappings_and_the_needed_inputs(net: Graph) -> None:
-    made = net.extract({"h": net["hidden"]}, {"logits": net.outputs[0]})
-    assert [s.name for s in made.inputs] == ["h"]
-    assert [*made.output_types] == ["logits"]
+    graph = net.extract({"h": net["hidden"]}, {"logits": net.outputs[0]})
+    assert [s.name for s in graph.inputs] == ["h"]
+    assert [*graph.output_types] == ["logits"]
     whole = net.extract(None, "head")
     assert [s.name for s in whole.inputs] == ["x"], "y is not needed"
     np.testing.assert_array_equal(run(whole, x=X)["head"], run(net, x=X, y=X)["head"])
@@ -100,9 +100,9 @@ def test_extract_cuts_before_bodies_that_capture_a_value() -> None:
     doubled = g["x"] * 2
     doubled.name = "doubled"
     g.output(y=ops.cond(g["flag"], lambda: doubled + 1, lambda: doubled - 1))
-    made = g.extract(["doubled", "flag"], ["y"])
+    graph = g.extract(["doubled", "flag"], ["y"])
     x = np.arange(3, dtype=np.float32)
-    np.testing.assert_array_equal(run(made, doubled=x * 2, flag=np.array(True))["y"], x * 2 + 1)
+    np.testing.assert_array_equal(run(graph, doubled=x * 2, flag=np.array(True))["y"], x * 2 + 1)
     with pytest.raises(GraphError, match="also need 'flag'"):
         g.extract(["doubled"], ["y"])
 
@@ -112,9 +112,9 @@ def test_buffers_that_are_needed_come_along() -> None:
     total = g["sum"] + g["x"]
     g["sum"] = total
     g.output(y=total * 2, z=g["x"] * 3)
-    made = g.extract(["x"], ["y"])
-    assert [*made.buffers] == ["sum"]
-    model = gc.InferenceSession().load(made)
+    graph = g.extract(["x"], ["y"])
+    assert [*graph.buffers] == ["sum"]
+    model = gc.InferenceSession().load(graph)
     assert [float(model(np.float32(2))[0]) for _ in range(2)] == [4, 8]
     assert not g.extract(["x"], ["z"]).buffers
 
@@ -143,19 +143,19 @@ def test_any_cut_of_a_random_graph_gives_the_same_numbers(data: st.DataObject) -
 
 
 def test_rename_reaches_inputs_outputs_weights_values_and_dims(net: Graph) -> None:
-    made = net.rename({"x": "image", "head": "logits", "hidden": "features", "w1": "first.weight", "batch": "rows"})
-    assert [s.name for s in made.inputs] == ["image", "y"]
-    assert [*made.output_types] == ["logits", "total"]
-    assert {*made.weights} == {"first.weight", "w2"}
-    assert str(made["features"].type) == "float32[rows, 3]"
-    proto = made.to_onnx(target="onnx")
+    graph = net.rename({"x": "image", "head": "logits", "hidden": "features", "w1": "first.weight", "batch": "rows"})
+    assert [s.name for s in graph.inputs] == ["image", "y"]
+    assert [*graph.output_types] == ["logits", "total"]
+    assert {*graph.weights} == {"first.weight", "w2"}
+    assert str(graph["features"].type) == "float32[rows, 3]"
+    proto = graph.to_onnx(target="onnx")
     assert [o.name for o in proto.graph.output] == ["logits", "total"]
-    np.testing.assert_array_equal(run(made, image=X, y=X)["logits"], run(net, x=X, y=X)["head"])
+    np.testing.assert_array_equal(run(graph, image=X, y=X)["logits"], run(net, x=X, y=X)["head"])
 
 
 def test_names_can_be_swapped_and_automatic_ones_replaced(net: Graph) -> None:
-    made = net.rename({"x": "y", "y": "x"})
-    assert [s.name for s in made.inputs] == ["y", "x"]
+    graph = net.rename({"x": "y", "y": "x"})
+    assert [s.name for s in graph.inputs] == ["y", "x"]
     automatic = next(s.name for n in net.nodes for s in n.outputs if s.given_name is None)
     assert net.rename({automatic: "named"})["named"].type is not None
 
@@ -165,8 +165,8 @@ def test_a_name_of_a_value_and_a_dim_has_to_be_told_apart() -> None:
     g.output(y=g["n"] * 2)
     with pytest.raises(GraphError, match="is a value and a dim"):
         g.rename({"n": "m"})
-    made = g.rename(values={"n": "m"}, dims={"n": "rows"})
-    assert str(made.inputs[0]) == "m: float32[rows]"
+    graph = g.rename(values={"n": "m"}, dims={"n": "rows"})
+    assert str(graph.inputs[0]) == "m: float32[rows]"
 
 
 @pytest.mark.parametrize(
@@ -198,33 +198,33 @@ def test_dim_that_no_file_can_say_is_left_open() -> None:
         ops.reshape(ops.unsqueeze(g["x"], 0) + ops.unsqueeze(g["x"], 1), [-1])
     g.output(y=ops.concat([g["x"]] * 4))
     assert g.outputs[0].shape == (1 << 64,)
-    made = g.to_onnx()
-    assert not made.graph.output[0].type.tensor_type.shape.dim[0].HasField("dim_value")
+    result = g.to_onnx()
+    assert not result.graph.output[0].type.tensor_type.shape.dim[0].HasField("dim_value")
 
 
 def test_bounds_of_dims_are_renamed_with_them() -> None:
     g = Graph("g", {"x": TensorType(F32, [gc.Dim("n", min=1)])})
     g.output(y=g["x"] * 2)
-    made = gc.InferenceSession().load(g.rename(dims={"n": "rows"}))
+    result = gc.InferenceSession().load(g.rename(dims={"n": "rows"}))
     with pytest.raises(gc.GraphcoreError, match="rows"):
-        made(np.zeros(0, np.float32))
+        result(np.zeros(0, np.float32))
 
 
 # inputs, outputs, constants, weights
 
 
 def test_outputs_are_dropped_added_and_put_in_another_order(net: Graph) -> None:
-    made = net.with_outputs("total", "hidden", logits="head")
-    assert [*made.output_types] == ["total", "hidden", "logits"]
+    graph = net.with_outputs("total", "hidden", logits="head")
+    assert [*graph.output_types] == ["total", "hidden", "logits"]
     wanted = run(net, x=X, y=X)
-    found = run(made, x=X, y=X)
-    np.testing.assert_array_equal(found["logits"], wanted["head"])
+    result = run(graph, x=X, y=X)
+    np.testing.assert_array_equal(result["logits"], wanted["head"])
     assert len(net.with_outputs("head").nodes) < len(net.nodes), "what only others needed goes"
 
 
 def test_inputs_are_dropped_added_and_put_in_another_order(net: Graph) -> None:
-    made = net.with_outputs("head").with_inputs("x", later=TensorType(DType.int64, []))
-    assert [s.name for s in made.inputs] == ["x", "later"]
+    graph = net.with_outputs("head").with_inputs("x", later=TensorType(DType.int64, []))
+    assert [s.name for s in graph.inputs] == ["x", "later"]
     with pytest.raises(GraphError, match="'y' cannot be dropped"):
         net.with_inputs("x")
     with pytest.raises(GraphError, match="'hidden' is neither an input nor a weight"):
@@ -232,16 +232,16 @@ def test_inputs_are_dropped_added_and_put_in_another_order(net: Graph) -> None:
 
 
 def test_a_weight_becomes_an_input(net: Graph) -> None:
-    made = net.with_inputs("x", "y", "w1")
+    graph = net.with_inputs("x", "y", "w1")
     w1 = net.weights["w1"].producer.array  # type: ignore[union-attr]
-    assert [*made.weights] == ["w2"]
-    np.testing.assert_array_equal(run(made, x=X, y=X, w1=w1)["head"], run(net, x=X, y=X)["head"])
+    assert [*graph.weights] == ["w2"]
+    np.testing.assert_array_equal(run(graph, x=X, y=X, w1=w1)["head"], run(net, x=X, y=X)["head"])
 
 
 def test_an_input_becomes_a_constant_whose_sizes_hold_for_the_others(net: Graph) -> None:
-    made = net.with_constants(y=X.tolist())
-    assert [str(s) for s in made.inputs] == ["x: float32[2, 4]"]
-    np.testing.assert_array_equal(run(made, x=X)["total"], run(net, x=X, y=X)["total"])
+    result = net.with_constants(y=X.tolist())
+    assert [str(s) for s in result.inputs] == ["x: float32[2, 4]"]
+    np.testing.assert_array_equal(run(result, x=X)["total"], run(net, x=X, y=X)["total"])
     with pytest.raises(ShapeError, match=r"'y' has shape \[batch, 4\], and the value \[3\]"):
         net.with_constants(y=np.zeros(3, np.float32))
     with pytest.raises(DTypeError):
@@ -259,9 +259,9 @@ def test_a_constant_shape_is_known_where_it_decides_a_type() -> None:
 
 def test_weights_are_replaced_by_reference_and_readers_typed_again(net: Graph) -> None:
     array = rng.standard_normal((3, 5)).astype(np.float32)
-    made = net.with_weights({"w2": array})
-    assert made.weights["w2"].producer.array is array  # type: ignore[union-attr]
-    assert str(made.output_types["head"]) == "float32[batch, 5]"
+    graph = net.with_weights({"w2": array})
+    assert graph.weights["w2"].producer.array is array  # type: ignore[union-attr]
+    assert str(graph.output_types["head"]) == "float32[batch, 5]"
     with pytest.raises(ShapeError, match="with_weights: MatMul"):
         net.with_weights({"w2": np.zeros((4, 5), np.float32)})
     with pytest.raises(GraphError, match="no weight is called 'w3'"):
@@ -272,11 +272,11 @@ def test_weights_are_replaced_by_reference_and_readers_typed_again(net: Graph) -
 
 
 def test_named_dims_become_sizes_everywhere(net: Graph) -> None:
-    made = net.with_dims(batch=2)
-    assert {str(s.type) for n in made.nodes for s in n.outputs if s.type.shape.rank} == {
+    graph = net.with_dims(batch=2)
+    assert {str(s.type) for n in graph.nodes for s in n.outputs if s.type.shape.rank} == {
         "float32[2, 2]", "float32[2, 3]"
     }  # fmt: skip
-    np.testing.assert_array_equal(run(made, x=X, y=X)["head"], run(net, x=X, y=X)["head"])
+    np.testing.assert_array_equal(run(graph, x=X, y=X)["head"], run(net, x=X, y=X)["head"])
 
 
 @pytest.mark.parametrize(
@@ -298,27 +298,27 @@ def test_named_dims_become_sizes_everywhere(net: Graph) -> None:
 def test_sizes_become_names_and_numbers_inside_follow(build: Any, sizes: list[int]) -> None:
     g = Graph("g", {"x": TensorType(F32, sizes)})
     g.output(y=build(g["x"]))
-    made = Graph.load(g.to_onnx(target="onnx")).with_dims({"x": ["batch", *sizes[1:]]})
+    graph = Graph.load(g.to_onnx(target="onnx")).with_dims({"x": ["batch", *sizes[1:]]})
     for rows in (sizes[0], 5):
         h = Graph("h", {"x": TensorType(F32, [rows, *sizes[1:]])})
         x = rng.standard_normal((rows, *sizes[1:])).astype(np.float32)
         parts = [run(g, x=x[i : i + sizes[0]])["y"] for i in range(0, rows, sizes[0])] if rows == sizes[0] else []
-        found = run(made, x=x)["y"]
+        result = run(graph, x=x)["y"]
         if parts:
-            np.testing.assert_array_equal(found, parts[0])
+            np.testing.assert_array_equal(result, parts[0])
         assert h.inputs[0].type is not None
-        assert found.size % rows == 0
+        assert result.size % rows == 0
 
 
 def test_sizes_become_names_with_the_numbers_of_each_row() -> None:
     g = Graph("g", {"x": TensorType(F32, [2, 3, 4])})
     y = ops.reshape(ops.reshape(g["x"], [2, 12]) @ np.arange(24, dtype=np.float32).reshape(12, 2), [2, 1, 2])
     g.output(y=y)
-    made = g.with_dims({"x": ["batch", 3, 4]})
-    assert str(made.output_types["y"]) == "float32[batch, 1, 2]"
+    graph = g.with_dims({"x": ["batch", 3, 4]})
+    assert str(graph.output_types["y"]) == "float32[batch, 1, 2]"
     x = rng.standard_normal((4, 3, 4)).astype(np.float32)
     wanted = np.concatenate([run(g, x=x[:2])["y"], run(g, x=x[2:])["y"]])
-    np.testing.assert_allclose(run(made, x=x)["y"], wanted, rtol=1e-6)
+    np.testing.assert_allclose(run(graph, x=x)["y"], wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,8 @@ def kinds(graph: Graph) -> list[str]:
 
 
 def bytes_of(graph: Graph) -> bytes:
-    made: bytes = graph.to_onnx(target="onnx").SerializeToString()
-    return made
+    result: bytes = graph.to_onnx(target="onnx").SerializeToString()
+    return result
 
 
 def swish(x: Any) -> Any:
@@ -65,9 +65,9 @@ def test_a_pattern_is_a_function_of_symbols_in_any_order_and_dtype() -> None:
         for build in builds:
             g = Graph("g", {"x": TensorType(dtype, ["n", 4])})
             g.output(y=build(g["x"]))
-            made = g.replace_all(lambda x: x * ops.sigmoid(x), lambda x: ops.silu(x))
-            assert kinds(made) == ["Swish"]
-            assert str(made.outputs[0].type) == f"{dtype}[n, 4]"
+            graph = g.replace_all(lambda x: x * ops.sigmoid(x), lambda x: ops.silu(x))
+            assert kinds(graph) == ["Swish"]
+            assert str(graph.outputs[0].type) == f"{dtype}[n, 4]"
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -77,8 +77,8 @@ def test_constants_are_those_of_the_dtype(dtype: str) -> None:
 
     g = Graph("g", {"x": TensorType(dtype, [4])})
     g.output(y=gelu(g["x"]))
-    made = g.replace_all(gelu, lambda x: ops.gelu(x, "tanh"))
-    assert kinds(made) == ["Gelu"]
+    graph = g.replace_all(gelu, lambda x: ops.gelu(x, "tanh"))
+    assert kinds(graph) == ["Gelu"]
     with pytest.raises(GraphError, match="nothing in graph 'g' matches"):
         g.replace_all(lambda x: 0.25 * x, lambda x: x)
 
@@ -95,13 +95,13 @@ def test_axes_are_those_of_any_rank(shape: list[str | int], axis: int | str) -> 
     x, last = g["x"], len(shape) - 1 if axis == "last" else -1
     d = x - ops.mean(x, axis=last, keepdims=True)
     g.output(y=d / ops.sqrt(ops.mean(d * d, axis=last, keepdims=True) + 1e-5) * g["w"] + g["w"])
-    (found,) = g.find_all(layer_norm)
-    assert found["x"] is g["x"]
-    assert found["w"] is found["b"] is g["w"]
-    assert found.result is g.outputs[0]
-    assert [n.op_type for n in found.nodes] == kinds(g)
-    made = g.replace_all(layer_norm, lambda x, eps: x * eps)
-    assert kinds(made) == ["Mul"]
+    (result,) = g.find_all(layer_norm)
+    assert result["x"] is g["x"]
+    assert result["w"] is result["b"] is g["w"]
+    assert result.result is g.outputs[0]
+    assert [n.op_type for n in result.nodes] == kinds(g)
+    graph = g.replace_all(layer_norm, lambda x, eps: x * eps)
+    assert kinds(graph) == ["Mul"]
     assert not g.find_all(lambda x: x - ops.mean(x, axis=0, keepdims=True))
 
 
@@ -119,10 +119,12 @@ def test_defaults_are_stated_or_not() -> None:
 
 def test_what_a_pattern_of_ops_does_not_state_is_not_there() -> None:
     g = Graph("g", {"x": TensorType(F32, [1, 2, 8, 8]), "w": TensorType(F32, [2, 2, 3, 3])})
-    made = [g.op("Conv", [g["x"], g["w"]], a)[0] for a in ({}, {"strides": [1, 1]}, {"strides": [2, 2]}, {"group": 1})]
-    g.output(made)
-    found = g.find_all(lambda x, w: ops.onnx.Conv(x, w))
-    assert [m.result for m in found] == [made[0], made[1], made[3]]
+    results = [
+        g.op("Conv", [g["x"], g["w"]], a)[0] for a in ({}, {"strides": [1, 1]}, {"strides": [2, 2]}, {"group": 1})
+    ]
+    g.output(results)
+    matchs = g.find_all(lambda x, w: ops.onnx.Conv(x, w))
+    assert [m.result for m in matchs] == [results[0], results[1], results[3]]
 
 
 def test_an_operator_of_another_domain_is_named_with_it() -> None:
@@ -131,8 +133,8 @@ def test_an_operator_of_another_domain_is_named_with_it() -> None:
     g.output(y=y)
     with pytest.raises(GraphError, match=r"did you mean 'com\.microsoft::Gelu'"):
         g.replace_all("Gelu", lambda x: x)
-    made = g.replace_all("com.microsoft::Gelu", lambda x: ops.gelu(x))
-    assert [n.domain for n in made.nodes] == [""]
+    graph = g.replace_all("com.microsoft::Gelu", lambda x: ops.gelu(x))
+    assert [n.domain for n in graph.nodes] == [""]
     assert len(g.find_all(lambda x: patterns.op("com.microsoft::Gelu", x))) == 1
 
 
@@ -171,9 +173,9 @@ def test_values_in_a_match_that_are_used_elsewhere_stay() -> None:
     g = Graph("g", {"x": ROWS})
     s = ops.sigmoid(g["x"])
     g.output(y=g["x"] * s, s=s)
-    made = g.replace_all(lambda x: x * ops.sigmoid(x), lambda x: ops.silu(x))
-    assert sorted(kinds(made)) == ["Sigmoid", "Swish"]
-    np.testing.assert_allclose(run(made, X)[1], 1 / (1 + np.exp(-X)), rtol=1e-5)
+    graph = g.replace_all(lambda x: x * ops.sigmoid(x), lambda x: ops.silu(x))
+    assert sorted(kinds(graph)) == ["Sigmoid", "Swish"]
+    np.testing.assert_allclose(run(graph, X)[1], 1 / (1 + np.exp(-X)), rtol=1e-5)
 
 
 def test_matches_do_not_overlap_and_are_taken_from_the_outputs_back() -> None:
@@ -183,18 +185,18 @@ def test_matches_do_not_overlap_and_are_taken_from_the_outputs_back() -> None:
         for _ in range(count):
             y = ops.abs(y)
         g.output(y=y)
-        made = g.replace_all(lambda x: ops.abs(ops.abs(x)), lambda x: -x)
-        assert kinds(made) == ["Abs"] * (count % 2) + ["Neg"] * (count // 2)
+        graph = g.replace_all(lambda x: ops.abs(ops.abs(x)), lambda x: -x)
+        assert kinds(graph) == ["Abs"] * (count % 2) + ["Neg"] * (count // 2)
 
 
 def test_a_shared_part_is_a_part_of_each_match() -> None:
     g = Graph("g", {"x": ROWS, "y": ROWS})
     shared = ops.exp(g["x"])
     g.output(a=shared + g["y"], b=shared + 1)
-    made = g.replace_all(lambda x, y: ops.exp(x) + y, lambda y, x: y - x)
-    assert sorted(kinds(made)) == ["Sub", "Sub"]
-    np.testing.assert_allclose(run(made, X, X * 3)[0], X * 3 - X, rtol=1e-6)
-    np.testing.assert_allclose(run(made, X, X)[1], 1 - X, rtol=1e-6)
+    graph = g.replace_all(lambda x, y: ops.exp(x) + y, lambda y, x: y - x)
+    assert sorted(kinds(graph)) == ["Sub", "Sub"]
+    np.testing.assert_allclose(run(graph, X, X * 3)[0], X * 3 - X, rtol=1e-6)
+    np.testing.assert_allclose(run(graph, X, X)[1], 1 - X, rtol=1e-6)
 
 
 def test_the_function_takes_parameters_by_name_or_by_position_and_other_values() -> None:
@@ -214,17 +216,17 @@ def test_the_other_results_of_a_matched_node_stay() -> None:
     g = Graph("g", {"x": ROWS})
     values, indices = ops.top_k(g["x"], 2)
     g.output(values=values, indices=indices)
-    made = g.replace_all(lambda x, k: patterns.op("TopK", x, k), lambda x, k: x[:, :2])
-    np.testing.assert_array_equal(run(made, X)[0], X[:, :2])
-    np.testing.assert_array_equal(run(made, X)[1], run(g, X)[1])
+    graph = g.replace_all(lambda x, k: patterns.op("TopK", x, k), lambda x, k: x[:, :2])
+    np.testing.assert_array_equal(run(graph, X)[0], X[:, :2])
+    np.testing.assert_array_equal(run(graph, X)[1], run(g, X)[1])
 
 
 def test_operands_of_several_dtypes_are_found() -> None:
     g = Graph("g", {"x": ROWS, "c": TensorType(DType.bool, ["n", 4])})
     g.output(y=ops.where(g["c"], g["x"], 0.0))
     assert len(g.find_all(lambda c, x: ops.where(c, x, 0.0))) == 1
-    made = g.replace_all(lambda c, x: ops.where(c, x, 0.0), lambda c, x: x * c.cast("float32"))
-    np.testing.assert_array_equal(run(made, X, X > 0)[0], np.maximum(X, 0))
+    graph = g.replace_all(lambda c, x: ops.where(c, x, 0.0), lambda c, x: x * c.cast("float32"))
+    np.testing.assert_array_equal(run(graph, X, X > 0)[0], np.maximum(X, 0))
 
 
 def test_sizes_are_no_numbers_that_happen_to_be_equal() -> None:
@@ -250,18 +252,18 @@ def test_axes_are_counted_by_the_rank_of_the_operand() -> None:
     g = Graph("g", {"x": TensorType(F32, [2, 3, 4])})
     g.output([ops.argmax(g["x"], axis=axis) for axis in (0, 1, 2)])
     for axis in (0, 1, 2, -1, -2, -3):
-        (found,) = g.find_all(lambda x, axis=axis: ops.argmax(x, axis=axis))
-        assert found.result is g.outputs[axis]
+        (result,) = g.find_all(lambda x, axis=axis: ops.argmax(x, axis=axis))
+        assert result.result is g.outputs[axis]
 
 
 def test_a_later_result_of_a_node_is_that_one() -> None:
     g = Graph("g", {"x": ROWS})
     values, indices = ops.top_k(g["x"], 2)
     g.output(a=ops.abs(values), b=ops.abs(indices))
-    (found,) = g.find_all(lambda x: ops.abs(ops.top_k(x, 2)[1]))
-    assert found.result is g.outputs[1]
-    (found,) = g.find_all(lambda x: ops.abs(ops.top_k(x, 2)[0]))
-    assert found.result is g.outputs[0]
+    (result,) = g.find_all(lambda x: ops.abs(ops.top_k(x, 2)[1]))
+    assert result.result is g.outputs[1]
+    (result,) = g.find_all(lambda x: ops.abs(ops.top_k(x, 2)[0]))
+    assert result.result is g.outputs[0]
     with pytest.raises(GraphError, match="ends in a later result"):
         g.find_all(lambda x: ops.top_k(x, 2)[1])
 
@@ -275,14 +277,14 @@ def test_nothing_that_matches_is_an_error_unless_it_may_be() -> None:
         assert bytes_of(g.replace_all(pattern, lambda x: x, missing_ok=True)) == bytes_of(g)
 
 
-# Models of others
+# Third-party models
 
 
 def of_package(package: str, path: str) -> Graph:
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    result = importlib.util.find_spec(package)
+    if result is None or not result.submodule_search_locations:
         pytest.skip(f"{package} is not installed")
-    file = Path(found.submodule_search_locations[0]) / path
+    file = Path(result.submodule_search_locations[0]) / path
     if not file.exists():
         pytest.skip(f"{package} has no {path}")
     return Graph.load(file)
@@ -304,11 +306,11 @@ def test_a_model_of_others_keeps_what_is_not_replaced(package: str, path: str) -
     before = bytes_of(g)
     assert bytes_of(g.replace(g.outputs[0], lambda v: v)) == before
     for pattern, fn in (("Relu", lambda x: ops.relu(x)), ("Sigmoid", lambda x: ops.sigmoid(x))):
-        made = g.replace_all(pattern, fn, missing_ok=True)
-        assert bytes_of(made) == before
-        changed = [n for n in made.nodes if not isinstance(n.origin, Imported)]
+        graph = g.replace_all(pattern, fn, missing_ok=True)
+        assert bytes_of(graph) == before
+        changed = [n for n in graph.nodes if not isinstance(n.origin, Imported)]
         assert {n.op_type for n in changed} <= {pattern}
-        for name, symbol in made.weights.items():
+        for name, symbol in graph.weights.items():
             assert symbol.producer.array is g.weights[name].producer.array  # type: ignore[union-attr]
 
 
@@ -331,15 +333,15 @@ def test_a_model_of_others_has_its_nodes_and_their_origin() -> None:
         opset_imports=[helper.make_opsetid("", 17)],
     )
     g = Graph.load(proto)
-    made = g.replace_all(lambda x: x * ops.sigmoid(x), lambda x: ops.silu(x))
-    assert [(n.op_type, isinstance(n.origin, Imported)) for n in made.nodes] == [
+    graph = g.replace_all(lambda x: x * ops.sigmoid(x), lambda x: ops.silu(x))
+    assert [(n.op_type, isinstance(n.origin, Imported)) for n in graph.nodes] == [
         ("MatMul", True),
         ("Relu", True),
         ("Swish", False),
     ]
-    assert [s.name for s in made.outputs] == ["y"]
-    assert made.weights["w"].producer.array is g.weights["w"].producer.array  # type: ignore[union-attr]
-    np.testing.assert_allclose(run(made, X)[0], swish(np.maximum(X @ W, 0)), rtol=1e-5)
+    assert [s.name for s in graph.outputs] == ["y"]
+    assert graph.weights["w"].producer.array is g.weights["w"].producer.array  # type: ignore[union-attr]
+    np.testing.assert_allclose(run(graph, X)[0], swish(np.maximum(X @ W, 0)), rtol=1e-5)
 
 
 SWISH = [("nudenet", "320n.onnx", (1, 3, 320, 320), 57), ("piper", "tashkeel/model.onnx", None, 9)]
@@ -351,21 +353,21 @@ def test_a_model_of_others_gives_the_same_with_one_node_for_several(
 ) -> None:
     g = of_package(package, path)
     assert len(g.find_all(lambda x: x * ops.sigmoid(x))) == count
-    made = g.replace_all(lambda x: x * ops.sigmoid(x), lambda x: ops.silu(x))
-    assert len(made.nodes) == len(g.nodes) - count
+    graph = g.replace_all(lambda x: x * ops.sigmoid(x), lambda x: ops.silu(x))
+    assert len(graph.nodes) == len(g.nodes) - count
     if shape is not None:
         image = rng.random(shape).astype(np.float32)
-        for found, want in zip(run(made, image), run(g, image), strict=True):
-            np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-3)
+        for item, want in zip(run(graph, image), run(g, image), strict=True):
+            np.testing.assert_allclose(item, want, rtol=1e-3, atol=1e-3)
 
 
 def test_layer_norms_of_a_model_of_others_are_found() -> None:
     g = of_package("piper", "tashkeel/model.onnx")
     pattern = patterns.Pattern(layer_norm, w=lambda s: s.is_constant, eps=lambda s: s.is_constant)
     assert len(g.find_all(pattern)) == 16
-    made = g.replace_all(
+    graph = g.replace_all(
         pattern, lambda x, w, b: ops.layer_norm(x, w, b, epsilon=1e-5), where=lambda m: m.node.line is not None
     )
-    assert not made.find_all(pattern)
-    made.verify()
-    assert made.to_onnx().graph.node
+    assert not graph.find_all(pattern)
+    graph.verify()
+    assert graph.to_onnx().graph.node

@@ -27,8 +27,8 @@ def loaded(body: str, x: str, y: str, constants: str = ONE, rest: str = "") -> G
 
 
 def run(graph: Graph, x: Any) -> Any:
-    (found,) = gc.InferenceSession().load(graph)(x)
-    return found
+    (result,) = gc.InferenceSession().load(graph)(x)
+    return result
 
 
 def counted(*shape: int) -> Any:
@@ -71,9 +71,9 @@ FREED: dict[str, tuple[str, str, str, str, str]] = {
 
 @pytest.mark.parametrize("name", FREED)
 def test_sizes_follow_the_dims_of_the_operand(name: str) -> None:
-    body, given, result, constants, wanted = FREED[name]
-    old = loaded(body, given, result, constants)
-    rows, *dims = given.split(", ")
+    body, value, result, constants, wanted = FREED[name]
+    old = loaded(body, value, result, constants)
+    rows, *dims = value.split(", ")
     graph = old.with_dims({"x": ["batch", *[int(d) if d.isdecimal() else d for d in dims]]})
     assert str(graph.output_types["y"]) == f"float32[{wanted}]"
     for batch in (int(rows), 3, 5):
@@ -86,9 +86,9 @@ def test_sizes_follow_the_dims_of_the_operand(name: str) -> None:
 def test_a_result_that_holds_all_elements_stays() -> None:
     """One row for each row of a batch of 1 is one row for each row of all of them."""
     graph = loaded("y = Reshape(x, to)", "1, s, 4", "s, 4", "int64[2] to = {-1, 4}")
-    made = graph.with_dims({"x": ["batch", "s", 4]})
-    assert [n.op_type for n in made.nodes] == ["Reshape"]
-    np.testing.assert_array_equal(run(made, counted(3, 5, 4)), counted(15, 4))
+    changed = graph.with_dims({"x": ["batch", "s", 4]})
+    assert [n.op_type for n in changed.nodes] == ["Reshape"]
+    np.testing.assert_array_equal(run(changed, counted(3, 5, 4)), counted(15, 4))
 
 
 def test_sizes_in_the_body_of_an_if_follow() -> None:
@@ -103,10 +103,10 @@ def test_sizes_in_the_body_of_an_if_follow() -> None:
     >
     """
     graph = loaded(body, "1, s", "1, 1, s", ONE + ", int64[3] rank = {1, 1, -1}")
-    made = graph.with_dims({"x": ["batch", "s"]})
-    assert str(made.output_types["y"]) == "float32[batch, 1, s]"
+    changed = graph.with_dims({"x": ["batch", "s"]})
+    assert str(changed.output_types["y"]) == "float32[batch, 1, s]"
     for x in (counted(3, 4), -counted(3, 4)):
-        np.testing.assert_array_equal(run(made, x), np.abs(x).reshape(3, 1, 4))
+        np.testing.assert_array_equal(run(changed, x), np.abs(x).reshape(3, 1, 4))
 
 
 def test_sizes_in_the_body_of_a_loop_follow() -> None:
@@ -119,9 +119,9 @@ def test_sizes_in_the_body_of_a_loop_follow() -> None:
     >
     """
     graph = loaded(body, "1, s", "1, s", ONE + ", int64 turns = {2}")
-    made = graph.with_dims({"x": ["batch", "s"]})
-    assert str(made.output_types["y"]) == "float32[batch, s]"
-    np.testing.assert_array_equal(run(made, counted(3, 4)), 4 * counted(3, 4))
+    changed = graph.with_dims({"x": ["batch", "s"]})
+    assert str(changed.output_types["y"]) == "float32[batch, s]"
+    np.testing.assert_array_equal(run(changed, counted(3, 4)), 4 * counted(3, 4))
 
 
 def test_sizes_in_a_function_follow() -> None:
@@ -132,9 +132,9 @@ def test_sizes_in_a_function_follow() -> None:
         shape = Shape(v) s = Gather(shape, last) to = Concat<axis=0>(one, one, s) w = Reshape(v, to) }
     """
     graph = loaded("y = local.lifted(x)", "1, s", "1, 1, s", ONE, rest)
-    made = graph.with_dims({"x": ["batch", "s"]})
-    assert str(made.output_types["y"]) == "float32[batch, 1, s]"
-    np.testing.assert_array_equal(run(made, counted(3, 4)), counted(3, 1, 4))
+    changed = graph.with_dims({"x": ["batch", "s"]})
+    assert str(changed.output_types["y"]) == "float32[batch, 1, s]"
+    np.testing.assert_array_equal(run(changed, counted(3, 4)), counted(3, 1, 4))
 
 
 REFUSED: dict[str, tuple[str, str, str, str]] = {
@@ -148,9 +148,9 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_sizes_that_cannot_be_told_are_refused(name: str) -> None:
-    body, given, result, constants = REFUSED[name]
-    graph = loaded(body, given, result, constants)
-    dims: list[Any] = [int(d) if d.isdecimal() else d for d in given.split(", ")[1:]]
+    body, value, result, constants = REFUSED[name]
+    graph = loaded(body, value, result, constants)
+    dims: list[Any] = [int(d) if d.isdecimal() else d for d in value.split(", ")[1:]]
     with pytest.raises(ShapeError, match="with_dims: Reshape 'y': it") as caught:
         graph.with_dims({"x": ["batch", *dims]})
     assert caught.value.help

@@ -37,9 +37,9 @@ def ran(graph: Graph, feeds: dict[str, Any]) -> list[Any]:
     return [*gc.InferenceSession(intra_op_num_threads=1).load(graph)(**feeds)]
 
 
-def assert_near(found: list[Any], wanted: list[Any]) -> None:
+def assert_near(result: list[Any], wanted: list[Any]) -> None:
     """Equal but for the order in which kernels add: a fusion or a static shape may choose another one."""
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(result, wanted, strict=True):
         assert a.shape == b.shape
         assert a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
@@ -49,8 +49,8 @@ def inputs_of(graph: Graph) -> dict[str, Any]:
     return {s.name: s.type for s in graph.inputs}
 
 
-def listed(made: Any) -> list[Symbol]:
-    return [made] if isinstance(made, Symbol) else [*made]
+def listed(result: Any) -> list[Symbol]:
+    return [result] if isinstance(result, Symbol) else [*result]
 
 
 @pytest.mark.parametrize("as_function", [False, True])
@@ -60,8 +60,8 @@ def test_a_called_model_has_its_nodes_and_numbers(trained: Trained, as_function:
     g.output(*listed(model(*g.inputs, as_function=as_function)))
     assert as_function or len(g.nodes) == len(model.nodes)
     arrays = {name.replace(":", "_"): array for name, array in feeds.items()}
-    for found, wanted in zip(ran(g, arrays), unchanged(trained), strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for item, wanted in zip(ran(g, arrays), unchanged(trained), strict=True):
+        np.testing.assert_array_equal(item, wanted)
     assert_near(unchanged(trained), plain(trained))
 
 
@@ -85,28 +85,28 @@ def test_two_parts_of_a_model_give_what_it_gives(trained: Trained) -> None:
     needed = [s.name for s in model.inputs]
     second = model.extract([cut, *needed], [*model.output_types])
     (middle,) = ran(first, {s.name: feeds[s.name] for s in first.inputs})
-    given = {s.name: feeds.get(s.name, middle) for s in second.inputs}
-    assert_near(ran(second, given), unchanged(trained))
+    results = {s.name: feeds.get(s.name, middle) for s in second.inputs}
+    assert_near(ran(second, results), unchanged(trained))
 
 
 def test_a_renamed_model_has_other_names_and_the_same_numbers(trained: Trained) -> None:
     model, feeds = trained.graph(), trained.feeds()
     names = {s.name: f"in_{i}" for i, s in enumerate(model.inputs)}
     names |= {name: f"out_{i}" for i, name in enumerate(model.output_types)}
-    made = model.rename(values=names)
-    assert [*made.output_types] == [names[n] for n in model.output_types]
-    assert_near(ran(made, {names[n]: array for n, array in feeds.items()}), plain(trained))
-    proto = made.to_onnx()
+    graph = model.rename(values=names)
+    assert [*graph.output_types] == [names[n] for n in model.output_types]
+    assert_near(ran(graph, {names[n]: array for n, array in feeds.items()}), plain(trained))
+    proto = graph.to_onnx()
     assert [i.name for i in proto.graph.input] == [names[s.name] for s in model.inputs]
 
 
 def test_static_dims_are_known_everywhere_and_change_no_number(trained: Trained) -> None:
     model, feeds = trained.graph(), trained.feeds()
-    made = model.with_dims({name: array.shape for name, array in feeds.items()})
-    for (name, type_), wanted in zip(made.output_types.items(), plain(trained), strict=True):
+    graph = model.with_dims({name: array.shape for name, array in feeds.items()})
+    for (name, type_), wanted in zip(graph.output_types.items(), plain(trained), strict=True):
         assert isinstance(type_, TensorType)
         assert all(d.is_dynamic or d == n for d, n in zip(type_.shape, wanted.shape, strict=True)), name
-    assert_near(ran(made, feeds), plain(trained))
+    assert_near(ran(graph, feeds), plain(trained))
 
 
 def test_static_dims_become_names_again(trained: Trained) -> None:
@@ -122,9 +122,9 @@ def test_static_dims_become_names_again(trained: Trained) -> None:
             name: ["batch" if n == feeds[first].shape[0] and i == (name != first) else n for i, n in enumerate(sizes)]
             for name, sizes in free.items()
         }
-    made = fixed.with_dims(free)
-    assert made[first].shape[0] == "batch"
-    assert_near(ran(made, feeds), plain(trained))
+    graph = fixed.with_dims(free)
+    assert graph[first].shape[0] == "batch"
+    assert_near(ran(graph, feeds), plain(trained))
 
 
 def test_other_outputs_inputs_and_constants(trained: Trained) -> None:
@@ -132,8 +132,8 @@ def test_other_outputs_inputs_and_constants(trained: Trained) -> None:
     wanted = dict(zip(model.output_types, plain(trained), strict=True))
     inner = model.nodes[3].outputs[0]
     backwards = [*reversed([*wanted])]
-    made = model.with_outputs(*backwards, inner=inner)
-    assert_near(ran(made, feeds)[:-1], [wanted[name] for name in backwards])
+    graph = model.with_outputs(*backwards, inner=inner)
+    assert_near(ran(graph, feeds)[:-1], [wanted[name] for name in backwards])
     turned = model.with_inputs(*reversed([s.name for s in model.inputs]))
     assert [s.name for s in turned.inputs] == [s.name for s in model.inputs][::-1]
     first = next(iter(feeds))
@@ -165,10 +165,10 @@ def test_a_value_and_all_nodes_of_an_operator_are_replaced(trained: Trained) -> 
     operator = next(node.op_type for node in walk(model) if node.op_type in common)
     count = sum(node.op_type == operator for node in walk(model))
     assert len(model.find_all(operator)) == count
-    made = model.replace_all(operator, lambda x: ops.where(x == x, x, x))
-    assert not any(node.op_type == operator for node in walk(made))
-    assert [str(t) for t in made.output_types.values()] == [str(t) for t in model.output_types.values()]
-    assert [a.shape for a in ran(made, feeds)] == [a.shape for a in wanted]
+    graph = model.replace_all(operator, lambda x: ops.where(x == x, x, x))
+    assert not any(node.op_type == operator for node in walk(graph))
+    assert [str(t) for t in graph.output_types.values()] == [str(t) for t in model.output_types.values()]
+    assert [a.shape for a in ran(graph, feeds)] == [a.shape for a in wanted]
 
 
 def test_what_differs_is_what_was_changed(trained: Trained) -> None:
@@ -201,6 +201,6 @@ def test_preprocessing_folds_into_the_model(trained: Trained) -> None:
         with pytest.raises(gc.GraphcoreError, match="nothing is folded: "):
             whole.fold_preprocessing()
         return
-    made = whole.fold_preprocessing()
-    assert len(made.nodes) == len(whole.nodes) - 1
-    assert_near(ran(made, fed), wanted)
+    graph = whole.fold_preprocessing()
+    assert len(graph.nodes) == len(whole.nodes) - 1
+    assert_near(ran(graph, fed), wanted)

@@ -20,8 +20,8 @@ F32 = np.float32
 def graph_of(dim: Any = None) -> Graph:
     graph = Graph("g", {"x": TensorType("float32", [Dim("batch", min=1) if dim is None else dim, 3])})
     with graph:
-        made = ops.reshape(graph["x"] * 2, ["batch", 3, 1])
-    graph.output(made=made)
+        y = ops.reshape(graph["x"] * 2, ["batch", 3, 1])
+    graph.output(made=y)
     return graph
 
 
@@ -144,8 +144,8 @@ def test_fused_attention_needs_no_test_for_nothing_when_dims_have_bounds() -> No
         graph = Graph("g", {n: TensorType("float32", sizes) for n in "qkv"})
         with graph:
             scores = ops.softmax(graph["q"] @ ops.transpose(graph["k"], (0, 1, 3, 2)) * 0.5)
-            made = scores @ graph["v"]
-        graph.output(made=made)
+            result = scores @ graph["v"]
+        graph.output(made=result)
         model = gc.InferenceSession().load(graph)
         assert model._lowered is not None
         return {node.op_type for node in model._lowered.nodes}

@@ -360,25 +360,25 @@ def test_constructor_when_the_type_is_wrong_is_refused(value: Any) -> None:
 
 
 def test_expression_is_freed_when_it_is_unreferenced() -> None:
-    held = weakref.ref(Dim("only_here") + 1)
+    value = weakref.ref(Dim("only_here") + 1)
     gc.collect()
-    assert held() is None
+    assert value() is None
 
 
 def test_constructor_when_called_from_many_threads_gives_one_object() -> None:
-    made: list[list[Dim]] = []
+    results: list[list[Dim]] = []
     start = threading.Barrier(8)
 
     def make() -> None:
         start.wait()
-        made.append([Dim(f"t{i}") * 2 + i for i in range(200)])
+        results.append([Dim(f"t{i}") * 2 + i for i in range(200)])
 
     threads = [threading.Thread(target=make) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(x is y for dims in made for x, y in zip(dims, made[0], strict=True))
+    assert all(x is y for dims in results for x, y in zip(dims, results[0], strict=True))
 
 
 # Properties.
@@ -509,16 +509,17 @@ def test_static_dim_is_usable_as_int() -> None:
 
 @pytest.mark.parametrize("dim", [A, A + 1, Dim.dynamic()])
 def test_dim_that_is_not_static_is_no_number(dim: Dim) -> None:
-    known = "only when the graph runs"
+    expected = "only when the graph runs"
     for use in int, range:
         with pytest.raises(TypeError) as caught:
             use(dim)
         assert str(caught.value) == (
-            f"dim {str(dim)!r} is not static: its size is known {known}; take it inside the graph with ops.shape_of(x)"
+            f"dim {str(dim)!r} is not static: its size is known {expected}; "
+            "take it inside the graph with ops.shape_of(x)"
         )
     with pytest.raises(TypeError) as caught:
         bool(dim)
-    assert str(caught.value) == f"dim {str(dim)!r} is not static: whether it is 0 is known {known}"
+    assert str(caught.value) == f"dim {str(dim)!r} is not static: whether it is 0 is known {expected}"
 
 
 def test_comparison_when_provable_is_a_bool() -> None:

@@ -71,12 +71,12 @@ def test_objects_of_numpy_are_taken_as_they_are(dtype: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "close"),
+    ("requested", "close"),
     [("flaot32", "float32"), ("Float32", "float32"), ("bloat16", "bfloat16"), ("unit8", "uint8"), ("fp16", "float16")],
 )
-def test_name_that_is_nearly_right_is_asked_for(asked: str, close: str) -> None:
+def test_name_that_is_nearly_right_is_asked_for(requested: str, close: str) -> None:
     with pytest.raises(DTypeError, match=f"help: did you mean .*{close}.*use one of bool, int4"):
-        TensorType(asked, [2])
+        TensorType(requested, [2])
 
 
 def test_name_that_is_like_none_gets_the_list_alone() -> None:

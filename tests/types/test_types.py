@@ -47,9 +47,9 @@ SEMANTIC = {"index", "address", "tensor_float32"}
 
 
 def named(name: str) -> DType:
-    found = getattr(DType, name)
-    assert isinstance(found, DType)
-    return found
+    attribute = getattr(DType, name)
+    assert isinstance(attribute, DType)
+    return attribute
 
 
 # DType
@@ -267,13 +267,13 @@ def test_shape_raises_when_something_is_no_dim(dims: list[object], text: str) ->
 
 
 def test_tensor_types_are_one_object_when_equal() -> None:
-    made = TensorType(D.float32, ["batch", 4])
-    assert TensorType("float32", ("batch", 4)) is made
-    assert TensorType(np.float32, Shape(["batch", 4])) is made
-    assert TensorType(D.float32, ["batch", 5]) is not made
-    assert TensorType(D.float16, ["batch", 4]) is not made
-    assert copy.deepcopy(made) is copy.copy(made) is made
-    assert pickle.loads(pickle.dumps(made)) is made
+    type_ = TensorType(D.float32, ["batch", 4])
+    assert TensorType("float32", ("batch", 4)) is type_
+    assert TensorType(np.float32, Shape(["batch", 4])) is type_
+    assert TensorType(D.float32, ["batch", 5]) is not type_
+    assert TensorType(D.float16, ["batch", 4]) is not type_
+    assert copy.deepcopy(type_) is copy.copy(type_) is type_
+    assert pickle.loads(pickle.dumps(type_)) is type_
 
 
 def test_tensor_type_prints_dtype_and_shape() -> None:
@@ -283,21 +283,21 @@ def test_tensor_type_prints_dtype_and_shape() -> None:
 
 
 def test_tensor_type_knows_rank_dims_and_elements() -> None:
-    made = TensorType(D.float32, ["n", 3, 4])
-    assert (made.rank, made.is_static) == (3, False)
-    assert made.dim(-1) == 4
+    type_ = TensorType(D.float32, ["n", 3, 4])
+    assert (type_.rank, type_.is_static) == (3, False)
+    assert type_.dim(-1) == 4
     assert TensorType(D.float32, [3, 4]).num_elements() == 12
     assert TensorType(D.float32).num_elements() == 1
-    assert made.cast(D.int8) is TensorType(D.int8, ["n", 3, 4])
+    assert type_.cast(D.int8) is TensorType(D.int8, ["n", 3, 4])
     with pytest.raises(TypeError):
-        made.num_elements()
+        type_.num_elements()
 
 
 def test_tensor_type_is_immutable() -> None:
-    made = TensorType(D.float32, [2])
+    type_ = TensorType(D.float32, [2])
     with pytest.raises(AttributeError, match="a TensorType is immutable"):
-        made.dtype = D.int8
-    assert made.dtype is D.float32
+        type_.dtype = D.int8
+    assert type_.dtype is D.float32
 
 
 def test_tensor_type_raises_when_dtype_or_shape_is_none() -> None:
@@ -325,8 +325,8 @@ def test_sequence_and_optional_types_are_values() -> None:
     assert sequence != OptionalType(element)
     assert sequence != SequenceType(TensorType(D.int8, ["n"]))
     assert len({sequence, SequenceType(element), optional}) == 2
-    for made in (sequence, optional):
-        assert pickle.loads(pickle.dumps(made)) == made
-        assert copy.deepcopy(made) == made
+    for item in (sequence, optional):
+        assert pickle.loads(pickle.dumps(item)) == item
+        assert copy.deepcopy(item) == item
     with pytest.raises(AttributeError, match="a SequenceType is immutable"):
         sequence.element = element

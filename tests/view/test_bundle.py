@@ -19,10 +19,10 @@ def digest() -> str:
     """Return the digest that build.mjs puts into the banner."""
     names = ["build.mjs", "package-lock.json", "package.json", "tsconfig.json"]
     files = {name: FRONTEND / name for name in names} | {f"src/{path.name}": path for path in SOURCES}
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for name in sorted(files):
-        found.update(name.encode() + b"\0" + files[name].read_bytes() + b"\0")
-    return found.hexdigest()
+        result.update(name.encode() + b"\0" + files[name].read_bytes() + b"\0")
+    return result.hexdigest()
 
 
 @pytest.mark.parametrize("name", ["page.js", "page.css"])

@@ -79,8 +79,8 @@ class Elements(HTMLParser):
 
 
 def data_in(page: str) -> Any:
-    (found,) = re.findall(r'<script type="application/json" id="graphcore-data">(.*?)</script>', page, re.DOTALL)
-    return json.loads(found)
+    (result,) = re.findall(r'<script type="application/json" id="graphcore-data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(result)
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name)[:24])
@@ -131,10 +131,10 @@ def test_drawings_are_well_formed_and_hold_names_as_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name)[:24])
 def test_text_is_escaped_and_shows_what_is_unseen(name: str) -> None:
-    made = escaped(name)
-    assert not set(made) & set("<>\"'\u202e\u2028\x7f\ud800")
-    assert html.unescape(made) == re.sub(
-        "[\u202e\u2028\u2029\x7f\x85\ud800]", lambda found: f"\\u{ord(found[0]):04x}", name
+    result = escaped(name)
+    assert not set(result) & set("<>\"'\u202e\u2028\x7f\ud800")
+    assert html.unescape(result) == re.sub(
+        "[\u202e\u2028\u2029\x7f\x85\ud800]", lambda result: f"\\u{ord(result[0]):04x}", name
     )
     ET.fromstring(table(("a", name), [(name, "")], name))
     ET.fromstring(code(name))

@@ -38,9 +38,9 @@ def assets(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The addresses that the browser was asked to show."""
-    asked: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", asked.append)
-    return asked
+    results: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", results.append)
+    return results
 
 
 def test_file_has_the_data_and_no_address_to_load_from(tmp_path: Path) -> None:
@@ -116,11 +116,11 @@ def test_arguments_reach_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return {"title": "t"}
 
     monkeypatch.setattr(module, "page_data", noted)
-    given = {"targets": ("cpu",), "precision": "fast", "optimize": "off", "statistics": False}
-    mixed().save_html(tmp_path / "a.html", title="t", against=mixed(), values={"x": 1}, **given)  # type: ignore[arg-type]
-    mixed().view(tmp_path / "b.html", open=False, title="t", **given)  # type: ignore[arg-type]
+    results = {"targets": ("cpu",), "precision": "fast", "optimize": "off", "statistics": False}
+    mixed().save_html(tmp_path / "a.html", title="t", against=mixed(), values={"x": 1}, **results)  # type: ignore[arg-type]
+    mixed().view(tmp_path / "b.html", open=False, title="t", **results)  # type: ignore[arg-type]
     for shown in seen:
-        assert {name: getattr(shown, name) for name in given} == given
+        assert {name: getattr(shown, name) for name in results} == results
         assert shown.title == "t"
     assert (seen[0].values, seen[1].values, seen[1].against) == ({"x": 1}, {}, None)
 

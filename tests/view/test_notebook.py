@@ -34,20 +34,20 @@ def titles(root: ET.Element) -> list[str]:
 
 def boxes(root: ET.Element) -> list[tuple[float, float, float, float]]:
     """Return left, top, right and bottom of each box."""
-    found = [
+    results = [
         {key: float(rect.attrib[key]) for key in ("x", "y", "width", "height")} for rect in root.iter(f"{SVG}rect")
     ]
-    return [(r["x"], r["y"], r["x"] + r["width"], r["y"] + r["height"]) for r in found]
+    return [(r["x"], r["y"], r["x"] + r["width"], r["y"] + r["height"]) for r in results]
 
 
 def lines(root: ET.Element) -> list[list[tuple[float, float]]]:
     """Return the ends of the pieces of each edge, in order."""
-    made = []
+    results = []
     for path in root.findall(f"{SVG}path"):
         pieces = re.findall(r"([MLC])([^MLC]*)", path.attrib["d"])
         numbers = [[float(n) for n in text.split()] for _, text in pieces]
-        made.append([(row[-2], row[-1]) for row in numbers])
-    return made
+        results.append([(row[-2], row[-1]) for row in numbers])
+    return results
 
 
 # Layouts
@@ -68,18 +68,18 @@ edges_of = st.integers(2, 14).flatmap(
 def test_edges_go_down_and_nothing_overlaps(drawing: tuple[int, list[tuple[int, int]]]) -> None:
     count, edges = drawing
     widths = [40.0 + 17 * (i % 3) for i in range(count)]
-    found = layout(widths, edges)
-    for (start, end), route in zip(edges, found.routes, strict=True):
-        assert found.ranks[start] < found.ranks[end]
-        assert len(route) == found.ranks[end] - found.ranks[start] - 1
-    for rank in set(found.ranks):
-        own = [(found.centres[i] - widths[i] / 2, found.centres[i] + widths[i] / 2) for i in range(count)]
-        row = sorted(own[i] for i in range(count) if found.ranks[i] == rank)
-        row += [(x, x) for e, r in zip(edges, found.routes, strict=True) for x in _at(r, found.ranks[e[0]], rank)]
+    result = layout(widths, edges)
+    for (start, end), route in zip(edges, result.routes, strict=True):
+        assert result.ranks[start] < result.ranks[end]
+        assert len(route) == result.ranks[end] - result.ranks[start] - 1
+    for rank in set(result.ranks):
+        own = [(result.centres[i] - widths[i] / 2, result.centres[i] + widths[i] / 2) for i in range(count)]
+        row = sorted(own[i] for i in range(count) if result.ranks[i] == rank)
+        row += [(x, x) for e, r in zip(edges, result.routes, strict=True) for x in _at(r, result.ranks[e[0]], rank)]
         for (_, right), (left, _) in itertools.pairwise(sorted(row)):
             assert right < left + 1e-6
     assert all(
-        c - w / 2 >= -1e-6 and c + w / 2 <= found.width + 1e-6 for c, w in zip(found.centres, widths, strict=True)
+        c - w / 2 >= -1e-6 and c + w / 2 <= result.width + 1e-6 for c, w in zip(result.centres, widths, strict=True)
     )
 
 
@@ -93,15 +93,15 @@ def test_layout_of_nothing_is_empty() -> None:
 
 
 def test_crossings_that_need_not_be_are_taken_out() -> None:
-    found = layout([10.0] * 6, [(0, 5), (1, 4), (2, 3)])
-    order = sorted(range(3), key=lambda i: found.centres[i])
-    below = sorted(range(3, 6), key=lambda i: found.centres[i])
+    result = layout([10.0] * 6, [(0, 5), (1, 4), (2, 3)])
+    order = sorted(range(3), key=lambda i: result.centres[i])
+    below = sorted(range(3, 6), key=lambda i: result.centres[i])
     assert [5 - i for i in order] == below
 
 
 def test_chain_is_straight() -> None:
-    found = layout([10.0, 80.0, 30.0], [(0, 1), (1, 2)])
-    assert len({round(centre, 6) for centre in found.centres}) == 1
+    result = layout([10.0, 80.0, 30.0], [(0, 1), (1, 2)])
+    assert len({round(centre, 6) for centre in result.centres}) == 1
 
 
 # Drawings

@@ -25,8 +25,8 @@ from tests.support.page_schema import dangling, faults
 
 
 def node(page: dict[str, Any], name: str) -> dict[str, Any]:
-    (found,) = [dict(each) for each in page["graph"]["nodes"] if each["name"] == name]
-    return found
+    (result,) = [dict(each) for each in page["graph"]["nodes"] if each["name"] == name]
+    return result
 
 
 def overlays(page: dict[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -69,10 +69,10 @@ def test_check_finds_what_is_wrong() -> None:
 
 def test_node_has_what_it_was_built_of() -> None:
     page = page_data(mixed())
-    made = node(page, "head/mat_mul_9")
-    assert (made["op"], made["domain"], made["operandNames"]) == ("MatMul", "", ["A", "B"])
-    assert page["graph"]["groups"][made["group"]]["name"] == "head"
-    weight = page["graph"]["values"][made["operands"][1]]
+    result = node(page, "head/mat_mul_9")
+    assert (result["op"], result["domain"], result["operandNames"]) == ("MatMul", "", ["A", "B"])
+    assert page["graph"]["groups"][result["group"]]["name"] == "head"
+    weight = page["graph"]["values"][result["operands"][1]]
     assert (weight["name"], weight["kind"], weight["dtype"], weight["shape"]) == (
         "w",
         "weight",
@@ -81,8 +81,8 @@ def test_node_has_what_it_was_built_of() -> None:
     )
     assert weight["bytes"] == 64 * 32 * 4
     assert (weight["statistics"]["min"], weight["statistics"]["max"]) == (-1.0, 1.0)
-    assert made["source"]["text"] == "z = ops.relu(y.cast(DType.float32) @ w)"
-    assert made["source"]["file"].endswith("drawn_graphs.py")
+    assert result["source"]["text"] == "z = ops.relu(y.cast(DType.float32) @ w)"
+    assert result["source"]["file"].endswith("drawn_graphs.py")
     (one,) = [v for v in page["graph"]["values"] if v["kind"] == "constant" and v["dtype"] == "bfloat16"]
     assert (one["text"], one["shape"]) == ("1.0", [])
     total = node(page, "head/reduce_sum_12")
@@ -263,8 +263,8 @@ def test_difference_to_another_graph_is_shown() -> None:
         return graph
 
     page = page_data(built(1, True), Shown(against=built(2, False)))
-    (found,) = overlays(page, "difference")
-    ops_of = {page["graph"]["nodes"][row[0]]["op"]: row[1] for row in found["words"]}
+    (result,) = overlays(page, "difference")
+    ops_of = {page["graph"]["nodes"][row[0]]["op"]: row[1] for row in result["words"]}
     assert ops_of["Sin"] == "only here"
     assert ops_of["Mul"] == "other weights"
     (same,) = overlays(page_data(built(1, True), Shown(against=built(1, True))), "difference")

@@ -54,25 +54,25 @@ def run(release: str, module: str, *arguments: str) -> None:
         )
 
 
-def asked(release: str, module: str, *arguments: str) -> dict[str, Any]:
+def run_in_release(release: str, module: str, *arguments: str) -> dict[str, Any]:
     """Return what a module writes to its --output."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "output.json"
         run(release, module, *arguments, "--output", str(path))
-        made: dict[str, Any] = json.loads(path.read_text())
-        return made
+        data: dict[str, Any] = json.loads(path.read_text())
+        return data
 
 
 def write_table(releases: list[str]) -> int:
     """Write cuda.json; releases that it has already and that are not named keep their rows."""
     new = []
     for release in releases:
-        facts = asked(release, "tools.kernel_probe.tables")
+        facts = run_in_release(release, "tools.kernel_probe.tables")
         print(f"onnxruntime-gpu {release}: {facts['count']:,} kernels", file=sys.stderr)
         new.append(facts)
     named = {facts["onnxruntime"] for facts in new}
-    kept = [facts for facts in facts_of(json.loads(TABLE.read_text())) if facts["onnxruntime"] not in named]
-    TABLE.write_text(document(merged([*new, *kept])))
+    results = [facts for facts in facts_of(json.loads(TABLE.read_text())) if facts["onnxruntime"] not in named]
+    TABLE.write_text(document(merged([*new, *results])))
     return 0
 
 
@@ -82,17 +82,17 @@ def check(release: str, jobs: int, only: str) -> bool:
     environment(release)  # which makes what is missing, once
 
     def part(number: int) -> dict[str, Any]:
-        return asked(release, "tools.cuda_without_gpu.sessions", "--part", f"{number}/{jobs}", "--only", only)
+        return run_in_release(release, "tools.cuda_without_gpu.sessions", "--part", f"{number}/{jobs}", "--only", only)
 
     with ThreadPoolExecutor(jobs) as pool:
-        found = list(pool.map(part, range(1, jobs + 1)))
-    failed = {name: error for each in found for name, error in each["failed"].items()}
-    unexplained = {what: name for each in found for what, name in each["unexplained"].items()}
+        results = list(pool.map(part, range(1, jobs + 1)))
+    failed = {name: error for each in results for name, error in each["failed"].items()}
+    unexplained = {what: name for each in results for what, name in each["unexplained"].items()}
     for name, error in failed.items():
         print(f"{release}: does not start: {name}: {error}")
     for what, name in unexplained.items():
         print(f"{release}: on the CPU, and not in docs/cuda.md: {what} (in {name})")
-    started, on_cpu = (_counted(each[key] for each in found) for key in ("started", "on_cpu"))
+    started, on_cpu = (_counted(each[key] for each in results) for key in ("started", "on_cpu"))
     seconds = time.perf_counter() - start
     print(f"{release}: {started or 'nothing'} start in {seconds:.0f} s; on the CPU: {on_cpu or 'none'}")
     return bool(started) and not failed and not unexplained

@@ -75,11 +75,11 @@ def jobs() -> Iterator[Job]:
         for family, names in families.items():
             for part in [[name] for name in names] if family == _SLOW else [names]:
                 yield Job("ops", tuple(part), partial(_of_ops, dtype), str(dtype))
-    for left in dict.fromkeys(cell.left for cell in CELLS):
+    for item in dict.fromkeys(cell.left for cell in CELLS):
         for op in OPS:
-            own = {f"{op} {c.right or ''}": c for c in CELLS if c.left is left and c.op == op}
+            own = {f"{op} {c.right or ''}": c for c in CELLS if c.left is item and c.op == op}
             if own:
-                yield Job("cells", tuple(own), partial(_of_cells, own), str(left))
+                yield Job("cells", tuple(own), partial(_of_cells, own), str(item))
     for name, model in _MODELS.items():
         for dtype in (_F32, DType.float16, DType.bfloat16):
             yield Job("models", (name,), partial(_of_model, model, dtype), str(dtype))
@@ -95,12 +95,12 @@ def _of_model(model: Callable[[DType], Graph], dtype: DType, names: tuple[str, .
     return model(dtype)
 
 
-def _of_cells(known: dict[str, Cell], names: tuple[str, ...]) -> Graph:
+def _of_cells(expected: dict[str, Cell], names: tuple[str, ...]) -> Graph:
     """Return a graph of cells of one operator and one left dtype."""
-    cells = [known[name] for name in names]
-    left, op = cells[0].left, OPS[cells[0].op]
+    cells = [expected[name] for name in names]
+    remaining, op = cells[0].left, OPS[cells[0].op]
     others = [cell.right for cell in cells if cell.right is not None]
-    types = {"x": TensorType(left, ["n", "n"]), **{f"y_{d}": TensorType(d, ["n", "n"]) for d in others}}
+    types = {"x": TensorType(remaining, ["n", "n"]), **{f"y_{d}": TensorType(d, ["n", "n"]) for d in others}}
     graph = Graph("cells", types)
     with graph:
         graph.output(*([op(graph["x"], graph[f"y_{d}"]) for d in others] or [op(graph["x"])]))
@@ -162,7 +162,7 @@ def documented() -> frozenset[str]:
     return frozenset(re.findall(r"`([A-Z]\w+)`", text[0]))
 
 
-def opened(job: Job, session: gc.InferenceSession, known: frozenset[str], outcome: Outcome) -> None:
+def opened(job: Job, session: gc.InferenceSession, expected: frozenset[str], outcome: Outcome) -> None:
     """Open one session, and add to the outcome."""
     try:
         model = session.load(job.build(job.names))
@@ -171,13 +171,13 @@ def opened(job: Job, session: gc.InferenceSession, known: frozenset[str], outcom
         if len(job.names) == 1:
             outcome.failed[f"{job.kind}: {job}"] = f"{type(error).__name__}: {error}"[:400]
         for name in job.names if len(job.names) > 1 else ():
-            opened(replace(job, names=(name,)), session, known, outcome)
+            opened(replace(job, names=(name,)), session, expected, outcome)
         return
     outcome.started[job.kind] += len(job.names)
     for node in placement.left:
         if node.reason == SIZES:
             outcome.on_cpu["sizes and indices"] += 1
-        elif node.operator in known:
+        elif node.operator in expected:
             outcome.on_cpu[node.operator] += 1
         else:
             outcome.unexplained.setdefault(f"{node.operator}: {node.reason}", str(job))
@@ -192,14 +192,14 @@ def main() -> int:
     warnings.simplefilter("ignore")
     part, of = map(int, arguments.part.split("/"))
     session = gc.InferenceSession(["cuda", "cpu"], config={RECORD: "1"}, log_severity_level=4)
-    known, outcome = documented(), Outcome()
+    expected, outcome = documented(), Outcome()
     for place, job in enumerate(jobs()):
         names = tuple(name for name in job.names if not arguments.only or name in arguments.only.split(","))
         if place % of == part - 1 and names:
-            opened(replace(job, names=names), session, known, outcome)
-    said = {"release": onnxruntime.__version__, "started": outcome.started, "failed": outcome.failed}
+            opened(replace(job, names=names), session, expected, outcome)
+    results = {"release": onnxruntime.__version__, "started": outcome.started, "failed": outcome.failed}
     more = {"on_cpu": outcome.on_cpu, "unexplained": outcome.unexplained}
-    arguments.output.write_text(json.dumps({**said, **more}))
+    arguments.output.write_text(json.dumps({**results, **more}))
     return 0
 
 

@@ -53,14 +53,14 @@ def built(package: Path, folder: Path) -> Path:
 
 
 def _tools() -> dict[str, str]:
-    found = {name: shutil.which(os.environ.get(name.upper(), name)) for name in ("cc", "nm", "readelf")}
-    missing = [name for name, path in found.items() if path is None]
+    results = {name: shutil.which(os.environ.get(name.upper(), name)) for name in ("cc", "nm", "readelf")}
+    missing = [name for name, path in results.items() if path is None]
     if missing:
         raise RunError(
             f"stubs of CUDA cannot be compiled: there is no {' and no '.join(missing)}",
             help="install a C compiler and binutils, such as apt-get install gcc",
         )
-    return {name: path for name, path in found.items() if path is not None}
+    return {name: path for name, path in results.items() if path is not None}
 
 
 def linked(libraries: Sequence[Path], tools: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -69,24 +69,24 @@ def linked(libraries: Sequence[Path], tools: Mapping[str, str]) -> dict[str, dic
     An entry without a version does not tell its library: all libraries without versions have it.
     """
     looked_up = {name.decode() for path in (*libraries, _DEVICE) for name in _LOADED.findall(path.read_bytes())}
-    made = {_CUDNN: dict.fromkeys(sorted(looked_up), _CUDNN)}
+    results = {_CUDNN: dict.fromkeys(sorted(looked_up), _CUDNN)}
     unversioned: set[str] = set()
     for library in libraries:
         header = _run([tools["readelf"], "--dynamic", "--wide", str(library)])
         for name in re.findall(r"\(NEEDED\).*\[(.+)\]", header):
             if not _SYSTEM.match(name):
-                made.setdefault(name, {})
+                results.setdefault(name, {})
         for line in _run([tools["nm"], "--dynamic", "--undefined-only", str(library)]).splitlines():
             kind, symbol = line.split()[-2:]
             name, _, version = symbol.replace("@@", "@").partition("@")
-            if version in made:
-                made[version][name] = version
+            if version in results:
+                results[version][name] = version
             elif not version and kind == "U" and not name.startswith(_OWN):
                 unversioned.add(name)
-    for names in made.values():
+    for names in results.values():
         if not names:
             names.update(dict.fromkeys(sorted(unversioned), ""))
-    return made
+    return results
 
 
 def _compile(cc: str, folder: Path, library: str, names: Mapping[str, str]) -> None:

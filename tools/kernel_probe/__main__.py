@@ -47,13 +47,13 @@ def main() -> int:
             print(f"{job.op_type} {job.dtype}: values: {outcome.values}")
         elif outcome.state in ("dies", "fails") or (arguments.verbose and outcome.state != "kernel"):
             print(f"{job.op_type} {job.dtype}: {outcome.state} {outcome.detail}")
-    found = facts(provider, kernels(outcomes))
-    arguments.output.write_text(json.dumps(found, indent=1))
+    result = facts(provider, kernels(outcomes))
+    arguments.output.write_text(json.dumps(result, indent=1))
     counts = ", ".join(
         f"{count} {state}" for state, count in sorted(Counter(o.state for o in outcomes.values()).items())
     )
     seconds = time.perf_counter() - start
-    print(f"{len(found['kernels'])} operators, {len(outcomes)} cases ({counts}) in {seconds:.0f} s", file=sys.stderr)
+    print(f"{len(result['kernels'])} operators, {len(outcomes)} cases ({counts}) in {seconds:.0f} s", file=sys.stderr)
     return 0
 
 
@@ -62,8 +62,8 @@ def _measure_releases(arguments: argparse.Namespace) -> int:
     from tools.kernel_probe.campaign import Campaign
 
     start = time.perf_counter()
-    asked = Campaign(tuple(arguments.releases), arguments.only_probes, arguments.fresh, arguments.jobs)
-    failures = asked.run()
+    requested = Campaign(tuple(arguments.releases), arguments.only_probes, arguments.fresh, arguments.jobs)
+    failures = requested.run()
     seconds = time.perf_counter() - start
     print(f"{len(arguments.releases)} releases, {failures} failures, in {seconds:.0f} s", file=sys.stderr)
     return min(failures, 1)

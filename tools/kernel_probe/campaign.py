@@ -54,7 +54,7 @@ class Campaign:
 
     def run(self) -> int:
         """Measure all, and write the data and the page; return how many measurements failed."""
-        asked = [TRAPS] if self.only_probes else [KERNELS, TRAPS, CELLS, SUITE]
+        requested = [TRAPS] if self.only_probes else [KERNELS, TRAPS, CELLS, SUITE]
         failures = 0
         for release in sorted(self.releases, key=ordered):
             try:
@@ -63,36 +63,36 @@ class Campaign:
                 print(f"{release}: {error}", file=sys.stderr)
                 failures += 1
                 continue
-            failures += sum(not _measured(release, python, what, self.jobs) for what in asked)
+            failures += sum(not _measured(release, python, what, self.jobs) for what in requested)
         if not self.only_probes:
             failures += _check_old_files()
         self._write()
         return failures
 
     def _write(self) -> None:
-        found = answers()
-        states = {r: _states(made[TRAPS]) for r, made in found.items() if TRAPS in made}
+        result = answers()
+        states = {r: _states(item[TRAPS]) for r, item in result.items() if TRAPS in item}
         seen = merged_ranges(None if self.is_fresh else traps.seen(), states)
         (_LOWERING / "traps.json").write_text(traps_document(seen))
-        measured = [made[KERNELS] for made in found.values() if KERNELS in made]
+        measured = [item[KERNELS] for item in result.values() if KERNELS in item]
         if measured and not self.only_probes:
-            kept = tables.facts_of(json.loads((_LOWERING / "cpu.json").read_text()))
+            remaining = tables.facts_of(json.loads((_LOWERING / "cpu.json").read_text()))
             new = {facts["onnxruntime"] for facts in measured}
-            everything = [*measured, *(facts for facts in kept if facts["onnxruntime"] not in new)]
+            everything = [*measured, *(facts for facts in remaining if facts["onnxruntime"] not in new)]
             (_LOWERING / "cpu.json").write_text(tables.document(tables.merged(everything)))
-        (ROOT / "docs" / "releases.md").write_text(page(seen, found))
+        (ROOT / "docs" / "releases.md").write_text(page(seen, result))
 
 
 def answers() -> dict[str, dict[str, Any]]:
     """Return what was found so far, by release and measurement."""
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for path in sorted((folder() / "measured").glob("*/*.json")):
-        found.setdefault(path.parent.name, {})[path.stem] = json.loads(path.read_text())
-    return dict(sorted(found.items(), key=lambda item: ordered(item[0])))
+        results.setdefault(path.parent.name, {})[path.stem] = json.loads(path.read_text())
+    return dict(sorted(results.items(), key=lambda item: ordered(item[0])))
 
 
-def _states(found: Mapping[str, Any]) -> dict[str, str]:
-    return {name: state for name, (state, _) in found["traps"].items()}
+def _states(result: Mapping[str, Any]) -> dict[str, str]:
+    return {name: state for name, (state, _) in result["traps"].items()}
 
 
 def _measured(release: str, python: Path, what: str, jobs: int) -> bool:
@@ -103,9 +103,9 @@ def _measured(release: str, python: Path, what: str, jobs: int) -> bool:
     command = [str(python), "-m", *_COMMANDS[what], "--output", str(output), "--jobs", str(jobs)]
     print(f"{release}: {what} ... ", end="", file=sys.stderr, flush=True)
     start = time.perf_counter()
-    said, is_done = _ran(command)
+    message, is_done = _ran(command)
     is_done &= output.exists()
-    print(f"{said}, {time.perf_counter() - start:.0f} s" if is_done else f"FAILED: {said}", file=sys.stderr)
+    print(f"{message}, {time.perf_counter() - start:.0f} s" if is_done else f"FAILED: {message}", file=sys.stderr)
     return is_done
 
 
@@ -134,10 +134,10 @@ def _check_old_files() -> int:
         output.parent.mkdir(parents=True, exist_ok=True)
         print(f"{release}: {FILES} ... ", end="", file=sys.stderr, flush=True)
         files = output.parent / "files"
-        asked = ["--runtime", release, "--folder", str(files), "--python", str(python_of(release))]
-        said, is_done = _ran([sys.executable, "-m", _OLD_FILES, *asked])
-        output.write_text(json.dumps({"said": said, "is_right": is_done}))
-        print(said if is_done else f"FAILED: {said}", file=sys.stderr)
+        results = ["--runtime", release, "--folder", str(files), "--python", str(python_of(release))]
+        message, is_done = _ran([sys.executable, "-m", _OLD_FILES, *results])
+        output.write_text(json.dumps({"said": message, "is_right": is_done}))
+        print(message if is_done else f"FAILED: {message}", file=sys.stderr)
         failures += not is_done
     return failures
 
@@ -148,20 +148,20 @@ States = Mapping[str, str]
 """The outcome of each trap in one release, by name."""
 
 
-def merged_ranges(recorded: Seen | None, found: Mapping[str, States]) -> Seen:
+def merged_ranges(recorded: Seen | None, result: Mapping[str, States]) -> Seen:
     """Return the ranges of all traps that were ever seen. found: by release, on this machine.
 
     Some traps depend on the processor. So what is recorded stays, and a release without a trap ends its range only
     where another release has it here: a processor that does not show a trap at all tells nothing of it.
     """
     old = recorded or Seen((), {})
-    releases = tuple(sorted({*old.releases, *found}, key=ordered))
+    releases = tuple(sorted({*old.releases, *result}, key=ordered))
     ranges = {}
-    for name in sorted({*old.ranges, *(name for states in found.values() for name in states)}):
+    for name in sorted({*old.ranges, *(name for states in result.values() for name in states)}):
         before = old.ranges.get(name)
-        here = {release for release, states in found.items() if states.get(name) == probing.WRONG}
+        here = {release for release, states in result.items() if states.get(name) == probing.WRONG}
         seen = here | {r for r in old.releases if before is not None and before.includes(r)}
-        free = {release for release, states in found.items() if here and states.get(name) == probing.RIGHT} - seen
+        free = {release for release, states in result.items() if here and states.get(name) == probing.RIGHT} - seen
         free |= {r for r in old.releases if before is not None} - seen
         if seen:
             ranges[name] = _range(releases, seen, free)
@@ -183,7 +183,7 @@ def traps_document(seen: Seen) -> str:
 
 
 def _lines(ranges: Mapping[str, Range]) -> str:
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(str(found))}" for name, found in sorted(ranges.items()))
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(str(item))}" for name, item in sorted(ranges.items()))
     return f"{{\n{lines}\n }}"
 
 
@@ -220,45 +220,45 @@ the process, or an optimiser that changes numbers. Lowering does something about
 """
 
 
-def page(seen: Seen, found: Answers) -> str:
+def page(seen: Seen, result: Answers) -> str:
     """Return the page."""
     parts = [
         _HEAD,
-        "\n".join(_scores(found)),
+        "\n".join(_scores(result)),
         "\n",
-        _TRAPS.format(but=_broken(seen, found)),
+        _TRAPS.format(but=_broken(seen, result)),
         "\n".join(trap_rows(seen)),
         "\n",
     ]
     return "".join(parts)
 
 
-def _broken(seen: Seen, found: Answers) -> str:
+def _broken(seen: Seen, result: Answers) -> str:
     """Return in which releases some probes are wrong all the same."""
-    told = []
+    results = []
     for release in seen.releases:
-        wrong = found.get(release, {}).get("traps", {}).get("broken", {})
+        wrong = result.get(release, {}).get("traps", {}).get("broken", {})
         names = sorted({place.rpartition(", probe")[0] for place in wrong})
         if names:
-            told.append(f"{_joined(names)} in {release}")
-    return f", but for some of {' and '.join(told)}" if told else ""
+            results.append(f"{_joined(names)} in {release}")
+    return f", but for some of {' and '.join(results)}" if results else ""
 
 
-def _scores(found: Answers) -> Iterable[str]:
+def _scores(value: Answers) -> Iterable[str]:
     yield "| onnxruntime | opset | IR | cells right | of | node tests right | of | files written for it |"
     yield "|---|---|---|---|---|---|---|---|"
     for release in table_of("cpu").releases:
-        made = found.get(release.version, {})
-        scores = [cell for what in ("cells", "suite") for cell in _score(made.get(what))]
-        files = made.get("files")
-        told = "" if files is None else "all run" if files["is_right"] else files["said"]
-        yield f"| {release.version} | {release.opset} | {release.ir} | {' | '.join(scores)} | {told} |"
+        result = value.get(release.version, {})
+        scores = [cell for what in ("cells", "suite") for cell in _score(result.get(what))]
+        files = result.get("files")
+        message = "" if files is None else "all run" if files["is_right"] else files["said"]
+        yield f"| {release.version} | {release.opset} | {release.ir} | {' | '.join(scores)} | {message} |"
 
 
-def _score(found: Mapping[str, Any] | None) -> tuple[str, str]:
-    if found is None:
+def _score(result: Mapping[str, Any] | None) -> tuple[str, str]:
+    if result is None:
         return "", ""
-    return f"{found['count'] - len(found['wrong']):,}", f"{found['count']:,}"
+    return f"{result['count'] - len(result['wrong']):,}", f"{result['count']:,}"
 
 
 def trap_rows(seen: Seen) -> Iterable[str]:
@@ -269,18 +269,18 @@ def trap_rows(seen: Seen) -> Iterable[str]:
         if name in seen.ranges:
             groups.setdefault((" ".join(trap.what), str(seen.ranges[name])), []).append(name)
     for (what, text), names in sorted(groups.items(), key=lambda item: item[1]):
-        found = Range.parse(text)
-        marks = " | ".join("**x**" if found.includes(release) else "" for release in seen.releases)
+        tree = Range.parse(text)
+        marks = " | ".join("**x**" if tree.includes(release) else "" for release in seen.releases)
         yield f"| {_joined(names)} | {marks} | {what} |"
 
 
 def _joined(names: Iterable[str]) -> str:
     """Return names of kernels with an operator's dtypes after it: "Div int8 int16, Mod int8"."""
-    made: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for name in names:
         operator, _, dtype = name.partition(" ")
         if dtype and " " not in dtype and operator[:1].isupper():
-            made.setdefault(operator, []).append(dtype)
+            results.setdefault(operator, []).append(dtype)
         else:
-            made.setdefault(name, [])
-    return ", ".join(" ".join([f"`{head}`", *dtypes]) for head, dtypes in made.items())
+            results.setdefault(name, [])
+    return ", ".join(" ".join([f"`{head}`", *dtypes]) for head, dtypes in results.items())

@@ -91,12 +91,12 @@ def filled(shape: tuple[int, ...], values: Values, dtype: DType) -> Array:
 
 def tensor(name: str, array: Array, dtype: DType) -> onnx.TensorProto:
     """Return a TensorProto of any stored dtype."""
-    made = onnx.TensorProto(name=name, data_type=dtype.onnx, dims=array.shape)
+    result = onnx.TensorProto(name=name, data_type=dtype.onnx, dims=array.shape)
     if dtype is DType.string:
-        made.string_data.extend(text.encode() for text in array.reshape(-1))
+        result.string_data.extend(text.encode() for text in array.reshape(-1))
     else:
-        made.raw_data = bytes(raw(array, dtype))
-    return made
+        result.raw_data = bytes(raw(array, dtype))
+    return result
 
 
 Body: TypeAlias = Callable[[DType], onnx.GraphProto]
@@ -119,8 +119,8 @@ class Question:
 def operators() -> list[str]:
     """Return the operators of the default domain that are not deprecated at the opset that sessions are given."""
     names = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
-    found = [(name, _schema(name)) for name in sorted(names)]
-    return [name for name, schema in found if schema is not None and not schema.deprecated]
+    results = [(name, _schema(name)) for name in sorted(names)]
+    return [name for name, schema in results if schema is not None and not schema.deprecated]
 
 
 def swept_dtypes(op_type: str) -> list[DType]:
@@ -134,20 +134,20 @@ def swept_dtypes(op_type: str) -> list[DType]:
         types = schema.outputs[0].types
     else:
         types = schema.inputs[min(PRIMARY.get(op_type, 0), len(schema.inputs) - 1)].types
-    found = {_dtype(match[1]) for text in types if (match := re.search(r"tensor\((\w+)\)", text))}
-    return [dtype for dtype in DTYPES if dtype in found]
+    names = {_dtype(match[1]) for text in types if (match := re.search(r"tensor\((\w+)\)", text))}
+    return [dtype for dtype in DTYPES if dtype in names]
 
 
-def question(op_type: str, case: Case, dtype: DType, *, known: bool = False) -> Question:
+def question(op_type: str, case: Case, dtype: DType, *, expected: bool = False) -> Question:
     """Return the model of a case in a dtype. known: all operands but the first are initializers, and there
     is a node beside it, for a provider that takes graphs and seldom a node alone."""
     nodes: list[onnx.NodeProto] = []
     constants: list[onnx.TensorProto] = []
     feeds: dict[str, tuple[Array, DType]] = {}
 
-    def given(operand: Operand, name: str) -> str:
+    def add_operand(operand: Operand, name: str) -> str:
         array = operand.array(dtype)
-        if operand.constant or (known and name != "x0"):
+        if operand.constant or (expected and name != "x0"):
             constants.append(tensor(name, array, operand.of(dtype)))
         else:
             feeds[name] = array, operand.of(dtype)
@@ -160,19 +160,19 @@ def question(op_type: str, case: Case, dtype: DType, *, known: bool = False) -> 
             case None:
                 name = ""
             case Operand():
-                given(operand, name)
+                add_operand(operand, name)
             case Listed(items):
-                parts = [given(item, f"{name}_{k}") for k, item in enumerate(items)]
+                parts = [add_operand(item, f"{name}_{k}") for k, item in enumerate(items)]
                 nodes.append(helper.make_node("SequenceConstruct", parts, [name]))
             case Maybe(item):
-                nodes.append(helper.make_node("Optional", [given(item, f"{name}_item")], [name]))
+                nodes.append(helper.make_node("Optional", [add_operand(item, f"{name}_item")], [name]))
         names.append(name)
     for i, operand in enumerate(case.captured):
-        given(operand, f"c{i}")
+        add_operand(operand, f"c{i}")
     outputs = [f"y{i}" for i in range(case.outputs)]
     attributes = {name: _attribute(value, dtype) for name, value in case.attributes.items()}
     nodes.append(helper.make_node(op_type, names, outputs, **attributes))
-    if known:
+    if expected:
         feeds["beside"] = np.ones(1, np.float32), DType.float32
         nodes.append(helper.make_node("Exp", ["beside"], ["beside_exp"]))
         outputs.append("beside_exp")

@@ -22,7 +22,7 @@ from typing import Any
 
 from graphcore.runtime.lowering.targets.traps import switched_off
 from tools.kernel_probe.probes import conversions, empties, few_axes, floats, graphs, integers, networks, products
-from tools.kernel_probe.probes.probe import AnyProbe, Family, found
+from tools.kernel_probe.probes.probe import AnyProbe, Family, outcome
 from tools.kernel_probe.workers import Died, Worker
 
 
@@ -45,14 +45,14 @@ def families() -> tuple[Family, ...]:
 @functools.cache
 def traps() -> Mapping[str, Trap]:
     """Return every trap by its name."""
-    made: dict[str, tuple[dict[str, None], list[AnyProbe]]] = {}
+    results: dict[str, tuple[dict[str, None], list[AnyProbe]]] = {}
     for family in families():
         for probe in family.probes:
             for name in probe.traps:
-                what, probes = made.setdefault(name, ({}, []))
+                what, probes = results.setdefault(name, ({}, []))
                 what[family.what] = None
                 probes.append(probe)
-    return {name: Trap(name, tuple(what), tuple(probes)) for name, (what, probes) in sorted(made.items())}
+    return {name: Trap(name, tuple(what), tuple(probes)) for name, (what, probes) in sorted(results.items())}
 
 
 def probes() -> tuple[AnyProbe, ...]:
@@ -70,7 +70,7 @@ def ask(place: int, is_off: bool) -> tuple[str, str]:
     with switched_off(*probe.traps, *probe.beside) if is_off else nullcontext():
         if is_off and not probe.has_kernel:
             return NONE, ""
-        detail = found(probe)
+        detail = outcome(probe)
     return (WRONG, detail) if detail else (RIGHT, "")
 
 
@@ -84,12 +84,12 @@ class Found:
 
 def probed(names: Sequence[str] = (), processes: int = 2) -> Found:
     """Return which traps the installed onnxruntime has. names: of the traps; by default all."""
-    asked = [traps()[name] for name in names] if names else [*traps().values()]
+    requested = [traps()[name] for name in names] if names else [*traps().values()]
     places = {id(probe): place for place, probe in enumerate(probes())}
     waiting: queue.SimpleQueue[Trap] = queue.SimpleQueue()
-    for trap in asked:
+    for trap in requested:
         waiting.put(trap)
-    made, done, lock = Found(), set[int](), threading.Lock()
+    result, done, lock = Found(), set[int](), threading.Lock()
 
     def drive() -> None:
         asker = _Asker()
@@ -99,20 +99,20 @@ def probed(names: Sequence[str] = (), processes: int = 2) -> Found:
             except queue.Empty:
                 break
             mine = [places[id(probe)] for probe in trap.probes]
-            made.traps[trap.name] = _state(asker, mine)
+            result.traps[trap.name] = _state(asker, mine)
             for place in mine:
                 with lock:
                     is_done = place in done
                     done.add(place)
                 if not is_done and (wrong := asker.ask(place, False))[0] == WRONG:
-                    made.broken[f"{trap.name}, probe {place}"] = wrong[1]
+                    result.broken[f"{trap.name}, probe {place}"] = wrong[1]
         asker.end()
 
     with ThreadPoolExecutor(processes) as pool:
         for driver in [pool.submit(drive) for _ in range(processes)]:
             driver.result()
-    made.traps = dict(sorted(made.traps.items()))
-    return made
+    result.traps = dict(sorted(result.traps.items()))
+    return result
 
 
 class _Asker:
@@ -152,12 +152,12 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="of traps; by default all")
     arguments = parser.parse_args()
     start = time.perf_counter()
-    made = probed(arguments.names, arguments.jobs)
-    arguments.output.write_text(json.dumps({"traps": made.traps, "broken": made.broken}, indent=1))
-    counts = {state: sum(s == state for s, _ in made.traps.values()) for state in (WRONG, RIGHT, NONE)}
+    result = probed(arguments.names, arguments.jobs)
+    arguments.output.write_text(json.dumps({"traps": result.traps, "broken": result.broken}, indent=1))
+    counts = {state: sum(s == state for s, _ in result.traps.values()) for state in (WRONG, RIGHT, NONE)}
     text = ", ".join(f"{count} {state}" for state, count in counts.items())
     seconds = time.perf_counter() - start
-    print(f"{len(made.traps)} traps ({text}), {len(made.broken)} broken, in {seconds:.0f} s", file=sys.stderr)
+    print(f"{len(result.traps)} traps ({text}), {len(result.broken)} broken, in {seconds:.0f} s", file=sys.stderr)
     return 0
 
 

@@ -60,11 +60,11 @@ class Outcome:
 
 def judge(op_type: str, case: Case, dtype: DType, provider: str) -> Outcome:
     """Return the outcome of a case; `provider` is onnxruntime's name. Raises nothing: the sweep goes on."""
-    asked = question(op_type, case, dtype, known=provider in COMPILED)
+    requested = question(op_type, case, dtype, expected=provider in COMPILED)
     with tempfile.TemporaryDirectory(prefix="graphcore-measure-") as folder:
         optimised = Path(folder) / "optimised.onnx"
         try:
-            session = _session(asked.model, optimised, provider)
+            session = _session(requested.model, optimised, provider)
         except Exception as error:
             refused = "NOT_IMPLEMENTED" in str(error) or "IsNodeCompatibleWithProvider" in str(error)
             return Outcome("none" if refused else "fails", _first_line(error))
@@ -75,10 +75,10 @@ def judge(op_type: str, case: Case, dtype: DType, provider: str) -> Outcome:
     if any(node.op_type == "Cast" and node.name.startswith(INSERTED) for node in nodes):
         return Outcome("cast")
     try:
-        results = _run(session, asked)
+        results = _run(session, requested)
     except Exception as error:
         return Outcome("fails", _first_line(error))
-    wanted = None if op_type in UNCHECKED else _reference(asked)
+    wanted = None if op_type in UNCHECKED else _reference(requested)
     if wanted is None:
         return Outcome("kernel")
     return Outcome("kernel", checked=True, values=_difference(results, wanted))
@@ -118,21 +118,21 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
                 yield from _nodes(attribute.g)
 
 
-def _run(session: onnxruntime.InferenceSession, asked: Question) -> list[Any]:
-    """Return the results as arrays; None for those that are no tensors."""
-    if any(dtype is DType.string for _, dtype in asked.feeds.values()):
-        return list(session.run(None, {name: array for name, (array, _) in asked.feeds.items()}))
-    values = session.run_with_ort_values(None, {name: to_ort(*given) for name, given in asked.feeds.items()})
+def _run(session: onnxruntime.InferenceSession, requested: Question) -> list[Any]:
+    """Return the results as arrays; None for those that are not tensors."""
+    if any(dtype is DType.string for _, dtype in requested.feeds.values()):
+        return list(session.run(None, {name: array for name, (array, _) in requested.feeds.items()}))
+    values = session.run_with_ort_values(None, {name: to_ort(*item) for name, item in requested.feeds.items()})
     return [from_ort(v, DType.of(v.element_type())) if v.is_tensor() else None for v in values]
 
 
-def _reference(asked: Question) -> list[Array] | None:
+def _reference(requested: Question) -> list[Array] | None:
     """Return the results of onnx's evaluator; None where it lacks the operator or dtype, or gives no tensors."""
-    feeds = {name: array for name, (array, _) in asked.feeds.items()}
+    feeds = {name: array for name, (array, _) in requested.feeds.items()}
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            wanted: Any = ReferenceEvaluator(asked.model).run(None, feeds)
+            wanted: Any = ReferenceEvaluator(requested.model).run(None, feeds)
     except Exception:  # of many kinds
         return None
     return list(wanted) if all(isinstance(want, (np.ndarray, np.generic)) for want in wanted) else None
@@ -198,11 +198,11 @@ def sweep(todo: Iterable[Job], provider: str, processes: int = 2, timeout: float
 
 def kernels(outcomes: Mapping[Job, Outcome]) -> dict[str, list[DType]]:
     """Return the dtypes of each operator in which all of its cases ran with a kernel of their own."""
-    asked: dict[str, dict[DType, bool]] = {}
+    results: dict[str, dict[DType, bool]] = {}
     for job, outcome in outcomes.items():
-        row = asked.setdefault(job.op_type, {})
+        row = results.setdefault(job.op_type, {})
         row[job.dtype] = row.get(job.dtype, True) and outcome.state == "kernel"
-    return {op: [dtype for dtype in swept_dtypes(op) if row.get(dtype)] for op, row in sorted(asked.items())}
+    return {op: [dtype for dtype in swept_dtypes(op) if row.get(dtype)] for op, row in sorted(results.items())}
 
 
 def _judged(op_type: str, case: Case, dtype: DType, provider: str) -> Outcome:

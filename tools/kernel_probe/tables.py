@@ -58,27 +58,27 @@ def facts(provider: str, ran: Ran) -> dict[str, Any]:
             str(since): named(_runs(op_type, since, seen, listed.get(op_type, ()), is_newest=since == versions[-1]))
             for since in versions
         }
-    known = {s.name: [len(s.inputs), " ".join(sorted(s.attributes))] for s in schemas if s.domain == DOMAIN}
-    return {**head(provider), "kernels": rows, DOMAIN: known}
+    results = {s.name: [len(s.inputs), " ".join(sorted(s.attributes))] for s in schemas if s.domain == DOMAIN}
+    return {**head(provider), "kernels": rows, DOMAIN: results}
 
 
 def head(provider: str) -> dict[str, Any]:
     """Return what the installed release is."""
-    said = {"provider": provider, "onnxruntime": onnxruntime.__version__, "commit": build_commit()}
-    return {**said, "opset": newest_opset(), "ir": newest_ir()}
+    results = {"provider": provider, "onnxruntime": onnxruntime.__version__, "commit": build_commit()}
+    return {**results, "opset": newest_opset(), "ir": newest_ir()}
 
 
 def _listed(kernels: Iterable[KernelDef], provider: str) -> dict[str, list[KernelDef]]:
     """Return those kernels that a provider has of ONNX's own operators, by operator."""
-    made: dict[str, list[KernelDef]] = {}
+    results: dict[str, list[KernelDef]] = {}
     for kernel in kernels:
         if not kernel.domain and kernel.provider == provider:
-            made.setdefault(kernel.op_name, []).append(kernel)
-    return made
+            results.setdefault(kernel.op_name, []).append(kernel)
+    return results
 
 
 def _foreign(provider: str, op_type: str) -> Iterable[DType]:
-    """Return the dtypes that only models of others have, which the sweep leaves out."""
+    """Return the dtypes that only third-party models have, which the sweep leaves out."""
     if provider != "CPUExecutionProvider":
         return ()
     return [dtype for dtype, row in TARGETS["cpu"].extra.items() if op_type in row]
@@ -104,10 +104,10 @@ def _parameter(op_type: str) -> str:
 
 def versions_of(op_type: str, schemas: Iterable[Any]) -> list[int]:
     """Return the versions that an operator has at the opsets that files are written at, oldest first."""
-    found = sorted({s.since_version for s in schemas if s.name == op_type and not s.domain})
-    found = [version for version in found if version <= newest_opset()]
-    start = max((v for v in found if v <= _OLDEST_OPSET), default=0)
-    return [version for version in found if version >= start]
+    results = sorted({s.since_version for s in schemas if s.name == op_type and not s.domain})
+    results = [version for version in results if version <= newest_opset()]
+    start = max((v for v in results if v <= _OLDEST_OPSET), default=0)
+    return [version for version in results if version >= start]
 
 
 def named(dtypes: Iterable[DType]) -> str:
@@ -116,23 +116,23 @@ def named(dtypes: Iterable[DType]) -> str:
 
 def merged(measured: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one table of the facts of several releases of a provider."""
-    found = sorted(measured, key=lambda facts: ordered(facts["onnxruntime"]))
-    names = [facts["onnxruntime"] for facts in found]
+    results = sorted(measured, key=lambda facts: ordered(facts["onnxruntime"]))
+    names = [facts["onnxruntime"] for facts in results]
     rows: Rows = {}
-    for op_type in sorted({op for facts in found for op in facts["kernels"]}):
-        versions = sorted({int(v) for facts in found for v in facts["kernels"].get(op_type, {})})
-        rows[op_type] = {v: _ranges(names, [_row(facts, op_type, v) for facts in found]) for v in versions}
-    releases = {facts["onnxruntime"]: [facts["opset"], facts["ir"], facts["commit"]] for facts in found}
-    contributed = _contributed(names, [facts.get(DOMAIN, {}) for facts in found])
-    return {"provider": found[0]["provider"], "releases": releases, "kernels": rows, DOMAIN: contributed}
+    for op_type in sorted({op for facts in results for op in facts["kernels"]}):
+        versions = sorted({int(v) for facts in results for v in facts["kernels"].get(op_type, {})})
+        rows[op_type] = {v: _ranges(names, [_row(facts, op_type, v) for facts in results]) for v in versions}
+    releases = {facts["onnxruntime"]: [facts["opset"], facts["ir"], facts["commit"]] for facts in results}
+    contributed = _contributed(names, [facts.get(DOMAIN, {}) for facts in results])
+    return {"provider": results[0]["provider"], "releases": releases, "kernels": rows, DOMAIN: contributed}
 
 
-def _contributed(releases: list[str], known: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _contributed(releases: list[str], expected: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Return for each declared operator of com.microsoft how many operands and which attributes releases know."""
-    made = {}
-    for op_type in sorted(op for op in {name for row in known for name in row} if lookup(DOMAIN, op)):
-        counts = [row[op_type][0] if op_type in row else 0 for row in known]
-        names = [set(row[op_type][1].split()) if op_type in row else set[str]() for row in known]
+    results = {}
+    for op_type in sorted(op for op in {name for row in expected for name in row} if lookup(DOMAIN, op)):
+        counts = [row[op_type][0] if op_type in row else 0 for row in expected]
+        names = [set(row[op_type][1].split()) if op_type in row else set[str]() for row in expected]
         operands = {
             str(r): count for count in sorted({*counts} - {0}) for r in seen_in(releases, [c == count for c in counts])
         }
@@ -140,26 +140,26 @@ def _contributed(releases: list[str], known: list[Mapping[str, Any]]) -> dict[st
             name: " ".join(str(r) for r in seen_in(releases, [name in row for row in names]))
             for name in sorted(set().union(*names))
         }
-        made[op_type] = {"operands": operands, "attributes": attributes}
-    return made
+        results[op_type] = {"operands": operands, "attributes": attributes}
+    return results
 
 
 def facts_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the facts of each release that a merged table was made of."""
-    made = []
+    results = []
     for name, (opset, ir, *commit) in table["releases"].items():
         rows: dict[str, dict[str, str]] = {}
         for op_type, versions in table["kernels"].items():
-            for since, found in versions.items():
-                fit = [dtypes for text, dtypes in found.items() if Range.parse(text).includes(name)]
+            for since, item in versions.items():
+                fit = [dtypes for text, dtypes in item.items() if Range.parse(text).includes(name)]
                 if fit:
                     dtypes = named({DType.of(dtype) for names in fit for dtype in names.split()})
                     rows.setdefault(op_type, {})[str(since)] = dtypes
         head = {"provider": table["provider"], "onnxruntime": name, "commit": commit[0] if commit else ""}
-        known = {op: _known_in(name, row) for op, row in table.get(DOMAIN, {}).items()}
-        found = {op: row for op, row in known.items() if row is not None}
-        made.append({**head, "opset": opset, "ir": ir, "kernels": rows, DOMAIN: found})
-    return made
+        by_name = {op: _known_in(name, row) for op, row in table.get(DOMAIN, {}).items()}
+        item = {op: row for op, row in by_name.items() if row is not None}
+        results.append({**head, "opset": opset, "ir": ir, "kernels": rows, DOMAIN: item})
+    return results
 
 
 def _known_in(release: str, row: Mapping[str, Any]) -> list[Any] | None:
@@ -179,25 +179,25 @@ def _row(facts: Mapping[str, Any], op_type: str, since: int) -> set[str] | None:
 
 def _ranges(releases: list[str], rows: list[set[str] | None]) -> dict[str, str]:
     """Return for each range of releases the dtypes that ran in just that range; none where a version is only known."""
-    made: dict[str, list[str]] = {}
-    for found in seen_in(releases, [row is not None and not row for row in rows]):
-        made[str(found)] = []
+    results: dict[str, list[str]] = {}
+    for item in seen_in(releases, [row is not None and not row for row in rows]):
+        results[str(item)] = []
     for name in {name for row in rows for name in row or ()}:
-        for found in seen_in(releases, [row is not None and name in row for row in rows]):
-            made.setdefault(str(found), []).append(name)
-    return {text: named(map(DType.of, names)) for text, names in sorted(made.items())}
+        for item in seen_in(releases, [row is not None and name in row for row in rows]):
+            results.setdefault(str(item), []).append(name)
+    return {text: named(map(DType.of, names)) for text, names in sorted(results.items())}
 
 
 def seen_in(releases: list[str], was_seen: list[bool]) -> list[Range]:
     """Return the ranges of releases in which something was seen; open at the ends of the list."""
     places = [place for place, seen in enumerate(was_seen) if seen]
-    made = []
+    results = []
     for _gap, group in groupby(enumerate(places), key=lambda pair: pair[1] - pair[0]):
         run = [place for _, place in group]
         first = "" if run[0] == 0 else releases[run[0]]
         last = "" if run[-1] == len(releases) - 1 else releases[run[-1]]
-        made.append(Range(first, last))
-    return made
+        results.append(Range(first, last))
+    return results
 
 
 def document(table: Mapping[str, Any]) -> str:
@@ -208,8 +208,8 @@ def document(table: Mapping[str, Any]) -> str:
         lines.append(f"  {json.dumps(op_type)}: {{\n{rows}\n  }}")
     releases = ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in table["releases"].items())
     head = f' "provider": {json.dumps(table["provider"])},\n "releases": {{\n{releases}\n }},\n'
-    known = [f"  {json.dumps(op)}: {json.dumps(row)}" for op, row in table.get(DOMAIN, {}).items()]
-    tail = ',\n "com.microsoft": {\n' + ",\n".join(known) + "\n }" if known else ""
+    results = [f"  {json.dumps(op)}: {json.dumps(row)}" for op, row in table.get(DOMAIN, {}).items()]
+    tail = ',\n "com.microsoft": {\n' + ",\n".join(results) + "\n }" if results else ""
     return "{\n" + head + ' "kernels": {\n' + ",\n".join(lines) + "\n }" + tail + "\n}\n"
 
 
@@ -228,9 +228,9 @@ def registered_facts(kernels: Iterable[KernelDef], schemas: Iterable[Any], provi
     by_version = {(s.name, s.since_version): s for s in schemas if not s.domain}
     rows = {}
     for op_type in sorted({name for name, _ in by_version}):
-        known = sorted(since for name, since in by_version if name == op_type)
-        versions = versions_of(op_type, schemas) or known[:1]  # or one that is newer than all opsets
-        if not by_version[op_type, known[-1]].deprecated:
+        results = sorted(since for name, since in by_version if name == op_type)
+        versions = versions_of(op_type, schemas) or results[:1]  # or one that is newer than all opsets
+        if not by_version[op_type, results[-1]].deprecated:
             rows[op_type] = {
                 str(since): named(_registered_dtypes(op_type, by_version[op_type, since], listed.get(op_type, ())))
                 for since in versions
@@ -240,9 +240,11 @@ def registered_facts(kernels: Iterable[KernelDef], schemas: Iterable[Any], provi
 
 def _registered_dtypes(op_type: str, schema: Any, kernels: Iterable[KernelDef]) -> Iterable[DType]:
     """Return the dtypes of the kernels of a version; those that ONNX allows where the kernels take any."""
-    found = None if op_type in KERNELLESS else registered(kernels, schema.since_version, parameter_of(op_type, schema))
-    found = schema_dtypes(op_type, schema.since_version) if found is None else found
-    return [dtype for dtype in found if not dtype.is_complex]
+    results = (
+        None if op_type in KERNELLESS else registered(kernels, schema.since_version, parameter_of(op_type, schema))
+    )
+    results = schema_dtypes(op_type, schema.since_version) if results is None else results
+    return [dtype for dtype in results if not dtype.is_complex]
 
 
 def main() -> int:
@@ -258,8 +260,8 @@ def main() -> int:
         parser.error(f"onnxruntime {onnxruntime.__version__} has no {CUDA}: install onnxruntime-gpu")
     kernels = state.get_all_opkernel_def()
     count = sum(kernel.provider == CUDA for kernel in kernels)
-    made = registered_facts(kernels, state.get_all_operator_schema())
-    arguments.output.write_text(json.dumps({**made, "count": count}))
+    result = registered_facts(kernels, state.get_all_operator_schema())
+    arguments.output.write_text(json.dumps({**result, "count": count}))
     print(f"onnxruntime-gpu {onnxruntime.__version__}: {count} kernels", file=sys.stderr)
     return 0
 

@@ -70,16 +70,16 @@ def package_of(version: str, package: str = "onnxruntime-gpu") -> Path:
         if place.is_dir():
             return place
         print(f"making {place}", file=sys.stderr)
-        made, uv = place.with_suffix(".new"), _uv()
-        shutil.rmtree(made, ignore_errors=True)
+        result, uv = place.with_suffix(".new"), _uv()
+        shutil.rmtree(result, ignore_errors=True)
         pip = [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
-        failure = _run([*pip, "--quiet", "--no-deps", "--target", str(made), f"{package}=={version}"])
+        failure = _run([*pip, "--quiet", "--no-deps", "--target", str(result), f"{package}=={version}"])
         if failure:
             raise RunError(
                 f"measure: {package} {version} cannot be had: {failure}",
                 help="see whether the package index answers and has wheels for this Python and system",
             )
-        made.rename(place)
+        result.rename(place)
     return place
 
 
@@ -106,27 +106,27 @@ def _make(place: Path, python: str, wanted: str) -> str:
     print(f"making {place}", file=sys.stderr)
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(parents=True, exist_ok=True)
-    asked, uv = place / f"{_REQUIREMENTS}.new", _uv()
+    requested, uv = place / f"{_REQUIREMENTS}.new", _uv()
     make = [uv, "venv", "--quiet", "--python", base] if uv else [base, "-m", "venv"]
     failure = _run([*make, str(place)])
     if not failure:
-        asked.write_text(wanted, encoding="utf-8")
+        requested.write_text(wanted, encoding="utf-8")
         target = str(_interpreter(place))
         pip = [uv, "pip", "install", "--python", target] if uv else [target, "-m", "pip", "install"]
-        failure = _run([*pip, "--quiet", "--requirement", str(asked)])
+        failure = _run([*pip, "--quiet", "--requirement", str(requested)])
     if failure:
         shutil.rmtree(place, ignore_errors=True)
         return failure
-    asked.replace(place / _REQUIREMENTS)
+    requested.replace(place / _REQUIREMENTS)
     return ""
 
 
 def _is_whole(place: Path, wanted: str) -> bool:
     try:
-        made = (place / _REQUIREMENTS).read_text(encoding="utf-8")
+        text = (place / _REQUIREMENTS).read_text(encoding="utf-8")
     except OSError:
         return False
-    return made == wanted and _interpreter(place).exists()
+    return text == wanted and _interpreter(place).exists()
 
 
 def _interpreter(place: Path) -> Path:
@@ -144,16 +144,16 @@ def _alone(version: str) -> Iterator[None]:
 
 def _installed(python: str) -> str | None:
     """Return the command of an installed Python, such as "3.11"."""
-    asked = f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != '{python}')"
+    text = f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != '{python}')"
     commands = (f"python{python}", sys.executable, "python3")
-    return next((command for command in commands if not _run([command, "-c", asked])), None)
+    return next((command for command in commands if not _run([command, "-c", text])), None)
 
 
 @functools.cache
 def _uv() -> str | None:
     """Return the command `uv`, where it is there and runs: a shim of pyenv is there without it."""
-    found = shutil.which("uv")
-    return found if found and not _run([found, "--version"]) else None
+    result = shutil.which("uv")
+    return result if result and not _run([result, "--version"]) else None
 
 
 def _run(command: Sequence[str]) -> str:

@@ -58,7 +58,7 @@ CACHE = 1024
 
 
 def write(shape: Shape, folder: Path) -> bool:
-    """Write the files of all engines; say which engine has none, and why. Return whether there is anything beside ours.
+    """Write the files of all engines; say which engine has none, and why. Return True if there is anything beside ours.
 
     Without llama.cpp, OpenVINO has no file either.
     """
@@ -122,7 +122,7 @@ def _write_genai(shape: Shape, weights: dict[str, np.ndarray[Any, Any]], folder:
 
 def jobs(shape: Shape, folder: Path) -> dict[str, Job]:
     """Return what each engine opens, ours first."""
-    made = {f"graphcore, {form}": Job("ours", str(folder / f"{form}.onnx"), CACHE) for form in _forms(shape)}
+    results = {f"graphcore, {form}": Job("ours", str(folder / f"{form}.onnx"), CACHE) for form in _forms(shape)}
     others = (
         ("llama.cpp, float32", "llama_cpp", "float32.gguf"),
         ("llama.cpp, Q4_0", "llama_cpp", "q4_0.gguf"),
@@ -131,7 +131,7 @@ def jobs(shape: Shape, folder: Path) -> dict[str, Job]:
         ("onnxruntime-genai, int4", "genai", "genai-int4"),
         ("OpenVINO GenAI, Q4_0", "openvino", "openvino"),
     )
-    return made | {
+    return results | {
         name: Job(engine, str(folder / file), CACHE) for name, engine, file in others if (folder / file).exists()
     }
 
@@ -143,11 +143,11 @@ def _forms(shape: Shape) -> list[str]:
 def random(shape: Shape) -> dict[str, np.ndarray[Any, Any]]:
     """Return normal weights of variance 1 / inputs, parts of one long row of numbers, and scales of 1."""
     drawn = np.random.default_rng(0).standard_normal(_DRAWN, np.float32)
-    made = {}
+    results = {}
     for number, (name, dims) in enumerate(llama.shapes(shape.config).items()):
         if len(dims) == 1:
-            made[name] = np.ones(dims, np.float32)
+            results[name] = np.ones(dims, np.float32)
             continue
         part = np.roll(drawn, -_STEP * number) * np.float32(dims[1] ** -0.5)
-        made[name] = np.resize(part.astype(np.float32 if shape.is_wide else np.float16), dims)
-    return made
+        results[name] = np.resize(part.astype(np.float32 if shape.is_wide else np.float16), dims)
+    return results

@@ -35,8 +35,8 @@ class Genai:
         self._first = self._next(self._generator)
 
     def steps(self, count: int) -> list[list[int]]:
-        made = [self._first, *(self._next(self._generator) for _ in range(count))]
-        return np.stack(made, 1).tolist()  # type: ignore[no-any-return]
+        results = [self._first, *(self._next(self._generator) for _ in range(count))]
+        return np.stack(results, 1).tolist()  # type: ignore[no-any-return]
 
     def logits(self, prompt: list[int]) -> list[float]:
         return self._generating([prompt]).get_logits()[0, -1].tolist()  # type: ignore[no-any-return]
@@ -46,9 +46,9 @@ class Genai:
         self._generator = None  # one at a time in memory
         params = onnxruntime_genai.GeneratorParams(self._model)
         params.set_search_options(max_length=self._cache, batch_size=len(prompts), do_sample=False)
-        made = onnxruntime_genai.Generator(self._model, params)
-        made.append_tokens(np.array(prompts, np.int32))
-        return made
+        result = onnxruntime_genai.Generator(self._model, params)
+        result.append_tokens(np.array(prompts, np.int32))
+        return result
 
     @staticmethod
     def _next(generator: Any) -> Any:

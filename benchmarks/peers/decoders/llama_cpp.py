@@ -80,13 +80,13 @@ def folder() -> Path | None:
 
 def library() -> Any:
     """Load the libraries and the kernels for this processor. Raises `OSError` where there are none."""
-    found = folder()
-    if found is None:
+    result = folder()
+    if result is None:
         raise OSError(f"no llama.cpp in {FOLDER}: npm install")
-    ggml, llama = (ctypes.CDLL(str(next(found.glob(f"lib{name}.*")))) for name in ("ggml", "llama"))
+    ggml, llama = (ctypes.CDLL(str(next(result.glob(f"lib{name}.*")))) for name in ("ggml", "llama"))
     llama.llama_log_set.argtypes = (_LOG, c_void_p)
     llama.llama_log_set(_SILENT, None)
-    ggml.ggml_backend_load_all_from_path(str(found).encode())
+    ggml.ggml_backend_load_all_from_path(str(result).encode())
     llama.llama_model_default_params.restype = _ModelParams
     llama.llama_context_default_params.restype = _ContextParams
     llama.llama_model_quantize_default_params.restype = _QuantizeParams
@@ -126,9 +126,9 @@ class LlamaCpp:
         self._llama = library()
         model = self._llama.llama_model_load_from_file(job.path.encode(), self._llama.llama_model_default_params())
         params = self._llama.llama_context_default_params()
-        known = (params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max, params.n_threads, params.type_k)
-        if known != (512, 2048, 512, 1, 4, _FLOAT16):
-            raise OSError(f"llama.cpp's parameters of contexts are not those known: {known}")
+        expected = (params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max, params.n_threads, params.type_k)
+        if expected != (512, 2048, 512, 1, 4, _FLOAT16):
+            raise OSError(f"llama.cpp's parameters of contexts are not those known: {expected}")
         params.n_ctx, params.n_seq_max = job.cache * job.streams, job.streams
         params.n_threads = params.n_threads_batch = job.threads
         if job.exact:
@@ -157,10 +157,12 @@ class LlamaCpp:
             self._llama.llama_memory_seq_rm(self._memory, stream, length, -1)
 
     def steps(self, count: int) -> list[list[int]]:
-        made = [self._tokens]
+        results = [self._tokens]
         for number in range(count):
-            made.append(self._read([[token] for token in made[-1]], [length + number for length in self._lengths]))
-        return [[*row] for row in zip(*made, strict=True)]
+            results.append(
+                self._read([[token] for token in results[-1]], [length + number for length in self._lengths])
+            )
+        return [[*row] for row in zip(*results, strict=True)]
 
     def logits(self, prompt: list[int]) -> list[float]:
         self.prefill(prompt)

@@ -42,11 +42,11 @@ class OpenVino:
         self._read(self._prompts)
 
     def steps(self, count: int) -> list[list[int]]:
-        made = [self._first]
+        results = [self._first]
         for _ in range(count):
             self._pipeline.step()
-            made.append(self._made())
-        return [[*row] for row in zip(*made, strict=True)]
+            results.append(self._made())
+        return [[*row] for row in zip(*results, strict=True)]
 
     def logits(self, prompt: list[int]) -> list[float]:
         return []  # the pipeline does not give them

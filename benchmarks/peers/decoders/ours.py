@@ -39,11 +39,11 @@ class Ours:
         pass  # the lengths say where a step begins
 
     def steps(self, count: int) -> list[list[int]]:
-        made = [self._first]
+        results = [self._first]
         for number in range(count):
-            (logits,) = self._slots.run(0, len(made[0]), made[-1][:, None], self._lengths + number + 1)
-            made.append(logits.argmax(-1))
-        return np.stack(made, 1).tolist()  # type: ignore[no-any-return]
+            (logits,) = self._slots.run(0, len(results[0]), results[-1][:, None], self._lengths + number + 1)
+            results.append(logits.argmax(-1))
+        return np.stack(results, 1).tolist()  # type: ignore[no-any-return]
 
     def logits(self, prompt: list[int]) -> list[float]:
         return self._read(prompt, PIECE).tolist()  # type: ignore[no-any-return]

@@ -50,8 +50,8 @@ class Process:
         if not line:
             self.close()
             self._said.seek(0)
-            said = [line for line in self._said if line[:1].strip()]
-            raise RuntimeError(f"{self._job.engine}: {said[-1].strip() if said else 'no answer'}")
+            results = [line for line in self._said if line[:1].strip()]
+            raise RuntimeError(f"{self._job.engine}: {results[-1].strip() if results else 'no answer'}")
         answered: dict[str, Any] = json.loads(line)
         return answered
 
@@ -72,13 +72,13 @@ def opened(jobs: Mapping[str, Job]) -> Iterator[dict[str, Process]]:
     processes: dict[str, Process] = {}
     try:
         for name, job in jobs.items():
-            made = Process(job)
+            result = Process(job)
             try:
-                made.answer()
+                result.answer()
             except RuntimeError as error:
                 print(f"{name} is left out: {error}")
                 continue
-            processes[name] = made
+            processes[name] = result
         yield processes
     finally:
         for process in processes.values():

@@ -92,10 +92,10 @@ def main(described: str) -> int:
         if "steps" in order:
             engine.rewind()
         wall, processor = time.perf_counter(), time.process_time()
-        made = answer(engine, job, order)
+        result = answer(engine, job, order)
         processor, wall = time.process_time() - processor, time.perf_counter() - wall
-        said = {"made": made, "processor": processor, "total": time.process_time(), "wall": wall, "peak": peak()}
-        print(json.dumps(said), file=out, flush=True)
+        results = {"made": result, "processor": processor, "total": time.process_time(), "wall": wall, "peak": peak()}
+        print(json.dumps(results), file=out, flush=True)
     return 0
 
 

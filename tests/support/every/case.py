@@ -108,13 +108,13 @@ class Case:
         return [operand.array(dtype, seed + 10 * i) for i, operand in enumerate(self.operands)]
 
     def results(self, symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
-        made = self.call(*symbols)
-        return tuple(made) if isinstance(made, (tuple, list)) else (made,)
+        result = self.call(*symbols)
+        return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
     def wanted(self, dtype: DType, arrays: Sequence[Array]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
-            made = self.want(dtype, *arrays)
-        return tuple(map(np.asarray, made)) if isinstance(made, (tuple, list)) else (np.asarray(made),)
+            result = self.want(dtype, *arrays)
+        return tuple(map(np.asarray, result)) if isinstance(result, (tuple, list)) else (np.asarray(result),)
 
 
 # What the operands of an op become, and its result
@@ -155,40 +155,40 @@ def exact(x: Array) -> Array:
 
 def back(numbers: Any, dtype: DType) -> Array:
     """Exact numbers in a dtype: rounded once, wrapped, or not 0."""
-    made = np.asarray(numbers)
+    array = np.asarray(numbers)
     if dtype is D.bool:
-        return np.asarray(made != 0, bool)
+        return np.asarray(array != 0, bool)
     if dtype.is_float:
-        return reference.rounded(made.astype(np.longdouble), dtype)
-    return reference.wrapped(made, dtype)
+        return reference.rounded(array.astype(np.longdouble), dtype)
+    return reference.wrapped(array, dtype)
 
 
 # Kinds of cases, by what the operands of the formula are
 
 
-def operands(*given: str | Operand) -> tuple[Operand, ...]:
+def operands(*arguments: str | Operand) -> tuple[Operand, ...]:
     """Operands out of "dims" or "dims: values"."""
-    made = []
-    for text in given:
+    results = []
+    for text in arguments:
         if isinstance(text, str):
             dims, _, values = text.partition(":")
             text = Operand(dims.strip(), values.strip() or "any")
-        made.append(text)
-    return tuple(made)
+        results.append(text)
+    return tuple(results)
 
 
 def moved(
-    given: Sequence[str | Operand],
+    value: Sequence[str | Operand],
     call: Callable[..., Any],
     formula: Callable[..., Any],
     refused: frozenset[DType] = NONE,
 ) -> Case:
     """An op that puts elements elsewhere: the formula is of NumPy's arrays."""
-    return Case(operands(*given), call, lambda dtype, *x: formula(*x), own, refused)
+    return Case(operands(*value), call, lambda dtype, *x: formula(*x), own, refused)
 
 
 def number(
-    given: Sequence[str | Operand],
+    value: Sequence[str | Operand],
     call: Callable[..., Any],
     formula: Callable[..., Any],
     gives: Callable[[DType], DType] = own,
@@ -198,15 +198,15 @@ def number(
     """An op computed in the dtype of its operands: the formula is of exact numbers."""
 
     def want(dtype: DType, *x: Array) -> Any:
-        made = formula(*map(exact, x))
-        results = made if isinstance(made, tuple) else (made,)
+        result = formula(*map(exact, x))
+        results = result if isinstance(result, tuple) else (result,)
         return tuple(back(r, gives(dtype)) for r in results)
 
-    return Case(operands(*given), call, want, gives, refused, near)
+    return Case(operands(*value), call, want, gives, refused, near)
 
 
 def real(
-    given: Sequence[str | Operand],
+    value: Sequence[str | Operand],
     call: Callable[..., Any],
     formula: Callable[..., Any],
     gives: Callable[[DType], DType] = smallest_float,
@@ -214,22 +214,22 @@ def real(
     refused: frozenset[DType] = NONE,
 ) -> Case:
     """An op of floats, to which integers are cast first: the formula is of extended floats."""
-    kinds = operands(*given)
+    kinds = operands(*value)
 
     def want(dtype: DType, *x: Array) -> Any:
         target = gives(dtype)
-        made = formula(*(reference.exact(reference.cast(v, dtype, target)) for v in x))
-        results = made if isinstance(made, tuple) else (made,)
+        result = formula(*(reference.exact(reference.cast(v, dtype, target)) for v in x))
+        results = result if isinstance(result, tuple) else (result,)
         return tuple(reference.rounded(np.asarray(r).astype(np.longdouble), target) for r in results)
 
     return Case(kinds, call, want, gives, refused, near)
 
 
-def truth(given: Sequence[str | Operand], call: Callable[..., Any], formula: Callable[..., Any], **rest: Any) -> Case:
+def truth(value: Sequence[str | Operand], call: Callable[..., Any], formula: Callable[..., Any], **rest: Any) -> Case:
     """An op whose result is a truth about exact numbers."""
-    return number(given, call, formula, to_bool, **rest)
+    return number(value, call, formula, to_bool, **rest)
 
 
-def place(given: Sequence[str | Operand], call: Callable[..., Any], formula: Callable[..., Any], **rest: Any) -> Case:
+def place(value: Sequence[str | Operand], call: Callable[..., Any], formula: Callable[..., Any], **rest: Any) -> Case:
     """An op whose result counts or says where something is."""
-    return number(given, call, formula, to_int64, **rest)
+    return number(value, call, formula, to_int64, **rest)

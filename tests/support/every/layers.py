@@ -68,8 +68,8 @@ def by_channels(formula: Callable[..., Array]) -> Callable[..., Array]:
     """A formula of x: [N, C, ...] in float64, given x: [N, ..., C]."""
 
     def apply(x: Array, *rest: Array) -> Array:
-        made = formula(np.moveaxis(x, -1, 1).astype(np.float64), *(r.astype(np.float64) for r in rest))
-        return np.moveaxis(made, 1, -1)
+        result = formula(np.moveaxis(x, -1, 1).astype(np.float64), *(r.astype(np.float64) for r in rest))
+        return np.moveaxis(result, 1, -1)
 
     return apply
 
@@ -88,8 +88,8 @@ def convolution(rank: int) -> Case:
     def formula(x: Array, filter: Array) -> Array:
         return convolved(x, filter_first(filter, rank), (1,) * rank, (1,) * rank, padding)
 
-    given = [f"{' '.join(dims)} 2: whole", f"{kernel} 2 3: whole"]
-    return real(given, lambda x, f: call(x, f, padding=padding), by_channels(formula), near=False)
+    results = [f"{' '.join(dims)} 2: whole", f"{kernel} 2 3: whole"]
+    return real(results, lambda x, f: call(x, f, padding=padding), by_channels(formula), near=False)
 
 
 def deconvolved(x: Array, filter: Array) -> Array:
@@ -107,8 +107,8 @@ def deconvolution(rank: int) -> Case:
         shape = (len(x), *(2 * size for size in x.shape[1:-1]), filter.shape[-2])
         return np.asarray(blocks.transpose(order).reshape(shape))
 
-    given = [f"{dims} 2: whole", f"{' '.join('2' * rank)} 3 2: whole"]
-    return real(given, lambda x, f: call(x, f, 2), formula, near=False)
+    results = [f"{dims} 2: whole", f"{' '.join('2' * rank)} 3 2: whole"]
+    return real(results, lambda x, f: call(x, f, 2), formula, near=False)
 
 
 def pooling(rank: int, kind: str) -> Case:
@@ -133,8 +133,14 @@ def recurrent(name: str, gates: int) -> Case:
         zeros = np.zeros((x.shape[1], 2))
         return layer(name, x.astype(np.float64), weights, zeros, zeros, np.full(x.shape[1], len(x)), "forward")[0]
 
-    given = ["3 b 2: unit", f"{2 * gates} 2: unit", f"{2 * gates} 2: unit", f"{2 * gates}: unit", f"{2 * gates}: unit"]
-    return real(given, lambda *operands: getattr(ops, name)(*operands)[0], formula)
+    results = [
+        "3 b 2: unit",
+        f"{2 * gates} 2: unit",
+        f"{2 * gates} 2: unit",
+        f"{2 * gates}: unit",
+        f"{2 * gates}: unit",
+    ]
+    return real(results, lambda *operands: getattr(ops, name)(*operands)[0], formula)
 
 
 def framed(x: Array, window: Array) -> Array:
@@ -163,11 +169,11 @@ def greatest_of_windows(x: Array) -> Array:
 
 
 def folded(x: Array) -> Array:
-    made = np.zeros((len(x), 1, 3, 4), x.dtype)
+    array = np.zeros((len(x), 1, 3, 4), x.dtype)
     for window, elements in enumerate(columns_of((3, 4), (2, 2), (1, 1), (1, 1), (0, 0, 0, 0))):
         for element, (row, column) in enumerate(elements):
-            made[:, 0, row, column] += x[:, element, window]
-    return made
+            array[:, 0, row, column] += x[:, element, window]
+    return array
 
 
 def channel_norm(x: Array, gamma: Array, beta: Array) -> Array:
@@ -199,8 +205,8 @@ def complex_product(x: Array, y: Array) -> Array:
 
 def pivoting(dtype: DType) -> Array:
     """A matrix of numbers that every dtype holds, whose decomposition is exact and exchanges rows."""
-    made = np.array([[0, 1, 1, 0, 1], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [0, 1, 0, 1, 1], [1, 0, 0, 1, 1]])
-    return made.astype(np.float32).astype(dtype.numpy)
+    array = np.array([[0, 1, 1, 0, 1], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [0, 1, 0, 1, 1], [1, 0, 0, 1, 1]])
+    return array.astype(np.float32).astype(dtype.numpy)
 
 
 def decomposed(x: Array) -> tuple[Array, Array, Array]:
@@ -230,8 +236,8 @@ def forward(a: Array, b: Array) -> Array:
 
 def boxes(dtype: DType) -> Array:
     """Regions that fit into what any dtype holds."""
-    made = np.array([[0, 0, 0, 3, 3], [1, 1, 1, 4, 3]])
-    return (made != 0 if dtype is D.bool else made).astype(np.float32).astype(dtype.numpy)
+    array = np.array([[0, 0, 0, 3, 3], [1, 1, 1, 4, 3]])
+    return (array != 0 if dtype is D.bool else array).astype(np.float32).astype(dtype.numpy)
 
 
 def causal(q: Array, k: Array, v: Array) -> Array:
@@ -245,8 +251,8 @@ def log_sum(x: Array) -> Array:
 
 def units(dtype: DType) -> Array:
     """Vectors whose products every dtype holds."""
-    made = np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0], [1, 1, 1], [0, 0, 1]])
-    return made.astype(np.float32).astype(dtype.numpy)
+    array = np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0], [1, 1, 1], [0, 0, 1]])
+    return array.astype(np.float32).astype(dtype.numpy)
 
 
 def vector_product(x: Array, y: Array) -> Array:
@@ -260,12 +266,12 @@ def running(formula: Any, call: Any) -> Case:
 
 def spread(x: Array, root: bool = False) -> Array:
     wide = x.astype(np.longdouble)
-    made = ((wide - wide.mean(1, keepdims=True)) ** 2).mean(1)
-    return np.asarray(np.sqrt(made) if root else made)
+    result = ((wide - wide.mean(1, keepdims=True)) ** 2).mean(1)
+    return np.asarray(np.sqrt(result) if root else result)
 
 
-def average(given: tuple[str, ...], call: Any, formula: Any, near: bool = True) -> Case:
-    return real(given, call, formula, double_of_integers, near)
+def average(value: tuple[str, ...], call: Any, formula: Any, near: bool = True) -> Case:
+    return real(value, call, formula, double_of_integers, near)
 
 
 CASES: dict[str, Case] = {

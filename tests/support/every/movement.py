@@ -47,9 +47,9 @@ def ones(dtype: DType, x: Array) -> Array:
 
 
 def chosen(x: Array, mask: Array, updates: Array) -> Array:
-    made = x.copy()
-    made[mask] = updates.ravel()[: mask.sum()]
-    return made
+    result = x.copy()
+    result[mask] = updates.ravel()[: mask.sum()]
+    return result
 
 
 def window(name: str) -> Case:
@@ -112,12 +112,12 @@ def distinct(x: Array) -> Array:
     order = sorted(
         range(len(flat)), key=lambda i: (numbers[i] != numbers[i], numbers[i] if numbers[i] == numbers[i] else 0)
     )
-    kept = [
+    results = [
         at
         for before, at in zip([None, *order], order, strict=False)
         if before is None or numbers[before] != numbers[at]
     ]
-    return flat[kept]
+    return flat[results]
 
 
 CASES: dict[str, Case] = {
@@ -241,7 +241,7 @@ CASES: dict[str, Case] = {
 # Buffers: values created, stored and loaded stay as they are
 
 
-def kept(store: Callable[..., None]) -> Callable[..., Symbol]:
+def store_output(store: Callable[..., None]) -> Callable[..., Symbol]:
     """Return the value of a buffer, initially the first operand, after a store of the others."""
 
     def call(x: Symbol, *more: Symbol) -> Symbol:
@@ -254,9 +254,9 @@ def kept(store: Callable[..., None]) -> Callable[..., Symbol]:
 
 def assigned(index: Any) -> Callable[[Array, Array], Array]:
     def formula(x: Array, value: Array) -> Array:
-        made = x.copy()
-        made[index] = value
-        return made
+        result = x.copy()
+        result[index] = value
+        return result
 
     return formula
 
@@ -265,9 +265,9 @@ SPAN = np.s_[::2, 1:3]
 
 CASES |= {
     "buffer_create": moved(["n 4"], ops.buffer_create, lambda x: x),
-    "buffer_load": moved(["n 4"], kept(lambda buffer: None), lambda x: x),
-    "buffer_store": moved(["n 4", "n 4"], kept(ops.buffer_store), lambda x, value: value),
+    "buffer_load": moved(["n 4"], store_output(lambda buffer: None), lambda x: x),
+    "buffer_store": moved(["n 4", "n 4"], store_output(ops.buffer_store), lambda x, value: value),
     "buffer_store_slice": moved(
-        ["5 4", "3 2"], kept(lambda buffer, value: ops.buffer_store_slice(buffer, value, SPAN)), assigned(SPAN)
+        ["5 4", "3 2"], store_output(lambda buffer, value: ops.buffer_store_slice(buffer, value, SPAN)), assigned(SPAN)
     ),
 }

@@ -66,9 +66,9 @@ def same(name: str, formula: Callable[[Array], Any], refused: frozenset[DType] =
 def of_parts(dtype: DType, x: Array, y: Array) -> Array:
     """Complex numbers of their parts, each rounded to the float of a real function."""
     whole = complex_of(smallest_float(dtype))
-    made = np.empty(x.shape, whole.numpy)
-    made.real, made.imag = (back(exact(part), smallest_float(dtype)) for part in (x, y))
-    return made
+    array = np.empty(x.shape, whole.numpy)
+    array.real, array.imag = (back(exact(part), smallest_float(dtype)) for part in (x, y))
+    return array
 
 
 def shift(name: str, symbol: str) -> Case:
@@ -103,8 +103,8 @@ def remainder(dtype: DType, x: Array, y: Array) -> Array:
     if dtype.is_float:
         return reference._float(np.fmod, dtype, x, y)
     pairs = zip(exact(x).ravel(), exact(y).ravel(), strict=True)
-    made = [a - b * int(Fraction(a, b)) if b else 0 for a, b in ((int(a), int(b)) for a, b in pairs)]
-    return reference.wrapped(made, dtype).reshape(x.shape)
+    results = [a - b * int(Fraction(a, b)) if b else 0 for a, b in ((int(a), int(b)) for a, b in pairs)]
+    return reference.wrapped(results, dtype).reshape(x.shape)
 
 
 def fused(dtype: DType, x: Array, y: Array, z: Array) -> Array:
@@ -300,10 +300,10 @@ def of_bits(call: Callable[..., Any], formula: Callable[[int, int], int], gives:
     """An op on the bits of integers. formula: of the bits, as an integer from 0 on, and their number."""
 
     def want(dtype: DType, x: Array) -> Array:
-        made = [formula(code, dtype.bits) for code in codes(x, dtype.bits).ravel()]
+        results = [formula(code, dtype.bits) for code in codes(x, dtype.bits).ravel()]
         target = gives(dtype)
-        found = np.array(made, bool) if target is D.bool else reference.wrapped(made, target)
-        return found.reshape(x.shape)
+        result = np.array(results, bool) if target is D.bool else reference.wrapped(results, target)
+        return result.reshape(x.shape)
 
     return Case(operands(*ONE), call, want, gives, FLOATS)
 

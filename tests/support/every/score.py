@@ -50,7 +50,7 @@ class Cell:
 
 
 def _cells() -> list[Cell]:
-    made = [Cell(op, dtype) for op in REDUCTIONS for dtype in DTYPES]
+    results = [Cell(op, dtype) for op in REDUCTIONS for dtype in DTYPES]
     for left in DTYPES:
         for right in DTYPES:
             for op in SYMBOLS:
@@ -61,8 +61,8 @@ def _cells() -> list[Cell]:
                     continue
                 if op == "sub" and cell.common is D.bool:
                     continue
-                made.append(cell)
-    return made
+                results.append(cell)
+    return results
 
 
 CELLS = _cells()
@@ -82,11 +82,11 @@ def operands(cell: Cell, count: int = 60) -> tuple[Array, ...]:
 
 def gentle(cell: Cell, count: int = 60) -> tuple[Array, ...]:
     """Small whole numbers, none of them 0, on which every engine that computes at all agrees, and none dies."""
-    made = [_whole(cell.left, count, 1)] + ([] if cell.right is None else [_whole(cell.right, count, 2)])
-    made = [np.where(x == 0, np.ones((), x.dtype), x) for x in made]
+    results = [_whole(cell.left, count, 1)] + ([] if cell.right is None else [_whole(cell.right, count, 2)])
+    results = [np.where(x == 0, np.ones((), x.dtype), x) for x in results]
     if cell.right is None:
-        return (made[0].reshape(6, -1),)
-    return tuple(made) if cell.op != "matmul" else (made[0][:30].reshape(5, 6), made[1][:18].reshape(6, 3))
+        return (results[0].reshape(6, -1),)
+    return tuple(results) if cell.op != "matmul" else (results[0][:30].reshape(5, 6), results[1][:18].reshape(6, 3))
 
 
 def _whole(dtype: DType, count: int, seed: int) -> Array:
@@ -115,13 +115,13 @@ def wanted(cell: Cell, *arrays: Array) -> Array:
     if cell.op in ("lt", "eq"):
         return reference.compare(symbol, a, b)
     if cell.op in BITWISE:
-        made: Callable[..., Array] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[cell.op]
-        return made(a, b)
+        result: Callable[..., Array] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[cell.op]
+        return result(a, b)
     return reference.arithmetic(symbol, a, b, common)
 
 
 def agrees(cell: Cell, got: Array, want: Array) -> bool:
-    """Return whether values of one dtype are equal; powers of floats, and means, within docs/numbers.md, point 6."""
+    """Return True if values of one dtype are equal; powers of floats, and means, within docs/numbers.md, point 6."""
     if got.dtype != want.dtype or got.shape != want.shape:
         return False
     a, b = reference.exact(got), reference.exact(want)
@@ -150,11 +150,11 @@ def types_of(cell: Cell, arrays: tuple[Array, ...]) -> dict[str, TensorType]:
     """The inputs of the cell in a graph that may hold others."""
     dtypes = [cell.left] if cell.right is None else [cell.left, cell.right]
     first: list[int | str] = [f"n_{cell.op}"]
-    made = {}
+    results = {}
     for i, (dtype, array) in enumerate(zip(dtypes, arrays, strict=True)):
         shape = first + list(array.shape[1:]) if not (i and cell.op == "matmul") else list(array.shape)
-        made[f"{cell.op}_{i}"] = TensorType(dtype, shape)
-    return made
+        results[f"{cell.op}_{i}"] = TensorType(dtype, shape)
+    return results
 
 
 def graphcore(cell: Cell, *arrays: Array) -> Array:
@@ -187,27 +187,27 @@ def onnx_helper(cell: Cell, *arrays: Array) -> Array:
     elif cell.common is DType.bool and cell.op in ("and", "or", "xor"):
         operator_ = operator_.removeprefix("Bitwise")
     dtypes = [cell.left] if cell.right is None else [cell.left, cell.right]
-    given = [
+    results = [
         helper.make_tensor_value_info(f"x{i}", d.onnx, a.shape)
         for i, (d, a) in enumerate(zip(dtypes, arrays, strict=True))
     ]
-    names, constants = [v.name for v in given], []
+    names, constants = [v.name for v in results], []
     if cell.right is None:
         attributes["keepdims"] = 0
         constants.append(helper.make_tensor("axes", TensorProto.INT64, [1], [1]))
         names.append("axes")
     shape = ["n", "m"] if cell.op == "matmul" else ["n"]
-    made = helper.make_tensor_value_info("y", result.onnx, shape)
+    output = helper.make_tensor_value_info("y", result.onnx, shape)
     nodes = [helper.make_node(operator_, names, ["y"], **attributes)]
     if cell.op == "floordiv" and cell.common.is_float:
         nodes = [helper.make_node("Div", names, ["q"]), helper.make_node("Floor", ["q"], ["y"])]
-    graph = helper.make_graph(nodes, "cell", given, [made], constants)
+    graph = helper.make_graph(nodes, "cell", results, [output], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
     onnx.checker.check_model(model)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    (value,) = session.run(None, {v.name: a for v, a in zip(given, arrays, strict=True)})
+    (value,) = session.run(None, {v.name: a for v, a in zip(results, arrays, strict=True)})
     return np.asarray(value)
 
 

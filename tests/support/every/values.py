@@ -38,8 +38,8 @@ WEIGHT = QuantizedTensor("int8", (3, 16), _WHOLE.astype(np.int8), np.array(0.5, 
 
 def _scaled(dtype: DType, x: Array) -> Array:
     """Return x after quantisation to 8 bits, by the formulas of int8 in float32."""
-    made = reference.cast(reference.cast(x, dtype, smallest_float(dtype)), smallest_float(dtype), D.float32)
-    return encode(np.asarray(made, np.float32), "int8").dequantize()
+    result = reference.cast(reference.cast(x, dtype, smallest_float(dtype)), smallest_float(dtype), D.float32)
+    return encode(np.asarray(result, np.float32), "int8").dequantize()
 
 
 def _blocks(dtype: DType, x: Array) -> Array:
@@ -74,7 +74,7 @@ def drawn(call: Any, want: Any, gives: Any = own, refused: frozenset[DType] = fr
 
 
 def chances(dtype: DType, x: Array) -> Array:
-    """Return whether each number is above the drawn one."""
+    """Return True if each number is above the drawn one."""
     to = smallest_float(dtype)
     unit = counter.uniform(SEED, x.size, D.float64 if to is D.float64 else D.float32).reshape(x.shape)
     return np.asarray(unit < reference.cast(x, dtype, to).astype(np.float64))

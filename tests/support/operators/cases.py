@@ -176,28 +176,28 @@ class Place:
             return []
         cases = cases_of(self.name, self.domain)
         own = {self.dtype, self.dtype.storage}
-        found = [case for case in cases if case.only is None or own & case.only] or [cases[0]]
-        return [case for case in found if self.dtype not in NAMED or self._is_fed(case)]
+        results = [case for case in cases if case.only is None or own & case.only] or [cases[0]]
+        return [case for case in results if self.dtype not in NAMED or self._is_fed(case)]
 
     def _is_fed(self, case: Case) -> bool:
         return any(dtype is self.dtype for _, dtype in self.question(case).feeds.values())
 
     def question(self, case: Case, dtype: DType | None = None) -> Question:
         """The model of the case at the operator's newest version, in the dtype or another one."""
-        asked = question(self.name, case, dtype or self.dtype)
+        requested = question(self.name, case, dtype or self.dtype)
         version = entry(self.name, self.domain).version
         if self.domain:
-            asked.model.graph.node[-1].domain = self.domain
-            asked.model.opset_import.append(helper.make_opsetid(self.domain, version))
+            requested.model.graph.node[-1].domain = self.domain
+            requested.model.opset_import.append(helper.make_opsetid(self.domain, version))
         else:
-            asked.model.opset_import[0].version = version
-        return asked
+            requested.model.opset_import[0].version = version
+        return requested
 
     def graph(self, case: Case, *, named: bool = False) -> Graph:
         """Build the call. Raises the call's errors. named: dims of the operands have names for their sizes."""
-        asked = self.question(case)
+        requested = self.question(case)
         types = [
             TensorType(dtype, [f"d{size}" if named else size for size in array.shape])
-            for array, dtype in asked.feeds.values()
+            for array, dtype in requested.feeds.values()
         ]
-        return rebuilt(asked.model, types)
+        return rebuilt(requested.model, types)

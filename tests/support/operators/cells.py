@@ -102,10 +102,10 @@ def lowered(place: Place) -> Cell:
         except DTypeError as error:
             return Cell("-", why=error.summary)
         try:
-            made = lower(graph, "cpu")
+            changed = lower(graph, "cpu")
         except GraphcoreError as error:
             return Cell("built", why=error.summary)
-        ways.append(of_graph(graph, made, place.dtype))
+        ways.append(of_graph(graph, changed, place.dtype))
     return Cell("lowered", _furthest(ways))
 
 
@@ -129,26 +129,26 @@ def _ran(place: Place, case: Case, session: gc.InferenceSession, named: bool) ->
     graph = place.graph(case, named=named)
     feeds = [array for array, _ in place.question(case).feeds.values()]
     try:
-        found = list(session.load(graph)(*feeds))
+        results = list(session.load(graph)(*feeds))
     except GraphcoreError as error:
         return f"fails: {error.summary}"
-    typed = _types_differ(graph, found)
+    typed = _types_differ(graph, results)
     if typed:
         return typed
     values = wanted(place, case)
     if values is None:
         return "" if place.name in DRAWN else "unknown"
     if place.name in DRAWN:
-        return next((f"{f.shape}" for f, v in zip(found, values, strict=True) if f.shape != v.shape), "")
-    if len(values) != len(found):
-        return f"{len(found)} results for {len(values)}"
+        return next((f"{f.shape}" for f, v in zip(results, values, strict=True) if f.shape != v.shape), "")
+    if len(values) != len(results):
+        return f"{len(results)} results for {len(values)}"
     dtypes = [s.dtype if isinstance(s.type, TensorType) and s.dtype in NAMED else None for s in graph.outputs]
-    return max((difference(*both) for both in zip(found, values, dtypes, strict=True)), key=len, default="")
+    return max((difference(*both) for both in zip(results, values, dtypes, strict=True)), key=len, default="")
 
 
-def _types_differ(graph: Graph, found: Sequence[Any]) -> str:
+def _types_differ(graph: Graph, result: Sequence[Any]) -> str:
     """Return the differences of the results' dtypes and shapes from the graph's."""
-    for symbol, value in zip(graph.outputs, found, strict=True):
+    for symbol, value in zip(graph.outputs, result, strict=True):
         if not isinstance(symbol.type, TensorType):
             continue
         if symbol.dtype.numpy != value.dtype and symbol.dtype.name != "string":

@@ -31,14 +31,14 @@ def _erf(x: Array, a: Attributes) -> Array:
 
 def _normalized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     centred = x - x.mean(axis=axes, keepdims=True)
-    made: Array = centred / np.sqrt((centred**2).mean(axis=axes, keepdims=True) + epsilon)
-    return made
+    result: Array = centred / np.sqrt((centred**2).mean(axis=axes, keepdims=True) + epsilon)
+    return result
 
 
 def _group_normalization(x: Array, scale: Array, bias: Array, a: Attributes) -> Array:
     groups = x.reshape(x.shape[0], a["num_groups"], -1)
-    made: Array = _normalized(groups, (2,), 1e-5).reshape(x.shape) * scale[:, None] + bias[:, None]
-    return made
+    result: Array = _normalized(groups, (2,), 1e-5).reshape(x.shape) * scale[:, None] + bias[:, None]
+    return result
 
 
 def _mean_variance(x: Array, a: Attributes) -> Array:
@@ -47,24 +47,24 @@ def _mean_variance(x: Array, a: Attributes) -> Array:
 
 
 def _response(x: Array, a: Attributes) -> Array:
-    size, made = a["size"], np.empty_like(x)
+    size, result = a["size"], np.empty_like(x)
     for c in range(x.shape[1]):
         near = x[:, max(0, c - (size - 1) // 2) : c + math.ceil((size - 1) / 2) + 1]
-        made[:, c] = x[:, c] / (1 + 1e-4 / size * (near**2).sum(axis=1)) ** 0.75
-    return made
+        result[:, c] = x[:, c] / (1 + 1e-4 / size * (near**2).sum(axis=1)) ** 0.75
+    return result
 
 
 def _max_roi_pool(x: Array, regions: Array, a: Attributes) -> Array:
     rows, columns = a["pooled_shape"]
-    made = np.zeros((len(regions), x.shape[1], rows, columns))
+    array = np.zeros((len(regions), x.shape[1], rows, columns))
     for r, region in enumerate(regions):
         corners = np.sign(region[1:]) * np.floor(np.abs(region[1:] * a.get("spatial_scale", 1.0)) + 0.5)
         left, top, right, bottom = corners
         for row, column in itertools.product(range(rows), range(columns)):
             y, x_ = _part(top, bottom, rows, row, x.shape[2]), _part(left, right, columns, column, x.shape[3])
             part = x[int(region[0]), :, y, x_]
-            made[r, :, row, column] = part.max(axis=(1, 2)) if part.size else 0
-    return made
+            array[r, :, row, column] = part.max(axis=(1, 2)) if part.size else 0
+    return array
 
 
 def _part(first: float, last: float, parts: int, part: int, size: int) -> slice:
@@ -76,12 +76,12 @@ def _part(first: float, last: float, parts: int, part: int, size: int) -> slice:
 
 def _nearest(x: Array, grid: Array, a: Attributes) -> Array:
     """Return the pixels at the grid's positions, 0 beyond the image."""
-    made = np.full((1, 1, 2, 2), "" if x.dtype == object else 0, x.dtype)
+    array = np.full((1, 1, 2, 2), "" if x.dtype == object else 0, x.dtype)
     for place in itertools.product(range(2), range(2)):
         at = [math.floor(((v + 1) * 3 - 1) / 2 + 0.5) for v in grid[0][place]]
         if all(0 <= c < 3 for c in at):
-            made[0, 0][place] = x[0, 0, at[1], at[0]]
-    return made
+            array[0, 0][place] = x[0, 0, at[1], at[0]]
+    return array
 
 
 def _one_hot(indices: Array, depth: Array, values: Array, a: Attributes) -> Array:
@@ -89,9 +89,9 @@ def _one_hot(indices: Array, depth: Array, values: Array, a: Attributes) -> Arra
 
 
 def _scatter(data: Array, indices: Array, updates: Array, a: Attributes) -> Array:
-    made = data.copy()
-    np.put_along_axis(made, indices, updates, a["axis"])
-    return made
+    result = data.copy()
+    np.put_along_axis(result, indices, updates, a["axis"])
+    return result
 
 
 def _quantized_product(*arrays: Any) -> Array:
@@ -166,10 +166,10 @@ def wanted(place: Place, case: Case) -> list[Any] | None:
     ways = [dtype]
     if dtype.is_number and place.name not in OF_BITS:
         ways = [DType.float64, dtype] if dtype.is_float or place.domain else [dtype, DType.float64]
-    found = next((f for way in ways if (f := _evaluated(place, case, way)) is not None), None)
-    if found is not None and place.name in OPTIONAL:
-        return [f[0] if isinstance(f, list) else f for f in found]
-    return found
+    results = next((f for way in ways if (f := _evaluated(place, case, way)) is not None), None)
+    if results is not None and place.name in OPTIONAL:
+        return [f[0] if isinstance(f, list) else f for f in results]
+    return results
 
 
 def _by_formula(formula: Callable[..., Any], case: Case, dtype: DType) -> list[Any]:
@@ -180,46 +180,46 @@ def _by_formula(formula: Callable[..., Any], case: Case, dtype: DType) -> list[A
         if array is not None and array.dtype != object and not is_cast and DType.of(array.dtype).is_float:
             array = cast_array(array, DType.of(array.dtype), DType.float64)
         arrays.append(array)
-    made = formula(*arrays, {n: dtype.onnx if v is SWEPT else v for n, v in case.attributes.items()})
-    return made if isinstance(made, list) and formula is not FORMULAS["ZipMap"] else [made]
+    result = formula(*arrays, {n: dtype.onnx if v is SWEPT else v for n, v in case.attributes.items()})
+    return result if isinstance(result, list) and formula is not FORMULAS["ZipMap"] else [result]
 
 
 def _evaluated(place: Place, case: Case, way: DType) -> list[Any] | None:
-    own, asked = place.question(case), place.question(case, way)
+    own, requested = place.question(case), place.question(case, way)
     feeds = {}
     for name, (array, dtype) in own.feeds.items():
-        other = asked.feeds[name][1]
+        other = requested.feeds[name][1]
         feeds[name] = array if dtype is other else cast_array(array, dtype, other)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            return list(ReferenceEvaluator(asked.model).run(None, feeds))
+            return list(ReferenceEvaluator(requested.model).run(None, feeds))
     except Exception:  # of many kinds
         return None
 
 
-def difference(found: Any, want: Any, dtype: DType | None = None) -> str:
+def difference(result: Any, want: Any, dtype: DType | None = None) -> str:
     """ "" where the two are the same bits, "near" where they are as near as docs/numbers.md promises, or how not.
 
     dtype: where it is not that of the array found.
     """
-    if isinstance(found, list) or isinstance(want, list):
-        if not isinstance(found, list) or not isinstance(want, list) or len(found) != len(want):
-            return f"{found!r:.80} for {want!r:.80}"
-        return max((difference(f, w) for f, w in zip(found, want, strict=True)), key=len, default="")
-    if found is None or want is None or isinstance(want, dict):
-        return "" if found is want or found == want else f"{found!r:.80} for {want!r:.80}"
+    if isinstance(result, list) or isinstance(want, list):
+        if not isinstance(result, list) or not isinstance(want, list) or len(result) != len(want):
+            return f"{result!r:.80} for {want!r:.80}"
+        return max((difference(f, w) for f, w in zip(result, want, strict=True)), key=len, default="")
+    if result is None or want is None or isinstance(want, dict):
+        return "" if result is want or result == want else f"{result!r:.80} for {want!r:.80}"
     want = np.asarray(want)
-    if found.shape != want.shape:
-        return f"shape {found.shape} for {want.shape}"
-    if found.dtype == object or want.dtype.kind in "OUST":
-        return "" if found.astype(str).tolist() == want.astype(str).tolist() else f"{found} for {want}"
-    dtype = dtype or DType.of(found.dtype)
+    if result.shape != want.shape:
+        return f"shape {result.shape} for {want.shape}"
+    if result.dtype == object or want.dtype.kind in "OUST":
+        return "" if result.astype(str).tolist() == want.astype(str).tolist() else f"{result} for {want}"
+    dtype = dtype or DType.of(result.dtype)
     if DType.of(want.dtype) is not dtype:
         want = cast_array(want, DType.of(want.dtype), dtype)
     if not dtype.is_float:
-        return "" if (found == want).all() else f"{found.tolist()} for {want.tolist()}"
-    x, y = found.astype(np.float64), want.astype(np.float64)
+        return "" if (result == want).all() else f"{result.tolist()} for {want.tolist()}"
+    x, y = result.astype(np.float64), want.astype(np.float64)
     if ((x == y) | (np.isnan(x) & np.isnan(y))).all():
         return ""
     return "near" if np.allclose(x, y, rtol=_step(dtype), atol=_NEAR.get(dtype, 1e-6), equal_nan=True) else _shown(x, y)

@@ -21,8 +21,8 @@ def browser() -> Iterator[Any]:
     why = missing()
     if why is not None:
         pytest.skip(why)
-    with started() as found:
-        yield found
+    with started() as result:
+        yield result
 
 
 @pytest.fixture

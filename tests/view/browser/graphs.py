@@ -81,30 +81,32 @@ def bodies() -> Graph:
 
 def large(nodes: int, *, layers: bool) -> Graph:
     """Return a model as exporters write it: residual blocks, in layers by their names or without a hierarchy."""
-    made: list[onnx.NodeProto] = []
+    results: list[onnx.NodeProto] = []
 
     def add(op: str, *operands: str) -> str:
-        block = len(made) // 24
+        block = len(results) // 24
         result = (
-            f"/encoder/layer.{block}/part.{len(made) % 24 // 8}/{op}_{len(made)}" if layers else f"{op}_{len(made)}"
+            f"/encoder/layer.{block}/part.{len(results) % 24 // 8}/{op}_{len(results)}"
+            if layers
+            else f"{op}_{len(results)}"
         )
-        made.append(helper.make_node(op, operands, [result], name=result))
+        results.append(helper.make_node(op, operands, [result], name=result))
         return result
 
     x = "x"
-    while len(made) + 24 <= nodes:
+    while len(results) + 24 <= nodes:
         skip = x
         a, b, c = (add("Tanh", add("MatMul", x, "w")) for _ in range(3))
         x = add("MatMul", add("Softmax", add("MatMul", a, b)), c)
         for _ in range(7):
             x = add("Sigmoid", add("Add", x, skip))
         x = add("Add", x, skip)
-    while len(made) < nodes - 1:
+    while len(results) < nodes - 1:
         x = add("Relu", x)
-    made.append(helper.make_node("Identity", [x], ["y"], name="last"))
+    results.append(helper.make_node("Identity", [x], ["y"], name="last"))
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, 8]) for name in "xy"]
     weight = helper.make_tensor("w", TensorProto.FLOAT, [8, 8], np.zeros(64, np.float32))
-    graph = helper.make_graph(made, "large", ends[:1], ends[1:], [weight])
+    graph = helper.make_graph(results, "large", ends[:1], ends[1:], [weight])
     return Graph.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
 
 

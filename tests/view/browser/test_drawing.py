@@ -57,7 +57,7 @@ GRAPHS: dict[str, Callable[[], Data]] = {
 
 def points(runs: list[list[float]]) -> list[tuple[float, float]]:
     """Return points along an edge: its straight runs, and the curves between them as the page draws them."""
-    found: list[tuple[float, float]] = []
+    results: list[tuple[float, float]] = []
     for before, (x, start, end) in zip([None, *runs[:-1]], runs, strict=True):
         if before is not None:
             x0, y0 = before[0], before[2]
@@ -65,9 +65,9 @@ def points(runs: list[list[float]]) -> list[tuple[float, float]]:
             for step in range(1, STEPS):
                 t = step / STEPS
                 a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3
-                found.append(((a + b) * x0 + (c + d) * x, a * y0 + (b + c) * middle + d * start))
-        found += [(x, start + (end - start) * step / STEPS) for step in range(STEPS + 1)]
-    return found
+                results.append(((a + b) * x0 + (c + d) * x, a * y0 + (b + c) * middle + d * start))
+        results += [(x, start + (end - start) * step / STEPS) for step in range(STEPS + 1)]
+    return results
 
 
 def crossed(opened: Opened) -> list[str]:
@@ -76,19 +76,19 @@ def crossed(opened: Opened) -> list[str]:
     inside: dict[int, list[Box]] = {}
     for box in boxes:
         inside.setdefault(box["around"], []).append(box)
-    found = []
+    results = []
     for route in opened.routes():
         beside = [box for box in inside[route["around"]] if box["index"] not in (route["from"], route["to"])]
         for x, y in points(route["runs"]):
             for box in beside:
                 right, bottom = box["x"] + box["width"], box["y"] + box["height"]
                 if box["x"] + 1 < x < right - 1 and box["y"] + 1 < y < bottom - 1:
-                    found.append(f"{route['from']} to {route['to']} goes through {box['title']} at {x:.0f}, {y:.0f}")
-    return found
+                    results.append(f"{route['from']} to {route['to']} goes through {box['title']} at {x:.0f}, {y:.0f}")
+    return results
 
 
 def overlapping(boxes: list[Box]) -> list[str]:
-    found = []
+    results = []
     for at, a in enumerate(boxes):
         for b in boxes[at + 1 :]:
             apart = (
@@ -98,8 +98,8 @@ def overlapping(boxes: list[Box]) -> list[str]:
                 or b["y"] + b["height"] <= a["y"] + 0.5
             )
             if a["around"] == b["around"] and not apart:
-                found.append(f"{a['title']} and {b['title']}")
-    return found
+                results.append(f"{a['title']} and {b['title']}")
+    return results
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -130,8 +130,8 @@ def test_every_use_of_a_value_has_an_edge_when_all_is_open(show: Show, name: str
     with show(data) as opened:
         opened.page.evaluate("graphcore.viewer.openAll()")
         arrivals = {
-            tuple(found)
-            for found in opened.page.evaluate(
+            tuple(item)
+            for item in opened.page.evaluate(
                 """() => {
                   const found = [];
                   const visit = inside => {

@@ -1,4 +1,4 @@
-"""Names from models of others: text on the page, whatever they hold."""
+"""Names from third-party models: text on the page, whatever they hold."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def renamed(name: str) -> Data:
             node["source"] = {"file": name, "line": 1, "text": name}
             if "cast" in node:
                 node["cast"] |= {"words": name, "system": name, "result": name}
-            for made in node.get("lowered", []):
-                made["reason"] = name
+            for item in node.get("lowered", []):
+                item["reason"] = name
         for value in graph["values"]:
             value |= {"name": name, "dtype": name, "shape": [name, name], "text": name}
         for group in graph["groups"]:
@@ -65,8 +65,8 @@ def renamed(name: str) -> Data:
 def test_names_are_text_when_they_are_hostile(show: Show, kind: str) -> None:
     with show(renamed(HOSTILE[kind])) as opened:
         page = opened.page
-        made = "document.querySelectorAll('img, script, style, iframe, object, embed, link, a, form, b').length"
-        before = page.evaluate(made)
+        result = "document.querySelectorAll('img, script, style, iframe, object, embed, link, a, form, b').length"
+        before = page.evaluate(result)
         for index in range(page.evaluate("graphcore.viewer.graph.nodes.length")):
             page.evaluate("index => graphcore.showNode(index)", index)
         page.evaluate("graphcore.select(null)")
@@ -82,7 +82,7 @@ def test_names_are_text_when_they_are_hostile(show: Show, kind: str) -> None:
         page.keyboard.press("g")
         opened.until("graphcore.view === 0 && graphcore.viewer.inside !== null")
         opened.settled()
-        assert page.evaluate(made) == before <= 3
+        assert page.evaluate(result) == before <= 3
         assert page.title() != "owned"
         assert page.evaluate("Object.keys({}).length === 0 && ({}).polluted === undefined")
         assert page.evaluate("document.querySelectorAll('[onerror], [onmouseover], [onclick], [href]').length") == 0

@@ -19,15 +19,15 @@ pytestmark = pytest.mark.browser
 
 @pytest.mark.parametrize("data", [small_data, unet_data, bodies_data])
 def test_graph_is_drawn_when_its_page_opens(show: Show, data: Callable[[], Data]) -> None:
-    found = data()
-    with show(found) as opened:
+    result = data()
+    with show(result) as opened:
         boxes = opened.boxes()
         assert {box["title"] for box in boxes if box["kind"] == "node"} <= {
-            node["op"] for node in found["graph"]["nodes"]
+            node["op"] for node in result["graph"]["nodes"]
         }
-        assert sum(box["kind"] == "node" or box["open"] for box in boxes) >= len(found["graph"]["nodes"])
-        assert opened.page.title() == found["title"]
-        assert f"{len(found['graph']['nodes'])} nodes" in opened.panel
+        assert sum(box["kind"] == "node" or box["open"] for box in boxes) >= len(result["graph"]["nodes"])
+        assert opened.page.title() == result["title"]
+        assert f"{len(result['graph']['nodes'])} nodes" in opened.panel
         assert opened.requests[0].startswith("file:")
 
 

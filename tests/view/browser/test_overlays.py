@@ -21,8 +21,8 @@ def against() -> Data:
 
 
 def overlay_of(data: Data, name: str) -> Data:
-    found: Data = next(one for one in data["overlays"] if one["name"] == name and one["of"] == -1)
-    return found
+    result: Data = next(one for one in data["overlays"] if one["name"] == name and one["of"] == -1)
+    return result
 
 
 @functools.cache

@@ -70,9 +70,9 @@ def test_lowering_is_shown_side_by_side_when_asked(show: Show) -> None:
         opened.page.click("aside button:has-text('Before and after')")
         opened.page.wait_for_selector("dialog[data-ready]")
         text = opened.page.inner_text("dialog")
-        made = next(node["lowered"][0]["nodes"] for node in data["graph"]["nodes"] if node["op"] == "Exp")
+        result = next(node["lowered"][0]["nodes"] for node in data["graph"]["nodes"] if node["op"] == "Exp")
         assert "Before: 1 node" in text
-        assert f"{len(made)} nodes" in text
+        assert f"{len(result)} nodes" in text
         assert reason in text
         labels = opened.page.locator("dialog canvas").evaluate_all(
             "found => found.map(one => one.getAttribute('aria-label'))"

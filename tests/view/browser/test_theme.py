@@ -42,11 +42,11 @@ def contrast(one: str, other: str) -> float:
 
 def colours(opened: Opened, names: list[str]) -> dict[str, str]:
     read = "names => names.map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim())"
-    found = [
+    results = [
         colour if len(colour) == 7 else re.sub("(.)", r"\1\1", colour[1:])
         for colour in opened.page.evaluate(read, names)
     ]
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, results, strict=True))
 
 
 @pytest.mark.parametrize("dark", [False, True])

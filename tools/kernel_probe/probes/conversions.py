@@ -80,8 +80,8 @@ def _viewed() -> Iterator[Probe]:
 
 def _bits(target: DType) -> Any:
     def build(graph: Graph, x: Symbol) -> Any:
-        (made,) = graph.op("BitCast", [x], {"to": target.onnx}, [x.type.cast(target)])
-        return made if target is D.bool else made.cast(D.float32)
+        (result,) = graph.op("BitCast", [x], {"to": target.onnx}, [x.type.cast(target)])
+        return result if target is D.bool else result.cast(D.float32)
 
     return build
 
@@ -93,8 +93,8 @@ def _convolved() -> Iterator[Probe]:
             zero, zeros = (graph.constant(np.array(n, dtype.numpy)) for n in (0, [1, 2]))
             return graph.op("ConvInteger", [x, w, zero, zeros], {}, [TensorType(D.int32, [1, 2, 3])])
 
-        given = ([[[1, 2, 3]]], [[[3]], [[5]]])
-        yield Probe(dtype, ("ConvInteger",), given, build, ([[[2, 4, 6], [3, 6, 9]]],), gives=(D.int32,))
+        value = ([[[1, 2, 3]]], [[[3]], [[5]]])
+        yield Probe(dtype, ("ConvInteger",), value, build, ([[[2, 4, 6], [3, 6, 9]]],), gives=(D.int32,))
 
 
 def _dequantised() -> Iterator[Probe]:
@@ -115,15 +115,15 @@ def _widened() -> Iterator[Probe]:
 
 
 def _widen_stored(dtype: DType, graph: Graph, x: Symbol) -> Any:
-    given = [x, graph.constant(np.array(0.5, np.float16))]
-    return graph.op("DequantizeLinear", given, {"output_dtype": D.float32.onnx}, [x.type.cast(D.float32)])
+    results = [x, graph.constant(np.array(0.5, np.float16))]
+    return graph.op("DequantizeLinear", results, {"output_dtype": D.float32.onnx}, [x.type.cast(D.float32)])
 
 
 def _widen(dtype: DType, scale: DType, result: DType, graph: Graph, x: Symbol) -> Any:
-    given = [_stored(x, dtype), graph.constant(np.array(0.5, scale.numpy))]
+    results = [_stored(x, dtype), graph.constant(np.array(0.5, scale.numpy))]
     attributes = {} if scale is result else {"output_dtype": result.onnx}
-    (made,) = graph.op("DequantizeLinear", given, attributes, [x.type.cast(result)])
-    return made.cast(D.float32)
+    (output,) = graph.op("DequantizeLinear", results, attributes, [x.type.cast(result)])
+    return output.cast(D.float32)
 
 
 def _stored(x: Symbol, dtype: DType) -> Symbol:

@@ -80,9 +80,9 @@ def _unique() -> Iterator[Probe]:
     for dtype in (D.int8, D.int64, *WIDE, D.string):
         for shape, axis, want in (((2, 0), 0, (1, 0)), ((0, 3), 1, (0, 1)), ((2, 0, 3), 2, (2, 0, 1))):
             names = (older.trap("Unique", dtype),)
-            build, given, wanted = operator("Unique", axis=axis), (np.zeros(shape),), (np.zeros(want),)
+            build, value, wanted = operator("Unique", axis=axis), (np.zeros(shape),), (np.zeros(want),)
             hiding = (f"Unique {dtype}",) if dtype in WIDE else ()
-            yield Probe(dtype, (), given, build, wanted, names=names, beside=hiding, dies=True)
+            yield Probe(dtype, (), value, build, wanted, names=names, beside=hiding, dies=True)
 
 
 def _reversed() -> Iterator[Probe]:
@@ -96,9 +96,9 @@ def _reversed() -> Iterator[Probe]:
             want[tuple(turned)] = np.flip(x[tuple(turned)], time)
         build = operator("ReverseSequence", time_axis=time, batch_axis=batch)
         for dtype in (D.float32, D.int64, D.int8, D.bool):
-            given = x % 2 if dtype is D.bool else x
+            value = x % 2 if dtype is D.bool else x
             right = want % 2 if dtype is D.bool else want
-            yield Probe(dtype, (), (given, lengths), build, (right,), types=(dtype, D.int64), names=(REVERSED_EMPTY,))
+            yield Probe(dtype, (), (value, lengths), build, (right,), types=(dtype, D.int64), names=(REVERSED_EMPTY,))
 
 
 def _end(dtype: DType, op: str) -> float:
@@ -123,8 +123,8 @@ def _refused() -> Iterator[Probe]:
 
 def _typed(op: str, dtype: DType, shape: tuple[int, ...], axis: int, keepdims: int = 0) -> Any:
     def build(graph: Graph, x: Symbol) -> Any:
-        given = [x, graph.constant(np.array([axis]))]
-        return graph.op(op, given, {"keepdims": keepdims}, [TensorType(dtype, shape)])
+        results = [x, graph.constant(np.array([axis]))]
+        return graph.op(op, results, {"keepdims": keepdims}, [TensorType(dtype, shape)])
 
     return build
 
@@ -138,9 +138,9 @@ def _extremes() -> Iterator[Probe]:
             for shape in EMPTY:
                 for axis in range(len(shape)):
                     for keepdims in (0, 1):
-                        kept = [n for a, n in enumerate(shape) if a != axis]
-                        kept = [*kept[:axis], 1, *kept[axis:]] if keepdims else kept
-                        want = np.full(kept, _end(dtype, op), object)
+                        results = [n for a, n in enumerate(shape) if a != axis]
+                        results = [*results[:axis], 1, *results[axis:]] if keepdims else results
+                        want = np.full(results, _end(dtype, op), object)
                         build = reduction(op, axis, keepdims=keepdims)
                         yield Probe(dtype, (), (np.zeros(shape),), build, (want,), names=names)
             nothing = np.zeros((0, 2))
@@ -192,8 +192,8 @@ def _unsqueezed() -> str:
     graph = Graph("probe", {"x": TensorType(D.float32, [1, 2, 1])})
     axes = graph.constant(np.zeros(0, np.int64))
     graph.output(*graph.op("Squeeze", [graph["x"], axes], None, [graph["x"].type]))
-    made = bare(graph).run(None, {"x": np.zeros((1, 2, 1), np.float32)})[0]
-    return "" if made.shape == (1, 2, 1) else f"its shape is {list(made.shape)}"
+    result = bare(graph).run(None, {"x": np.zeros((1, 2, 1), np.float32)})[0]
+    return "" if result.shape == (1, 2, 1) else f"its shape is {list(result.shape)}"
 
 
 _ONE = REVERSED_ONE_AXIS
@@ -202,8 +202,8 @@ _ONE = REVERSED_ONE_AXIS
 def _one_axis() -> str:
     """Return what is wrong with a ReverseSequence of an operand that turns out to have one axis: it is an error."""
     graph = Graph("probe", {"x": TensorType(D.float32, Shape.unknown()), "lengths": TensorType(D.int64, ["n"])})
-    given = [graph["x"], graph["lengths"]]
-    graph.output(*graph.op("ReverseSequence", given, None, [TensorType(D.float32, Shape.unknown())]))
+    results = [graph["x"], graph["lengths"]]
+    graph.output(*graph.op("ReverseSequence", results, None, [TensorType(D.float32, Shape.unknown())]))
     session = bare(graph)
     try:
         session.run(None, {"x": np.zeros(0, np.float32), "lengths": np.array([2, 3])})
@@ -219,14 +219,14 @@ def _axes() -> Iterator[Probe]:
             if -min(axes) > len(shape) or len({a % len(shape) for a in axes}) < len(axes):
                 continue
             for keepdims, dtype in itertools.product((0, 1), WIDE):
-                given = np.zeros(shape)
+                array = np.zeros(shape)
                 keeps: Any = bool(keepdims)  # the overloads of NumPy 2.5 take a literal, not bool
-                kept = np.sum(given, axes, keepdims=keeps).shape
+                remaining = np.sum(array, axes, keepdims=keeps).shape
                 is_reduced = 0 in (shape[a] for a in axes)
-                want = np.full(kept, value) if is_reduced else np.zeros(kept)
+                want = np.full(remaining, value) if is_reduced else np.zeros(remaining)
                 build = reduction(op, *axes, keepdims=keepdims)
-                yield Probe(dtype, (), (given,), build, (want,), names=names)
-                yield Probe(dtype, (), (given,), build, (want,), names=names, is_known=True)
+                yield Probe(dtype, (), (array,), build, (want,), names=names)
+                yield Probe(dtype, (), (array,), build, (want,), names=names, is_known=True)
 
 
 def _recurrent() -> Iterator[Probe | Check]:
@@ -246,13 +246,13 @@ def _network(op: str, gates: int, name: str, shape: tuple[int, ...], result: tup
 
     def build(graph: Graph, x: Symbol, state: Symbol) -> Any:
         w, r = (graph.constant(np.ones((1, 4 * gates, n), np.float32)) for n in (3, 4))
-        given: list[Symbol | None] = [x, w, r, None, None, state]
+        results: list[Symbol | None] = [x, w, r, None, None, state]
         types = [TensorType(D.float32, ["s", 1, "b", 4]), TensorType(D.float32, [1, "b", 4])]
         types += types[1:] if op == "LSTM" else []
-        return graph.op(op, given, {"hidden_size": 4}, types)[:2]
+        return graph.op(op, results, {"hidden_size": 4}, types)[:2]
 
-    given, want = (np.zeros(shape), first), (np.zeros(result), first)
-    return Probe(D.float32, (op,), given, build, want, names=(name,), dies=True)
+    results, want = (np.zeros(shape), first), (np.zeros(result), first)
+    return Probe(D.float32, (op,), results, build, want, names=(name,), dies=True)
 
 
 def _featureless(op: str, gates: int) -> Probe:
@@ -261,8 +261,8 @@ def _featureless(op: str, gates: int) -> Probe:
         types = [TensorType(D.float32, ["s", 1, "b", 4]), TensorType(D.float32, [1, "b", 4])]
         return graph.op(op, [x, w, r], {"hidden_size": 4}, [*types, types[1]] if op == "LSTM" else types)[:1]
 
-    given, want = (np.zeros((2, 3, 0)), np.zeros((1, 4 * gates, 0))), np.zeros((2, 1, 3, 4))
-    return Probe(D.float32, (op,), given, build, (want,), names=(f"{op} without features",), dies=op == "GRU")
+    value, want = (np.zeros((2, 3, 0)), np.zeros((1, 4 * gates, 0))), np.zeros((2, 1, 3, 4))
+    return Probe(D.float32, (op,), value, build, (want,), names=(f"{op} without features",), dies=op == "GRU")
 
 
 _ATTEMPTS = 60
@@ -281,9 +281,9 @@ def _unwritten() -> str:
         session = bare(graph)
         session.run(None, dict(zip(names, with_features, strict=True)))
         del session
-        made = bare(graph).run(None, dict(zip(names, probe.operands(), strict=True)))
-        if not probe.is_right(made):
-            return f"gives {made[0].ravel()[:3]}"
+        result = bare(graph).run(None, dict(zip(names, probe.operands(), strict=True)))
+        if not probe.is_right(result):
+            return f"gives {result[0].ravel()[:3]}"
     return ""
 
 

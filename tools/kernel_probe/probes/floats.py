@@ -118,13 +118,13 @@ def top_k(k: int, axis: int = 1, largest: int = 1) -> Any:
 def _chosen() -> Iterator[Probe]:
     for dtype in WIDE:
         types = (D.bool, dtype, dtype)
-        for given, want in (
+        for item, want in (
             (([True, False], [-0.0, 1.0], [2.0, -0.0]), [-0.0, -0.0]),
             (([True, False], -0.0, [2.0, -0.0]), [-0.0, -0.0]),
             ((True, [-0.0, 1.0], 2.0), [-0.0, 1.0]),
         ):
             build = lambda graph, c, x, y: ops.where(c, x, y)  # noqa: E731
-            yield Probe(dtype, ("Where",), given, build, (want,), types=types)
+            yield Probe(dtype, ("Where",), item, build, (want,), types=types)
 
 
 def _scattered() -> Iterator[Probe]:
@@ -158,8 +158,8 @@ def _scattered_sums() -> Iterator[Probe]:
 
 def _narrow_sum(dtype: DType, op_type: str, at: Array) -> Any:
     def build(graph: Graph, x: Symbol, updates: Symbol) -> Symbol:
-        given = [x.cast(dtype), graph.constant(at), updates.cast(dtype)]
-        (narrow,) = graph.op(op_type, given, {"reduction": "add"}, [x.type.cast(dtype)])
+        results = [x.cast(dtype), graph.constant(at), updates.cast(dtype)]
+        (narrow,) = graph.op(op_type, results, {"reduction": "add"}, [x.type.cast(dtype)])
         return narrow.cast(D.float32)
 
     return build

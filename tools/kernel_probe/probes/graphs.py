@@ -79,13 +79,13 @@ def _dequantised() -> Iterator[Probe]:
     for _dtype, codes in ((D.int8, weights), (D.uint8, weights.view(np.uint8))):
         want = x @ (codes * 0.25)
 
-        def build(graph: Graph, given: Symbol, codes: Any = codes) -> Any:
+        def build(graph: Graph, value: Symbol, codes: Any = codes) -> Any:
             wide = ops.onnx.DequantizeLinear(graph.constant(codes), np.float32(0.25))
-            return given @ wide
+            return value @ wide
 
-        def turned(graph: Graph, given: Symbol, codes: Any = codes) -> Any:
+        def turned(graph: Graph, value: Symbol, codes: Any = codes) -> Any:
             wide = ops.onnx.DequantizeLinear(graph.constant(codes.T.copy()), np.float32(0.25))
-            return given @ ops.transpose(wide)
+            return value @ ops.transpose(wide)
 
         for each in (build, turned):
             names = ("product with dequantised weights",)
@@ -224,8 +224,8 @@ def _cubic() -> Iterator[Probe]:
     scales = np.array([1, 1, 0.5, 0.5], np.float32)
 
     def build(graph: Graph, x: Symbol) -> Symbol:
-        (made,) = graph.op("Resize", [ops.permute(x, (0, 3, 1, 2)), None, graph.constant(scales)], {"mode": "cubic"})
-        return ops.permute(made, (0, 2, 3, 1))
+        (result,) = graph.op("Resize", [ops.permute(x, (0, 3, 1, 2)), None, graph.constant(scales)], {"mode": "cubic"})
+        return ops.permute(result, (0, 2, 3, 1))
 
     for is_known in (False, True):
         yield Probe(
@@ -282,8 +282,8 @@ def _looped() -> str:
     def body(number: Symbol, going: Symbol, text: Symbol) -> Any:
         return going, text, text
 
-    made = ops.onnx.Loop(graph["n"], graph.constant(np.array(True)), [graph["x"]], body=body)
-    graph.output(*made)
+    result = ops.onnx.Loop(graph["n"], graph.constant(np.array(True)), [graph["x"]], body=body)
+    graph.output(*result)
     text = np.array(["first, long enough to lie elsewhere", "second"], object)
     try:
         session = bare(graph)

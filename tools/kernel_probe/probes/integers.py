@@ -51,11 +51,11 @@ def _divisions() -> Iterator[Probe]:
             right: Any = [-1] * count if y else -1
             length = count if x or y else 0
             for op, want in (("Div", least), ("Mod", 0)):
-                made: Any = [want] * length if length else want
+                result: Any = [want] * length if length else want
                 dies = dtype in LONG
-                yield Probe(dtype, (op,), (left, right), operator(op), (made,), dies=dies)
+                yield Probe(dtype, (op,), (left, right), operator(op), (result,), dies=dies)
                 if op == "Mod":
-                    yield Probe(dtype, (op,), (left, right), operator(op, fmod=1), (made,), dies=dies)
+                    yield Probe(dtype, (op,), (left, right), operator(op, fmod=1), (result,), dies=dies)
 
 
 def _sums() -> Iterator[Probe]:
@@ -82,18 +82,18 @@ def _wrapping(dtype: DType, op: str, x: Array) -> Iterator[Probe]:
     exact = x.astype(object)
     exact = abs(exact) if op == "ReduceL1" else exact**2 if op == "ReduceSumSquare" else exact
     for axes in {(0,), (x.ndim - 1,), tuple(range(x.ndim)), (0, x.ndim - 1)}:
-        made = exact
+        result = exact
         for axis in sorted(axes, reverse=True):
-            made = np.multiply.reduce(made, axis) if op == "ReduceProd" else np.add.reduce(made, axis)
-        want = np.vectorize(lambda number: _wrapped(int(number), dtype.bits), otypes=[np.int64])(made)
+            result = np.multiply.reduce(result, axis) if op == "ReduceProd" else np.add.reduce(result, axis)
+        want = np.vectorize(lambda number: _wrapped(int(number), dtype.bits), otypes=[np.int64])(result)
         yield Probe(dtype, (op,), (x,), reduction(op, *axes), (want,))
 
 
 def _means() -> Iterator[Probe]:
     for dtype in LONG:
         most = int(dtype.max)
-        for given in ([[most, most]], [[most, most - 2]], [[-5, 2]], [[1, 2]], [[7, 7, 6]], [[2**24 + 1] * 3]):
-            numbers = np.array(given)
+        for item in ([[most, most]], [[most, most - 2]], [[-5, 2]], [[1, 2]], [[7, 7, 6]], [[2**24 + 1] * 3]):
+            numbers = np.array(item)
             mean = int(numbers.astype(object).sum()) / numbers.shape[1]
             want = [int(mean)] if abs(mean) < 2**53 else [most]
             yield Probe(dtype, ("ReduceMean",), (numbers,), reduction("ReduceMean"), (want,))
@@ -101,8 +101,8 @@ def _means() -> Iterator[Probe]:
         for op in ("ReduceMean", "ReduceL2"):
             for axes, none in (((1,), [0, 0]), ((0, 1), 0)):
                 yield Probe(dtype, (op,), (np.zeros((2, 0)),), reduction(op, *axes), (none,), dies=True)
-        for given in ([[3, 4]], [[-3, 4]], [[1, 1]], [[30000, 40000]], [[2**30, 0]], [[46341, 46341]], [[-5, 2]]):
-            numbers = np.array(given)
+        for item in ([[3, 4]], [[-3, 4]], [[1, 1]], [[30000, 40000]], [[2**30, 0]], [[46341, 46341]], [[-5, 2]]):
+            numbers = np.array(item)
             want = [int(np.sqrt(float((numbers.astype(object) ** 2).sum())))]
             yield Probe(dtype, ("ReduceL2",), (numbers,), reduction("ReduceL2"), (want,))
             yield Probe(dtype, ("ReduceL2",), (numbers.T,), reduction("ReduceL2", 0), (want,))
@@ -138,10 +138,10 @@ def _orders() -> Iterator[Probe]:
             yield Probe(D.int64, (op,), (x, column), operator(op), (function(x, column),))
             yield Probe(D.int64, (op,), (x, y, small), operator(op), (function(function(x, y), small),))
         for low, high in ((None, LARGE), (SMALL, None), (SMALL, LARGE), (LARGE, 2**40), (-(2**40), -1)):
-            given = [None if n is None else np.array(n) for n in (low, high)]
+            results = [None if n is None else np.array(n) for n in (low, high)]
             for array in (small, large, x):
                 want = np.clip(array, low, high)
-                yield Probe(D.int64, ("Clip",), (array,), operator("Clip", *given), (want,))
+                yield Probe(D.int64, ("Clip",), (array,), operator("Clip", *results), (want,))
         for rows in ([[*small, *large]], [[*large, *small]], [[*x, *y]], [x, y, x]):
             yield from _reduced(np.array(rows))
     everything = np.array(list(itertools.product(EDGES, EDGES)))
@@ -177,9 +177,9 @@ def _truncated() -> Iterator[Probe]:
         yield _remainders(x, y[0])
         yield _remainders(x[0], y)
         yield _remainders(x.reshape(-1, 1)[:7], y[:7])
-        known = np.array(prime)
-        want = np.fmod(x, known)
-        yield Probe(D.int64, ("Mod",), (x,), operator("Mod", known, fmod=1), (want,))
+        array = np.array(prime)
+        want = np.fmod(x, array)
+        yield Probe(D.int64, ("Mod",), (x,), operator("Mod", array, fmod=1), (want,))
     yield _remainders(np.array(big), np.array(prime))
 
 

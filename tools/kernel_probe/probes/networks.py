@@ -1,4 +1,4 @@
-"""Probes of operators of networks: pooling, resizing, windows, recurrent layers, and what models of others hold."""
+"""Probes of operators of networks: pooling, resizing, windows, recurrent layers, and what third-party models hold."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def _dilated() -> Iterator[Probe]:
             build = operator(op, **shared)
             yield Probe(D.float32, (), (x,), build, (want,), names=(sizes.SAME_PADS.name,), is_known=True)
     build = operator("Conv", strides=[4], auto_pad="SAME_UPPER")  # with gaps of three elements
-    given = ([[[1.0, 2, 3, 4]]], [[[1.0]]])
-    yield Probe(D.float32, (), given, build, ([[[1.0]]],), names=(sizes.SAME_PADS.name,), is_known=True)
+    value = ([[[1.0, 2, 3, 4]]], [[[1.0]]])
+    yield Probe(D.float32, (), value, build, ([[[1.0]]],), names=(sizes.SAME_PADS.name,), is_known=True)
 
 
 def _wide_padding() -> Iterator[Probe]:
@@ -129,7 +129,7 @@ def _averaged(
     rounded: Callable[[float], int] = math.ceil if ceil else math.floor
     counts = [rounded((n + b + a - k) / stride) + 1 for n, k, b, a in zip(sizes, kernel, before, after, strict=True)]
     counts = [c - 1 if ceil and (c - 1) * stride >= n + b else c for c, n, b in zip(counts, sizes, before, strict=True)]
-    made = np.zeros((*x.shape[:2], *counts))
+    array = np.zeros((*x.shape[:2], *counts))
     for place in itertools.product(*map(range, counts)):
         starts = [p * stride - b for p, b in zip(place, before, strict=True)]
         padded = [min(s + k, n + a) - s for s, k, n, a in zip(starts, kernel, sizes, after, strict=True)]
@@ -139,8 +139,8 @@ def _averaged(
         if not count:
             return None
         at: tuple[Any, ...] = (..., *place)
-        made[at] = window.sum(axis=tuple(range(2, x.ndim))) / count
-    return made
+        array[at] = window.sum(axis=tuple(range(2, x.ndim))) / count
+    return array
 
 
 def _resized() -> list[Probe]:
@@ -194,28 +194,28 @@ def _mel(dtype: DType, gives: DType) -> Probe:
     def build(graph: Graph, count: Symbol, length: Symbol, rate: Symbol) -> Any:
         edges = [graph.constant(np.array(n, np.float32)) for n in (0.0, 4096.0)]
         result = TensorType(gives, ["f", "b"])
-        given = [count, length, rate, *edges]
-        return graph.op("MelWeightMatrix", given, {"output_datatype": int(gives.onnx)}, [result])
+        results = [count, length, rate, *edges]
+        return graph.op("MelWeightMatrix", results, {"output_datatype": int(gives.onnx)}, [result])
 
     return Probe(dtype, (), (8, 16, 8192), build, ())
 
 
 def _unpooled() -> list[Probe]:
     def build(graph: Graph, x: Symbol, places: Symbol) -> Any:
-        asked = graph.constant(np.array([1, 1, 5, 5]))
+        requested = graph.constant(np.array([1, 1, 5, 5]))
         attributes = {"kernel_shape": [2, 2], "strides": [2, 2]}
-        return graph.op("MaxUnpool", [x, places, asked], attributes, [TensorType(x.dtype, [1, 1, 5, 5])])
+        return graph.op("MaxUnpool", [x, places, requested], attributes, [TensorType(x.dtype, [1, 1, 5, 5])])
 
-    given = ([[[[5, 6], [7, 8]]]], [[[[5, 7], [13, 15]]]])
+    value = ([[[[5, 6], [7, 8]]]], [[[[5, 7], [13, 15]]]])
     want = np.pad([[0] * 4, [0, 5, 0, 6], [0] * 4, [0, 7, 0, 8]], (0, 1))[None, None]
-    return [Probe(D.float32, ("MaxUnpool",), given, build, (want,), types=(D.float32, D.int64))]
+    return [Probe(D.float32, ("MaxUnpool",), value, build, (want,), types=(D.float32, D.int64))]
 
 
 def _depths() -> Iterator[Probe]:
     for dtype in (*WIDE, D.int8, D.uint8):
-        given = ([[[[0, 1], [2, 3]], [[4, 5], [6, 7]]]],)
+        value = ([[[[0, 1], [2, 3]], [[4, 5], [6, 7]]]],)
         build = operator("SpaceToDepth", blocksize=2, mode="CRD")
-        yield Probe(dtype, ("SpaceToDepth",), given, build, ([[[[n]] for n in range(8)]],))
+        yield Probe(dtype, ("SpaceToDepth",), value, build, ([[[[n]] for n in range(8)]],))
 
 
 def _recurrent() -> Iterator[Probe]:
@@ -228,9 +228,9 @@ def _layer(op_type: str, gates: int) -> Any:
     """Two states, all weights 1, the batch before the sequence."""
 
     def build(graph: Graph, x: Symbol) -> Any:
-        given, kept = (graph.constant(np.ones((1, 2 * gates, n), np.float32)) for n in (1, 2))
+        value, remaining = (graph.constant(np.ones((1, 2 * gates, n), np.float32)) for n in (1, 2))
         attributes = {"hidden_size": 2, "layout": 1}
-        return graph.op(op_type, [x, given, kept], attributes, [TensorType(x.dtype, [1, 2, 1, 2])])
+        return graph.op(op_type, [x, value, remaining], attributes, [TensorType(x.dtype, [1, 2, 1, 2])])
 
     return build
 
@@ -274,8 +274,8 @@ def _means() -> Iterator[Probe]:
 
 def _fourier() -> Iterator[Probe]:
     x = np.random.default_rng(0).standard_normal((1, 1021, 1)).astype(np.float32)
-    made = np.fft.fft(x[..., 0].astype(np.float64), axis=1)
-    want = np.stack([made.real, made.imag], -1)
+    result = np.fft.fft(x[..., 0].astype(np.float64), axis=1)
+    want = np.stack([result.real, result.imag], -1)
     yield Probe(D.float32, ("DFT",), (x,), _transform("DFT"), (want,), near=2e-7)
     frame = x[:, :1000]
     parts = np.fft.rfft(np.stack([frame[0, i : i + 499, 0] for i in range(0, 501, 100)]).astype(np.float64), axis=1)
@@ -292,15 +292,15 @@ def _transform(op_type: str, **attributes: int) -> Any:
 
 
 def _frames(graph: Graph, x: Symbol) -> Any:
-    given = [x, graph.constant(np.array(100)), None, graph.constant(np.array(499))]
-    return graph.op("STFT", given, {"onesided": 1}, [TensorType(x.dtype, [1, "f", "b", 2])])
+    results = [x, graph.constant(np.array(100)), None, graph.constant(np.array(499))]
+    return graph.op("STFT", results, {"onesided": 1}, [TensorType(x.dtype, [1, "f", "b", 2])])
 
 
 def _unframed() -> str:
     """Return what is wrong with an STFT whose window has no elements: it is refused in words."""
     graph = Graph("frames", {"x": TensorType(D.float64, [1, 8, 1]), "w": TensorType(D.float64, ["k"])})
-    given = [graph["x"], graph.constant(np.array(2)), graph["w"]]
-    graph.output(*graph.op("STFT", given, {"onesided": 1}, [TensorType(D.float64, [1, "f", "b", 2])]))
+    results = [graph["x"], graph.constant(np.array(2)), graph["w"]]
+    graph.output(*graph.op("STFT", results, {"onesided": 1}, [TensorType(D.float64, [1, "f", "b", 2])]))
     session = bare(graph)
     try:
         session.run(None, {"x": np.ones((1, 8, 1)), "w": np.ones(0)})
@@ -311,11 +311,11 @@ def _unframed() -> str:
 
 def _inverse() -> Iterator[Probe]:
     x = np.random.default_rng(0).standard_normal(10)
-    made = np.fft.rfft(x)
+    result = np.fft.rfft(x)
 
-    def build(graph: Graph, given: Symbol) -> Any:
+    def build(graph: Graph, value: Symbol) -> Any:
         attributes = {"inverse": 1, "onesided": 1}
-        operands = [given, graph.constant(np.array(10)), graph.constant(np.array(1))]
-        return graph.op("DFT", operands, attributes, [TensorType(given.dtype, [1, 10, 1])])
+        operands = [value, graph.constant(np.array(10)), graph.constant(np.array(1))]
+        return graph.op("DFT", operands, attributes, [TensorType(value.dtype, [1, 10, 1])])
 
-    yield Probe(D.float64, ("DFT",), (np.stack([made.real, made.imag], -1)[None],), build, (x.reshape(1, 10, 1),))
+    yield Probe(D.float64, ("DFT",), (np.stack([result.real, result.imag], -1)[None],), build, (x.reshape(1, 10, 1),))

@@ -35,7 +35,7 @@ WIDE = (D.float32, D.float64)
 class Probe:
     """Of a dtype: the operands' numbers, what to build with them, and the results that are right.
 
-    rows: the operators whose kernel for the dtype is a trap. names: the traps that are no kernels. numbers: one list an
+    rows: the operators whose kernel for the dtype is a trap. names: the traps that are not kernels. numbers: one list an
     operand, of the dtype or another. beside: traps whose decompositions hide the one that is probed.
     """
 
@@ -70,7 +70,7 @@ class Probe:
 
     @property
     def has_kernel(self) -> bool:
-        """Return whether the installed release has the kernels, so that the probe tells anything of it."""
+        """Return True if the installed release has the kernels, so that the probe tells anything of it."""
         rules = legality("cpu", release.runtime())
         if self.needs:
             graph = lower(self.graph(), "cpu", runtime=release.runtime(), optimize="all")
@@ -80,18 +80,18 @@ class Probe:
 
     def operands(self, numbers: Sequence[Any] | None = None) -> list[Array]:
         types = self.types or (self.dtype,) * len(self.numbers)
-        given = self.numbers if numbers is None else numbers
-        return [np.asarray(n).astype(d.numpy) for n, d in zip(given, types, strict=True)]
+        value = self.numbers if numbers is None else numbers
+        return [np.asarray(n).astype(d.numpy) for n, d in zip(value, types, strict=True)]
 
     def graph(self) -> Graph:
         types = self.types or (self.dtype,) * len(self.numbers)
-        given = {
+        results = {
             f"x{i}": TensorType(d, self._dims(i, array))
             for i, (d, array) in enumerate(zip(types, self.operands(), strict=True))
         }
-        graph = Graph("probe", given)
-        made = self.build(graph, *graph.inputs)
-        graph.output(*(made if isinstance(made, (tuple, list)) else (made,)))
+        graph = Graph("probe", results)
+        result = self.build(graph, *graph.inputs)
+        graph.output(*(result if isinstance(result, (tuple, list)) else (result,)))
         return graph
 
     def _dims(self, place: int, array: Array) -> list[str | int]:
@@ -175,7 +175,7 @@ def written(graph: Graph) -> bytes:
     return join(encode(lower(graph, "cpu", runtime=runtime), ir=runtime.ir))
 
 
-def found(probe: AnyProbe) -> str:
+def outcome(probe: AnyProbe) -> str:
     """Return what is wrong, an error too; nothing where all is right."""
     try:
         return probe.finds()

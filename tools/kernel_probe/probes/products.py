@@ -62,18 +62,18 @@ def _empty() -> Iterator[Probe]:
             yield Probe(dtype, ("MatMul",), (x, y), operator("MatMul"), (want,))
             yield Probe(dtype, ("MatMul",), (x, y), operator("MatMul"), (want,), is_known=True)
             for place in (0, 1):  # a constant, which the kernel may put in another order
-                held, given = (x, y)[place].astype(dtype.numpy), (x, y)[1 - place]
-                build = functools.partial(_multiplied, held, place)
-                yield Probe(dtype, ("MatMul",), (given,), build, (want,))
+                value, argument = (x, y)[place].astype(dtype.numpy), (x, y)[1 - place]
+                build = functools.partial(_multiplied, value, place)
+                yield Probe(dtype, ("MatMul",), (argument,), build, (want,))
             # The same with numbers first, whose products are what is left.
             before = tuple(np.full([n or 3 for n in shape], 7) for shape in (left, right))
             yield Probe(dtype, ("MatMul",), (x, y), operator("MatMul"), (want,), before=before)
 
 
-def _multiplied(held: Array, place: int, graph: Graph, x: Symbol) -> Any:
-    given = [x]
-    given.insert(place, graph.constant(held))
-    return graph.op("MatMul", given)
+def _multiplied(value: Array, place: int, graph: Graph, x: Symbol) -> Any:
+    results = [x]
+    results.insert(place, graph.constant(value))
+    return graph.op("MatMul", results)
 
 
 def _scaled() -> Iterator[Probe]:
@@ -111,9 +111,9 @@ def _turned() -> Iterator[Probe]:
         older = (f"Einsum {dtype} without elements",)
         for equation in EQUATIONS:
             for empty in ("i", "j", "k", "ij", "ijk"):
-                given, want = _einsum(equation, empty)
+                value, want = _einsum(equation, empty)
                 build = operator("Einsum", equation=equation)
-                yield Probe(dtype, ("Einsum",), given, build, (want,), beside=older, dies=True)
+                yield Probe(dtype, ("Einsum",), value, build, (want,), beside=older, dies=True)
 
 
 def _summed() -> Iterator[Probe]:
@@ -121,11 +121,11 @@ def _summed() -> Iterator[Probe]:
         names = (f"Einsum {dtype} without elements",)
         for equation in (*EQUATIONS, "ij->i", "ij->ji", "ij->", "ii->i"):
             for empty in ("i", "j", "k", "ij", "ijk"):
-                given, want = _einsum(equation, empty)
+                value, want = _einsum(equation, empty)
                 build = operator("Einsum", equation=equation)
-                yield Probe(dtype, (), given, build, (want,), names=names, dies=True)
-        given, want = (np.zeros((0,)), np.array([1, 2, 3])), np.zeros(3)
-        yield Probe(dtype, (), given, operator("Einsum", equation="i,k->k"), (want,), names=names, dies=True)
+                yield Probe(dtype, (), value, build, (want,), names=names, dies=True)
+        value, want = (np.zeros((0,)), np.array([1, 2, 3])), np.zeros(3)
+        yield Probe(dtype, (), value, operator("Einsum", equation="i,k->k"), (want,), names=names, dies=True)
 
 
 def _einsum(equation: str, empty: str) -> tuple[tuple[Array, ...], Any]:
@@ -146,8 +146,8 @@ def _lengths() -> Iterator[Probe]:
     for is_causal in (0, 1):
 
         def build(graph: Graph, *operands: Symbol, is_causal: int = is_causal) -> Any:
-            given = [*operands[:3], None, None, None, operands[3]]
-            return graph.op("Attention", given, {"is_causal": is_causal}, [operands[0].type])
+            results = [*operands[:3], None, None, None, operands[3]]
+            return graph.op("Attention", results, {"is_causal": is_causal}, [operands[0].type])
 
         yield _attention((q, k, v, counts), build, attended(q, k, v, seen & causal if is_causal else seen), types)
 
@@ -176,9 +176,9 @@ def _attention_operands() -> tuple[Array, Array, Array]:
     return q, k, v
 
 
-def _attention(given: tuple[Array, ...], build: Any, want: Array, types: tuple[DType, ...]) -> Probe:
+def _attention(value: tuple[Array, ...], build: Any, want: Array, types: tuple[DType, ...]) -> Probe:
     return Probe(
-        D.float32, (), given, build, (want,), types, names=("Attention float32",), needs="Attention", is_known=True,
+        D.float32, (), value, build, (want,), types, names=("Attention float32",), needs="Attention", is_known=True,
         near=1e-6,
     )  # fmt: skip
 
@@ -187,5 +187,5 @@ def attended(q: Array, k: Array, v: Array, seen: Array) -> Array:
     """Attention over the keys that are seen; 0 where there are none."""
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     parts = np.where(seen, np.exp(scores - scores.max(-1, keepdims=True)), 0)
-    made: Array = parts @ v / np.maximum(parts.sum(-1, keepdims=True), 1e-30)
-    return made
+    result: Array = parts @ v / np.maximum(parts.sum(-1, keepdims=True), 1e-30)
+    return result
