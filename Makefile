@@ -55,7 +55,7 @@ help:
 	@echo "make test-ray    run the tests of docs/scale.md with a local Ray cluster and the client of Triton; installs both"
 	@echo "make test-cuda-registry   open a session for every op, model and fusion with onnxruntime-gpu, without a GPU; CUDA=\"1.31.1\": with these releases"
 	@echo "make page    build graphcore/view/assets/ from graphcore/view/frontend/; needs npm"
-	@echo "make fuzz    hunt for wrong numbers, deaths and hangs; MINUTES=20, SEED=n, KIND='graphs ops chains files isolated feeds values states'"
+	@echo "make fuzz    fuzz for wrong numbers, deaths and hangs; MINUTES=20, SEED=n, KIND='graphs ops chains files isolated feeds values states'"
 	@echo "make lint    ruff (check and format) and mypy --strict"
 	@echo "make docs    build the site of the documents in build/site, without a network; warnings are errors"
 	@echo "make check-docs  the same, and run the tests of the documents and of the pages that are generated"

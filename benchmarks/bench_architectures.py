@@ -37,7 +37,7 @@ NAMES = (
 )  # fmt: skip
 EXPORTER, ATTENTION = "script", "sdpa"
 ROUNDS = 9
-SHORT, MOST, MOST_SHORT = 1.0, 1.03, 1.1
+SHORT, LIMIT, LIMIT_SHORT = 1.0, 1.03, 1.1
 """Milliseconds below which a call is short, and the most that is asked for of the others and of short ones."""
 
 NEAR = 1e-3
@@ -87,7 +87,7 @@ def settled(case: Case, path: Path) -> dict[str, Any]:
 
 
 def is_slow(row: dict[str, Any]) -> bool:
-    return bool(row["ratio"] > (MOST_SHORT if row["ms"] < SHORT else MOST))
+    return bool(row["ratio"] > (LIMIT_SHORT if row["ms"] < SHORT else LIMIT))
 
 
 def main(*names: str) -> int:
@@ -100,7 +100,7 @@ def main(*names: str) -> int:
     if not results:
         return bounds.exit_code()
     bounds.figure(
-        "architectures, median", statistics.median(row["ratio"] for row in results), MOST, "x", f"{len(results)}"
+        "architectures, median", statistics.median(row["ratio"] for row in results), LIMIT, "x", f"{len(results)}"
     )
     slow = [f"{row['name']} {row['ratio']:.2f}" for row in results if is_slow(row)]
     bounds.figure("architectures that are slower than the file", len(slow), 0, "", ", ".join(slow))

@@ -106,13 +106,13 @@ def lists_and_maps(bounds: Bounds) -> None:
     floats = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
     counts = helper.make_map_type_proto(TensorProto.STRING, floats)
     node = helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", string_vocabulary=["a", "b", "c"])
-    vectorised = foreign([node], helper.make_value_info("x", counts), ("y", TensorProto.FLOAT, [1, 3]))
+    vectorised = third_party([node], helper.make_value_info("x", counts), ("y", TensorProto.FLOAT, [1, 3]))
     results = {"a": 1.0, "c": 2.0}
     bare = partial(vectorised.session.run, None, {"x": results})
     compared(bounds, "call  a map", partial(vectorised, results), bare, BOUND)
 
 
-def foreign(nodes: list[Any], x: Any, *outputs: tuple[str, int, list[Any]]) -> Model:
+def third_party(nodes: list[Any], x: Any, *outputs: tuple[str, int, list[Any]]) -> Model:
     """Load a model of ai.onnx.ml."""
     graph = helper.make_graph(nodes, "foreign", [x], [helper.make_tensor_value_info(*output) for output in outputs])
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
@@ -160,7 +160,7 @@ def forest(features: int = 8, trees: int = 20, depth: int = 4) -> Model:
         post_transform="NONE",
     )
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, features])
-    return foreign([node], x, ("label", TensorProto.INT64, [None]), ("probabilities", TensorProto.FLOAT, [None, 3]))
+    return third_party([node], x, ("label", TensorProto.INT64, [None]), ("probabilities", TensorProto.FLOAT, [None, 3]))
 
 
 def unknown_sizes(bounds: Bounds) -> None:

@@ -128,7 +128,7 @@ def _files(values: Sequence[Path]) -> Iterator[Path]:
 
 
 def _row(tool: str, source: Path, result: Path) -> dict[str, Any]:
-    """Return what a tool makes of a file: the nodes left, and whether the results are the same."""
+    """Return the number of nodes that a tool leaves, and True if the results are the same."""
     result.unlink(missing_ok=True)
     command = [sys.executable, "-m", "benchmarks.bench_fewer_nodes", "--run", tool, str(source), str(result)]
     try:
@@ -226,7 +226,7 @@ def feeds_of(session: onnxruntime.InferenceSession, first: int, other: int) -> d
 
 
 def _distance(got: Any, want: Any) -> float:
-    """Return how far an output is off as a part of the greatest magnitude; infinity for another shape or dtype."""
+    """Return the error of an output as a part of the greatest magnitude; infinity for another shape or dtype."""
     if not isinstance(want, np.ndarray) or want.dtype.kind not in "fiub":
         return 0.0 if str(got) == str(want) else float("inf")
     if got.shape != want.shape or got.dtype != want.dtype:

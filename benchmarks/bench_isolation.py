@@ -94,7 +94,7 @@ def encoder(bounds: Bounds) -> None:
 
 
 def compared(what: str, graph: Graph, feed: dict[str, Any], calls: int) -> tuple[Ratio, Ratio]:
-    """Return what calls cost by the clock and in processor time, and print the latter, which has no bound."""
+    """Return the wall time and processor time of calls, and print the latter, which has no bound."""
     model = gc.InferenceSession(intra_op_num_threads=1).load(graph)
     with gc.IsolatedSession(intra_op_num_threads=1).load(graph) as isolated:
         clock, processor = measured(isolated, model, feed, calls)

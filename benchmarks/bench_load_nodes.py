@@ -29,7 +29,7 @@ from benchmarks.timing import Bounds, Ratio
 ROUNDS = {1_000: 21, 10_000: 7, 40_000: 2, 100_000: 1}
 """Turns by number of nodes."""
 
-MOST_LAYERS = 10_000
+MAX_LAYERS = 10_000
 
 DIRECT = 1.15
 THROUGH = {"sums": {1_000: 1.8}, "layers": {1_000: 3.5, 10_000: 2.0}}
@@ -81,7 +81,7 @@ def main(*counts: str) -> int:
         path = str(Path(folder) / "model.onnx")
         for count in map(int, counts or ROUNDS):
             for what, item in (("sums", chain), ("layers", layers)):
-                if what == "layers" and count > MOST_LAYERS:  # onnxruntime takes minutes
+                if what == "layers" and count > MAX_LAYERS:  # onnxruntime takes minutes
                     continue
                 onnx.save(item(count), path)
                 rounds = ROUNDS.get(count, 5)

@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.peers.running import on_onnxruntime
 from benchmarks.timing import Bounds, Ratio, compare
 
-MOST = 1.1
+LIMIT = 1.1
 """Beside primitives: about 1 and the noise, since releases without a right kernel are given primitives."""
 ROOT = Path(__file__).resolve().parents[1]
 LENGTH, HEADS, SIZE = 256, 12, 64
@@ -95,7 +95,7 @@ def main() -> int:
             continue
         for name, item in json.loads(done.stdout.splitlines()[-1]).items():
             what = f"onnxruntime {release}, {name}: {item['kernels']} of Attention at opset {item['opset']}"
-            bounds.ratio(f"{what}, beside primitives", Ratio(*item["ratio"]), MOST)
+            bounds.ratio(f"{what}, beside primitives", Ratio(*item["ratio"]), LIMIT)
     return bounds.exit_code()
 
 

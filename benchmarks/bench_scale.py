@@ -274,7 +274,7 @@ def blocks(bounds: Bounds, seconds: float = 0.25) -> None:
 
 
 def _blocks(workers: int, seconds: float, count: int) -> float:
-    """Return how many blocks a second are done, between the first and the last end of one."""
+    """Return the number of blocks a second, between the first and the last end of one."""
     import ray.data
 
     rows = ray.data.from_items([{"text": "a"} for _ in range(count)], override_num_blocks=count)
@@ -325,7 +325,7 @@ def _clients(
 
 
 def _over_http(port: int, model: str = "minilm") -> Callable[[], Callable[[dict[str, Array]], int]]:
-    """Return what makes a client: requests as bytes, over a connection that stays."""
+    """Return a function that makes a client: requests as bytes, over a connection that stays."""
     import json
 
     def start() -> Callable[[dict[str, Array]], int]:

@@ -127,7 +127,7 @@ def _far(bare: list[Array], ours: list[Array]) -> float:
 
 
 def _count(graph: Any) -> int:
-    """Return how many nodes a graph and its bodies have."""
+    """Return the number of nodes of a graph and its bodies."""
     inner = (body for node in graph.node for part in node.attribute for body in (*part.graphs, part.g))
     return len(graph.node) + sum(_count(body) for body in inner)
 

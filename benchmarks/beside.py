@@ -51,13 +51,13 @@ SINGLE = (
     (
         "casts of floats to int64: after a support vector machine / after trees",
         RUN,
-        "bench_foreign",
+        "bench_third_party",
         ("a support vector machine cast to int64, beside run", "trees cast to int64, beside run"),
     ),
     (
         "float16 of others: products / convolutions",
         RUN,
-        "bench_foreign",
+        "bench_third_party",
         ("float16 products, beside run", "float16 convolutions, beside run"),
     ),
     (

@@ -78,7 +78,7 @@ def _ratios(shape: str, result: Figures) -> Iterator[str]:
 
 
 def _takes(shape: str, result: Figures) -> Iterator[str]:
-    """Return what each engine takes, of memory and at a start."""
+    """Return the memory and the start time of each engine."""
     kinds = (MEMORY, START, PREPARED, MEMORY_AGAIN, AGAIN)
     sides: dict[str, dict[str, str]] = {}
     for row in result:
@@ -94,7 +94,7 @@ def _takes(shape: str, result: Figures) -> Iterator[str]:
 
 
 def _agreement(rows: Figures) -> Iterator[str]:
-    """Return how far decoders of the same weights are from each other."""
+    """Return the differences between decoders of the same weights."""
     if not rows:
         return
     yield _APART

@@ -45,7 +45,7 @@ LEAST = 0.02
 """Seconds that are timed at once."""
 LONG = 1.0
 """Milliseconds above which a call is long."""
-MOST, MOST_SHORT = 1.03, 1.1
+LIMIT, LIMIT_SHORT = 1.03, 1.1
 """The most that is asked for, of long calls and of others."""
 
 Array = np.ndarray[Any, Any]
@@ -83,7 +83,7 @@ def _asked(models: Sequence[str] | None = None) -> Iterator[tuple[Case, str, str
 
 def _is_slow(row: dict[str, Any]) -> bool:
     """Return True if calls take longer than bare onnxruntime's, by more than what small models are allowed."""
-    return row.get("ratio") is not None and row["ratio"] > (MOST if row["ms"] > LONG else MOST_SHORT)
+    return row.get("ratio") is not None and row["ratio"] > (LIMIT if row["ms"] > LONG else LIMIT_SHORT)
 
 
 def _kept(case: Case, exporter: str, attention: str, folder: Path) -> dict[str, Any]:
@@ -344,7 +344,7 @@ def _summary(item: tuple[str, Mapping[str, dict[str, Any]]]) -> str:
     slow = [f"{row['model']} ({row['exporter']}) {row['ratio']:.2f}" for row in rows.values() if _is_slow(row)]
     return (
         f"onnxruntime {release}: {len(ratios)} files were timed, the middle of the times is {np.median(ratios):.2f},"
-        f" from {ratios[0]:.2f} to {ratios[-1]:.2f}. Above {MOST:g}, or {MOST_SHORT:g} for calls below {LONG:g} ms:"
+        f" from {ratios[0]:.2f} to {ratios[-1]:.2f}. Above {LIMIT:g}, or {LIMIT_SHORT:g} for calls below {LONG:g} ms:"
         f" {', '.join(slow) or 'none'}. Files that do not load: {', '.join(unloaded) or 'none'}.\n"
     )
 

@@ -15,7 +15,7 @@ _SECTIONS = {
     "bench_embed": "Embeddings",
     "bench_encoder": "Building and writing nodes",
     "bench_fewer_nodes": "Nodes that are left",
-    "bench_foreign": "Calls of a few microseconds",
+    "bench_third_party": "Calls of a few microseconds",
     "bench_isolation": "Isolated calls",
     "bench_load": "Loads of files",
     "bench_load_nodes": "Loads of files",
@@ -50,7 +50,7 @@ def sections() -> dict[str, str]:
 
 
 def introduction() -> str:
-    """Return what stands before the sections."""
+    """Return the text before the sections."""
     return ("\n" + NOTES.read_text()).split("\n### ")[0].strip()
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import profiles
-from benchmarks.peers.decoders.asked import LARGE, MOST, SMALL, figure, pairs
+from benchmarks.peers.decoders.asked import LARGE, LIMIT, SMALL, figure, pairs
 
 PEERS = "benchmarks/peers/requirements.txt"
 PROVIDER = "onnxruntime-openvino"
@@ -118,7 +118,7 @@ def _decoders() -> Iterator[Asked]:
     for shape in (SMALL, LARGE):
         for ours, peer in pairs(shape):
             needs = LIBRARIES if peer.startswith("llama.cpp") else PEERS
-            for kind, most in MOST.get(peer, {}).items():
+            for kind, most in LIMIT.get(peer, {}).items():
                 yield Asked(
                     "bench_decoders",
                     figure(shape, kind, ours, peer),

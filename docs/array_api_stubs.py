@@ -126,8 +126,8 @@ def _own_name(name: str, module: ModuleType) -> str:
 
 
 def _own_definitions(module: ModuleType, imports: Imports) -> list[str]:
-    """Return what annotations need of the module itself, which its stub stands in for, and tuples of results.
-
+    """Return the definitions that annotations need from the module itself, which its stub replaces, and tuples of
+    results.
     A named tuple has fields of one type, which its module leaves open.
     """
     results = _results(imports)
@@ -151,7 +151,7 @@ _HOMES: dict[type, str] = {DType: "graphcore.types.dtypes", float: "builtins", t
 
 
 def _imported(module: ModuleType, imports: Imports) -> list[str]:
-    shown = _SHOWN if module is array_api else {}
+    shown = _MAX_SHOWN if module is array_api else {}
     for local, home in shown.items():
         imports.homes[local] = home, local
     imports.shown = frozenset(shown)
@@ -160,7 +160,7 @@ def _imported(module: ModuleType, imports: Imports) -> list[str]:
     return imports.lines()
 
 
-_SHOWN = {
+_MAX_SHOWN = {
     "Array": "graphcore.array_api._eager",
     "__array_namespace_info__": "graphcore.array_api._data_types",
     "fft": "graphcore.array_api",

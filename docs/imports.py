@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("ops", "runtime", "models", "array_api")
+PACKAGES = ("ops", "runtime", "models", "array_api")
 """Folders at the top of the repository that are imported as parts of `graphcore`."""
 
 ORDER: dict[str, tuple[str, ...]] = {
@@ -124,7 +124,7 @@ def module_of(path: Path) -> str:
 def modules() -> dict[str, Path]:
     """Return every module of the package and its file."""
     results = {}
-    for room in ("graphcore", *ROOMS):
+    for room in ("graphcore", *PACKAGES):
         for folder, _, names in os.walk(ROOT / room, followlinks=False):
             for name in names:
                 if name.endswith(".py"):
@@ -290,7 +290,7 @@ def late() -> list[Import]:
 
 
 def loose_files() -> dict[str, int]:
-    """Return how many modules lie loose in each folder, its `__init__` left out."""
+    """Return the number of loose modules in each folder, its `__init__` left out."""
     counts: dict[str, int] = defaultdict(int)
     for path in modules().values():
         if path.name != "__init__.py":

@@ -22,7 +22,7 @@ def summary(module: str) -> str:
 
 
 def edges(folder: str) -> set[tuple[str, str]]:
-    """Return which part of a folder imports which."""
+    """Return the imports between the parts of a folder."""
     return {(unit(each.source, folder), unit(each.target, folder)) for each in inside(folder)}
 
 

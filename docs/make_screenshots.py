@@ -13,7 +13,7 @@ from tests.support.browser import Opened, missing, opened, started
 from tests.view.browser.graphs import Data, large_data, small_data, unet_data
 
 IMAGES = Path(__file__).parent / "images"
-MOST = 200_000
+LIMIT = 200_000
 """Bytes of a picture."""
 
 
@@ -69,8 +69,8 @@ def save(page: Page, name: str) -> None:
     page.screenshot(path=path)
     size = path.stat().st_size
     print(f"{path.relative_to(IMAGES.parent.parent)}: {size} bytes")
-    if size > MOST:
-        raise SystemExit(f"{path.name} is larger than {MOST} bytes")
+    if size > LIMIT:
+        raise SystemExit(f"{path.name} is larger than {LIMIT} bytes")
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.types.dims import Dim
 
-SIZE, MOST = 320, 10  # pixels of an image that detectors take, boxes that are shown
+SIZE, LIMIT = 320, 10  # pixels of an image that detectors take, boxes that are shown
 
 
 def preprocess() -> Graph:
@@ -41,7 +41,7 @@ def postprocess(labels: list[str], anchors: str, threshold: float) -> Graph:
     y = ops.non_maximum_suppression(
         boxes, scores, 100, iou_threshold=0.5, score_threshold=threshold, center_point_box=True, out_dim="kept"
     )
-    best, order = ops.top_k(ops.gather_nd(scores, y), Dim.minimum("kept", MOST))
+    best, order = ops.top_k(ops.gather_nd(scores, y), Dim.minimum("kept", LIMIT))
     chosen = ops.gather(y, order)
     result = ops.gather(boxes[0], chosen[:, 2]) * (graph["side"] / SIZE)
     middle, half = result[:, :2], result[:, 2:] / 2
@@ -104,7 +104,7 @@ def by_numpy(session: onnxruntime.InferenceSession, image: np.ndarray, threshold
             results.append((float(scores[remaining[0]]), number, int(remaining[0])))
             remaining = remaining[overlaps(boxes[remaining[0]], boxes[remaining]) <= 0.5]
     results.sort(key=lambda row: -row[0])
-    best = results[:MOST]
+    best = results[:LIMIT]
     scale = np.float32(side / SIZE)
     return (
         boxes[[i for _, _, i in best]] * scale,

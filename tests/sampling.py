@@ -37,7 +37,7 @@ is_sampled = False
 
 
 def drawn(count: int) -> int:
-    """Return how many examples Hypothesis draws for a test: `count`, in a sample `MAX_EXAMPLES` at most."""
+    """Return the number of examples that Hypothesis draws for a test: `count`, in a sample `MAX_EXAMPLES` at most."""
     return min(count, MAX_EXAMPLES) if is_sampled else count
 
 

@@ -116,19 +116,19 @@ TABLES = {
 _NAMES = re.compile(r"\s*[A-Z]\w*(\s+[A-Z]\w*)*\s*")
 _BODIES = re.compile(r"^(@|def |class |async def ).*\n([ \t)\]}].*\n|\n)*", re.MULTILINE)
 _WORDS = re.compile(r"\b[A-Z]\w+")
-_FEWEST = 3
+_MIN_NAMES = 3
 
 
 def tables(text: str) -> Iterator[tuple[str, ast.expr, set[str]]]:
     """Yield the literals at the top of a module with three or more operators, but for differences from traits."""
     rest = _BODIES.sub("", text)  # parsing all of it takes five times as long
-    for statement in ast.parse(rest).body if len(ROWS.keys() & _WORDS.findall(rest)) >= _FEWEST else ():
+    for statement in ast.parse(rest).body if len(ROWS.keys() & _WORDS.findall(rest)) >= _MIN_NAMES else ():
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) and statement.value is not None:
             target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
             nodes = [*ast.walk(statement.value)]
             texts = [n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is str]
             result = {name for text in texts if _NAMES.fullmatch(text) for name in text.split()} & ROWS.keys()
-            if len(result) >= _FEWEST and not _is_expression(nodes):
+            if len(result) >= _MIN_NAMES and not _is_expression(nodes):
                 yield ast.unparse(target), statement.value, result
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from docs.imports import (
     ORDER,
-    ROOMS,
+    PACKAGES,
     ROOT,
     against_order,
     circles,
@@ -39,7 +39,7 @@ THIRD_PARTY: dict[str, set[str]] = {
 
 
 def complaints(room: str, tree: ast.Module) -> list[str]:
-    """Return what the imports of a file name that they may not, apart from the order of folders."""
+    """Return the forbidden imports of a file, apart from the order of folders."""
     results = []
     for node, _, _ in statements(tree):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
@@ -148,7 +148,7 @@ def test_late_imports_and_those_for_types_are_told_apart() -> None:
     ]
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", PACKAGES)
 def test_room_is_linked_into_the_package(room: str) -> None:
     link = ROOT / "graphcore" / room
     if link.is_symlink():  # a checkout without symlinks has a text file there, and the package's __path__ stands in

@@ -9,7 +9,7 @@ from benchmarks.peers.exported import (
     HEADS,
     INNER,
     LAYERS,
-    LONGEST,
+    MAX_LENGTH,
     SIDE,
     VOCABULARY,
     WIDTH,
@@ -22,14 +22,14 @@ _TOKENS = {"input_ids": ("b", "s"), "attention_mask": ("b", "s")}
 _IDS = {"input_ids": ("b", "s")}
 _BERT: dict[str, Any] = {
     "vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
-    "intermediate_size": INNER, "max_position_embeddings": LONGEST + 2,
+    "intermediate_size": INNER, "max_position_embeddings": MAX_LENGTH + 2,
 }  # fmt: skip
 _ROBERTA = {**_BERT, "pad_token_id": 1}
 _LLAMA = {**_BERT, "num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 _BART: dict[str, Any] = {
     "vocab_size": VOCABULARY, "d_model": WIDTH, "encoder_layers": LAYERS, "decoder_layers": LAYERS,
     "encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS, "encoder_ffn_dim": INNER,
-    "decoder_ffn_dim": INNER, "max_position_embeddings": LONGEST, "pad_token_id": 1, "decoder_start_token_id": 2,
+    "decoder_ffn_dim": INNER, "max_position_embeddings": MAX_LENGTH, "pad_token_id": 1, "decoder_start_token_id": 2,
 }  # fmt: skip
 _BOTH = {**_TOKENS, "decoder_input_ids": ("b", "t")}
 _ONCE = {"use_cache": False}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-WIDTH, HEADS, LAYERS, INNER, VOCABULARY, LONGEST = 384, 6, 4, 1536, 1000, 512
+WIDTH, HEADS, LAYERS, INNER, VOCABULARY, MAX_LENGTH = 384, 6, 4, 1536, 1000, 512
 SIDE = 96
 """Pixels of an image along either side."""
 
@@ -128,7 +128,7 @@ def _nn(build: Callable[[Any], Any]) -> Callable[[str], Any]:
 
 _BERT: dict[str, Any] = {
     "vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
-    "intermediate_size": INNER, "max_position_embeddings": LONGEST + 2,
+    "intermediate_size": INNER, "max_position_embeddings": MAX_LENGTH + 2,
 }  # fmt: skip
 _TOKENS = {"input_ids": ("b", "s"), "attention_mask": ("b", "s")}
 _LLAMA = {**_BERT, "num_key_value_heads": 2}
@@ -143,7 +143,7 @@ _T5: dict[str, Any] = {
 _BART: dict[str, Any] = {
     "vocab_size": VOCABULARY, "d_model": WIDTH, "encoder_layers": LAYERS, "decoder_layers": LAYERS,
     "encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS, "encoder_ffn_dim": INNER,
-    "decoder_ffn_dim": INNER, "max_position_embeddings": LONGEST,
+    "decoder_ffn_dim": INNER, "max_position_embeddings": MAX_LENGTH,
 }  # fmt: skip
 _WHISPER = {**_BART, "max_source_positions": 64, "num_mel_bins": 80, "pad_token_id": 0, "bos_token_id": 1,
             "eos_token_id": 2, "decoder_start_token_id": 1}  # fmt: skip

@@ -128,7 +128,7 @@ def test_call_counts_as_its_function_does_with_the_dims_of_the_call() -> None:
     assert flops(called(), {"n": 2}).total == 4 * 272
 
 
-def test_models_of_others_are_counted() -> None:
+def test_third_party_models_are_counted() -> None:
     result = flops(exported(2))
     assert result.total == 2 * (4 * 2 * 8**3 + 5 * 64 + 7 * 64)  # products, a Softmax, seven element-wise nodes
     assert not result.unknown
@@ -136,7 +136,7 @@ def test_models_of_others_are_counted() -> None:
 
 
 @pytest.mark.parametrize("dims", [{"batch": -1}, {"batch": 1.5}, {"batch": True}, {"1 2": 3}])
-def test_what_is_no_size_is_refused(dims: Any) -> None:
+def test_what_is_not_a_size_is_refused(dims: Any) -> None:
     with pytest.raises(ShapeError, match="flops"):
         flops(mixed(), dims)
 

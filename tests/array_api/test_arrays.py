@@ -44,7 +44,7 @@ def test_asarray_refuses_integers_that_the_dtype_cannot_hold(value: Any) -> None
 
 
 @pytest.mark.parametrize("value", [1 << 63, "text", [[1], [2, 3]], {1: 2}, np.zeros(1, "M8[s]"), object()])
-def test_asarray_refuses_what_is_no_array(value: Any) -> None:
+def test_asarray_refuses_what_is_not_an_array(value: Any) -> None:
     with pytest.raises(DTypeError):
         xp.asarray(value)
 

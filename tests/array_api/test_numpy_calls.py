@@ -36,7 +36,7 @@ def graph() -> Any:
 
 
 def computed(function: Callable[..., Any], *names: str) -> list[Array]:
-    """Return what a function of the named Symbols gives when the graph runs."""
+    """Return the results of a function of the named Symbols when the graph runs."""
     g = graph()
     result = function(*(g[name] for name in names))
     g.output(*(result if isinstance(result, (tuple, list)) else [result]))

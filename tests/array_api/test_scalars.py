@@ -129,7 +129,7 @@ def test_tanh_of_infinite_numbers_has_a_zero_with_the_sign_of_the_imaginary_part
     np.testing.assert_array_equal(np.signbit(array.imag), [False, True] * 6)
 
 
-def test_complex_array_is_no_real_scalar() -> None:
+def test_complex_array_is_not_a_real_scalar() -> None:
     z = xp.asarray(1 + 2j)
     assert complex(z) == 1 + 2j
     assert bool(z)
@@ -139,7 +139,7 @@ def test_complex_array_is_no_real_scalar() -> None:
 
 
 @pytest.mark.parametrize("dtype", KINDS["integral"], ids=str)
-def test_signbit_is_refused_for_what_is_no_float(dtype: DType) -> None:
+def test_signbit_is_refused_for_what_is_not_a_float(dtype: DType) -> None:
     with pytest.raises(DTypeError, match=f"signbit: it reads the sign of floats, and {dtype} is"):
         xp.signbit(xp.asarray([1, 0], dtype=dtype))
 

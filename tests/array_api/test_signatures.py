@@ -43,7 +43,7 @@ def test_function_is_compiled_once_for_a_signature() -> None:
     assert compiled(lambda: xp.sum(x, axis=1)) == 0
 
 
-def test_functions_are_found_by_all_arguments_that_are_no_arrays() -> None:
+def test_functions_are_found_by_all_arguments_that_are_not_arrays() -> None:
     class Pair(NamedTuple):
         low: Any
         high: Any
@@ -155,7 +155,7 @@ def test_scalars_take_the_dtype_of_the_array(dtype: DType) -> None:
             assert (x + scalar).dtype is (scalar + x).dtype is dtype
 
 
-def test_scalars_are_no_operands_of_products_of_matrices() -> None:
+def test_scalars_are_not_operands_of_products_of_matrices() -> None:
     with pytest.raises(TypeError):
         xp.ones((2, 2)) @ 2
     with pytest.raises(TypeError):

@@ -386,7 +386,7 @@ def test_header_beyond_the_limits_is_refused_before_it_is_read(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("none"), lambda path: None])
-def test_what_is_no_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def test_what_is_not_a_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "a.safetensors")
     refused(tmp_path / "a.safetensors", ".gguf file")
 

@@ -126,7 +126,7 @@ def test_nodes_in_bodies_are_told(check: Check) -> None:
     assert "Add bfloat16 x2: no kernel; computed in float32 and rounded" in out
 
 
-def test_operators_of_ai_onnx_ml_are_no_custom_ones(check: Check) -> None:
+def test_operators_of_ai_onnx_ml_are_not_custom_ones(check: Check) -> None:
     node = helper.make_node("Scaler", ["x"], ["y"], domain="ai.onnx.ml", offset=[1.0], scale=[2.0])
     proto = model([node], [value("x", TensorProto.FLOAT, [2, 1])], [value("y", TensorProto.FLOAT, [2, 1])])
     proto.opset_import.add(domain="ai.onnx.ml", version=3)

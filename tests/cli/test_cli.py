@@ -285,7 +285,7 @@ def test_usage_of_extract_has_the_files_first(call: Call) -> None:
     assert err.startswith("usage: graphcore extract IN OUT --outputs VALUE")
 
 
-def test_error_of_its_own_is_no_traceback(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_its_own_is_not_a_traceback(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise KeyError("oh\nno")
 
@@ -386,7 +386,7 @@ def test_convert_puts_weights_beside_the_model_when_told(call: Call) -> None:
     assert call("run", "o.onnx", "--random")[0] == 0
 
 
-def test_convert_mends_mixed_dtypes_when_casts_are_implicit(call: Call) -> None:
+def test_convert_fixes_mixed_dtypes_when_casts_are_implicit(call: Call) -> None:
     inputs = [value("x"), value("i", TensorProto.INT32)]
     Path("m.onnx").write_bytes(model([helper.make_node("Add", ["x", "i"], ["y"])], inputs).SerializeToString())
     status, _, err = call("convert", "m.onnx", "o.onnx")

@@ -16,7 +16,7 @@ from tests.cli.conftest import Call
 from tests.support.onnx_models import model, value
 
 EVIL = "\x1b]0;owned\x07\r\u202e\nerror: [bold]x[/bold] "
-SHOWN = escaping.escaped(EVIL).strip()
+DISPLAYED = escaping.escaped(EVIL).strip()
 
 
 def write(path: str, scale: float = 1.0) -> None:
@@ -65,7 +65,7 @@ def test_no_command_prints_control_characters(call: Call, argv: list[str], statu
         assert not [line for line in out.split("\n") if line.lstrip().startswith("error: ")]
 
 
-def test_escaping_a_record_leaves_what_is_no_text() -> None:
+def test_escaping_a_record_leaves_what_is_not_a_text() -> None:
     from graphcore.surgery.diff.records import Diff, NodeChange, WeightChange
 
     node = NodeChange("~", EVIL, "Relu", EVIL, (EVIL, "plain"))
@@ -77,4 +77,4 @@ def test_escaping_a_record_leaves_what_is_no_text() -> None:
 
 def test_bars_take_names_for_text(call: Callable[..., object]) -> None:
     assert escaping.escaped("[bold]x[/bold]") == "[bold]x[/bold]"
-    assert SHOWN.startswith("\\x1b]0;owned\\x07\\r\\u202e\\nerror: ")
+    assert DISPLAYED.startswith("\\x1b]0;owned\\x07\\r\\u202e\\nerror: ")

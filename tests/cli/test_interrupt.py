@@ -16,7 +16,7 @@ import pytest
 from graphcore import DType, Graph, TensorType
 
 ROOT = Path(__file__).resolve().parents[2]
-LONGEST = 300  # seconds
+MAX_LENGTH = 300  # seconds
 
 
 def model(size: int) -> None:
@@ -42,11 +42,11 @@ def interrupted(
         env=environment,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    end = time.monotonic() + LONGEST
+    end = time.monotonic() + MAX_LENGTH
     while not is_time() and process.poll() is None and time.monotonic() < end:
         time.sleep(0.0005)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=LONGEST)
+    _, err = process.communicate(timeout=MAX_LENGTH)
     # Python ends itself by the signal where it came inside of an `eval`, as those of imports; shells say 130 of both.
     status = 128 + signal.SIGINT if process.returncode == -signal.SIGINT else process.returncode
     return status, err

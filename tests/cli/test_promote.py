@@ -302,7 +302,7 @@ def test_explain_says_where_hls_stops_growing() -> None:
     )
 
 
-def test_explain_raises_for_what_is_no_dtype_and_no_system() -> None:
+def test_explain_raises_for_what_is_not_a_dtype_and_no_system() -> None:
     with pytest.raises(DTypeError, match="no dtype is called 'float7'"):
         explain("float7", "int8")
     with pytest.raises(PromotionError, match="no promotion system is called 'numpi'"):

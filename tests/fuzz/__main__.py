@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 
-from tests.fuzz.hunt import KINDS, Tally, hunt, saved
+from tests.fuzz.runner import KINDS, Tally, fuzz, saved
 
 
 def main() -> int:
@@ -32,7 +32,7 @@ def main() -> int:
         now = time.monotonic()
         until = now + (end - now) / (len(kinds) - i)
         going = functools.partial(lambda until, count: time.monotonic() < until, until)
-        tallies.append(hunt(kind, seed, going, lambda text: print(text, flush=True)))
+        tallies.append(fuzz(kind, seed, going, lambda text: print(text, flush=True)))
     total = sum(len(tally.findings) for tally in tallies)
     if total:
         print(f"{total} findings: {saved(tallies)}", file=sys.stderr)

@@ -130,7 +130,7 @@ def fed(dtype: DType) -> Array:
 
 
 def failure(chain: Chain) -> tuple[str | None, int]:
-    """Return how a chain goes otherwise with optimisers than without, None where it does not, and what was compared."""
+    """Return the difference that optimisers make to a chain, or None, and the number of results compared."""
     graph = graph_of(chain)
     if graph is None:
         return None, 0
@@ -154,7 +154,7 @@ def failure(chain: Chain) -> tuple[str | None, int]:
 
 
 def _of_file(content: bytes, x: Array, level: str) -> Array | Exception:
-    """Return what a plain session gives of a file for every release, or its error."""
+    """Return the results of a plain session of a file for every release, or its error."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)

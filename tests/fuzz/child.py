@@ -61,11 +61,11 @@ def _model(name: str, path: Path) -> str:
 
 def _feeds(name: str, path: Path) -> str:
     from tests.fuzz import odd_feeds  # late: see MODULES
-    from tests.support.mutants import LONGEST
+    from tests.support.mutants import MAX_LENGTH
 
     content, feeds = odd_feeds.drawn(name, int(path.read_bytes() or 0))
     session = gc.InferenceSession(intra_op_num_threads=1, inter_op_num_threads=1)
-    session.load(content).execute(feeds, timeout=LONGEST)
+    session.load(content).execute(feeds, timeout=MAX_LENGTH)
     return "ran"
 
 

@@ -15,12 +15,13 @@ from tests.fuzz.programs import UNWRAPPED, Place, Program
 from tests.support import promoted, reference
 from tests.support.every_op import CASES
 
-MOST = 512
+LIMIT = 512
 """Elements of an operand: gc.tensor of a larger one takes as long, and tells no more."""
 
 
 def compared(program: Program, of: Built, results: Sequence[Array]) -> int:
-    """Return how many results Tensors gave too. Raises `Wrong` for another dtype, ambiguity, shape or number."""
+    """Return the number of results that Tensors gave too. Raises `Wrong` for another dtype, ambiguity, shape or
+    number."""
     count = 0
     values: dict[int, tuple[Array, DType, bool]] = {
         i: (array, element.dtype, False)
@@ -43,7 +44,7 @@ def compared(program: Program, of: Built, results: Sequence[Array]) -> int:
 
 
 def _computed(program: Program, value: Made, values: dict[int, tuple[Array, DType, bool]]) -> list[Any] | None:
-    """Return what Tensors give; None where the step is none of theirs."""
+    """Return the results of Tensors; None if they do not have the step."""
     step = value.step
     if step.kind == "case" and step.name in UNWRAPPED:
         return None
@@ -52,7 +53,7 @@ def _computed(program: Program, value: Made, values: dict[int, tuple[Array, DTyp
         if not isinstance(operand, Place):
             operands.append(named(operand) if isinstance(operand, str) else operand)
             continue
-        if operand.at not in values or values[operand.at][0].size > MOST:
+        if operand.at not in values or values[operand.at][0].size > LIMIT:
             return None
         array, dtype, ambiguous = values[operand.at]
         operands.append(gc.tensor(array, dtype, promotion=program.promotion, ambiguous=ambiguous))

@@ -74,7 +74,7 @@ def _rows(flat: Array) -> Array:
 
 
 def failure(element: Element) -> tuple[str | None, int]:
-    """Return what is wrong with an op on a dtype, or None, and how many results were compared."""
+    """Return a description of what is wrong with an op on a dtype, or None, and the number of results compared."""
     case, dtype = CASES[element.name], element.dtype
     arrays = operands(element)
     if len(arrays) == 2:

@@ -59,7 +59,7 @@ def _near(a: Array, b: Array, size: Any, dtype: Any, units: float = UNITS) -> No
 
 
 def _graphed(function: Any, *arrays: Array) -> list[Array]:
-    """Return what a graph gives whose sizes only the run knows."""
+    """Return the results of a graph whose sizes are known only when it runs."""
     types = {f"x{i}": TensorType(DType.of(a.dtype), _dims(a, f"k{i}")) for i, a in enumerate(arrays)}
     graph = Graph("matrices", types, promotion=promotion.system("max", complex=True))
     with graph:

@@ -178,7 +178,7 @@ def _add_case(to: Built, at: int, step: Step, symbols: Sequence[Any]) -> None:
 
 
 def _wrapped(wrap: str, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
-    """Return what a function makes of operands, in a body."""
+    """Return the results of a function of operands, in a body."""
     if wrap == "cond":
         chooser = _flag(operands)
         if chooser is None:

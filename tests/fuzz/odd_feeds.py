@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 NUMBERS = (0, 1, -1, 2, -2, 3, 7, 16, 127, 128, -129, 1 << 15, -(1 << 31), 1 << 31, 1 << 40, (1 << 63) - 1, -(1 << 63))
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, 3e38, -3e38, 1e300, float("inf"), float("-inf"), float("nan"), 7.0, 1e6)
 
-MOST_TURNS = 1 << 15
+MAX_TURNS = 1 << 15
 
 
 @functools.cache
@@ -60,7 +60,7 @@ def drawn(source: str, number: int) -> tuple[bytes, dict[str, Array]]:
         if rng.random() < 0.2:  # the same size for all that are empty
             feeds = {key: a[:0] if a.ndim else a for key, a in feeds.items()}
         if name == "Loop":  # whose turns put results together until there is no memory left
-            feeds = {key: np.minimum(a, MOST_TURNS) if a.dtype == np.int64 else a for key, a in feeds.items()}
+            feeds = {key: np.minimum(a, MAX_TURNS) if a.dtype == np.int64 else a for key, a in feeds.items()}
     return bytes(model.SerializeToString()), feeds
 
 

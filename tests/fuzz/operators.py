@@ -34,7 +34,7 @@ from tools.kernel_probe.case import tensor
 
 Array = np.ndarray[Any, Any]
 Feeds = dict[str, Array]
-LONGEST = 5.0
+MAX_LENGTH = 5.0
 """Seconds of a run."""
 HALVES = ("float16", "bfloat16")
 
@@ -170,7 +170,7 @@ def _older(model: onnx.ModelProto, rng: random.Random) -> int:
 
 
 def _referred(model: onnx.ModelProto, feeds: Feeds) -> list[Any] | None:
-    """Return what ONNX's evaluator gives, where it gives dtypes and shapes that ONNX's inference expects."""
+    """Return the results of ONNX's evaluator, where it gives dtypes and shapes that ONNX's inference expects."""
     node = model.graph.node[-1]
     first = model.graph.input[0].type.tensor_type.elem_type if model.graph.input else 0
     if node.domain or node.op_type in UNREFERRED or first in _HALVES:
@@ -346,7 +346,7 @@ def _windows(rng: random.Random) -> Drawn:
 def _reduced(
     name: str, x: Array, w: Array | None, pads: list[tuple[int, int]], attributes: Mapping[str, Any], dtype: DType
 ) -> Array:
-    """Return what an operator gives of windows, by NumPy."""
+    """Return the results of an operator on windows, by NumPy."""
     wide = x.astype(np.float64)
     least: Any = 0
     if name == "MaxPool":
@@ -442,12 +442,12 @@ class _Written(Exception):
 
 def _as_it_is(session: gc.InferenceSession, content: bytes, feeds: Feeds) -> tuple[list[Any], list[Any]]:
     model = session.load(content)
-    return list(model.outputs.values()), list(model.execute(feeds, timeout=LONGEST))
+    return list(model.outputs.values()), list(model.execute(feeds, timeout=MAX_LENGTH))
 
 
 def _as_graph(session: gc.InferenceSession, content: bytes, feeds: Feeds) -> tuple[list[Any], list[Any]]:
     graph = gc.Graph.load(content)
-    return list(graph.output_types.values()), list(session.load(graph).execute(feeds, timeout=LONGEST))
+    return list(graph.output_types.values()), list(session.load(graph).execute(feeds, timeout=MAX_LENGTH))
 
 
 def _as_file(session: gc.InferenceSession, content: bytes, feeds: Feeds) -> tuple[list[Any], list[Any]]:
@@ -468,7 +468,8 @@ WAYS = {"a session": _as_it_is, "a session of a Graph": _as_graph, "onnxruntime 
 def expected_results(
     session: gc.InferenceSession, result: Drawn, plain: onnx.ModelProto, feeds: Feeds
 ) -> list[Any] | None:
-    """Return what the plain model gives, moved as the other one moves it. Raises AssertionError where it is wrong."""
+    """Return the results of the plain model, moved as the other one moves it. Raises AssertionError where it is
+    wrong."""
     try:
         _, match = _as_it_is(session, plain.SerializeToString(), feeds)
     except GraphcoreError:
@@ -492,7 +493,7 @@ def _promise_broken(types: Sequence[Any], result: Sequence[Any]) -> str:
 
 
 def _apart(result: Drawn, value: Sequence[Any], wanted: Sequence[Any] | None) -> str:
-    """Return how results differ from those that are wanted, or ""."""
+    """Return the difference between results and those expected, or ""."""
     for got, want in zip(value, wanted or (), strict=False):
         if not isinstance(got, np.ndarray) or not isinstance(want, np.ndarray):
             continue

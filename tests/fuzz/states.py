@@ -40,7 +40,8 @@ def counting() -> gc.Model:
 
 
 def forked(work: Callable[[], None], seconds: float = 300.0) -> int:
-    """Return how a fork ended that did some work: 0, a status, or minus a signal; it is killed after a time."""
+    """Return the exit status of a fork that did some work: 0, a status, or minus a signal; it is killed after a
+    time."""
     child = os.fork()
     if not child:
         try:
@@ -377,7 +378,7 @@ if hasattr(gc, "IsolatedSession"):
 
 
 def failure(name: str, seed: int, examples: int = 3, steps: int = 10) -> str | None:
-    """Return what is wrong after some steps of a machine, with the steps, or None."""
+    """Return a description of what is wrong after some steps of a machine, with the steps, or None."""
     from hypothesis import seed as seeded  # late: of the test alone
 
     machine = type(name, (MACHINES[name],), {})

@@ -1,4 +1,4 @@
-"""The hunt in short, from fixed seeds; and what is planted is found, made small, and told as a test."""
+"""Short runs of the fuzzer from fixed seeds; planted faults are found, shrunk and printed as a test."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import graphcore as gc
 from graphcore import DType, ops
 from graphcore.runtime.lowering.targets.traps import switched_off
 from tests.fuzz import chains, elements, limit, mutations, odd_feeds, operators, states, values, ways
-from tests.fuzz.hunt import Tally, hunt, shrunk, smallest, walled
 from tests.fuzz.mutations import mutated, sources
 from tests.fuzz.pool import BAD, SECONDS, Child
 from tests.fuzz.programs import Input, Place, Program, Step, code, drawn
+from tests.fuzz.runner import Tally, fuzz, shrunk, smallest, walled
 from tests.fuzz.shrink import nearest
 from tests.fuzz.ways import EAGER, WAYS, failure
 from tests.support import promoted
@@ -73,7 +73,7 @@ def up_to(count: int) -> Callable[[int], bool]:
 
 def check_finds_nothing(kind: str, count: int) -> None:
     results: list[str] = []
-    tally = hunt(kind, SEEDS[kind], up_to(count), results.append)
+    tally = fuzz(kind, SEEDS[kind], up_to(count), results.append)
     assert not tally.findings, "\n\n".join(tally.findings)
     assert sum(tally.tried.values()) == count
     assert json.loads(results[-1])["kind"] == kind
@@ -81,7 +81,7 @@ def check_finds_nothing(kind: str, count: int) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", SHORT)
-def test_hunt_finds_nothing_from_a_fixed_seed(kind: str) -> None:
+def test_fuzzing_finds_nothing_from_a_fixed_seed(kind: str) -> None:
     check_finds_nothing(kind, SHORT[kind])
 
 
@@ -144,10 +144,10 @@ def test_wrong_op_is_found_and_shrunk_when_it_is_planted(monkeypatch: pytest.Mon
     assert "assert failure(program) is None" in test
 
 
-def test_wrong_op_is_found_by_the_hunt_when_it_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_op_is_found_by_fuzzing_when_it_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(promoted.OPS, "+", lambda x, y: x - y)
     results: list[str] = []
-    tally = hunt("graphs", 1, lambda tried: tried < 60 and not results, results.append)
+    tally = fuzz("graphs", 1, lambda tried: tried < 60 and not results, results.append)
     assert len(tally.findings) == 1
     namespace = {"Program": Program, "Input": Input, "Step": Step, "Place": Place, "DType": DType, "failure": failure}
     exec(results[0], namespace)
@@ -219,11 +219,11 @@ def test_deaths_hangs_and_memory_are_told_and_the_next_mutant_is_read_when_they_
         assert child.deaths == 2
 
 
-def test_crash_is_a_finding_and_the_hunt_goes_on_when_it_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_is_a_finding_and_fuzzing_goes_on_when_it_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = {("planted", "dies"): b"", ("planted", "runs"): b""}
     monkeypatch.setattr(mutations, "sources", lambda: planted)
     monkeypatch.setattr(mutations, "mutated", lambda source, number: b"mutant")
-    tally = hunt("files", 0, up_to(4), lambda text: None)
+    tally = fuzz("files", 0, up_to(4), lambda text: None)
     assert tally.tried == {"planted: died": 2, "planted: ran": 2}
     assert len(tally.findings) == 1
     assert "died: -6" in tally.findings[0]
@@ -239,7 +239,7 @@ def test_bytes_are_as_near_to_the_seed_as_they_can_be_when_shrunk() -> None:
 
 
 def test_shrunk_bytes_are_saved_and_named_in_the_test(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tests.fuzz.hunt.BUILD", tmp_path)
+    monkeypatch.setattr("tests.fuzz.runner.BUILD", tmp_path)
     monkeypatch.setattr(mutations, "sources", lambda: {("planted", "dies"): b""})
     with Child() as child:
         message = smallest(child, ("planted", "dies"), 5, b"much more", "died: -6")

@@ -28,7 +28,8 @@ ONE: dict[str, Any] = {"intra_op_num_threads": 1, "inter_op_num_threads": 1}
 
 
 def failure(subject: str, number: int, steps: int = STEPS) -> tuple[str | None, int]:
-    """Return what is wrong with the program of a number, or None, and how many results were compared."""
+    """Return a description of what is wrong with the program of a number, or None, and the number of results
+    compared."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:

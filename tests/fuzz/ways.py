@@ -75,12 +75,13 @@ EAGER = "eager"
 
 
 def failure(program: Program) -> str | None:
-    """Return what is wrong with the numbers of a program, or None."""
+    """Return a description of what is wrong with the numbers of a program, or None."""
     return tried(program)[0]
 
 
 def tried(program: Program) -> tuple[str | None, int]:
-    """Return what is wrong with the numbers of a program, or None, and how many results were compared and are right."""
+    """Return a description of what is wrong with the numbers of a program, or None, and the number of results compared
+    and are right."""
     try:
         with limited():
             return None, _check(program)
@@ -93,7 +94,7 @@ def tried(program: Program) -> tuple[str | None, int]:
 
 
 def _check(program: Program) -> int:
-    """Return how many results were compared: with the reference, and with those of the detour."""
+    """Return the number of results compared: with the reference, and with those of the detour."""
     of = built(program)
     if not of.made:
         return 0

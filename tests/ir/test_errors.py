@@ -203,7 +203,7 @@ def test_unknown_dtype_lists_those_there_are() -> None:
     )
 
 
-def test_operand_that_is_no_tensor_says_what_to_give() -> None:
+def test_operand_that_is_not_a_tensor_says_what_to_give() -> None:
     graph = Graph("g", {"x": TensorType(D.float32, ["n"])})
     x = graph["x"]
     with pytest.raises(DTypeError) as raised:

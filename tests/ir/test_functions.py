@@ -784,7 +784,7 @@ def test_symbols_of_a_body_are_not_known_outside() -> None:
 
 
 @pytest.mark.parametrize("result", [None, 3, [], {}, X, "text"], ids=repr)
-def test_results_that_are_no_symbols_are_refused(result: Any) -> None:
+def test_results_that_are_not_symbols_are_refused(result: Any) -> None:
     graph = Graph("g", [F32])
     with pytest.raises(
         GraphError, match=f"function 'block' returned a {type(result).__name__} where Symbols are wanted"
@@ -828,7 +828,7 @@ def test_names_and_values_that_are_none_are_refused() -> None:
         Graph("g").subgraph("sub", layer, [3])  # type: ignore[list-item]
 
 
-def test_names_that_are_no_identifiers_are_written_as_such() -> None:
+def test_names_that_are_not_identifiers_are_written_as_such() -> None:
     graph = Graph("g", [F32])
     graph.output(gc.function(lambda x: x + 1)(gc.function(layer, name="3 blocks/é")(graph[0], W)))
     model = graph.to_onnx()

@@ -170,7 +170,7 @@ def test_constant_is_refused_when_an_element_cannot_be_held(value: Any, dtype: D
     [None, object(), [[1], [1, 2]], {"a": 1}, 2**70, [1, None], np.array([None, 1], object), [b"x", 1]],
     ids=lambda v: repr(v)[:20],
 )
-def test_constant_is_refused_when_it_is_no_tensor(value: Any) -> None:
+def test_constant_is_refused_when_it_is_not_a_tensor(value: Any) -> None:
     with pytest.raises(DTypeError, match="constant: "):
         Graph("g").constant(value)
 
@@ -230,7 +230,7 @@ def test_weight_is_made_native_and_contiguous_when_it_is_not() -> None:
     assert swapped.tolist() == [1, 2]
 
 
-def test_weight_is_refused_when_it_is_no_array_or_its_name_is_taken() -> None:
+def test_weight_is_refused_when_it_is_not_an_array_or_its_name_is_taken() -> None:
     graph = Graph("g", {"x": F32})
     with pytest.raises(DTypeError, match="weight 'w': a list is no array"):
         graph.weight("w", [1, 2])
@@ -681,7 +681,7 @@ def test_promotion_error_is_a_type_error_when_caught() -> None:
         (np.array([1.5, 2], object), "this has a float in it"),
     ],
 )
-def test_weight_of_objects_that_are_no_text_is_refused(array: Any, message: str) -> None:
+def test_weight_of_objects_that_are_not_text_is_refused(array: Any, message: str) -> None:
     for dtype in (None, DType.string):
         with pytest.raises(DTypeError, match=message):
             Graph("g").weight("w", array, dtype)

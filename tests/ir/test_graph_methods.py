@@ -21,7 +21,8 @@ def _stubs() -> Iterator[ast.FunctionDef]:
 
 
 def _named() -> dict[str, str]:
-    """Return what the base of Graph for checkers has: the functions of the two modules by the names of the methods."""
+    """Return the members of the base class of Graph for type checkers: the functions of the two modules by the names of
+    the methods."""
     page = Path(graph.__file__).with_name("attached.pyi").read_text(encoding="utf-8")
     (base,) = (each for each in ast.parse(page).body if isinstance(each, ast.ClassDef))
     return {ast.unparse(n.targets[0]): ast.unparse(n.value) for n in base.body if isinstance(n, ast.Assign)}

@@ -33,7 +33,7 @@ def test_parameters_stand_for_the_operands() -> None:
     assert pattern.match(ops.sqrt(g["y"] - g["x"])) == (g["y"], g["x"])
 
 
-def test_symbols_that_are_no_such_node_do_not_match() -> None:
+def test_symbols_that_are_not_such_node_do_not_match() -> None:
     g = graph()
     pattern = Pattern(lambda a, b: op("Sqrt", a - b))
     for symbol in (None, g["x"], g["x"] - g["y"], ops.sqrt(g["x"]), ops.exp(g["x"] - g["y"]), ops.sqrt(-g["x"])):

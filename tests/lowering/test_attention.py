@@ -356,7 +356,7 @@ def test_windows_that_hide_nothing_do_not_keep_the_kernel_away() -> None:
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
-def test_least_number_in_a_mask_is_no_infinity(dtype: Any) -> None:
+def test_least_number_in_a_mask_is_not_an_infinity(dtype: Any) -> None:
     form = Form("float qk", attributes={"is_causal": 1})
     value = operands(form, dtype)
     least = DType.of(dtype).min

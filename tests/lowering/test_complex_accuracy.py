@@ -63,12 +63,12 @@ def truth(name: str, *operands: complex) -> tuple[Any, Any]:
 
 
 def part_error(got: float, want: Any, dtype: Any) -> float:
-    """Return how far a part is from the truth in units in its last place, half of one where rounded correctly."""
+    """Return the error of a part in units in its last place, half of one where rounded correctly."""
     return _error(mpmath.mpf(float(got)) - want, abs(want), got, dtype)
 
 
 def whole_error(got: complex, want: tuple[Any, Any], dtype: Any) -> float:
-    """Return how far a number is from the truth in units in the last place of its magnitude."""
+    """Return the error of a number in units in the last place of its magnitude."""
     real, imag = (mpmath.mpf(float(part)) - one for part, one in zip((got.real, got.imag), want, strict=True))
     return _error(mpmath.hypot(real, imag), mpmath.hypot(*want), abs(got), dtype)
 
@@ -136,7 +136,7 @@ BOUNDS: dict[str, tuple[float, float | None]] = {
 """Units in the last place of complex128: of the magnitude of the result, and of each of its parts."""
 COUNT = 12
 """Points of a kind, of which there are 22."""
-MOST_TURNED = 2.0**20
+MAX_ROTATED = 2.0**20
 """Angles up to this size are as accurate as others."""
 
 ANGLES = {
@@ -159,7 +159,7 @@ def computed(name: str, *operands: Any) -> Any:
 def test_functions_are_within_their_bounds_everywhere(name: str, dtype: Any) -> None:
     z = points(dtype, COUNT)
     if name in ANGLES:
-        z = z[abs(getattr(z, ANGLES[name])) <= MOST_TURNED]
+        z = z[abs(getattr(z, ANGLES[name])) <= MAX_ROTATED]
     operands = (z, np.random.default_rng(0).permutation(z)) if name == "div" else (z,)
     part = np.finfo(dtype).dtype
     whole, each = BOUNDS[name]

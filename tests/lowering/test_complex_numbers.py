@@ -63,7 +63,7 @@ def drawn(*shape: int, dtype: Any = np.complex64, seed: int = 0) -> Array:
 
 
 def computed(function: Callable[..., Any], *arrays: Array, session: Any = None) -> Any:
-    """Return what a graph of the array API's system gives, all axes named by their sizes."""
+    """Return the results of a graph of the array API's system, all axes named by their sizes."""
     types = {
         f"x{i}": TensorType(DType.of(x.dtype), [f"d{n}" if n > 1 else n for n in x.shape]) for i, x in enumerate(arrays)
     }

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.releases
 Array = np.ndarray[Any, Any]
 D = DType
 FOUR = D.float4_e2m1
-FOREIGN = (FOUR, D.int2, D.uint2, D.float8_e4m3fnuz, D.float8_e5m2fnuz, D.float8_e8m0)
+THIRD_PARTY = (FOUR, D.int2, D.uint2, D.float8_e4m3fnuz, D.float8_e5m2fnuz, D.float8_e8m0)
 PLAIN = (
     D.float32,
     D.float64,
@@ -82,7 +82,7 @@ MOVES: dict[str, tuple[list[Any], dict[str, Any], list[Any], Any]] = {
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("op", MOVES)
-@pytest.mark.parametrize("dtype", FOREIGN, ids=str)
+@pytest.mark.parametrize("dtype", THIRD_PARTY, ids=str)
 def test_values_move_as_they_are(op: str, dtype: DType) -> None:
     names, attributes, value, function = MOVES[op]
     x = some(dtype, 2, 3, 4)
@@ -91,7 +91,7 @@ def test_values_move_as_they_are(op: str, dtype: DType) -> None:
 
 
 @pytest.mark.numbers
-@pytest.mark.parametrize("dtype", FOREIGN, ids=str)
+@pytest.mark.parametrize("dtype", THIRD_PARTY, ids=str)
 def test_every_value_comes_back_through_an_identity(dtype: DType) -> None:
     x = every(dtype)
     (result,) = run([helper.make_node("Identity", ["x"], ["y"])], {"x": x}, ["y"])
@@ -102,7 +102,7 @@ def test_every_value_comes_back_through_an_identity(dtype: DType) -> None:
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("target", PLAIN, ids=str)
-@pytest.mark.parametrize("dtype", FOREIGN, ids=str)
+@pytest.mark.parametrize("dtype", THIRD_PARTY, ids=str)
 def test_every_value_is_cast_to_what_it_is(dtype: DType, target: DType) -> None:
     x = every(dtype)
     wide = x.astype(np.float64)

@@ -62,7 +62,7 @@ def bits_graph(source: DType, target: DType) -> Graph:
 # Which release, and what is known of it
 
 
-def test_table_is_that_of_the_newest_release_that_is_no_newer() -> None:
+def test_table_is_that_of_the_newest_release_that_is_not_a_newer() -> None:
     table = table_of("cpu")
     assert table.nearest("99.0") is table.newest
     for version, nearest in {

@@ -97,7 +97,7 @@ def test_scale_is_multiplied_before_the_sum_in_sessions_and_in_files(
 @pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE])
 @pytest.mark.parametrize(("operator_", "constant"), [("Mul", -np.inf), ("Mul", np.nan), ("Div", -0.0)])
 @pytest.mark.parametrize("in_body", [False, True], ids=["graph", "body"])
-def test_scale_is_multiplied_before_the_sum_in_models_of_others(
+def test_scale_is_multiplied_before_the_sum_in_third_party_models(
     kind: int, operator_: str, constant: float, in_body: bool
 ) -> None:
     dtype = helper.tensor_dtype_to_np_dtype(kind)
@@ -230,7 +230,7 @@ def test_shape_of_narrow_numbers_is_told_in_sessions_and_in_files(
 
 
 @pytest.mark.parametrize("dtype", NARROW[:4])
-def test_shape_of_narrow_numbers_is_told_in_models_of_others(dtype: str) -> None:
+def test_shape_of_narrow_numbers_is_told_in_third_party_models(dtype: str) -> None:
     number = getattr(onnx.TensorProto, dtype.upper())
     nodes = [helper.make_node("Cast", ["x"], ["c"], to=onnx.TensorProto.FLOAT), helper.make_node("Shape", ["c"], ["s"])]
     nodes += [helper.make_node("Add", ["s", "s"], ["y"])]
@@ -283,7 +283,7 @@ def test_constant_counts_in_sessions_and_in_files(
 
 @pytest.mark.parametrize(("operator_", "constant"), [("Add", SMALL), ("Sub", SMALL), ("Mul", FACTOR), ("Div", FACTOR)])
 @pytest.mark.parametrize("as_node", [False, True], ids=["initializer", "Constant"])
-def test_constant_counts_in_models_of_others(operator_: str, constant: float, as_node: bool) -> None:
+def test_constant_counts_in_third_party_models(operator_: str, constant: float, as_node: bool) -> None:
     value = numpy_helper.from_array(np.array(constant), "c")
     nodes = [helper.make_node("Constant", [], ["c"], value=value)] if as_node else []
     nodes += [helper.make_node("Neg", ["x"], ["a"]), helper.make_node(operator_, ["a", "c"], ["b"])]

@@ -39,7 +39,7 @@ def windows(op: str, dims: list[Any], **attributes: Any) -> tuple[onnx.ModelProt
 
 
 def expected(op: str, mode: str, x: Any, filters: Any, gap: int, step: int, counts_pads: int = 0) -> Any:
-    """Return what ONNX says, window by window."""
+    """Return the result by ONNX's definition, window by window."""
     size = filters.shape[0]
     want = np.zeros([1, 1, *(-(-there // step) for there in x.shape[2:])])
     total = [

@@ -20,7 +20,7 @@ PERMS = [(1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0), (0, 2, 1)]
 
 
 def plain(model: onnx.ModelProto, x: Any, *, optimizes: bool = True) -> Any:
-    """Return what onnxruntime alone gives."""
+    """Return the results of onnxruntime alone."""
     options = onnxruntime.SessionOptions()
     if not optimizes:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -28,7 +28,7 @@ def test_empty_prompts_are_refused(prompt: Any) -> None:
      np.array([1.0]), np.zeros((0, 3), np.float32)],
     ids=repr,
 )  # fmt: skip
-def test_what_is_no_prompt_is_refused(prompt: Any) -> None:
+def test_what_is_not_a_prompt_is_refused(prompt: Any) -> None:
     with pytest.raises(FeedError, match=r"is no prompt|a prompt is empty"):
         models.generate(build_model("llama")[0], prompt, 5)
 
@@ -68,7 +68,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None
         models.generate(build_model("llama")[0], [1], **({"max_new_tokens": 5} | options))
 
 
-def test_model_that_is_no_decoder_is_refused() -> None:
+def test_model_that_is_not_a_decoder_is_refused() -> None:
     graph = gc.Graph("scale", {"x": gc.TensorType("float32", [3])})
     graph.output(graph["x"] * 2)
     for wrong in (3, None, "llama", llama.build(LLAMA)):

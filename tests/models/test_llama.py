@@ -208,7 +208,7 @@ def test_quantised_decoder_keeps_its_cache_in_place() -> None:
 
 
 @pytest.mark.parametrize("cache", [0, -1, 2.5, True, "8"])
-def test_cache_that_is_no_number_of_tokens_is_refused(cache: Any) -> None:
+def test_cache_that_is_not_a_number_of_tokens_is_refused(cache: Any) -> None:
     with pytest.raises(GraphError, match="is no number of tokens"):
         llama.build(SMALL, cache=cache)
 
@@ -259,7 +259,7 @@ def test_names_that_checkpoints_have_besides_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, [1], {"a"}])
-def test_what_is_no_checkpoint_is_refused(wrong: Any) -> None:
+def test_what_is_not_a_checkpoint_is_refused(wrong: Any) -> None:
     with pytest.raises(ModelError, match="is no checkpoint"):
         llama.build(SMALL, wrong)
 

@@ -116,14 +116,14 @@ def test_fields_that_do_not_go_together_are_refused(fields: dict[str, Any], why:
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", "nonsense", "[" * 100_000, '{"a": 1} x', "\udcff"])
-def test_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str) -> None:
+def test_file_that_is_not_a_configuration_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(ModelError, match=r"is no JSON|holds a list"):
         llama.Config.read(path)
 
 
-def test_what_is_no_configuration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_a_configuration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (3, None, [1]):
         with pytest.raises(ModelError, match="is no configuration"):
             llama.build(wrong)  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ def test_sentence_is_cut_at_256_tokens() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["a string", [1, 2], [None], 3, b"bytes", None])
-def test_what_is_no_list_of_strings_is_refused(wrong: Any) -> None:
+def test_what_is_not_a_list_of_strings_is_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match="give a list of strings"):
         minilm.embed(wrong)
 

@@ -210,7 +210,7 @@ def test_text_that_fails_in_mid_run_keeps_its_tokens(monkeypatch: pytest.MonkeyP
     assert [one.made for one in texts[1:]] == want[1:]
 
 
-def test_logits_that_are_no_numbers_end_their_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_that_are_not_numbers_end_their_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Slots.run
     prompts = [drawn(seed, 4 + seed) for seed in range(3)]
 

@@ -264,7 +264,7 @@ def test_streams_of_numbers_that_make_no_sense_are_refused(options: dict[str, An
         models.Streams(build_model("llama"), **options)
 
 
-def test_streams_of_what_is_no_decoder_are_refused() -> None:
+def test_streams_of_what_is_not_a_decoder_are_refused() -> None:
     with pytest.raises(ModelError, match="a str is no Model"):
         models.Streams("llama")  # type: ignore[arg-type]
     graph = gc.Graph("scale", {"x": gc.TensorType("float32", [3])})

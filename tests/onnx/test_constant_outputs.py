@@ -21,7 +21,7 @@ def value(name: str, *dims: str | int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims)
 
 
-def foreign(
+def third_party(
     nodes: list[onnx.NodeProto],
     outputs: list[onnx.ValueInfoProto],
     arrays: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]],
@@ -44,18 +44,20 @@ def branch(name: str) -> onnx.GraphProto:
     return helper.make_graph([], name, [], [value(f"k{name}", 3)], [numpy_helper.from_array(ARRAY, f"k{name}")])
 
 
-FOREIGN: dict[str, Callable[[], bytes]] = {
-    "initialiser": lambda: foreign([], [value("o", 3)], {"o": ARRAY}),
-    "large": lambda: foreign([], [value("o", 600)], {"o": np.arange(600, dtype=np.float32)}),
-    "used": lambda: foreign([helper.make_node("Add", ["o", "o"], ["z"])], [value("o", 3), value("z", 3)], {"o": ARRAY}),
-    "twice": lambda: foreign(
+THIRD_PARTY: dict[str, Callable[[], bytes]] = {
+    "initialiser": lambda: third_party([], [value("o", 3)], {"o": ARRAY}),
+    "large": lambda: third_party([], [value("o", 600)], {"o": np.arange(600, dtype=np.float32)}),
+    "used": lambda: third_party(
+        [helper.make_node("Add", ["o", "o"], ["z"])], [value("o", 3), value("z", 3)], {"o": ARRAY}
+    ),
+    "twice": lambda: third_party(
         [helper.make_node("Identity", ["o"], ["p"])], [value("o", 3), value("p", 3)], {"o": ARRAY}
     ),
-    "input as well": lambda: foreign([], [value("o", 3)], {"o": ARRAY}, [value("o", 3)]),
-    "node": lambda: foreign(
+    "input as well": lambda: third_party([], [value("o", 3)], {"o": ARRAY}, [value("o", 3)]),
+    "node": lambda: third_party(
         [helper.make_node("Constant", [], ["o"], value=numpy_helper.from_array(ARRAY))], [value("o", 3)], {}
     ),
-    "bodies": lambda: foreign(
+    "bodies": lambda: third_party(
         [helper.make_node("If", ["t"], ["o"], then_branch=branch("a"), else_branch=branch("b"))],
         [value("o", 3)],
         {"t": np.array(True)},
@@ -72,9 +74,9 @@ def run_alone(model: bytes, feed: dict[str, object]) -> list[np.ndarray[tuple[in
     return list(onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feed))
 
 
-@pytest.mark.parametrize("kind", FOREIGN)
-def test_constants_that_are_outputs_of_foreign_models_run_and_are_written(kind: str) -> None:
-    model = FOREIGN[kind]()
+@pytest.mark.parametrize("kind", THIRD_PARTY)
+def test_constants_that_are_outputs_of_third_party_models_run_and_are_written(kind: str) -> None:
+    model = THIRD_PARTY[kind]()
     wanted = run_alone(model, dict(FEED))
     same(gc.InferenceSession().load(model)(**FEED), wanted)
     graph = Graph.load(model)

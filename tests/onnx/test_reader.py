@@ -426,20 +426,20 @@ def test_operands_of_two_dtypes_are_refused_when_loaded() -> None:
     assert "float32[n]" in str(caught.value)
 
 
-def test_operands_of_two_dtypes_are_mended_when_asked() -> None:
+def test_operands_of_two_dtypes_are_fixed_when_asked() -> None:
     graph = Graph.load(mixing(), implicit_casts=True)
     assert [n.op_type for n in graph.nodes] == ["Cast", "Add", "Mul"]
     assert graph.output_types == {"y": TensorType(D.float32, ["n"])}
     assert np.array_equal(run(mixing(), X, np.arange(6), implicit_casts=True)[0], 2 * X * X)
 
 
-def test_dtype_that_promotion_gives_flows_on_when_a_model_is_mended() -> None:
+def test_dtype_that_promotion_gives_flows_on_when_a_model_is_fixed() -> None:
     nodes = [helper.make_node("Add", ["a", "b"], ["s"]), helper.make_node("Neg", ["s"], ["y"])]
     proto = model(nodes, [info("a", D.int8.onnx), info("b", D.int16.onnx)], [info("y", D.int8.onnx)])
     assert Graph.load(proto, implicit_casts=True).output_types == {"y": TensorType(D.int16, ["n"])}
 
 
-def test_dtypes_without_a_common_one_are_refused_when_a_model_is_mended() -> None:
+def test_dtypes_without_a_common_one_are_refused_when_a_model_is_fixed() -> None:
     nodes = [helper.make_node("Where", ["c", "a", "b"], ["y"])]
     proto = model(nodes, [info("c", BOOL), info("a", D.float8_e5m2.onnx), info("b")], [info("y")])
     with pytest.raises(PromotionError, match="float8_e5m2 and float32"):
@@ -473,7 +473,7 @@ def test_float32_nodes_that_others_wrote_keep_their_kernels() -> None:
     assert np.array_equal(run(pooled(), x)[0], alone(pooled(), {"x": x})[0])
 
 
-def test_nodes_that_others_wrote_are_mended_where_the_dtype_is_another() -> None:
+def test_nodes_that_others_wrote_are_fixed_where_the_dtype_is_another() -> None:
     x = np.full((1, 1, 4, 4), np.nan, np.float64)
     assert np.isnan(run(pooled(D.float64), x)[0]).all()
     assert lower(Graph.load(pooled(D.bfloat16)), "cpu").nodes[0].op_type == "Cast"

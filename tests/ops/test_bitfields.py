@@ -40,7 +40,7 @@ def samples(dtype: DType, seed: int) -> list[int]:
 def computed(
     function: Callable[..., Sequence[Symbol]], *operands: tuple[DType, Sequence[int]], promotion: str = "max"
 ) -> list[list[int]]:
-    """Return what a function of Symbols makes of vectors, as Python integers."""
+    """Return the results of a function of Symbols on vectors, as Python integers."""
     types = {f"x{i}": TensorType(dtype, ["n"]) for i, (dtype, _) in enumerate(operands)}
     graph = Graph("bits", types, promotion=promotion)
     result = function(*graph.inputs)
@@ -215,7 +215,7 @@ def refusals() -> list[tuple[Callable[[Symbol, Symbol], Any], type[Exception], s
 
 
 @pytest.mark.parametrize("which", range(len(refusals())))
-def test_what_are_no_bits_is_refused(which: int) -> None:
+def test_what_are_not_bits_is_refused(which: int) -> None:
     call, error, text = refusals()[which]
     graph = Graph("bits", {"x": TensorType(D.uint8, [4]), "f": TensorType(D.float32, [4])})
     with pytest.raises(error) as raised:

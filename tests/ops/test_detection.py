@@ -150,7 +150,7 @@ def test_limits_are_numbers_or_symbols(options: tuple[int, float, float | None, 
     np.testing.assert_array_equal(model(boxes, scores, *limits)[0], suppress(boxes, scores, *options))
 
 
-def test_limits_that_are_no_scalars_are_refused() -> None:
+def test_limits_that_are_not_scalars_are_refused() -> None:
     graph = Graph("nms", {"b": TensorType(D.float32, [1, 5, 4]), "s": TensorType(D.float32, [1, 2, 5])})
     b, s = graph.inputs
     with pytest.raises(ShapeError, match=r"iou_threshold has shape \[5\]"):

@@ -162,7 +162,7 @@ def test_divmod_gives_quotient_and_remainder_when_dims_are_symbolic() -> None:
     assert rest.tolist() == [1, 1, -1, -1, 0]
 
 
-def test_operators_reflect_when_the_left_operand_is_no_symbol() -> None:
+def test_operators_reflect_when_the_left_operand_is_not_a_symbol() -> None:
     x = np.array([1.0, 2.0, 4.0], np.float32)
     result = run(lambda s: [2 - s, 1 / s, 2**s, 7 % s, 7 // s, x - s, s < 3], x, dims=[[3]])
     expected: list[Array] = [2 - x, 1 / x, 2**x, 7 % x, 7 // x, x - x, x < 3]

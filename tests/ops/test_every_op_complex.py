@@ -50,7 +50,7 @@ def test_op_runs_on_complex_numbers_or_is_refused_when_called(family: str) -> No
 
 
 def wrong(symbol: Symbol, result: object) -> str:
-    """Return what is wrong with a result of a Symbol's type; "" for nothing."""
+    """Return a description of what is wrong with a result of a Symbol's type; "" for nothing."""
     if not isinstance(result, np.ndarray) or not hasattr(symbol.type, "dtype"):
         return ""
     if result.dtype != symbol.dtype.numpy:

@@ -151,7 +151,7 @@ def test_attribute_that_a_symbol_has_not_is_told_otherwise(requested: str, writt
         symbol.numpy  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_other_names_are_no_ops_and_lead_to_some() -> None:
+def test_other_names_are_not_ops_and_lead_to_some() -> None:
     assert not {*escaping._OPS} & {*ops.__all__}
     assert {*escaping._OPS.values()} <= {*ops.__all__}
     assert not {*escaping._METHODS} & {name for name in dir(Symbol) if name[0] != "_"}

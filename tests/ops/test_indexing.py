@@ -303,7 +303,7 @@ def test_a_mask_of_other_named_dims_is_an_error() -> None:
         flag[0][flag[1]]
 
 
-def test_slice_refuses_what_is_no_slice() -> None:
+def test_slice_refuses_what_is_not_a_slice() -> None:
     x = symbol(["n", "m", 5])
     with pytest.raises(ShapeError, match="slice: arrays of positions are no slices"):
         ops.slice(x, [0, 1])

@@ -212,7 +212,7 @@ def test_tile_moves_values_when_of_any_dtype(dtype: Any) -> None:
     np.testing.assert_array_equal(run1(lambda s: ops.tile(s, 2), x), np.tile(x, 2))
 
 
-def test_tile_raises_when_counts_are_no_sizes() -> None:
+def test_tile_raises_when_counts_are_not_sizes() -> None:
     with pytest.raises(ShapeError, match="tile: -1 is no dim"):
         ops.tile(symbol("n"), -1)
     with pytest.raises(ShapeError, match=r"tile: 1.5 is no dim[\s\S]*repeats are ints"):

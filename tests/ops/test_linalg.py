@@ -405,7 +405,7 @@ def test_tril_and_triu_are_numpys(k: int) -> None:
     assert_close(run1(lambda s: ops.tril(s, k), x[:, :0]), x[:, :0])
 
 
-def test_bands_refuse_what_is_no_matrix_or_bound() -> None:
+def test_bands_refuse_what_is_not_a_matrix_or_bound() -> None:
     vector, matrix = symbols((4,), (4, 4))
     for name, arguments in (("tril", ()), ("triu", ()), ("band_part", (1, 1))):
         with pytest.raises(ShapeError, match=f"{name}: a tensor of rank 1 is no matrix"):

@@ -236,7 +236,7 @@ def model(
     return bytes(proto.SerializeToString())
 
 
-def test_models_of_others_are_typed_and_run() -> None:
+def test_third_party_models_are_typed_and_run() -> None:
     x, skip, gamma = HIDDEN, real(2, 3, 16), real(16)
     values = {"x": x, "skip": skip, "gamma": gamma}
     proto = model("SkipLayerNormalization", ["x", "skip", "gamma"], {"epsilon": 1e-5}, values, ["y", "", "", "sum"])

@@ -245,7 +245,7 @@ def test_normalisation_refuses_when_shapes_do_not_fit(mistake: Callable[[Graph],
         mistake(graph())
 
 
-def test_normalisation_refuses_when_epsilon_is_no_number() -> None:
+def test_normalisation_refuses_when_epsilon_is_not_a_number() -> None:
     g = graph()
     with pytest.raises(DTypeError, match="rms_norm: epsilon must be a Python number, not '1e-6'"):
         ops.rms_norm(g["x"], g["wide"], "1e-6")  # type: ignore[arg-type]

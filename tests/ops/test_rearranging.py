@@ -94,7 +94,7 @@ def test_roll_says_what_is_wrong(shift: Any, axis: Any, error: type[Exception], 
         ops.roll(graph["x"], shift, axis)
 
 
-def test_roll_refuses_shifts_that_are_no_integer_scalars() -> None:
+def test_roll_refuses_shifts_that_are_not_integer_scalars() -> None:
     graph = Graph("roll", {"x": TensorType(DType.float32, [2]), "v": TensorType(DType.int64, [1])})
     with pytest.raises(ShapeError, match=r"shift has shape \[1\]"):
         ops.roll(graph["x"], graph["v"])

@@ -303,6 +303,6 @@ def test_layer_says_what_is_wrong(shapes: dict[str, list[Any]], options: dict[st
         ops.lstm(**symbols(**{**GOOD, **shapes}), **options)
 
 
-def test_layer_refuses_lengths_that_are_no_integers() -> None:
+def test_layer_refuses_lengths_that_are_not_integers() -> None:
     with pytest.raises(DTypeError, match="lengths must be integers, not float64"):
         ops.lstm(**symbols(**GOOD), lengths=np.array([1.0]))

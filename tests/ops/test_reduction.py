@@ -267,7 +267,7 @@ def test_reduction_keeps_symbolic_dims() -> None:
         "count_nonzero",
     ],
 )
-def test_reduction_refuses_what_is_no_axis(name: str) -> None:
+def test_reduction_refuses_what_is_not_an_axis(name: str) -> None:
     x = symbol(DType.float32, "batch", 4)
     with pytest.raises(
         ShapeError, match=rf"{name}: there is no axis 2 of a tensor of rank 2\n.*\n.*must be one of -2 to 1"
@@ -311,6 +311,6 @@ def test_max_refuses_axes_of_a_comparison() -> None:
         ops.min(x, (0, 1))  # type: ignore[arg-type]
 
 
-def test_var_refuses_a_correction_that_is_no_number() -> None:
+def test_var_refuses_a_correction_that_is_not_a_number() -> None:
     with pytest.raises(DTypeError, match="var: correction='1' is no number"):
         ops.var(symbol(DType.float32, 4), correction="1")  # type: ignore[arg-type]

@@ -311,7 +311,7 @@ def test_reshape_raises_when_shape_cannot_be(dims: list[Any], shape: Any, messag
         ops.reshape(symbol(*dims), shape)
 
 
-def test_reshape_raises_when_symbol_is_no_shape() -> None:
+def test_reshape_raises_when_symbol_is_not_a_shape() -> None:
     graph = Graph(
         "test",
         {
@@ -378,7 +378,7 @@ def test_flatten_gives_one_axis_when_scalar() -> None:
     assert symbol().flatten().shape == [1]
 
 
-def test_flatten_raises_when_axes_are_no_range() -> None:
+def test_flatten_raises_when_axes_are_not_range() -> None:
     with pytest.raises(ShapeError, match="flatten: end_dim 0 comes before start_dim 1"):
         symbol("n", 4).flatten(1, 0)
     with pytest.raises(ShapeError, match="flatten: there is no axis 2 of a tensor of rank 2"):
@@ -444,7 +444,7 @@ def test_broadcast_to_raises_when_shapes_do_not_go_together(dims: list[Any], sha
         ops.broadcast_to(symbol(*dims), shape)
 
 
-def test_broadcast_to_raises_when_symbol_is_no_shape() -> None:
+def test_broadcast_to_raises_when_symbol_is_not_a_shape() -> None:
     graph = Graph(
         "test",
         {

@@ -107,7 +107,7 @@ def test_top_k_refuses_counts_that_are_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["sort", "argsort", "cumsum", "cumprod"])
-def test_sorting_refuses_what_is_no_axis_and_strings(name: str) -> None:
+def test_sorting_refuses_what_is_not_an_axis_and_strings(name: str) -> None:
     with pytest.raises(ShapeError, match=f"{name}: there is no axis 2 of a tensor of rank 2"):
         getattr(ops, name)(symbol(DType.float32, "batch", 4), axis=2)
     with pytest.raises(ShapeError, match="a scalar has no axes"):

@@ -231,7 +231,7 @@ def test_floats_are_rounded_and_overflow_to_infinity() -> None:
         ("1e400", D.float64), ("1 2", D.int64), ("--1", D.int64), ("true", D.int8), (".", D.float32), ("e5", D.float32),
     ],
 )  # fmt: skip
-def test_what_is_no_such_number_is_an_error_of_the_run(text: str, dtype: DType) -> None:
+def test_what_is_not_a_such_number_is_an_error_of_the_run(text: str, dtype: DType) -> None:
     with pytest.raises(RunError):
         run(lambda x: ops.string_parse(x, dtype), texts(["1", text]))
 
@@ -340,7 +340,7 @@ X = Graph("refused", {"x": TensorType(D.string, ["n"]), "n": TensorType(D.int64,
         (lambda x, n: n + "a", DTypeError, "rhs is a str"),
     ],
 )
-def test_what_is_no_string_is_refused(
+def test_what_is_not_a_string_is_refused(
     build: Callable[[Symbol, Symbol], Any], kind: type[GraphcoreError], text: str
 ) -> None:
     with X, pytest.raises(kind) as raised:

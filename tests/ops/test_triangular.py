@@ -180,7 +180,7 @@ def symbols(*shapes: list[Any]) -> Any:
     return Graph("g", [TensorType(DType.float32, shape) for shape in shapes]).inputs
 
 
-def test_what_is_no_system_is_refused() -> None:
+def test_what_is_not_a_system_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"lu: a tensor of rank 1 is no matrix"):
         ops.lu(*symbols([3]))
     with pytest.raises(

@@ -242,7 +242,7 @@ def test_padding_is_merged_into_a_convolution(groups: int, stride: int, size: in
 
 
 @pytest.mark.parametrize("what", ["reflect", "value", "channels", "cropped", "infinite"])
-def test_padding_that_is_no_border_of_zeros_stays(what: str) -> None:
+def test_padding_that_is_not_a_border_of_zeros_stays(what: str) -> None:
     others = {"channels": [0, 1, 1, 1, 0, 0, 1, 1], "cropped": [0, 0, -1, 0, 0, 0, 0, 0]}
     pads = others.get(what, [0, 0, 1, 1, 0, 0, 1, 1])
     filters = np.ones((2, 3 if what == "channels" else 2, 3, 3), np.float32)

@@ -124,7 +124,7 @@ def _own(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def _assigned(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
-    """Return what a statement gives a value to, and that value."""
+    """Return the target of an assignment, and its value."""
     match node:
         case ast.Assign(targets=[target], value=value) | ast.AugAssign(target=target, value=value):
             return target, value
@@ -275,7 +275,7 @@ def test():
         "import os\nassert os.getpid()",
     ],
 )
-def test_waiting_for_something_is_no_fault(source: str) -> None:
+def test_waiting_for_something_is_not_a_fault(source: str) -> None:
     assert faults(source) == []
 
 

@@ -28,7 +28,7 @@ def test_every_example_is_tested() -> None:
         "promotion",
         "mlp",
         "plain_onnxruntime",
-        "mend_model",
+        "fix_model",
         "own_system",
         "function",
         "loops",
@@ -102,8 +102,8 @@ def test_plain_onnxruntime_runs_its_file_where_graphcore_cannot_be_imported(
     assert done.stdout.splitlines() == LEVEL
 
 
-def test_mend_model_runs_what_onnxruntime_refuses(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = printed("mend_model", capsys)
+def test_fix_model_runs_what_onnxruntime_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("fix_model", capsys)
     assert lines[0].startswith("onnxruntime: [ONNXRuntimeError]")
     assert lines[1:] == [
         "graphcore: load: Add 'y' mixes bfloat16 and int8",

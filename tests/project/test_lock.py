@@ -26,7 +26,7 @@ PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
 def requirements() -> list[Requirement]:
-    """Return what make demo, make test, make docs, make test-browser and make test-ray install."""
+    """Return the requirements that make demo, make test, make docs, make test-browser and make test-ray install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     locked = (extras[name] for name in ("browser", "dev", "docs", "models", "ray", "serve", "triton"))

@@ -42,7 +42,7 @@ def cells(rows: Sequence[Row]) -> list[tuple[Row, DType]]:
 
 
 def computed(row: Row, dtype: DType, promotion: str) -> tuple[Array, Array]:
-    """Return what a row gives here, and what it should."""
+    """Return the result of a row here, and the expected one."""
     assert row.call is not None
     assert row.want is not None
     assert row.arrays is not None

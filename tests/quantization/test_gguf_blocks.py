@@ -213,7 +213,7 @@ def test_product_takes_a_weight_when_all_of_it_is_above_or_below_zero(encoding: 
 
 
 @pytest.mark.parametrize("encoding", BLOCKS)
-def test_product_is_that_of_floats_when_scales_are_no_numbers(encoding: str) -> None:
+def test_product_is_that_of_floats_when_scales_are_not_numbers(encoding: str) -> None:
     data, x = any_bytes(encoding, 40, 2), random(3, 2 * (ENCODINGS[encoding].block or 0))
     weight = peer(data, encoding)
     assert np.isnan(weight).any()
@@ -228,7 +228,7 @@ def test_product_is_that_of_floats_when_scales_are_no_numbers(encoding: str) -> 
 
 @pytest.mark.parametrize("encoding", BLOCKS)
 @pytest.mark.parametrize("odd", [np.nan, np.inf, 3e38, -0.0])
-def test_product_is_no_wrong_number_when_x_is_extreme(encoding: str, odd: float) -> None:
+def test_product_is_not_a_wrong_number_when_x_is_extreme(encoding: str, odd: float) -> None:
     value = encode(random(5, 256), encoding)
     x = random(3, 256)
     x[1, 9] = odd

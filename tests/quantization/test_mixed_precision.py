@@ -145,7 +145,7 @@ def test_product_is_zero_or_empty_when_the_weight_is_empty(shape: tuple[int, int
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-def test_product_is_no_number_when_x_has_one_that_is_none(odd: float) -> None:
+def test_product_is_not_a_number_when_x_has_one_that_is_none(odd: float) -> None:
     x, value = random(4, 64), held_as(random(5, 64))
     x[1, 3] = odd
     assert np.isnan(product(x, value)).all()

@@ -418,7 +418,7 @@ def test_dynamic_product_is_onnx_bit_for_bit_when_of_any_size(m: int, n: int, k:
 
 @pytest.mark.numbers
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-def test_dynamic_product_is_no_number_when_x_has_one_that_is_none(odd: float) -> None:
+def test_dynamic_product_is_not_a_number_when_x_has_one_that_is_none(odd: float) -> None:
     value = encode(random(5, 64), "int8", axis=0)
     x = random(3, 64)
     x[1, 3] = odd
@@ -516,7 +516,7 @@ def test_weights_are_told_apart_when_they_share_scales() -> None:
 @pytest.mark.numbers
 @pytest.mark.parametrize("encoding", LEVELLED)
 @pytest.mark.parametrize("rows", [1, 5])
-def test_level_4_is_near_and_keeps_what_is_no_number(encoding: str, rows: int) -> None:
+def test_level_4_is_near_and_keeps_what_is_not_a_number(encoding: str, rows: int) -> None:
     value = encode(random(64, 512), encoding)
     x = random(rows + 1, 512)
     x[rows, 7] = np.nan

@@ -394,7 +394,7 @@ def test_reasons_say_why_a_layer_stays() -> None:
     assert reason == "convolutions of bytes pay where ranges are known: samples=..."
 
 
-def test_product_of_constants_is_no_candidate() -> None:
+def test_product_of_constants_is_not_a_candidate() -> None:
     graph = graph_of(32)
     graph.output(y=graph[0] + ops.sum(graph.constant(normal(64, 64)) @ graph.constant(normal(64, 32)), axis=0))
     assert len(gc.quantize(graph).report) == 0
@@ -619,7 +619,7 @@ def test_page_shows_the_report_of_its_code(tmp_path: Path, monkeypatch: pytest.M
     ),
     st.booleans(),
 )
-def test_fitted_blocks_are_no_further_away(array: Array, symmetric: bool) -> None:
+def test_fitted_blocks_are_not_further_away(array: Array, symmetric: bool) -> None:
     plain = encode(array, "int4", block_size=16, symmetric=symmetric)
     near = fitted(array, plain)
     assert (near.shape, near.nbytes, near.data.dtype) == (plain.shape, plain.nbytes, plain.data.dtype)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.releases
 
 D = DType
 F32 = np.float32
-MOST = 127 * 254 + 127
+LIMIT = 127 * 254 + 127
 
 
 def random(*shape: int, seed: int = 3) -> Array:
@@ -55,7 +55,7 @@ def bound(x: Array, w: Array, axis: int | None = 0) -> Array:
     x, w = x.astype(np.float64), w.astype(np.float64)
     k = x.shape[1]
     s = (max(x.max(initial=0), 0) - min(x.min(initial=0), 0)) / 255
-    t = np.abs(w).max(None if axis is None else 1, initial=0) / MOST
+    t = np.abs(w).max(None if axis is None else 1, initial=0) / LIMIT
     of_x, of_w = np.abs(x).sum(1)[:, None], np.abs(w).sum(1)
     return np.asarray(64 * k * s * t + s / 490 * of_w + 0.51 * t * of_x + 2.0**-21 * (np.abs(x) @ np.abs(w).T))
 
@@ -95,7 +95,7 @@ def test_number_is_within_half_a_step_when_dequantised(axis: int | None) -> None
     assert value.data.dtype == np.int8
     assert value.data.min() >= -127
     assert value.values.dtype == np.int16
-    assert np.abs(value.values).max() == MOST
+    assert np.abs(value.values).max() == LIMIT
     assert value.scales is not None
     steps = value.scales.reshape({None: (), 0: (-1, 1), 1: (1, -1), -1: (1, -1)}[axis])
     assert (np.abs(value.dequantize() - w) <= 0.503 * steps).all()
@@ -104,9 +104,9 @@ def test_number_is_within_half_a_step_when_dequantised(axis: int | None) -> None
 
 
 def test_digits_are_those_of_the_formula() -> None:
-    step = 1.0 / MOST
+    step = 1.0 / LIMIT
     value = held_as(np.array([[1.0, -1.0, 127 * step, 128 * step, -127 * step, -128 * step, 254 * step]], F32), None)
-    assert value.values.tolist() == [[MOST, -MOST, 127, 128, -127, -128, 254]]
+    assert value.values.tolist() == [[LIMIT, -LIMIT, 127, 128, -127, -128, 254]]
     first, second = value.data.tolist()
     assert first == [[127, -127, 0, 1, 0, -1, 1]]
     assert second == [[127, -127, 127, -126, -127, 126, 0]]
@@ -229,7 +229,7 @@ def test_product_is_near_when_numbers_are_near_the_ends(scale: float) -> None:
 @pytest.mark.numbers
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_product_is_no_number_when_x_has_one_that_is_none(odd: float, rank: int) -> None:
+def test_product_is_not_a_number_when_x_has_one_that_is_none(odd: float, rank: int) -> None:
     x = random(*(3, 4, 64)[3 - rank :])
     x[..., 3] = odd
     value = held_as(random(5, 64))
@@ -239,7 +239,7 @@ def test_product_is_no_number_when_x_has_one_that_is_none(odd: float, rank: int)
 
 
 @pytest.mark.numbers
-def test_product_is_no_number_when_the_range_of_x_is_beyond_float32() -> None:
+def test_product_is_not_a_number_when_the_range_of_x_is_beyond_float32() -> None:
     x = random(3, 64)
     x[0, 0], x[1, 1] = 3e38, -3e38
     assert np.isnan(product(x, held_as(random(5, 64)))).all()

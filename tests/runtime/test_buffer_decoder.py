@@ -11,7 +11,19 @@ import pytest
 
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, Model, Symbol, TensorType, ops
-from tests.support.decoders import END, HEAD, HEADS, LAYERS, LONGEST, constants, decoder, grown, step, stepwise, weights
+from tests.support.decoders import (
+    END,
+    HEAD,
+    HEADS,
+    LAYERS,
+    MAX_LENGTH,
+    constants,
+    decoder,
+    grown,
+    step,
+    stepwise,
+    weights,
+)
 from tests.support.graphs import Array
 
 D = DType
@@ -33,7 +45,7 @@ def growing(arrays: dict[str, Array]) -> Graph:
 
 def fixed(arrays: dict[str, Array], in_place: bool = False) -> Graph:
     """The same with caches of a fixed length, of which a row is written in each call, and a count of the rows."""
-    cache = Buffer(arrays["words"].dtype, [HEADS, LONGEST, HEAD], in_place=in_place)
+    cache = Buffer(arrays["words"].dtype, [HEADS, MAX_LENGTH, HEAD], in_place=in_place)
     names = [f"{kind}{layer}" for layer in range(LAYERS) for kind in ("keys", "values")]
     results = {"count": Buffer(D.int64), **dict.fromkeys(names, cache)}
     graph = Graph("fixed", {"token": TensorType(D.int64, []), **results})

@@ -26,7 +26,7 @@ def load(graph: Graph) -> Model:
 
 
 def counter(initial: object = None) -> Graph:
-    """Return how often it was called, times `by`."""
+    """Return the number of calls, times `by`."""
     graph = Graph("counter", {"by": TensorType(D.int64), "count": Buffer(D.int64, initial=initial)})
     graph["count"] += 1
     graph.output(graph["count"] * graph["by"])

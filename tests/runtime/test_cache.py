@@ -269,7 +269,7 @@ def test_entry_under_the_name_of_another_is_not_believed(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "endless", "dangling"])
 @pytest.mark.filterwarnings("ignore:load. the optimised graph cannot be kept:RuntimeWarning")
-def test_what_is_no_file_is_no_entry(kind: str, tmp_path: Path) -> None:
+def test_what_is_not_a_file_is_not_an_entry(kind: str, tmp_path: Path) -> None:
     loader = gc.InferenceSession()
     loader.load(linear(weight()), cache_dir=tmp_path)
     for entry in tmp_path.iterdir():
@@ -484,7 +484,7 @@ def test_graph_is_read_on_demand_when_warm_started(tmp_path: Path) -> None:
     assert np.array_equal(other(at)[0], weight()[[3]] + 1)
 
 
-def test_file_that_is_no_model_is_refused_as_ever(tmp_path: Path) -> None:
+def test_file_that_is_not_a_model_is_refused_as_ever(tmp_path: Path) -> None:
     for content in (b"", b"garbage that is no model"):
         (tmp_path / "bad.onnx").write_bytes(content)
         with pytest.raises(ModelError, match=r"bad.onnx is (empty|no ONNX model)"):

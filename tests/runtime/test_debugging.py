@@ -61,7 +61,7 @@ def test_debug_keeps_its_session_and_the_dtypes_that_were_built() -> None:
     assert len(model._watching) == 1
 
 
-def test_debug_looks_into_models_of_others(tmp_path: Path) -> None:
+def test_debug_looks_into_third_party_models(tmp_path: Path) -> None:
     path = tmp_path / "encoder.onnx"
     encoder().export(path)
     seen = InferenceSession().load(path).debug(X, watch="last")

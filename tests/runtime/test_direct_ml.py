@@ -214,7 +214,7 @@ def test_trees_are_refused_whose_nodes_have_numbers_that_kernels_read_as_others(
                 read(source)
 
 
-def test_trees_whose_nodes_are_in_any_order_are_no_circle() -> None:
+def test_trees_whose_nodes_are_in_any_order_are_not_circle() -> None:
     upward: dict[str, Any] = {
         "nodes_nodeids": [2, 1, 0] * 2,
         "nodes_truenodeids": [1, 0, 0] * 2,
@@ -236,7 +236,7 @@ def test_text_that_is_none_is_left_to_the_errors_of_a_graph() -> None:
     assert reason(source) == "the constant 'w'"
 
 
-def test_name_of_an_attribute_that_is_no_text_is_refused() -> None:
+def test_name_of_an_attribute_that_is_not_a_text_is_refused() -> None:
     for name, attribute in (("TreeEnsembleClassifier of words", b"class_ids"), ("LabelEncoder", b"values_strings")):
         content = TAKEN[name]().SerializeToString()
         assert content.count(attribute) == 1
@@ -245,7 +245,7 @@ def test_name_of_an_attribute_that_is_no_text_is_refused() -> None:
                 load(content.replace(attribute, b"\xef" + attribute[1:]))
 
 
-def test_name_of_a_graph_that_is_no_text_is_refused() -> None:
+def test_name_of_a_graph_that_is_not_a_text_is_refused() -> None:
     content = TAKEN["Scaler"]().SerializeToString()
     assert content.count(b"others") == 1
     for load in (gc.InferenceSession().load, gc.Graph.load):
@@ -253,7 +253,7 @@ def test_name_of_a_graph_that_is_no_text_is_refused() -> None:
             load(content.replace(b"others", b"\xefthers"))
 
 
-def test_metadata_that_are_no_text_are_refused() -> None:
+def test_metadata_that_are_not_text_are_refused() -> None:
     for key, text in ((b"graphcore.pr\xefmotion", b"max"), (b"author", b"\xff")):
         content = TAKEN["Scaler"]().SerializeToString()
         entry = b"\x0a%c%b\x12%c%b" % (len(key), key, len(text), text)

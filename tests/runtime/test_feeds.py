@@ -199,7 +199,7 @@ def test_strings_are_whole_in_every_form(echo: Model, count: int, end: str) -> N
 
 @pytest.mark.parametrize("count", [2, 200])
 @pytest.mark.parametrize("point", [0xFFFFFFFF, 0x110000])
-def test_what_is_no_text_is_refused(echo: Model, count: int, point: int) -> None:
+def test_what_is_not_a_text_is_refused(echo: Model, count: int, point: int) -> None:
     x = np.array(["word"] * count)
     echo(x)
     x.view(np.uint32)[1] = point

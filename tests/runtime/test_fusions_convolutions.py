@@ -114,7 +114,7 @@ OTHERS: dict[str, Callable[[Symbol], Symbol]] = {
 
 
 @pytest.mark.parametrize("build", OTHERS.values(), ids=[*OTHERS])
-def test_what_is_no_hard_swish_stays(build: Callable[[Symbol], Symbol]) -> None:
+def test_what_is_not_a_hard_swish_stays(build: Callable[[Symbol], Symbol]) -> None:
     graph = graph_of(build)
     assert fuse(graph) is graph
 
@@ -218,7 +218,7 @@ def test_layer_of_learned_numbers_elsewhere_than_on_the_cpu_keeps_its_product() 
     assert operators(graph) == ["Conv", "HardSigmoid", "Mul", "Mul", "Add", "Conv"]
 
 
-def test_channels_that_are_no_blocks_keep_the_product() -> None:
+def test_channels_that_are_not_blocks_keep_the_product() -> None:
     filters = FILTERS[:10]
     graph = fuse(graph_of(lambda x: swish(ops.onnx.Conv(x, filters)) * F32(2) + F32(1)))
     assert operators(graph) == ["Conv", "HardSigmoid", "Mul", "Mul", "Add"]

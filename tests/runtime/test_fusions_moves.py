@@ -172,5 +172,5 @@ def test_means_of_windows_are_convolutions_where_the_kernel_is_slow(graph: Graph
     ],
     ids=["in blocks", "of counts that the run knows", "rounded up", "dilated", "one axis", "padded by name"],
 )
-def test_means_of_windows_stay_where_a_convolution_is_no_gain(graph: Graph) -> None:
+def test_means_of_windows_stay_where_a_convolution_is_not_a_gain(graph: Graph) -> None:
     assert operators(fuse(graph)) == ["AveragePool"]

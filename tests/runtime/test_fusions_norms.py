@@ -99,7 +99,7 @@ def _turned_quotient(x: Symbol) -> Symbol:
 
 
 @pytest.mark.parametrize("build", [_other_axis, _other_square, _no_epsilon, _other_numerator, _turned_quotient])
-def test_what_is_no_norm_stays(build: Callable[[Symbol], Symbol]) -> None:
+def test_what_is_not_a_norm_stays(build: Callable[[Symbol], Symbol]) -> None:
     g = Graph("g", {"x": ROWS})
     g.output(build(g["x"]))
     assert fuse(g) is g

@@ -130,7 +130,7 @@ def test_model_gives_the_same_wherever_its_weights_lie() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["on", 1, 0, "auto"])
-def test_option_that_is_no_choice_is_refused(wanted: Any) -> None:
+def test_option_that_is_not_a_choice_is_refused(wanted: Any) -> None:
     with pytest.raises(GraphError, match="huge_pages="):
         gc.InferenceSession(huge_pages=wanted)
 

@@ -94,7 +94,7 @@ def test_result_has_the_structure_that_was_returned() -> None:
     assert named["all"].tolist() == [3, 1]
 
 
-def test_result_that_is_no_symbol_is_refused() -> None:
+def test_result_that_is_not_a_symbol_is_refused() -> None:
     with pytest.raises(GraphError, match="jit: the function returned a set, no Symbols"):
         gc.jit(lambda s: {3})(np.ones(2))
 
@@ -187,7 +187,7 @@ def test_dtype_that_no_graph_has_is_refused() -> None:
         gc.jit(lambda x: x)(np.ones(1, "M8[D]"))
 
 
-def test_what_is_no_function_is_refused() -> None:
+def test_what_is_not_a_function_is_refused() -> None:
     with pytest.raises(GraphError, match="jit: a int is no function"):
         gc.jit(3)  # type: ignore[call-overload]
 

@@ -90,7 +90,7 @@ def test_options_hold_the_precision_when_users_give_their_own() -> None:
 
 
 @pytest.mark.parametrize("config", ["{", 3, {"CPU": 1}, "[1]"], ids=str)
-def test_options_raise_when_they_are_no_properties(config: object) -> None:
+def test_options_raise_when_they_are_not_properties(config: object) -> None:
     with pytest.raises(GraphError, match="no properties of devices"):
         openvino.given({"load_config": config})
 

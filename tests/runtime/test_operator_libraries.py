@@ -95,7 +95,7 @@ def test_cache_knows_the_libraries(tmp_path: Path) -> None:
         ([__file__], "onnxruntime does not load"),
     ],
 )
-def test_what_is_no_library_is_refused_with_what_to_give(value: Any, why: str) -> None:
+def test_what_is_not_a_library_is_refused_with_what_to_give(value: Any, why: str) -> None:
     with pytest.raises(GraphError, match=why) as caught:
         gc.InferenceSession(custom_op_libraries=value)
     assert "help:" in str(caught.value)

@@ -107,7 +107,7 @@ def test_folder_of_others_is_passed_over(path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"model", 3])
-def test_what_is_no_path_is_refused(value: Any) -> None:
+def test_what_is_not_a_path_is_refused(value: Any) -> None:
     with pytest.raises(ModelError, match=r"prepare: a .* is no path"):
         session().prepare(value)
 

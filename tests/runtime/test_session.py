@@ -317,7 +317,7 @@ def test_provider_that_does_not_start_is_an_error_and_not_another_provider() -> 
 
 
 @pytest.mark.parametrize("providers", [5, [], [None], [["cpu"]], [("CPUExecutionProvider", {})]])
-def test_providers_that_are_no_names_are_refused(providers: Any) -> None:
+def test_providers_that_are_not_names_are_refused(providers: Any) -> None:
     with pytest.raises(RunError, match="are no names"):
         gc.InferenceSession(providers)
 
@@ -344,7 +344,7 @@ def test_numbers_of_threads_that_no_machine_has_are_refused(name: str, count: in
 
 
 @pytest.mark.parametrize("options", [3, ["cpu"], "cpu", {"cpu": 3}])
-def test_provider_options_that_are_no_mappings_are_refused(options: Any) -> None:
+def test_provider_options_that_are_not_mappings_are_refused(options: Any) -> None:
     with pytest.raises(GraphError, match="InferenceSession: provider_options"):
         gc.InferenceSession(provider_options=options)
 

@@ -81,7 +81,7 @@ def test_value_that_a_dtype_has_not_is_an_error_and_not_rounded(name: str, value
         restored(np.array([value], carrier(dtype).numpy), dtype, "column 'c'")
 
 
-def test_nan_stays_nan_in_a_carrier() -> None:
+def test_nan_stays_nan_in_storage() -> None:
     assert np.isnan(restored(np.array([np.nan], np.float32), DType.bfloat16, "c").astype(np.float32)).all()
 
 

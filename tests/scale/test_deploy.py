@@ -23,7 +23,7 @@ from tests.scale.support import graphs
 
 
 def _message(path: Path) -> Any:
-    """Return what Triton reads of a configuration; its own messages refuse what has no such field."""
+    """Return the message that Triton reads from a configuration; its own messages refuse unknown fields."""
     messages = pytest.importorskip(
         "tritonclient.grpc.model_config_pb2", reason="tritonclient[grpc] is not installed: the extra triton"
     )

@@ -42,7 +42,7 @@ DATATYPES = {
     "INT8": DType.int8, "INT16": DType.int16, "INT32": DType.int32, "INT64": DType.int64, "FP16": DType.float16,
     "FP32": DType.float32, "FP64": DType.float64, "BF16": DType.bfloat16, "BYTES": DType.string,
 }  # fmt: skip
-MOST = 1 << 20
+MAX_BYTES = 1 << 20
 
 
 def _pair() -> Graph:
@@ -59,7 +59,7 @@ def server() -> Iterator[HttpServer]:
         graph = Graph("same", {"x": TensorType(dtype, ["batch", "n"])})
         graph.output(y=graph["x"].unsqueeze(2).squeeze(2))
         loaded[name] = session.load(graph)
-    with HttpServer(loaded, max_batch=8, max_bytes=MOST) as running:
+    with HttpServer(loaded, max_batch=8, max_bytes=MAX_BYTES) as running:
         yield running
 
 
@@ -311,7 +311,9 @@ HOST = b" HTTP/1.1\r\nHost: a\r\n"
 CHUNKS = b"POST /v2/models/FP32/infer" + HOST + b"Transfer-Encoding: chunked\r\n"
 REFUSED = {
     "length and chunks": (CHUNKS + b"Content-Length: 3\r\n\r\n0\r\n\r\n", 400, "a length and in chunks"),
-    "chunks beyond the limit": (CHUNKS + b"\r\n%x\r\n" % (2 * MOST) + bytes(2 * MOST), 413, "more than 1048576 bytes"),
+    "chunks beyond the limit": (
+        CHUNKS + b"\r\n%x\r\n" % (2 * MAX_BYTES) + bytes(2 * MAX_BYTES), 413, "more than 1048576 bytes"
+    ),
     "length beyond the limit": (b"POST /" + HOST + b"Content-Length: 99999999\r\n\r\n", 413, "more than 1048576 bytes"),
     "method": (b"DELETE /v2/models/FP32" + HOST + b"\r\n", 405, "DELETE is not served here"),
     "no method": (b"BREW /v2" + HOST + b"\r\n", 405, "BREW is not served here"),
@@ -352,7 +354,7 @@ def test_what_is_not_http_has_one_answer_and_ends_the_connection(server: HttpSer
 
 
 def _rest(connection: socket.socket) -> bytes:
-    """Return what a server sends until it ends the connection."""
+    """Return the bytes that a server sends until it closes the connection."""
     parts = []
     with contextlib.suppress(ConnectionResetError):
         while part := connection.recv(1 << 16):
@@ -363,7 +365,7 @@ def _rest(connection: socket.socket) -> bytes:
 
 def test_body_beyond_the_limit_is_answered_while_the_client_still_sends(server: HttpServer) -> None:
     status, _, body = _ask(server, "/v2/models/FP32/infer", bytes(30 << 20))
-    assert (status, json.loads(body)["error"]) == (413, f"a body of more than {MOST} bytes")
+    assert (status, json.loads(body)["error"]) == (413, f"a body of more than {MAX_BYTES} bytes")
 
 
 @pytest.mark.parametrize("what", ["infer", "generate"])
@@ -420,7 +422,7 @@ def test_request_whose_client_has_gone_is_not_run(blocked: Any, monkeypatch: pyt
 def test_client_that_neither_sends_nor_reads_is_disconnected(blocked: Any) -> None:
     wide = Graph("wide", {"x": TensorType("float32", ["batch", 1])})
     wide.output(y=wide["x"] + np.zeros((1, 1 << 20), np.float32))
-    with HttpServer({"held": blocked, "wide": gc.InferenceSession().load(wide)}, max_bytes=MOST) as server:
+    with HttpServer({"held": blocked, "wide": gc.InferenceSession().load(wide)}, max_bytes=MAX_BYTES) as server:
         until(lambda: server._listener._server.last_notified)  # its first look is over
         (loop,) = {each.get_loop() for each in server._listener._server.servers}
 

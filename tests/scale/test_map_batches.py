@@ -139,7 +139,7 @@ def test_inputs_that_name_no_columns_are_told_what_to_give(value: Any, text: str
         (lambda: 3, 'ray.data.read_parquet("rows/")'),
     ],
 )
-def test_rows_of_others_are_told_what_reads_them(result: Any, help_: str) -> None:
+def test_rows_of_other_programs_are_told_what_reads_them(result: Any, help_: str) -> None:
     with pytest.raises(DTypeError, match="is no Ray Dataset") as caught:
         map_batches(result(), _graph())
     assert caught.value.help == f"give {help_}"

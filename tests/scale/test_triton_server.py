@@ -28,7 +28,8 @@ def _server() -> Path:
 
 
 def _said(repository: Path, backends: Path) -> str:
-    """Return what the server writes until it has looked at all models; it may not complete a configuration itself."""
+    """Return the output of the server until it has looked at all models; it must not complete a configuration
+    itself."""
     program = _server()
     libraries = program.parents[3] / "nvidia_pytriton.libs"
     arguments = [

@@ -138,7 +138,7 @@ def _socket(home: Path) -> None:
 @pytest.mark.parametrize(
     "make", [_link, _link_inside, _dangling, _loop, _zero, _hard, _fifo, _folder, _socket], ids=lambda f: f.__name__
 )
-def test_file_is_refused_when_it_is_no_plain_file_of_its_own(home: Path, make: Any) -> None:
+def test_file_is_refused_when_it_is_not_a_plain_file_of_its_own(home: Path, make: Any) -> None:
     make(home)
     refused(saved(home, external("evil")), "tensor 'w'", "'evil'", kind=UnsafePathError)
 
@@ -292,7 +292,7 @@ NOT_MODELS = {
 @pytest.mark.parametrize("run", [False, True], ids=["graph", "session"])
 @pytest.mark.parametrize("content", NOT_MODELS.values(), ids=NOT_MODELS)
 @pytest.mark.parametrize("value", ["bytes", "path"])
-def test_what_is_no_model_is_refused(tmp_path: Path, content: bytes, value: str, run: bool) -> None:
+def test_what_is_not_a_model_is_refused(tmp_path: Path, content: bytes, value: str, run: bool) -> None:
     source: Source = content
     if value == "path":
         source = tmp_path / "model.onnx"
@@ -319,7 +319,7 @@ def test_truncated_file_is_refused_or_is_a_model_of_its_own(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("source", [None, 3, [], object(), {"graph": 1}, onnx.GraphProto()])
-def test_what_is_no_source_is_refused(source: Any) -> None:
+def test_what_is_not_a_source_is_refused(source: Any) -> None:
     refused(source, "is no model")
 
 

@@ -301,7 +301,7 @@ def test_commands_follow_links_when_asked_to(
 # The root
 
 
-def test_links_stay_in_the_models_folder_when_it_is_no_snapshot(tmp_path: Path) -> None:
+def test_links_stay_in_the_models_folder_when_it_is_not_a_snapshot(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (tmp_path / "secret").write_bytes(SECRET)
@@ -317,7 +317,7 @@ def test_links_stay_in_the_models_folder_when_it_is_no_snapshot(tmp_path: Path) 
     assert weight(Graph.load(path, external_data="links", external_data_root=tmp_path)) == SECRET
 
 
-def test_repository_is_no_root_when_its_blobs_are_missing_or_a_link(hub: Path) -> None:
+def test_repository_is_not_a_root_when_its_blobs_are_missing_or_a_link(hub: Path) -> None:
     blobs = hub.parent.parent / "blobs"
     moved = blobs.rename(hub.parent.parent.parent / "blobs")
     model = hub / "onnx" / "other.onnx"

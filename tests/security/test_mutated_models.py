@@ -43,7 +43,7 @@ def test_mutants_few() -> None:
 
 
 def outcomes(count: int, workers: int) -> Counter[str]:
-    """Return how many mutants end in which way; fail where one raises, dies or hangs."""
+    """Return the number of mutants by outcome; fail if one raises, dies or hangs."""
     jobs: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
     names = list(seeds())
     for number in range(count):

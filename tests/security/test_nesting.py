@@ -229,7 +229,7 @@ def floats(*names: str) -> onnx.GraphProto:
     return helper.make_graph(nodes, "floats", [], [value(n) for n in names])
 
 
-COUNTER, GO, CARRIED = value("i", INT64, []), value("k", BOOL, []), value("v")
+COUNTER, GO, STORED = value("i", INT64, []), value("k", BOOL, []), value("v")
 
 BODIES = {
     "If: branches that give nothing": node("If", ["c"], ["y"], then_branch=floats(), else_branch=floats()),
@@ -238,41 +238,41 @@ BODIES = {
     "If: too many": node("If", ["c"], ["y"], then_branch=floats("a", "b"), else_branch=floats("a", "b")),
     "If: one branch": node("If", ["c"], ["y"], then_branch=floats("a")),
     "If: of two dtypes": node("If", ["c"], ["y"], then_branch=floats("a"), else_branch=body([], ["a"])),
-    "If: with inputs": node("If", ["c"], ["y"], then_branch=body([CARRIED], ["k"]), else_branch=body([], ["a"])),
+    "If: with inputs": node("If", ["c"], ["y"], then_branch=body([STORED], ["k"]), else_branch=body([], ["a"])),
     "If: no condition": node("If", ["x"], ["y"], then_branch=floats("a"), else_branch=floats("a")),
     "If: no body": node("If", ["c"], ["y"]),
     "Loop: too few inputs": node("Loop", ["n", "", "x"], ["y"], body=body([COUNTER, GO], ["go", "o"])),
-    "Loop: too many inputs": node("Loop", ["n", ""], ["y"], body=body([COUNTER, GO, CARRIED], ["go", "o"])),
+    "Loop: too many inputs": node("Loop", ["n", ""], ["y"], body=body([COUNTER, GO, STORED], ["go", "o"])),
     "Loop: no inputs": node("Loop", ["n", "", "x"], ["y"], body=body([], ["go", "o"])),
-    "Loop: no outputs": node("Loop", ["n", "", "x"], ["y"], body=body([COUNTER, GO, CARRIED], [])),
-    "Loop: too few outputs": node("Loop", ["n", "", "x"], ["y"], body=body([COUNTER, GO, CARRIED], ["go"])),
+    "Loop: no outputs": node("Loop", ["n", "", "x"], ["y"], body=body([COUNTER, GO, STORED], [])),
+    "Loop: too few outputs": node("Loop", ["n", "", "x"], ["y"], body=body([COUNTER, GO, STORED], ["go"])),
     "Loop: too many results": node(
-        "Loop", ["n", "", "x"], ["y", "z", "u"], body=body([COUNTER, GO, CARRIED], ["go", "o"])
+        "Loop", ["n", "", "x"], ["y", "z", "u"], body=body([COUNTER, GO, STORED], ["go", "o"])
     ),
     "Loop: condition is no bool": node(
         "Loop", ["n", "", "x"], ["y"], body=helper.make_graph(
-            [helper.make_node("Neg", ["v"], ["o"])], "b", [COUNTER, GO, CARRIED], [value("o"), value("v")])
+            [helper.make_node("Neg", ["v"], ["o"])], "b", [COUNTER, GO, STORED], [value("o"), value("v")])
     ),
     "Loop: carries another dtype": node("Loop", ["n", "", "x"], ["y"], body=helper.make_graph(
-        [helper.make_node("Identity", ["k"], ["go"])], "b", [COUNTER, GO, CARRIED], [value("go", BOOL, []), GO])
+        [helper.make_node("Identity", ["k"], ["go"])], "b", [COUNTER, GO, STORED], [value("go", BOOL, []), GO])
     ),
     "Loop: no body": node("Loop", ["n", "", "x"], ["y"]),
-    "Scan: counts nothing": node("Scan", ["x"], ["y"], body=body([CARRIED], ["o"]), num_scan_inputs=0),
-    "Scan: counts too many": node("Scan", ["x"], ["y"], body=body([CARRIED], ["o"]), num_scan_inputs=2),
-    "Scan: counts negative": node("Scan", ["x"], ["y"], body=body([CARRIED], ["o"]), num_scan_inputs=-1),
-    "Scan: counts huge": node("Scan", ["x"], ["y"], body=body([CARRIED], ["o"]), num_scan_inputs=2**62),
+    "Scan: counts nothing": node("Scan", ["x"], ["y"], body=body([STORED], ["o"]), num_scan_inputs=0),
+    "Scan: counts too many": node("Scan", ["x"], ["y"], body=body([STORED], ["o"]), num_scan_inputs=2),
+    "Scan: counts negative": node("Scan", ["x"], ["y"], body=body([STORED], ["o"]), num_scan_inputs=-1),
+    "Scan: counts huge": node("Scan", ["x"], ["y"], body=body([STORED], ["o"]), num_scan_inputs=2**62),
     "Scan: too few inputs": node("Scan", ["x"], ["y"], body=body([], ["o"]), num_scan_inputs=1),
     "Scan: no such axis": node(
-        "Scan", ["x"], ["y"], body=body([CARRIED], ["o"]), num_scan_inputs=1, scan_input_axes=[5]
+        "Scan", ["x"], ["y"], body=body([STORED], ["o"]), num_scan_inputs=1, scan_input_axes=[5]
     ),
     "Scan: too many axes": node(
-        "Scan", ["x"], ["y"], body=body([CARRIED], ["o"]), num_scan_inputs=1, scan_input_axes=[0, 0, 0]
+        "Scan", ["x"], ["y"], body=body([STORED], ["o"]), num_scan_inputs=1, scan_input_axes=[0, 0, 0]
     ),
     "Scan: no such output axis": node(
-        "Scan", ["x"], ["y"], body=body([CARRIED], ["o"]), num_scan_inputs=1, scan_output_axes=[9]
+        "Scan", ["x"], ["y"], body=body([STORED], ["o"]), num_scan_inputs=1, scan_output_axes=[9]
     ),
-    "Scan: too many results": node("Scan", ["x"], ["y", "z"], body=body([CARRIED], ["o"]), num_scan_inputs=1),
-    "SequenceMap: no sequence": node("SequenceMap", ["x"], ["y"], body=body([CARRIED], ["o"])),
+    "Scan: too many results": node("Scan", ["x"], ["y", "z"], body=body([STORED], ["o"]), num_scan_inputs=1),
+    "SequenceMap: no sequence": node("SequenceMap", ["x"], ["y"], body=body([STORED], ["o"])),
 }  # fmt: skip
 
 
@@ -300,7 +300,7 @@ def counted(trips: int, goes_on: str) -> onnx.ModelProto:
             helper.make_node("Neg", ["v"], ["o"]),
         ],
         "b",
-        [COUNTER, GO, CARRIED],
+        [COUNTER, GO, STORED],
         [value("go", BOOL, []), value("o")],
     )
     count = helper.make_tensor("n", INT64, [], [trips])

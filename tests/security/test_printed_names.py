@@ -31,7 +31,7 @@ def is_safe(text: str) -> bool:
     return all(line.isprintable() for line in lines) and not any(line.strip().startswith(FORGED) for line in lines)
 
 
-def foreign(name: str) -> onnx.ModelProto:
+def third_party(name: str) -> onnx.ModelProto:
     """Return a model all of whose names end so: two products, and an operator of another domain that is not run."""
     weight = numpy_helper.from_array(np.eye(64, dtype=np.float32), f"w{name}")
     nodes = [
@@ -46,7 +46,7 @@ def foreign(name: str) -> onnx.ModelProto:
 
 
 def message_of(work: object) -> str:
-    """Return what an error says, in all that it has."""
+    """Return the whole text of an error, with its notes."""
     try:
         work()  # type: ignore[operator]
     except GraphcoreError as error:
@@ -56,7 +56,7 @@ def message_of(work: object) -> str:
 
 def printed(name: str) -> Iterator[str]:
     """Yield all that is printed of a model with such names."""
-    proto = foreign(name)
+    proto = third_party(name)
     graph = Graph.load(proto.SerializeToString())
     yield str(graph)
     yield repr(graph)

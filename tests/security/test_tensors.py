@@ -62,7 +62,7 @@ def test_tensor_is_refused_when_it_does_not_hold_what_its_dims_say(dtype: int, d
 
 
 @pytest.mark.parametrize("dtype", PLAIN, ids=TensorProto.DataType.Name)
-def test_tensor_is_refused_when_its_bytes_are_no_whole_number_of_elements(dtype: int) -> None:
+def test_tensor_is_refused_when_its_bytes_are_not_whole_number_of_elements(dtype: int) -> None:
     _, size = PLAIN[dtype]
     for extra in {1, size - 1} - {0}:
         refused(model_with(tensor("w", dtype, [2], bytes(2 * size + extra))), "tensor 'w'")
@@ -107,7 +107,7 @@ def test_strings_need_not_be_text_to_be_told_from_a_wrong_count() -> None:
     refused(model_with(tensor("w", TensorProto.STRING, [1], b"abc")), "holds 0 elements")
 
 
-def test_strings_that_are_no_text_are_handed_on_and_fail_when_read() -> None:
+def test_strings_that_are_not_text_are_handed_on_and_fail_when_read() -> None:
     loaded = gc.InferenceSession().load(model_with(tensor("w", TensorProto.STRING, [1], string_data=[b"\xff\xfe"])))
     with pytest.raises(RunError, match="utf-8"):
         loaded()

@@ -276,7 +276,7 @@ def test_index_is_refused_when_it_lies_beyond_a_known_end(op_type: str, index: i
         ("Split", 1, -2),
     ],
 )
-def test_constant_operand_is_refused_when_it_is_no_number_of_the_operator(
+def test_constant_operand_is_refused_when_it_is_not_a_number_of_the_operator(
     op_type: str, position: int, message: int
 ) -> None:
     constants = [helper.make_tensor("n", INT64, [1], [message])]

@@ -124,7 +124,7 @@ class Opened:
         self.page.evaluate("graphcore.viewer.arrange().then(() => graphcore.viewer.paint())")
 
     def boxes(self) -> list[dict[str, Any]]:
-        """Return what is drawn: boxes with their places in the drawing, and the titles on them."""
+        """Return the drawing: boxes with their places in the drawing, and the titles on them."""
         return list(
             self.page.evaluate(
                 """() => {

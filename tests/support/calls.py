@@ -32,7 +32,7 @@ def calls(work: Callable[[], object], limit: float = float("inf")) -> int:
 
 
 def touched(work: Callable[[], object]) -> tuple[int, int]:
-    """Return how many functions of the package `work` calls in this thread, and of how many files they are."""
+    """Return the number of functions of the package that `work` calls in this thread, and of their files."""
     results: list[str] = []
 
     def noted(frame: FrameType, event: str, argument: object) -> None:
@@ -53,7 +53,7 @@ def _profile(work: Callable[[], object], message: Callable[[FrameType, str, obje
 
 
 def growth(work: Callable[[int], Callable[[], object]], size: int) -> float:
-    """Return how many times as many calls work of twice the size makes: 2 where it grows with the size, 4 where it
-    grows with its square. `work(size)` prepares the work, and returns a function that does it."""
+    """Return the factor by which the calls grow when the size doubles: 2 where it grows with the size, 4 where it grows
+    with its square. `work(size)` prepares the work, and returns a function that does it."""
     calls(work(size))  # fills caches
     return calls(work(2 * size)) / calls(work(size))

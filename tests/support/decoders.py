@@ -18,7 +18,7 @@ from graphcore.models.streams.sampling import Text, choice
 from tests.support.graphs import Array
 
 D = DType
-WIDTH, HEADS, LAYERS, _WORDS, LONGEST = 16, 2, 2, 23, 40
+WIDTH, HEADS, LAYERS, _WORDS, MAX_LENGTH = 16, 2, 2, 23, 40
 HEAD = WIDTH // HEADS
 END = 0
 
@@ -29,7 +29,7 @@ Keep = Callable[[int, Symbol, Symbol], tuple[Symbol, Symbol]]
 
 def weights(seed: int, dtype: DType = D.float32) -> dict[str, Array]:
     random = np.random.default_rng(seed)
-    shapes: dict[str, tuple[int, ...]] = {"words": (_WORDS, WIDTH), "places": (LONGEST, WIDTH)}
+    shapes: dict[str, tuple[int, ...]] = {"words": (_WORDS, WIDTH), "places": (MAX_LENGTH, WIDTH)}
     for layer in range(LAYERS):
         shapes |= {f"{layer}/{name}": (WIDTH, WIDTH) for name in ("query", "key", "value", "out")}
         shapes |= {f"{layer}/wide": (WIDTH, 4 * WIDTH), f"{layer}/narrow": (4 * WIDTH, WIDTH)}

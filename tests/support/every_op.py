@@ -55,7 +55,7 @@ def built_ops(names: list[str], dtype: DType) -> tuple[Graph, dict[str, tuple[Sy
 
 # The state of an op in a dtype, from the lowered graph of the op's case
 
-CARRIERS = frozenset({"Cast", "BitCast", "Identity", "Constant"})
+STORAGE = frozenset({"Cast", "BitCast", "Identity", "Constant"})
 """Operators that bring values into a dtype and compute nothing."""
 
 SIZE_OPERATORS = frozenset({"Shape", "Size"})
@@ -96,7 +96,7 @@ def of_graph(graph: Graph, lowered: Graph, dtype: DType) -> str:
 
 
 def _operators(graph: Graph) -> list[tuple[str, DType]]:
-    results = [(node.op_type, _decides(node)) for node in graph.nodes if node.op_type not in CARRIERS]
+    results = [(node.op_type, _decides(node)) for node in graph.nodes if node.op_type not in STORAGE]
     return [pair for pair in results if pair[0] not in SIZE_OPERATORS] or results
 
 
@@ -215,7 +215,7 @@ PRODUCTS = frozenset("conv1d conv2d conv3d conv1d_transpose conv2d_transpose con
 
 
 def wanted(name: str, arrays: Sequence[Array]) -> tuple[Array, ...] | None:
-    """Return what an op gives of complex arrays; None for the decompositions, of which there are several."""
+    """Return the result of an op on complex arrays; None for the decompositions, of which there are several."""
     if name in ("lu", "lu_factor"):
         return None
     if name in FORMULAS:

@@ -155,7 +155,7 @@ def _fitting(value: int) -> list[int]:
 
 SMALL = 1 << 16
 """Elements of the largest input that is fed."""
-LONGEST = 5.0
+MAX_LENGTH = 5.0
 """Seconds of a run, after which it is stopped between two kernels: of a loop that is told to turn 2^32 times."""
 
 
@@ -182,7 +182,7 @@ def outcome(content: bytes) -> str:
             feeds = None
         if feeds is None:
             return "loaded"
-        model.execute(feeds, timeout=LONGEST)
+        model.execute(feeds, timeout=MAX_LENGTH)
     except GraphcoreError as error:
         return type(error).__name__
     except BaseException as error:  # whatever it is, it should not have been

@@ -43,7 +43,7 @@ D = DType
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-_CARRIED = {
+_STORED = {
     D.bfloat16: D.float32,
     D.float8_e4m3fn: D.float32,
     D.float8_e5m2: D.float32,
@@ -190,7 +190,7 @@ def one_op(name: str, dtype: DType) -> File:
     case = CASES[name]
     arrays = case.arrays(dtype)
     own = [operand.dtype or dtype for operand in case.operands]
-    fed = [_CARRIED.get(d, d.storage) for d in own]
+    fed = [_STORED.get(d, d.storage) for d in own]
     types = {
         f"x{i}": TensorType(d, operand.shape) for i, (d, operand) in enumerate(zip(fed, case.operands, strict=True))
     }
@@ -218,7 +218,7 @@ def one_op(name: str, dtype: DType) -> File:
 
 def stored(symbol: Symbol) -> Symbol:
     """A result in a dtype that NumPy has."""
-    return symbol.cast(_CARRIED[symbol.dtype]) if symbol.dtype in _CARRIED else symbol
+    return symbol.cast(_STORED[symbol.dtype]) if symbol.dtype in _STORED else symbol
 
 
 # Writing them, and running them elsewhere
@@ -240,8 +240,8 @@ def write(files: Iterable[File], folder: Path, **requested: Any) -> tuple[list[F
         onnx.save(model, folder / f"{file.name}.onnx")
         feeds = {name: np.asarray(array) for name, array in file.feeds.items()}
         plain = {
-            **{name: a for name, a in feeds.items() if D.of(a.dtype) not in _CARRIED},
-            **{f"{n}_plain": a.astype(_CARRIED[d].numpy) for n, a in feeds.items() if (d := D.of(a.dtype)) in _CARRIED},
+            **{name: a for name, a in feeds.items() if D.of(a.dtype) not in _STORED},
+            **{f"{n}_plain": a.astype(_STORED[d].numpy) for n, a in feeds.items() if (d := D.of(a.dtype)) in _STORED},
         }
         np.savez(folder / f"{file.name}.feeds.npz", **plain)  # type: ignore[arg-type]
         written.append(file)
@@ -250,7 +250,7 @@ def write(files: Iterable[File], folder: Path, **requested: Any) -> tuple[list[F
 
 def with_plain_ends(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with inputs and outputs in dtypes that NumPy has."""
-    elements = {own.onnx: fed.onnx for own, fed in _CARRIED.items()}
+    elements = {own.onnx: fed.onnx for own, fed in _STORED.items()}
     nodes = list(model.graph.node)
     for values, is_input in ((model.graph.input, True), (model.graph.output, False)):
         for value in values:

@@ -57,7 +57,7 @@ def lacking(*lost: str) -> list[SimpleNamespace]:
 
 
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretend]:
-    """Tell what release is installed and which kernels it lists: a list, or what is called to get one."""
+    """Pretend that a release is installed, with its kernels: a list, or a function that returns one."""
     listed()
 
     def pretend(kernels: Any = None, version: str = "99.0") -> None:

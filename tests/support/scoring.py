@@ -27,7 +27,7 @@ from tools.kernel_probe.workers import Died, Worker
 
 
 def wrong_cells(processes: int = 2) -> tuple[int, dict[str, str]]:
-    """Return how many cells there are, and what is wrong with those that are not right."""
+    """Return the number of cells, and a description of each wrong one."""
     groups = [(left.name, None if right is None else right.name) for left in DTYPES for right in (*DTYPES, None)]
     result = _asked(_cells, groups, processes)
     wrong: dict[str, str] = {}
@@ -40,7 +40,7 @@ def wrong_cells(processes: int = 2) -> tuple[int, dict[str, str]]:
 
 
 def _cells(left: str, right: str | None) -> dict[str, str]:
-    """Return what is wrong with the cells of two dtypes."""
+    """Return a description of what is wrong with the cells of two dtypes."""
     wrong = {}
     for cell in CELLS:
         if cell.left.name != left or (None if cell.right is None else cell.right.name) != right:
@@ -63,7 +63,7 @@ def _cells(left: str, right: str | None) -> dict[str, str]:
 
 
 def failed_tests(processes: int = 2) -> tuple[int, dict[str, str]]:
-    """Return how many node tests ONNX has, and how those went that did not pass."""
+    """Return the number of ONNX's node tests, and the outcomes of those that did not pass."""
     names = [(name,) for name in sorted(_tests())]
     result = _asked(_outcome, names, processes)
     outcomes = {name: f"crash: {a.how}" if isinstance(a, Died) else str(a) for (name,), a in result.items()}
@@ -88,7 +88,7 @@ def _loads() -> Callable[[Any], Any]:
 
 
 def _asked(function: Callable[..., Any], todo: list[Any], processes: int) -> dict[Any, Any]:
-    """Return what a function gives for each tuple of operands, in processes that may die."""
+    """Return the results of a function for each tuple of operands, in processes that may die."""
     waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for question in todo:
         waiting.put(question)

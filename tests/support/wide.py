@@ -221,7 +221,7 @@ def drawn(dtype: DType, shape: Sequence[int], seed: int = 0) -> Array:
 
 
 def results(graph: Graph, arrays: Sequence[Array], folder: Path | None = None) -> list[list[Array]]:
-    """Return what a graph gives: as it is, for target "onnx", and from a file where there is a folder for it."""
+    """Return the results of a graph: as built, for target "onnx", and from a file where there is a folder for it."""
     fed = [a.astype(s.dtype.numpy) for a, s in zip(arrays, graph.inputs, strict=True)]
     sources: list[Any] = [graph, graph.to_onnx(target="onnx")]
     onnx.checker.check_model(sources[1], full_check=True)
@@ -254,5 +254,5 @@ def check(
 
 
 def size(graph: Graph) -> int:
-    """Return how many nodes a graph has, those of bodies among them."""
+    """Return the number of nodes of a graph, with those of its bodies."""
     return sum(1 + sum(map(size, bodies(node))) for node in graph.nodes)

@@ -44,7 +44,7 @@ def ran(graph: Graph, feeds: dict[str, Any], precision: Any = "exact") -> list[A
 
 @functools.cache
 def unchanged(trained: Trained) -> list[Any]:
-    """Return what the graph of the file gives of `trained.feeds()`."""
+    """Return the results of the graph of the file on `trained.feeds()`."""
     return ran(trained.graph(), trained.feeds())
 
 

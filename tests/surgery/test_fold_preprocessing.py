@@ -314,7 +314,7 @@ def test_weights_of_steps_go_and_a_weight_that_is_the_bias_too_is_folded_once() 
     np.testing.assert_allclose(ran(changed, x), ran(graph, x), rtol=1e-4, atol=1e-5)
 
 
-def test_a_bias_that_is_no_constant_gets_the_shift_after_it() -> None:
+def test_a_bias_that_is_not_a_constant_gets_the_shift_after_it() -> None:
     graph = Graph("biased", {"x": TensorType(F32, ["n", 3, 5, 5]), "bias": TensorType(F32, [4])})
     x = (graph["x"] - channels(MEAN)) / channels(STD)
     graph.output(y=graph.op("Conv", [x, random(4, 3, 3, 3), graph["bias"]], {}, [TensorType(F32, ["n", 4, 3, 3])])[0])

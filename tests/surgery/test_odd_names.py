@@ -18,7 +18,7 @@ EVIL = "\x1b\n\0\x07"
 X = np.ones((2, 64), np.float32)
 
 
-def foreign(name: str = EVIL) -> Graph:
+def third_party(name: str = EVIL) -> Graph:
     """Return the graph of a model all of whose names end so: relu(x @ w) + b."""
     weights = [
         numpy_helper.from_array(np.eye(64, dtype=np.float32), f"w{name}"),
@@ -49,7 +49,7 @@ def in_a_function(graph: Graph) -> Graph:
 SURGERY: dict[str, Callable[[Graph], Graph]] = {
     "call": called,
     "call in a function": in_a_function,
-    "compose": lambda g: gc.compose(g, foreign("\x1b2"), {f"y{EVIL}": "x\x1b2"}),
+    "compose": lambda g: gc.compose(g, third_party("\x1b2"), {f"y{EVIL}": "x\x1b2"}),
     "with_dims": lambda g: g.with_dims(n=2),
     "with_outputs": lambda g: g.with_outputs(f"r{EVIL}", f"y{EVIL}"),
     "with_inputs": lambda g: g.with_inputs(f"x{EVIL}"),
@@ -64,8 +64,8 @@ SURGERY: dict[str, Callable[[Graph], Graph]] = {
 
 
 @pytest.mark.parametrize("what", SURGERY)
-def test_graph_is_cut_and_mended_when_its_names_hold_control_characters(what: str) -> None:
-    graph = foreign()
+def test_graph_is_cut_and_fixed_when_its_names_hold_control_characters(what: str) -> None:
+    graph = third_party()
     (want,) = gc.InferenceSession().load(graph)(X)
     result = SURGERY[what](graph)
     got = gc.InferenceSession().load(result)(X.astype(result.inputs[0].dtype.numpy))[-1]
@@ -78,7 +78,7 @@ def test_graph_is_cut_and_mended_when_its_names_hold_control_characters(what: st
 
 @pytest.mark.parametrize("name", [EVIL, "a\nb", "\x1f", ""])
 def test_name_of_a_users_own_is_refused_when_it_holds_control_characters(name: str) -> None:
-    graph = foreign()
+    graph = third_party()
     type_ = TensorType("float32", [2])
     refused: list[Callable[[], Any]] = [
         lambda: Graph("g", {name: type_}),

@@ -229,7 +229,7 @@ def test_operands_of_several_dtypes_are_found() -> None:
     np.testing.assert_array_equal(run(graph, X, X > 0)[0], np.maximum(X, 0))
 
 
-def test_sizes_are_no_numbers_that_happen_to_be_equal() -> None:
+def test_sizes_are_not_numbers_that_happen_to_be_equal() -> None:
     def by_size(x: Symbol) -> Symbol:
         return x / float(int(x.shape[-1]))
 

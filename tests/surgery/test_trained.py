@@ -20,7 +20,7 @@ __all__ = ["trained"]
 
 @functools.cache
 def plain(trained: Trained) -> list[Any]:
-    """Return what bare onnxruntime computes of the file and `trained.feeds()`."""
+    """Return the results of bare onnxruntime for the file and `trained.feeds()`."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(trained.file(), options, providers=["CPUExecutionProvider"])
@@ -29,7 +29,7 @@ def plain(trained: Trained) -> list[Any]:
 
 @functools.cache
 def unchanged(trained: Trained) -> list[Any]:
-    """Return what the graph of the file gives of `trained.feeds()`."""
+    """Return the results of the graph of the file on `trained.feeds()`."""
     return ran(trained.graph(), trained.feeds())
 
 

@@ -57,13 +57,13 @@ def test_bound_survives_text_pickling_and_copies(dim: Dim) -> None:
 
 
 @pytest.mark.parametrize("value", [4, "2 * a", Dim.dynamic()])
-def test_bound_is_refused_when_the_dim_is_no_name(value: Any) -> None:
+def test_bound_is_refused_when_the_dim_is_not_a_name(value: Any) -> None:
     with pytest.raises(ValueError, match="only a name can"):
         Dim(value, min=1)
 
 
 @pytest.mark.parametrize("least", [-1, True, 1.5, "1", 10**15])
-def test_bound_is_refused_when_it_is_no_size(least: Any) -> None:
+def test_bound_is_refused_when_it_is_not_a_size(least: Any) -> None:
     with pytest.raises(ValueError, match="give a number from 0 to"):
         Dim("a", min=least)
 

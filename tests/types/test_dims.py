@@ -317,7 +317,7 @@ def test_constructor_when_given_a_name_makes_a_named_dim(name: str) -> None:
     ["", " ", "batch size", "batch-size", "unk__12-a", "4a", "a//b", "http://x", "a +", "+ a", "(a", "a)", "max(a)",
      "max(a, )", "a b", "a\n", "a ** 2", "a!", "1.5", "floor(a)", "a -1"],
 )  # fmt: skip
-def test_constructor_when_text_is_no_dim_says_what_is_allowed(text: str) -> None:
+def test_constructor_when_text_is_not_a_dim_says_what_is_allowed(text: str) -> None:
     with pytest.raises(ValueError, match="is no dim") as caught:
         Dim(text)
     assert str(caught.value) == f"{text.rstrip(' ')!r} is no dim: {NAME_HELP}"
@@ -438,7 +438,7 @@ def test_arithmetic_with_numpy_integers() -> None:
 
 
 @pytest.mark.parametrize("other", [1.5, True, "b", None])
-def test_arithmetic_with_what_is_no_size_is_refused(other: Any) -> None:
+def test_arithmetic_with_what_is_not_a_size_is_refused(other: Any) -> None:
     operations: list[Callable[[], object]] = [
         lambda: A + other, lambda: other + A, lambda: A - other, lambda: other - A, lambda: A * other,
         lambda: A // other, lambda: other // A, lambda: other > A, lambda: other <= A,
@@ -508,7 +508,7 @@ def test_static_dim_is_usable_as_int() -> None:
 
 
 @pytest.mark.parametrize("dim", [A, A + 1, Dim.dynamic()])
-def test_dim_that_is_not_static_is_no_number(dim: Dim) -> None:
+def test_dim_that_is_not_static_is_not_a_number(dim: Dim) -> None:
     expected = "only when the graph runs"
     for use in int, range:
         with pytest.raises(TypeError) as caught:

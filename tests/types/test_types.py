@@ -186,7 +186,7 @@ def test_widths_are_the_named_dtypes_when_there_are_such() -> None:
 
 
 @pytest.mark.parametrize("bits", [0, -1, 1.0, True, "8", None])
-def test_width_is_refused_when_it_is_no_count_of_bits(bits: object) -> None:
+def test_width_is_refused_when_it_is_not_a_count_of_bits(bits: object) -> None:
     with pytest.raises(DTypeError, match="a width is a whole number of bits"):
         DType.int(bits)  # type: ignore[arg-type]
     with pytest.raises(DTypeError, match="a width is a whole number of bits"):
@@ -258,7 +258,7 @@ def test_shape_pickles_and_copies() -> None:
     [([-1], "-1"), ([None], "None is no dim"), ([1.5], "1.5 is no dim"), ([True], "True is no dim"), ([""], "''"),
      ([[2]], r"\[2\] is no dim"), (["2 batch"], "2 batch")],
 )  # fmt: skip
-def test_shape_raises_when_something_is_no_dim(dims: list[object], text: str) -> None:
+def test_shape_raises_when_something_is_not_a_dim(dims: list[object], text: str) -> None:
     with pytest.raises(ShapeError, match=text):
         Shape(dims)  # type: ignore[arg-type]
 

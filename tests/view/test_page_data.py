@@ -152,7 +152,7 @@ def test_call_has_what_stands_for_its_function_there() -> None:
     assert product["lowered"][0]["reason"] == ""
 
 
-def test_models_of_others_have_layers_and_no_lines_of_ours() -> None:
+def test_third_party_models_have_layers_and_no_lines_of_ours() -> None:
     page = page_data(exported(3))
     assert all("source" not in each for each in page["graph"]["nodes"])
     assert {group["name"] for group in page["graph"]["groups"]} >= {"encoder", "layer.1", "attention"}

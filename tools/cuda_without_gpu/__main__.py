@@ -55,7 +55,7 @@ def run(release: str, module: str, *arguments: str) -> None:
 
 
 def run_in_release(release: str, module: str, *arguments: str) -> dict[str, Any]:
-    """Return what a module writes to its --output."""
+    """Return the content that a module writes to its --output."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "output.json"
         run(release, module, *arguments, "--output", str(path))
@@ -99,7 +99,7 @@ def check(release: str, jobs: int, only: str) -> bool:
 
 
 def _counted(counts: Iterable[dict[str, int]]) -> str:
-    """Return what was counted in several parts, in words."""
+    """Return the counts of several parts, in words."""
     total: Counter[str] = Counter()
     for each in counts:
         total.update(each)

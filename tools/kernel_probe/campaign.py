@@ -84,7 +84,7 @@ class Campaign:
 
 
 def answers() -> dict[str, dict[str, Any]]:
-    """Return what was found so far, by release and measurement."""
+    """Return the findings so far, by release and measurement."""
     results: dict[str, dict[str, Any]] = {}
     for path in sorted((folder() / "measured").glob("*/*.json")):
         results.setdefault(path.parent.name, {})[path.stem] = json.loads(path.read_text())

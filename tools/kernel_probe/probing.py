@@ -65,7 +65,8 @@ WRONG, RIGHT, NONE = "wrong", "right", "no kernel"
 
 
 def ask(place: int, is_off: bool) -> tuple[str, str]:
-    """Return what becomes of a probe, and what is wrong, with its decompositions switched off or as things are."""
+    """Return the outcome of a probe, and a description of what is wrong, with its decompositions switched off or as
+    things are."""
     probe = probes()[place]
     with switched_off(*probe.traps, *probe.beside) if is_off else nullcontext():
         if is_off and not probe.has_kernel:
@@ -83,7 +84,7 @@ class Found:
 
 
 def probed(names: Sequence[str] = (), processes: int = 2) -> Found:
-    """Return which traps the installed onnxruntime has. names: of the traps; by default all."""
+    """Return the traps of the installed onnxruntime. names: of the traps; by default all."""
     requested = [traps()[name] for name in names] if names else [*traps().values()]
     places = {id(probe): place for place, probe in enumerate(probes())}
     waiting: queue.SimpleQueue[Trap] = queue.SimpleQueue()
@@ -135,7 +136,7 @@ class _Asker:
 
 
 def _state(asker: _Asker, places: list[int]) -> tuple[str, str]:
-    """Return what becomes of a trap: it is there where one of its probes is wrong."""
+    """Return the state of a trap: it is present if one of its probes is wrong."""
     has_any = False
     for place in sorted(places, key=lambda place: probes()[place].dies):
         state, detail = asker.ask(place, True)

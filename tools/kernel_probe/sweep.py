@@ -184,7 +184,7 @@ def jobs(op_types: Iterable[str] | None = None) -> list[Job]:
 
 
 def sweep(todo: Iterable[Job], provider: str, processes: int = 2, timeout: float = TIMEOUT) -> Outcomes:
-    """Return what becomes of each job. A process that dies or hangs costs its job and is replaced."""
+    """Return the outcome of each job. A process that dies or hangs costs its job and is replaced."""
     waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
     for job in todo:
         waiting.put(job)

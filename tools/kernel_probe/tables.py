@@ -44,15 +44,14 @@ _ORDER = {dtype: place for place, dtype in enumerate(dict.fromkeys(_SAID))}
 
 
 def facts(provider: str, ran: Ran) -> dict[str, Any]:
-    """Return what the installed release runs: for each version of an operator the dtypes.
-
+    """Return the kernels of the installed release: for each version of an operator the dtypes.
     ran: the dtypes that were seen to run at the newest opset. In an older version those count that are registered.
     """
     listed = _listed(state.get_all_opkernel_def(), provider)
     schemas = state.get_all_operator_schema()
     rows = {}
     for op_type, dtypes in ran.items():
-        seen = {*dtypes, *_foreign(provider, op_type)}
+        seen = {*dtypes, *_third_party(provider, op_type)}
         versions = versions_of(op_type, schemas)
         rows[op_type] = {
             str(since): named(_runs(op_type, since, seen, listed.get(op_type, ()), is_newest=since == versions[-1]))
@@ -63,7 +62,7 @@ def facts(provider: str, ran: Ran) -> dict[str, Any]:
 
 
 def head(provider: str) -> dict[str, Any]:
-    """Return what the installed release is."""
+    """Return the description of the installed release."""
     results = {"provider": provider, "onnxruntime": onnxruntime.__version__, "commit": build_commit()}
     return {**results, "opset": newest_opset(), "ir": newest_ir()}
 
@@ -77,7 +76,7 @@ def _listed(kernels: Iterable[KernelDef], provider: str) -> dict[str, list[Kerne
     return results
 
 
-def _foreign(provider: str, op_type: str) -> Iterable[DType]:
+def _third_party(provider: str, op_type: str) -> Iterable[DType]:
     """Return the dtypes that only third-party models have, which the sweep leaves out."""
     if provider != "CPUExecutionProvider":
         return ()

@@ -91,7 +91,7 @@ def folder() -> Path:
 
 
 def requirements(version: str) -> str:
-    """Return what is installed beside a release of onnxruntime, and the release itself, in the format of pip."""
+    """Return the packages installed beside a release of onnxruntime, and the release itself, in the format of pip."""
     if not LOCK.is_file():
         raise RunError(f"measure: there is no {LOCK.name}", help="run from a checkout of the repository")
     lines = [line for line in LOCK.read_text(encoding="utf-8").splitlines() if "==" in line.partition("#")[0]]

@@ -37,7 +37,7 @@ class Worker:
             raise RuntimeError(f"measure: a process does not start: exit status {self._process.exitcode}") from None
 
     def ask(self, *operands: Any, timeout: float = TIMEOUT) -> Any:
-        """Return what the function gives, or `Died`. Raises what it raises."""
+        """Return the result of the function, or `Died`. Raises what it raises."""
         try:
             self._pipe.send(operands)
             if not self._pipe.poll(timeout):

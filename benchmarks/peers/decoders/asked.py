@@ -25,7 +25,7 @@ OURS = {
 """Peers, and our forms that stand beside them."""
 
 _LLAMA_CPP, _GENAI = dict(zip(KINDS, (0.8, 1.0, 0.9, 1.3, 2.0, 2.0, 1.3, 2.0), strict=True)), dict.fromkeys(KINDS, 1.0)
-MOST = {
+LIMIT = {
     "llama.cpp, float32": _LLAMA_CPP,
     "llama.cpp, Q4_0": _LLAMA_CPP,
     "onnxruntime-genai, float32": _GENAI,
@@ -43,7 +43,7 @@ def pairs(shape: str) -> Iterator[tuple[str, str]]:
 
 def most(kind: str, peer: str) -> float | None:
     """Return the most that is asked for, None where nothing is."""
-    return MOST.get(peer, {}).get(kind)
+    return LIMIT.get(peer, {}).get(kind)
 
 
 def figure(shape: str, kind: str, ours: str, peer: str) -> str:

@@ -121,7 +121,7 @@ def _write_genai(shape: Shape, weights: dict[str, np.ndarray[Any, Any]], folder:
 
 
 def jobs(shape: Shape, folder: Path) -> dict[str, Job]:
-    """Return what each engine opens, ours first."""
+    """Return the files that each engine opens, ours first."""
     results = {f"graphcore, {form}": Job("ours", str(folder / f"{form}.onnx"), CACHE) for form in _forms(shape)}
     others = (
         ("llama.cpp, float32", "llama_cpp", "float32.gguf"),

@@ -12,7 +12,7 @@ import openvino_genai
 if TYPE_CHECKING:
     from benchmarks.peers.decoders.worker import Job
 
-_LONGEST = 1 << 16
+_MAX_LENGTH = 1 << 16
 
 
 class OpenVino:
@@ -20,7 +20,7 @@ class OpenVino:
 
     def __init__(self, job: Job) -> None:
         scheduler = openvino_genai.SchedulerConfig()
-        scheduler.max_num_batched_tokens = _LONGEST  # a prompt in one step
+        scheduler.max_num_batched_tokens = _MAX_LENGTH  # a prompt in one step
         scheduler.enable_prefix_caching = False
         options: dict[str, Any] = {"INFERENCE_NUM_THREADS": job.threads}
         if job.exact:
@@ -57,7 +57,7 @@ class OpenVino:
         if self._requests:
             self._pipeline.step()  # drops them
         config = openvino_genai.GenerationConfig()
-        config.max_new_tokens, config.do_sample, config.ignore_eos = _LONGEST, False, True
+        config.max_new_tokens, config.do_sample, config.ignore_eos = _MAX_LENGTH, False, True
         self._requests = [
             self._pipeline.add_request(next(self._numbers), openvino.Tensor(np.array([prompt])), config)
             for prompt in prompts

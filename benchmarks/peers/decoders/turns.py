@@ -98,8 +98,8 @@ def in_turns(processes: Mapping[str, Process], order: Mapping[str, object], roun
 
 
 def started(jobs: Mapping[str, Job], tokens: int, rounds: int) -> Answers:
-    """Return what each answers to a prompt in each round, from the start of its process to the token: the wall seconds
-    as `wall`, the processor seconds as `total`."""
+    """Return the answers of each engine to a prompt in each round, from the start of its process to the token: the wall
+    seconds as `wall`, the processor seconds as `total`."""
     answers: Answers = {name: [] for name in jobs}
     for number in range(rounds + 1):
         for name, job in jobs.items():

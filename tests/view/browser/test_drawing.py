@@ -71,7 +71,7 @@ def points(runs: list[list[float]]) -> list[tuple[float, float]]:
 
 
 def crossed(opened: Opened) -> list[str]:
-    """Return which edges go through which boxes of the scope that they belong to."""
+    """Return the edges that cross boxes of their own scope, with the boxes."""
     boxes = opened.boxes()
     inside: dict[int, list[Box]] = {}
     for box in boxes:

@@ -27,7 +27,7 @@ QUANTIZED = (*BYTES, D.int16, D.uint16, D.int32, *NIBBLES, *EIGHTHS)
 
 
 def families() -> list[Family]:
-    """Return what onnxruntime gets wrong about conversions, or refuses of what ONNX allows."""
+    """Return the faults of onnxruntime in conversions, and what it refuses although ONNX allows it."""
     return [
         Family("Gather of strings copies the first alone of those that go together.", _gathered()),
         Family('StringSplit counts no parts of "".', _split()),

@@ -44,7 +44,7 @@ _TURNS = "Loop without a number of turns"
 
 
 def families() -> list[Family]:
-    """Return what onnxruntime fails on or gets wrong where there are no elements."""
+    """Return the faults of onnxruntime with tensors without elements."""
     return [
         Family("ReduceMax and ReduceMin refuse to reduce nothing.", [*_refused()]),
         Family("ReduceMax and ReduceMin of integers give 0 for nothing.", [*_extremes()]),
@@ -188,7 +188,7 @@ KINDS = {
 
 
 def _unsqueezed() -> str:
-    """Return what is wrong with a Squeeze along no axes: every axis stays."""
+    """Return a description of what is wrong with a Squeeze along no axes: every axis stays."""
     graph = Graph("probe", {"x": TensorType(D.float32, [1, 2, 1])})
     axes = graph.constant(np.zeros(0, np.int64))
     graph.output(*graph.op("Squeeze", [graph["x"], axes], None, [graph["x"].type]))
@@ -200,7 +200,8 @@ _ONE = REVERSED_ONE_AXIS
 
 
 def _one_axis() -> str:
-    """Return what is wrong with a ReverseSequence of an operand that turns out to have one axis: it is an error."""
+    """Return a description of what is wrong with a ReverseSequence of an operand that turns out to have one axis: it is
+    an error."""
     graph = Graph("probe", {"x": TensorType(D.float32, Shape.unknown()), "lengths": TensorType(D.int64, ["n"])})
     results = [graph["x"], graph["lengths"]]
     graph.output(*graph.op("ReverseSequence", results, None, [TensorType(D.float32, Shape.unknown())]))
@@ -269,8 +270,8 @@ _ATTEMPTS = 60
 
 
 def _unwritten() -> str:
-    """Return what is wrong with an LSTM without features, which adds to memory that nothing was written to.
-
+    """Return a description of what is wrong with an LSTM without features, which adds to memory that nothing was
+    written to.
     A session that is gone leaves numbers where the next one may compute.
     """
     probe = _featureless("LSTM", 4)
@@ -302,7 +303,8 @@ except Exception as error:
 
 
 def _kernelless() -> str:
-    """Return what is wrong with a Conv of filters without elements, in a process that can be stopped."""
+    """Return a description of what is wrong with a Conv of filters without elements, in a process that can be
+    stopped."""
     types = {"x": TensorType(D.float32, [1, 2, 5]), "w": TensorType(D.float32, [2, 2, "k"])}
     graph = Graph("probe", types)
     graph.output(*graph.op("Conv", list(graph.inputs), None, [TensorType(D.float32, [1, 2, "left"])]))
@@ -347,7 +349,8 @@ def _products() -> Iterator[Probe]:
 
 
 def _unlimited() -> str:
-    """Return what is wrong with a NonMaxSuppression whose limit turns out to have no elements: it is an error."""
+    """Return a description of what is wrong with a NonMaxSuppression whose limit turns out to have no elements: it is
+    an error."""
     types = {"boxes": TensorType(D.float32, [1, 3, 4]), "scores": TensorType(D.float32, [1, 2, 3])}
     graph = Graph("probe", {**types, "most": TensorType(D.int64, ["n"])})
     graph.output(*graph.op("NonMaxSuppression", list(graph.inputs)))
@@ -407,7 +410,8 @@ def _scans() -> Iterator[Probe]:
 
 
 def _unturned() -> str:
-    """Return what is wrong with a Loop whose number of turns has no elements: it is refused in words."""
+    """Return a description of what is wrong with a Loop whose number of turns has no elements: it is refused in
+    words."""
     graph = Graph("loop", {"n": TensorType(D.int64, ["k"]), "x": TensorType(D.float32, [2])})
 
     def body(number: Symbol, going: Symbol, x: Symbol) -> Any:

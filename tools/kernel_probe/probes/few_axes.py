@@ -20,7 +20,7 @@ from tools.kernel_probe.probes.probe import Check, D, Family, bare
 
 
 def families() -> list[Family]:
-    """Return what ends the process on operands of fewer axes."""
+    """Return the operators that end the process on operands of fewer axes."""
     return [
         Family(
             "GRU, LSTM and RNN end the process on operands of fewer than three axes.",
@@ -46,7 +46,8 @@ def families() -> list[Family]:
 
 
 def _flat() -> str:
-    """Return what is wrong with networks that run as they are, on operands that turn out to have fewer axes."""
+    """Return a description of what is wrong with networks that run as they are, on operands that turn out to have fewer
+    axes."""
     for op, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
         results = {"w": np.ones((1, 4 * gates, 3), np.float32), "r": np.ones((1, 4 * gates, 4), np.float32)}
         node = helper.make_node(op, ["x", *results], ["y"], hidden_size=4)
@@ -56,7 +57,8 @@ def _flat() -> str:
 
 
 def _few_axes() -> str:
-    """Return what is wrong with operators on operands that turn out to have fewer axes than they take."""
+    """Return a description of what is wrong with operators on operands that turn out to have fewer axes than they
+    take."""
     results = {"step": np.array(1), "length": np.array(2)}
     operands = {"DFT": ["x"], "GridSample": ["x", "grid"], "STFT": ["x", "step", "", "length"]}
     items = (_computed(helper.make_node(op, item, ["y"]), results, ((), (1,))) for op, item in operands.items())
@@ -64,14 +66,15 @@ def _few_axes() -> str:
 
 
 def _older_few_axes() -> str:
-    """Return what is wrong with operators that newer kernels refuse such operands of."""
+    """Return a description of what is wrong with operators that newer kernels refuse such operands of."""
     nodes: dict[str, dict[str, str]] = {"Conv": {}, "Einsum": {"equation": "ij,jk->ik"}}
     results = (_computed(helper.make_node(op, ["x", "y"], ["z"], **more), {}, ((), (1,))) for op, more in nodes.items())
     return next(filter(None, results), "")
 
 
 def _joined() -> str:
-    """Return what is wrong with operands that turn out to have fewer axes than those that they are joined with."""
+    """Return a description of what is wrong with operands that turn out to have fewer axes than those that they are
+    joined with."""
     unknown = TensorType(D.float32, Shape.unknown())
     for is_list in (False, True):
         graph = Graph("probe", {"x": unknown, "y": unknown})
@@ -92,8 +95,7 @@ def _joined() -> str:
 
 
 def _computed(node: onnx.NodeProto, value: Mapping[str, Array], shapes: Sequence[tuple[int, ...]]) -> str:
-    """Return which shape of its inputs, of unknown rank, a model of one node computes something of; "" for none.
-
+    """Return the first shape of inputs of unknown rank for which a model of one node computes a result; "" for none.
     held: its operands that are constants.
     """
     fed = [name for name in node.input if name and name not in value]

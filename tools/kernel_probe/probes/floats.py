@@ -22,7 +22,7 @@ AT = np.array([[0], [1]])
 
 
 def families() -> list[Family]:
-    """Return what onnxruntime gets wrong about floats."""
+    """Return the faults of onnxruntime in floats."""
     return [
         Family("Extremes see a NaN only in some places, and lose it in others.", [*_extremes()]),
         Family("TopK puts a NaN where it does not belong.", [*_sorted()]),

@@ -27,7 +27,7 @@ HALVES = (D.float16, D.bfloat16)
 
 
 def families() -> list[Family]:
-    """Return what onnxruntime takes for something else when it looks at several nodes, and what it does not survive."""
+    """Return the faults of onnxruntime with several nodes: wrong fusions, and crashes."""
     return [
         Family("A constant zero that is added is left out, though -0.0 + 0.0 is 0.0.", [*_zeros()]),
         Family("A product with weights that a node dequantises rounds the other operand.", [*_dequantised()]),
@@ -297,7 +297,7 @@ def _looped() -> str:
 
 
 def _given() -> str:
-    """Return what is wrong with the memory of an output that is an input."""
+    """Return a description of what is wrong with the memory of an output that is an input."""
     value = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n"])
     more = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n"])
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "given", [value], [value, more])

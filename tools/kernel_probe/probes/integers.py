@@ -23,7 +23,7 @@ LENGTHS = (1, 2, 3, 7, 8, 16, 17, 64, 1000)
 
 
 def families() -> list[Family]:
-    """Return what onnxruntime gets wrong about integers."""
+    """Return the faults of onnxruntime in integers."""
     return [
         Family("Integer Div and Mod fail on 0, and MIN / -1 ends the process.", [*_divisions()]),
         Family("Sums and products of integers saturate where they should wrap.", [*_sums()]),

@@ -32,7 +32,7 @@ from tools.kernel_probe.probes.probe import (
 
 
 def families() -> list[Family]:
-    """Return what onnxruntime gets wrong about these operators, or refuses of what ONNX allows."""
+    """Return the faults of onnxruntime in these operators, and what it refuses although ONNX allows it."""
     return [
         Family("AveragePool counts wrong what is added after an axis.", [*_averages()]),
         Family("Windows with dilations are padded as if there were none where auto_pad says SAME.", [*_dilated()]),
@@ -185,7 +185,7 @@ def _window(op_type: str, dtype: DType, gives: DType = D.float64) -> Any:
 
 
 def _mel_differs(dtype: DType) -> str:
-    """Return what is wrong with a MelWeightMatrix of float16, which is that of float32, rounded."""
+    """Return a description of what is wrong with a MelWeightMatrix of float16, which is that of float32, rounded."""
     (wide,), (narrow,) = _mel(dtype, D.float32).run(), _mel(dtype, D.float16).run()
     return "" if (wide.astype(np.float16) == narrow).all() else f"gives {narrow.ravel()[:6].tolist()}"
 
@@ -240,7 +240,7 @@ def _logistic(x: float) -> float:
 
 
 def _steps(step: Callable[[float, float], tuple[float, float]]) -> list[float]:
-    """Return what two steps give whose operand is 1: both states are the same."""
+    """Return the states of two steps whose operand is 1: both states are the same."""
     first, memory = step(0.0, 0.0)
     return [first, step(first, memory)[0]]
 
@@ -297,7 +297,7 @@ def _frames(graph: Graph, x: Symbol) -> Any:
 
 
 def _unframed() -> str:
-    """Return what is wrong with an STFT whose window has no elements: it is refused in words."""
+    """Return a description of what is wrong with an STFT whose window has no elements: it is refused in words."""
     graph = Graph("frames", {"x": TensorType(D.float64, [1, 8, 1]), "w": TensorType(D.float64, ["k"])})
     results = [graph["x"], graph.constant(np.array(2)), graph["w"]]
     graph.output(*graph.op("STFT", results, {"onesided": 1}, [TensorType(D.float64, [1, "f", "b", 2])]))

@@ -35,8 +35,8 @@ WIDE = (D.float32, D.float64)
 class Probe:
     """Of a dtype: the operands' numbers, what to build with them, and the results that are right.
 
-    rows: the operators whose kernel for the dtype is a trap. names: the traps that are not kernels. numbers: one list an
-    operand, of the dtype or another. beside: traps whose decompositions hide the one that is probed.
+    rows: the operators whose kernel for the dtype is a trap. names: the traps that are not kernels. numbers: one list
+    for each operand, of the dtype or another. beside: traps whose decompositions hide the one that is probed.
     """
 
     dtype: DType
@@ -125,7 +125,7 @@ class Probe:
         )
 
     def finds(self) -> str:
-        """Return what is wrong; nothing where all is right."""
+        """Return a description of what is wrong; "" if nothing is."""
         results = self.run()
         return "" if self.is_right(results) else f"gives {', '.join(_shown(r) for r in results)}"[:200]
 
@@ -170,13 +170,13 @@ def bare(graph: Graph) -> onnxruntime.InferenceSession:
 
 
 def written(graph: Graph) -> bytes:
-    """Return what a file for the installed release has."""
+    """Return the bytes of a file for the installed release."""
     runtime = release.runtime()
     return join(encode(lower(graph, "cpu", runtime=runtime), ir=runtime.ir))
 
 
 def outcome(probe: AnyProbe) -> str:
-    """Return what is wrong, an error too; nothing where all is right."""
+    """Return a description of what is wrong, also an error; "" if nothing is."""
     try:
         return probe.finds()
     except Exception as error:  # its errors have no common class

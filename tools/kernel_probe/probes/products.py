@@ -44,7 +44,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def families() -> list[Family]:
-    """Return what onnxruntime gets wrong about products and attention."""
+    """Return the faults of onnxruntime in products and attention."""
     return [
         Family("Products of empty operands fail, or leave their results unwritten.", [*_empty()]),
         Family("A constant factor before or after a product of float64 goes into it as a float32.", [*_scaled()]),

@@ -1,4 +1,4 @@
-"""The hunt: what is tried, counted and found. Each kind is a generator of findings that ends when its time does."""
+"""Fuzzing: what is tried, counted and found. Each kind is a generator of findings that ends when its time does."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ KINDS: dict[str, Callable[[Tally, Going], Iterator[str]]] = {
 }  # fmt: skip
 
 
-def hunt(kind: str, seed: int, going: Going, say: Callable[[str], None] = print) -> Tally:
+def fuzz(kind: str, seed: int, going: Going, say: Callable[[str], None] = print) -> Tally:
     """Hunt from a seed on while there is time. say: takes findings as they come, and the counts at the end."""
     tally = Tally(kind, seed, next_seed=seed)
     began = sum(os.times()[:4])  # of this process, and of those that it started and that ended

@@ -1,6 +1,6 @@
 """A model that onnxruntime refuses for three reasons (opset too new, mixed dtypes, no kernels), loaded and run.
 
-python examples/mend_model.py
+python examples/fix_model.py
 """
 
 from __future__ import annotations

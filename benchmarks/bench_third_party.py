@@ -1,6 +1,6 @@
 """Third-party files with float16, or with floats cast to integers: calls beside a bare session of the same file.
 
-    python -m benchmarks.bench_foreign
+    python -m benchmarks.bench_third_party
 
 Loaded as by default; outputs are compared bit for bit. Processor time of one thread.
 """
@@ -24,7 +24,7 @@ from benchmarks.timing import Bounds, compare
 
 Array = np.ndarray[Any, Any]
 
-MOST, MOST_SHORT, SHORT = 1.03, 1.1, 1e-3
+LIMIT, LIMIT_SHORT, SHORT = 1.03, 1.1, 1e-3
 """The most that is asked for, that of calls below so many seconds, and those seconds."""
 
 ROUNDS, TURN = 21, 0.02
@@ -140,7 +140,7 @@ def main() -> int:
             each = compare(ours, bare, 5).peer
             calls = max(1, round(TURN / max(each, 1e-6)))
             ratio = compare(often(ours, calls), often(bare, calls), ROUNDS)
-            bounds.ratio(f"{what}, beside run", ratio, MOST_SHORT if each < SHORT else MOST, calls, "us")
+            bounds.ratio(f"{what}, beside run", ratio, LIMIT_SHORT if each < SHORT else LIMIT, calls, "us")
     return bounds.exit_code()
 
 
