@@ -145,7 +145,7 @@ def test_blocks_that_are_not_computed_are_given_raw_and_refused_otherwise(tmp_pa
     held = gc.load_tensors(path, dequantize=False)["w"]
     assert isinstance(held, QuantizedTensor)
     assert same(held.data, raw)
-    with pytest.raises(ModelError, match=f"{encoding} is not dequantised"):
+    with pytest.raises(ModelError, match=f"{encoding} cannot be dequantised"):
         gc.load_tensors(path)["w"]
 
 
