@@ -89,7 +89,7 @@ def test_lowered_graph_leads_back_when_a_node_of_it_is_selected(show: Show) -> N
         opened.select(node_of(data, "Exp"))
         opened.page.select_option("select[aria-label=Graph]", label="lowered for cpu")
         opened.until("graphcore.view === 0 && graphcore.viewer.selected !== null")
-        assert "STANDS FOR" in opened.panel.upper()
+        assert "REPLACES" in opened.panel.upper()
         opened.page.click(f"aside .links button:has-text('{node_of(data, 'Exp')}')")
         opened.until("graphcore.view === -1")
         assert opened.panel.startswith("Exp")

@@ -65,7 +65,7 @@ export class App {
     const known = this.viewers.get(view);
     if (known !== undefined) return known;
     const graph = view < 0 ? this.page.graph : this.page.lowered[view].graph;
-    const label = `Graph ${plain(graph.name, 100)}: ${countText(graph.nodes.length, "node")}. Arrow keys walk from node to node, / searches, ? lists the keys.`;
+    const label = `Graph ${plain(graph.name, 100)}: ${countText(graph.nodes.length, "node")}. Use the arrow keys to move between nodes, / to search, ? for all keys.`;
     const canvas = h("canvas", { class: "graph", set: { tabindex: 0, role: "application", "aria-roledescription": "graph", "aria-label": label } });
     this.main.prepend(canvas);
     const viewer = new Viewer(canvas, graph, this.placer);
@@ -197,7 +197,7 @@ export class App {
       await navigator.clipboard.writeText(link);
       this.say("Link copied.");
     } catch {
-      this.say("The browser does not let a page copy: the link is in the address.");
+      this.say("The browser blocked copying; the link is in the address bar.");
     }
   }
 
@@ -243,7 +243,7 @@ export class App {
     if (node === null) return this.say("Select a node first.");
     const origin = this.view < 0 ? node : this.originsOf(this.viewer, node)[0];
     const target = this.view < 0 ? this.page.graph.nodes[node].lowered?.[0]?.target : this.view;
-    if (origin === undefined || target === undefined) return this.say("Nothing is known of how it was lowered.");
+    if (origin === undefined || target === undefined) return this.say("There is no lowering of this node to show.");
     return this.compare(origin, target);
   }
 
@@ -259,7 +259,7 @@ export class App {
 
   async openAll(): Promise<void> {
     const all = await this.viewer.openAll();
-    if (!all) this.say("The graph is large: only its outer groups were opened.");
+    if (!all) this.say("The graph is large: only the outer groups are open.");
   }
 
   toggleSelected(): void {

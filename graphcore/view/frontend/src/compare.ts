@@ -14,7 +14,7 @@ export async function compare(app: App, placer: Placer, node: number, target: nu
   const made = page.graph.nodes[node].lowered?.find((one) => one.target === target);
   if (lowered === undefined || made === undefined) return;
   const close = button("Close", () => dialog.close());
-  const words = made.reason === "" ? "Lowering left it as it is." : made.reason;
+  const words = made.reason === "" ? "Lowering did not change it." : made.reason;
   const before = figure("Before", page.graph, [node]);
   const after = figure(`After, for ${lowered.target}`, lowered.graph, made.nodes);
   const dialog = h(

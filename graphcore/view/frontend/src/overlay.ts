@@ -130,8 +130,8 @@ export class Painted {
     const rows = this.numbers.size > 0
       ? [...this.numbers].sort((a, b) => Math.abs(b[1].value) - Math.abs(a[1].value)).slice(0, SHOWN).map(([node, number]) => row(node, number.text))
       : [...this.words].filter(([, word]) => word.category !== usual).slice(0, SHOWN).map(([node, word]) => row(node, word.text));
-    const title = this.numbers.size > 0 ? "greatest" : usual === null ? "nodes" : `other than ${usual}`;
-    const body = rows.length === 0 ? h("p", { class: "subtitle" }, "There is none.") : h("table", {}, h("tbody", {}, ...rows));
+    const title = this.numbers.size > 0 ? "largest" : usual === null ? "nodes" : `other than ${usual}`;
+    const body = rows.length === 0 ? h("p", { class: "subtitle" }, "None.") : h("table", {}, h("tbody", {}, ...rows));
     return h("section", { class: "greatest" }, h("h3", {}, `${this.overlay.name}: ${title}`), this.overlay.note === "" ? null : h("p", { class: "subtitle" }, this.overlay.note), body);
   }
 }

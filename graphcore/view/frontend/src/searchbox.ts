@@ -130,7 +130,7 @@ export class SearchBox {
       return row;
     });
     const rest = this.found.length - rows.length;
-    const none = this.found.length === 0 ? h("li", { class: "more", set: { role: "presentation" } }, "Nothing was found. Fields: name: op: dtype: dim:") : null;
-    refill(this.list, ...rows, rest > 0 ? h("li", { class: "more", set: { role: "presentation" } }, `and ${rest.toLocaleString("en")} more: the arrows go there too`) : null, none);
+    const none = this.found.length === 0 ? h("li", { class: "more", set: { role: "presentation" } }, "No results. Fields: name: op: dtype: dim:") : null;
+    refill(this.list, ...rows, rest > 0 ? h("li", { class: "more", set: { role: "presentation" } }, `and ${rest.toLocaleString("en")} more: use the arrows to reach them`) : null, none);
   }
 }
