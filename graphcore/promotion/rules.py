@@ -288,7 +288,7 @@ def check_literal(value: Scalar, dtype: DType) -> None:
             wider = "float32" if abs(value) <= DType.float32.max and dtype.bits < 32 else "float64"
             fix = f"cast the Symbol to a wider float: .cast(DType.{wider})"
             if dtype is DType.float64 or abs(value) > DType.float64.max:
-                fix = f"float64 holds {DType.float64.min} to {DType.float64.max}, and no dtype more"
+                fix = f"float64 holds {DType.float64.min} to {DType.float64.max}, the widest range of all dtypes"
         else:
             fix = f"write {float(value)!r} if rounding is meant, or cast the Symbol to a wider float"
     elif isinstance(value, int) and value.bit_length() > MOST_BITS:
