@@ -1,4 +1,4 @@
-/** The page: its graphs, what is shown of them, and the parts that show it. */
+/** The page: its graphs, the current view, and the parts that show it. */
 import { keepPlace, placeHash, readPlace } from "./address";
 import { scopeOf } from "./boxes";
 import { compare } from "./compare";
@@ -62,8 +62,8 @@ export class App {
   // Graphs
 
   private viewerOf(view: number): Viewer {
-    const known = this.viewers.get(view);
-    if (known !== undefined) return known;
+    const cached = this.viewers.get(view);
+    if (cached !== undefined) return cached;
     const graph = view < 0 ? this.page.graph : this.page.lowered[view].graph;
     const label = `Graph ${plain(graph.name, 100)}: ${countText(graph.nodes.length, "node")}. Use the arrow keys to move between nodes, / to search, ? for all keys.`;
     const canvas = h("canvas", { class: "graph", set: { tabindex: 0, role: "application", "aria-roledescription": "graph", "aria-label": label } });
@@ -81,7 +81,7 @@ export class App {
     return viewer;
   }
 
-  /** Show a graph; false where another was asked for before this one was laid out. */
+  /** Show a graph; false if another one was requested before the layout was ready. */
   async showView(view: number): Promise<boolean> {
     if (view === this.view) return true;
     const selected = this.nodeOf(this.viewer.selected);
@@ -113,12 +113,12 @@ export class App {
       for (const { target, nodes } of node.lowered ?? []) {
         const origins = this.origins.get(target) ?? new Map<number, number[]>();
         this.origins.set(target, origins);
-        for (const made of nodes) origins.set(made, [...(origins.get(made) ?? []), index]);
+        for (const lowered of nodes) origins.set(lowered, [...(origins.get(lowered) ?? []), index]);
       }
     });
   }
 
-  /** Return the nodes that a node of the lowered graph on show stands for. */
+  /** Return the nodes that a node of the current lowered graph replaces. */
   originsOf(viewer: Viewer, node: number): number[] {
     return viewer === this.viewers.get(-1) ? [] : (this.origins.get(this.view)?.get(node) ?? []);
   }
@@ -224,7 +224,7 @@ export class App {
     this.paintOverlay(here[at + 1] ?? null);
   }
 
-  /** Return what each overlay says of a node. */
+  /** Return the text of each overlay for a node. */
   textsOf(node: number): [string, string][] {
     return this.page.overlays.flatMap((overlay): [string, string][] => {
       if (overlay.of !== this.view || overlay.kind === "dtype") return [];
@@ -237,7 +237,7 @@ export class App {
     void compare(this, this.placer, node, target);
   }
 
-  /** Of the selected node, for the target on show or the first. */
+  /** Compare the selected node for the current target, or the first one. */
   compareSelected(): void {
     const node = this.nodeOf(this.viewer.selected);
     if (node === null) return this.say("Select a node first.");

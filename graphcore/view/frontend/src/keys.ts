@@ -1,4 +1,4 @@
-/** The keyboard: one table, which the help shows. */
+/** The keyboard shortcuts: one table, which the help shows. */
 import type { App } from "./app";
 import { button, h } from "./dom";
 import { into, out, step, type Way } from "./walk";

@@ -1,4 +1,4 @@
-/** The program of the page: it reads the data that the page carries and shows it. */
+/** The program of the page: it reads the embedded data and shows it. */
 import { App } from "./app";
 import { h } from "./dom";
 import type { Page } from "./model";

@@ -1,4 +1,4 @@
-/** The side panel: everything known of what is selected, or of the graph. */
+/** The side panel: details of the selection, or of the graph. */
 import type { App } from "./app";
 import { button, h, name, type Child } from "./dom";
 import type { Graph, Node, Reason, Source, Value } from "./model";
@@ -22,8 +22,8 @@ function titled(app: App, title: string, ...subtitle: Child[]): Child[] {
 }
 
 function section(title: string, ...children: Child[]): HTMLElement | null {
-  const kept = children.filter((child) => child !== null && child !== undefined);
-  return kept.length === 0 ? null : h("section", {}, h("h3", {}, title), ...kept);
+  const present = children.filter((child) => child !== null && child !== undefined);
+  return present.length === 0 ? null : h("section", {}, h("h3", {}, title), ...present);
 }
 
 function path(app: App, viewer: Viewer, home: Scope): HTMLElement | null {
@@ -64,10 +64,10 @@ function reason(cast: Reason): HTMLElement {
   return h("section", { class: "why" }, h("h3", {}, "Why this cast"), h("div", { class: "card reason" }, who, pair, h("p", {}, cast.words)));
 }
 
-function source(found: Source | undefined): HTMLElement | null {
-  if (found === undefined) return null;
-  const where = h("p", { class: "subtitle", set: { title: `${found.file}:${found.line}` } }, name(`${fileText(found.file)}:${found.line}`));
-  return section("Source", where, found.text === "" ? null : h("pre", {}, found.text.trim().replaceAll("\t", "    ")));
+function source(origin: Source | undefined): HTMLElement | null {
+  if (origin === undefined) return null;
+  const where = h("p", { class: "subtitle", set: { title: `${origin.file}:${origin.line}` } }, name(`${fileText(origin.file)}:${origin.line}`));
+  return section("Source", where, origin.text === "" ? null : h("pre", {}, origin.text.trim().replaceAll("\t", "    ")));
 }
 
 function lowering(app: App, viewer: Viewer, node: Node, index: number): HTMLElement | null {
