@@ -24,9 +24,9 @@ from graphcore.surgery.roles import (
     is_plain,
     moved_operands,
     none_of,
-    retyped,
     roles_of,
     takes_any,
+    with_dtype,
 )
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -92,7 +92,7 @@ def _inputs(graph: Graph, change: DTypeChange) -> tuple[dict[int, Type], dict[st
         is_kept = change.keeps_io if buffer_value is None else False
         if is_kept or not change.sources.has(symbol.type) or change.keep.has_value(symbol):
             continue
-        types[symbol.id] = new_type = retyped(symbol.type, change.dtype)
+        types[symbol.id] = new_type = with_dtype(symbol.type, change.dtype)
         if buffer_value is not None:
             assert isinstance(new_type, TensorType)
             initial = buffer_value.buffer.initial
@@ -136,7 +136,7 @@ class DTypeChange(Edit):
 
     def type_of(self, symbol: Symbol) -> Type:
         """Return the new type of a converted value; the unchanged type of any other."""
-        return retyped(symbol.type, self.dtype) if self.sources.has(symbol.type) else symbol.type
+        return with_dtype(symbol.type, self.dtype) if self.sources.has(symbol.type) else symbol.type
 
 
 class Retyping(Replay):
@@ -195,7 +195,7 @@ class Retyping(Replay):
             return self._constant(symbol, producer)
         if self.policy.keep.has_value(symbol):
             return self.new.build.cast(self.in_dtype(symbol, symbol.dtype), dtype)
-        return self._constant(symbol, self.policy.arrays.constant(symbol, producer), retyped(symbol.type, dtype))
+        return self._constant(symbol, self.policy.arrays.constant(symbol, producer), with_dtype(symbol.type, dtype))
 
     def result(self, symbol: Symbol, type_: Type | None = None) -> Symbol:
         """Return the value of an output or a buffer. type_: of the buffer."""

@@ -78,7 +78,7 @@ def call(
         for label, wanted in _inputs(model).items()
     }
     inputs = _inputs(model)
-    symbols = _rebind_operands(inputs, symbols, unified(what, inputs, {label: s.type for label, s in symbols.items()}))
+    symbols = _rebind(inputs, symbols, unify_dims(what, inputs, {label: s.type for label, s in symbols.items()}))
     graph.build.end_expressions([*symbols.values()])
     name = model.name if layer is None else layer
     results = (
@@ -171,7 +171,7 @@ def _operand(what: str, graph: Graph, label: str, wanted: Symbol, value: Any, im
 # Dims
 
 
-def unified(what: str, inputs: Mapping[str, Symbol], types: Mapping[str, Type]) -> dict[str, Dim]:
+def unify_dims(what: str, inputs: Mapping[str, Symbol], types: Mapping[str, Type]) -> dict[str, Dim]:
     """Return the actual dims for the dim names in the types of inputs.
 
     Raises `ShapeError` if an operand's dim is known to differ from the input's.
@@ -210,9 +210,7 @@ def unified(what: str, inputs: Mapping[str, Symbol], types: Mapping[str, Type]) 
     return dims
 
 
-def _rebind_operands(
-    inputs: Mapping[str, Symbol], symbols: Mapping[str, Symbol], dims: Mapping[str, Dim]
-) -> dict[str, Symbol]:
+def _rebind(inputs: Mapping[str, Symbol], symbols: Mapping[str, Symbol], dims: Mapping[str, Dim]) -> dict[str, Symbol]:
     """Return operands with the dims of the inputs: dims known only at run time are checked there."""
     rebound = {}
     for label, symbol in symbols.items():
@@ -249,7 +247,7 @@ def inline(what: str, graph: Graph, model: Graph, layer: str, symbols: Mapping[s
     not match.
     """
     inputs = _inputs(model)
-    dims = unified(what, inputs, {label: s.type for label, s in symbols.items()})
+    dims = unify_dims(what, inputs, {label: s.type for label, s in symbols.items()})
     types = dict.fromkeys(s.type for s in model.symbols)
     inner_names = [name for name in names_of(types) if name not in dims]
     with _layer(graph, layer):
@@ -296,7 +294,7 @@ def _as_function(what: str, graph: Graph, model: Graph, name: str, symbols: Sequ
             help="call it without as_function=True, or pass the contents of its buffers as operands",
         )
     inputs = _inputs(model)
-    dims = unified(what, inputs, {label: s.type for label, s in zip(inputs, symbols, strict=True)})
+    dims = unify_dims(what, inputs, {label: s.type for label, s in zip(inputs, symbols, strict=True)})
     declared: dict[str, Type] = {}
     for label, symbol, operand in zip(inputs, inputs.values(), symbols, strict=True):
         declared[label] = symbol.type if substituted(symbol.type, dims) is operand.type else operand.type

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
-from graphcore.surgery.result_types import described
+from graphcore.surgery.result_types import describe_node
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, TensorType
 
@@ -87,7 +87,7 @@ class _ChainWalk:
         node = self._at.producer
         if not isinstance(node, Node):
             return ""
-        place = described(node)
+        place = describe_node(node)
         others = [r for r in self._readers.get(self._at.id, []) if r is not self._reader and not _is_of_shapes(r)]
         if others or len(node.outputs) > 1:
             return f"{place} is used elsewhere too"

@@ -18,7 +18,7 @@ from graphcore.operators import ONNX, Trait, having
 from graphcore.surgery.chain import AffineChain, Places, Vector, chain_to
 from graphcore.surgery.copying import finish, replica
 from graphcore.surgery.replay import Edit, Replay, reads
-from graphcore.surgery.result_types import described
+from graphcore.surgery.result_types import describe_node
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
@@ -217,13 +217,13 @@ def fold_into(node: Node, readers: Readers) -> Fold:
     is_flipped = bool((chain.order != np.arange(form.channels)).any())
     if is_flipped and form.groups > 1:
         raise Unfoldable("the channels are permuted, and it has several groups of channels")
-    scaled = _in_dtype(form.scaled(weights.astype(np.float64), chain.scale, chain.order), weights.dtype)
+    scaled = _in_dtype(form.scale_weights(weights.astype(np.float64), chain.scale, chain.order), weights.dtype)
     fold = Fold(node, chain, operand, scaled, node.attributes)
     if not chain.shift.any():
         return fold
     if form.takes_no_shift:
         return _add_shift_before(fold, form, chain, weights.dtype)
-    return _add_shift_after(fold, form.total(weights.astype(np.float64), chain.shift), readers, weights.dtype)
+    return _add_shift_after(fold, form.shift_result(weights.astype(np.float64), chain.shift), readers, weights.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class _ChannelLayout:
     is_convolution: bool = False
     is_gemm: bool = False
 
-    def scaled(self, weights: Array, scale: Vector, order: Places) -> Array:
+    def scale_weights(self, weights: Array, scale: Vector, order: Places) -> Array:
         """Return weights times the factors of the channels, in the given order of channels."""
         by = scale.reshape([-1 if axis == self.axis else 1 for axis in range(weights.ndim)])
         if self.groups > 1 and self.axis == 1:
@@ -252,7 +252,7 @@ class _ChannelLayout:
         result[(slice(None),) * self.axis + (order,)] = weights * by
         return result
 
-    def total(self, weights: Array, shift: Vector) -> Array:
+    def shift_result(self, weights: Array, shift: Vector) -> Array:
         """Return the change of the result when the channels are shifted, broadcastable to the result."""
         if self.is_convolution:
             own = shift.reshape(self.groups, -1).repeat(weights.shape[0] // self.groups, axis=0)
@@ -364,4 +364,4 @@ def _in_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
 
 def reasons(unfolded: Sequence[tuple[Node, str]]) -> str:
     """Return the text of the reasons why nothing was folded into products."""
-    return "; ".join(f"{described(node)}: {why}" for node, why in unfolded)
+    return "; ".join(f"{describe_node(node)}: {why}" for node, why in unfolded)

@@ -22,7 +22,7 @@ from graphcore.ir.transform.walk import bodies, parts
 from graphcore.surgery.copying import conclude, replica
 from graphcore.surgery.patterns import Finder, defaults, finder
 from graphcore.surgery.replay import Edit, Replay
-from graphcore.surgery.result_types import described
+from graphcore.surgery.result_types import describe_node
 from graphcore.types.tensor_types import TensorType
 
 
@@ -32,7 +32,7 @@ def replace(graph: Graph, what: Any, fn: Callable[..., Any]) -> Graph:
     _check_function("replace", fn)
     target = target_of(graph, what)
     if isinstance(target, Node):
-        change = _Replacement(f"replace of {described(target)}", graph, fn, node=target)
+        change = _Replacement(f"replace of {describe_node(target)}", graph, fn, node=target)
     else:
         change = _Replacement(f"replace of {target.name!r}", graph, fn, value=target)
     result = change.run()
@@ -366,7 +366,7 @@ def target_of(graph: Graph, what: Any) -> Node | Symbol:
     if isinstance(what, Node):
         if not any(node is what for part in parts(graph) for node in part.nodes):
             raise GraphError(
-                f"replace: {described(what)} is not a node of graph {graph.name!r}",
+                f"replace: {describe_node(what)} is not a node of graph {graph.name!r}",
                 help="give a node of graph.nodes, or of a body or function in it",
             )
         return what

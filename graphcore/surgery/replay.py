@@ -36,7 +36,7 @@ from graphcore.support.gc_pause import uncollected
 from graphcore.surgery.result_types import (
     OperandChange,
     check_condition,
-    described,
+    describe_node,
     labelled_operands,
     literals,
     may_decide_shapes,
@@ -332,7 +332,7 @@ class Replay(Rewrite):
                     return self._inline(node, definition, inputs, dims)
                 dims = {
                     **dims,
-                    **bound(described(node), labels, [s.type for s in declared], [s.type for s in operands]),
+                    **bound(describe_node(node), labels, [s.type for s in declared], [s.type for s in operands]),
                 }
             except ShapeError:
                 return self._inline(node, definition, inputs, dims)
@@ -370,7 +370,7 @@ class Replay(Rewrite):
         def again(name: str, _: Any, types: Sequence[Type]) -> Graph:
             return self._body(own[name], types)
 
-        place = f"{self.what}: {described(node)}"
+        place = f"{self.what}: {describe_node(node)}"
         check_condition(place, node, inputs)
         protos: Any = own  # `again` builds the bodies
         types, remade = body_types.read(again, node.op_type, protos, inputs, rest, len(node.outputs), OPSET, place)

@@ -59,7 +59,7 @@ class OperandChange:
     @property
     def place(self) -> str:
         """The edit and the node, for errors."""
-        return f"{self.what}: {described(self.node)}"
+        return f"{self.what}: {describe_node(self.node)}"
 
 
 def result_types(change: OperandChange, sizes: ShapeValues) -> list[Type]:
@@ -84,7 +84,7 @@ def result_types(change: OperandChange, sizes: ShapeValues) -> list[Type]:
     ]
 
 
-def described(node: Node) -> str:
+def describe_node(node: Node) -> str:
     """Return the operator and the name of the first result of a node, for errors."""
     return f"{node.op_type} {node.outputs[0].name!r}" if node.outputs else node.op_type
 

@@ -153,10 +153,10 @@ def _results(node: Node) -> list[Type]:
     return [s.type for s in node.outputs]
 
 
-def retyped(type_: Type, dtype: DType) -> Type:
+def with_dtype(type_: Type, dtype: DType) -> Type:
     """Return the type of a tensor, or of a sequence of them, with another dtype."""
     if isinstance(type_, (SequenceType, OptionalType)):
-        return type(type_)(retyped(type_.element, dtype))
+        return type(type_)(with_dtype(type_.element, dtype))
     assert isinstance(type_, TensorType)
     return tensor_type(dtype, type_.shape, type_.ambiguous)
 

@@ -18,7 +18,7 @@ from graphcore.ops.shared import einsum
 from graphcore.ops.shared.dims import provably_differ
 from graphcore.surgery.copying import finish, replica
 from graphcore.surgery.replay import Edit, Replay, at_node
-from graphcore.surgery.result_types import described, labelled_operands
+from graphcore.surgery.result_types import describe_node, labelled_operands
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import DimLike, Shape, TensorType, Type, tensor_type
 
@@ -129,7 +129,7 @@ def fix_sizes(
     """
     if node.domain not in ("", LIBRARY):
         return None
-    place = f"{what}: {described(node)}"
+    place = f"{what}: {describe_node(node)}"
     for sizes in _equal_dims(node, inputs):
         numbers, names = [d for d in sizes if d.is_static], [d for d in sizes if d.is_symbolic]
         others = names or [d for d in numbers if d != numbers[0]]

@@ -305,12 +305,12 @@ def html_of(data: Mapping[str, Any]) -> str:
         policy=_policy(program),
         title=escaped(str(data["title"])).encode("ascii", "xmlcharrefreplace").decode(),
         style=style,
-        data=embedded(data),
+        data=embed_json(data),
         program=program,
     )
 
 
-def embedded(data: Mapping[str, Any]) -> str:
+def embed_json(data: Mapping[str, Any]) -> str:
     """Return data as JSON for a script element: ASCII, without characters that begin markup."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
 
