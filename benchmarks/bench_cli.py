@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.timing import Bounds, Ratio
-from graphcore.view.data import Shown, page_data
+from graphcore.view.data import PageOptions, page_data
 from tests.support import browser
 from tests.support.drawn_graphs import exported
 from tests.view.browser.graphs import large_data
@@ -56,7 +56,7 @@ def doctor(bounds: Bounds, environment: Mapping[str, str]) -> None:
 def page(bounds: Bounds) -> None:
     graph = exported(1_600)
     start = time.process_time()
-    page_data(graph, Shown(targets=()))
+    page_data(graph, PageOptions(targets=()))
     bounds.figure("page of 20,000 nodes: its data", time.process_time() - start, 3, "s")
     why = browser.missing()
     if why is not None:

@@ -315,7 +315,7 @@ def save_html(
     asked for raises; `DTypeError` for values that are no arrays.
     """
     drawing = _drawing()
-    shown = drawing.Shown(
+    shown = drawing.PageOptions(
         title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics
     )
     drawing.save_html(self, path, shown)
@@ -346,7 +346,7 @@ def view(
         graph.view(profile=model.profile(x))
     """
     drawing = _drawing()
-    shown = drawing.Shown(
+    shown = drawing.PageOptions(
         title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics
     )
     path_of_page: str = drawing.view(self, path, open, shown)

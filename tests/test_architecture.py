@@ -95,7 +95,7 @@ TABLES = {
         graphcore/onnx/read/statements.py _APART
         graphcore/passes/simplify.py _NEUTRAL _ONE_SIDED
         graphcore/promotion/anvil.py _OF_LISTS _LISTS
-        graphcore/promotion/complex_operators.py ORDERED _WAYS
+        graphcore/promotion/complex_operators.py ORDERED _HELP
         graphcore/surgery/chain.py _ARITHMETIC
         graphcore/surgery/products.py FOLDED_INTO
         runtime/sessions/direct/known_operators.py _STEPS _BY_NUMBERS BEGINS

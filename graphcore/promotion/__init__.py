@@ -1,4 +1,4 @@
-"""Promotion systems: which dtype operands of different dtypes meet in."""
+"""Promotion systems: the common dtype of operands of different dtypes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from graphcore.promotion.explanations import Explanation, explain
 
     def implicit_cast(lhs: Any, rhs: Any) -> Any:
-        """Return both Symbols in the dtype in which they meet. Attached by `build.operands`, as `gc.implicit_cast`."""
+        """Return both Symbols in their common dtype. Defined in `build.operands`, and public as `gc.implicit_cast`."""
 
 else:
 
     def __getattr__(name: str) -> Any:
-        """Return what is imported when it is first used."""
+        """Import the module of a lazy name on first use."""
         if name not in _HOMES:
             raise AttributeError(f"module 'graphcore.promotion' has no attribute {name!r}")
         return getattr(import_module(f"graphcore.{_HOMES[name]}"), name)

@@ -1,8 +1,8 @@
 """The promotion of Allo, a language for hardware accelerators, in its two styles hls and cpp.
 
-Source: Allo's document "Type promotion rules", with the lists that its print lost restored from its code. Integers have
-any width, and bool is the unsigned integer of one bit. In the style hls sums and products of integers are promoted over
-the whole expression, so that no bit is lost; in cpp every pair meets in a common type.
+Source: Allo's document "Type promotion rules"; lists that are missing in its print are from its code. Integers have
+any width, and bool is the unsigned integer of one bit. In the style hls, sums and products of integers are promoted
+over the whole expression, so that no bit is lost; in cpp, pair by pair.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from graphcore.promotion.rules import (
     Operand,
     Resolution,
     Scalar,
+    SymbolLike,
     Term,
-    Value,
     check_literal,
     no_complex,
 )
@@ -44,12 +44,12 @@ from graphcore.types import dtypes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
-# The operators that take integers of more than 64 bits, checked at the user's line, where results grow so wide.
+# The operators for integers of more than 64 bits, checked when a node is built, so that errors name the user's line.
 #
-# Lowering computes such integers in limbs, one rule an operator. What has no rule there is refused here.
+# Lowering computes such integers in limbs, with a rule for each operator. Operators without a rule are refused here.
 
 MOVES = having(Trait.MOVES, Trait.FILLS, Trait.JOINS) - {"CenterCropPad", "OneHot", "TensorScatter"}
-"""Those that put elements elsewhere. The others are built by `ops.onnx` alone, which takes ONNX's dtypes."""
+"""Operators that move elements. Those removed are built by `ops.onnx` alone, which takes ONNX's dtypes."""
 
 OPERATORS = MOVES.union(
     {
@@ -60,24 +60,24 @@ OPERATORS = MOVES.union(
         "ShiftRight", "Sign", "Size", "Square", "Sub", "Sum", "TopK",
     }
 )  # fmt: skip
-"""Those that have a rule of limbs."""
+"""Operators with a lowering rule in limbs."""
 
 EXPRESSIONS = frozenset({"SumOfTerms", "ProductOfTerms"})
-"""Those that are made of operators that have one."""
+"""Operators that expand to operators with such a rule."""
 
 
 def is_wide(type_: Type) -> bool:
-    """Return whether it is, or is a list or optional of, integers of more than 64 bits."""
+    """Return True for integers of more than 64 bits, and for lists and optionals of them."""
     if isinstance(type_, (SequenceType, OptionalType)):
         return is_wide(type_.element)
     return isinstance(type_, TensorType) and dtypes.is_wide(type_.dtype)
 
 
-def check_width(operator: str, inputs: Sequence[Value | None], type_: Type, position: int = 0) -> Type:
-    """Return the type of a result as it is. Raises `DTypeError` where nothing computes it on such integers."""
+def check_width(operator: str, inputs: Sequence[SymbolLike | None], type_: Type, position: int = 0) -> Type:
+    """Return the type of a result unchanged. Raises `DTypeError` for an operator without a rule for wide integers."""
     if operator in EXPRESSIONS:
         return type_
-    try:  # every node comes through here, and hardly one has anything wide
+    try:  # the fast path: this runs for every node, and wide integers are rare
         narrow = type_.dtype.bits <= 64 or not type_.dtype.is_integer  # type: ignore[union-attr]
         for symbol in inputs:
             if symbol is not None and symbol.type.dtype.bits > 64 and symbol.type.dtype.is_integer:
@@ -88,52 +88,52 @@ def check_width(operator: str, inputs: Sequence[Value | None], type_: Type, posi
     if why is None:
         return type_
     reason, help_ = why
-    given = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
-    raise DTypeError(f"{operator}: {reason}", operands=given, help=help_)
+    named_inputs = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
+    raise DTypeError(f"{operator}: {reason}", operands=named_inputs, help=help_)
 
 
-def _refusal(operator: str, inputs: Sequence[Value | None], type_: Type) -> tuple[str, str] | None:
-    """Return why an operator does not run on wide integers, and what to do; None where it does."""
+def _refusal(operator: str, inputs: Sequence[SymbolLike | None], type_: Type) -> tuple[str, str] | None:
+    """Return why an operator does not support wide integers, and the help; None if it does."""
     wide = next((s.type for s in inputs if s is not None and is_wide(s.type)), type_)
     name = wide.dtype if isinstance(wide, TensorType) else wide
     narrower = "cast the operands to at most 64 bits first: .cast(DType.int64)"
     if operator not in OPERATORS:
-        return f"nothing computes it on {name}, an integer of more than 64 bits", narrower
+        return f"it does not support {name}, an integer of more than 64 bits", narrower
     return None
 
 
 REVISIONS = ("seed", "latest")
-"""seed: of 2026-05-10. latest: of 2026-08-18, in which integers of both signs meet in a signed one under hls, and index
-is neither shifted nor inverted."""
+"""seed: of 2026-05-10. latest: of 2026-08-18, in which hls promotes signed with unsigned integers to signed ones, and
+index is neither shifted nor inverted."""
 
 _UNARY = frozenset({"neg", "invert", "pos", "abs", "logical_not", *SPECIAL})
 
-# The names of ops here that Allo calls otherwise.
+# Allo's names of ops that differ from the names here.
 _OPERATORS = {
     "floor_div": "floordiv", "maximum": "max", "minimum": "min", "equal": "eq", "not_equal": "ne", "less": "lt",
     "less_equal": "le", "greater": "gt", "greater_equal": "ge", "left_shift": "lshift", "right_shift": "rshift",
     "negate": "neg", "bitwise_not": "invert", "positive": "pos", "implicit_cast": "max",
 }  # fmt: skip
 
-# Ops of the library that Allo has no operator for follow one that is like them, by the promotion rule they declare.
-_LIKE = {
+# Ops without an operator in Allo follow a similar operator, by their promotion rule.
+_SIMILAR_RULES = {
     "join": "max", "arithmetic": "max", "subtract": "max", "divide": "div", "compare": "eq", "bitwise": "bitwise_and",
     "logical": "logical_and", "float": "sin", "mean": "sin", "test": "sin", "number": "pos", "keep": "pos",
     "sum": "pos",
 }  # fmt: skip
 _APINT = re.compile(r"apint\(([1-9]\d{0,17})(?:, *signed=(True|False))?\)")
-# Sums of products: their elements are of the product's type. The third operand, where there is one, is added.
+# Sums of products: elements have the type of the product. A third operand is added.
 _PRODUCTS = frozenset({"matmul", "linear", "outer", "vecdot", "einsum", "fma"})
 _PLUS_THIRD = frozenset({"linear", "fma"})
 _TERNARY = frozenset({"where", "select"})
-# Reductions that are the same in one bit as in more.
-_IN_ONE_BIT_ALIKE = frozenset({"prod", "cumprod"})
-# Computed in one bit, in which 1 + 1 is 0; the library's bool has no such sum.
+# Reductions with the same result in one bit as in more.
+_SAME_IN_ONE_BIT = frozenset({"prod", "cumprod"})
+# Computed in one bit, where 1 + 1 is 0, unlike bool + bool here.
 _IN_ONE_BIT = frozenset({"add", "sub", "neg", "lshift", "rshift"})
 
 
 class Allo(PromotionSystem):
-    """The rules that both styles share. revision: "seed" or "latest". Raises `PromotionError` for another."""
+    """The rules that both styles share. revision: "seed" or "latest"; raises `PromotionError` for any other."""
 
     dtypes = frozenset(
         {
@@ -144,7 +144,7 @@ class Allo(PromotionSystem):
     style: str
     rules: Mapping[str, Rule]
     keeps_sign = False
-    """Integers of both signs meet in a signed one."""
+    """Signed with unsigned integers promote to signed ones."""
     result_type = staticmethod(check_width)
     counter_dtype = DType.index
     converts_stores = True
@@ -159,49 +159,49 @@ class Allo(PromotionSystem):
         self.options: dict[str, Any] = {} if revision == "seed" else {"revision": revision}
 
     def dtype_of(self, x: object) -> DType:
-        """`DType.of`, with `apint(23, signed=True)`, `apint(17)`, and u1, which is bool. Raises `DTypeError`."""
+        """Return `DType.of(x)`, also for `apint(23, signed=True)`, `apint(17)`, and u1, which is bool."""
         if isinstance(x, str) and (written := _APINT.fullmatch(x)):
             return integer(int(written[1]), written[2] == "True")
         return super().dtype_of("uint1" if x == "u1" else x)
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """The dtype of Python numbers that meet no Symbol: float32, int32 or bool."""
+        """Return the dtype of Python numbers without a Symbol: float32, int32 or bool."""
         kinds = {type(value) for value in literals}
         if complex in kinds:
             raise no_complex(self.name)
         return DType.float32 if float in kinds else DType.int32 if int in kinds else DType.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
-        return self._promoted("max", (lhs, rhs))
+        return self._promote("max", (lhs, rhs))
 
     def meet(self, lhs: DType, rhs: DType) -> DType:
         return self.common(lhs, rhs)
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         operator = _OPERATORS.get(key.op, key.op)
-        dtypes = self._anchored(operator, operands)
+        dtypes = self._operand_dtypes(operator, operands)
         for dtype in dtypes:
             self._check_known(dtype)
         if key.op in _TERNARY:
             return _ternary(dtypes)
         if key.op in _PRODUCTS:
             return self._product_of(key, dtypes)
-        if key.rule == "sum" and key.op not in _IN_ONE_BIT_ALIKE and dtypes[0] is DType.bool:
+        if key.rule == "sum" and key.op not in _SAME_IN_ONE_BIT and dtypes[0] is DType.bool:
             raise _sum_of_bits()
-        rule = operator if operator in self.rules else self._like(key, len(dtypes))
-        met = self._promoted(rule, dtypes, operator)
-        return self._resolution(key, rule, dtypes, met)
+        rule = operator if operator in self.rules else self._similar_rule(key, len(dtypes))
+        met = self._promote(rule, dtypes, operator)
+        return self._resolution_of(key, rule, dtypes, met)
 
-    def _like(self, key: Key, count: int) -> str:
+    def _similar_rule(self, key: Key, count: int) -> str:
         if key.rule == "shift":
             return "lshift"
         if key.rule == "subtract" and count == 1:
             return "neg"
         if key.rule in ("logical", "bitwise") and count == 1:
             return "logical_not" if key.rule == "logical" else "invert"
-        return _LIKE[key.rule]
+        return _SIMILAR_RULES[key.rule]
 
-    def _resolution(self, key: Key, operator: str, dtypes: Sequence[DType], met: DType) -> Resolution:
+    def _resolution_of(self, key: Key, operator: str, dtypes: Sequence[DType], met: DType) -> Resolution:
         same = (met,) * len(dtypes)
         if operator in COMPARISONS or key.rule in ("compare", "test"):
             return Resolution(same, DType.bool)
@@ -214,10 +214,10 @@ class Allo(PromotionSystem):
             return Resolution((DType.uint(1),) * len(dtypes), met, computed=DType.uint(1))
         return Resolution(same, met)
 
-    def _promoted(self, operator: str, dtypes: Sequence[DType], shown: str = "") -> DType:
-        """The dtype in which all operands meet, pairs from the left. shown: what errors call the operator."""
-        for known in dtypes:
-            self._check_known(known)
+    def _promote(self, operator: str, dtypes: Sequence[DType], label: str = "") -> DType:
+        """Return the common dtype of all operands, pair by pair from the left. label: the operator's name in errors."""
+        for operand_dtype in dtypes:
+            self._check_known(operand_dtype)
         rule = self.rules[operator]
         rest: Sequence[DType | None]
         met: DType | None = dtypes[0]
@@ -229,7 +229,7 @@ class Allo(PromotionSystem):
         for dtype in rest:
             met = None if met is None or dtype is None else rule(self, (met, dtype))
         if met is None:
-            raise self._no_rule(shown or operator, dtypes)
+            raise self._no_rule(label or operator, dtypes)
         return met
 
     def _no_rule(self, operator: str, dtypes: Sequence[DType]) -> NoPromotion:
@@ -247,24 +247,26 @@ class Allo(PromotionSystem):
                 help="cast it to an integer of any width, float16, bfloat16, float32, float64 or index",
             )
 
-    def _anchored(self, operator: str, operands: Sequence[Operand]) -> list[DType]:
-        """The dtypes of operands: a Python number has that of the first operand that is none."""
+    def _operand_dtypes(self, operator: str, operands: Sequence[Operand]) -> list[DType]:
+        """Return the dtypes of operands; a Python number has that of the first operand that is not a number."""
         literals = [o.literal for o in operands if o.literal is not None]
-        known = next((o.dtype for o in operands if o.literal is None), None)
-        if operator == "pow" and known is not None and len(operands) == 2 and operands[1].literal is not None:
+        first_dtype = next((o.dtype for o in operands if o.literal is None), None)
+        if operator == "pow" and first_dtype is not None and len(operands) == 2 and operands[1].literal is not None:
             power = operands[1].literal
-            if isinstance(power, float) is not known.is_float:  # the one case in which a literal has its own dtype
-                return [known, DType.float32 if isinstance(power, float) else DType.int32]
-        anchor = known or self.default_dtype(literals)
+            if (
+                isinstance(power, float) is not first_dtype.is_float
+            ):  # the only case in which a literal has its own dtype
+                return [first_dtype, DType.float32 if isinstance(power, float) else DType.int32]
+        anchor = first_dtype or self.default_dtype(literals)
         if any(isinstance(literal, complex) for literal in literals):
             raise no_complex(self.name)
         if not operator.startswith("logical"):
             for literal in literals:
                 _check_literal(literal, anchor)
-        return [_plain(o.dtype) if o.literal is None and o.dtype is not None else anchor for o in operands]
+        return [_normalize_bool(o.dtype) if o.literal is None and o.dtype is not None else anchor for o in operands]
 
     def _product_of(self, key: Key, dtypes: Sequence[DType]) -> Resolution:
-        met = self._promoted("mul", dtypes, key.op)
+        met = self._promote("mul", dtypes, key.op)
         if met is DType.bool and key.op != "outer":
             raise _sum_of_bits()
         return Resolution((met,) * len(dtypes), met)
@@ -272,8 +274,8 @@ class Allo(PromotionSystem):
 
 def _sum_of_bits() -> NoPromotion:
     return NoPromotion(
-        "bool is an integer of one bit, in which no sum of more than one has room",
-        help="cast it to the width of the sum: .cast(DType.int32); ops.any tells whether one is true",
+        "bool is an integer of one bit, too narrow for a sum",
+        help="cast it to the width of the sum: .cast(DType.int32); to test if any is true use ops.any",
         error=DTypeError,
     )
 
@@ -282,18 +284,20 @@ def _check_literal(literal: Scalar, anchor: DType) -> None:
     try:
         check_literal(literal, anchor)
     except NoPromotion as refusal:
-        own = DType.float32 if not isinstance(literal, int) else integer(max(1, literal.bit_length()) + 1, True)
+        literal_dtype = (
+            DType.float32 if not isinstance(literal, int) else integer(max(1, literal.bit_length()) + 1, True)
+        )
         fix = "a number takes the dtype of the first operand that has one"
-        fix += f"; cast that operand, or make it a constant: graph.constant({literal!r}, {own!r})"
+        fix += f"; cast that operand, or make it a constant: graph.constant({literal!r}, {literal_dtype!r})"
         raise NoPromotion(refusal.reason, help=fix, error=refusal.error) from None
 
 
-def _plain(dtype: DType) -> DType:
+def _normalize_bool(dtype: DType) -> DType:
     return DType.bool if dtype is DType.uint(1) else dtype
 
 
 def _long_name(dtype: DType) -> str:
-    """A type as Allo prints it."""
+    """Return a dtype as Allo prints it."""
     return "uint1" if dtype is DType.bool else dtype.name
 
 
@@ -318,7 +322,9 @@ class AlloHls(Allo):
     def __init__(self, revision: str = "seed", fast_math: bool = False) -> None:
         super().__init__(revision)
         if not isinstance(fast_math, bool):
-            raise PromotionError(f"allo_hls: fast_math is {fast_math!r}", help="give True or False")
+            raise PromotionError(
+                f"allo_hls: fast_math must be True or False, got {fast_math!r}", help="give True or False"
+            )
         self.fast_math = fast_math
         self.keeps_sign = revision == "latest"
         if fast_math:
@@ -329,18 +335,18 @@ class AlloHls(Allo):
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         if key.op in _FLAT:
-            found = self._whole(key, operands)
-            if found is not None:
-                return found
+            resolution = self._resolve_expression(key, operands)
+            if resolution is not None:
+                return resolution
         return super().resolve(key, operands)
 
-    def _whole(self, key: Key, operands: Sequence[Operand]) -> Resolution | None:
-        """The resolution over all terms of a flattened expression; None where pairs are promoted one by one."""
+    def _resolve_expression(self, key: Key, operands: Sequence[Operand]) -> Resolution | None:
+        """Resolve all terms of a flattened expression together, None if pairs are promoted one by one."""
         left, right = (operand.terms or (Term(operand),) for operand in operands)
         terms = left + right
-        # Terms are many, kinds of terms few: what is known of each is worked out once for those that are one object.
+        # There are many terms, but few distinct objects: dtypes are computed once for each object.
         kinds = {id(term): term for term in terms}
-        dtypes = dict(zip(kinds, self._anchored(key.op, [t.operand for t in kinds.values()]), strict=True))
+        dtypes = dict(zip(kinds, self._operand_dtypes(key.op, [t.operand for t in kinds.values()]), strict=True))
         for dtype in dtypes.values():
             self._check_known(dtype)
         if all(map(is_integer, dtypes.values())):
@@ -352,7 +358,7 @@ class AlloHls(Allo):
             return Resolution((whole,) * len(terms), whole, expression=True)
         if not self.fast_math or DType.index in dtypes.values():
             return None
-        met = self._promoted(key.op, [*dtypes.values()])
+        met = self._promote(key.op, [*dtypes.values()])
         return Resolution((met,) * len(terms), met, expression=True)
 
     def _product_of(self, key: Key, dtypes: Sequence[DType]) -> Resolution:

@@ -1,4 +1,4 @@
-"""The rules of Allo's two styles by operator: in which dtype operands meet.
+"""The rules of Allo's two styles: the common dtype of operands by operator.
 
 Integers have any width, and bool is the unsigned integer of one bit.
 """
@@ -14,29 +14,29 @@ from graphcore.types.dtypes import MOST_BITS, DType
 
 
 class Style(Protocol):
-    """The part of a style that rules use."""
+    """The attributes of a style that rules use."""
 
     revision: str
     keeps_sign: bool
-    """Integers of both signs meet in a signed one."""
+    """Signed with unsigned integers promote to signed ones."""
 
 
 FLOATS = (DType.float16, DType.bfloat16, DType.float32, DType.float64)
 
 Rule = Callable[[Style, Sequence[DType]], DType | None]
-"""The dtype in which operands meet under an operator; None where there is no rule."""
+"""Returns the common dtype of operands of an operator, None if there is no rule."""
 
 
 def is_integer(dtype: DType) -> bool:
-    """An integer of any width; bool is one, index is none."""
+    """Return True for an integer of any width, including bool, excluding index."""
     return dtype is DType.bool or (dtype.is_integer and dtype is not DType.index and dtype is not DType.address)
 
 
 def integer(bits: int, signed: bool) -> DType:
-    """The integer of a width; the unsigned one of 1 bit is bool. Raises `NoPromotion` for one that there is not."""
+    """Return the integer dtype of a width; unsigned with 1 bit is bool. Raises `NoPromotion` for too many bits."""
     if bits > MOST_BITS:
         raise NoPromotion(
-            f"the result has {bits} bits; {MOST_BITS} are the most",
+            f"the result would have {bits} bits; integers have {MOST_BITS} bits at most",
             help="cast the operands to the width that is needed: .cast(DType.int(64))",
             error=DTypeError,
         )
@@ -74,7 +74,7 @@ def _without_index(system: Style, dtypes: Sequence[DType]) -> DType | None:
     return None if DType.index in dtypes else common_numeric(system, dtypes)
 
 
-def _bits(system: Style, dtypes: Sequence[DType]) -> DType | None:
+def _common_bits(system: Style, dtypes: Sequence[DType]) -> DType | None:
     lhs, rhs = dtypes
     return DType.index if lhs is DType.index and rhs is DType.index else _common_integer(system, dtypes)
 
@@ -94,7 +94,7 @@ def _truth(system: Style, dtypes: Sequence[DType]) -> DType | None:
 # One operand
 
 
-def _grown(system: Style, dtypes: Sequence[DType]) -> DType | None:
+def _negated(system: Style, dtypes: Sequence[DType]) -> DType | None:
     (own,) = dtypes
     return integer(own.bits + 1, True) if is_integer(own) else own if own.is_float else None
 
@@ -120,7 +120,7 @@ def _special(system: Style, dtypes: Sequence[DType]) -> DType | None:
 
 
 def _special_or_index(system: Style, dtypes: Sequence[DType]) -> DType | None:
-    # Inside Allo an index is very wide, which is why it becomes the wider float.
+    # In Allo an index is very wide, therefore it becomes the wider float.
     return DType.float64 if dtypes[0] is DType.index else _special(system, dtypes)
 
 
@@ -133,33 +133,33 @@ SPECIAL = (
     "sin", "cos", "tan", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal", "square", "floor", "ceil", "erf",
     "sinh", "cosh", "tanh",
 )  # fmt: skip
-"""The three last ones came with a later revision and follow the same rule."""
+"""The last three are of a later revision and follow the same rule."""
 
 HLS: dict[str, Rule] = {
     **dict.fromkeys((*NUMERIC, *COMPARISONS), common_numeric),
     "pow": _without_index,
-    **dict.fromkeys(BITWISE, _bits),
+    **dict.fromkeys(BITWISE, _common_bits),
     **dict.fromkeys(SHIFTS, _left),
     **dict.fromkeys(LOGICAL, _truth),
-    "neg": _grown,
+    "neg": _negated,
     "invert": _same_bits,
     "pos": _same,
     "abs": _same_but_index,
     **dict.fromkeys(SPECIAL, _special),
 }
-"""The rules of hls by operator; whole sums and products of integers alone follow `sum_type` and `product_type`."""
+"""The rules of hls by operator; sums and products of integers follow `sum_type` and `product_type` instead."""
 
 CPP: dict[str, Rule] = {**HLS, "pow": common_numeric, "neg": _same, **dict.fromkeys(SPECIAL, _special_or_index)}
-"""The rules of cpp, where they are others."""
+"""The rules of cpp: those of hls with the differences."""
 
 
 # Whole expressions
 
 
 def sum_type(dtypes: Collection[DType], negated: Collection[bool], count: int | None = None) -> DType:
-    """The integer that holds every sum of integers of these dtypes, some of them subtracted.
+    """Return the integer dtype for every sum of integers of these dtypes, some of them subtracted.
 
-    count: of the terms, where `dtypes` only has each dtype among them.
+    count: the number of terms, if `dtypes` lists each dtype once.
     """
     signed = any(negated) or any(d.is_signed for d in dtypes)
     widest = max(d.bits + 1 if signed and not d.is_signed else d.bits for d in dtypes)
@@ -168,5 +168,5 @@ def sum_type(dtypes: Collection[DType], negated: Collection[bool], count: int | 
 
 
 def product_type(dtypes: Sequence[DType]) -> DType:
-    """The integer that holds every product of integers of these dtypes."""
+    """Return the integer dtype for every product of integers of these dtypes."""
     return integer(sum([d.bits for d in dtypes]), any(d.is_signed for d in dtypes))

@@ -1,8 +1,8 @@
 """The promotion of anvil, a compiler of R programs (github.com/r-xla/anvil): known and ambiguous dtypes.
 
-Source: its vignette "Type Promotion Rules", and its code where the prose contradicts it. A dtype that was only guessed,
-because a value was written as a literal, is ambiguous, printed `int32?`; it gives way to a known one. Ambiguity
-travels: what is made of ambiguous values alone is ambiguous.
+Source: its vignette "Type Promotion Rules", and its code where the prose contradicts it. The dtype of a literal is only
+a default: it is ambiguous, printed `int32?`, and gives way to a known dtype. Results of ambiguous values alone are
+ambiguous.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from typing import NamedTuple
 
 from graphcore.errors import DTypeError
 from graphcore.operators import REDUCTIONS, Trait, data_of, having
-from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, Value, check_literal, no_complex
+from graphcore.promotion.rules import (
+    Key,
+    NoPromotion,
+    Operand,
+    Resolution,
+    Scalar,
+    SymbolLike,
+    check_literal,
+    no_complex,
+)
 from graphcore.promotion.system import SHORT, PromotionSystem, dtypes_of, read_table
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
@@ -55,18 +64,25 @@ AMBIGUOUS = dtypes_of(read_table(_AMBIGUOUS, COLUMNS))
 
 
 class CommonDType(NamedTuple):
-    """The dtype in which two others meet, and whether that is only a default."""
+    """The common dtype of two others; `ambiguous` if it is only a default."""
 
     dtype: DType
     ambiguous: bool
 
 
 def common_dtype(lhs: object, rhs: object, lhs_ambiguous: bool = False, rhs_ambiguous: bool = False) -> CommonDType:
-    """The dtype in which two dtypes meet in anvil, and whether it is ambiguous.
+    """Return the common dtype of two dtypes in anvil, and whether it is ambiguous.
 
-    lhs, rhs: DTypes, anything `DType.of` takes, or anvil's own spelling; one with a question mark, "i32?", is
-    ambiguous. lhs_ambiguous, rhs_ambiguous: whether the dtype is only a default. Raises `PromotionError` for dtypes
-    that anvil has not, `DTypeError` for what is no dtype. anvil's `common_dtype`.
+    Args:
+        lhs, rhs: DTypes, anything that `DType.of` takes, or anvil's own spelling. A question mark, "i32?", means
+            ambiguous.
+        lhs_ambiguous, rhs_ambiguous: True if the dtype is only a default.
+
+    Raises:
+        PromotionError: anvil does not have a dtype.
+        DTypeError: An argument is not a dtype.
+
+    Source: anvil's `common_dtype`.
     """
     (left, left_guessed), (right, right_guessed) = _ANVIL.read(lhs), _ANVIL.read(rhs)
     try:
@@ -84,13 +100,13 @@ def _common(lhs: DType, rhs: DType, lhs_ambiguous: bool, rhs_ambiguous: bool) ->
             )
     if lhs_ambiguous == rhs_ambiguous:
         return CommonDType(KNOWN[lhs, rhs], lhs_ambiguous)
-    guessed, known = (lhs, rhs) if lhs_ambiguous else (rhs, lhs)
-    met = AMBIGUOUS[guessed, known]
-    return CommonDType(met, met is guessed and met is not known)
+    guessed, fixed = (lhs, rhs) if lhs_ambiguous else (rhs, lhs)
+    met = AMBIGUOUS[guessed, fixed]
+    return CommonDType(met, met is guessed and met is not fixed)
 
 
 class Anvil(PromotionSystem):
-    """anvil's two tables, and how ambiguity travels."""
+    """anvil's two tables, and the propagation of ambiguity."""
 
     name = "anvil"
     dtypes = frozenset(SHORT[name] for name in COLUMNS)
@@ -100,7 +116,7 @@ class Anvil(PromotionSystem):
     guesses_literals = True
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """The dtype that literals are guessed to have: float32, int32 or bool."""
+        """Return the default dtype of literals: float32, int32 or bool."""
         kinds = {type(value) for value in literals}
         if complex in kinds:
             raise no_complex(self.name)
@@ -111,16 +127,16 @@ class Anvil(PromotionSystem):
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         if key.op in _CLAMPS and len(operands) == 2:
-            # A bound becomes what it bounds; the two do not promote.
-            dtype, ambiguous = self._read(operands[0])
+            # A bound is cast to the dtype of the data; the two do not promote.
+            dtype, ambiguous = self._dtype_of(operands[0])
             bound = operands[1].literal
             if isinstance(bound, int):
                 check_literal(bound, dtype)
             return Resolution((dtype, dtype), dtype, ambiguous)
-        dtype, ambiguous = self._fold(key, operands)
+        dtype, ambiguous = self._join(key, operands)
         same = (dtype,) * len(operands)
         if key.rule == "shift":
-            # Both sides promote, as of any other op of two operands.
+            # Both sides promote, as in any other op of two operands.
             super().resolve(key, [Operand(dtype)] * len(operands))
             return Resolution(same, dtype, ambiguous)
         if key.rule == "divide":
@@ -129,16 +145,16 @@ class Anvil(PromotionSystem):
             _check_number(key, dtype)
             return Resolution(same, dtype, ambiguous)
         if key.rule in ("float", "mean", "test") and not dtype.is_float:
-            # What R would make a double of is a float of the default width, and as much of a guess.
+            # Where R gives a double, the result is a float of the default width, and ambiguous.
             dtype, ambiguous = DType.float32, True
             same = (dtype,) * len(operands)
         plain = super().resolve(key, [Operand(dtype)] * len(operands))
         return Resolution(plain.operands, plain.result, ambiguous and key.rule != "test")
 
-    def _fold(self, key: Key, operands: Sequence[Operand]) -> CommonDType:
-        met = self._read(operands[0])
+    def _join(self, key: Key, operands: Sequence[Operand]) -> CommonDType:
+        met = self._dtype_of(operands[0])
         for operand in operands[1:]:
-            read = self._read(operand)
+            read = self._dtype_of(operand)
             met = _common(met.dtype, read.dtype, met.ambiguous, read.ambiguous)
         if met.dtype not in self.dtypes:
             _common(met.dtype, met.dtype, False, False)
@@ -148,7 +164,7 @@ class Anvil(PromotionSystem):
                     check_literal(operand.literal, met.dtype)
         return met
 
-    def _read(self, operand: Operand) -> CommonDType:
+    def _dtype_of(self, operand: Operand) -> CommonDType:
         if operand.literal is None:
             assert operand.dtype is not None
             return CommonDType(operand.dtype, operand.ambiguous)
@@ -156,26 +172,26 @@ class Anvil(PromotionSystem):
         return CommonDType(dtype, dtype is not DType.bool)
 
     @staticmethod
-    def result_type(operator: str, inputs: Sequence[Value | None], type_: Type, position: int = 0) -> Type:
-        """The type of a node's result, ambiguous if all the values that it is made of are."""
+    def result_type(operator: str, inputs: Sequence[SymbolLike | None], type_: Type, position: int = 0) -> Type:
+        """Return the type of a node's result, ambiguous if all the values that it depends on are."""
         if operator in _OF_LISTS and isinstance(type_, TensorType):
-            return tensor_type(type_.dtype, type_.shape, _is_guessed(inputs[0]))
+            return tensor_type(type_.dtype, type_.shape, _is_ambiguous_list(inputs[0]))
         for symbol in inputs:
             if symbol is not None and symbol.ambiguous:
                 break
         else:
             return type_
-        if not isinstance(type_, TensorType) or type_.ambiguous or operator in _NEVER:
+        if not isinstance(type_, TensorType) or type_.ambiguous or operator in _NEVER_AMBIGUOUS:
             return type_
-        if position and operator in _THEN_PLACES:
+        if position and operator in _LATER_RESULTS_FIXED:
             return type_
-        if operator in _OF_FIRST:
+        if operator in _LIKE_FIRST_OPERAND:
             first = inputs[0]
             same = first is not None and first.ambiguous and first.dtype is type_.dtype
             return tensor_type(type_.dtype, type_.shape, same)
-        # Of a join the operands beside its data are conditions and positions.
-        made_of = data_of(operator, inputs) if operator in having(Trait.JOINS) else inputs
-        values = [s for s in made_of if s is not None and not _is_made_by_ops(s)]
+        # The other operands of a join are conditions and positions.
+        sources = data_of(operator, inputs) if operator in having(Trait.JOINS) else inputs
+        values = [s for s in sources if s is not None and not _is_op_parameter(s)]
         return tensor_type(type_.dtype, type_.shape, all(s.ambiguous for s in values))
 
 
@@ -187,8 +203,8 @@ def _check_number(key: Key, dtype: DType) -> None:
         raise NoPromotion(f"{key.op} has no meaning for {dtype}", help="use numbers or bools", error=DTypeError)
 
 
-def _is_made_by_ops(symbol: Value) -> bool:
-    """Return whether it is axes, a shape or the like. Of what users write, only bools are known."""
+def _is_op_parameter(symbol: SymbolLike) -> bool:
+    """Return True for constants that ops insert, such as axes and shapes. Literals of users are ambiguous or bool."""
     return (
         symbol.is_constant
         and symbol.producer.origin is None
@@ -197,8 +213,8 @@ def _is_made_by_ops(symbol: Value) -> bool:
     )
 
 
-def _is_guessed(symbol: Value | None) -> bool:
-    """Return whether all tensors of a list, or in an optional, are ambiguous. Its type does not say so."""
+def _is_ambiguous_list(symbol: SymbolLike | None) -> bool:
+    """Return True if all tensors of a list or optional are ambiguous, which its type does not say."""
     rest = [symbol]
     while rest:
         symbol = rest.pop()
@@ -217,18 +233,22 @@ def _is_guessed(symbol: Value | None) -> bool:
 
 _CLAMPS = frozenset({"clip", "hardtanh"})
 
-# Operators whose results are known whatever they are made of. An explicit cast says what it makes; an implicit one is
-# made with the flag that the operands have in common.
-_NEVER = having(Trait.BODIES, Trait.POSITIONS, Trait.TESTS) - having(Trait.SELECTS) | {"BitCast", "Cast", "Range"}
+# Operators whose results are never ambiguous. An explicit cast states its dtype; an implicit one is created with the
+# common flag of the operands.
+_NEVER_AMBIGUOUS = having(Trait.BODIES, Trait.POSITIONS, Trait.TESTS) - having(Trait.SELECTS) | {
+    "BitCast",
+    "Cast",
+    "Range",
+}
 
-# Operators of which each result but the first is places.
-_THEN_PLACES = having(Trait.POSITIONS) & having(Trait.SELECTS)
+# Operators whose results but the first are positions.
+_LATER_RESULTS_FIXED = having(Trait.POSITIONS) & having(Trait.SELECTS)
 
-# Operators that move or fold the values of the first operand; the others are axes, positions, limits and shapes.
-_OF_FIRST = having(Trait.MOVES, Trait.FILLS) | REDUCTIONS | {
+# Operators that move or reduce the first operand; the other operands are axes, positions, limits and shapes.
+_LIKE_FIRST_OPERAND = having(Trait.MOVES, Trait.FILLS) | REDUCTIONS | {
     "ArrayFeatureExtractor", "Clip", "CumProd", "CumSum", "Resize", "TopK",
 }  # fmt: skip
 
-# Operators that take tensors out of a list or an optional, and those that put their data into one.
+# Operators that take tensors out of a list or optional, and those that put their data into one.
 _OF_LISTS = frozenset({"ConcatFromSequence", "OptionalGetElement", "SequenceAt"})
 _LISTS = frozenset("Identity Optional SequenceConstruct SequenceErase SequenceInsert SplitToSequence".split())

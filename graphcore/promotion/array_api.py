@@ -1,8 +1,7 @@
 """The type promotion of the Python array API standard, as of 2025.12 and as first proposed (the seed).
 
 Sources: the page "Type Promotion Rules" of the array API standard, whose edition 2025.12 has the tables of 2021.12 to
-2024.12; and the proposal that it grew from, of August 2020. What they
-leave open is an error here that says so.
+2024.12; and the proposal of August 2020 that it is based on. Cases that they leave open are errors here.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from graphcore.types.dtypes import DType, complex_of, real_of
 
 D = DType
 
-# The publications' codes, which count bytes.
+# The publications' codes; the digits are bytes.
 _CODES = {
     "i1": D.int8,
     "i2": D.int16,
@@ -100,7 +99,7 @@ _SEED = (
 
 
 def _read(tables: Sequence[str]) -> dict[tuple[DType, DType], DType]:
-    """All cells in both orders: promotion is commutative, and mixed integers are printed in one order only."""
+    """Return all cells in both orders: promotion is commutative, and mixed integers are printed in one order only."""
     cells = {}
     for table in tables:
         head, *rows = table.strip("\n").split("\n")
@@ -112,7 +111,7 @@ def _read(tables: Sequence[str]) -> dict[tuple[DType, DType], DType]:
     return cells
 
 
-# What no table says: float16 beside the complex dtypes is as float32 there.
+# Not in any table: float16 with complex dtypes is as float32.
 _HALF = """
       c8 c16
   f2: c8 c16
@@ -125,9 +124,9 @@ PROFILES: dict[str, dict[tuple[DType, DType], DType]] = {
 }
 """The tables by profile. The standard's and the seed's agree where both have a cell; the seed alone has float16."""
 
-# Ops whose operands the standard wants to be of some kinds only, where the rule of the op does not say it.
+# Ops that take any kind of operands in the standard, although their rule would restrict it.
 _ANY_KIND = frozenset({"equal", "not_equal", "tril", "triu", "band_part"})
-_WHAT = {
+_OPERAND_KINDS = {
     "arithmetic": "numbers",
     "subtract": "numbers",
     "compare": "numbers",
@@ -146,11 +145,11 @@ _TO_BOOL = frozenset({"compare", "logical", "test"})
 
 class ArrayApi(PromotionSystem):
     """The array API standard. profile: its edition "2025.12", "seed", or "2025.12 with float16", which has the cells of
-    both. Raises `PromotionError` for another.
+    both. Raises `PromotionError` for any other profile.
 
-    A Python scalar takes the array's dtype: bools go with bools, ints with integers that hold them, with floats and
-    with complex numbers, floats with floats and complex numbers; a complex one makes a float array complex. The seed
-    leaves scalars open, so that its profile has the standard's, and has no complex dtypes.
+    A Python scalar takes the array's dtype: bool combines with bool, int with integers in range, floats and complex
+    dtypes, float with floats and complex dtypes; complex makes a float array complex. The seed does not define scalars,
+    so its profile uses the standard's rules; it has no complex dtypes.
     """
 
     spellings = MappingProxyType(_CODES)
@@ -171,28 +170,28 @@ class ArrayApi(PromotionSystem):
         return lhs if lhs is rhs else self.common(lhs, rhs)
 
     def common(self, lhs: DType, rhs: DType) -> DType:
-        found = self.table.get((lhs, rhs))
-        if found is None:
-            raise _undefined(f"{lhs} with {rhs}", _cast_for(lhs, rhs))
-        return found
+        met = self.table.get((lhs, rhs))
+        if met is None:
+            raise _undefined(f"{lhs} with {rhs}", _suggest_common_cast(lhs, rhs))
+        return met
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         joined = self.join(key, operands)
         check_order(key, joined)
-        wanted = _WHAT.get(key.rule)
+        wanted = _OPERAND_KINDS.get(key.rule)
         if wanted is not None and key.op not in _ANY_KIND and not _is_one_of(joined, wanted):
-            raise _undefined(f"{key.op} of {joined}", _cast_to(joined, wanted))
+            raise _undefined(f"{key.op} of {joined}", _suggest_cast(joined, wanted))
         if key.rule == "test" and joined.is_integer:
             return Resolution((D.float64,) * len(operands), D.bool)
         return Resolution((joined,) * len(operands), D.bool if key.rule in _TO_BOOL else joined)
 
     def join(self, key: Key, operands: Sequence[Operand]) -> DType:
-        known = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
+        dtypes = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
         literals = [o.literal for o in operands if o.literal is not None]
-        if not known:
+        if not dtypes:
             return default_dtype(literals)
-        joined = known[0]
-        for dtype in known[1:]:
+        joined = dtypes[0]
+        for dtype in dtypes[1:]:
             joined = self.meet(joined, dtype)
         if joined.is_complex and not self.has_complex:
             raise no_complex(str(self), joined)
@@ -208,8 +207,8 @@ def _undefined(what: str, help: str) -> NoPromotion:
     return NoPromotion(f"{what} is undefined by the array API standard", help=help, undefined=True)
 
 
-def _cast_for(lhs: DType, rhs: DType) -> str:
-    """Return the cast with which two dtypes meet, as advice."""
+def _suggest_common_cast(lhs: DType, rhs: DType) -> str:
+    """Return the help that suggests a cast to a common dtype."""
     if D.bool in (lhs, rhs):
         other = rhs if lhs is D.bool else lhs
         return f"cast the bool: .cast(DType.{other.name})"
@@ -217,11 +216,13 @@ def _cast_for(lhs: DType, rhs: DType) -> str:
         target = rhs if lhs.is_integer else lhs
         return f"cast the integer: .cast(DType.{target.name})"
     if lhs.is_integer and rhs.is_integer:
-        return "cast one of them to the other's dtype, or both to float64 where rounding is meant: .cast(DType.float64)"
+        return (
+            "cast one of them to the other's dtype, or both to float64 if rounding is acceptable: .cast(DType.float64)"
+        )
     return f"cast one of them: .cast(DType.{lhs.name}) or .cast(DType.{rhs.name})"
 
 
-_CAST = {
+_SUGGESTED_CAST = {
     "numbers": "int64",
     "floats and complex": "float64",
     "integers": "int64",
@@ -230,10 +231,10 @@ _CAST = {
 }
 
 
-def _cast_to(dtype: DType, wanted: str) -> str:
+def _suggest_cast(dtype: DType, wanted: str) -> str:
     if dtype.is_complex:
         return f"it takes {wanted}: compute on the parts, ops.real(z), ops.imag(z) and ops.abs(z)"
-    return f"it takes {wanted}: cast to one, such as .cast(DType.{_CAST[wanted]})"
+    return f"it takes {wanted}: cast to one, such as .cast(DType.{_SUGGESTED_CAST[wanted]})"
 
 
 def _is_one_of(dtype: DType, wanted: str) -> bool:
@@ -247,7 +248,7 @@ def _is_one_of(dtype: DType, wanted: str) -> bool:
 
 
 def _check_scalar(value: Scalar, dtype: DType) -> None:
-    """Raise an error for a Python scalar that does not go with an array of `dtype`."""
+    """Raise `NoPromotion` for a Python scalar that does not combine with an array of `dtype`."""
     kind = type(value)
     part = real_of(dtype)
     if kind is bool:
@@ -270,5 +271,5 @@ def _check_scalar(value: Scalar, dtype: DType) -> None:
     takes = "complex128" if kind is complex else "float64" if kind is float else "int64" if kind is int else "bool"
     raise _undefined(
         f"the {kind.__name__} {text_of(value)} with {dtype}",
-        f"cast the array, .cast(DType.{takes}), or make the scalar an array of the dtype that is meant",
+        f"cast the array, .cast(DType.{takes}), or make the scalar an array of the intended dtype",
     )

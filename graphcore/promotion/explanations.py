@@ -1,4 +1,4 @@
-"""The result of a promotion system for two dtypes, and the reason: the path on a lattice, the rule, the refusal."""
+"""Explain the result of a promotion system for two dtypes: the path on a lattice, the rule, the refusal."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from graphcore.support.markup import table
 from graphcore.types.dtypes import DType
 
 Kind: TypeAlias = Literal[
-    "common",  # they meet
-    "forbidden",  # the publication rules the pair out
+    "common",  # they have a common dtype
+    "forbidden",  # the publication forbids the pair
     "undefined",  # the publication leaves the pair open
     "no rule",  # no rule of the system covers the pair
-    "unknown",  # the system has not one of the dtypes
+    "unknown",  # the system does not have one of the dtypes
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The result of a system for two dtypes: the one in which they meet, None where they do not, and the reason.
+    """The result of a system for two dtypes: their common dtype, None if there is none, and the reason.
 
-    ambiguous: that dtype is only a default.
+    ambiguous: the dtype is only a default.
     """
 
     system: str
@@ -47,14 +47,14 @@ class Explanation:
 
     @property
     def result(self) -> str:
-        """The dtype as it is printed: `int32?` where it is only a default, `-` where there is none."""
+        """The dtype as printed: `int32?` if it is only a default, `-` if there is none."""
         if self.dtype is None:
             return "-"
         return f"{self.dtype.name}?" if self.ambiguous else self.dtype.name
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
+class _DTypePair:
     lhs: DType
     rhs: DType
     lhs_ambiguous: bool
@@ -69,15 +69,22 @@ class _Pair:
 
 
 def explain(lhs: object, rhs: object, system: str | PromotionSystem = "max") -> Explanation:
-    """The dtype in which two dtypes meet under a system, as `implicit_cast_type` gives it, and why.
+    """Return the common dtype of two dtypes, as `implicit_cast_type` does, with the reason.
 
-    lhs, rhs: as for `implicit_cast_type`; a name with a question mark, "int32?", is a dtype that is only a
-    default, as a literal's is in anvil and a constant's in kernel_float. Refusals are answers here: `dtype` is None
-    and `kind` says which sort. Raises `DTypeError` for what is no dtype, `PromotionError` for what is no system.
+    A refusal is not an error here: `dtype` is None, and `kind` tells the sort of refusal.
+
+    Args:
+        lhs, rhs: As for `implicit_cast_type`. A question mark, "int32?", marks a dtype that is only a default, such as
+            that of a literal in anvil or a constant in kernel_float.
+        system: A name or a `PromotionSystem`.
+
+    Raises:
+        DTypeError: An argument is not a dtype.
+        PromotionError: There is no such system.
     """
     rules = find(system)
     (left, left_ambiguous), (right, right_ambiguous) = rules.read(lhs), rules.read(rhs)
-    pair = _Pair(left, right, left_ambiguous, right_ambiguous)
+    pair = _DTypePair(left, right, left_ambiguous, right_ambiguous)
     name = str(rules)
     if (left_ambiguous or right_ambiguous) and not rules.knows_ambiguous:
         return Explanation(name, None, f"{rules.name} has no dtypes that are only a default", "unknown")
@@ -90,23 +97,23 @@ def explain(lhs: object, rhs: object, system: str | PromotionSystem = "max") -> 
     return Explanation(name, answer.result, _reason(rules, pair, answer.result), "common", answer.ambiguous)
 
 
-def _refusal(rules: PromotionSystem, pair: _Pair, refusal: NoPromotion) -> tuple[Kind, str]:
+def _refusal(rules: PromotionSystem, pair: _DTypePair, refusal: NoPromotion) -> tuple[Kind, str]:
     if refusal.undefined:
-        return "undefined", f"undefined: {_open(rules, pair)}"
-    if not all(_knows(rules, dtype) for dtype in pair.dtypes):
+        return "undefined", f"undefined: {_undefined_reason(rules, pair)}"
+    if not all(_supports(rules, dtype) for dtype in pair.dtypes):
         return "unknown", refusal.reason.rpartition(": ")[2]
     if isinstance(rules, KernelFloat) and not all(d.is_float for d in pair.dtypes):
         return "forbidden", "forbidden: signed with unsigned"
     return "no rule", refusal.reason
 
 
-def _knows(rules: PromotionSystem, dtype: DType) -> bool:
+def _supports(rules: PromotionSystem, dtype: DType) -> bool:
     if isinstance(rules, Allo):
         return is_integer(dtype) or dtype is DType.index or dtype in FLOATS
     return dtype in rules.dtypes
 
 
-def _reason(rules: PromotionSystem, pair: _Pair, met: DType) -> str:
+def _reason(rules: PromotionSystem, pair: _DTypePair, met: DType) -> str:
     for type_, reason in _REASONS:
         if isinstance(rules, type_):
             return reason(rules, pair, met)
@@ -116,7 +123,7 @@ def _reason(rules: PromotionSystem, pair: _Pair, met: DType) -> str:
 # One system each
 
 
-def _on_lattice(rules: LatticeSystem, pair: _Pair, met: DType) -> str:
+def _on_lattice(rules: LatticeSystem, pair: _DTypePair, met: DType) -> str:
     if pair.lhs is pair.rhs:
         return "the same dtype"
     up, down = (_path(rules.edges, d, met) for d in pair.dtypes)
@@ -124,7 +131,7 @@ def _on_lattice(rules: LatticeSystem, pair: _Pair, met: DType) -> str:
 
 
 def _path(edges: Mapping[DType, Sequence[DType]], start: DType, end: DType) -> list[DType]:
-    """The shortest way up from a dtype to one above it."""
+    """Return the shortest path from a dtype to one above it."""
     below: dict[DType, DType] = {}
     waiting = deque([start])
     while end is not start and end not in below:
@@ -139,7 +146,7 @@ def _path(edges: Mapping[DType, Sequence[DType]], start: DType, end: DType) -> l
     return path[::-1]
 
 
-def _in_table(rules: TableSystem, pair: _Pair, met: DType) -> str:
+def _in_table(rules: TableSystem, pair: _DTypePair, met: DType) -> str:
     if pair.lhs is pair.rhs:
         return "the same dtype"
     where = f"printed in row {pair.lhs}, column {pair.rhs}"
@@ -148,8 +155,8 @@ def _in_table(rules: TableSystem, pair: _Pair, met: DType) -> str:
     return where
 
 
-def _of_numbers(pair: _Pair) -> str:
-    """Return the rule that kernel_float and anvil share, integers of both signs excepted."""
+def _numbers_reason(pair: _DTypePair) -> str:
+    """Return the rule that kernel_float and anvil share, except for signed with unsigned integers."""
     lhs, rhs = pair.dtypes
     if lhs is rhs:
         return "the same dtype"
@@ -162,36 +169,36 @@ def _of_numbers(pair: _Pair) -> str:
     return "the same sign: the wider"
 
 
-def _in_kernel_float(rules: KernelFloat, pair: _Pair, met: DType) -> str:
+def _in_kernel_float(rules: KernelFloat, pair: _DTypePair, met: DType) -> str:
     if pair.lhs_ambiguous is not pair.rhs_ambiguous:
         return "a constant takes the dtype of what it meets"
     both = "of two constants, " if pair.lhs_ambiguous else ""
-    return both + _of_numbers(pair)
+    return both + _numbers_reason(pair)
 
 
-def _in_anvil(rules: Anvil, pair: _Pair, met: DType) -> str:
+def _in_anvil(rules: Anvil, pair: _DTypePair, met: DType) -> str:
     if pair.lhs_ambiguous is pair.rhs_ambiguous:
         flag = "; both are ambiguous, and so is the result" if pair.lhs_ambiguous else ""
-        return _of_known(pair) + flag
-    guessed, known = pair.dtypes if pair.lhs_ambiguous else pair.dtypes[::-1]
-    if guessed.is_float and not known.is_float:
+        return _fixed_reason(pair) + flag
+    guessed, fixed = pair.dtypes if pair.lhs_ambiguous else pair.dtypes[::-1]
+    if guessed.is_float and not fixed.is_float:
         return "an ambiguous float with a known integer or bool: the float"
-    if known is DType.bool and guessed is not DType.bool:
+    if fixed is DType.bool and guessed is not DType.bool:
         return "an ambiguous number with a known bool: the number"
     return "an ambiguous dtype with a known one: the known one"
 
 
-def _of_known(pair: _Pair) -> str:
+def _fixed_reason(pair: _DTypePair) -> str:
     lhs, rhs = pair.dtypes
     if not (lhs.is_integer and rhs.is_integer and lhs.is_signed is not rhs.is_signed):
-        return _of_numbers(pair)
+        return _numbers_reason(pair)
     signed, unsigned = pair.dtypes if lhs.is_signed else pair.dtypes[::-1]
     if signed.bits > unsigned.bits:
         return "signed with a narrower unsigned: the signed one"
     return "signed with unsigned: signed, twice as wide as the unsigned one, at most 64 bits"
 
 
-def _in_array_api(rules: ArrayApi, pair: _Pair, met: DType) -> str:
+def _in_array_api(rules: ArrayApi, pair: _DTypePair, met: DType) -> str:
     lhs, rhs = pair.dtypes
     if (lhs, rhs) not in rules.table:
         return "the same dtype"
@@ -202,8 +209,8 @@ def _in_array_api(rules: ArrayApi, pair: _Pair, met: DType) -> str:
     return "table of mixed integers"
 
 
-def _open(rules: PromotionSystem, pair: _Pair) -> str:
-    """Return what the array API standard leaves out of its tables."""
+def _undefined_reason(rules: PromotionSystem, pair: _DTypePair) -> str:
+    """Return the gap in the tables of the array API standard."""
     for dtype in pair.dtypes:
         if dtype not in rules.dtypes:
             return f"the standard has no {dtype}"
@@ -215,12 +222,12 @@ def _open(rules: PromotionSystem, pair: _Pair) -> str:
     return f"no table has an integer with a {kind}"
 
 
-def _in_allo(rules: Allo, pair: _Pair, met: DType) -> str:
+def _in_allo(rules: Allo, pair: _DTypePair, met: DType) -> str:
     common = _allo_common(rules, pair)
     if not isinstance(rules, AlloHls) or not all(map(is_integer, pair.dtypes)):
         return common
     try:
-        added, subtracted, product = (_grown(rules, op, pair) for op in ("add", "sub", "mul"))
+        added, subtracted, product = (_result_of(rules, op, pair) for op in ("add", "sub", "mul"))
     except NoPromotion as refusal:
         return f"{common}; {refusal.reason}"
     if added is subtracted:
@@ -228,11 +235,11 @@ def _in_allo(rules: Allo, pair: _Pair, met: DType) -> str:
     return f"{common}; + gives {added}, - gives {subtracted}, * gives {product}"
 
 
-def _grown(rules: AlloHls, op: str, pair: _Pair) -> DType:
+def _result_of(rules: AlloHls, op: str, pair: _DTypePair) -> DType:
     return rules.resolve(Key(op, "arithmetic", True), [Operand(dtype) for dtype in pair.dtypes]).result
 
 
-def _allo_common(rules: Allo, pair: _Pair) -> str:
+def _allo_common(rules: Allo, pair: _DTypePair) -> str:
     lhs, rhs = pair.dtypes
     if lhs is rhs:
         return "the same dtype"
@@ -248,15 +255,15 @@ def _allo_common(rules: Allo, pair: _Pair) -> str:
         return "signed with unsigned: signed, and wide enough for both"
     signed, unsigned = pair.dtypes if lhs.is_signed else pair.dtypes[::-1]
     if unsigned.bits >= signed.bits:
-        return "signed with unsigned: the unsigned one, which is no narrower"
+        return "signed with unsigned: the unsigned one, which is at least as wide"
     return "signed with unsigned: the signed one, which is wider"
 
 
-def _in_jax(rules: jax.Jax, pair: _Pair, met: DType) -> str:
+def _in_jax(rules: jax.Jax, pair: _DTypePair, met: DType) -> str:
     return jax.reason(pair.lhs, pair.rhs, (pair.lhs_ambiguous, pair.rhs_ambiguous), met)
 
 
-_REASONS: tuple[tuple[type[PromotionSystem], Callable[[Any, _Pair, DType], str]], ...] = (
+_REASONS: tuple[tuple[type[PromotionSystem], Callable[[Any, _DTypePair, DType], str]], ...] = (
     (LatticeSystem, _on_lattice),
     (TableSystem, _in_table),
     (KernelFloat, _in_kernel_float),

@@ -1,7 +1,7 @@
 """The promotion of kernel_float, a library of vectors for GPU kernels (github.com/KernelTuner/kernel_float).
 
 Source: its guide "Type Promotion", and its headers where the guide is silent. Operands are vectors, a scalar is one of
-length 1; signed and unsigned integers do not mix; a constant takes the dtype of what it meets.
+length 1; signed and unsigned integers do not mix; a constant takes the dtype of the other operand.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _LABELS = {
 }
 _DTYPES = {label: dtype for dtype, label in _LABELS.items()}
 
-# Functions of the library that take floats and nothing else, although they keep their dtype.
+# Functions of kernel_float that take only floats, although they keep their dtype.
 _FLOATS_ONLY = frozenset({"abs", "floor", "ceil", "round", "trunc", "sign", "pow", "fmod"})
-# Ops of vectors that are not declared as element-wise, and those that join vectors of any lengths.
-_OF_EQUAL_LENGTHS = frozenset({"where", "select", "fma", "vecdot"})
-_OF_ANY_LENGTHS = frozenset({"concat", "vec"})
+# Ops of vectors of equal lengths that are not declared as element-wise, and those that join vectors of any lengths.
+_EQUAL_LENGTHS = frozenset({"where", "select", "fma", "vecdot"})
+_ANY_LENGTHS = frozenset({"concat", "vec"})
 
 
-# The operators that C++ has for plain scalars itself; all else is a function, which makes vectors of its arguments.
+# The operators that C++ has for scalars; all others are functions of kernel_float, which make vectors of scalars.
 _OPERATORS = frozenset(
     {
         "add", "sub", "mul", "div", "floor_div", "mod", "equal", "not_equal", "less", "less_equal", "greater",
@@ -76,10 +76,10 @@ class KernelFloat(PromotionSystem):
     knows_ambiguous = True
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """The dtype of Python numbers, read as C++ literals: double, int (or long where it must be), bool."""
-        given = list(literals)
-        values = [v for v in given if not isinstance(v, complex)]
-        if len(values) < len(given):
+        """Return the dtype of Python numbers, read as C++ literals: double, int (long if needed), bool."""
+        all_values = list(literals)
+        values = [v for v in all_values if not isinstance(v, complex)]
+        if len(values) < len(all_values):
             raise no_complex(self.name)
         if any(isinstance(v, float) for v in values):
             return DType.float64
@@ -88,7 +88,7 @@ class KernelFloat(PromotionSystem):
         for dtype in (DType.int32, DType.int64):
             if all(dtype.min <= v <= dtype.max for v in values):
                 return dtype
-        return DType.uint64  # or none, which whoever makes the constant finds out
+        return DType.uint64  # may overflow too, which creating the constant reports
 
     def common(self, lhs: DType, rhs: DType) -> DType:
         if lhs in _FLOAT8 and rhs in _FLOAT8:
@@ -107,7 +107,7 @@ class KernelFloat(PromotionSystem):
         return _DTYPES[cell] if cell != "f8" else lhs if lhs in _FLOAT8 else rhs
 
     def join(self, key: Key, operands: Sequence[Operand]) -> DType:
-        """The operands folded from the left; a constant takes the dtype of what it meets."""
+        """Return the common dtype, folded from the left; a constant takes the dtype of the other operand."""
         joined: DType | None = None
         is_constant = True
         for operand in operands:
@@ -134,11 +134,11 @@ class KernelFloat(PromotionSystem):
         return operand.dtype
 
     def makes_vector(self, op: str) -> bool:
-        """Return whether an op is a function of kernel_float, rather than an operator that C++ has for scalars."""
+        """Return True if an op is a function of kernel_float, not an operator that C++ has for scalars."""
         return op not in _OPERATORS
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
-        if key.elementwise or key.op in _OF_EQUAL_LENGTHS or key.op in _OF_ANY_LENGTHS:
+        if key.elementwise or key.op in _EQUAL_LENGTHS or key.op in _ANY_LENGTHS:
             _check_vectors(key, operands)
         if key.rule == "shift":
             for operand in operands:
@@ -156,10 +156,10 @@ class KernelFloat(PromotionSystem):
         is_constant = all(o.ambiguous for o in operands)
         same = (dtype,) * len(operands)
         if key.rule in ("compare", "logical") and all(map(_is_plain_scalar, operands)):
-            # Of plain scalars it is C++'s own operator.
+            # For plain scalars this is C++'s own operator.
             return Resolution(same if key.rule == "compare" else (DType.bool,) * len(operands), DType.bool, is_constant)
         if key.rule == "subtract" and dtype is DType.bool and key.elementwise:
-            # In C++ an integer that is then made a bool again: whether they differ, and x itself for -x.
+            # In C++ the result is an integer that is converted back to bool: x != y for x - y, and x for -x.
             return Resolution(same, dtype, is_constant)
         if key.rule in ("compare", "test"):
             return Resolution(same, dtype, is_constant, computed=DType.bool)
@@ -178,27 +178,27 @@ def _is_plain_scalar(operand: Operand) -> bool:
 def _check_float(key: Key, dtype: DType) -> None:
     if not dtype.is_float:
         raise NoPromotion(
-            f"{key.op} takes floating types only in kernel_float, and this is {dtype}",
+            f"{key.op} takes only floating types in kernel_float, got {dtype}",
             help="cast it first: .cast(DType.float32)",
             error=DTypeError,
         )
 
 
 def _check_vectors(key: Key, operands: Sequence[Operand]) -> None:
-    """Operands are scalars or vectors, whose lengths are all N or 1 unless they are joined."""
+    """Raise `NoPromotion` unless operands are scalars or vectors of lengths N or 1; joined vectors have any lengths."""
     if any(o.rank is not None and o.rank > 1 for o in operands):
         raise NoPromotion(
             "kernel_float works on vectors, and an operand has more than one axis",
             help="flatten it: ops.flatten(x), or build the graph with another promotion system",
             error=ShapeError,
         )
-    if key.op in _OF_ANY_LENGTHS:
+    if key.op in _ANY_LENGTHS:
         return
     lengths = {o.length for o in operands if o.length is not None} - {1}
     if len(lengths) > 1:
-        shown = " and ".join(str(n) for n in sorted(lengths))
+        lengths_text = " and ".join(str(n) for n in sorted(lengths))
         raise NoPromotion(
-            f"vectors of {shown} elements do not go together in kernel_float",
+            f"vectors of {lengths_text} elements cannot be combined in kernel_float",
             help="all lengths must be N or 1",
             error=ShapeError,
         )

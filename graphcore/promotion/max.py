@@ -2,7 +2,7 @@
 
 Source: the documentation of the Mojo module `max.graph.type_promotion`. Promotion is the join on the lattice. The
 table printed there differs from the join in four cells; `max_published` reproduces it cell for cell. Neither has
-complex numbers: `max_complex` is the lattice with them joined to its top, for those who ask for it.
+complex numbers; `max_complex` is the lattice with complex dtypes added at its top.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ max_system.is_closed = max_complex.is_closed = max_published.is_closed = True
 
 
 def system(complex: bool = False) -> PromotionSystem:
-    """Return the lattice. complex: with complex64 and complex128 joined to it."""
+    """Return the lattice. complex: with complex64 and complex128."""
     return max_complex if complex else max_system
 
 

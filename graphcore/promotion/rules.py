@@ -1,4 +1,4 @@
-"""What the rules of the published systems are written with: literals, orders, questions and results."""
+"""The building blocks of promotion rules: keys, operands, resolutions, and checks of literals and orders."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from graphcore.types.dtypes import MOST_BITS, DType
 
 
 def smallest_float(dtype: DType) -> DType:
-    """Return the dtype of a real function of `dtype`: a float stays; otherwise the width decides.
+    """Return the dtype of a float function of `dtype`: floats and complex dtypes stay, others depend on the width.
 
-    8 bits give float16, 16 float32, and all else float64; complex numbers stay too. See docs/numbers.md.
+    8 bits give float16, 16 bits float32, all others float64. See docs/numbers.md.
     """
     if dtype.is_float or dtype.is_complex:
         return dtype
@@ -70,7 +70,7 @@ def _bitwise(key: Key, dtype: DType, count: int) -> Resolution:
 
 
 def to_integers(dtype: DType, help: str) -> str:
-    """Return a way to integers: of complex numbers by a part, of others as said."""
+    """Return the help for a cast to integers: by parts for complex numbers, else `help`."""
     return "take a part, and cast it to an integer: ops.real(z).cast(DType.int32)" if dtype.is_complex else help
 
 
@@ -100,7 +100,7 @@ def _keep(key: Key, dtype: DType, count: int) -> Resolution:
 
 def _sum(key: Key, dtype: DType, count: int) -> Resolution:
     _numbers_only(key, dtype)
-    # As in NumPy the sum of bools counts them; bool + bool is *or*.
+    # As in NumPy, the sum of bools counts them; bool + bool is *or*.
     return _same(DType.int64 if dtype is DType.bool else dtype, count)
 
 
@@ -126,22 +126,22 @@ RULES = {
 }
 
 
-# The question that promotion systems are asked, its answer, and their refusal.
+# The arguments and the result of `PromotionSystem.resolve`, and its exception.
 
 Real: TypeAlias = bool | int | float
 Scalar: TypeAlias = Real | complex
 
 Rule: TypeAlias = Literal[
-    "join",  # operands of any dtype meet in a common one, which is the result: concat, where, stack
-    "arithmetic",  # numbers and bools meet in a common dtype, which is the result: + * // % ** min max matmul
+    "join",  # operands of any dtype are cast to a common one, which is the result: concat, where, stack
+    "arithmetic",  # numbers and bools are cast to a common dtype, which is the result: + * // % ** min max matmul
     "subtract",  # like arithmetic, without bools: - and unary -
-    "divide",  # true division: integers divide in a float
-    "compare",  # operands meet in a common dtype, the result is bool
-    "bitwise",  # integers and bools meet in a common dtype
+    "divide",  # true division: integers are cast to a float
+    "compare",  # operands are cast to a common dtype, the result is bool
+    "bitwise",  # integers and bools are cast to a common dtype
     "shift",  # the result is the left operand's dtype, the right one is an integer
     "logical",  # operands are read as truth values, the result is bool
-    "float",  # functions into the reals: exp, sqrt, softmax, layer_norm
-    "test",  # questions about floats: is_nan, is_inf; the result is bool
+    "float",  # functions with float results: exp, sqrt, softmax, layer_norm
+    "test",  # tests of floats: is_nan, is_inf; the result is bool
     "number",  # functions that keep the dtype of any number: abs, sign, floor
     "keep",  # anything that moves values without reading them: reshape, gather
     "sum",  # sums and products over axes
@@ -150,9 +150,9 @@ Rule: TypeAlias = Literal[
 
 
 class Key(NamedTuple):
-    """The properties of an op that promotion systems read.
+    """The properties of an op that promotion systems use.
 
-    elementwise: each element of the result comes of one of each operand, at the same place.
+    elementwise: each element of the result depends on one element of each operand, at the same position.
     """
 
     op: str
@@ -164,10 +164,10 @@ class Key(NamedTuple):
 class Operand:
     """The properties of one operand.
 
-    dtype: its dtype, None for a Python literal whose dtype the system chooses. literal: the Python value, if it is one.
-    ambiguous: its dtype is only a default that a known one overrides. rank, length: of its shape, where a system has
-    rules for shapes (None: unknown). terms: where the operand is itself an unfinished expression of the ops that
-    `PromotionSystem.flattens` names, the operands of that expression in written order.
+    dtype: None for a Python literal, whose dtype the system chooses. literal: the Python value of a literal. ambiguous:
+    the dtype is only a default that a known dtype overrides. rank, length: of its shape, None if unknown; for systems
+    with rules for shapes. terms: if the operand is an expression of ops in `PromotionSystem.flattens`, the operands of
+    that expression in written order.
     """
 
     dtype: DType | None
@@ -180,7 +180,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One operand of a flattened expression; `negated` where it is subtracted."""
+    """One operand of a flattened expression; `negated` if it is subtracted."""
 
     operand: Operand
     negated: bool = False
@@ -188,11 +188,11 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The answer: a dtype for each operand (None: leave it as it is), and the result's.
+    """The result of promotion: a dtype for each operand (None: no cast), and the dtype of the result.
 
     ambiguous: the result's dtype is only a default. expression: the operands are the terms of the whole flattened
-    expression, to be combined as a balanced tree in which subtracted terms are negated first. computed: what an
-    element-wise op gives on operands so cast, where that is then cast to `result`.
+    expression, to combine as a balanced tree in which subtracted terms are negated first. computed: the dtype that an
+    element-wise op computes on the cast operands, if its result is then cast to `result`.
     """
 
     operands: tuple[DType | None, ...]
@@ -203,7 +203,7 @@ class Resolution:
 
 
 class NoPromotion(Exception):
-    """A system's refusal, before the operands' names are known to it.
+    """Raised by a promotion system that refuses operands; callers add the operands' names.
 
     undefined: the publication leaves the case open, rather than forbidding it.
     """
@@ -223,7 +223,7 @@ class NoPromotion(Exception):
         self.error = error
 
 
-class Value(Protocol):
+class SymbolLike(Protocol):
     """The part of a Symbol that promotion systems use."""
 
     @property
@@ -240,11 +240,11 @@ class Value(Protocol):
     def producer(self) -> Any: ...
 
 
-# The dtypes of Python numbers: their own, and those that hold them.
+# The dtypes of Python numbers: the defaults, and those that can represent a number.
 
 
 def default_dtype(literals: Iterable[Scalar]) -> DType:
-    """The dtype of Python scalars that meet no Symbol: bool, int64, float32 as ONNX exporters have it, or complex64."""
+    """Return the dtype of Python scalars without a Symbol: bool, int64, float32 as in ONNX exporters, or complex64."""
     kinds = {type(value) for value in literals}
     if complex in kinds:
         return DType.complex64
@@ -254,7 +254,7 @@ def default_dtype(literals: Iterable[Scalar]) -> DType:
 
 
 def no_complex(system: str, dtype: DType | None = None) -> NoPromotion:
-    """Return the refusal of complex numbers by a system that has none, which names those that have."""
+    """Return the error of a system without complex numbers, which names the systems that have them."""
     return NoPromotion(
         f"{system} has no {dtype or 'complex numbers'}",
         help='build the graph with promotion="array_api", "numpy", "jax" or "torch", or with '
@@ -263,7 +263,7 @@ def no_complex(system: str, dtype: DType | None = None) -> NoPromotion:
 
 
 def check_literal(value: Scalar, dtype: DType) -> None:
-    """Raise an error for a Python scalar that `dtype` cannot hold: ints exactly, floats rounded but not overflowed."""
+    """Raise `NoPromotion` for a Python scalar that `holds` refuses."""
     if holds(value, dtype):
         return
     if isinstance(value, complex):
@@ -288,7 +288,7 @@ def check_literal(value: Scalar, dtype: DType) -> None:
             wider = "float32" if abs(value) <= DType.float32.max and dtype.bits < 32 else "float64"
             fix = f"cast the Symbol to a wider float: .cast(DType.{wider})"
             if dtype is DType.float64 or abs(value) > DType.float64.max:
-                fix = f"float64 holds {DType.float64.min} to {DType.float64.max}, and no dtype more"
+                fix = f"float64 holds {DType.float64.min} to {DType.float64.max}, the widest range of all dtypes"
         else:
             fix = f"write {float(value)!r} if rounding is meant, or cast the Symbol to a wider float"
     elif isinstance(value, int) and value.bit_length() > MOST_BITS:
@@ -299,7 +299,7 @@ def check_literal(value: Scalar, dtype: DType) -> None:
 
 
 def holds(value: Scalar, dtype: DType) -> bool:
-    """Return whether a Python scalar may become a value of `dtype`: ints exactly, floats rounded but not overflowed."""
+    """Return True if `dtype` can represent a Python scalar: ints exactly, floats rounded but without overflow."""
     if dtype.is_complex:
         parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
         return all(holds(part, dtype.storage) for part in parts)
@@ -307,7 +307,7 @@ def holds(value: Scalar, dtype: DType) -> bool:
         return False
     if dtype.is_float:
         if isinstance(value, float):
-            # What overflows is what rounds past the greatest finite value: half a step beyond it.
+            # Values overflow only from half a step beyond the greatest finite value.
             return not math.isfinite(value) or abs(value) <= dtype.max or math.isfinite(_rounded(value, dtype))
         try:
             return float(value) == value and _rounded(float(value), dtype) == value
@@ -319,7 +319,7 @@ def holds(value: Scalar, dtype: DType) -> bool:
 
 
 def _rounded(value: float, dtype: DType) -> float:
-    import numpy as np  # takes longer to import than all systems, and dtypes meet without it
+    import numpy as np  # imported late: it takes longer than all systems, and most promotion does not need it
 
     if dtype is DType.tensor_float32:
         bits = int(np.float32(value).view(np.uint32))
@@ -328,7 +328,7 @@ def _rounded(value: float, dtype: DType) -> float:
         return float(np.array(value, np.float64).astype(dtype.numpy))
 
 
-# The ops that ask for an order of numbers, which complex ones have not.
+# The ops that need an order of numbers, which complex numbers do not have.
 
 ORDERED = frozenset(
     {
@@ -338,12 +338,12 @@ ORDERED = frozenset(
         "scatter_nd_max", "scatter_nd_min", "sort", "top_k", "trunc",
     }
 )  # fmt: skip
-"""Those that ask which of two numbers is the greater, or for the whole number next to one."""
+"""Ops that compare numbers, or round to integers."""
 
 IN_PARTS = "compute on the parts: ops.real(z), ops.imag(z), ops.abs(z)"
 
 
 def check_order(key: Key, dtype: DType) -> None:
-    """Raise `NoPromotion` for an op that asks for an order of complex numbers."""
+    """Raise `NoPromotion` for an op that needs an order of complex numbers."""
     if dtype.is_complex and key.op in ORDERED:
         raise NoPromotion("complex numbers have no order", help=IN_PARTS, error=DTypeError)

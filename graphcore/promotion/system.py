@@ -1,7 +1,7 @@
-"""The interface of promotion systems: the one question they answer, the rules that most share, their registry.
+"""The interface of promotion systems, the rules that most of them share, and their registry.
 
-The question: given an op's promotion key and the operand dtypes, with what is known of literals, what are the
-operands cast to and what is the result? Whoever inserts casts (`graphcore.build.operands`) asks it and obeys.
+A system resolves an op's promotion key and its operands to the dtypes that the operands are cast to, and the dtype of
+the result. `graphcore.build.operands` inserts the casts.
 """
 
 from __future__ import annotations
@@ -36,52 +36,52 @@ from graphcore.types.tensor_types import Type
 
 
 class PromotionSystem:
-    """A published set of rules for mixing dtypes.
+    """A published set of promotion rules.
 
-    A subclass gives `name`, `dtypes` and `common`, and overrides `resolve` or one of the rules where its publication
-    differs. The rules here are those of docs/numbers.md and of NumPy.
+    A subclass defines `name`, `dtypes` and `common`, and overrides `resolve` or single rules where its publication
+    differs. The rules of this class are those of docs/numbers.md and of NumPy.
     """
 
     name: str
     """The name in errors."""
     dtypes: frozenset[DType]
-    """The dtypes that the system has rows for; others only meet themselves."""
+    """The dtypes that the system has rules for; any other dtype combines only with itself."""
     options: Mapping[str, Any] = MappingProxyType({})
-    """The options of `promotion.system(name, **options)` that are not the defaults."""
+    """The options of `promotion.system(name, **options)` that differ from the defaults."""
     is_closed: bool = False
-    """Asked for the dtype in which two dtypes meet, it refuses those that it has no row for, also with themselves."""
+    """`implicit_cast_type` refuses dtypes that are not in `dtypes`, even with themselves."""
     reads_operands: bool = False
-    """Answers depend on the rank or length of operands, which it is told then."""
+    """Results depend on the rank or length of operands, which are then passed to `resolve`."""
     remembered: bool = True
-    """Operands of equal types and equal literals always give equal answers."""
+    """Results may be cached: operands of equal types and equal literals give equal results."""
     index_dtype: DType = DType.int64
     """The dtype of positions and counts: argmax, count_nonzero."""
     knows_ambiguous: bool = False
     """Operands may have a dtype that is only a default."""
     guesses_literals: bool = False
-    """The dtype of numbers written in Python is only a default."""
+    """The dtype of Python numbers is only a default."""
     counter_dtype: DType | None = None
-    """The dtype of the numbers of iterations that bodies of loops are given; None: `index_dtype`."""
+    """The dtype of the iteration number in bodies of loops; None means `index_dtype`."""
     converts_stores: bool = False
-    """A value that is stored is cast to the dtype of what it is stored to, whatever that holds."""
+    """A stored value is cast to the dtype of its buffer, even if that loses information."""
     spellings: Mapping[str, DType] = MappingProxyType({})
-    """The names of dtypes that mean something else, or nothing, to `DType.of`, as the publication has them."""
+    """The publication's names of dtypes that `DType.of` does not know, or reads differently."""
     aliases: Mapping[DType, DType] = MappingProxyType({})
-    """Dtypes that are another one under a second name, and that one."""
+    """Dtypes that are a second name of another dtype, and that dtype."""
     bounds_promote: bool = False
-    """The bounds of `clip` take part in promotion; elsewhere they become what they bound, or are refused."""
+    """The bounds of `clip` take part in promotion; otherwise they are cast to the dtype of the data, or refused."""
     result_type: Callable[[str, Sequence[Any], Type, int], Type] | None = None
-    """Looks at each node as it is made: (operator, operand Symbols or None, type of a result, which of the results
-    it is) -> that type as the system has it. May raise."""
+    """Called for each result of a new node: (operator, operand Symbols or None, type of the result, its position) ->
+    the type in this system. May raise."""
 
     @property
     def has_complex(self) -> bool:
-        """Return whether complex numbers are among its dtypes."""
+        """True if the system has complex dtypes."""
         return DType.complex64 in self.dtypes
 
     @property
     def note(self) -> str:
-        """The note in models: its name, and its options as JSON."""
+        """The text stored in models: its name, and its options as JSON."""
         return f"{self.name} {json.dumps(dict(self.options), sort_keys=True)}" if self.options else self.name
 
     def __str__(self) -> str:
@@ -92,17 +92,17 @@ class PromotionSystem:
         return f"<PromotionSystem {self}>"
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """The dtype of Python scalars that meet no Symbol."""
+        """Return the dtype of Python scalars without a Symbol beside them."""
         return default_dtype(literals)
 
     def dtype_of(self, x: object) -> DType:
-        """`DType.of`, which knows the publication's spellings too. Raises `DTypeError`."""
+        """Return `DType.of(x)`, which also accepts the publication's spellings. Raises `DTypeError`."""
         named = self.spellings.get(x) if isinstance(x, str) else None
         dtype = DType.of(x) if named is None else named
         return self.aliases.get(dtype, dtype)
 
     def read(self, x: object) -> tuple[DType, bool]:
-        """`dtype_of`, and whether a name says by a question mark that the dtype is only a default: "int32?"."""
+        """Return `dtype_of(x)`, and True if a question mark says that the dtype is only a default: "int32?"."""
         if isinstance(x, str) and x.endswith("?"):
             try:
                 return self.dtype_of(x[:-1]), True
@@ -111,19 +111,19 @@ class PromotionSystem:
         return self.dtype_of(x), False
 
     def makes_vector(self, op: str) -> bool:
-        """Return whether an op makes a vector of one element of scalars."""
+        """Return True if an op makes a vector of one element from scalars."""
         return False
 
     def common(self, lhs: DType, rhs: DType) -> DType:
-        """The dtype in which two different dtypes meet. Raises `NoPromotion`."""
+        """Return the common dtype of two different dtypes. Raises `NoPromotion`."""
         raise NotImplementedError
 
     def flattens(self, op: str) -> frozenset[str]:
-        """The ops whose nested expressions are promoted as one with `op`; empty for most systems."""
+        """Return the ops whose nested expressions are promoted together with `op`; empty for most systems."""
         return frozenset()
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
-        """The one question. Raises `NoPromotion`."""
+        """Return the dtypes that the operands are cast to, and the dtype of the result. Raises `NoPromotion`."""
         if key.rule == "shift":
             return self._shift(key, operands)
         joined = self.join(key, operands)
@@ -131,19 +131,19 @@ class PromotionSystem:
         if self.is_closed and key.op == "implicit_cast" and joined not in self.dtypes:
             raise NoPromotion(
                 f"{joined} isn't supported by promotion in {self.name}",
-                help=f"it has {', '.join(sorted(d.name for d in self.dtypes))}; in ops {joined} goes with itself",
+                help=f"it has {', '.join(sorted(d.name for d in self.dtypes))}; in ops {joined} combines with itself",
             )
         return RULES[key.rule](key, joined, len(operands))
 
     def join(self, key: Key, operands: Sequence[Operand]) -> DType:
-        """The common dtype of all operands, folded from the left; literals take it when they fit."""
-        known = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
-        if not known:
+        """Return the common dtype of all operands, folded from the left; literals take it if they fit."""
+        dtypes = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
+        if not dtypes:
             return self.default_dtype([o.literal for o in operands if o.literal is not None])
-        joined = known[0]
+        joined = dtypes[0]
         if joined.is_complex and joined not in self.dtypes:
             raise no_complex(self.name, joined)
-        for dtype in known[1:]:
+        for dtype in dtypes[1:]:
             joined = self.meet(joined, dtype)
         if key.rule != "logical":
             if any(type(o.literal) is complex for o in operands):
@@ -156,7 +156,7 @@ class PromotionSystem:
         return joined
 
     def meet(self, lhs: DType, rhs: DType) -> DType:
-        """`common`, with equal dtypes and dtypes unknown to the system seen to."""
+        """Return the common dtype of two dtypes, which may be equal or unsupported. Raises `NoPromotion`."""
         if lhs is rhs:
             return lhs
         for dtype in (lhs, rhs):
@@ -187,15 +187,23 @@ class PromotionSystem:
                     error=DTypeError,
                 )
         if rhs.literal is not None and (not isinstance(rhs.literal, int) or isinstance(rhs.literal, bool)):
-            raise NoPromotion(f"{rhs.literal!r} is no count of bits", help="shift by an int", error=DTypeError)
+            raise NoPromotion(
+                f"the number of bits to shift must be an int, got {rhs.literal!r}",
+                help="shift by an int",
+                error=DTypeError,
+            )
         return Resolution((left, None), left)
 
 
 class LatticeSystem(PromotionSystem):
-    """A system in which two dtypes meet in the least dtype above both.
+    """A system in which the common dtype is the join on a lattice: the least dtype above both.
 
-    name: how errors call it. edges: for each dtype the dtypes directly above it; together they must be a join
-    semilattice (every pair has one least upper bound), which is checked here and raises `GraphcoreError`.
+    Args:
+        name: The name in errors.
+        edges: For each dtype the dtypes directly above it.
+
+    Raises:
+        DTypeError: Two dtypes have upper bounds, but no least one.
     """
 
     def __init__(self, name: str, edges: Mapping[DType, Sequence[DType]]) -> None:
@@ -212,7 +220,7 @@ class LatticeSystem(PromotionSystem):
                     self._joins[lhs, rhs] = least[0]
                 elif bounds:
                     raise DTypeError(
-                        f"{self.name}: {lhs} and {rhs} have no least dtype above both",
+                        f"{self.name}: {lhs} and {rhs} have no least upper bound",
                         help="add an edge between " + " and ".join(sorted(b.name for b in bounds)),
                     )
 
@@ -236,7 +244,7 @@ class LatticeSystem(PromotionSystem):
 
 
 class TableSystem(PromotionSystem):
-    """A system whose pairs are looked up in a table, in the order written: `table[lhs, rhs]`."""
+    """A system that looks pairs up in a table, in the order written: `table[lhs, rhs]`."""
 
     def __init__(self, name: str, table: Mapping[tuple[DType, DType], DType]) -> None:
         self.name = name
@@ -253,7 +261,7 @@ class TableSystem(PromotionSystem):
         return met
 
 
-# The notation of promotion tables in this folder: rows of short names, to compare with the publications.
+# The notation of promotion tables in this folder: rows of short names, as in the publications.
 
 SHORT: dict[str, D] = {
     "b1": D.bool,
@@ -279,7 +287,7 @@ SHORT: dict[str, D] = {
 
 
 def read_table(table: str, columns: Sequence[str]) -> dict[tuple[str, str], str]:
-    """The cells of a table whose lines are `row : cell cell ...`, one cell for each of `columns`."""
+    """Return the cells of a table whose lines are `row : cell cell ...`, one cell for each of `columns`."""
     cells = {}
     for line in table.strip().splitlines():
         row, _, written = line.partition(":")
@@ -289,11 +297,11 @@ def read_table(table: str, columns: Sequence[str]) -> dict[tuple[str, str], str]
 
 
 def dtypes_of(cells: dict[tuple[str, str], str]) -> dict[tuple[D, D], D]:
-    """The same by dtype, for a table of short names alone."""
+    """Return the cells of a table by dtype; all its names are short names."""
     return {(SHORT[row], SHORT[column]): SHORT[cell] for (row, column), cell in cells.items()}
 
 
-# The promotion systems by name: those of the publications, and those of array packages.
+# The promotion systems by name: those of publications, and those of array packages.
 
 _SYSTEMS: dict[str, str] = {
     "max": "max.system",
@@ -307,19 +315,23 @@ _SYSTEMS: dict[str, str] = {
     "jax": "packages.jax.Jax",
     "torch": "packages.torch.Torch",
 }
-"""What makes each system, in modules of this folder, which are imported when the system is first asked for."""
+"""The class or function of each system, in modules of this folder that are imported on first use."""
 
 NAMES: tuple[str, ...] = tuple(_SYSTEMS)
 """The published systems."""
 
 
 def system(name: str | PromotionSystem, **options: Any) -> PromotionSystem:
-    """Return the promotion system of that name; a `PromotionSystem` is returned as it is.
+    """Return a promotion system. The same name and options give the same object.
 
-    options: `complex=False | True` of "max", which joins complex64 and complex128 to its lattice;
-    `profile="2025.12" | "seed"` of "array_api"; `revision="seed" | "latest"` of "allo_hls" and "allo_cpp";
-    `fast_math=False | True` of "allo_hls". The same name and options give the same object. Raises `PromotionError` for
-    unknown names and options.
+    Args:
+        name: One of `NAMES`, or a `PromotionSystem`, which is returned unchanged.
+        options: `complex=False | True` of "max" adds complex64 and complex128 to its lattice;
+            `profile="2025.12" | "seed"` of "array_api"; `revision="seed" | "latest"` of "allo_hls" and "allo_cpp";
+            `fast_math=False | True` of "allo_hls".
+
+    Raises:
+        PromotionError: The name or an option is unknown.
     """
     if isinstance(name, PromotionSystem) and not options:
         return name
@@ -329,53 +341,59 @@ def system(name: str | PromotionSystem, **options: Any) -> PromotionSystem:
             help=f"{suggestion(name, _SYSTEMS)}use one of {', '.join(_SYSTEMS)}, or a PromotionSystem of your own",
         )
     try:
-        return _made(name, tuple(sorted(options.items())))
+        return _create_system(name, tuple(sorted(options.items())))
     except PromotionError:
         raise
     except TypeError:
-        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
-        raise PromotionError(f"{name} has no such option: {given}", help=_system_help(name)) from None
+        options_text = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        raise PromotionError(
+            f"promotion system {name}: unknown option {options_text}", help=_system_help(name)
+        ) from None
 
 
 def restored(name: str, options: dict[str, Any]) -> PromotionSystem:
-    """Return the system that was pickled."""
+    """Return a pickled system."""
     return system(name, **options)
 
 
 @functools.cache
-def _made(name: str, options: tuple[tuple[str, Any], ...]) -> PromotionSystem:
-    return _maker(name)(**dict(options))
+def _create_system(name: str, options: tuple[tuple[str, Any], ...]) -> PromotionSystem:
+    return _system_class(name)(**dict(options))
 
 
-def _maker(name: str) -> Callable[..., PromotionSystem]:
+def _system_class(name: str) -> Callable[..., PromotionSystem]:
     module, _, label = _SYSTEMS[name].rpartition(".")
     maker: Callable[..., PromotionSystem] = getattr(import_module(f"{__package__}.{module}"), label)
     return maker
 
 
 def _system_help(name: str) -> str:
-    known = ", ".join(inspect.signature(_maker(name)).parameters)
-    return f"its options: {known}" if known else "it has none"
+    parameters = ", ".join(inspect.signature(_system_class(name)).parameters)
+    return f"its options: {parameters}" if parameters else "it has no options"
 
 
-def _reduced(self: PromotionSystem) -> tuple[Any, ...]:
-    """Pickle a published system by its name, so that there is one of it."""
+def _reduce(self: PromotionSystem) -> tuple[Any, ...]:
+    """Pickle a published system by its name, so that it stays a single object."""
     if self.name in NAMES and system(self.name, **self.options) is self:
         return restored, (self.name, dict(self.options))
     return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
 
 
-setattr(PromotionSystem, "__reduce__", _reduced)  # noqa: B010 - here, where the names of systems are known
+setattr(PromotionSystem, "__reduce__", _reduce)  # noqa: B010 - set here, where the names of systems are defined
 
 
 def implicit_cast_type(lhs: Any, rhs: Any, system: str | PromotionSystem = "max") -> DType:
-    """Return the dtype in which values of two dtypes meet under a promotion system.
+    """Return the common dtype of two dtypes in a promotion system.
 
-    lhs, rhs: DTypes, anything `DType.of` takes, or the publication's own spelling. Raises `PromotionError` naming both
-    dtypes and the system where they do not meet, or where one is not of the lattice or table; `DTypeError` for an
-    unknown dtype.
+    Args:
+        lhs, rhs: DTypes, anything that `DType.of` takes, or the publication's own spelling.
+        system: A name or a `PromotionSystem`.
+
+    Raises:
+        PromotionError: The dtypes have no common dtype, or the system does not have one of them.
+        DTypeError: A dtype is unknown.
     """
-    rules = _find(system)
+    rules = _find_system(system)
     left, right = rules.dtype_of(lhs), rules.dtype_of(rhs)
     try:
         return rules.resolve(Key("implicit_cast", "join"), [Operand(left), Operand(right)]).result
@@ -383,4 +401,4 @@ def implicit_cast_type(lhs: Any, rhs: Any, system: str | PromotionSystem = "max"
         raise refusal.error(f"implicit_cast_type: {refusal.reason}", help=refusal.help) from None
 
 
-_find = system
+_find_system = system

@@ -1,4 +1,4 @@
-"""Quantisation: encodings of floats in few bits, and tensors held in them."""
+"""Quantisation: encodings of floats in few bits, and quantised tensors."""
 
 from __future__ import annotations
 

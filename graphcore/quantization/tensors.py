@@ -1,4 +1,4 @@
-"""Tensors held in few bits: values, scales and zero points as arrays, or blocks of all of them."""
+"""Quantised tensors: values, scales and zero points as arrays, or blocks that contain all of them."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ if TYPE_CHECKING:
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 BASE = 254
-"""The weight of a first digit of int8_split in units of the second: at most half of it is within -127 to 127."""
+"""The weight of the first digit of int8_split in units of the second, which is from -127 to 127."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuantizedTensor:
-    """A tensor held in an encoding, not dequantised.
+    """A quantised tensor.
 
-    encoding: "int8", "int8_split", "int4", or the name that GGUF has for its blocks, "Q4_K". shape: of the tensor that
-    is meant.
+    encoding: "int8", "int8_split", "int4", or GGUF's name of its blocks, "Q4_K". shape: of the dequantised tensor.
 
-    data: of int8 the numbers, int8 or (with zero points) uint8, of that shape. Of int8_split the first digits of all
-    and then the second: int8[2, *shape]. Of int4 the numbers 0 to 15, two in a byte, the first in the low bits: uint8,
-    of the same dims but the last, which is half. Of GGUF's encodings the blocks: uint8, of the same dims but the last,
-    which counts the bytes of a row; read-only where it maps a file.
+    data: int8: the numbers, int8 or (with zero points) uint8, of that shape. int8_split: the first digits, then the
+    second: int8[2, *shape]. int4: numbers from 0 to 15, two in a byte, the first in the low bits: uint8, with half the
+    last dim. GGUF's encodings: the blocks, uint8, whose last dim is the number of bytes of a row; read-only if it maps
+    a file.
 
-    scales: float32. Of int8 and int8_split [] or, where `axis` is one, [shape[axis]]; of int4 the same dims as the
-    tensor but the last, which counts blocks of `block_size`. zero_points: uint8, of the same shape; None is 0 of int8
-    and 8 of int4.
+    scales: float32. int8 and int8_split: [], or [shape[axis]] if there is an `axis`. int4: the dims of the tensor, but
+    the last is the number of blocks of `block_size`. zero_points: uint8, of the shape of `scales`; None means 0 for
+    int8, and 8 for int4.
     """
 
     encoding: str
@@ -49,7 +48,7 @@ class QuantizedTensor:
 
     @property
     def values(self) -> Array:
-        """The numbers of int8, int8_split and int4, one an element. Raises `ModelError` for blocks of GGUF."""
+        """The numbers of int8, int8_split and int4, one for each element. Raises `ModelError` for GGUF's blocks."""
         if self.encoding == "int8":
             return self.data
         if self.encoding == "int8_split":
@@ -57,16 +56,15 @@ class QuantizedTensor:
             return np.asarray(first * np.int16(BASE) + second)
         if self.encoding == "int4":
             return nibbles(self.data).reshape(self.shape)
-        raise ModelError(f"values: blocks of {self.encoding} hold numbers and scales together", help="take .data")
+        raise ModelError(f"values: blocks of {self.encoding} contain numbers and scales together", help="use .data")
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all of its arrays."""
+        """The number of bytes of all its arrays."""
         return sum(a.nbytes for a in (self.data, self.scales, self.zero_points) if a is not None)
 
     def dequantize(self) -> Array:
-        """The tensor as float32. Raises `ModelError` for an encoding that is not computed, or parts that do not fit."""
-
+        """Return the tensor as float32. Raises `ModelError` for unsupported encodings, or arrays that do not match."""
         if self.encoding not in ("int8", "int8_split", "int4"):
             return dequantize(self.data, self.encoding, self.shape)
         checked(self)
@@ -90,12 +88,12 @@ class QuantizedTensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantized:
-    """A tensor of a graph held in an encoding: what `ops.quantize` gives.
+    """A quantised tensor of a graph: the result of `ops.quantize`.
 
-    values: of int8 int8 or uint8, of int4 uint4, of the shape of the tensor; of int8_split int8, two of it; of GGUF's
-    encodings blocks in uint8. scale: float32. Of int8 and int8_split a scalar or, where `axis` is one, a vector; of
-    int4 one for each `block_size` of the last axis. zero_point: of the shape of `scale` and the dtype of `values`, or
-    None. GGUF's have neither.
+    values: int8 or uint8 for int8, uint4 for int4, of the shape of the tensor; two int8 tensors stacked for int8_split;
+    uint8 blocks for GGUF's encodings. scale: float32. A scalar for int8 and int8_split, or a vector if there is an
+    `axis`; for int4 one for each `block_size` elements of the last axis. zero_point: of the shape of `scale` and the
+    dtype of `values`, or None. GGUF's encodings have neither.
     """
 
     encoding: str
@@ -107,7 +105,7 @@ class Quantized:
 
 
 def nibbles(packed: Array) -> Array:
-    """Two numbers of 4 bits a byte, the low bits first, as uint8 of twice as many."""
+    """Unpack two numbers of 4 bits from each byte, the low bits first, to uint8."""
     numbers = np.empty((*packed.shape[:-1], packed.shape[-1], 2), np.uint8)
     np.bitwise_and(packed, 15, out=numbers[..., 0])
     np.right_shift(packed, 4, out=numbers[..., 1])
@@ -115,151 +113,152 @@ def nibbles(packed: Array) -> Array:
 
 
 def packed(numbers: Array) -> Array:
-    """uint8 below 16, an even number a row, two in a byte."""
-    made: Array = numbers[..., ::2] | numbers[..., 1::2] << np.uint8(4)
-    return made
+    """Pack two uint8 below 16 in each byte; rows have an even number of them."""
+    result: Array = numbers[..., ::2] | numbers[..., 1::2] << np.uint8(4)
+    return result
 
 
 def checked(tensor: QuantizedTensor) -> QuantizedTensor:
-    """The tensor, whose parts fit together. Raises `ModelError` that says which does not."""
+    """Return the tensor if its arrays match its encoding and shape. Raises `ModelError` otherwise."""
     encoding = ENCODINGS.get(tensor.encoding.lower())
     shape, data, scales, zeros = tensor.shape, tensor.data, tensor.scales, tensor.zero_points
     if encoding is None:
-        raise _unfit(f"no product of {tensor.encoding} is computed; {', '.join(ENCODINGS)} are")
+        raise _error(f"encoding {tensor.encoding} is not supported in products; use one of {', '.join(ENCODINGS)}")
     if not all(isinstance(a, np.ndarray) for a in (data, *(a for a in (scales, zeros) if a is not None))):
-        raise _unfit("data, scales and zero points are NumPy arrays")
+        raise _error("data, scales and zero points must be NumPy arrays")
     if encoding.block_bytes is not None:
         assert encoding.block is not None
         if not shape or shape[-1] % encoding.block:
-            raise _unfit(f"{list(shape)} has no rows of blocks of {encoding.block}")
+            raise _error(f"{list(shape)} has no rows of blocks of {encoding.block}")
         row = shape[-1] // encoding.block * encoding.block_bytes
         _check_part("data", data, (*shape[:-1], row), ("uint8",))
         return tensor
     if scales is None:
-        raise _unfit("there are no scales")
+        raise _error("scales are missing")
     if tensor.encoding in ("int8", "int8_split"):
         if tensor.axis is not None and not 0 <= tensor.axis < len(shape):
-            raise _unfit(f"there is no axis {tensor.axis} in {list(shape)}")
+            raise _error(f"there is no axis {tensor.axis} in shape {list(shape)}")
         of_scales: tuple[int, ...] = () if tensor.axis is None else (shape[tensor.axis],)
         if tensor.encoding == "int8_split":
             if zeros is not None:
-                raise _unfit("int8_split has no zero points")
+                raise _error("int8_split has no zero points")
             _check_part("data", data, (2, *shape), ("int8",))
         else:
             _check_part("data", data, shape, ("int8",) if zeros is None else ("uint8",))
     else:
         block = tensor.block_size
         if block is None or block < 16 or block & block - 1:
-            raise _unfit(f"a block has {block} elements, not a power of two from 16 on")
+            raise _error(f"block_size must be a power of two of at least 16, got {block}")
         if not shape or shape[-1] % block:
-            raise _unfit(f"{list(shape)} has no rows of blocks of {block}")
+            raise _error(f"{list(shape)} has no rows of blocks of {block}")
         of_scales = (*shape[:-1], shape[-1] // block)
         _check_part("data", data, (*shape[:-1], shape[-1] // 2), ("uint8",))
     _check_part("scales", scales, of_scales, ("float32",))
     if zeros is not None:
         _check_part("zero_points", zeros, of_scales, ("uint8",))
         if tensor.encoding == "int4" and zeros.size and zeros.max() > 15:
-            raise _unfit(f"a zero point is {zeros.max()}, and 15 is the greatest of 4 bits")
+            raise _error(f"zero points must be at most 15, got {zeros.max()}")
     return tensor
 
 
 def _check_part(name: str, array: Array, shape: tuple[int, ...], dtypes: tuple[str, ...]) -> None:
     if array.shape != shape or array.dtype.name not in dtypes:
         wanted = " or ".join(dtypes)
-        raise _unfit(f"{name} is {array.dtype.name}{list(array.shape)}, not {wanted}{list(shape)}")
+        raise _error(f"{name} must be {wanted}{list(shape)}, got {array.dtype.name}{list(array.shape)}")
 
 
-def _unfit(what: str) -> ModelError:
-    return ModelError(f"quantized tensor: {what}", help="make it with graphcore.quantization.encode, or load_tensors")
+def _error(what: str) -> ModelError:
+    return ModelError(f"quantized tensor: {what}", help="create it with graphcore.quantization.encode or load_tensors")
 
 
-# Quantised weights as GGUF files hold them: blocks of a few scales and many small integers.
+# Quantised weights of GGUF files: blocks of a few scales and many small integers.
 #
 # The layouts are those of ggml (https://github.com/ggml-org/ggml, `ggml-common.h`). Everything is little endian, and
 # float32 is computed in the order of ggml's own code, so that the numbers are the same bit for bit.
 
 _Blocks = np.ndarray[Any, Any]
 
-_AT_ONCE = 1 << 9
-"""Blocks that are dequantised at once: what is computed on the way stays in the cache."""
+_CHUNK_BLOCKS = 1 << 9
+"""Blocks that are dequantised at once, so that intermediate results stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """elements, size in bytes, and how float32[n, elements] is made of uint8[n, size], if that is known.
+class GgufBlock:
+    """The elements of a block, its size in bytes, and its decoder from uint8[n, size] to float32[n, elements].
 
-    parts: what some are made of. zero: what stands for 0 among their numbers.
+    parts: splits blocks into steps, numbers and minima. zero: the number that means 0.
     """
 
     elements: int
     size: int
     decode: Callable[[_Blocks], _Blocks] | None = None
-    parts: Callable[[_Blocks], Parts] | None = None
+    parts: Callable[[_Blocks], BlockParts] | None = None
     zero: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """n blocks as steps * (numbers - zero) - minima. numbers: uint8[n, elements]. steps and minima: float32[n, parts],
-    each of equally many elements; minima are None where there are none."""
+class BlockParts:
+    """The parts of n blocks: steps * (numbers - zero) - minima. numbers: uint8[n, elements]. steps, minima: float32[n,
+    parts], each part of the same number of elements; minima may be None."""
 
     numbers: _Blocks
     steps: _Blocks
     minima: _Blocks | None = None
 
 
-def parts_of(data: _Blocks, encoding: str) -> Parts:
-    """The parts of blocks of a known encoding. Values that are no numbers are what they are, without a warning."""
+def parts_of(data: _Blocks, encoding: str) -> BlockParts:
+    """Return the parts of blocks of a supported encoding. NaN and infinities do not warn."""
     block = BLOCKS[encoding]
     assert block.parts is not None
     with np.errstate(all="ignore"):
         return block.parts(np.ascontiguousarray(data).reshape(-1, block.size))
 
 
-def _by_parts(parts: Callable[[_Blocks], Parts], zero: int = 0) -> Callable[[_Blocks], _Blocks]:
+def _decode_parts(parts: Callable[[_Blocks], BlockParts], zero: int = 0) -> Callable[[_Blocks], _Blocks]:
     def decode(b: _Blocks) -> _Blocks:
-        made = parts(b)
-        values = _scaled(made.steps, made.numbers.astype(np.float32) - np.float32(zero))
-        return _flat(values if made.minima is None else values - made.minima[:, :, None])
+        decoded = parts(b)
+        values = _scale(decoded.steps, decoded.numbers.astype(np.float32) - np.float32(zero))
+        return _flat(values if decoded.minima is None else values - decoded.minima[:, :, None])
 
     return decode
 
 
 def dequantize(data: _Blocks, encoding: str, shape: tuple[int, ...]) -> _Blocks:
-    """Blocks as float32 of `shape`. Raises `ModelError` for an encoding that is not computed."""
+    """Return blocks as float32 of `shape`. Raises `ModelError` for an unsupported encoding."""
     block = BLOCKS[encoding]
     if block.decode is None:
-        known = ", ".join(name for name, other in BLOCKS.items() if other.decode)
+        names = ", ".join(name for name, other in BLOCKS.items() if other.decode)
         raise ModelError(
-            f"load: {encoding} is not dequantised", help=f"{known} are; dequantize=False gives the blocks as they are"
+            f"load: {encoding} cannot be dequantised",
+            help=f"supported: {names}; dequantize=False returns the blocks unchanged",
         )
     blocks = data.reshape(-1, block.size)
-    made = np.empty((math.prod(shape) // block.elements, block.elements), np.float32)
-    with np.errstate(all="ignore"):  # a scale may be infinite or no number, and times 0 that is what it is
-        for start in range(0, len(blocks), _AT_ONCE):
-            made[start : start + _AT_ONCE] = block.decode(blocks[start : start + _AT_ONCE])
-    return made.reshape(shape)
+    values = np.empty((math.prod(shape) // block.elements, block.elements), np.float32)
+    with np.errstate(all="ignore"):  # a scale may be infinite or NaN, and times 0 it is NaN
+        for start in range(0, len(blocks), _CHUNK_BLOCKS):
+            values[start : start + _CHUNK_BLOCKS] = block.decode(blocks[start : start + _CHUNK_BLOCKS])
+    return values.reshape(shape)
 
 
 def _half(raw: _Blocks) -> _Blocks:
-    """Two bytes of each block as float32[n, 1]."""
+    """Return the float16 in two bytes of each block as float32[n, 1]."""
     return np.ascontiguousarray(raw).view("<f2").astype(np.float32)
 
 
 def _fields(raw: _Blocks, run: int, bits: int) -> _Blocks:
-    """The fields of some bits that runs of bytes hold: first the lowest bits of a whole run, then the next ones."""
+    """Unpack fields of some bits from runs of bytes: the lowest bits of a whole run first, then the next ones."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
     fields = raw.reshape(len(raw), -1, 1, run) >> shifts & np.uint8((1 << bits) - 1)
     return fields.reshape(len(raw), -1)
 
 
 def _fifth_bits(raw: _Blocks) -> _Blocks:
-    """The bits of four bytes, times 16."""
+    """Return the bits of four bytes, times 16."""
     return np.unpackbits(raw, axis=1, bitorder="little") << np.uint8(4)
 
 
-def _scaled(scales: _Blocks, values: _Blocks) -> _Blocks:
-    """Values times the scales of the equal parts they fall into."""
+def _scale(scales: _Blocks, values: _Blocks) -> _Blocks:
+    """Multiply values by the scales of their parts, which are of equal size."""
     parts = values.reshape(len(values), scales.shape[1], -1)
     return scales[:, :, None] * parts
 
@@ -268,8 +267,8 @@ def _flat(parts: _Blocks) -> _Blocks:
     return parts.reshape(len(parts), -1)
 
 
-def _q4_0(b: _Blocks) -> Parts:
-    return Parts(_fields(b[:, 2:], 16, 4), _half(b[:, :2]))
+def _q4_0(b: _Blocks) -> BlockParts:
+    return BlockParts(_fields(b[:, 2:], 16, 4), _half(b[:, :2]))
 
 
 def _q4_1(b: _Blocks) -> _Blocks:
@@ -294,79 +293,79 @@ def _q2_k(b: _Blocks) -> _Blocks:
     scales, values = b[:, :16], _fields(b[:, 16:80], 32, 2).astype(np.float32)
     steps = _half(b[:, 80:82]) * (scales & np.uint8(15)).astype(np.float32)
     least = _half(b[:, 82:84]) * (scales >> np.uint8(4)).astype(np.float32)
-    return _flat(_scaled(steps, values) - least[:, :, None])
+    return _flat(_scale(steps, values) - least[:, :, None])
 
 
 def _q3_k(b: _Blocks) -> _Blocks:
     high, low, packed = _fields(b[:, :32], 32, 1), _fields(b[:, 32:96], 32, 2), b[:, 96:108]
     scales = _fields(packed[:, :8], 8, 4) | _fields(packed[:, 8:], 4, 2) << np.uint8(4)
     steps = _half(b[:, 108:110]) * (scales.astype(np.float32) - 32)
-    return _flat(_scaled(steps, (low | high << np.uint8(2)).astype(np.float32) - 4))
+    return _flat(_scale(steps, (low | high << np.uint8(2)).astype(np.float32) - 4))
 
 
 def _six_bits(packed: _Blocks) -> tuple[_Blocks, _Blocks]:
-    """The eight scales and eight minima of 6 bits each in 12 bytes, as float32."""
+    """Unpack eight scales and eight minima of 6 bits each from 12 bytes, as float32."""
     first, second, last = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scales = [first & np.uint8(63), last & np.uint8(15) | first >> np.uint8(6) << np.uint8(4)]
     minima = [second & np.uint8(63), last >> np.uint8(4) | second >> np.uint8(6) << np.uint8(4)]
     return np.concatenate(scales, 1).astype(np.float32), np.concatenate(minima, 1).astype(np.float32)
 
 
-def _q4_k(b: _Blocks) -> Parts:
+def _q4_k(b: _Blocks) -> BlockParts:
     scales, minima = _six_bits(b[:, 4:16])
-    return Parts(_fields(b[:, 16:], 32, 4), _half(b[:, :2]) * scales, _half(b[:, 2:4]) * minima)
+    return BlockParts(_fields(b[:, 16:], 32, 4), _half(b[:, :2]) * scales, _half(b[:, 2:4]) * minima)
 
 
-def _q5_k(b: _Blocks) -> Parts:
+def _q5_k(b: _Blocks) -> BlockParts:
     scales, minima = _six_bits(b[:, 4:16])
     numbers = _fields(b[:, 48:], 32, 4) | _fields(b[:, 16:48], 32, 1) << np.uint8(4)
-    return Parts(numbers, _half(b[:, :2]) * scales, _half(b[:, 2:4]) * minima)
+    return BlockParts(numbers, _half(b[:, :2]) * scales, _half(b[:, 2:4]) * minima)
 
 
-def _q6_k(b: _Blocks) -> Parts:
+def _q6_k(b: _Blocks) -> BlockParts:
     numbers = _fields(b[:, :128], 64, 4) | _fields(b[:, 128:192], 32, 2) << np.uint8(4)
     scales = np.ascontiguousarray(b[:, 192:208]).view(np.int8).astype(np.float32)
-    return Parts(numbers, _half(b[:, 208:210]) * scales)
+    return BlockParts(numbers, _half(b[:, 208:210]) * scales)
 
 
 BLOCKS = {
-    "Q4_0": Block(32, 18, _by_parts(_q4_0, 8), _q4_0, 8),
-    "Q4_1": Block(32, 20, _q4_1),
-    "Q5_0": Block(32, 22, _q5_0),
-    "Q5_1": Block(32, 24, _q5_1),
-    "Q8_0": Block(32, 34, _q8_0),
-    "Q2_K": Block(256, 84, _q2_k),
-    "Q3_K": Block(256, 110, _q3_k),
-    "Q4_K": Block(256, 144, _by_parts(_q4_k), _q4_k),
-    "Q5_K": Block(256, 176, _by_parts(_q5_k), _q5_k),
-    "Q6_K": Block(256, 210, _by_parts(_q6_k, 32), _q6_k, 32),
-    "Q8_1": Block(32, 40),
-    "Q8_K": Block(256, 292),
-    "IQ1_S": Block(256, 50),
-    "IQ1_M": Block(256, 56),
-    "IQ2_XXS": Block(256, 66),
-    "IQ2_XS": Block(256, 74),
-    "IQ2_S": Block(256, 82),
-    "IQ3_XXS": Block(256, 98),
-    "IQ3_S": Block(256, 110),
-    "IQ4_NL": Block(32, 18),
-    "IQ4_XS": Block(256, 136),
-    "TQ1_0": Block(256, 54),
-    "TQ2_0": Block(256, 66),
-    "MXFP4": Block(32, 17),
+    "Q4_0": GgufBlock(32, 18, _decode_parts(_q4_0, 8), _q4_0, 8),
+    "Q4_1": GgufBlock(32, 20, _q4_1),
+    "Q5_0": GgufBlock(32, 22, _q5_0),
+    "Q5_1": GgufBlock(32, 24, _q5_1),
+    "Q8_0": GgufBlock(32, 34, _q8_0),
+    "Q2_K": GgufBlock(256, 84, _q2_k),
+    "Q3_K": GgufBlock(256, 110, _q3_k),
+    "Q4_K": GgufBlock(256, 144, _decode_parts(_q4_k), _q4_k),
+    "Q5_K": GgufBlock(256, 176, _decode_parts(_q5_k), _q5_k),
+    "Q6_K": GgufBlock(256, 210, _decode_parts(_q6_k, 32), _q6_k, 32),
+    "Q8_1": GgufBlock(32, 40),
+    "Q8_K": GgufBlock(256, 292),
+    "IQ1_S": GgufBlock(256, 50),
+    "IQ1_M": GgufBlock(256, 56),
+    "IQ2_XXS": GgufBlock(256, 66),
+    "IQ2_XS": GgufBlock(256, 74),
+    "IQ2_S": GgufBlock(256, 82),
+    "IQ3_XXS": GgufBlock(256, 98),
+    "IQ3_S": GgufBlock(256, 110),
+    "IQ4_NL": GgufBlock(32, 18),
+    "IQ4_XS": GgufBlock(256, 136),
+    "TQ1_0": GgufBlock(256, 54),
+    "TQ2_0": GgufBlock(256, 66),
+    "MXFP4": GgufBlock(32, 17),
 }
 
 
-# The encodings: how many bits a number takes, and which numbers share a scale.
+# The encodings: the bits of a number, and which numbers share a scale.
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """One way to hold floats in few bits.
+    """An encoding of floats in few bits.
 
-    bits: of a number, without scales. block: how many numbers share what a block has; None where that is chosen.
-    block_bytes: what such a block takes; None where values and scales are arrays of their own. gguf: its name in GGUF
-    files, or "". meaning: which float a number stands for.
+    bits: of a number, without scales. block: numbers in a block; None if that is an argument. block_bytes: the size of
+    a block; None if values and scales are separate arrays. gguf: the name in GGUF files, or "". meaning: the formula of
+    the float for a number q.
     """
 
     name: str
@@ -397,10 +396,10 @@ ENCODINGS: Mapping[str, Encoding] = MappingProxyType({row.name: row for row in _
 
 
 def encoding_of(op: str, encoding: object) -> Encoding:
-    """The encoding of a name, in capitals or not. Raises `DTypeError` that lists those there are."""
+    """Return the encoding of a name, ignoring case. Raises `DTypeError` that lists the encodings."""
     if isinstance(encoding, Encoding):
         return encoding
-    found = ENCODINGS.get(encoding.lower()) if isinstance(encoding, str) else None
-    if found is None:
-        raise DTypeError(f"{op}: there is no encoding {encoding!r:.80}", help=f"one of {', '.join(ENCODINGS)}")
-    return found
+    row = ENCODINGS.get(encoding.lower()) if isinstance(encoding, str) else None
+    if row is None:
+        raise DTypeError(f"{op}: there is no encoding {encoding!r:.80}", help=f"use one of {', '.join(ENCODINGS)}")
+    return row

@@ -1,4 +1,4 @@
-"""Graphs called, cut and edited: each function makes a new graph, or adds one graph to another. See docs/surgery.md."""
+"""Call, cut and edit graphs: each function returns a new graph, or adds one graph to another. See docs/surgery.md."""
 
 from graphcore.surgery.astype import astype
 from graphcore.surgery.calling import Results, call

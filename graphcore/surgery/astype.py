@@ -1,4 +1,4 @@
-"""A graph whose values of some dtypes are of another one."""
+"""Convert the values of some dtypes in a graph to another dtype."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies, parts
 from graphcore.surgery.copying import finish, replica
-from graphcore.surgery.replay import Edit, Replay, placed
+from graphcore.surgery.replay import Edit, Replay, at_node
 from graphcore.surgery.roles import (
-    Arrays,
+    CastArrays,
     Keep,
     Roles,
     Sources,
     all_of,
     attributes_of,
     is_plain,
-    moved,
+    moved_operands,
     none_of,
-    retyped,
     roles_of,
     takes_any,
+    with_dtype,
 )
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -41,18 +41,18 @@ def astype(graph: Graph, dtype: object, source: object, keep: object, keep_io: b
     target = DType.of(dtype)
     if target not in _TARGETS:
         raise DTypeError(
-            f"{_WHAT}: {target} is no dtype that graphs compute in",
+            f"{_WHAT}: {target} is not a dtype that graphs compute in",
             help=f"use one of {', '.join(map(str, _TARGETS))}; for fewer bits see gc.quantize",
         )
     graph.verify()
-    kept = Keep(graph, keep)
-    sources = Sources(_sources(source, target), _may_convert_sequences(graph, kept, keep_io))
-    change = Change(sources, kept, Arrays(target), keep_io)
+    patterns = Keep(graph, keep)
+    sources = Sources(_sources(source, target), _may_convert_sequences(graph, patterns, keep_io))
+    change = DTypeChange(sources, patterns, CastArrays(target), keep_io)
     types, buffers = _inputs(graph, change)
     replay = replica(graph, _WHAT, types=types, buffers=buffers, kind=Retyping, policy=change)
-    made = finish(replay)
+    result = finish(replay)
     change.arrays.report()
-    return made
+    return result
 
 
 def _sources(source: object, target: DType) -> frozenset[DType]:
@@ -60,18 +60,18 @@ def _sources(source: object, target: DType) -> frozenset[DType]:
     if source is None:
         narrow = frozenset({DType.float16, DType.bfloat16})
         return narrow if target is DType.float32 else frozenset({DType.float32})
-    given = source if isinstance(source, (list, tuple, set, frozenset)) else [source]
-    found = frozenset(DType.of(each) for each in given)
-    for each in found:
+    values = source if isinstance(source, (list, tuple, set, frozenset)) else [source]
+    dtypes = frozenset(DType.of(each) for each in values)
+    for each in dtypes:
         if not each.is_float:
             raise DTypeError(
-                f"{_WHAT}: source is {each}, no dtype of floats", help="name the floats that are to change"
+                f"{_WHAT}: source must be floating-point dtypes, got {each}", help="name the float dtypes to convert"
             )
-    return found - {target}
+    return dtypes - {target}
 
 
 def _may_convert_sequences(graph: Graph, keep: Keep, keep_io: bool) -> bool:
-    """Return whether no sequence is at an edge of what is converted: there is no cast of one."""
+    """Return True if no sequence crosses the edge of the converted part: sequences cannot be cast."""
     edges = [*graph.input_symbols, *graph.outputs]
     if keep_io and not all(is_plain(s.type) for s in edges):
         return False
@@ -83,32 +83,34 @@ def _may_convert_sequences(graph: Graph, keep: Keep, keep_io: bool) -> bool:
     return not any(keep.has_value(s) for s in edges if not is_plain(s.type))
 
 
-def _inputs(graph: Graph, change: Change) -> tuple[dict[int, Type], dict[str, Buffer]]:
-    """Return the types of inputs that have another one, by number, and the buffers of another dtype by name."""
+def _inputs(graph: Graph, change: DTypeChange) -> tuple[dict[int, Type], dict[str, Buffer]]:
+    """Return the new types of converted inputs by symbol id, and the converted buffers by name."""
     types: dict[int, Type] = {}
     buffers: dict[str, Buffer] = {}
     for symbol in graph.input_symbols:
-        held = graph.buffers.get(symbol.given_name or "")
-        is_kept = change.keeps_io if held is None else False
+        buffer_value = graph.buffers.get(symbol.given_name or "")
+        is_kept = change.keeps_io if buffer_value is None else False
         if is_kept or not change.sources.has(symbol.type) or change.keep.has_value(symbol):
             continue
-        types[symbol.id] = made = retyped(symbol.type, change.dtype)
-        if held is not None:
-            assert isinstance(made, TensorType)
-            initial = held.buffer.initial
+        types[symbol.id] = new_type = with_dtype(symbol.type, change.dtype)
+        if buffer_value is not None:
+            assert isinstance(new_type, TensorType)
+            initial = buffer_value.buffer.initial
             if initial is not None:
                 initial = change.arrays.cast(initial, symbol.dtype, f"buffer {symbol.name!r}", symbol.producer.origin)
-            buffers[symbol.name] = Buffer(made.dtype, made.shape, initial=initial, in_place=held.buffer.in_place)
+            buffers[symbol.name] = Buffer(
+                new_type.dtype, new_type.shape, initial=initial, in_place=buffer_value.buffer.in_place
+            )
     return types, buffers
 
 
-class Change(Edit):
-    """One change of dtype: from which to which, what stays, and what was made so far.
+class DTypeChange(Edit):
+    """A conversion to another dtype: the source dtypes, the parts to keep, and the converted arrays and functions.
 
-    keeps_io: inputs and outputs stay.
+    keeps_io: inputs and outputs keep their dtype.
     """
 
-    def __init__(self, sources: Sources, keep: Keep, arrays: Arrays, keeps_io: bool) -> None:
+    def __init__(self, sources: Sources, keep: Keep, arrays: CastArrays, keeps_io: bool) -> None:
         self.sources = sources
         self.dtype = arrays.dtype
         self.keep = keep
@@ -117,9 +119,9 @@ class Change(Edit):
         self._definitions: dict[Definition, Definition] = {}
 
     def of_definition(self, definition: Definition) -> Definition:
-        """Return a function that takes, computes in and gives the new dtype."""
-        found = self._definitions.get(definition)
-        if found is None:
+        """Return the function converted to the new dtype."""
+        new_definition = self._definitions.get(definition)
+        if new_definition is None:
             old = definition.body
             new = Graph(old.name, promotion=old.promotion, strict=old.strict)
             inner = Retyping(old, new, _WHAT, self)
@@ -128,33 +130,33 @@ class Change(Edit):
                 name = None if symbol.given_name is None else new.names.claim(symbol.given_name, "input")
                 inner.bind(symbol, new.build.input(type_, name, symbol.producer.origin))
             inner.make_body([self.type_of(s) for s in old.outputs])
-            found = Definition(definition.name, new, definition.domain, definition.attributes)
-            self._definitions[definition] = found
-        return found
+            new_definition = Definition(definition.name, new, definition.domain, definition.attributes)
+            self._definitions[definition] = new_definition
+        return new_definition
 
     def type_of(self, symbol: Symbol) -> Type:
-        """Return the type of a value that is converted, and that of any other as it is."""
-        return retyped(symbol.type, self.dtype) if self.sources.has(symbol.type) else symbol.type
+        """Return the new type of a converted value; the unchanged type of any other."""
+        return with_dtype(symbol.type, self.dtype) if self.sources.has(symbol.type) else symbol.type
 
 
 class Retyping(Replay):
-    """The nodes of a graph, made again in another dtype.
+    """A replay that converts nodes to another dtype.
 
-    A value is made in the dtype that its node gives. Nodes that read it in another one read a cast, which is made
-    once, so that no value is cast forth and back. keeps_all: no node changes its dtype.
+    A value has the dtype in which its node computes it. Nodes that need another dtype share one cast of it, so that no
+    value is cast forth and back. keeps_all: no node changes its dtype.
     """
 
-    policy: Change
+    policy: DTypeChange
     _outer: Retyping | None
 
     def __init__(self, *arguments: Any, keeps_all: bool = False, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._keeps_all = keeps_all
         self._casts: dict[tuple[int, DType], Symbol] = {}
-        self._outputs = {name or s.name for name, s in self.old.named_outputs}
-        self._ends = {s.id for _, s in self.old.named_outputs}
-        self._wanted: dict[int, Type] = {}
-        self._kept_moves = self._moves_that_stay() if self.policy.keep and not keeps_all else frozenset()
+        self._output_names = {name or s.name for name, s in self.old.named_outputs}
+        self._output_ids = {s.id for _, s in self.old.named_outputs}
+        self._output_types: dict[int, Type] = {}
+        self._unchanged_moves = self._find_unchanged_moves() if self.policy.keep and not keeps_all else frozenset()
 
     # Values
 
@@ -169,23 +171,23 @@ class Retyping(Replay):
         return super()._leaf(symbol)
 
     def in_dtype(self, symbol: Symbol, dtype: DType) -> Symbol:
-        """Return a value in a dtype: as it is made, or a cast of it, or an array of that dtype."""
+        """Return a value in a dtype: the value itself, a cast of it, or a converted constant."""
         key = symbol.id, dtype
-        found = self._casts.get(key)
-        if found is not None:
-            return found
+        result = self._casts.get(key)
+        if result is not None:
+            return result
         producer = symbol.producer
         if isinstance(producer, Captured):
             assert self._outer is not None
-            found = self.captured(self._outer.in_dtype(producer.symbol, dtype))
+            result = self.captured(self._outer.in_dtype(producer.symbol, dtype))
         elif isinstance(producer, Constant) and not self.is_bound(symbol):
-            found = self._array(symbol, producer, dtype)
+            result = self._array(symbol, producer, dtype)
         else:
-            found = self.of(symbol)
-            if found.dtype is not dtype:
-                found = self.new.build.cast(found, dtype)
-        self._casts[key] = found
-        return found
+            result = self.of(symbol)
+            if result.dtype is not dtype:
+                result = self.new.build.cast(result, dtype)
+        self._casts[key] = result
+        return result
 
     def _array(self, symbol: Symbol, producer: Constant, dtype: DType) -> Symbol:
         """Return a constant or weight in one of its two dtypes."""
@@ -193,51 +195,51 @@ class Retyping(Replay):
             return self._constant(symbol, producer)
         if self.policy.keep.has_value(symbol):
             return self.new.build.cast(self.in_dtype(symbol, symbol.dtype), dtype)
-        return self._constant(symbol, self.policy.arrays.constant(symbol, producer), retyped(symbol.type, dtype))
+        return self._constant(symbol, self.policy.arrays.constant(symbol, producer), with_dtype(symbol.type, dtype))
 
     def result(self, symbol: Symbol, type_: Type | None = None) -> Symbol:
-        """Return what an output or a buffer gives. type_: of the buffer."""
-        made = self.of(symbol)
+        """Return the value of an output or a buffer. type_: of the buffer."""
+        value = self.of(symbol)
         if not self.policy.sources.has(symbol.type) or not is_plain(symbol.type):
-            return made
+            return value
         if isinstance(type_, TensorType):
             return self.in_dtype(symbol, type_.dtype)
         if self.policy.keeps_io:
             return self.in_dtype(symbol, symbol.dtype)
-        return made
+        return value
 
     # Nodes
 
     def node(self, node: Node) -> None:
-        """Make one node."""
-        with placed(self.new, node):  # which casts that it reads have too
-            for symbol, made in zip(node.outputs, self._made_of(node), strict=True):
-                self.bind(symbol, made)
+        """Append one node."""
+        with at_node(self.new, node):  # casts of its operands get its layer and line too
+            for symbol, result in zip(node.outputs, self._retype_node(node), strict=True):
+                self.bind(symbol, result)
 
     def _is_kept(self, node: Node) -> bool:
         return self._keeps_all or self.policy.keep.has_node(node)
 
-    def _made_of(self, node: Node) -> Sequence[Symbol]:
+    def _retype_node(self, node: Node) -> Sequence[Symbol]:
         definition = definition_of(node)
         is_kept = self._is_kept(node)
         if definition is not None:
-            return self._call_of(node, definition, is_kept or definition.domain != FUNCTIONS)
+            return self._append_call(node, definition, is_kept or definition.domain != FUNCTIONS)
         if bodies(node):
             may_change = not node.domain and (node.op_type != "SequenceMap" or self.policy.sources.with_sequences)
-            return self._holder_of(node, is_kept or not may_change)
+            return self._append_with_bodies(node, is_kept or not may_change)
         change = self.policy
         if is_kept or self._stays(node):
-            return self._plain(node, none_of(node))
+            return self._append_plain(node, none_of(node))
         roles = roles_of(node, change.sources, change.dtype)
         if node.op_type == "Cast" and not node.domain and node.inputs[0] is not None:
-            made = self.of(node.inputs[0])
+            value = self.of(node.inputs[0])
             (type_,) = self._types(node, roles)
-            if isinstance(type_, TensorType) and made.dtype is type_.dtype:
-                return self._without_cast(node, made)
-        return self._plain(node, roles)
+            if isinstance(type_, TensorType) and value.dtype is type_.dtype:
+                return self._without_cast(node, value)
+        return self._append_plain(node, roles)
 
-    def _plain(self, node: Node, roles: Roles) -> tuple[Symbol, ...]:
-        """Return what a node without bodies gives."""
+    def _append_plain(self, node: Node, roles: Roles) -> tuple[Symbol, ...]:
+        """Append a node without bodies."""
         inputs = self._operands(node, roles)
         types = self._types(node, roles)
         return self.append(node, inputs, types, attributes_of(node, roles, self.policy.sources, self.policy.arrays))
@@ -245,15 +247,15 @@ class Retyping(Replay):
     def _operands(self, node: Node, roles: Roles) -> list[Symbol | None]:
         change = self.policy
         is_any = takes_any(node)
-        made: list[Symbol | None] = []
+        operands: list[Symbol | None] = []
         for symbol, is_new in zip(node.inputs, roles.operands, strict=True):
             if symbol is None:
-                made.append(None)
+                operands.append(None)
             elif not change.sources.has(symbol.type) or not is_plain(symbol.type) or is_any:
-                made.append(self.of(symbol))
+                operands.append(self.of(symbol))
             else:
-                made.append(self.in_dtype(symbol, change.dtype if is_new else symbol.dtype))
-        return made
+                operands.append(self.in_dtype(symbol, change.dtype if is_new else symbol.dtype))
+        return operands
 
     def _types(self, node: Node, roles: Roles) -> list[Type]:
         return [
@@ -261,90 +263,92 @@ class Retyping(Replay):
         ]
 
     def _name(self, symbol: Symbol, type_: Type) -> str | None:
-        """Return the name of a value; none where a cast of it has the name, being the output."""
+        """Return the name of a value, None if a cast of it is the output and takes the name."""
         name = symbol.given_name
-        is_cast_after = type_ is not symbol.type and name in self._outputs and self._wants_old(symbol)
+        is_cast_after = type_ is not symbol.type and name in self._output_names and self._wants_old(symbol)
         return None if is_cast_after else self.free_name(name, self.new)
 
     def _wants_old(self, symbol: Symbol) -> bool:
-        """Return whether an output that a Symbol is stays of the old dtype."""
-        wanted = self._wanted.get(symbol.id)
+        """Return True if a Symbol is an output that keeps the old dtype."""
+        wanted = self._output_types.get(symbol.id)
         return self.policy.keeps_io if wanted is None else wanted is symbol.type
 
-    def _without_cast(self, node: Node, made: Symbol) -> tuple[Symbol, ...]:
-        """Return what stands for a cast to the dtype that its operand has by now."""
+    def _without_cast(self, node: Node, value: Symbol) -> tuple[Symbol, ...]:
+        """Return the replacement of a cast whose operand now has the target dtype."""
         (symbol,) = node.outputs
-        if symbol.id not in self._ends:
-            return (made,)
-        name = self._name(symbol, made.type)
-        return self.new.build.append("Identity", (made,), [made.type], {}, "", node.layer, node.origin, [name])
+        if symbol.id not in self._output_ids:
+            return (value,)
+        name = self._name(symbol, value.type)
+        return self.new.build.append("Identity", (value,), [value.type], {}, "", node.layer, node.origin, [name])
 
-    # What moves values between nodes that stay
+    # Nodes that move values between nodes that keep their dtype
 
     def _stays(self, node: Node) -> bool:
-        """Return whether a node moves a value of the old dtype to nodes that stay in it."""
-        return id(node) in self._kept_moves and any(s is not None and self._is_old(s) for s in moved(node))
+        """Return True if a node moves a value of the old dtype to nodes that keep it."""
+        return id(node) in self._unchanged_moves and any(
+            s is not None and self._is_old(s) for s in moved_operands(node)
+        )
 
     def _is_old(self, symbol: Symbol) -> bool:
-        """Return whether a value is made in the old dtype, or is a constant that is kept in it."""
+        """Return True if a value is computed in the old dtype, or is a constant that keeps it."""
         if isinstance(symbol.producer, Constant) and not self.is_bound(symbol):
             return self.policy.sources.has(symbol.type) and self.policy.keep.has_value(symbol)
         return self.policy.sources.has(self.of(symbol).type)
 
-    def _moves_that_stay(self) -> frozenset[int]:
-        """Return the moving nodes whose results only nodes that stay read."""
-        others: set[int] = set()  # values that a node reads that does not stay
-        found: set[int] = set()
+    def _find_unchanged_moves(self) -> frozenset[int]:
+        """Return the ids of the nodes that move values which only nodes that keep their dtype read."""
+        others: set[int] = set()  # values read by nodes that change their dtype
+        moves: set[int] = set()
         for node in reversed(self.old.nodes):
             is_read_by_others = any(s.id in others and self.policy.sources.has(s.type) for s in node.outputs)
-            if moved(node) and not is_read_by_others:
-                found.add(id(node))
+            if moved_operands(node) and not is_read_by_others:
+                moves.add(id(node))
             elif not self.policy.keep.has_node(node) and not takes_any(node):
                 others.update(s.id for s in node.inputs if s is not None)
             for body in bodies(node):
                 others.update(
                     c.producer.symbol.id for c in body.scope.captured.values() if type(c.producer) is Captured
                 )
-        return frozenset(found)
+        return frozenset(moves)
 
     # Calls and bodies
 
-    def _call_of(self, node: Node, definition: Definition, is_kept: bool) -> Sequence[Symbol]:
+    def _append_call(self, node: Node, definition: Definition, is_kept: bool) -> Sequence[Symbol]:
         if is_kept:
-            return self._plain(node, none_of(node))
+            return self._append_plain(node, none_of(node))
         change = self.policy
-        made = change.of_definition(definition)
+        new_definition = change.of_definition(definition)
         roles = all_of(node)
         dims = dims_of(node)
-        types = [substituted(s.type, dims) for s in made.body.outputs]
-        return self.append(node, self._operands(node, roles), types, {**node.attributes, "definition": made})
+        types = [substituted(s.type, dims) for s in new_definition.body.outputs]
+        return self.append(node, self._operands(node, roles), types, {**node.attributes, "definition": new_definition})
 
-    def _holder_of(self, node: Node, is_kept: bool) -> Sequence[Symbol]:
-        """Return what a node with bodies gives: what goes round in it is of one dtype all the way."""
+    def _append_with_bodies(self, node: Node, is_kept: bool) -> Sequence[Symbol]:
+        """Append a node with bodies: values carried around a loop have one dtype throughout."""
         roles = none_of(node) if is_kept else all_of(node)
         inputs = self._operands(node, roles)
         attributes = {
-            key: self._body_of(value, is_kept) if isinstance(value, Graph) else value
+            key: self._retype_body(value, is_kept) if isinstance(value, Graph) else value
             for key, value in node.attributes.items()
         }
         return self.append(node, inputs, self._types(node, roles), attributes)
 
-    def _body_of(self, old: Graph, is_kept: bool) -> Graph:
+    def _retype_body(self, old: Graph, is_kept: bool) -> Graph:
         def type_of(symbol: Symbol) -> Type:
             return symbol.type if is_kept else self.policy.type_of(symbol)
 
-        made = new_body(self.new, old.name, [type_of(s) for s in old.input_symbols])
-        inner = Retyping(old, made, self.what, self.policy, outer=self, keeps_all=is_kept)
-        for symbol, own in zip(old.input_symbols, made.input_symbols, strict=True):
-            inner.bind(symbol, own)
+        new = new_body(self.new, old.name, [type_of(s) for s in old.input_symbols])
+        inner = Retyping(old, new, self.what, self.policy, outer=self, keeps_all=is_kept)
+        for symbol, new_input in zip(old.input_symbols, new.input_symbols, strict=True):
+            inner.bind(symbol, new_input)
             if symbol.given_name is not None:
-                made.names.rename(own, symbol.given_name)
+                new.names.rename(new_input, symbol.given_name)
         inner.make_body([type_of(s) for s in old.outputs])
-        return made
+        return new
 
     def make_body(self, types: Sequence[Type]) -> None:
-        """Make all nodes of a body, and finish it. types: of its outputs."""
-        self._wanted = {s.id: type_ for s, type_ in zip(self.old.outputs, types, strict=True)}
+        """Append all nodes of a body, and finish it. types: of its outputs."""
+        self._output_types = {s.id: type_ for s, type_ in zip(self.old.outputs, types, strict=True)}
         self.make_all()
         outputs = []
         for (name, symbol), type_ in zip(self.old.named_outputs, types, strict=True):

@@ -1,4 +1,4 @@
-"""A graph made again as another one: the start and the end of every change of a graph."""
+"""Copy a graph into a new one: the start and the end of every edit of a graph."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def replica(
     kind: type[Replay] = Replay,
     policy: Edit | None = None,
 ) -> Replay:
-    """Return a replay into a new graph that has inputs, buffers and notes, and no nodes yet.
+    """Return a replay into a new graph that has inputs, buffers and metadata, and no nodes yet.
 
-    inputs: those that it has, by default all; they may be other Symbols of the old graph. types: of inputs that have
-    another one, by number. names, dims: others for names of values and dims. buffers: others by name. kind: the replay.
+    inputs: of the new graph, by default all; they may be any Symbols of the old graph. types: new types of inputs, by
+    symbol id. names, dims: replacements for names of values and dims. buffers: replacements by name. kind: the class of
+    the replay.
     """
     new = like(old)
     new.site.has_untyped = old.site.has_untyped
@@ -42,60 +43,64 @@ def replica(
     for symbol in old.input_symbols if inputs is None else inputs:
         type_ = without_minima((types or {}).get(symbol.id, replay.type_of(symbol)), new.metadata)
         name = (names or {}).get(symbol.name, symbol.name)
-        made = new.build.input(type_, new.names.claim(name, "input"), symbol.producer.origin)
-        replay.bind(symbol, made, is_altered=not is_input(symbol))
-        held = old.buffers.get(symbol.given_name or "")
-        if held is not None and is_input(symbol):
-            buffer = (buffers or {}).get(symbol.name) or _in_dims(held.buffer, type_)
-            new.build.buffer(name, buffer, made)
-            new.memory.values["buffer", id(held)] = new.buffers[name]
+        new_input = new.build.input(type_, new.names.claim(name, "input"), symbol.producer.origin)
+        replay.bind(symbol, new_input, is_altered=not is_input(symbol))
+        buffer_value = old.buffers.get(symbol.given_name or "")
+        if buffer_value is not None and is_input(symbol):
+            buffer = (buffers or {}).get(symbol.name) or _in_dims(buffer_value.buffer, type_)
+            new.build.buffer(name, buffer, new_input)
+            new.memory.values["buffer", id(buffer_value)] = new.buffers[name]
     return replay
 
 
 def _rename_minima(graph: Graph, dims: Mapping[str, Dim]) -> None:
-    """Note the least sizes of dims under the names that these have now."""
-    known = minima(graph.metadata)
-    if not known or not dims:
+    """Record the minimum sizes of dims under their new names."""
+    sizes = minima(graph.metadata)
+    if not sizes or not dims:
         return
-    named = {dims.get(name, Dim(name)).name: least for name, least in known.items()}
+    named = {dims.get(name, Dim(name)).name: least for name, least in sizes.items()}
     graph.metadata[NOTE] = json.dumps({name: least for name, least in named.items() if name}, sort_keys=True)
 
 
 def _in_dims(buffer: Buffer, type_: Type) -> Buffer:
-    """Return a buffer like another one, of a type of the same dtype."""
+    """Return the buffer with another type of the same dtype."""
     if buffer.type is type_ or not isinstance(type_, TensorType):
         return buffer
     return Buffer(type_.dtype, type_.shape, initial=buffer.initial, in_place=buffer.in_place)
 
 
 def finish(replay: Replay, outputs: Iterable[tuple[str, Symbol]] | None = None) -> Graph:
-    """Make the nodes that outputs and buffers need, set the outputs, and return the new graph.
+    """Build the nodes that outputs and buffers need, set the outputs, and return the new graph.
 
     outputs: names and Symbols of the old graph, by default its own outputs.
     """
     own = labelled_outputs(replay.old) if outputs is None else [*outputs]
-    stored = [held.value for held in replay.old.buffers.values() if _is_kept(replay, held)]
+    stored = [buffer_value.value for buffer_value in replay.old.buffers.values() if _has_buffer(replay, buffer_value)]
     replay.make([*(s for _, s in own), *stored])
     return conclude(replay, own)
 
 
 def conclude(replay: Replay, outputs: Sequence[tuple[str, Symbol]] | None = None) -> Graph:
-    """Return the new graph, whose nodes are made, with outputs, stores to buffers and watched values.
+    """Set outputs, stores to buffers and watched values of the new graph, whose nodes exist, and return it.
 
-    Outputs keep their names, whatever stands for their values. Raises `DTypeError` and `ShapeError` where what is
-    stored to a buffer has another type than that.
+    Outputs keep their names, whatever replaces their values. Raises `DTypeError` and `ShapeError` if the value stored
+    to a buffer does not have the buffer's type.
     """
     old, new = replay.old, replay.new
-    for name, held in old.buffers.items():
-        if _is_kept(replay, held) and held.value is not old.names.taken[name]:  # else nothing is stored to it
-            found = new.memory.values["buffer", id(held)]
-            assert isinstance(found, BufferValue)
-            found.value = _stored(replay, found, held.value)
+    for name, buffer_value in old.buffers.items():
+        if (
+            _has_buffer(replay, buffer_value) and buffer_value.value is not old.names.taken[name]
+        ):  # else nothing is stored to it
+            new_value = new.memory.values["buffer", id(buffer_value)]
+            assert isinstance(new_value, BufferValue)
+            new_value.value = _stored_value(replay, new_value, buffer_value.value)
     for label, symbol in old.watched.items():
         if symbol.graph is old and replay.is_bound(symbol):
             new.watched[label] = replay.of(symbol)
-    made = [(name, replay.result(symbol)) for name, symbol in (labelled_outputs(old) if outputs is None else outputs)]
-    set_outputs(replay, made)
+    results = [
+        (name, replay.result(symbol)) for name, symbol in (labelled_outputs(old) if outputs is None else outputs)
+    ]
+    set_outputs(replay, results)
     return new
 
 
@@ -104,35 +109,35 @@ def labelled_outputs(graph: Graph) -> list[tuple[str, Symbol]]:
     return [(name or s.name, s) for name, s in graph.named_outputs]
 
 
-def _is_kept(replay: Replay, held: BufferValue) -> bool:
-    """Return whether the new graph has a buffer of the old one."""
-    return ("buffer", id(held)) in replay.new.memory.values
+def _has_buffer(replay: Replay, buffer_value: BufferValue) -> bool:
+    """Return True if the new graph has this buffer of the old one."""
+    return ("buffer", id(buffer_value)) in replay.new.memory.values
 
 
-def _stored(replay: Replay, held: BufferValue, symbol: Symbol) -> Symbol:
-    made = replay.result(symbol, held.buffer.type)
-    if made.type == replay.type_of(symbol):
-        return made
-    name, a, b = held.name, held.buffer.type, made.type
-    fix = "give a value of that type there"
+def _stored_value(replay: Replay, buffer_value: BufferValue, symbol: Symbol) -> Symbol:
+    value = replay.result(symbol, buffer_value.buffer.type)
+    if value.type == replay.type_of(symbol):
+        return value
+    name, a, b = buffer_value.name, buffer_value.buffer.type, value.type
+    fix = "replace the stored value by one of the buffer's type"
     if not isinstance(b, TensorType) or a.dtype is not b.dtype:
         raise DTypeError(
             f"{replay.what}: buffer {name!r} is {a}, and what is stored to it has become {b}",
-            operands={"buffer": held, "stored": made},
+            operands={"buffer": buffer_value, "stored": value},
             help=fix,
         )
     same = a.shape.is_ranked and b.shape.is_ranked and len(a.shape) == len(b.shape)
     if not same or any(m.is_static and n.is_static and m != n for m, n in zip(a.shape, b.shape, strict=True)):
         raise ShapeError(
             f"{replay.what}: buffer {name!r} is {a}, and what is stored to it has become {b}",
-            operands={"buffer": held, "stored": made},
+            operands={"buffer": buffer_value, "stored": value},
             help=fix,
         )
-    return made.rebind(a.shape, message=f"buffer {name!r}") if a.shape != b.shape else made
+    return value.rebind(a.shape, message=f"buffer {name!r}") if a.shape != b.shape else value
 
 
 def set_outputs(replay: Replay, outputs: Sequence[tuple[str, Symbol]]) -> None:
-    """Set the outputs, whose values get their names where they have none. Raises `GraphError` for names in use."""
+    """Set the outputs, and name values that have no name. Raises `GraphError` for names in use."""
     for name, symbol in outputs:
         _give_name(replay, name, symbol)
     repeated = [name for i, (name, _) in enumerate(outputs) if name in [n for n, _ in outputs[:i]]]
@@ -142,7 +147,7 @@ def set_outputs(replay: Replay, outputs: Sequence[tuple[str, Symbol]]) -> None:
 
 
 def _give_name(replay: Replay, label: str, symbol: Symbol) -> None:
-    """Let an output's value have its name. What the output was before loses it."""
+    """Give an output's name to its value. The node's value that had the name loses it."""
     names = replay.new.names
     other = names.taken.get(label)
     if other is not None and other is not symbol:
@@ -158,14 +163,14 @@ def _give_name(replay: Replay, label: str, symbol: Symbol) -> None:
 
 
 def is_input(symbol: Symbol) -> bool:
-    """Return whether a Symbol is an input of its graph."""
+    """Return True if a Symbol is an input of its graph."""
     return any(symbol is s for s in symbol.graph.input_symbols)
 
 
 def value_of(graph: Graph, what: str, value: object) -> Symbol:
-    """Return the Symbol of a graph for a name of an output, input, weight or other value, or for one of its Symbols.
+    """Return the Symbol of a graph for the name of an output, input, weight or other value, or for a Symbol of it.
 
-    Raises `GraphError` where there is none.
+    Raises `GraphError` if there is none.
     """
     if isinstance(value, Symbol):
         if value.graph is not graph:
@@ -180,14 +185,16 @@ def value_of(graph: Graph, what: str, value: object) -> Symbol:
             if name == value:
                 return symbol
         try:
-            found = graph[value]
+            named_symbol = graph[value]
         except GraphError as error:
             raise GraphError(f"{what}: no value of graph {graph.name!r} is called {value!r}", help=error.help) from None
-        return graph.symbols[found.id]
-    raise GraphError(f"{what}: a {type(value).__name__} is no value of a graph", help="give a name or a Symbol")
+        return graph.symbols[named_symbol.id]
+    raise GraphError(
+        f"{what}: a value must be a name or a Symbol, got {type(value).__name__}", help="give a name or a Symbol"
+    )
 
 
-# Two graphs as one: outputs of the first are inputs of the second.
+# Composition of two graphs: outputs of the first are inputs of the second.
 
 
 def compose(
@@ -198,18 +205,26 @@ def compose(
     name: str | None = None,
     implicit_casts: bool = False,
 ) -> Graph:
-    """Return a new graph that computes `first`, and `second` on what it gives.
+    """Return a new graph that computes `first`, then `second` on its outputs.
 
-    connect: by the names of outputs of `first`, the names of the inputs of `second` that they feed. By default those
-    of equal names, or the only output and the only input. The result has the inputs of `first`, then those of
-    `second` that nothing feeds; and the outputs of `first` that feed nothing, then those of `second`. A name that both
-    use is that of `second`'s value under a layer of its own; dims of one name are one dim. name: of the result, by
-    default that of `first`. implicit_casts: see `Graph.__call__`. Weights are shared by reference, buffers come along.
+    The result has the inputs of `first`, then the unconnected inputs of `second`; its outputs are the unconnected
+    outputs of `first`, then those of `second`. If both graphs use a name for a value, that of `second` gets a layer
+    prefix; dims of the same name are the same dim. Weights are shared by reference; buffers of both graphs are kept.
 
-    Raises `GraphError` for names that do not exist, and for inputs or outputs of both that have one name (see
-    `Graph.rename`); `DTypeError` and `ShapeError` where what is connected does not go together.
+    Args:
+        first: The graph that runs first.
+        second: The graph that reads outputs of `first`.
+        connect: Output names of `first` mapped to the input names of `second` that they feed. By default outputs
+            feed the inputs of the same name; a single output feeds a single input.
+        name: Of the result, by default that of `first`.
+        implicit_casts: See `Graph.__call__`.
 
-        whole = gc.compose(preprocess, model, {"pixels": "images"})
+    Raises:
+        GraphError: A name does not exist, or both graphs have an input or output of that name (see `Graph.rename`).
+        DTypeError, ShapeError: A connected output and input have incompatible types.
+
+    Example:
+        composed = gc.compose(preprocess, model, {"pixels": "images"})
     """
     first.verify()
     second.verify()
@@ -227,14 +242,14 @@ def compose(
                 help=f"rename one: second.rename({{{label!r}: {label + '_2'!r}}}); or connect an output to it",
             )
         inputs[label] = symbol.type
-    whole = Graph(name or first.name, promotion=first.promotion, strict=first.strict)
+    result = Graph(name or first.name, promotion=first.promotion, strict=first.strict)
     for label, type_ in inputs.items():
-        whole.build.input(type_, whole.names.claim(label, "input"), user_origin())
-    made = _by_name(first, call(first, [whole[label] for label in own], {}, layer="", what="compose"))
-    given = {label: made[output] for output, label in chosen.items()}
-    given.update({label: whole[label] for label in fed if label not in given})
-    results = _by_name(second, call(second, (), given, implicit_casts=implicit_casts, layer="", what="compose"))
-    outputs = {label: symbol for label, symbol in made.items() if label not in chosen}
+        result.build.input(type_, result.names.claim(label, "input"), user_origin())
+    first_results = _by_name(first, call(first, [result[label] for label in own], {}, layer="", what="compose"))
+    operands = {label: first_results[output] for output, label in chosen.items()}
+    operands.update({label: result[label] for label in fed if label not in operands})
+    results = _by_name(second, call(second, (), operands, implicit_casts=implicit_casts, layer="", what="compose"))
+    outputs = {label: symbol for label, symbol in first_results.items() if label not in chosen}
     if both := outputs.keys() & results.keys():
         label = min(both)
         raise GraphError(
@@ -242,12 +257,12 @@ def compose(
             operands={first.name: outputs[label], second.name: results[label]},
             help=f"rename one: second.rename({{{label!r}: {label + '_2'!r}}})",
         )
-    _set_outputs(whole, {**outputs, **results})
-    return whole
+    _set_outputs(result, {**outputs, **results})
+    return result
 
 
-def _by_name(graph: Graph, made: Symbol | tuple[Symbol, ...]) -> dict[str, Symbol]:
-    values = [made] if isinstance(made, Symbol) else [*made]
+def _by_name(graph: Graph, results: Symbol | tuple[Symbol, ...]) -> dict[str, Symbol]:
+    values = [results] if isinstance(results, Symbol) else [*results]
     return dict(zip(output_names(graph), values, strict=True))
 
 
@@ -256,7 +271,7 @@ def _set_outputs(graph: Graph, outputs: Mapping[str, Symbol]) -> None:
         other = graph.names.taken.get(label)
         if other is not None and other is not symbol:
             raise GraphError(
-                f"compose: an output and another value are called {label!r}",
+                f"compose: the output name {label!r} is also the name of another value",
                 operands={"output": symbol, "value": other},
                 help="rename one of them with Graph.rename",
             )
@@ -269,7 +284,7 @@ def _connections(first: Graph, second: Graph, connect: Mapping[str, str] | None)
     """Return the inputs of the second graph by the outputs that feed them. Raises `GraphError`."""
     outputs = output_names(first)
     inputs = [s.name for s in second.input_symbols if s.given_name not in second.buffers]
-    shown = f"{first.name!r} gives {', '.join(outputs)}; {second.name!r} takes {', '.join(inputs)}"
+    summary = f"{first.name!r} gives {', '.join(outputs)}; {second.name!r} takes {', '.join(inputs)}"
     if connect is None:
         same = {label: label for label in outputs if label in inputs}
         if not same and len(outputs) == len(inputs) == 1:
@@ -277,16 +292,16 @@ def _connections(first: Graph, second: Graph, connect: Mapping[str, str] | None)
         if not same:
             raise GraphError(
                 "compose: no output of the first graph has the name of an input of the second",
-                help=f'say which feeds which: compose(first, second, {{"output": "input"}}); {shown}',
+                help=f'name the connections: compose(first, second, {{"output": "input"}}); {summary}',
             )
         return same
     for output, label in connect.items():
         if output not in outputs:
-            raise GraphError(f"compose: the first graph has no output {output!r}", help=shown)
+            raise GraphError(f"compose: the first graph has no output {output!r}", help=summary)
         if label not in inputs:
-            raise GraphError(f"compose: the second graph has no input {label!r}", help=shown)
+            raise GraphError(f"compose: the second graph has no input {label!r}", help=summary)
     if len({*connect.values()}) != len(connect):
-        raise GraphError("compose: two outputs feed one input", help=shown)
+        raise GraphError("compose: two outputs feed one input", help=summary)
     if not connect:
-        raise GraphError("compose: nothing is connected", help=shown)
+        raise GraphError("compose: nothing is connected", help=summary)
     return dict(connect)

@@ -1,4 +1,4 @@
-"""The interface of a graph: inputs and outputs renamed, replaced and cut."""
+"""Change the interface of a graph: rename, replace and cut inputs and outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_outputs(graph: Graph, outputs: Values, named: Mapping[str, str | Symbol
     what = "with_outputs"
     ends = [*named_values(graph, what, outputs), *named_values(graph, what, named)]
     if not ends:
-        raise GraphError("with_outputs: no outputs are given", help="give at least one name")
+        raise GraphError("with_outputs: no outputs given", help="give at least one name")
     return finish(replica(graph, what), ends)
 
 
@@ -45,7 +45,7 @@ def with_inputs(graph: Graph, inputs: Iterable[str | Symbol], more: Mapping[str,
             raise GraphError(
                 f"{what}: {name!r} is neither an input nor a weight",
                 operands={"value": symbol},
-                help="cut the graph at it: graph.extract([...], outputs)",
+                help="make it an input of a part of the graph: graph.extract([...], outputs)",
             )
         if sum(symbol is s for _, s in chosen) > 1:
             raise GraphError(f"{what}: input {name!r} is given twice", help="give it once")
@@ -54,27 +54,29 @@ def with_inputs(graph: Graph, inputs: Iterable[str | Symbol], more: Mapping[str,
     if missing:
         names = ", ".join(repr(s.name) for s in missing)
         raise GraphError(
-            f"{what}: {names} cannot be dropped, the outputs need it",
+            f"{what}: {names} cannot be dropped, because the outputs depend on it",
             operands={f"read by {reader}": s for reader, s in readers_of(graph, missing).items()},
             help=f"bind it: graph.with_constants({{{missing[0].name!r}: value}}), or drop the outputs that need it",
         )
-    kept = [s for s in graph.input_symbols if s.given_name in graph.buffers and not any(s is c for _, c in chosen)]
-    replay = replica(graph, what, inputs=[*(s for _, s in chosen), *kept])
-    for name, given in more.items():
-        type_ = given.type if isinstance(given, Buffer) else given
-        made = replay.new.build.input(type_, replay.new.names.claim(name, "input"), user_origin())
-        if isinstance(given, Buffer):
-            replay.new.build.buffer(name, given, made)
+    buffer_inputs = [
+        s for s in graph.input_symbols if s.given_name in graph.buffers and not any(s is c for _, c in chosen)
+    ]
+    replay = replica(graph, what, inputs=[*(s for _, s in chosen), *buffer_inputs])
+    for name, spec in more.items():
+        type_ = spec.type if isinstance(spec, Buffer) else spec
+        new_input = replay.new.build.input(type_, replay.new.names.claim(name, "input"), user_origin())
+        if isinstance(spec, Buffer):
+            replay.new.build.buffer(name, spec, new_input)
     return finish(replay)
 
 
 def refuse_folded(graph: Graph, what: str, name: str) -> None:
-    """Raise `GraphError` for a weight that a pass made a constant of: the graph has what was computed from it."""
-    found = graph.folded.get(name)
-    if found is not None:
+    """Raise `GraphError` for a weight that an optimization pass folded into another constant."""
+    pass_name = graph.folded.get(name)
+    if pass_name is not None:
         raise GraphError(
-            f"{what}: weight {name!r} cannot be replaced, optimize folded it: pass {found}",
-            help=f"replace it before, or keep it: graph.optimize(keep=[{name!r}])",
+            f"{what}: weight {name!r} cannot be replaced, because optimize folded it (pass {pass_name})",
+            help=f"replace it before optimize, or keep it: graph.optimize(keep=[{name!r}])",
         )
 
 
@@ -93,36 +95,38 @@ def with_constants(graph: Graph, values: Mapping[str, Any]) -> Graph:
     replay = replica(graph, what, inputs=rest, types=types)
     for symbol, array in bound:
         type_ = tensor_type(symbol.dtype, Shape(array.shape))
-        made = replay.new.build.symbol(type_, Constant(array, False, user_origin()))
-        replay.bind(symbol, made)
+        constant = replay.new.build.symbol(type_, Constant(array, False, user_origin()))
+        replay.bind(symbol, constant)
     return finish(replay)
 
 
 def with_weights(graph: Graph, arrays: Mapping[str, Any]) -> Graph:
     """Return a graph with other arrays for weights. See `Graph.with_weights`."""
     what = "with_weights"
-    found = {name: s for name, s in graph.names.taken.items() if isinstance(s.producer, Constant)}
+    weights = {name: s for name, s in graph.names.taken.items() if isinstance(s.producer, Constant)}
     replay = replica(graph, what)
     for name, value in arrays.items():
         refuse_folded(graph, what, name)
-        symbol = found.get(name)
+        symbol = weights.get(name)
         if symbol is None:
-            shown = ", ".join(map(repr, [*found][:8])) or "none"
-            raise GraphError(f"{what}: no weight is called {name!r}", help=f"the weights: {shown}")
+            names = ", ".join(map(repr, [*weights][:8])) or "none"
+            raise GraphError(f"{what}: no weight is called {name!r}", help=f"the weights: {names}")
         array = fitting(what, name, symbol, value, any_shape=True)
         type_ = tensor_type(symbol.dtype, Shape(array.shape))
-        made = replay.new.build.symbol(
+        weight = replay.new.build.symbol(
             type_, Constant(array, True, user_origin()), replay.new.names.claim(name, "weight")
         )
-        replay.bind(symbol, made)
+        replay.bind(symbol, weight)
     return finish(replay)
 
 
 def fitting(what: str, name: str, symbol: Symbol, value: Any, *, any_shape: bool = False) -> np.ndarray[Any, Any]:
-    """Return an array for a value of a graph, of its dtype. Raises `DTypeError`, `ShapeError` where it does not fit."""
+    """Return the array for a value of a graph, in its dtype. Raises `DTypeError`, `ShapeError` if it does not fit."""
     type_ = symbol.type
     if not isinstance(type_, TensorType):
-        raise GraphError(f"{what}: {name!r} is {type_}, no tensor", operands={"value": symbol}, help="bind tensors")
+        raise GraphError(
+            f"{what}: {name!r} must be a tensor, it is {type_}", operands={"value": symbol}, help="bind tensors"
+        )
     array, own = array_of(value, type_.dtype)
     if own is not type_.dtype:
         array = held_as(array, own, type_.dtype, f"{what}: {name!r}")
@@ -141,17 +145,17 @@ def fitting(what: str, name: str, symbol: Symbol, value: Any, *, any_shape: bool
 
 
 def _dims_of(bound: list[tuple[Symbol, np.ndarray[Any, Any]]]) -> dict[str, int]:
-    """Return the sizes that arrays give to names of dims."""
-    found: dict[str, int] = {}
+    """Return the sizes of named dims, from the shapes of arrays."""
+    sizes: dict[str, int] = {}
     for symbol, array in bound:
         for dim, size in zip(symbol.shape, array.shape, strict=False) if symbol.shape.is_ranked else ():
-            if dim.name is not None and found.setdefault(dim.name, size) != size:
+            if dim.name is not None and sizes.setdefault(dim.name, size) != size:
                 raise ShapeError(
-                    f"with_constants: dim {dim} is {found[dim.name]} and {size}",
+                    f"with_constants: dim {dim} is {sizes[dim.name]} and {size}",
                     operands={"value": symbol},
-                    help="give arrays whose dims of one name are equal",
+                    help="give arrays whose dims of the same name are equal",
                 )
-    return found
+    return sizes
 
 
 def _in_dims(type_: Type, dims: Mapping[str, int]) -> Type:
@@ -160,60 +164,60 @@ def _in_dims(type_: Type, dims: Mapping[str, int]) -> Type:
     return tensor_type(type_.dtype, type_.shape.substitute(dims), type_.ambiguous)
 
 
-# A part of a graph, between some values and others.
+# The part of a graph between some values and others.
 
 Value: TypeAlias = "str | Symbol"
 """A value of a graph: its name, or its Symbol."""
 Values: TypeAlias = "Value | Iterable[Value] | Mapping[str, Value]"
-"""Some of them, or some by names that they get."""
+"""One or several values, or values by new name."""
 
 
 def extract(graph: Graph, inputs: Values | None, outputs: Values) -> Graph:
-    """Return the part of a graph that computes values from others. See `Graph.extract`."""
+    """Return the part of a graph that computes outputs from inputs. See `Graph.extract`."""
     what = "extract"
     ends = named_values(graph, what, outputs)
     if not ends:
-        raise GraphError("extract: no outputs are given", help="name what the part is to give: outputs=['features']")
+        raise GraphError("extract: no outputs given", help="name the outputs of the part: outputs=['features']")
     starts = None if inputs is None else named_values(graph, what, inputs)
-    given = [] if starts is None else [s for _, s in starts]
+    start_symbols = [] if starts is None else [s for _, s in starts]
     for name, symbol in starts or ():
-        if sum(symbol is s for s in given) > 1:
+        if sum(symbol is s for s in start_symbols) > 1:
             raise GraphError(f"extract: input {name!r} is given twice", operands={"value": symbol}, help="give it once")
-    missing = missing_inputs(graph, given, [s for _, s in ends])
-    kept = [s for s in missing if starts is None or s.given_name in graph.buffers]
-    if len(kept) < len(missing):
-        readers = readers_of(graph, [s for s in missing if s not in kept])
-        names = ", ".join(repr(s.name) for s in missing if not any(s is k for k in kept))
+    missing = missing_inputs(graph, start_symbols, [s for _, s in ends])
+    added = [s for s in missing if starts is None or s.given_name in graph.buffers]
+    if len(added) < len(missing):
+        readers = readers_of(graph, [s for s in missing if s not in added])
+        names = ", ".join(repr(s.name) for s in missing if not any(s is k for k in added))
         raise GraphError(
-            f"extract: the outputs also need {names}",
+            f"extract: the outputs also depend on {names}",
             operands={f"read by {reader}": s for reader, s in readers.items()},
-            help=f"add to the inputs: {names}; or cut at values that come after",
+            help=f"add to the inputs: {names}; or cut at later values",
         )
     others = {s.name: name for name, s in starts or () if s.name != name}
-    replay = replica(graph, what, inputs=[*given, *kept], names=others)
+    replay = replica(graph, what, inputs=[*start_symbols, *added], names=others)
     return finish(replay, ends)
 
 
 def named_values(graph: Graph, what: str, values: Values) -> list[tuple[str, Symbol]]:
-    """Return values with the names that they get: their own, or the keys of a mapping. Raises `GraphError`."""
+    """Return values with their names: their own, or the keys of a mapping. Raises `GraphError`."""
     if isinstance(values, Mapping):
         return [(name, value_of(graph, what, value)) for name, value in values.items()]
-    given = [values] if isinstance(values, (str, Symbol)) else [*values]
-    made = []
-    for value in given:
+    items = [values] if isinstance(values, (str, Symbol)) else [*values]
+    result = []
+    for value in items:
         symbol = value_of(graph, what, value)
-        made.append((value if isinstance(value, str) else label_of(graph, symbol), symbol))
-    return made
+        result.append((value if isinstance(value, str) else label_of(graph, symbol), symbol))
+    return result
 
 
 def label_of(graph: Graph, symbol: Symbol) -> str:
-    """Return the name of the output that a Symbol is, or its own."""
+    """Return the output name of a Symbol, or its own name if it is not an output."""
     return next((name for name, s in graph.named_outputs if s is symbol and name), symbol.name)
 
 
-def missing_inputs(graph: Graph, given: list[Symbol], ends: list[Symbol]) -> list[Symbol]:
-    """Return the inputs that values need beside those given, in their order; buffers with what they store."""
-    stops = {s.id for s in given}
+def missing_inputs(graph: Graph, starts: list[Symbol], ends: list[Symbol]) -> list[Symbol]:
+    """Return the inputs that `ends` depend on beside `starts`, in order; buffers include what they store."""
+    stops = {s.id for s in starts}
     used: set[int] = set()
     waiting = [s for s in ends if s.id not in stops]
     makers = {s.id: node for node in graph.nodes for s in node.outputs}
@@ -225,22 +229,22 @@ def missing_inputs(graph: Graph, given: list[Symbol], ends: list[Symbol]) -> lis
         node = makers.get(symbol.id)
         if node is not None:
             waiting += [s for s in reads(node) if s.id not in stops]
-        held = graph.buffers.get(symbol.given_name or "") if isinstance(symbol.producer, Input) else None
-        if held is not None and held.value.id not in stops:
-            waiting.append(graph.symbols[held.value.id])
+        buffer_value = graph.buffers.get(symbol.given_name or "") if isinstance(symbol.producer, Input) else None
+        if buffer_value is not None and buffer_value.value.id not in stops:
+            waiting.append(graph.symbols[buffer_value.value.id])
     return [s for s in graph.input_symbols if s.id in used]
 
 
 def readers_of(graph: Graph, symbols: list[Symbol]) -> dict[str, Symbol]:
-    """Return the first node that reads each Symbol, in words, with the Symbol."""
-    found: dict[str, Symbol] = {}
+    """Return each Symbol under a description of the first node that reads it."""
+    readers: dict[str, Symbol] = {}
     for symbol in symbols:
         node = next((n for n in graph.nodes if any(s is symbol for s in reads(n))), None)
-        found[f"{node.op_type} {node.outputs[0].name!r}" if node and node.outputs else "an output"] = symbol
-    return found
+        readers[f"{node.op_type} {node.outputs[0].name!r}" if node and node.outputs else "an output"] = symbol
+    return readers
 
 
-# Other names for the values and the dims of a graph.
+# New names for the values and the dims of a graph.
 
 
 def rename(
@@ -249,27 +253,27 @@ def rename(
     values: Mapping[str, str],
     dims: Mapping[str, str],
 ) -> Graph:
-    """Return a graph with other names. See `Graph.rename`."""
-    known = set(names_of(dict.fromkeys(s.type for s in graph.symbols)))
+    """Return a graph with renamed values and dims. See `Graph.rename`."""
+    dim_names = set(names_of(dict.fromkeys(s.type for s in graph.symbols)))
     values, dims = dict(values), dict(dims)
     for old, new in names.items():
         is_value = _is_value(graph, old)
-        if is_value and old in known:
+        if is_value and old in dim_names:
             raise GraphError(
-                f"rename: {old!r} is a value and a dim",
+                f"rename: {old!r} is both a value and a dim",
                 help=f"say which: rename(values={{{old!r}: {new!r}}}) or rename(dims={{{old!r}: {new!r}}})",
             )
-        (dims if old in known else values)[old] = new
-    _check_dims(known, dims)
+        (dims if old in dim_names else values)[old] = new
+    _check_dims(dim_names, dims)
     _check_values(graph, values)
     labels = {name or s.name for name, s in graph.named_outputs}
     replay = replica(graph, "rename", names=values, dims={old: Dim(new) for old, new in dims.items()})
-    made = finish(replay, [(values.get(name, name), s) for name, s in labelled_outputs(graph)])
+    renamed = finish(replay, [(values.get(name, name), s) for name, s in labelled_outputs(graph)])
     for old, new in values.items():
         symbol = None if old in labels else replay.of(value_of(graph, "rename", old))
         if symbol is not None and symbol.name != new:
-            made.names.rename(symbol, new)
-    return made
+            renamed.names.rename(symbol, new)
+    return renamed
 
 
 def _is_value(graph: Graph, name: str) -> bool:
@@ -280,28 +284,28 @@ def _is_value(graph: Graph, name: str) -> bool:
     return True
 
 
-def _check_dims(known: set[str], dims: Mapping[str, str]) -> None:
+def _check_dims(dim_names: set[str], dims: Mapping[str, str]) -> None:
     for old, new in dims.items():
-        if old not in known:
-            raise GraphError(f"rename: no dim is called {old!r}", help=f"the dims: {_shown(known)}")
+        if old not in dim_names:
+            raise GraphError(f"rename: no dim is called {old!r}", help=f"the dims: {_list_names(dim_names)}")
         try:
             is_name = Dim(new).name is not None
         except (ValueError, TypeError):
             is_name = False
         if not is_name:
             raise GraphError(
-                f"rename: {new!r} is no name of a dim", help="a number or an expression: graph.with_dims(...)"
+                f"rename: {new!r} is not a name of a dim", help="for a number or an expression use graph.with_dims(...)"
             )
-        if new in known and new not in dims:
+        if new in dim_names and new not in dims:
             raise GraphError(
                 f"rename: there is a dim {new!r} already",
-                help=f"to make both one: graph.with_dims({old}={new!r})",
+                help=f"to merge the two: graph.with_dims({old}={new!r})",
             )
     if len({*dims.values()}) != len(dims):
-        raise GraphError("rename: two dims would have one name", help="to make both one: graph.with_dims(...)")
+        raise GraphError("rename: two dims would have the same name", help="to merge two dims use graph.with_dims(...)")
 
 
-def _shown(names: set[str]) -> str:
+def _list_names(names: set[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
@@ -311,6 +315,8 @@ def _check_values(graph: Graph, values: Mapping[str, str]) -> None:
         checked_name(new, "rename")
         other = graph.names.taken.get(new)
         if other is not None and new not in values and new != old:
-            raise GraphError(f"rename: the name {new!r} is taken", operands={"taken by": other}, help="choose another")
+            raise GraphError(
+                f"rename: the name {new!r} is taken", operands={"taken by": other}, help="choose another name"
+            )
     if len({*values.values()}) != len(values):
-        raise GraphError("rename: two values would have one name", help="choose another name for one")
+        raise GraphError("rename: two values would have the same name", help="choose another name for one")

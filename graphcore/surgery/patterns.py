@@ -1,12 +1,12 @@
-"""Patterns for `Graph.find_all` and `Graph.replace_all`: the parts of graphs that a function of Symbols describes.
+"""Patterns for `Graph.find_all` and `Graph.replace_all`: subgraphs that a function of Symbols describes.
 
     from graphcore import patterns
 
     ROOT = patterns.Pattern(lambda x, w: patterns.op("Sqrt", x) * w, w=lambda s: s.is_constant)
     graph.replace_all(ROOT, lambda x, w: ...)
 
-A function written with ordinary ops is traced with operands of each dtype in the graph, so that no promotion gets in
-the way: of no known rank, or where an op needs the rank, of each rank in the graph.
+A function written with ordinary ops is traced with operands of each dtype in the graph, so that promotion inserts no
+casts: of unknown rank, or if an op needs the rank, of each rank in the graph.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Finder: TypeAlias = Callable[[Node], "Match | None"]
 
 
 def finder(what: str, graph: Graph, pattern: str | Callable[..., Any]) -> Finder:
-    """Return what tells whether a node of a graph is the last one of a match. Raises `GraphError`."""
+    """Return a function that returns the match ending in a node, or None. Raises `GraphError`."""
     if isinstance(pattern, str):
         domain, _, op_type = pattern.rpartition("::")
-        return functools.partial(_operator, op_type, "" if domain == "ai.onnx" else domain)
+        return functools.partial(_match_operator, op_type, "" if domain == "ai.onnx" else domain)
     if not isinstance(pattern, Pattern):
         if not callable(pattern):
             raise GraphError(
-                f"{what}: a pattern is an operator's name or a function, and a {type(pattern).__name__} is given",
+                f"{what}: a pattern must be an operator's name or a function, got {type(pattern).__name__}",
                 help='give "Relu", "com.microsoft::Gelu", or lambda x: x * ops.sigmoid(x)',
             )
         pattern = Pattern(pattern)
@@ -59,15 +59,15 @@ def finder(what: str, graph: Graph, pattern: str | Callable[..., Any]) -> Finder
     def find(node: Node) -> Match | None:
         for variant in variants:
             if node.op_type in variant.roots:
-                found = variant.find(node)
-                if found is not None:
-                    return found
+                result = variant.find(node)
+                if result is not None:
+                    return result
         return None
 
     return find
 
 
-def _operator(op_type: str, domain: str, node: Node) -> Match | None:
+def _match_operator(op_type: str, domain: str, node: Node) -> Match | None:
     return Match(node, {}, (), (node,)) if node.op_type == op_type and node.domain == domain else None
 
 
@@ -75,7 +75,7 @@ def _operator(op_type: str, domain: str, node: Node) -> Match | None:
 
 
 class _Variant(Pattern):
-    """A pattern that was traced for operands of one kind. ranked: for a rank, which its attributes are made for."""
+    """A pattern traced for operands of one type. ranked: its attributes hold for one rank only."""
 
     def __init__(self, pattern: Pattern, graph: Graph, results: tuple[Symbol, ...], ranked: bool) -> None:
         super().__init__(pattern._function, **pattern._conditions)
@@ -89,45 +89,45 @@ class _Variant(Pattern):
         self.roots = frozenset(self._roots)
 
     def find(self, node: Node) -> Match | None:
-        """Return the match that a node is the last of."""
-        found: match.Found = [None] * len(self._heads)
-        if not node.outputs or not self._fits(self._traced[0], node.outputs[0], found, match._done):
+        """Return the match that ends in a node."""
+        bindings: match.Found = [None] * len(self._heads)
+        if not node.outputs or not self._fits(self._traced[0], node.outputs[0], bindings, match._done):
             return None
-        own, *others = self._traced
+        first, *others = self._traced
         nodes: dict[int, Node] = {}
-        for wanted, symbol in zip(own.graph.symbols, found, strict=True):
-            if isinstance(wanted.producer, Node) and symbol is not None and isinstance(symbol.producer, Node):
+        for expected, symbol in zip(first.graph.symbols, bindings, strict=True):
+            if isinstance(expected.producer, Node) and symbol is not None and isinstance(symbol.producer, Node):
                 nodes[symbol.id] = symbol.producer
-        values = {name: found[s.id] for name, s in zip(self._names, own.graph.input_symbols, strict=True)}
-        also = [s for s in (found[s.id] for s in others) if s is not None]
+        values = {name: bindings[s.id] for name, s in zip(self._names, first.graph.input_symbols, strict=True)}
+        also = [s for s in (bindings[s.id] for s in others) if s is not None]
         return Match(node, values, tuple(also), tuple(nodes[key] for key in sorted(nodes)))
 
     def _fits_node(
-        self, wanted: Symbol, node: Node, inputs: Sequence[Symbol | None], found: match.Found, then: match.Next
+        self, expected: Symbol, node: Node, inputs: Sequence[Symbol | None], bindings: match.Found, then: match.Next
     ) -> bool:
-        if wanted.id in self._ranked and _rank(wanted) != _rank(node.outputs[0]):
+        if expected.id in self._ranked and _rank(expected) != _rank(node.outputs[0]):
             return False
-        pattern = wanted.producer
+        pattern = expected.producer
         if isinstance(pattern, Node) and _has_axes(pattern) and len(inputs) > 1:
             own, axes = pattern.inputs[1], inputs[1]
             is_own = own is not None and own.id in self._axes
             if is_own and (own is None or not _has_same_axes(own, axes, inputs[0])):
                 return False
-        return super()._fits_node(wanted, node, inputs, found, then)
+        return super()._fits_node(expected, node, inputs, bindings, then)
 
-    def _is_equal(self, wanted: Symbol, symbol: Symbol) -> bool:
-        if wanted.id in self._axes:
-            return True  # compared with the rank at hand
-        own = constant_array(wanted, weights=True, outer=True)
-        if own is not None and own.size == 1 and wanted.dtype is DType.bool:
+    def _is_equal(self, expected: Symbol, symbol: Symbol) -> bool:
+        if expected.id in self._axes:
+            return True  # compared later, when the rank is known
+        own = constant_array(expected, weights=True, outer=True)
+        if own is not None and own.size == 1 and expected.dtype is DType.bool:
             array = constant_array(symbol, weights=True, outer=True)
             return array is not None and symbol.dtype is DType.bool and own.shape == array.shape and bool(own == array)
-        return super()._is_equal(wanted, symbol)
+        return super()._is_equal(expected, symbol)
 
-    def _has_attributes(self, node: Node, wanted: Mapping[str, Any]) -> bool:
-        if _STRICT not in wanted:
-            return super()._has_attributes(node, wanted)
-        for name, value in wanted.items():
+    def _has_attributes(self, node: Node, expected: Mapping[str, Any]) -> bool:
+        if _STRICT not in expected:
+            return super()._has_attributes(node, expected)
+        for name, value in expected.items():
             if name in _MARKS:
                 continue
             if isinstance(value, _OrAbsent):
@@ -136,52 +136,56 @@ class _Variant(Pattern):
                 value = value.value
             if name not in node.attributes or not _is_same(node, name, node.attributes[name], value):
                 return False
-        return all(name in wanted or _is_neutral(name, value) for name, value in node.attributes.items())
+        return all(name in expected or _is_neutral(name, value) for name, value in node.attributes.items())
 
 
 _STRICT = "*"
-"""Marks a node of a pattern that an op made: what it does not state has the operator's default."""
+"""Marks a node of a pattern that an op built: attributes that it does not state have the operator's default."""
 _MARKS = (_STRICT, match._REST)
 
 
 @dataclass(frozen=True, slots=True)
 class _OrAbsent:
-    """An attribute of the default value, which nodes may leave out."""
+    """An attribute with the default value, which nodes may omit."""
 
     value: Any
 
 
 def _variants(what: str, graph: Graph, pattern: Pattern) -> list[_Variant]:
-    """Return the pattern as it is for operands of each dtype in the graph, each form of it once."""
-    own = [p for p in inspect.signature(pattern._function).parameters.values() if p.default is p.empty]
-    if any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in own) or not own:
+    """Return the distinct variants of a pattern for operands of each dtype in the graph."""
+    parameters = [p for p in inspect.signature(pattern._function).parameters.values() if p.default is p.empty]
+    if any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) or not parameters:
         raise GraphError(
-            f"{what}: the parameters of a pattern are values", help="write it as lambda x, y: ..., one name a value"
+            f"{what}: a pattern must take one or more positional parameters, one for each value",
+            help="write it as lambda x, y: ...",
         )
-    dtypes, ranks = _kinds(graph)
+    dtypes, ranks = _dtypes_and_ranks(graph)
     failed: Exception | None = None
     is_traced = False
-    found: dict[Any, _Variant] = {}
-    for number, chosen in enumerate(_choices(dtypes, len(pattern._names))):
+    variants: dict[Any, _Variant] = {}
+    for number, chosen in enumerate(_operand_dtypes(dtypes, len(pattern._names))):
         for shapes in _shapes(ranks):
             ranked = shapes[0].is_ranked
             try:
-                made = [_keyed(what, graph, pattern, [tensor_type(d, shape) for d in chosen]) for shape in shapes]
-            except Exception as refused:  # the function may be one for other ranks
+                keyed = [
+                    _variants_for_types(what, graph, pattern, [tensor_type(d, shape) for d in chosen])
+                    for shape in shapes
+                ]
+            except Exception as refused:  # the function may expect other ranks
                 failed = refused if not number else failed
                 continue
             is_traced = True
-            for key, variant in made[0].items():
-                if all(key in other for other in made):
-                    found.setdefault(key, variant)
+            for key, variant in keyed[0].items():
+                if all(key in other for other in keyed):
+                    variants.setdefault(key, variant)
             if not ranked:
                 break
-    if found:
-        return [*found.values()]
+    if variants:
+        return [*variants.values()]
     if is_traced or failed is None:
         raise GraphError(
-            f"{what}: the pattern is made of the sizes of what it is given",
-            help="write it with constants, or let further parameters stand for them",
+            f"{what}: the pattern depends on the sizes of its operands",
+            help="use constants instead of sizes, or add parameters for them",
         )
     if not isinstance(failed, GraphcoreError):
         raise failed
@@ -191,8 +195,8 @@ def _variants(what: str, graph: Graph, pattern: Pattern) -> list[_Variant]:
     )
 
 
-def _choices(dtypes: Sequence[DType], count: int) -> Iterator[list[DType]]:
-    """Yield dtypes of operands: all of one, and one operand an index or a condition."""
+def _operand_dtypes(dtypes: Sequence[DType], count: int) -> Iterator[list[DType]]:
+    """Yield dtypes of operands: all the same, or one operand an index or a condition."""
     for dtype in dtypes:
         yield [dtype] * count
     if count > 1:
@@ -200,7 +204,7 @@ def _choices(dtypes: Sequence[DType], count: int) -> Iterator[list[DType]]:
             yield [other if i == position else dtypes[0] for i in range(count)]
 
 
-def _kinds(graph: Graph) -> tuple[list[DType], list[int]]:
+def _dtypes_and_ranks(graph: Graph) -> tuple[list[DType], list[int]]:
     """Return the dtypes of tensors in a graph, float32 first, and their ranks."""
     dtypes, ranks = {DType.float32: None}, set()
     for part in parts(graph):
@@ -213,9 +217,9 @@ def _kinds(graph: Graph) -> tuple[list[DType], list[int]]:
 
 
 def _shapes(ranks: Sequence[int]) -> Iterator[list[Shape]]:
-    """Yield shapes to trace with. What is found is made of the same for all of those that come together.
+    """Yield groups of shapes to trace with: a variant counts only if each shape of its group gives it.
 
-    Of known sizes there are two: what is made of a size would match a number that happens to be equal.
+    There are two known sizes, because a constant computed from one size could equal a number in the graph by chance.
     """
     yield [Shape.unknown()]
     for rank in ranks:
@@ -223,77 +227,78 @@ def _shapes(ranks: Sequence[int]) -> Iterator[list[Shape]]:
         yield [Shape(["?"] * rank)]
 
 
-def _keyed(what: str, graph: Graph, pattern: Pattern, types: Sequence[TensorType]) -> dict[Any, _Variant]:
-    """Return the forms of a pattern for operands of some types."""
-    traced, results = _traced(what, graph, pattern, dict(zip(pattern._names, types, strict=True)))
+def _variants_for_types(what: str, graph: Graph, pattern: Pattern, types: Sequence[TensorType]) -> dict[Any, _Variant]:
+    """Return the variants of a pattern for operands of some types, by key."""
+    traced, results = _trace(what, graph, pattern, dict(zip(pattern._names, types, strict=True)))
     ranked = any(type_.shape.is_ranked for type_ in types)
-    made = [_Variant(pattern, form, values, ranked) for form, values in _forms(what, traced, results)]
-    return {_key(each): each for each in made}
+    variants = [_Variant(pattern, form, values, ranked) for form, values in _forms(what, traced, results)]
+    return {_key(each): each for each in variants}
 
 
-def _traced(
-    what: str, graph: Graph, pattern: Pattern, given: dict[str, Type]
+def _trace(
+    what: str, graph: Graph, pattern: Pattern, types: dict[str, Type]
 ) -> tuple[PatternGraph, tuple[Symbol, ...]]:
-    made = PatternGraph(given, graph.promotion)
-    with warnings.catch_warnings(), made:
+    traced = PatternGraph(types, graph.promotion)
+    with warnings.catch_warnings(), traced:
         warnings.simplefilter("ignore", LossyCastWarning)
-        returned = pattern._function(*made.inputs)
+        returned = pattern._function(*traced.inputs)
     results = returned if isinstance(returned, tuple) else (returned,)
     for result in results:
         if not isinstance(result, Symbol):
             raise GraphError(
-                f"{what}: the pattern returned a {type(result).__name__}", help="return the Symbol that is to match"
+                f"{what}: the pattern must return Symbols, got {type(result).__name__}",
+                help="return the last Symbol of the pattern",
             )
     if not all(isinstance(root.producer, Node) for root in match._alternatives(results[0])):
-        raise GraphError(f"{what}: the pattern has no operator", help="a pattern ends in a node: lambda x: ops.relu(x)")
+        raise GraphError(f"{what}: the pattern must end in a node", help="use at least one op: lambda x: ops.relu(x)")
     roots = match._alternatives(results[0])
     if any(isinstance(root.producer, Node) and root.producer.outputs[0] is not root for root in roots):
         raise GraphError(
-            f"{what}: the pattern ends in a later result of a node with several",
-            help="end it in the first one, and have the others as further results: return values, indices",
+            f"{what}: the pattern ends in a second or later result of a node",
+            help="return the first result first, then the others: return values, indices",
         )
-    _state(made, made.loose)
-    return made, results
+    _state_defaults(traced, traced.loose)
+    return traced, results
 
 
 def _forms(what: str, graph: PatternGraph, results: tuple[Symbol, ...]) -> Iterator[tuple[Graph, tuple[Symbol, ...]]]:
-    """Yield a traced pattern, and where it has operators of the library, what they are made of in files."""
+    """Yield a traced pattern, and the same with operators of graphcore expanded to ONNX, as in files."""
     yield graph, results
     if not any(node.domain == LIBRARY and node.op_type in EXPANSIONS for node in graph.nodes):
         return
-    replay = replica(graph, what, policy=_Expanding())
+    replay = replica(graph, what, policy=_LibraryExpansion())
     try:
         replay.make(results)
     except GraphcoreError:
-        return  # an expansion for which the operands are not known well enough
+        return  # an expansion that needs more about the types of its operands
     loose = {replay.of(s).id for s in graph.symbols if s.id in graph.loose and replay.is_bound(s)}
-    _state(replay.new, loose)
+    _state_defaults(replay.new, loose)
     values = tuple(replay.of(s) for s in results)
     if isinstance(values[0].producer, Node):
         yield replay.new, values
 
 
-class _Expanding(Edit):
+class _LibraryExpansion(Edit):
     def replace_node(self, rewrite: Replay, node: Node, inputs: Inputs) -> Results:
         if node.domain != LIBRARY or node.op_type not in EXPANSIONS:
             return rewrite.append(node, inputs, [s.type for s in node.outputs], node.attributes)
-        made = EXPANSIONS[node.op_type](*inputs, **node.attributes)
-        return made if isinstance(made, tuple) else (made,)
+        result = EXPANSIONS[node.op_type](*inputs, **node.attributes)
+        return result if isinstance(result, tuple) else (result,)
 
 
 def _key(variant: _Variant) -> tuple[Any, ...]:
-    """Return what two forms of a pattern have in common that match the same."""
+    """Return a key that is equal for variants that match the same nodes."""
     results = variant._traced
     graph = results[0].graph
 
-    def shown(symbol: Symbol | None) -> Any:
+    def describe(symbol: Symbol | None) -> Any:
         if symbol is None or not isinstance(symbol.producer, Constant):
             return None if symbol is None else symbol.id
         array = symbol.producer.array
         return (symbol.dtype.is_float, symbol.dtype.is_integer, array.shape, repr(array.tolist()))
 
     nodes = tuple(
-        (n.op_type, n.domain, repr(n.attributes), tuple(map(shown, n.inputs)), tuple(s.id for s in n.outputs))
+        (n.op_type, n.domain, repr(n.attributes), tuple(map(describe, n.inputs)), tuple(s.id for s in n.outputs))
         for n in graph.nodes
     )
     ranks = tuple((key, _rank(graph.symbols[key])) for key in sorted(variant._ranked))
@@ -303,10 +308,10 @@ def _key(variant: _Variant) -> tuple[Any, ...]:
 # Attributes
 
 
-def _state(graph: Graph, loose: set[int]) -> None:
-    """Let what ops made state all attributes, those of the default as such that nodes may leave out.
+def _state_defaults(graph: Graph, loose: set[int]) -> None:
+    """State all attributes of nodes that ops built; those of the default value may be omitted in a match.
 
-    loose: the numbers of what `op` made, which may have any others.
+    loose: the ids of results of `op`, whose nodes may have any other attributes.
     """
     for node in graph.nodes:
         if node.domain in ("either", LIBRARY) or node.outputs[0].id in loose or _STRICT in node.attributes:
@@ -319,7 +324,7 @@ def _state(graph: Graph, loose: set[int]) -> None:
 
 
 def defaults(node: Node) -> Mapping[str, Any]:
-    """Return the attributes that an operator of ONNX has where a node states no others."""
+    """Return the default attributes of a node's ONNX operator."""
     return _defaults(node.op_type, node.domain)
 
 
@@ -328,12 +333,12 @@ def _defaults(op_type: str, domain: str) -> Mapping[str, Any]:
     schema = schema_of(op_type, domain, DOMAINS.get(domain, OPSET))
     if schema is None:
         return {}
-    found = {}
+    values = {}
     for name, attribute in schema.attributes.items():
         if attribute.default_value.type:
             value = onnx.helper.get_attribute_value(attribute.default_value)
-            found[name] = value.decode() if isinstance(value, bytes) else value
-    return found
+            values[name] = value.decode() if isinstance(value, bytes) else value
+    return values
 
 
 def _is_same(node: Node, name: str, own: Any, value: Any) -> bool:
@@ -346,7 +351,7 @@ def _is_same(node: Node, name: str, own: Any, value: Any) -> bool:
 
 
 def _comparable(value: Any) -> Any:
-    """Return an attribute as files hold it: floats are float32."""
+    """Return an attribute as files store it: floats are float32."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, float):
@@ -359,7 +364,7 @@ def _comparable(value: Any) -> Any:
 
 
 def _is_neutral(name: str, value: Any) -> bool:
-    """Return whether an attribute without a default in the schema says what is so without it."""
+    """Return True if an attribute without a default in the schema has no effect."""
     if name == "kernel_shape":
         return True
     if name in ("pads", "output_padding"):
@@ -386,7 +391,7 @@ def _has_same_axes(wanted: Symbol, symbol: Symbol | None, operand: Symbol | None
 
 
 def _reads_positions(symbol: Symbol) -> bool:
-    """Return whether a node has numbers that may be those of axes."""
+    """Return True if a node has attributes or integer constants that may be axes."""
     node = symbol.producer
     if not isinstance(node, Node):
         return False

@@ -1,4 +1,4 @@
-"""Folding preprocessing into the first products of a graph."""
+"""Fold preprocessing into the first products of a graph."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Results
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import ONNX, Trait, having
-from graphcore.surgery.chain import Chain, Places, Vector, chain_to
+from graphcore.surgery.chain import AffineChain, Places, Vector, chain_to
 from graphcore.surgery.copying import finish, replica
 from graphcore.surgery.replay import Edit, Replay, reads
-from graphcore.surgery.result_types import described
+from graphcore.surgery.result_types import describe_node
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
@@ -26,7 +26,7 @@ _WHAT = "fold_preprocessing"
 
 
 def fold_preprocessing(graph: Graph) -> Graph:
-    """Return a graph whose first products do the affine steps before them. See `Graph.fold_preprocessing`."""
+    """Return a graph whose first products include the affine steps before them. See `Graph.fold_preprocessing`."""
     graph.verify()
     readers = _readers(graph)
     folds: list[Fold] = []
@@ -40,42 +40,41 @@ def fold_preprocessing(graph: Graph) -> Graph:
         why = reasons(unfolded) or f"no {', '.join(sorted(FOLDED_INTO))} comes after an input"
         raise GraphError(
             f"{_WHAT}: nothing is folded: {why}",
-            help="graph.optimize() first makes constants of what is computed from constants alone; products in bodies "
-            "and functions are not looked at",
+            help="run graph.optimize() first, which folds constants; products in bodies and functions are skipped",
         )
-    return _folded(graph, folds, readers)
+    return _apply_folds(graph, folds, readers)
 
 
 def _readers(graph: Graph) -> Readers:
-    """Return what reads each Symbol, None for outputs, buffers, what is watched, and bodies."""
-    found: dict[int, list[Node | None]] = {}
+    """Return the nodes that read each Symbol; None stands for outputs, buffers, watched values and bodies."""
+    readers: dict[int, list[Node | None]] = {}
     for node in graph.nodes:
         own = [s.id for s in node.inputs if s is not None]
         for number in dict.fromkeys(own):
-            found.setdefault(number, []).append(node)
+            readers.setdefault(number, []).append(node)
         for symbol in reads(node)[len(own) :]:
-            found.setdefault(symbol.id, []).append(None)
-    ends = [*graph.outputs, *graph.watched.values(), *(held.value for held in graph.buffers.values())]
+            readers.setdefault(symbol.id, []).append(None)
+    ends = [*graph.outputs, *graph.watched.values(), *(buffer.value for buffer in graph.buffers.values())]
     for symbol in ends:
         if symbol.graph is graph:
-            found.setdefault(symbol.id, []).append(None)
-    return found
+            readers.setdefault(symbol.id, []).append(None)
+    return readers
 
 
 def _first_products(graph: Graph) -> list[Node]:
     """Return the products that no other product comes before."""
     later: set[int] = set()
-    found = []
+    products = []
     for node in graph.nodes:
         is_later = any(s.id in later for s in reads(node))
         if node.op_type in FOLDED_INTO and not node.domain and not is_later:
-            found.append(node)
+            products.append(node)
         if is_later or node.op_type in PRODUCTS:
             later.update(s.id for s in node.outputs)
-    return found
+    return products
 
 
-def _folded(graph: Graph, folds: Sequence[Fold], readers: Readers) -> Graph:
+def _apply_folds(graph: Graph, folds: Sequence[Fold], readers: Readers) -> Graph:
     policy = _Folding(folds)
     replay = replica(graph, _WHAT, policy=policy)
     for fold in folds:
@@ -85,7 +84,7 @@ def _folded(graph: Graph, folds: Sequence[Fold], readers: Readers) -> Graph:
 
 
 class _Folding(Edit):
-    """Products with other constants, and nothing in the place of what is folded into them."""
+    """Replaces the constants of products, and drops the nodes that are folded into them."""
 
     def __init__(self, folds: Sequence[Fold]) -> None:
         self._dropped = {number: position for fold in folds for number, position in fold.chain.dropped.items()}
@@ -103,18 +102,18 @@ class _Folding(Edit):
         own = {position: s for (number, position), s in self.constants.items() if number == id(node)}
         if not own:
             return None
-        made = [own.get(position, s) for position, s in enumerate(inputs)]
+        new_inputs = [own.get(position, s) for position, s in enumerate(inputs)]
         fold = self._products.get(id(node))
         if fold is not None and fold.before is not None:
-            data = made[fold.operand]
+            data = new_inputs[fold.operand]
             assert data is not None
-            made[fold.operand] = _sum(rewrite, node, data, fold.before)
-        types = rewrite.results(node, made)
+            new_inputs[fold.operand] = _sum(rewrite, node, data, fold.before)
+        types = rewrite.results(node, new_inputs)
         if fold is None:
-            return rewrite.append(node, made, types, node.attributes)
+            return rewrite.append(node, new_inputs, types, node.attributes)
         if fold.bias is not None:
-            made[2:] = [own[2]]
-        return _product(rewrite, fold, made, types)
+            new_inputs[2:] = [own[2]]
+        return _product(rewrite, fold, new_inputs, types)
 
 
 def _product(replay: Replay, fold: Fold, inputs: Sequence[Symbol | None], types: Sequence[Type]) -> Sequence[Symbol]:
@@ -127,25 +126,25 @@ def _product(replay: Replay, fold: Fold, inputs: Sequence[Symbol | None], types:
 
 
 def _sum(replay: Replay, node: Node, symbol: Symbol, array: npt.NDArray[Any], name: str | None = None) -> Symbol:
-    """Return the sum of a value and a constant that broadcasts to it, made where a node is."""
+    """Return the sum of a value and a constant that broadcasts to it, with the layer and line of a node."""
     build = replay.new.build
     other = build.symbol(_type_of(array), Constant(array, False, node.origin))
-    (made,) = build.append("Add", (symbol, other), [symbol.type], {}, "", node.layer, node.origin, [name])
-    return made
+    (result,) = build.append("Add", (symbol, other), [symbol.type], {}, "", node.layer, node.origin, [name])
+    return result
 
 
 def _constant(replay: Replay, node: Node, position: int, array: npt.NDArray[Any], readers: Readers) -> Symbol:
-    """Return a constant in place of an operand. It stands for the old one where nothing else reads that."""
+    """Return a constant for an operand. It replaces the old one if nothing else reads that."""
     old = node.inputs[position] if position < len(node.inputs) else None
     name = None if old is None else old.given_name
     is_weight = old is not None and isinstance(old.producer, Constant) and old.producer.is_weight
     is_only = old is not None and readers.get(old.id, []) == [node] and sum(s is old for s in node.inputs) == 1
     if name is not None:
         name = replay.free_name(name if is_only else f"{name}_folded", replay.new, numbered=True)
-    made = replay.new.build.symbol(_type_of(array), Constant(array, is_weight, node.origin), name)
+    constant = replay.new.build.symbol(_type_of(array), Constant(array, is_weight, node.origin), name)
     if old is not None and is_only:
-        replay.bind(old, made)
-    return made
+        replay.bind(old, constant)
+    return constant
 
 
 def _type_of(array: npt.NDArray[Any]) -> Type:
@@ -159,23 +158,23 @@ Readers = Mapping[int, list[Node | None]]
 
 FOLDED_INTO = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 PRODUCTS = having(Trait.PRODUCT) & ONNX - {"CausalConvWithState", "LinearAttention"} | {"FusedConv", "FusedMatMul"}
-"""Operators that end preprocessing."""
+"""Operators that end the preprocessing."""
 
 _ERROR = 1e-6
-"""The error of rounded weights that is allowed, relative to the largest one."""
+"""The maximum rounding error of new weights, relative to the largest weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
     """The new operands of a product.
 
-    operand: what it reads, by position. weights: the new ones, at position `1 - operand`. before: what is added to what
-    it reads. bias: its new one at position 2. after: what is added to what it gives, or what the constant operand of
-    the Add that reads it becomes. attributes: its new ones.
+    operand: the position of its input. weights: the new ones, at position `1 - operand`. before: added to its input.
+    bias: the new one, at position 2. after: added to its result, or the new constant operand of the Add that reads it.
+    attributes: the new ones.
     """
 
     node: Node
-    chain: Chain
+    chain: AffineChain
     operand: int
     weights: Array
     attributes: Mapping[str, Any]
@@ -185,7 +184,7 @@ class Fold:
     add: tuple[Node, int] | None = None
 
     def constants(self) -> Iterator[tuple[Node, int, Array]]:
-        """Yield the operands that become other constants: of which node, the position, and the array."""
+        """Yield the operands that change: the node, the position, and the new array."""
         yield self.node, 1 - self.operand, self.weights
         if self.bias is not None:
             yield self.node, 2, self.bias
@@ -195,41 +194,41 @@ class Fold:
 
 
 class Unfoldable(Exception):
-    """Raised where nothing can be folded into a product; its text says why."""
+    """Raised if nothing can be folded into a product, with the reason as its text."""
 
 
 def fold_into(node: Node, readers: Readers) -> Fold:
-    """Return what becomes of a product, from what comes before it. Raises `Unfoldable`."""
+    """Return the product with the steps before it folded in. Raises `Unfoldable`."""
     operand = 1 if node.op_type == "MatMul" and constant_array(node.inputs[0], weights=True) is not None else 0
     symbol, other = node.inputs[operand], node.inputs[1 - operand]
     weights = constant_array(other, weights=True)
     if symbol is None or other is None or weights is None:
-        raise Unfoldable("its weights are no constant")
+        raise Unfoldable("its weights are not constant")
     if not isinstance(symbol.type, TensorType) or not symbol.shape.is_ranked:
-        raise Unfoldable("the rank of what it reads is not known")
+        raise Unfoldable("the rank of its input is unknown")
     if symbol.dtype not in (DType.float32, DType.float64):
-        raise Unfoldable(f"it computes in {symbol.dtype}, whose rounding would be felt")
-    form = _form(node, operand, len(symbol.shape), weights)
+        raise Unfoldable(f"it computes in {symbol.dtype}, whose rounding error would be too large")
+    form = _channel_layout(node, operand, len(symbol.shape), weights)
     if not form.channels:
         raise Unfoldable("it has no channels")
     chain = chain_to(node, operand, form.data_axis, form.channels, readers)
     if not chain.count:
-        raise Unfoldable(chain.stop or "it reads an input as it is")
+        raise Unfoldable(chain.stop or "it reads an input of the graph directly")
     is_flipped = bool((chain.order != np.arange(form.channels)).any())
     if is_flipped and form.groups > 1:
-        raise Unfoldable("the channels are put in another order, and it has groups of them")
-    made = _in_dtype(form.scaled(weights.astype(np.float64), chain.scale, chain.order), weights.dtype)
-    fold = Fold(node, chain, operand, made, node.attributes)
+        raise Unfoldable("the channels are permuted, and it has several groups of channels")
+    scaled = _in_dtype(form.scale_weights(weights.astype(np.float64), chain.scale, chain.order), weights.dtype)
+    fold = Fold(node, chain, operand, scaled, node.attributes)
     if not chain.shift.any():
         return fold
     if form.takes_no_shift:
-        return _shifted_before(fold, form, chain, weights.dtype)
-    return _shifted_after(fold, form.total(weights.astype(np.float64), chain.shift), readers, weights.dtype)
+        return _add_shift_before(fold, form, chain, weights.dtype)
+    return _add_shift_after(fold, form.shift_result(weights.astype(np.float64), chain.shift), readers, weights.dtype)
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """Where a product has its channels. axis: of the weights. rank: of what it reads."""
+class _ChannelLayout:
+    """The channel axes of a product. axis: of the weights. rank: of its input."""
 
     data_axis: int
     axis: int
@@ -241,62 +240,62 @@ class _Form:
     is_convolution: bool = False
     is_gemm: bool = False
 
-    def scaled(self, weights: Array, scale: Vector, order: Places) -> Array:
-        """Return weights times the factors of the channels, each at the place that its channel has in `order`."""
+    def scale_weights(self, weights: Array, scale: Vector, order: Places) -> Array:
+        """Return weights times the factors of the channels, in the given order of channels."""
         by = scale.reshape([-1 if axis == self.axis else 1 for axis in range(weights.ndim)])
         if self.groups > 1 and self.axis == 1:
             own = scale.reshape(self.groups, -1).repeat(weights.shape[0] // self.groups, axis=0)
             by = own.reshape(own.shape + (1,) * (weights.ndim - 2))
-        made = np.empty_like(weights)
+        result = np.empty_like(weights)
         if self.groups > 1:
             return np.asarray(weights * by)
-        made[(slice(None),) * self.axis + (order,)] = weights * by
-        return made
+        result[(slice(None),) * self.axis + (order,)] = weights * by
+        return result
 
-    def total(self, weights: Array, shift: Vector) -> Array:
-        """Return what the product gives more where its channels are shifted, as it broadcasts to its result."""
+    def shift_result(self, weights: Array, shift: Vector) -> Array:
+        """Return the change of the result when the channels are shifted, broadcastable to the result."""
         if self.is_convolution:
             own = shift.reshape(self.groups, -1).repeat(weights.shape[0] // self.groups, axis=0)
             return np.asarray((weights.reshape(*weights.shape[:2], -1).sum(-1) * own).sum(-1))
-        made = np.moveaxis(weights, self.axis, -1) @ shift * self.factor
+        result = np.moveaxis(weights, self.axis, -1) @ shift * self.factor
         if weights.ndim < 2 or self.rank < 2 or self.is_gemm:
-            return np.asarray(made)
-        # Of what remains of the weights, the rows or columns of the result are the last axis.
+            return np.asarray(result)
+        # The last remaining axis of the weights is that of the rows or columns of the result.
         is_left = self.axis == weights.ndim - 1 and self.data_axis == self.rank - 2
-        return np.asarray(made[..., None] if is_left else made if weights.ndim == 2 else made[..., None, :])
+        return np.asarray(result[..., None] if is_left else result if weights.ndim == 2 else result[..., None, :])
 
 
-def _form(node: Node, operand: int, rank: int, weights: Array) -> _Form:
+def _channel_layout(node: Node, operand: int, rank: int, weights: Array) -> _ChannelLayout:
     if node.op_type == "MatMul":
         if operand:
-            return _Form(max(rank - 2, 0), weights.ndim - 1, weights.shape[-1], rank)
+            return _ChannelLayout(max(rank - 2, 0), weights.ndim - 1, weights.shape[-1], rank)
         axis = max(weights.ndim - 2, 0)
-        return _Form(rank - 1, axis, weights.shape[axis], rank)
+        return _ChannelLayout(rank - 1, axis, weights.shape[axis], rank)
     if node.op_type == "Gemm":
         axis = 1 if node.attributes.get("transB", 0) else 0
         data_axis = 0 if node.attributes.get("transA", 0) else 1
         factor = node.attributes.get("alpha", 1.0)
-        return _Form(data_axis, axis, weights.shape[axis], rank, factor=factor, is_gemm=True)
+        return _ChannelLayout(data_axis, axis, weights.shape[axis], rank, factor=factor, is_gemm=True)
     groups = node.attributes.get("group", 1)
     if weights.ndim < 3 or rank != weights.ndim:
-        raise Unfoldable(f"its weights have {weights.ndim} axes, and what it reads {rank}")
+        raise Unfoldable(f"its weights have {weights.ndim} axes, and its input {rank}")
     if node.op_type == "ConvTranspose":
-        why = "ConvTranspose gives less at the borders"
-        return _Form(1, 0, weights.shape[0], rank, groups, takes_no_shift=why, is_convolution=True)
+        why = "ConvTranspose sums fewer terms at the borders"
+        return _ChannelLayout(1, 0, weights.shape[0], rank, groups, takes_no_shift=why, is_convolution=True)
     why = "it pads with zeros" if _pads(node, weights) else ""
-    return _Form(1, 1, weights.shape[1] * groups, rank, groups, takes_no_shift=why, is_convolution=True)
+    return _ChannelLayout(1, 1, weights.shape[1] * groups, rank, groups, takes_no_shift=why, is_convolution=True)
 
 
 def _pads(node: Node, weights: Array) -> bool:
-    """Return whether a convolution may read zeros around what it reads."""
+    """Return True if a convolution may pad its input with zeros."""
     mode = node.attributes.get("auto_pad", "NOTSET")
     if mode in ("SAME_UPPER", "SAME_LOWER"):
         return any(size != 1 for size in weights.shape[2:])
     return mode != "VALID" and any(node.attributes.get("pads", ()))
 
 
-def _shifted_before(fold: Fold, form: _Form, chain: Chain, dtype: np.dtype[Any]) -> Fold:
-    """Leave the shift where it is, as one step."""
+def _add_shift_before(fold: Fold, form: _ChannelLayout, chain: AffineChain, dtype: np.dtype[Any]) -> Fold:
+    """Add the shift before the product, as one step."""
     if chain.count < 2:
         raise Unfoldable(f"{form.takes_no_shift}, which a shift before it would change")
     if not chain.scale.all():
@@ -306,11 +305,11 @@ def _shifted_before(fold: Fold, form: _Form, chain: Chain, dtype: np.dtype[Any])
     before = np.empty_like(shift)
     before[chain.order] = shift
     shape = [-1 if axis == form.data_axis else 1 for axis in range(form.rank)]
-    return _replaced(fold, before=_in_dtype(before, dtype).reshape(shape))
+    return _copy_fold(fold, before=_in_dtype(before, dtype).reshape(shape))
 
 
-def _shifted_after(fold: Fold, total: Array, readers: Readers, dtype: np.dtype[Any]) -> Fold:
-    """Add what the shift of the channels gives to the bias."""
+def _add_shift_after(fold: Fold, total: Array, readers: Readers, dtype: np.dtype[Any]) -> Fold:
+    """Add the effect of the shift to the bias, or after the product."""
     node = fold.node
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     array = constant_array(bias, weights=True)
@@ -320,49 +319,49 @@ def _shifted_after(fold: Fold, total: Array, readers: Readers, dtype: np.dtype[A
         if node.op_type == "Gemm":
             own = own * attributes.get("beta", 1.0)
             attributes["beta"] = 1.0
-        return _replaced(fold, bias=_in_dtype(own + total, dtype), attributes=attributes)
+        return _copy_fold(fold, bias=_in_dtype(own + total, dtype), attributes=attributes)
     add = _add_after(node, readers)
     if add is not None:
         other = constant_array(add[0].inputs[1 - add[1]], weights=True)
         assert other is not None
-        return _replaced(fold, after=_in_dtype(other.astype(np.float64) + total, dtype), add=add)
+        return _copy_fold(fold, after=_in_dtype(other.astype(np.float64) + total, dtype), add=add)
     if fold.chain.count < 2:
-        raise Unfoldable("it has no bias that could take a shift, and an Add after it costs what the step costs")
+        raise Unfoldable("it has no bias for the shift, and an Add after it would cost as much as the step")
     if node.op_type == "Conv":
         total = total.reshape([-1] + [1] * (fold.weights.ndim - 2))
-    return _replaced(fold, after=_in_dtype(total, dtype))
+    return _copy_fold(fold, after=_in_dtype(total, dtype))
 
 
 def _add_after(node: Node, readers: Readers) -> tuple[Node, int] | None:
-    """Return the Add of a constant that alone reads a MatMul, and the position where it does."""
-    (made,) = node.outputs
-    found = readers.get(made.id, [])
-    add = found[0] if len(found) == 1 else None
-    if add is None or add.op_type != "Add" or add.domain or not isinstance(made.type, TensorType):
+    """Return the Add of a constant that is the only reader of a MatMul, and the position of the MatMul in it."""
+    (result,) = node.outputs
+    users = readers.get(result.id, [])
+    add = users[0] if len(users) == 1 else None
+    if add is None or add.op_type != "Add" or add.domain or not isinstance(result.type, TensorType):
         return None
-    position = [s is made for s in add.inputs].index(True)
+    position = [s is result for s in add.inputs].index(True)
     array = constant_array(add.inputs[1 - position], weights=True)
-    if array is None or not made.shape.is_ranked or array.ndim > len(made.shape):
+    if array is None or not result.shape.is_ranked or array.ndim > len(result.shape):
         return None
     return add, position
 
 
-def _replaced(fold: Fold, **others: Any) -> Fold:
+def _copy_fold(fold: Fold, **others: Any) -> Fold:
     values = {name: getattr(fold, name) for name in Fold.__slots__}
     return Fold(**{**values, **others})
 
 
 def _in_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Return an array rounded. Raises `Unfoldable` where the dtype holds no such values."""
+    """Return an array rounded to a dtype. Raises `Unfoldable` if the error is too large."""
     with np.errstate(all="ignore"):
-        made = array.astype(dtype)
+        rounded = array.astype(dtype)
         largest = float(np.abs(array).max(initial=0))
-        error = float(np.abs(made.astype(np.float64) - array).max(initial=0))
+        error = float(np.abs(rounded.astype(np.float64) - array).max(initial=0))
     if not np.isfinite(largest) or not error <= _ERROR * largest:
-        raise Unfoldable(f"{dtype} cannot hold its weights or bias after it")
-    return made
+        raise Unfoldable(f"{dtype} cannot represent its folded weights or bias")
+    return rounded
 
 
 def reasons(unfolded: Sequence[tuple[Node, str]]) -> str:
-    """Return why nothing was folded into products, in words."""
-    return "; ".join(f"{described(node)}: {why}" for node, why in unfolded)
+    """Return the text of the reasons why nothing was folded into products."""
+    return "; ".join(f"{describe_node(node)}: {why}" for node, why in unfolded)

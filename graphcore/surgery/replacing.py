@@ -1,4 +1,4 @@
-"""Replacing values, nodes, and all that a pattern describes: `Graph.replace`, `Graph.replace_all`, `Graph.find_all`."""
+"""Replace values, nodes and matches of a pattern: `Graph.replace`, `Graph.replace_all`, `Graph.find_all`."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from graphcore.ir.transform.walk import bodies, parts
 from graphcore.surgery.copying import conclude, replica
 from graphcore.surgery.patterns import Finder, defaults, finder
 from graphcore.surgery.replay import Edit, Replay
-from graphcore.surgery.result_types import described
+from graphcore.surgery.result_types import describe_node
 from graphcore.types.tensor_types import TensorType
 
 
 def replace(graph: Graph, what: Any, fn: Callable[..., Any]) -> Graph:
-    """Return a new graph with something else in place of a value or a node. See `Graph.replace`."""
+    """Return a new graph in which a value or a node is replaced. See `Graph.replace`."""
     graph.verify()
     _check_function("replace", fn)
     target = target_of(graph, what)
     if isinstance(target, Node):
-        change = _Change(f"replace of {described(target)}", graph, fn, node=target)
+        change = _Replacement(f"replace of {describe_node(target)}", graph, fn, node=target)
     else:
-        change = _Change(f"replace of {target.name!r}", graph, fn, value=target)
-    made = change.run()
+        change = _Replacement(f"replace of {target.name!r}", graph, fn, value=target)
+    result = change.run()
     if not change.is_done:
         raise GraphError(
-            f"{change.what}: no output is made of it, so nothing would change",
+            f"{change.what}: no output depends on it, so nothing would change",
             operands={} if isinstance(target, Node) else {"value": target},
-            help="replace what the outputs are made of; print(graph) shows it",
+            help="replace something that the outputs depend on; print(graph) shows the nodes",
         )
-    return made
+    return result
 
 
 def replace_all(
@@ -52,29 +52,29 @@ def replace_all(
     where: Callable[[Match], bool] | None,
     missing_ok: bool,
 ) -> Graph:
-    """Return a new graph with something else in place of all that a pattern describes. See `Graph.replace_all`."""
+    """Return a new graph in which all matches of a pattern are replaced. See `Graph.replace_all`."""
     graph.verify()
-    shown = pattern if isinstance(pattern, str) else "a pattern"
-    what = f"replace_all of {shown}"
+    label = pattern if isinstance(pattern, str) else "a pattern"
+    what = f"replace_all of {label}"
     _check_function(what, fn)
-    change = _Change(what, graph, fn, find=_chosen(finder(what, graph, pattern), where))
+    change = _Replacement(what, graph, fn, find=_filter_matches(finder(what, graph, pattern), where))
     if not change.matches and not missing_ok:
-        raise GraphError(f"{what}: nothing in graph {graph.name!r} matches", help=_nothing(graph, pattern, where))
+        raise GraphError(f"{what}: nothing in graph {graph.name!r} matches", help=_no_match_help(graph, pattern, where))
     return change.run()
 
 
 def find_all(graph: Graph, pattern: str | Callable[..., Any], where: Callable[[Match], bool] | None) -> list[Match]:
-    """Return what `replace_all` would replace. See `Graph.find_all`."""
+    """Return the matches that `replace_all` would replace. See `Graph.find_all`."""
     graph.verify()
     what = f"find_all of {pattern if isinstance(pattern, str) else 'a pattern'}"
-    change = _Change(what, graph, _no_function, find=_chosen(finder(what, graph, pattern), where))
+    change = _Replacement(what, graph, _no_function, find=_filter_matches(finder(what, graph, pattern), where))
     return [change.matches[id(node)] for part in parts(graph) for node in part.nodes if id(node) in change.matches]
 
 
 def _check_function(what: str, fn: object) -> None:
     if not callable(fn):
         raise GraphError(
-            f"{what}: what is put in place comes from a function, and a {type(fn).__name__} is given",
+            f"{what}: the replacement must be a function, got {type(fn).__name__}",
             help="give a function of Symbols: lambda x: ops.abs(x)",
         )
 
@@ -83,27 +83,27 @@ def _no_function(*_: Any) -> None:
     raise AssertionError("nothing is replaced")
 
 
-def _chosen(find: Finder, where: Callable[[Match], bool] | None) -> Finder:
+def _filter_matches(find: Finder, where: Callable[[Match], bool] | None) -> Finder:
     def chosen(node: Node) -> Match | None:
-        found = find(node)
-        return found if found is None or where is None or where(found) else None
+        match = find(node)
+        return match if match is None or where is None or where(match) else None
 
     return chosen
 
 
-def _nothing(graph: Graph, pattern: str | Callable[..., Any], where: object) -> str:
-    """Return what to do where nothing matches."""
-    last = "pass missing_ok=True if that is right"
+def _no_match_help(graph: Graph, pattern: str | Callable[..., Any], where: object) -> str:
+    """Return the help text for a pattern that matches nothing."""
+    last = "pass missing_ok=True if that is intended"
     if where is not None and (matches := find_all(graph, pattern, None)):
-        return f"where= refuses all {len(matches)} matches; {last}"
+        return f"where= rejects all {len(matches)} matches; {last}"
     present = Counter(_full_name(node) for part in parts(graph) for node in part.nodes)
     if isinstance(pattern, str):
         by_lower = {name.rpartition("::")[2].lower(): name for name in present}
         close = difflib.get_close_matches(pattern.rpartition("::")[2].lower(), by_lower, 1)
         if close:
             return f"did you mean {by_lower[close[0]]!r}? {last}"
-    shown = ", ".join(f"{name} ({count})" for name, count in present.most_common(8))
-    return f"the graph has {shown or 'no nodes'}; {last}"
+    counts = ", ".join(f"{name} ({count})" for name, count in present.most_common(8))
+    return f"the graph has {counts or 'no nodes'}; {last}"
 
 
 def _full_name(node: Node) -> str:
@@ -114,11 +114,11 @@ def _full_name(node: Node) -> str:
 
 
 @dataclass
-class _Change(Edit):
-    """A graph, and what takes which place in it.
+class _Replacement(Edit):
+    """The edit that replaces one node, one value, or all matches.
 
-    node, value, find: what is replaced: one node, one value, or the nodes that this finds. matches: those found, by
-    the identity of the node. dropped: the identities of nodes that nothing needs any more.
+    node, value, find: the node or value to replace, or the function that finds matches. matches: by the identity of
+    their last node. _dropped: the identities of nodes that nothing needs any more.
     """
 
     what: str
@@ -130,8 +130,8 @@ class _Change(Edit):
     matches: dict[int, Match] = field(default_factory=dict)
     is_done: bool = False
     _dropped: set[int] = field(default_factory=set)
-    _beside: set[int] = field(default_factory=set)
-    """The identities of matched nodes that stay, for other results of theirs are needed."""
+    _partly_needed: set[int] = field(default_factory=set)
+    """The identities of matched nodes that stay, because other results of theirs are needed."""
     _definitions: dict[Definition, Definition | None] = field(default_factory=dict)
     _parts: set[int] = field(default_factory=set)
     """The identities of the graph, and of the bodies in it."""
@@ -139,40 +139,40 @@ class _Change(Edit):
     def __post_init__(self) -> None:
         graph = self.graph
         self._parts = {id(part) for part in parts(graph)}
-        held = [buffer.value for buffer in graph.buffers.values()]
-        self._look(graph, [*graph.outputs, *held, *graph.watched.values()])
+        buffer_values = [buffer.value for buffer in graph.buffers.values()]
+        self._find_matches(graph, [*graph.outputs, *buffer_values, *graph.watched.values()])
 
     # Which nodes are needed
 
-    def _look(self, graph: Graph, results: Sequence[Symbol]) -> set[int]:
-        """Find what is replaced in a graph, its last nodes first. Returns the numbers of Symbols that are needed."""
+    def _find_matches(self, graph: Graph, results: Sequence[Symbol]) -> set[int]:
+        """Find the matches in a graph, last nodes first. Returns the ids of the Symbols that are needed."""
         used = {s.id for s in results if s.graph is graph}
         for node in reversed(graph.nodes):
             if node.outputs and not any(s.id in used for s in node.outputs):
                 self._dropped.add(id(node))
                 continue
-            found = None if self.find is None or not node.outputs else self.find(node)
-            if found is not None:
-                self.matches[id(node)] = found
-                if not found.values:
+            match = None if self.find is None or not node.outputs else self.find(node)
+            if match is not None:
+                self.matches[id(node)] = match
+                if not match.values:
                     used.update(s.id for s in node.inputs if s is not None)
                     continue
-                used.update(s.id for s in (*found.values.values(), *found.others) if s is not None)
+                used.update(s.id for s in (*match.values.values(), *match.others) if s is not None)
                 if not any(s.id in used for s in node.outputs[1:]):
                     continue
-                self._beside.add(id(node))
+                self._partly_needed.add(id(node))
             used.update(s.id for s in node.inputs if s is not None)
             if node is self.node:
                 continue
             for body in bodies(node):
-                inside = self._look(body, [*body.outputs, *body.watched.values()])
+                inside = self._find_matches(body, [*body.outputs, *body.watched.values()])
                 for symbol in body.scope.captured.values():
                     if symbol.id in inside and isinstance(symbol.producer, Captured):
                         used.add(symbol.producer.symbol.id)
             definition = definition_of(node)
             if definition is not None and definition not in self._definitions:
                 self._definitions[definition] = None
-                self._look(definition.body, definition.body.outputs)
+                self._find_matches(definition.body, definition.body.outputs)
         return used
 
     # The new graph
@@ -182,13 +182,13 @@ class _Change(Edit):
         replay = replica(self.graph, self.what)
         for symbol in self.graph.weights.values():
             replay.of(symbol)
-        replay.policy = self  # from here on: the function may ask for weights by name
+        replay.policy = self  # from here on: the function may look up weights by name
         for symbol in (*self.graph.input_symbols, *self.graph.weights.values()):
             replay.settle(symbol)
         replay.make_all()
-        made = conclude(replay)
-        prune(made)
-        return made
+        result = conclude(replay)
+        prune(result)
+        return result
 
     replaces_values = True
 
@@ -196,12 +196,12 @@ class _Change(Edit):
         return id(node) in self._dropped
 
     def definition(self, definition: Definition) -> Definition:
-        """Return a function with what it has of the change, made once."""
-        made = self._definitions.get(definition)
-        if made is not None:
-            return made
-        made = definition
-        if definition in self._definitions and self._is_in(definition.body):
+        """Return a function with the replacements in its body, cached."""
+        new_definition = self._definitions.get(definition)
+        if new_definition is not None:
+            return new_definition
+        new_definition = definition
+        if definition in self._definitions and self._has_replacements(definition.body):
             body = definition.body
             replay = replica(body, self.what, policy=self)
             for symbol in body.input_symbols:
@@ -212,12 +212,12 @@ class _Change(Edit):
             replay.new.build.outputs([*zip(names, results, strict=True)])
             prune(replay.new)
             replay.new.scope.is_finished = True
-            made = Definition(definition.name, replay.new, definition.domain, definition.attributes)
-        self._definitions[definition] = made
-        return made
+            new_definition = Definition(definition.name, replay.new, definition.domain, definition.attributes)
+        self._definitions[definition] = new_definition
+        return new_definition
 
-    def _is_in(self, body: Graph) -> bool:
-        """Return whether a body, or what it calls, has what is replaced."""
+    def _has_replacements(self, body: Graph) -> bool:
+        """Return True if a body, or what it calls, has something to replace."""
         return any(
             part is getattr(self.value, "graph", None)
             or any(id(node) in self.matches or node is self.node for node in part.nodes)
@@ -225,7 +225,7 @@ class _Change(Edit):
         )
 
     def _is_replaced(self, node: Node) -> bool:
-        return (id(node) in self.matches or node is self.node) and id(node) not in self._beside
+        return (id(node) in self.matches or node is self.node) and id(node) not in self._partly_needed
 
     def operands(self, rewrite: Replay, node: Node) -> Inputs:
         return () if self._is_replaced(node) else super().operands(rewrite, node)
@@ -233,35 +233,35 @@ class _Change(Edit):
     def replace_node(self, rewrite: Replay, node: Node, inputs: Inputs) -> Results | None:
         if not self._is_replaced(node):
             return None
-        replay, found = rewrite, self.matches.get(id(node))
+        replay, match = rewrite, self.matches.get(id(node))
         first = len(replay.new.symbols)
-        if found is not None and found.values:
-            made: list[Symbol | None] = [self._of_match(replay, found)]
-            made += [None] * (len(node.outputs) - 1)
+        if match is not None and match.values:
+            results: list[Symbol | None] = [self._replace_match(replay, match)]
+            results += [None] * (len(node.outputs) - 1)
         else:
             values = [None if s is None else replay.of(s) for s in node.inputs]
-            made = [*self._call(replay, node, values, None, node.outputs)]
-        for symbol, result in zip(node.outputs, made, strict=True):
+            results = [*self._call(replay, node, values, None, node.outputs)]
+        for symbol, result in zip(node.outputs, results, strict=True):
             if result is not None and result.graph is replay.new and result.id >= first:
                 name = replay.free_name(symbol.given_name, replay.new)
                 if name is not None and result.given_name is None and isinstance(result.producer, Node):
                     replay.new.names.rename(result, name)
-        return replay.put(node, made)
+        return replay.put(node, results)
 
-    def replace_value(self, replay: Replay, symbol: Symbol, made: Symbol) -> Symbol:
+    def replace_value(self, replay: Replay, symbol: Symbol, value: Symbol) -> Symbol:
         if symbol is self.value:
             node = symbol.producer if isinstance(symbol.producer, Node) else None
-            return self._call(replay, node, [made], None, [symbol])[0]
+            return self._call(replay, node, [value], None, [symbol])[0]
         producer = symbol.producer
-        if isinstance(producer, Node) and id(producer) in self._beside and symbol is producer.outputs[0]:
-            return self._of_match(replay, self.matches[id(producer)])
-        return made
+        if isinstance(producer, Node) and id(producer) in self._partly_needed and symbol is producer.outputs[0]:
+            return self._replace_match(replay, self.matches[id(producer)])
+        return value
 
-    def _of_match(self, replay: Replay, found: Match) -> Symbol:
-        values = {name: None if s is None else replay.of(s) for name, s in found.values.items()}
-        others = [replay.of(s) for s in found.others]
+    def _replace_match(self, replay: Replay, match: Match) -> Symbol:
+        values = {name: None if s is None else replay.of(s) for name, s in match.values.items()}
+        others = [replay.of(s) for s in match.others]
         names = None if others else tuple(values)
-        return self._call(replay, found.node, [*values.values(), *others], names, [found.result])[0]
+        return self._call(replay, match.node, [*values.values(), *others], names, [match.result])[0]
 
     # The user's function
 
@@ -273,53 +273,53 @@ class _Change(Edit):
         names: tuple[str, ...] | None,
         wanted: Sequence[Symbol],
     ) -> list[Symbol]:
-        """Return what the function gives in place of values, of which there are as many."""
+        """Return the results of the function, one for each value it replaces."""
         arguments, attributes = self._arguments(node, values, names)
         self.is_done = True
-        with _at(replay.new, "" if node is None else node.layer):
+        with _in_layer(replay.new, "" if node is None else node.layer):
             returned = self.fn(*arguments, **attributes)
             results = [*returned] if isinstance(returned, (tuple, list)) else [returned]
             if len(results) != len(wanted):
                 raise GraphError(
-                    f"{self.what}: the function gave {len(results)} values, and {len(wanted)} are to be replaced",
+                    f"{self.what}: the function returned {len(results)} values to replace {len(wanted)}",
                     operands={f"result {i}": s for i, s in enumerate(wanted)},
                     help="return one for each, in order",
                 )
-            made = [self._result(replay, value, old) for value, old in zip(results, wanted, strict=True)]
-            replay.new.build.end_expressions(made)
-        return made
+            symbols = [self._result(replay, value, old) for value, old in zip(results, wanted, strict=True)]
+            replay.new.build.end_expressions(symbols)
+        return symbols
 
     def _result(self, replay: Replay, value: Any, old: Symbol) -> Symbol:
         new = replay.new
         if isinstance(value, Symbol) and id(value.graph) in self._parts:
             raise GraphError(
-                f"{self.what}: the function gave {value.name!r} of the old graph",
+                f"{self.what}: the function returned {value.name!r} of the old graph",
                 operands={"result": value},
-                help="use what the function is given; what was made before is x.graph['name'] there",
+                help="use the function's parameters; earlier values of the new graph are x.graph['name']",
             )
         if isinstance(value, (Symbol, np.ndarray)):
             return new.build.operand(value, self.what, "the result")
         if isinstance(value, (bool, int, float, complex)) and isinstance(old.type, TensorType):
             return new.constant(value, old.dtype)
         raise GraphError(
-            f"{self.what}: the function gave a {type(value).__name__}",
+            f"{self.what}: the function must return a Symbol, array or number, got {type(value).__name__}",
             operands={"replaced": old},
-            help="return the Symbol, array or number that is to be read instead",
+            help="return the value to use instead",
         )
 
     def _arguments(
         self, node: Node | None, values: list[Symbol | None], names: tuple[str, ...] | None
     ) -> tuple[list[Symbol | None], dict[str, Any]]:
-        """Return what the function is called with: operands, by position or as they are named, and attributes."""
+        """Return the arguments of the function: operands, by position or name, and attributes."""
         try:
             signature = inspect.signature(self.fn)
-        except (TypeError, ValueError):  # of a function that is not Python's
+        except (TypeError, ValueError):  # a function that is not written in Python
             return values, {}
         parameters = signature.parameters.values()
         own = {p.name: p.default is p.empty for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
         is_open = any(p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY) for p in parameters)
         attributes: dict[str, Any] = {}
-        given = values
+        all_values = values
         required = {name for name, is_needed in own.items() if is_needed}
         if names is not None and not is_open and own.keys() & {*names} and required <= {*names}:
             attributes = {name: s for name, s in zip(names, values, strict=True) if name in own}
@@ -327,25 +327,25 @@ class _Change(Edit):
         elif names is None and not is_open:
             while values and values[-1] is None and len(values) > len(own):
                 values = values[:-1]
-        known = {} if node is None else {**defaults(node), **node.attributes}
+        node_attributes = {} if node is None else {**defaults(node), **node.attributes}
         for parameter in parameters:
-            if parameter.kind is parameter.KEYWORD_ONLY and parameter.name in known:
-                attributes[parameter.name] = known[parameter.name]
+            if parameter.kind is parameter.KEYWORD_ONLY and parameter.name in node_attributes:
+                attributes[parameter.name] = node_attributes[parameter.name]
         try:
             signature.bind(*values, **attributes)
         except TypeError as error:
-            labels = names or [f"operand {i}" for i in range(len(given))]
+            labels = names or [f"operand {i}" for i in range(len(all_values))]
             raise GraphError(
-                f"{self.what}: the function does not take what it is given: {error}",
-                operands={label: "absent" if s is None else s for label, s in zip(labels, given, strict=False)},
-                help=f"it is called with {len(given)} values; keyword-only parameters are attributes of the node",
+                f"{self.what}: the function does not accept its arguments: {error}",
+                operands={label: "absent" if s is None else s for label, s in zip(labels, all_values, strict=False)},
+                help=f"it is called with {len(all_values)} values; keyword-only parameters are attributes of the node",
             ) from None
         return values, attributes
 
 
 @contextmanager
-def _at(graph: Graph, layer: str) -> Iterator[None]:
-    """Let what is built inside go into a graph, in a layer."""
+def _in_layer(graph: Graph, layer: str) -> Iterator[None]:
+    """Build what follows in a layer of a graph."""
     before, graph.site.layer = graph.site.layer, layer
     try:
         with graph:
@@ -354,47 +354,47 @@ def _at(graph: Graph, layer: str) -> Iterator[None]:
         graph.site.layer = before
 
 
-# The values and nodes of a graph that are meant by a name, a Symbol or a node.
+# Lookup of values and nodes by name, Symbol or node.
 
 
 def target_of(graph: Graph, what: Any) -> Node | Symbol:
-    """Return the node or value that is meant. Raises `GraphError` where the graph has none such."""
+    """Return the node or value of a graph for a name, Symbol or node. Raises `GraphError` if there is none."""
     if isinstance(what, str):
-        return _named(graph, what)
+        return _value_named(graph, what)
     if isinstance(what, BufferValue):
-        what = _named(graph, what.name)
+        what = _value_named(graph, what.name)
     if isinstance(what, Node):
         if not any(node is what for part in parts(graph) for node in part.nodes):
             raise GraphError(
-                f"replace: {described(what)} is no node of graph {graph.name!r}",
-                help="nodes are those of graph.nodes, and of bodies and functions in it",
+                f"replace: {describe_node(what)} is not a node of graph {graph.name!r}",
+                help="give a node of graph.nodes, or of a body or function in it",
             )
         return what
     if not isinstance(what, Symbol):
         raise GraphError(
-            f"replace: a value or a node is replaced, and a {type(what).__name__} is given",
+            f"replace: the target must be a name, Symbol or node, got {type(what).__name__}",
             help="give a value's name, a Symbol or a node: graph.replace(graph['y'].producer, fn)",
         )
     if not any(part is what.graph for part in parts(graph)):
         raise GraphError(
-            f"replace: {what.name!r} is no value of graph {graph.name!r}, but of another graph, {what.graph.name!r}",
+            f"replace: {what.name!r} is not a value of graph {graph.name!r}, but of another graph, {what.graph.name!r}",
             operands={"value": what},
             help=f"give it by name, or as graph[{what.name!r}]",
         )
     return what
 
 
-def _named(graph: Graph, name: str) -> Symbol:
-    found = graph.names.find(name, graph.symbols, graph.named_outputs)
-    if found is not None and found.graph is graph:
-        return found
+def _value_named(graph: Graph, name: str) -> Symbol:
+    symbol = graph.names.find(name, graph.symbols, graph.named_outputs)
+    if symbol is not None and symbol.graph is graph:
+        return symbol
     everything = [s.name for s in graph.symbols]
     inside = [s for part in parts(graph) if part is not graph for s in part.symbols if s.name == name]
     if inside:
         raise GraphError(
             f"replace: {name!r} is a value in the body {inside[0].graph.name!r}, where names are not unique",
             operands={"value": inside[0]},
-            help="give the Symbol or the node: those of node.attributes[...].nodes",
+            help="give the Symbol or the node: see node.attributes[...].nodes",
         )
     close = difflib.get_close_matches(name, everything, 3)
     raise GraphError(

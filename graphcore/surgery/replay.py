@@ -1,7 +1,7 @@
-"""Making the nodes of a graph again, in another graph, on operands that may have other types.
+"""Rebuild the nodes of a graph in another graph, on operands that may have other types.
 
-A node whose operands are as they were is taken over as it is. Any other is typed again, with the checks of building:
-what does not go together is an error that names the node.
+A node whose operands have their old types is copied. Any other is typed again, with the checks of building: operands
+that do not match are an error that names the node.
 """
 
 from __future__ import annotations
@@ -34,43 +34,43 @@ from graphcore.onnx.schemas.node_inference import closed
 from graphcore.support.escaping import escaped
 from graphcore.support.gc_pause import uncollected
 from graphcore.surgery.result_types import (
-    Change,
+    OperandChange,
     check_condition,
-    described,
+    describe_node,
+    labelled_operands,
     literals,
     may_decide_shapes,
     result_types,
-    roles,
 )
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, TensorType, Type, known_type, tensor_type
 
 
 class Edit(Policy["Replay"]):
-    """What a change makes of the nodes of a graph, of its bodies, and of functions that it inlines."""
+    """The policy of an edit: what replaces the nodes of a graph, its bodies, and functions that are inlined."""
 
     replaces_values: ClassVar[bool] = False
-    """Whether `replace_value` is asked."""
+    """Whether `replace_value` is called."""
 
-    def replace_value(self, replay: Replay, symbol: Symbol, made: Symbol) -> Symbol:
-        """Return what stands for a Symbol from here on, for which `made` was just made."""
-        return made
+    def replace_value(self, replay: Replay, symbol: Symbol, new: Symbol) -> Symbol:
+        """Return the replacement of a Symbol that was just rebuilt as `new`."""
+        return new
 
     def definition(self, definition: Definition) -> Definition:
         """Return the function to call instead of one that a node calls."""
         return definition
 
     def is_dropped(self, node: Node) -> bool:
-        """Return whether nothing needs a node any more."""
+        """Return True if nothing needs a node any more."""
         return False
 
 
 class Replay(Rewrite):
-    """The nodes of one graph, made again in another.
+    """A rewrite that rebuilds the nodes of one graph in another.
 
-    what: the change that is made, for errors. prefix: of the names and the layers of what is made. names: others for
-    names of values. dims: the dims that stand for names in types. Symbols that are bound before `make` are not made;
-    what only they need is not either.
+    what: the edit, named in errors. prefix: of the names and layers in the new graph. names: replacements for names of
+    values. dims: replacements for dim names in types. Symbols that are bound before `make` are not rebuilt, and neither
+    is what only they need.
     """
 
     policy: Edit
@@ -99,130 +99,130 @@ class Replay(Rewrite):
 
     # Symbols
 
-    def bind(self, symbol: Symbol, made: Symbol, *, is_altered: bool = True) -> None:
-        """Let `made` stand for a Symbol of the old graph. is_altered: its value may be another one than so far."""
-        self._made[symbol.id] = made
+    def bind(self, symbol: Symbol, new: Symbol, *, is_altered: bool = True) -> None:
+        """Replace a Symbol of the old graph by `new`. is_altered: its value may differ from the old one."""
+        self._made[symbol.id] = new
         if is_altered:
-            self._altered.add(made.id)
+            self._altered.add(new.id)
 
     def _leaf(self, symbol: Symbol) -> Symbol:
         producer = symbol.producer
-        if type(producer) is Constant:  # of weights there are many
-            made = self._made[symbol.id] = self._constant(symbol, producer)
+        if type(producer) is Constant:  # first, because there are many weights
+            result = self._made[symbol.id] = self._constant(symbol, producer)
         elif type(producer) is Captured:
-            made = super()._leaf(symbol)
+            result = super()._leaf(symbol)
             assert self._outer is not None
             if self._outer.of(producer.symbol).id in self._outer._altered:
-                self._altered.add(made.id)
+                self._altered.add(result.id)
         else:
             raise GraphError(
-                f"{self.what}: nothing gives {symbol.name!r}, which is needed",
+                f"{self.what}: the outputs depend on {symbol.name!r}, and nothing computes it",
                 operands={"value": symbol},
-                help="give it as an input",
+                help="make it an input",
             )
-        return self.settle(symbol) if self.policy.replaces_values else made
+        return self.settle(symbol) if self.policy.replaces_values else result
 
     def settle(self, symbol: Symbol) -> Symbol:
-        """Ask the policy what stands for a Symbol, which is bound, from here on, and return that."""
-        made = self._made[symbol.id]
-        assert made is not None
-        found = self.policy.replace_value(self, symbol, made) if self.policy.replaces_values else made
-        if found is not made:
-            self.bind(symbol, found)
-        return found
+        """Let the policy replace the value of a bound Symbol, and return the replacement."""
+        current = self._made[symbol.id]
+        assert current is not None
+        result = self.policy.replace_value(self, symbol, current) if self.policy.replaces_values else current
+        if result is not current:
+            self.bind(symbol, result)
+        return result
 
     def type_of(self, symbol: Symbol) -> Type:
         """Return the type of a Symbol of the old graph in the dims of the new one."""
         type_ = symbol.type
-        found = self._retyped.get(type_)
-        if found is None:
-            known = type_ if self.new.promotion is self.old.promotion else known_type(type_)
-            found = self._retyped[type_] = substituted(known, self._dims)
-        return found
+        new_type = self._retyped.get(type_)
+        if new_type is None:
+            base = type_ if self.new.promotion is self.old.promotion else known_type(type_)
+            new_type = self._retyped[type_] = substituted(base, self._dims)
+        return new_type
 
     def result(self, symbol: Symbol, type_: Type | None = None) -> Symbol:
-        """Return what an output of the new graph gives, or a buffer at its end. type_: of the buffer."""
+        """Return the value of an output of the new graph, or of a store to a buffer. type_: of the buffer."""
         return self.of(symbol)
 
     def _constant(self, symbol: Symbol, producer: Constant, type_: Type | None = None) -> Symbol:
-        """Return a constant or weight like another one. type_: another one than that has."""
+        """Return a copy of a constant or weight in the new graph. type_: its type if that changes."""
         type_ = self.type_of(symbol) if type_ is None else type_
         if not producer.is_weight or symbol.given_name is None:
             return self.new.build.symbol(type_, producer, self.free_name(symbol.given_name, self.new))
         root = outermost(self.new)
-        # A graph that is called twice has its weights once.
+        # Two calls of a graph share its weights.
         key = ("weight", id(producer))
-        found = root.memory.values.get(key)
-        if found is None:
+        weight = root.memory.values.get(key)
+        if weight is None:
             name = self.free_name(symbol.given_name, root, numbered=True)
             assert name is not None
             if type(root).weight is Graph.weight:
-                found = root.build.symbol(type_, producer, name)
+                weight = root.build.symbol(type_, producer, name)
             else:
-                found = root.weight(escaped(name), producer.array, getattr(type_, "dtype", None))
-            root.memory.values[key] = found
-        return self.captured(found)
+                weight = root.weight(escaped(name), producer.array, getattr(type_, "dtype", None))
+            root.memory.values[key] = weight
+        return self.captured(weight)
 
     def free_name(self, name: str | None, graph: Graph, *, numbered: bool = False) -> str | None:
-        """Return the name under the prefix; where it is taken None, or the name with a number."""
+        """Return the name with the prefix; if it is in use, None, or the name with a number if `numbered`."""
         if name is None:
             return None
-        wanted = made = f"{self._prefix}{self._names.get(name, name)}"
+        wanted = unique = f"{self._prefix}{self._names.get(name, name)}"
         count = 0
-        while made in graph.names.taken:
+        while unique in graph.names.taken:
             if not numbered:
                 return None
             count += 1
-            made = f"{wanted}_{count}"
-        return made
+            unique = f"{wanted}_{count}"
+        return unique
 
     # Nodes
 
     def make(self, results: Iterable[Symbol]) -> None:
-        """Make the nodes that Symbols of the old graph need and that nothing stands for yet, in their order."""
+        """Rebuild the nodes that Symbols of the old graph depend on and that are not bound, in order."""
         with uncollected():
             for node in self.needed(results):
                 self.node(node)
 
     def needed(self, results: Iterable[Symbol]) -> list[Node]:
-        """Return the nodes that lead to Symbols, back to what is bound, and nodes without results."""
-        made = self._made
-        used = {s.id for s in results if made[s.id] is None}
-        found = []
+        """Return the nodes that Symbols depend on, up to bound Symbols, and nodes without results."""
+        new_symbols = self._made
+        used = {s.id for s in results if new_symbols[s.id] is None}
+        nodes = []
         for node in reversed(self.old.nodes):
             if node.outputs and not any(s.id in used for s in node.outputs):
                 continue
-            found.append(node)
-            used.update(s.id for s in reads(node) if made[s.id] is None)
-        return found[::-1]
+            nodes.append(node)
+            used.update(s.id for s in reads(node) if new_symbols[s.id] is None)
+        return nodes[::-1]
 
     def make_all(self) -> None:
-        """Make all nodes but those that the policy drops."""
+        """Rebuild all nodes except those that the policy drops."""
         for node in self.old.nodes:
             if not self.policy.is_dropped(node):
                 self.node(node)
 
     def node(self, node: Node) -> None:
-        """Make one node."""
+        """Rebuild one node."""
         inputs = self._with_literals(node, self.policy.operands(self, node))
-        made = self.policy.replace_node(self, node, inputs)
-        for symbol, result in zip(node.outputs, self.keep(node, inputs) if made is None else made, strict=True):
+        results = self.policy.replace_node(self, node, inputs)
+        for symbol, result in zip(node.outputs, self.keep(node, inputs) if results is None else results, strict=True):
             if result is not None:
                 is_altered = result.type != self.type_of(symbol) or self._is_altered(node, inputs)
                 self.bind(symbol, result, is_altered=is_altered)
                 if self.policy.replaces_values:
                     self.settle(symbol)
 
-    def put(self, node: Node, made: Results) -> Results:
-        """Let `made` stand for the results of a node, with other values than so far; what policies return then."""
-        for symbol, result in zip(node.outputs, made, strict=True):
+    def put(self, node: Node, results: Results) -> Results:
+        """Bind the results of a node to other values. A policy's `replace_node` returns the result of this method."""
+        for symbol, result in zip(node.outputs, results, strict=True):
             if result is not None:
                 self.bind(symbol, result)
                 self.settle(symbol)
-        return [None] * len(made)
+        return [None] * len(results)
 
     def keep(self, node: Node, inputs: Inputs) -> tuple[Symbol, ...]:
-        """Make a node again on operands, which may have other types."""
+        """Rebuild a node on operands, which may have other types."""
         if node.attributes:
             definition = definition_of(node)
             if definition is not None:
@@ -232,24 +232,24 @@ class Replay(Rewrite):
         return self.append(node, inputs, self.results(node, inputs), node.attributes)
 
     def _with_literals(self, node: Node, inputs: Inputs) -> Inputs:
-        """Return the operands with numbers in the dtype that the others have now, as `x + 1` has them."""
+        """Return the operands with literals in the new dtype of the other operands, as in `x + 1`."""
         if not any(s is not None and s.is_constant for s in inputs) or not self._has_other_types(node, inputs):
             return inputs
-        made = list(inputs)
+        operands = list(inputs)
         for position, dtype in literals(node, inputs).items():
             symbol = inputs[position]
             assert symbol is not None
             assert isinstance(symbol.producer, Constant)
             try:
-                made[position] = self.new.constant(symbol.producer.array, dtype)
+                operands[position] = self.new.constant(symbol.producer.array, dtype)
             except DTypeError:
-                continue  # the dtype cannot hold it, which the check of the node says
-        return tuple(made)
+                continue  # not representable: the check of the node raises
+        return tuple(operands)
 
     def append(
         self, node: Node, inputs: Sequence[Symbol | None], types: Sequence[Type], attributes: Mapping[str, Any]
     ) -> tuple[Symbol, ...]:
-        """Append a node like another one, and return what it gives."""
+        """Append a copy of a node, and return its results."""
         pairs = zip(node.outputs, types, strict=True)
         names = [None if s.given_name is None else self._name(s, type_) for s, type_ in pairs]
         layer = f"{self._prefix}{node.layer}"
@@ -258,11 +258,11 @@ class Replay(Rewrite):
         )
 
     def _name(self, symbol: Symbol, type_: Type) -> str | None:
-        """Return the name of what stands for a result, which is of this type now."""
+        """Return the name for the replacement of a result, which has this type now."""
         return self.free_name(symbol.given_name, self.new)
 
     def _is_altered(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
-        """Return whether what a node gives may have another value, its type being the same."""
+        """Return True if the results of a node may have other values, even of the same types."""
         if node.op_type in ("Shape", "Size"):
             return self._has_other_types(node, inputs)
         return bool(self._altered) and any(s is not None and s.id in self._altered for s in inputs)
@@ -276,23 +276,23 @@ class Replay(Rewrite):
         return bool(altered) and any(s is not None and s.id in altered and may_decide_shapes(node, s) for s in inputs)
 
     def results(self, node: Node, inputs: Sequence[Symbol | None]) -> list[Type]:
-        """Return the types of what a node without bodies gives on operands."""
+        """Return the types of the results of a node without bodies."""
         types = [self.type_of(s) for s in node.outputs]
         has_other_sizes = self._has_other_sizes(node, inputs)
         is_changed = has_other_sizes or self._has_other_types(node, inputs)
-        if not is_changed and not (self._tells_more(node, inputs) and any(map(self._is_open, types))):
+        if not is_changed and not (self._has_renamed_dims(node, inputs) and any(map(self._is_open, types))):
             return types
         before = [None if s is None else self.type_of(s) for s in node.inputs]
-        change = Change(self.what, node, before, types, inputs, has_other_sizes or not is_changed)
-        made = result_types(change, self._sizes)
-        return made if is_changed else [self._closed(a, b) for a, b in zip(types, made, strict=True)]
+        change = OperandChange(self.what, node, before, types, inputs, has_other_sizes or not is_changed)
+        new_types = result_types(change, self._sizes)
+        return new_types if is_changed else [self._close_type(a, b) for a, b in zip(types, new_types, strict=True)]
 
     def _is_open(self, type_: Type) -> bool:
-        """Return whether dims are not known, or have names that no input has."""
+        """Return True if dims are unknown, or have names that no input has."""
         return is_open(type_) or not self._own_names.isdisjoint(names_of([type_]))
 
-    def _closed(self, old: Type, new: Type) -> Type:
-        """Return a type with the sizes of another one where its own dims are not known, or have names of their own."""
+    def _close_type(self, old: Type, new: Type) -> Type:
+        """Return `old` with the sizes of `new` where its dims are unknown, or have names that no input has."""
         if not isinstance(old, TensorType) or not old.shape.is_ranked:
             return closed(old, new)
         loose = [dim for dim in old.shape if dim.parameters & self._own_names]
@@ -304,15 +304,15 @@ class Replay(Rewrite):
 
     @functools.cached_property
     def _own_names(self) -> frozenset[str]:
-        """The names of dims that only values within the graph have, in the new graph."""
+        """The dim names of the new graph that no input has."""
         if self._outer is not None:
             return self._outer._own_names
         inputs = names_of(s.type for s in self.old.input_symbols)
         own = {*names_of(dict.fromkeys(s.type for s in self.old.symbols))}.difference(inputs)
         return frozenset(name for old in own for name in self._dims.get(old, Dim(old)).parameters)
 
-    def _tells_more(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
-        """Return whether names of dims in the types of operands have become other dims."""
+    def _has_renamed_dims(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
+        """Return True if dim names in the types of operands have become other dims."""
         pairs = zip(node.inputs, inputs, strict=True)
         return any(old is not None and new is not None and new.type != old.type for old, new in pairs)
 
@@ -321,16 +321,19 @@ class Replay(Rewrite):
     def _call(self, node: Node, definition: Definition, inputs: Inputs) -> tuple[Symbol, ...]:
         dims = {name: dim.substitute(self._dims) for name, dim in dims_of(node).items()}
         if self._has_other_types(node, inputs) or self._is_altered(node, inputs):
-            given = [s for s in inputs if s is not None]
+            operands = [s for s in inputs if s is not None]
             declared = definition.body.input_symbols
             labels = [s.name for s in declared]
             try:
-                if len(given) != len(declared) or any(
+                if len(operands) != len(declared) or any(
                     isinstance(a.type, TensorType) and isinstance(b.type, TensorType) and a.dtype is not b.dtype
-                    for a, b in zip(declared, given, strict=True)
+                    for a, b in zip(declared, operands, strict=True)
                 ):
                     return self._inline(node, definition, inputs, dims)
-                dims = {**dims, **bound(described(node), labels, [s.type for s in declared], [s.type for s in given])}
+                dims = {
+                    **dims,
+                    **bound(describe_node(node), labels, [s.type for s in declared], [s.type for s in operands]),
+                }
             except ShapeError:
                 return self._inline(node, definition, inputs, dims)
         types = [substituted(s.type, dims) for s in definition.body.outputs]
@@ -338,13 +341,13 @@ class Replay(Rewrite):
         return self.append(node, inputs, types, {**node.attributes, **own})
 
     def _inline(self, node: Node, definition: Definition, inputs: Inputs, dims: dict[str, Dim]) -> tuple[Symbol, ...]:
-        """Make the nodes of a function in place of a call with operands that it was not traced for."""
+        """Inline a function that was not traced for the operand types of a call."""
         body = definition.body
         prefix = f"{self._prefix}{node.layer}"
         inner = Replay(body, self.new, self.what, self.policy, prefix=prefix, dims=dims)
-        for symbol, given in zip(body.input_symbols, inputs, strict=True):
-            if given is not None:
-                inner.bind(symbol, given)
+        for symbol, operand in zip(body.input_symbols, inputs, strict=True):
+            if operand is not None:
+                inner.bind(symbol, operand)
         inner.make(body.outputs)
         return tuple([inner.of(s) for s in body.outputs])
 
@@ -354,56 +357,60 @@ class Replay(Rewrite):
         own = {key: value for key, value in node.attributes.items() if isinstance(value, Graph)}
         rest = {key: value for key, value in node.attributes.items() if not isinstance(value, Graph)}
         if not self._has_other_types(node, inputs) and not self._has_other_sizes(node, inputs):
-            made = {key: self._body(body, [self.type_of(s) for s in body.input_symbols]) for key, body in own.items()}
+            new_bodies = {
+                key: self._body(body, [self.type_of(s) for s in body.input_symbols]) for key, body in own.items()
+            }
             if all(
                 new.type == self.type_of(old)
                 for key, body in own.items()
-                for old, new in zip(body.outputs, made[key].outputs, strict=True)
+                for old, new in zip(body.outputs, new_bodies[key].outputs, strict=True)
             ):
-                return self.append(node, inputs, [self.type_of(s) for s in node.outputs], {**rest, **made})
+                return self.append(node, inputs, [self.type_of(s) for s in node.outputs], {**rest, **new_bodies})
 
         def again(name: str, _: Any, types: Sequence[Type]) -> Graph:
             return self._body(own[name], types)
 
-        place = f"{self.what}: {described(node)}"
+        place = f"{self.what}: {describe_node(node)}"
         check_condition(place, node, inputs)
-        protos: Any = own  # only named here: `again` makes the bodies
+        protos: Any = own  # `again` builds the bodies
         types, remade = body_types.read(again, node.op_type, protos, inputs, rest, len(node.outputs), OPSET, place)
         if types is None:
             raise GraphError(
-                f"{place} cannot be typed again", operands=roles(inputs), help="replace the node and what it holds"
+                f"{place} cannot be typed again",
+                operands=labelled_operands(inputs),
+                help="replace the node and its bodies",
             )
         return self.append(node, inputs, types, {**rest, **remade})
 
     def _body(self, old: Graph, types: Sequence[Type]) -> Graph:
-        """Return a body made again for inputs of other types."""
-        made = new_body(self.new, old.name, types)
-        inner = Replay(old, made, self.what, self.policy, dims=self._dims, outer=self)
-        for symbol, own in zip(old.input_symbols, made.input_symbols, strict=True):
-            inner.bind(symbol, own, is_altered=own.type != self.type_of(symbol))
+        """Return a body rebuilt for inputs of other types."""
+        new = new_body(self.new, old.name, types)
+        inner = Replay(old, new, self.what, self.policy, dims=self._dims, outer=self)
+        for symbol, new_input in zip(old.input_symbols, new.input_symbols, strict=True):
+            inner.bind(symbol, new_input, is_altered=new_input.type != self.type_of(symbol))
         for symbol in old.input_symbols:
             inner.settle(symbol)
         inner.make_all()
         results = inner.own_results([s for _, s in old.named_outputs])
-        made.scope.is_finished = True
+        new.scope.is_finished = True
         return inner.finish([(name, s) for (name, _), s in zip(old.named_outputs, results, strict=True)])
 
     def own_results(self, results: Sequence[Symbol]) -> list[Symbol]:
-        """Return what stands for the results of a body or function, each made by a node of its own, as ONNX has it."""
-        found: list[Symbol] = []
+        """Return the new results of a body or function, each computed by a node of its own, as ONNX requires."""
+        new_results: list[Symbol] = []
         for position, symbol in enumerate(results):
-            made = self.of(symbol)
-            is_node = isinstance(made.producer, Node) or not isinstance(symbol.producer, Node)
-            before = zip(results[:position], found, strict=True)
-            if not is_node or any(made is other and symbol is not old for old, other in before):
-                made = self.new.build.emit("Identity", (made,), made.type)
-            found.append(made)
-        return found
+            result = self.of(symbol)
+            is_node = isinstance(result.producer, Node) or not isinstance(symbol.producer, Node)
+            before = zip(results[:position], new_results, strict=True)
+            if not is_node or any(result is other and symbol is not old for old, other in before):
+                result = self.new.build.emit("Identity", (result,), result.type)
+            new_results.append(result)
+        return new_results
 
 
 @contextmanager
-def placed(graph: Graph, node: Node) -> Iterator[None]:
-    """Give what is built inside the layer and the line of a node."""
+def at_node(graph: Graph, node: Node) -> Iterator[None]:
+    """Build nodes with the layer and the source line of a node."""
     site = graph.site
     before = site.layer, site.origin, site.is_user
     site.layer, site.origin, site.is_user = node.layer, node.origin, False
@@ -414,8 +421,8 @@ def placed(graph: Graph, node: Node) -> Iterator[None]:
 
 
 def reads(node: Node) -> list[Symbol]:
-    """Return the Symbols that a node reads, those that its bodies capture included."""
-    found = [s for s in node.inputs if s is not None]
+    """Return the Symbols that a node reads, including those that its bodies capture."""
+    symbols = [s for s in node.inputs if s is not None]
     for body in bodies(node):
-        found += [s.producer.symbol for s in body.scope.captured.values() if isinstance(s.producer, Captured)]
-    return found
+        symbols += [s.producer.symbol for s in body.scope.captured.values() if isinstance(s.producer, Captured)]
+    return symbols

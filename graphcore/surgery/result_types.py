@@ -1,4 +1,4 @@
-"""The types of a node's results on operands of other types than it was built with."""
+"""Infer the types of a node's results when the types of its operands change."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _CASTS = frozenset({"Cast", "BitCast"})
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A node that is made again on other operands.
+class OperandChange:
+    """A node that is rebuilt on other operands.
 
-    what: the change of the graph that asks for it, for errors. before, results: the types of its operands and results
-    so far, in the dims of the new graph. inputs: the new operands. has_other_sizes: an operand that may decide the
-    shape of a result has another value.
+    what: the edit of the graph, named in errors. before, results: the old types of its operands and results, in the
+    dims of the new graph. inputs: the new operands. has_other_sizes: an operand that may determine the shape of a
+    result has another value.
     """
 
     what: str
@@ -58,44 +58,44 @@ class Change:
 
     @property
     def place(self) -> str:
-        """The change and the node, for errors."""
-        return f"{self.what}: {described(self.node)}"
+        """The edit and the node, for errors."""
+        return f"{self.what}: {describe_node(self.node)}"
 
 
-def result_types(change: Change, sizes: ShapeValues) -> list[Type]:
-    """Return the types of what a node without bodies, which calls no function, gives on other operands.
+def result_types(change: OperandChange, sizes: ShapeValues) -> list[Type]:
+    """Return the result types of a node without bodies, which calls no function, on other operands.
 
-    sizes: shared by the nodes of one graph. A rank and dims that cannot be told are not known in the result. Raises
-    `DTypeError` where operands of one type have different dtypes, `ShapeError` where the operator does not take their
-    shapes.
+    sizes: shared by the nodes of one graph. A rank or dims that cannot be inferred are unknown in the result. Raises
+    `DTypeError` if operands of one type variable have different dtypes, `ShapeError` if the operator does not accept
+    their shapes.
     """
     domain = change.node.domain
     if _has_same_shapes(change):
         shapes = [*change.results]
     elif domain == LIBRARY:
-        shapes = _of_library(change)
+        shapes = _library_types(change)
     elif domain in ("", "ai.onnx.ml"):
-        shapes = _of_onnx(change, sizes)
+        shapes = _onnx_types(change, sizes)
     else:
-        shapes = _of_others(change)
+        shapes = _other_types(change)
     return [
-        tensor_type(dtype, made.shape) if isinstance(made, TensorType) and dtype is not None else made
-        for made, dtype in zip(shapes, _dtypes(change, shapes), strict=True)
+        tensor_type(dtype, type_.shape) if isinstance(type_, TensorType) and dtype is not None else type_
+        for type_, dtype in zip(shapes, _dtypes(change, shapes), strict=True)
     ]
 
 
-def described(node: Node) -> str:
-    """Return the operator and the name of what a node gives, for errors."""
+def describe_node(node: Node) -> str:
+    """Return the operator and the name of the first result of a node, for errors."""
     return f"{node.op_type} {node.outputs[0].name!r}" if node.outputs else node.op_type
 
 
-def roles(inputs: Operands) -> dict[str, Symbol]:
+def labelled_operands(inputs: Operands) -> dict[str, Symbol]:
     """Return the operands by position, for errors."""
     return {f"operand {i}": s for i, s in enumerate(inputs) if s is not None}
 
 
-def _has_same_shapes(change: Change) -> bool:
-    """Return whether the operands have the shapes that the node was built with."""
+def _has_same_shapes(change: OperandChange) -> bool:
+    """Return True if the operands have the shapes that the node was built with."""
     if change.has_other_sizes:
         return False
     for a, new in zip(change.before, change.inputs, strict=True):
@@ -110,20 +110,28 @@ def _has_same_shapes(change: Change) -> bool:
 
 
 def check_condition(place: str, node: Node, inputs: Operands) -> None:
-    """Raise `DTypeError` or `ShapeError` where what decides on a body is not one bool."""
+    """Raise `DTypeError` or `ShapeError` if the condition of an If or Loop is not one bool."""
     position = {"If": 0, "Loop": 1}.get(node.op_type)
     symbol = None if position is None or position >= len(inputs) else inputs[position]
     if symbol is None or not isinstance(symbol.type, TensorType):
         return
     if symbol.dtype is not DType.bool:
-        raise DTypeError(f"{place} is decided by {symbol.dtype}", operands=roles(inputs), help="give it a bool")
+        raise DTypeError(
+            f"{place}: the condition must be bool, got {symbol.dtype}",
+            operands=labelled_operands(inputs),
+            help="give it a bool",
+        )
     shape = symbol.shape
     if shape.is_ranked and any(dim.is_static and int(dim) != 1 for dim in shape):
-        raise ShapeError(f"{place} is decided by more than one bool", operands=roles(inputs), help="reduce it to one")
+        raise ShapeError(
+            f"{place}: the condition must be a single bool, got shape {shape}",
+            operands=labelled_operands(inputs),
+            help="reduce it to one",
+        )
 
 
 def may_decide_shapes(node: Node, symbol: Symbol) -> bool:
-    """Return whether the value of an operand of a node may decide the shape of a result."""
+    """Return True if the value of an operand may determine the shape of a result."""
     if not isinstance(symbol.type, TensorType) or not (symbol.dtype.is_integer or node.op_type in _SCALED):
         return False
     return node.domain == LIBRARY or node.op_type in _SIZED
@@ -131,21 +139,21 @@ def may_decide_shapes(node: Node, symbol: Symbol) -> bool:
 
 _SCALED = frozenset({"Range", "Resize"})
 _SIZED = having(Trait.SIZED, Trait.BODIES) - REDUCTIONS - {"SequenceMap"} | {"GridSample"}
-"""The operators with operands of sizes, positions and counts, GridSample among them: reductions have axes."""
+"""The operators whose operands may be sizes, positions or counts. The operands of reductions are axes."""
 
 
 # Dtypes
 
 
-def _dtypes(change: Change, made: Sequence[Type]) -> list[DType | None]:
-    """Return the dtypes of the results, None for what is no tensor.
+def _dtypes(change: OperandChange, types: Sequence[Type]) -> list[DType | None]:
+    """Return the dtypes of the results, None for a result that is not a tensor.
 
-    A result of the same type variable as an operand has its dtype; of an operator without a schema, a result that had
-    the dtype of an operand goes on having it.
+    A result of the same type variable as an operand has its dtype. Without a schema, a result that had the dtype of an
+    operand follows it.
     """
     node = change.node
-    given = [None if s is None else s.type for s in change.inputs]
-    if node.op_type not in _CASTS and are_in([*change.before, *given]):
+    after = [None if s is None else s.type for s in change.inputs]
+    if node.op_type not in _CASTS and has_complex([*change.before, *after]):
         return [
             moved_dtype(node.op_type, result.dtype, change.before, change.inputs)
             if isinstance(result, TensorType)
@@ -154,7 +162,7 @@ def _dtypes(change: Change, made: Sequence[Type]) -> list[DType | None]:
         ]
     schema = schema_of(node.op_type, node.domain, DOMAINS.get(node.domain, OPSET))
     if schema is not None and node.domain in ("", "ai.onnx.ml"):
-        return _by_variables(change, operator(schema), made)
+        return _dtypes_by_variable(change, operator(schema), types)
     moved: dict[DType, DType] = {}
     for a, new in zip(change.before, change.inputs, strict=True):
         if isinstance(a, TensorType) and new is not None and isinstance(new.type, TensorType):
@@ -165,35 +173,35 @@ def _dtypes(change: Change, made: Sequence[Type]) -> list[DType | None]:
         else moved.get(result.dtype, result.dtype)
         if node.domain == LIBRARY and isinstance(result, TensorType)
         else type_.dtype
-        for type_, result in zip(made, change.results, strict=True)
+        for type_, result in zip(types, change.results, strict=True)
     ]
 
 
 def literals(node: Node, inputs: Operands) -> dict[int, DType]:
-    """Return by position the constants of one element that a node has beside operands of one other dtype, and that."""
+    """Return the dtypes for scalar constants whose other operands have changed to one dtype, by position."""
     if node.domain:
         return {}
     schema = schema_of(node.op_type, "", OPSET)
     op = None if schema is None else operator(schema)
     dtypes: dict[str, set[DType]] = {}
-    found: dict[int, tuple[str, DType]] = {}
+    constants: dict[int, tuple[str, DType]] = {}
     for position, symbol in enumerate(inputs):
         parameter = None if op is None else op.input(position)
         if symbol is None or parameter is None or not isinstance(symbol.type, TensorType):
             continue
         array = constant_array(symbol)
         if array is not None and array.size == 1 and symbol.given_name is None:
-            found[position] = parameter.type, symbol.dtype
+            constants[position] = parameter.type, symbol.dtype
         else:
             dtypes.setdefault(parameter.type, set()).add(symbol.dtype)
     return {
         position: min(dtypes[label], key=str)
-        for position, (label, dtype) in found.items()
+        for position, (label, dtype) in constants.items()
         if len(dtypes.get(label, ())) == 1 and dtype not in dtypes[label]
     }
 
 
-def _by_variables(change: Change, op: Operator, made: Sequence[Type]) -> list[DType | None]:
+def _dtypes_by_variable(change: OperandChange, op: Operator, shaped: Sequence[Type]) -> list[DType | None]:
     bound: dict[str, Symbol] = {}
     for position, symbol in enumerate(change.inputs):
         parameter = op.input(position)
@@ -203,69 +211,71 @@ def _by_variables(change: Change, op: Operator, made: Sequence[Type]) -> list[DT
             continue
         if symbol.dtype is DType.string and "tensor(string)" not in parameter.allowed:
             raise DTypeError(
-                f"{change.place} takes no strings", operands=roles(change.inputs), help="replace the node too"
+                f"{change.place} does not take strings",
+                operands=labelled_operands(change.inputs),
+                help="replace the node too",
             )
         first = bound.setdefault(parameter.type, symbol)
         if first.dtype is not symbol.dtype:
             raise DTypeError(
                 f"{change.place} mixes {first.dtype} and {symbol.dtype}",
-                operands=roles(change.inputs),
+                operands=labelled_operands(change.inputs),
                 help=f"cast one of them: .cast({first.dtype})",
             )
     types = {label: symbol.type for label, symbol in bound.items()}
-    found: list[DType | None] = []
-    for position, (type_, result) in enumerate(zip(made, change.results, strict=True)):
-        said = by_schema(op, position, types)
+    dtypes: list[DType | None] = []
+    for position, (type_, result) in enumerate(zip(shaped, change.results, strict=True)):
+        schema_type = by_schema(op, position, types)
         if not isinstance(type_, TensorType):
-            found.append(None)
-        elif isinstance(said, TensorType):
-            found.append(said.dtype)
+            dtypes.append(None)
+        elif isinstance(schema_type, TensorType):
+            dtypes.append(schema_type.dtype)
         elif isinstance(result, TensorType) and (
             change.node.op_type in _CASTS or result.dtype.storage is type_.dtype.storage
         ):
-            found.append(result.dtype)
+            dtypes.append(result.dtype)
         else:
-            found.append(type_.dtype)
-    return found
+            dtypes.append(type_.dtype)
+    return dtypes
 
 
 # Shapes
 
 
-def _of_onnx(change: Change, sizes: ShapeValues) -> list[Type]:
+def _onnx_types(change: OperandChange, sizes: ShapeValues) -> list[Type]:
     node, inputs = change.node, change.inputs
     version = DOMAINS.get(node.domain, OPSET)
     schema = schema_of(node.op_type, node.domain, version)
     if schema is None:
-        return _unknown(change)
+        return _types_without_dims(change)
     if _has_other_lists(operator(schema), inputs):
-        return _unknown(change)
+        return _types_without_dims(change)
     proto = _proto(node, inputs)
-    stand_ins = _allowed(operator(schema), inputs)
+    stand_ins = _with_allowed_dtypes(operator(schema), inputs)
     try:
         return inferred(proto, schema, stand_ins, {node.domain: version}, (), change.place, node.attributes, sizes)
     except GraphcoreError as error:
         raise ShapeError(
             error.summary.removeprefix("load: "),
-            operands=roles(inputs),
-            help="give operands of shapes that go together, or replace the nodes that read them too",
+            operands=labelled_operands(inputs),
+            help="give operands of matching shapes, or replace the nodes that read them too",
         ) from None
 
 
 def _proto(node: Node, inputs: Operands) -> onnx.NodeProto:
-    """Return a node without bodies for inference, on operands `x0`, `x1`."""
+    """Return a NodeProto without bodies for inference, on operands `x0`, `x1`."""
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
     proto.output.extend(f"y{i}" for i in range(len(node.outputs)))
     for key, value in settings.without(node.attributes).items():
-        if key == "within":  # of a Cast, which is for lowering
+        if key == "within":  # an attribute of Cast for the lowering
             continue
         proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
     return proto
 
 
 def _has_other_lists(op: Operator, inputs: Operands) -> bool:
-    """Return whether an operand is a list of tensors of a dtype that ONNX has no such lists of."""
+    """Return True if an operand is a sequence or optional of a dtype that the schema does not allow."""
     for position, symbol in enumerate(inputs):
         parameter = op.input(position)
         if symbol is None or parameter is None or not isinstance(symbol.type, (SequenceType, OptionalType)):
@@ -275,79 +285,85 @@ def _has_other_lists(op: Operator, inputs: Operands) -> bool:
     return False
 
 
-def _allowed(op: Operator, inputs: Operands) -> list[Symbol | None]:
-    """Return operands that ONNX's inference takes: of dtypes that the schema has, where those of Symbols are others."""
-    made: list[Symbol | None] = []
+def _with_allowed_dtypes(op: Operator, inputs: Operands) -> list[Symbol | None]:
+    """Return operands for ONNX's inference: those of dtypes that the schema does not allow get an allowed one."""
+    stand_ins: list[Symbol | None] = []
     aside: Draft | None = None
     for position, symbol in enumerate(inputs):
         parameter = op.input(position)
         if symbol is None or parameter is None or not isinstance(symbol.type, TensorType):
-            made.append(symbol)
+            stand_ins.append(symbol)
             continue
         if not parameter.allowed or element(symbol.type) in parameter.allowed:
-            made.append(symbol)
+            stand_ins.append(symbol)
             continue
         aside = Draft("aside") if aside is None else aside
         dtype = next((d for d in _COMMON if element(tensor_type(d, symbol.shape)) in parameter.allowed), DType.float32)
-        made.append(aside.build.input(tensor_type(dtype, symbol.shape)))
-    return made
+        stand_ins.append(aside.build.input(tensor_type(dtype, symbol.shape)))
+    return stand_ins
 
 
 _COMMON = (DType.float32, DType.int64, DType.bool, DType.uint8, DType.string)
 
 
-def _of_library(change: Change) -> list[Type]:
-    """Return what the expansion of one of the library's own operators gives."""
+def _library_types(change: OperandChange) -> list[Type]:
+    """Return the result types of an operator of graphcore, by its shape rule or expansion."""
     node, inputs, place = change.node, change.inputs, change.place
     rule = SHAPES.get(node.op_type)
     if rule is not None:
         try:
             call = Call([None if s is None else s.shape for s in inputs], node.attributes, len(node.outputs))
-            found = shapes_of(rule, call)
+            shapes = shapes_of(rule, call)
         except ShapeError as error:
-            raise ShapeError(f"{place}: {error.summary}", operands=roles(inputs), help=error.help) from None
-        if found is not None:
-            return [tensor_type(s.dtype, shape) for s, shape in zip(node.outputs, found, strict=True)]
+            raise ShapeError(f"{place}: {error.summary}", operands=labelled_operands(inputs), help=error.help) from None
+        if shapes is not None:
+            return [tensor_type(s.dtype, shape) for s, shape in zip(node.outputs, shapes, strict=True)]
     if node.op_type not in EXPANSIONS:
         raise GraphError(
-            f"{place} cannot be typed again", operands=roles(inputs), help="replace the node by ops on the new operands"
+            f"{place} cannot be typed again",
+            operands=labelled_operands(inputs),
+            help="replace the node by ops on the new operands",
         )
     aside = Draft("aside")
-    given = [None if s is None else _copied(aside, s) for s in inputs]
+    copies = [None if s is None else _copy_symbol(aside, s) for s in inputs]
     try:
-        made = expanded(node.op_type, given, node.attributes)
+        expansion = expanded(node.op_type, copies, node.attributes)
     except GraphcoreError as error:
-        raise type(error)(f"{place}: {error.summary}", operands=roles(inputs), help=error.help) from None
-    results = made if isinstance(made, tuple) else (made,)
+        raise type(error)(f"{place}: {error.summary}", operands=labelled_operands(inputs), help=error.help) from None
+    results = expansion if isinstance(expansion, tuple) else (expansion,)
     return [s.type for s in results[: len(node.outputs)]]
 
 
-def _copied(aside: Draft, symbol: Symbol) -> Symbol:
-    """Return a Symbol of another graph of the same type, with the value of a constant; a real one for a complex one."""
-    if are_in([symbol.type]) and isinstance(symbol.type, TensorType):
+def _copy_symbol(aside: Draft, symbol: Symbol) -> Symbol:
+    """Return a copy of a Symbol in a draft; complex numbers become their real storage dtype."""
+    if has_complex([symbol.type]) and isinstance(symbol.type, TensorType):
         return aside.build.input(tensor_type(symbol.dtype.storage, symbol.shape))
     return aside.build.symbol(symbol.type, symbol.producer) if symbol.is_constant else aside.build.input(symbol.type)
 
 
-def _of_others(change: Change) -> list[Type]:
-    """Return what is known of an operator of another domain: by its declaration, a rule, or from the runtime."""
+def _other_types(change: OperandChange) -> list[Type]:
+    """Return the result types of an operator of another domain: by its declaration, a rule, or from the runtime."""
     node, inputs = change.node, change.inputs
     proto = _proto(node, inputs)
     try:
-        made = declared(node.domain, proto, inputs, node.attributes, change.place)
+        types = declared(node.domain, proto, inputs, node.attributes, change.place)
     except GraphcoreError as error:
         raise ShapeError(
-            error.summary.removeprefix("load: "), operands=roles(inputs), help=error.help or "replace the node too"
+            error.summary.removeprefix("load: "),
+            operands=labelled_operands(inputs),
+            help=error.help or "replace the node too",
         ) from None
-    if made is not None:
-        return made
+    if types is not None:
+        return types
     versions = {"": OPSET, node.domain: node.outputs[0].graph.opsets.get(node.domain, 1)}
-    found = typed(proto, inputs, versions, installed, [ForeignType()] * len(node.outputs))
-    return [b if isinstance(a, ForeignType) else a for a, b in zip(found, _unknown(change), strict=True)]
+    inferred_types = typed(proto, inputs, versions, installed, [ForeignType()] * len(node.outputs))
+    return [
+        b if isinstance(a, ForeignType) else a for a, b in zip(inferred_types, _types_without_dims(change), strict=True)
+    ]
 
 
-def _unknown(change: Change) -> list[Type]:
-    """Return the types that the results had, without dims."""
+def _types_without_dims(change: OperandChange) -> list[Type]:
+    """Return the old types of the results with unknown dims."""
     return [
         tensor_type(t.dtype, Shape(["?"] * len(t.shape)) if t.shape.is_ranked else t.shape)
         if isinstance(t, TensorType)
@@ -356,24 +372,24 @@ def _unknown(change: Change) -> list[Type]:
     ]
 
 
-# The types of results of complex operands, which ONNX's inference and the expansions of operators do not know.
+# The result types of complex operands, which neither ONNX's inference nor the expansions of operators support.
 
 _REAL = frozenset({"Abs", "Angle", "ImaginaryPart", "Magnitude", "RealPart"})
-"""Operators that give real numbers of complex ones."""
+"""Operators that map complex numbers to real ones."""
 
 
-def are_in(types: Sequence[Type | None]) -> bool:
-    """Return whether there are complex numbers among values of such types."""
+def has_complex(types: Sequence[Type | None]) -> bool:
+    """Return True if one of the types is complex."""
     return any(type_ is not None and is_complex(type_) for type_ in types)
 
 
 def moved_dtype(op_type: str, result: DType, before: Sequence[Type | None], inputs: Sequence[Symbol | None]) -> DType:
-    """Return the dtype of a result whose operands change dtypes, some from or to complex ones."""
+    """Return the dtype of a result whose operands change dtype, some from or to complex."""
     moved: dict[DType, DType] = {}
     for a, new in zip(before, inputs, strict=True):
         if isinstance(a, TensorType) and new is not None and isinstance(new.type, TensorType):
             moved.setdefault(a.dtype, new.dtype)
             if a.dtype.is_complex and new.dtype.is_complex:
                 moved.setdefault(a.dtype.storage, new.dtype.storage)
-    made = moved.get(result, result)
-    return real_of(made) if op_type in _REAL else made
+    dtype = moved.get(result, result)
+    return real_of(dtype) if op_type in _REAL else dtype

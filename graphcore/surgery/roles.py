@@ -1,4 +1,4 @@
-"""The operands and results of a node that may be of another dtype of floats, as its operator has it."""
+"""Which operands and results of a node `Graph.astype` converts, by its operator."""
 
 from __future__ import annotations
 
@@ -31,32 +31,34 @@ _FLOATS = frozenset({"tensor(float16)", "tensor(bfloat16)", "tensor(float)", "te
 _EXACT = frozenset({"BitCast", "DequantizeLinear", "QuantizeLinear"})
 """Operators of ONNX that read the bits of floats, or scales whose rounding would change every number."""
 
-_WHOLE = frozenset({"Celu", "OptionalGetElement"})
-"""Operators of ONNX of one dtype throughout, which their schemas do not say: the first is in float32 alone, and the
-lowering computes it in any dtype of floats; the second gives what it takes."""
+_ONE_DTYPE = frozenset({"Celu", "OptionalGetElement"})
+"""ONNX operators of one dtype throughout, although their schemas do not say so: Celu is float32 only in ONNX, and the
+lowering computes it in any float dtype; OptionalGetElement returns its operand."""
 
 _LIKE = frozenset({"Bernoulli", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
-"""Operators whose results have the dtype of the operand where no attribute says another one."""
+"""Operators whose results have the dtype of the operand unless an attribute says otherwise."""
 
-_ANY_FLOAT = having(Trait.TESTS, Trait.TYPE_ONLY) - _LIKE - {"SequenceLength"} | {"Cast"}  # lists change as a whole
-"""Operators that take an operand in whatever dtype it is: rounding it first would change what they find."""
+_ANY_FLOAT = having(Trait.TESTS, Trait.TYPE_ONLY) - _LIKE - {"SequenceLength"} | {
+    "Cast"
+}  # sequences are converted as a whole
+"""Operators that take an operand of any dtype: rounding it first would change their result."""
 
 _MOVES = having(Trait.MOVES, Trait.FILLS, Trait.JOINS) | {"Unique"}
-"""Operators that compute no element of their results. Between nodes that keep their dtype they keep it too."""
+"""Operators that only move elements. Between nodes that keep their dtype they keep it too."""
 
 _DTYPE_OF_RESULT = {name: row.dtype_attribute for name, row in ROWS.items() if row.dtype_attribute}
-"""The attribute that says the dtype of the result; of those in `_LIKE` it is that of the operand by default."""
+"""The attribute with the dtype of the result; for operators in `_LIKE` the default is the operand's dtype."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The types that change: tensors of some dtypes, and sequences of them if `with_sequences`."""
+    """The types to convert: tensors of some dtypes, and sequences of them if `with_sequences`."""
 
     dtypes: frozenset[DType]
     with_sequences: bool
 
     def has(self, type_: Type | None) -> bool:
-        """Return whether values of a type change."""
+        """Return True if values of a type are converted."""
         while isinstance(type_, (SequenceType, OptionalType)):
             if not self.with_sequences:
                 return False
@@ -66,14 +68,14 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The operands and results that get the new dtype where they are of the old one."""
+    """The operands and results to convert if they have the old dtype."""
 
     operands: tuple[bool, ...]
     results: tuple[bool, ...]
 
 
 def none_of(node: Node) -> Roles:
-    """Return the roles of a node that stays as it is."""
+    """Return the roles of a node that keeps its dtype."""
     return Roles((False,) * len(node.inputs), (False,) * len(node.outputs))
 
 
@@ -83,27 +85,27 @@ def all_of(node: Node) -> Roles:
 
 
 def is_plain(type_: Type | None) -> bool:
-    """Return whether a type is that of a tensor, or of an operand left out."""
+    """Return True if a type is a tensor type, or None for an omitted operand."""
     return type_ is None or isinstance(type_, TensorType)
 
 
 def takes_any(node: Node) -> bool:
-    """Return whether a node takes its operand in whatever dtype that is."""
+    """Return True if a node takes an operand of any dtype."""
     if node.domain not in ("", LIBRARY):
         return False
     is_only_shape = node.op_type in _LIKE and "dtype" in node.attributes
-    return is_only_shape or (node.op_type in _ANY_FLOAT and not _is_printed(node))
+    return is_only_shape or (node.op_type in _ANY_FLOAT and not _is_to_string(node))
 
 
-def moved(node: Node) -> tuple[Symbol | None, ...]:
-    """Return the operands whose elements are those of a node's results, unchanged; none of a node that computes."""
+def moved_operands(node: Node) -> tuple[Symbol | None, ...]:
+    """Return the operands whose elements a node moves to its results unchanged; none for other nodes."""
     if node.domain or node.op_type not in _MOVES or node.attributes.get("reduction", "none") != "none":
         return ()
     return tuple(data_of(node.op_type, node.inputs))
 
 
-def _is_printed(node: Node) -> bool:
-    """Return whether a node writes numbers as strings, which has no kernel for narrow floats."""
+def _is_to_string(node: Node) -> bool:
+    """Return True if a node casts numbers to strings, which has no kernel for narrow floats."""
     return node.op_type == "Cast" and is_plain(node.outputs[0].type) and node.outputs[0].dtype is DType.string
 
 
@@ -113,25 +115,25 @@ def roles_of(node: Node, sources: Sources, dtype: DType) -> Roles:
     if not all(map(is_plain, (*types, *_results(node)))):
         return all_of(node) if sources.with_sequences else none_of(node)
     if node.domain == LIBRARY:
-        return _of_library(node)
+        return _library_roles(node)
     schema = schema_of(node.op_type, node.domain, DOMAINS.get(node.domain, OPSET))
     if node.domain or schema is None:
         return none_of(node)
-    if node.op_type in _EXACT or _is_printed(node) or node.op_type.startswith("QLinear"):
+    if node.op_type in _EXACT or _is_to_string(node) or node.op_type.startswith("QLinear"):
         return none_of(node)
-    return _of_schema(node, operator(schema), types, sources, dtype)
+    return _schema_roles(node, operator(schema), types, sources, dtype)
 
 
-def _of_library(node: Node) -> Roles:
-    """Return the roles of one of the library's own operators. Scales of quantised numbers stay."""
+def _library_roles(node: Node) -> Roles:
+    """Return the roles of an operator of graphcore. Scales of quantised numbers keep their dtype."""
     if node.op_type not in ("Dequantize", "QMatMul", "Quantize"):
         return all_of(node)
     is_read, is_made = node.op_type != "Dequantize", node.op_type == "QMatMul"
     return Roles((is_read, *(False,) * (len(node.inputs) - 1)), (is_made,) * len(node.outputs))
 
 
-def _of_schema(node: Node, op: Operator, types: list[Type | None], sources: Sources, dtype: DType) -> Roles:
-    if node.op_type in _WHOLE:
+def _schema_roles(node: Node, op: Operator, types: list[Type | None], sources: Sources, dtype: DType) -> Roles:
+    if node.op_type in _ONE_DTYPE:
         return all_of(node)
     operands = tuple(sources.has(type_) and _is_free(op.input(i), dtype) for i, type_ in enumerate(types))
     bound = {p.type: is_new for i, is_new in enumerate(operands) if types[i] is not None and (p := op.input(i))}
@@ -151,121 +153,124 @@ def _results(node: Node) -> list[Type]:
     return [s.type for s in node.outputs]
 
 
-def retyped(type_: Type, dtype: DType) -> Type:
+def with_dtype(type_: Type, dtype: DType) -> Type:
     """Return the type of a tensor, or of a sequence of them, with another dtype."""
     if isinstance(type_, (SequenceType, OptionalType)):
-        return type(type_)(retyped(type_.element, dtype))
+        return type(type_)(with_dtype(type_.element, dtype))
     assert isinstance(type_, TensorType)
     return tensor_type(dtype, type_.shape, type_.ambiguous)
 
 
 def _is_free(parameter: Parameter | None, dtype: DType) -> bool:
-    """Return whether what a parameter takes may be of several dtypes of floats: the lowering has a way for the rest."""
+    """Return True if a parameter allows the dtype or several float dtypes: the lowering handles the others."""
     if parameter is None:
         return False
     own = f"tensor({dtype.name})"
     return own in parameter.allowed or len(parameter.allowed & _FLOATS) > 1
 
 
-def attributes_of(node: Node, roles: Roles, sources: Sources, arrays: Arrays) -> Mapping[str, Any]:
-    """Return the attributes of a node whose results are of the new dtype."""
+def attributes_of(node: Node, roles: Roles, sources: Sources, arrays: CastArrays) -> Mapping[str, Any]:
+    """Return the attributes of a node whose results have the new dtype."""
     if not any(is_new and sources.has(s.type) for s, is_new in zip(node.outputs, roles.results, strict=True)):
         return node.attributes
-    made = dict(node.attributes)
+    attributes = dict(node.attributes)
     dtype = arrays.dtype
     if not node.domain and node.op_type == "ConstantOfShape":
-        value = made.get("value")
+        value = attributes.get("value")
         value = np.zeros(1, np.float32) if value is None else value
-        made["value"] = arrays.cast(value, DType.of(value.dtype), "a constant", node.origin)
+        attributes["value"] = arrays.cast(value, DType.of(value.dtype), "a constant", node.origin)
     elif not node.domain and node.op_type in _DTYPE_OF_RESULT:
         name = _DTYPE_OF_RESULT[node.op_type]
-        if name in made or node.op_type not in _LIKE:
-            made[name] = dtype
+        if name in attributes or node.op_type not in _LIKE:
+            attributes[name] = dtype
     else:
-        swapped = {key: dtype for key, value in made.items() if isinstance(value, DType) and value in sources.dtypes}
-        made.update(swapped)
-    return made
+        swapped = {
+            key: dtype for key, value in attributes.items() if isinstance(value, DType) and value in sources.dtypes
+        }
+        attributes.update(swapped)
+    return attributes
 
 
-# The choice of what stays in its dtype: patterns of operators, layers and names of values.
+# Patterns for what keeps its dtype: operators, layers and names of values.
 
 
 class Keep:
     """Patterns with `*`, `?` and `[...]` as in the shell, compared with operators, layers and names of values."""
 
-    def __init__(self, graph: Graph, given: object) -> None:
-        """Raise `GraphError` for what is no pattern, and for patterns that match nothing."""
-        self._patterns = _patterns(given)
-        self._found: dict[str, bool] = {}
+    def __init__(self, graph: Graph, patterns: object) -> None:
+        """Raise `GraphError` for patterns that are not strings or match nothing."""
+        self._patterns = _patterns(patterns)
+        self._matched: dict[str, bool] = {}
         if self._patterns:
-            _check(graph, self._patterns)
+            _check_patterns(graph, self._patterns)
 
     def __bool__(self) -> bool:
         return bool(self._patterns)
 
     def has_node(self, node: Node) -> bool:
-        """Return whether a node stays in its dtype."""
-        return bool(self._patterns) and any(map(self._matches, _names(node)))
+        """Return True if a node keeps its dtype."""
+        return bool(self._patterns) and any(map(self._matches, _names_of_node(node)))
 
     def has_value(self, symbol: Symbol) -> bool:
-        """Return whether an input, weight or constant stays in its dtype."""
+        """Return True if an input, weight or constant keeps its dtype."""
         return symbol.given_name is not None and bool(self._patterns) and self._matches(symbol.given_name)
 
     def _matches(self, name: str) -> bool:
-        found = self._found.get(name)
-        if found is None:
-            found = self._found[name] = any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns)
-        return found
+        is_match = self._matched.get(name)
+        if is_match is None:
+            is_match = self._matched[name] = any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns)
+        return is_match
 
 
-def _names(node: Node) -> set[str]:
-    """Return what patterns are compared with: the operator, the layers around it, and the names of the results."""
-    found = {node.op_type}
+def _names_of_node(node: Node) -> set[str]:
+    """Return the names that patterns are compared with: the operator, its layers, and its results."""
+    names = {node.op_type}
     layers = node.layer.rstrip("/").split("/")
-    found |= {"/".join(layers[: i + 1]) for i in range(len(layers))}
+    names |= {"/".join(layers[: i + 1]) for i in range(len(layers))}
     for symbol in node.outputs:
         name = symbol.name
-        found |= {name, name if name.startswith(node.layer) else node.layer + name}
-    return found - {""}
+        names |= {name, name if name.startswith(node.layer) else node.layer + name}
+    return names - {""}
 
 
-def _patterns(given: object) -> tuple[str, ...]:
-    found = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
-    if all(isinstance(each, str) for each in found):
-        return found
+def _patterns(value: object) -> tuple[str, ...]:
+    patterns = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    if all(isinstance(each, str) for each in patterns):
+        return patterns
     raise GraphError(
-        f"astype: keep is {given!r:.80}", help="give a pattern such as 'Softmax' or 'encoder/*', or a list of them"
+        f"astype: keep must be a pattern or a list of patterns, got {value!r:.80}",
+        help="give a pattern such as 'Softmax' or 'encoder/*', or a list of them",
     )
 
 
-def _check(graph: Graph, patterns: tuple[str, ...]) -> None:
-    known: dict[str, None] = {}
+def _check_patterns(graph: Graph, patterns: tuple[str, ...]) -> None:
+    names: dict[str, None] = {}
     for part in parts(graph):
         for node in part.nodes:
-            known.update(dict.fromkeys(sorted(_names(node))))
+            names.update(dict.fromkeys(sorted(_names_of_node(node))))
             definition = definition_of(node)
             if definition is not None:
-                known[definition.name] = None
+                names[definition.name] = None
         named = (s for s in part.symbols if s.given_name and (isinstance(s.producer, Constant) or s.is_constant))
-        known.update(dict.fromkeys(s.given_name or "" for s in named))
-        known.update(dict.fromkeys(s.name for s in part.input_symbols))
+        names.update(dict.fromkeys(s.given_name or "" for s in named))
+        names.update(dict.fromkeys(s.name for s in part.input_symbols))
     for pattern in patterns:
-        if not any(fnmatch.fnmatchcase(name, pattern) for name in known):
-            near = difflib.get_close_matches(pattern, known, 3, 0.4) or [*known][:5]
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            near = difflib.get_close_matches(pattern, names, 3, 0.4) or [*names][:5]
             raise GraphError(
                 f"astype: no operator, layer or value is called {pattern!r}",
-                help="they are called such as " + ", ".join(map(repr, near)) if near else "the graph is empty",
+                help="the names are such as " + ", ".join(map(repr, near)) if near else "the graph is empty",
             )
 
 
-# Arrays of weights and constants in another dtype of floats, and the report of what it does not hold.
+# Arrays of weights and constants in another float dtype, and the report of values it cannot represent.
 
-_SHOWN = 20
+_MAX_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """An array that the new dtype does not hold.
+    """An array with values that the new dtype cannot represent.
 
     beyond: elements that become the largest finite value. zeros: elements other than 0 that become 0.
     """
@@ -278,7 +283,7 @@ class Loss:
     zeros: int
 
     def text(self, dtype: DType) -> str:
-        """Return a line for the warning."""
+        """Return one line of the warning."""
         size = int(np.prod(self.shape))
         parts = []
         if self.beyond:
@@ -291,50 +296,50 @@ class Loss:
         return f"{self.label} {self.source}{list(self.shape)}{place}: {'; '.join(parts)}"
 
 
-class Arrays:
-    """The arrays of one change of dtype: each is cast once, however many Symbols share it."""
+class CastArrays:
+    """The converted arrays of one `astype`: each is cast once, however many Symbols share it."""
 
     def __init__(self, dtype: DType) -> None:
         self.dtype = dtype
         self.losses: list[Loss] = []
-        self._made: dict[int, tuple[Array, Array]] = {}
+        self._casts: dict[int, tuple[Array, Array]] = {}
         self._constants: dict[int, tuple[Constant, Constant]] = {}
 
     def constant(self, symbol: Symbol, producer: Constant) -> Constant:
         """Return the producer of a constant or weight in the new dtype."""
-        found = self._constants.get(id(producer))
-        if found is None:
+        cached = self._constants.get(id(producer))
+        if cached is None:
             label = repr(symbol.given_name) if symbol.given_name else "a constant"
             array = self.cast(producer.array, symbol.dtype, label, producer.origin)
-            found = self._constants[id(producer)] = producer, Constant(array, producer.is_weight, producer.origin)
-        return found[1]
+            cached = self._constants[id(producer)] = producer, Constant(array, producer.is_weight, producer.origin)
+        return cached[1]
 
     def cast(self, array: Array, source: DType, label: str, origin: Origin | Line | None) -> Array:
         """Return an array in the new dtype. Finite values stay finite."""
-        found = self._made.get(id(array))
-        if found is not None:
-            return found[1]
-        made = cast_array(array, source, self.dtype)
+        cached = self._casts.get(id(array))
+        if cached is not None:
+            return cached[1]
+        result = cast_array(array, source, self.dtype)
         if self.dtype.bits < source.bits or float(self.dtype.max) < float(source.max):
-            infinite = np.isinf(made) & np.isfinite(array)
+            infinite = np.isinf(result) & np.isfinite(array)
             beyond = int(np.count_nonzero(infinite))
-            zeros = int(np.count_nonzero((made == 0) & (array != 0)))
+            zeros = int(np.count_nonzero((result == 0) & (array != 0)))
             if beyond:
                 largest = np.copysign(float(self.dtype.max), array.astype(np.float64)).astype(self.dtype.numpy)
-                made = np.where(infinite, largest, made).astype(self.dtype.numpy)
+                result = np.where(infinite, largest, result).astype(self.dtype.numpy)
             if beyond or zeros:
                 self.losses.append(Loss(label, line_of(origin), source, array.shape, beyond, zeros))
-        self._made[id(array)] = array, made
-        return made
+        self._casts[id(array)] = array, result
+        return result
 
     def report(self) -> None:
-        """Warn, at the user's line, of the arrays that the dtype does not hold."""
+        """Warn at the user's line about arrays with values that the dtype cannot represent."""
         if not self.losses:
             return
         rows = sorted(self.losses, key=lambda loss: -loss.beyond)
-        shown = [f"\n    {escaped(loss.text(self.dtype))}" for loss in rows[:_SHOWN]]
-        more = f"\n    and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
-        text = f"astype: {self.dtype} does not hold every value of {len(rows)} constants and weights"
+        lines = [f"\n    {escaped(loss.text(self.dtype))}" for loss in rows[:_MAX_LISTED]]
+        more = f"\n    and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""
+        text = f"astype: {self.dtype} cannot represent every value of {len(rows)} constants and weights"
         fix = "\n  help: keep what reads them: astype(..., keep=[...])"
         path, number = user_line() or ("<unknown>", 0)
-        warnings.warn_explicit(f"{text}{''.join(shown)}{more}{fix}", LossyCastWarning, path, number)
+        warnings.warn_explicit(f"{text}{''.join(lines)}{more}{fix}", LossyCastWarning, path, number)

@@ -1,1 +1,1 @@
-"""Graphs drawn: one HTML file with everything in it, and what notebooks show. See docs/view.md."""
+"""Draw graphs: as one self-contained HTML file, and in notebooks. See docs/view.md."""

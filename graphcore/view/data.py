@@ -1,4 +1,4 @@
-"""The data of the page: a graph and what is known of it, as the JSON that `frontend/src/model.ts` declares."""
+"""The data of the page: a graph with overlays, as the JSON that `frontend/src/model.ts` declares."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from graphcore.view.overlays import (
 from graphcore.view.text import short_name
 
 FORMAT = 1
-"""Of the data. A page reads what is written in the format that it knows."""
+"""The version of the data format. A page reads only its own version."""
 
-_MOST_READ = 1 << 27
-"""Elements of weights whose statistics are computed; of larger graphs those of the first weights."""
+_MAX_ELEMENTS = 1 << 27
+"""Weights whose statistics are computed have at most this many elements in total; the first weights count first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PageOptions:
     """Options of the page of a graph.
 
-    targets: those that it is lowered for. None: "cpu" where the graph has outputs and can be lowered. precision,
-    optimize: of lowering, as for `InferenceSession`. profile, placement: of a Model of the graph. quantization: the
-    report of what `quantize` made. against: another graph, to which the differences are shown. values: arrays of values
-    by name, such as `Model.debug` gives. statistics: of the weights.
+    targets: to lower the graph for. None: "cpu" if the graph has outputs and can be lowered. precision, optimize: of
+    lowering, as for `InferenceSession`. profile, placement: of a Model of the graph. quantization: the report of
+    `quantize`. against: another graph to compare with. values: arrays of values by name, for example from
+    `Model.debug`. statistics: of the weights.
     """
 
     title: str = ""
@@ -58,103 +58,105 @@ class Shown:
     statistics: bool = True
 
 
-def page_data(graph: Graph, shown: Shown | None = None) -> dict[str, Any]:
-    """Return the data of a page as values that `json.dumps` takes. Raises as `save_html`."""
-    shown = shown or Shown()
+def page_data(graph: Graph, options: PageOptions | None = None) -> dict[str, Any]:
+    """Return the data of a page as values for `json.dumps`. Raises as `save_html`."""
+    options = options or PageOptions()
     data = GraphData(graph)
     failures: list[Json] = []
-    for target in _targets(graph, shown):
+    for target in _targets(graph, options):
         try:
-            lowered_data(data, target, shown.precision, "off" if target == "onnx" else shown.optimize)
+            lowered_data(data, target, options.precision, "off" if target == "onnx" else options.optimize)
         except GraphcoreError as error:
-            if shown.targets is not None:
+            if options.targets is not None:
                 raise
             failures.append({"target": target, "reason": str(error)})
-    _add_statistics(data, shown)
-    overlays = [data.dtypes(), *(found.data.dtypes(i) for i, found in enumerate(data.lowered))]
-    ran = _target_of(shown)
-    index = next((i for i, found in enumerate(data.lowered) if found.json["target"] == ran), None)
-    if shown.profile is not None and index is not None:
-        overlays += profile_overlays(data, shown.profile, index)
-    if shown.placement is not None and index is not None:
-        overlays += placement_overlays(data, shown.placement, index)
-    if shown.quantization is not None:
-        overlays += quantization_overlays(data, shown.quantization)
-    if shown.against is not None:
-        overlays.append(difference_overlay(data, shown.against))
+    _add_statistics(data, options)
+    overlays = [data.dtypes(), *(lowered.data.dtypes(i) for i, lowered in enumerate(data.lowered))]
+    ran = _target_of(options)
+    index = next((i for i, lowered in enumerate(data.lowered) if lowered.json["target"] == ran), None)
+    if options.profile is not None and index is not None:
+        overlays += profile_overlays(data, options.profile, index)
+    if options.placement is not None and index is not None:
+        overlays += placement_overlays(data, options.placement, index)
+    if options.quantization is not None:
+        overlays += quantization_overlays(data, options.quantization)
+    if options.against is not None:
+        overlays.append(difference_overlay(data, options.against))
     return {
         "format": FORMAT,
-        "title": short_name(shown.title or graph.name),
+        "title": short_name(options.title or graph.name),
         "writer": __version__,
         "promotion": str(graph.promotion),
         "graph": data.as_json(),
-        "lowered": [found.json for found in data.lowered],
+        "lowered": [lowered.json for lowered in data.lowered],
         "overlays": overlays,
         "failures": failures,
     }
 
 
-def _targets(graph: Graph, shown: Shown) -> list[TargetName]:
-    """Return the targets to lower for, the one that ran among them."""
-    if shown.targets is not None:
-        wanted = [*shown.targets]
+def _targets(graph: Graph, options: PageOptions) -> list[TargetName]:
+    """Return the targets to lower for, including the one that ran."""
+    if options.targets is not None:
+        wanted = [*options.targets]
     else:
         wanted = ["cpu"] if graph.named_outputs else []
-    ran = _target_of(shown)
+    ran = _target_of(options)
     return [*wanted, ran] if ran is not None and ran not in wanted and graph.named_outputs else wanted
 
 
-def _target_of(shown: Shown) -> TargetName | None:
-    """Return the target whose provider ran what was profiled, or placed."""
-    providers = Counter(kernel.provider for kernel in shown.profile.kernels) if shown.profile is not None else Counter()
-    if shown.placement is not None:
-        providers.update(placed.provider for placed in shown.placement.operators)
-    if shown.profile is None and shown.placement is None:
+def _target_of(options: PageOptions) -> TargetName | None:
+    """Return the target of the provider in the profile or placement, None without both."""
+    providers = (
+        Counter(kernel.provider for kernel in options.profile.kernels) if options.profile is not None else Counter()
+    )
+    if options.placement is not None:
+        providers.update(placed.provider for placed in options.placement.operators)
+    if options.profile is None and options.placement is None:
         return None
-    known = [BY_PROVIDER[name] for name, _ in providers.most_common() if name in BY_PROVIDER]
-    # A device leaves some nodes to the CPU, never the other way round.
-    row = next((row for row in known if row.host is not None), known[0] if known else None)
+    rows = [BY_PROVIDER[name] for name, _ in providers.most_common() if name in BY_PROVIDER]
+    # A device leaves some nodes to the CPU, but the CPU none to a device.
+    row = next((row for row in rows if row.host is not None), rows[0] if rows else None)
     return "cpu" if row is None else row.name
 
 
-def _add_statistics(data: GraphData, shown: Shown) -> None:
-    left = _MOST_READ if shown.statistics else 0
+def _add_statistics(data: GraphData, options: PageOptions) -> None:
+    remaining = _MAX_ELEMENTS if options.statistics else 0
     for symbol, value in zip(data.source_values, data.values, strict=True):
         producer = symbol.producer
-        if type(producer) is Constant and isinstance(symbol.type, TensorType) and 1 < producer.array.size <= left:
-            left -= producer.array.size
+        if type(producer) is Constant and isinstance(symbol.type, TensorType) and 1 < producer.array.size <= remaining:
+            remaining -= producer.array.size
             value["statistics"] = _as_json(statistics(producer.array, symbol.type.dtype))
-    for name, array in shown.values.items():
+    for name, array in options.values.items():
         place = data.place_of(name)
         if place is None:
             raise GraphError(
-                f"view: nothing of graph {data.graph.name!r} is called {name!r:.80}",
-                help="values={'name': array}: names as str(graph) shows them",
+                f"view: no value of graph {data.graph.name!r} is called {name!r:.80}",
+                help="pass values={'name': array} with names as print(graph) shows them",
             )
-        given = np.asarray(array)
+        converted = np.asarray(array)
         try:
-            data.values[place]["statistics"] = _as_json(statistics(given))
+            data.values[place]["statistics"] = _as_json(statistics(converted))
         except DTypeError as error:
             raise DTypeError(f"view: values[{name!r:.80}]: {error.summary}", help=error.help) from None
 
 
-def _as_json(found: Statistics) -> Json:
+def _as_json(result: Statistics) -> Json:
     return {
-        "min": _number(found.min),
-        "max": _number(found.max),
-        "mean": _number(found.mean),
-        "nan": found.nan,
-        "infinite": found.infinite,
-        "zeros": found.zeros,
-        "elements": found.elements,
-        "histogram": list(found.histogram),
+        "min": _number(result.min),
+        "max": _number(result.max),
+        "mean": _number(result.mean),
+        "nan": result.nan,
+        "infinite": result.infinite,
+        "zeros": result.zeros,
+        "elements": result.elements,
+        "histogram": list(result.histogram),
     }
 
 
 def _number(value: float | None) -> float | None:
-    """Return a number that JSON has; None for one beyond every float."""
+    """Return a number for JSON, None for one that overflows float."""
     try:
-        made = None if value is None else float(value)
+        number = None if value is None else float(value)
     except OverflowError:
         return None
-    return None if made in (float("inf"), float("-inf")) else made
+    return None if number in (float("inf"), float("-inf")) else number

@@ -1,4 +1,4 @@
-"""One graph as data of the page: its nodes, values and groups, those of bodies and of functions included."""
+"""One graph as data of the page: nodes, values and groups, including those of bodies and functions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Json: TypeAlias = "dict[str, Any]"
 class GraphData:
     """Collects the data of one graph.
 
-    like: of the graph that this one was lowered from, whose marked nodes have the user's lines. nodes, values, groups:
-    as the page has them, in the order of their indices.
+    like: the data of the graph that this one was lowered from, which has the user's lines of marked nodes. nodes,
+    values, groups: for the page, in the order of their indices.
     """
 
     def __init__(self, graph: Graph, like: GraphData | None = None) -> None:
@@ -41,13 +41,13 @@ class GraphData:
         self.values: list[Json] = []
         self.groups: list[Json] = []
         self.index_of_node: dict[int, int] = {}
-        """The index of each node, by its identity."""
+        """The index of each node by its identity."""
         self.source_nodes: list[Node] = []
-        """The nodes, by their indices."""
+        """The nodes by index."""
         self.source_values: list[Symbol] = []
-        """The values, by their indices."""
+        """The values by index."""
         self.lowered: list[Any] = []
-        """The result of its lowering."""
+        """The `LoweredData` of each target."""
         self._values: dict[tuple[int, int], int] = {}
         self._names: set[str] = set()
         self._places: dict[str, int] | None = None
@@ -61,7 +61,7 @@ class GraphData:
         self.inputs, self.outputs = self._add(graph, -1, "")
 
     def as_json(self) -> Json:
-        """Return the Graph of the page."""
+        """Return the `Graph` of `model.ts`."""
         return {
             "name": short_name(self.graph.name),
             "nodes": self.nodes,
@@ -72,7 +72,7 @@ class GraphData:
         }
 
     def dtypes(self, of: int = -1) -> Json:
-        """Return the overlay of what nodes compute in: the dtype of the first result."""
+        """Return the overlay of the dtypes of first results. of: the index of a lowered graph, -1 for the original."""
         words = []
         for index, node in enumerate(self.nodes):
             if node["results"]:
@@ -88,7 +88,7 @@ class GraphData:
         }
 
     def place_of(self, name: str) -> int | None:
-        """Return the index of a value by its name, that of an output, or a label of `Symbol.print`; None for none."""
+        """Return the index of a value by its name, output name or label of `Symbol.print`, None if there is none."""
         if self._places is None:
             own = {s.name: i for i, s in enumerate(self.source_values) if s.graph is self.graph}
             ends = {label or s.name: s for label, s in self.graph.named_outputs}
@@ -101,14 +101,14 @@ class GraphData:
     def _add(self, graph: Graph, around: int, prefix: str) -> tuple[list[int], list[int]]:
         """Add a graph within a group, and return the indices of its inputs and outputs."""
         first = len(self.groups)
-        found = layers(graph)
-        for layer in found.layers:
+        layer_tree = layers(graph)
+        for layer in layer_tree.layers:
             parent = around if layer.parent < 0 else first + layer.parent
             self._group(layer.name, "layer", parent, -1)
         inputs = [self._value(symbol) for symbol in graph.input_symbols]
-        for node, place in zip(graph.nodes, found.innermost, strict=True):
+        for node, place in zip(graph.nodes, layer_tree.innermost, strict=True):
             if graph.memory.expressions and any(map(is_swallowed, node.outputs)):
-                continue  # a longer sum or product has its terms
+                continue  # part of a longer sum or product
             self._node(node, around if place < 0 else first + place, prefix)
         outputs = [self._value(symbol) for symbol in graph.outputs]
         for cast in casts_of(graph):
@@ -131,7 +131,7 @@ class GraphData:
         self.source_nodes.append(node)
         operands = [-1 if s is None else self._value(s) for s in node.inputs]
         definition = definition_of(node)
-        made: Json = {
+        record: Json = {
             "name": self._unique(prefix + (short_name(node.outputs[0].name) if node.outputs else f"{node.op_type}")),
             "op": short_name(node.op_type if definition is None else definition.name),
             "domain": short_name(node.domain),
@@ -142,33 +142,33 @@ class GraphData:
                 if not isinstance(value, Graph) and not (definition is not None and key in ("definition", "dims"))
             ],
             "operands": operands,
-            "operandNames": of(node, definition),
+            "operandNames": operand_names(node, definition),
             "results": [],
             "bodies": [],
         }
-        self.nodes.append(made)
-        made["results"] = [self._value(s) for s in node.outputs]
+        self.nodes.append(record)
+        record["results"] = [self._value(s) for s in node.outputs]
         if (source := self._source_of(node)) is not None:
-            made["source"] = source
+            record["source"] = source
         while group >= 0:
             self.groups[group]["nodes"] += 1
             group = self.groups[group]["parent"]
         if definition is not None:
-            made["bodies"].append(self._functions[definition])
+            record["bodies"].append(self._functions[definition])
         for key, value in node.attributes.items() if node.attributes else ():
             if isinstance(value, Graph):
-                body = self._group(key, "body", made["group"], index)
-                made["bodies"].append(body)
-                inputs, outputs = self._add(value, body, f"{made['name']}/{short_name(key)}/")
+                body = self._group(key, "body", record["group"], index)
+                record["bodies"].append(body)
+                inputs, outputs = self._add(value, body, f"{record['name']}/{short_name(key)}/")
                 self.groups[body].update(inputs=inputs, outputs=outputs)
 
     def _unique(self, name: str) -> str:
-        made, count = name, 1
-        while made in self._names:
+        unique, count = name, 1
+        while unique in self._names:
             count += 1
-            made = f"{name} ({count})"
-        self._names.add(made)
-        return made
+            unique = f"{name} ({count})"
+        self._names.add(unique)
+        return unique
 
     def _source_of(self, node: Node) -> Json | None:
         if self.like is not None:
@@ -179,7 +179,7 @@ class GraphData:
         return None if line is None else self._source(line)
 
     def _source(self, line: Line) -> Json | None:
-        """Return a line of the user's code; None for the line that loaded a model, which says nothing of its nodes."""
+        """Return a line of the user's code, None for the line that loaded a model."""
         if isinstance(line, (Imported, Loaded)):
             return None
         if line not in self._lines:
@@ -189,49 +189,52 @@ class GraphData:
 
     def _value(self, symbol: Symbol) -> int:
         producer = symbol.producer
-        while type(producer) is Captured:  # a body reads the value of the graph around it
+        while type(producer) is Captured:  # a body reads a value of the graph around it
             symbol, producer = producer.symbol, producer.symbol.producer
         key = id(symbol.graph), symbol.id
         index = self._values.get(key)
         if index is not None:
             return index
         index = self._values[key] = len(self.values)
-        shown = self._types.get(symbol.type)
-        if shown is None:
-            shown = self._types[symbol.type] = dtype_text(symbol.type), dims_text(symbol.type)
-        made: Json = {"name": short_name(symbol.name), "kind": "result", "dtype": shown[0], "shape": shown[1]}
-        self.values.append(made)
+        texts = self._types.get(symbol.type)
+        if texts is None:
+            texts = self._types[symbol.type] = dtype_text(symbol.type), dims_text(symbol.type)
+        record: Json = {"name": short_name(symbol.name), "kind": "result", "dtype": texts[0], "shape": texts[1]}
+        self.values.append(record)
         self.source_values.append(symbol)
         if type(producer) is Input:
-            made["kind"] = "buffer" if symbol.given_name in symbol.graph.buffers else "input"
+            record["kind"] = "buffer" if symbol.given_name in symbol.graph.buffers else "input"
         elif type(producer) is Constant:
-            made["kind"] = "weight" if producer.is_weight else "constant"
-            made["bytes"] = bytes_of(symbol)
+            record["kind"] = "weight" if producer.is_weight else "constant"
+            record["bytes"] = bytes_of(symbol)
             if text := array_text(producer.array):
-                made["text"] = text
+                record["text"] = text
         if type(producer) in (Input, Constant):
             line = symbol.line
             if line is not None and (source := self._source(line)) is not None:
-                made["source"] = source
+                record["source"] = source
         return index
 
 
-# A layered layout: vertices in ranks, ordered so that few edges cross, long edges around what is between.
+# A layered layout: vertices in ranks, ordered so that few edges cross; long edges go around the ranks between.
 #
-# Ranks by longest paths, dummy vertices along long edges, orders by barycentres, and places by isotonic regression
+# Ranks by longest paths, dummy vertices along long edges, orders by barycentres, and positions by isotonic regression
 # towards neighbours. Sugiyama, Tagawa and Toda 1981, doi:10.1109/TSMC.1981.4308636.
 
 _SWEEPS = 12
 _DUMMY_WIDTH = 14.0
 _GAP = 22.0
-_STIFF = 8.0
-"""The weight of a place on a long edge, which should be straight, against that of a vertex."""
+_DUMMY_WEIGHT = 8.0
+"""The weight of a dummy relative to a vertex: long edges should be straight."""
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """ranks: of each vertex, from 0. centres: of each along its rank. routes: for each edge where it passes the ranks
-    between its ends, in order. width: of the whole."""
+class GraphLayout:
+    """The positions of vertices and edges.
+
+    ranks: of each vertex, from 0. centres: of each vertex along its rank. routes: the positions of each edge in the
+    ranks between its ends, in order. width: of the drawing.
+    """
 
     ranks: tuple[int, ...]
     centres: tuple[float, ...]
@@ -240,8 +243,8 @@ class Layout:
 
 
 @dataclass(slots=True)
-class _Layers:
-    """Vertices and dummies: their ranks and widths, those before and after each, and the order in each rank."""
+class _RankedGraph:
+    """Vertices and dummies: their ranks, widths, predecessors and successors, and the order in each rank."""
 
     ranks: list[int]
     widths: list[float]
@@ -250,25 +253,25 @@ class _Layers:
     orders: list[list[int]] = field(default_factory=list)
 
 
-def layout(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
-    """Return places for vertices of these widths. edges: from a vertex to one with a greater number."""
+def layout(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> GraphLayout:
+    """Return the layout of vertices of these widths. edges: from a vertex to one of a greater index."""
     ranks = _ranks(len(widths), edges)
-    layers = _Layers(ranks, [*widths], [[] for _ in widths], [[] for _ in widths])
-    chains = [_chain(layers, start, end) for start, end in edges]
-    layers.orders = [[] for _ in range(max(layers.ranks, default=-1) + 1)]
-    for vertex, rank in enumerate(layers.ranks):
-        layers.orders[rank].append(vertex)
-    _reduce_crossings(layers)
-    centres = _centres(layers)
-    left = min((c - w / 2 for c, w in zip(centres, layers.widths, strict=True)), default=0.0)
-    centres = [centre - left for centre in centres]
-    width = max((c + w / 2 for c, w in zip(centres, layers.widths, strict=True)), default=0.0)
+    ranked = _RankedGraph(ranks, [*widths], [[] for _ in widths], [[] for _ in widths])
+    chains = [_chain(ranked, start, end) for start, end in edges]
+    ranked.orders = [[] for _ in range(max(ranked.ranks, default=-1) + 1)]
+    for vertex, rank in enumerate(ranked.ranks):
+        ranked.orders[rank].append(vertex)
+    _reduce_crossings(ranked)
+    centres = _centres(ranked)
+    leftmost = min((c - w / 2 for c, w in zip(centres, ranked.widths, strict=True)), default=0.0)
+    centres = [centre - leftmost for centre in centres]
+    width = max((c + w / 2 for c, w in zip(centres, ranked.widths, strict=True)), default=0.0)
     routes = tuple(tuple(centres[dummy] for dummy in chain) for chain in chains)
-    return Layout(tuple(ranks[: len(widths)]), tuple(centres[: len(widths)]), routes, width)
+    return GraphLayout(tuple(ranks[: len(widths)]), tuple(centres[: len(widths)]), routes, width)
 
 
 def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Return ranks by the longest path to each vertex; what has none before it stands just before what reads it."""
+    """Return ranks by the longest path to each vertex; a vertex without predecessors is just before its successors."""
     ranks = [0] * count
     before: list[list[int]] = [[] for _ in range(count)]
     for start, end in edges:
@@ -281,45 +284,45 @@ def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     return [nearest[v] - 1 if not before[v] and v in nearest else rank for v, rank in enumerate(ranks)]
 
 
-def _chain(layers: _Layers, start: int, end: int) -> list[int]:
-    """Join two vertices by way of a dummy in each rank between them; return the dummies."""
-    made: list[int] = []
+def _chain(ranked: _RankedGraph, start: int, end: int) -> list[int]:
+    """Connect two vertices by a dummy in each rank between them, and return the dummies."""
+    dummies: list[int] = []
     last = start
-    for rank in range(layers.ranks[start] + 1, layers.ranks[end]):
-        dummy = len(layers.ranks)
-        layers.ranks.append(rank)
-        layers.widths.append(_DUMMY_WIDTH)
-        layers.before.append([last])
-        layers.after.append([])
-        layers.after[last].append(dummy)
-        made.append(dummy)
+    for rank in range(ranked.ranks[start] + 1, ranked.ranks[end]):
+        dummy = len(ranked.ranks)
+        ranked.ranks.append(rank)
+        ranked.widths.append(_DUMMY_WIDTH)
+        ranked.before.append([last])
+        ranked.after.append([])
+        ranked.after[last].append(dummy)
+        dummies.append(dummy)
         last = dummy
-    layers.after[last].append(end)
-    layers.before[end].append(last)
-    return made
+    ranked.after[last].append(end)
+    ranked.before[end].append(last)
+    return dummies
 
 
-def _reduce_crossings(layers: _Layers) -> None:
-    """Order each rank by the means of its neighbours' places, down and up, and keep the best order met."""
-    best = [[*order] for order in layers.orders]
-    fewest = _crossings(layers)
+def _reduce_crossings(ranked: _RankedGraph) -> None:
+    """Order each rank by the mean positions of neighbours, down and up, and keep the order of fewest crossings."""
+    best = [[*order] for order in ranked.orders]
+    best_count = _crossings(ranked)
     for sweep in range(_SWEEPS):
-        if not fewest:
+        if not best_count:
             break
         down = sweep % 2 == 0
-        ranks = range(1, len(layers.orders)) if down else range(len(layers.orders) - 2, -1, -1)
+        ranks = range(1, len(ranked.orders)) if down else range(len(ranked.orders) - 2, -1, -1)
         for rank in ranks:
-            beside = layers.orders[rank - 1 if down else rank + 1]
+            beside = ranked.orders[rank - 1 if down else rank + 1]
             places = {vertex: place for place, vertex in enumerate(beside)}
-            _sort(layers.orders[rank], layers.before if down else layers.after, places)
-        found = _crossings(layers)
-        if found < fewest:
-            fewest, best = found, [[*order] for order in layers.orders]
-    layers.orders = best
+            _sort(ranked.orders[rank], ranked.before if down else ranked.after, places)
+        count = _crossings(ranked)
+        if count < best_count:
+            best_count, best = count, [[*order] for order in ranked.orders]
+    ranked.orders = best
 
 
 def _sort(order: list[int], neighbours: Sequence[Sequence[int]], places: dict[int, int]) -> None:
-    """Sort a rank by the means of neighbours' places; a vertex without neighbours goes with the one before it."""
+    """Sort a rank by the mean positions of neighbours; a vertex without neighbours follows the one before it."""
     keys: dict[int, float] = {}
     last = -1.0
     for vertex in order:
@@ -329,20 +332,20 @@ def _sort(order: list[int], neighbours: Sequence[Sequence[int]], places: dict[in
     order.sort(key=keys.__getitem__)
 
 
-def _crossings(layers: _Layers) -> int:
-    """Return how many pairs of edges between neighbouring ranks cross."""
+def _crossings(ranked: _RankedGraph) -> int:
+    """Return the number of pairs of edges between neighbouring ranks that cross."""
     total = 0
-    for upper, lower in zip(layers.orders, layers.orders[1:], strict=False):
+    for upper, lower in zip(ranked.orders, ranked.orders[1:], strict=False):
         places = {vertex: place for place, vertex in enumerate(lower)}
         ends: list[int] = []
         for vertex in upper:
-            ends += sorted(places[other] for other in layers.after[vertex])
+            ends += sorted(places[other] for other in ranked.after[vertex])
         total += _inversions(ends)
     return total
 
 
 def _inversions(values: list[int]) -> int:
-    """Return how many pairs stand in falling order. values: from 0; is sorted as it is counted."""
+    """Return the number of inversions, and sort the values in place."""
     if len(values) < 2:
         return 0
     half = len(values) // 2
@@ -359,32 +362,34 @@ def _inversions(values: list[int]) -> int:
     return count
 
 
-def _centres(layers: _Layers) -> list[float]:
-    centres = [0.0] * len(layers.ranks)
-    for order in layers.orders:
+def _centres(ranked: _RankedGraph) -> list[float]:
+    centres = [0.0] * len(ranked.ranks)
+    for order in ranked.orders:
         place = 0.0
         for vertex in order:
-            centres[vertex] = place + layers.widths[vertex] / 2
-            place += layers.widths[vertex] + _GAP
+            centres[vertex] = place + ranked.widths[vertex] / 2
+            place += ranked.widths[vertex] + _GAP
     for sweep in range(2 * _SWEEPS):
         down = sweep % 2 == 0
-        for order in layers.orders if down else layers.orders[::-1]:
-            _pull(layers, order, layers.before if down else layers.after, centres)
+        for order in ranked.orders if down else ranked.orders[::-1]:
+            _pull(ranked, order, ranked.before if down else ranked.after, centres)
     return centres
 
 
-def _pull(layers: _Layers, order: Sequence[int], neighbours: Sequence[Sequence[int]], centres: list[float]) -> None:
-    """Move a rank as near to its neighbours as its order and its gaps allow: least squares, by pooling."""
+def _pull(
+    ranked: _RankedGraph, order: Sequence[int], neighbours: Sequence[Sequence[int]], centres: list[float]
+) -> None:
+    """Move a rank as near to its neighbours as its order and gaps allow: least squares, by pooling."""
     offsets, offset = [], 0.0
     for position, vertex in enumerate(order):
         if position:
-            offset += (layers.widths[order[position - 1]] + layers.widths[vertex]) / 2 + _GAP
+            offset += (ranked.widths[order[position - 1]] + ranked.widths[vertex]) / 2 + _GAP
         offsets.append(offset)
     pools: list[list[float]] = []  # weighted sum, weight, vertices
     for vertex, own in zip(order, offsets, strict=True):
         beside = [centres[other] for other in neighbours[vertex]]
         wanted = sum(beside) / len(beside) if beside else centres[vertex]
-        weight = _STIFF if layers.widths[vertex] == _DUMMY_WIDTH else 1.0 if beside else 0.1
+        weight = _DUMMY_WEIGHT if ranked.widths[vertex] == _DUMMY_WIDTH else 1.0 if beside else 0.1
         pools.append([(wanted - own) * weight, weight, 1])
         while len(pools) > 1 and pools[-2][0] / pools[-2][1] >= pools[-1][0] / pools[-1][1]:
             total, weight, count = pools.pop()
@@ -394,22 +399,22 @@ def _pull(layers: _Layers, order: Sequence[int], neighbours: Sequence[Sequence[i
         centres[vertex] = place + own
 
 
-# The names of the operands of nodes: ONNX's for its operators, the parameters of functions for calls.
+# The names of the operands of nodes: from the ONNX schema, or the parameters of the function that is called.
 
 
-def of(node: Node, definition: Definition | None) -> list[str]:
-    """Return a name for each operand of a node; "" where the operator is not known."""
+def operand_names(node: Node, definition: Definition | None) -> list[str]:
+    """Return a name for each operand of a node, "" for an unknown operator."""
     count = len(node.inputs)
     if definition is not None:
         names = [short_name(s.name) for s in definition.body.input_symbols]
         return [*names[:count], *[""] * (count - len(names))]
-    return list(_named(node.op_type, node.domain, count))
+    return list(_cached_operand_names(node.op_type, node.domain, count))
 
 
-@functools.lru_cache(4096)  # operators that models name may be anything
-def _named(op_type: str, domain: str, count: int) -> tuple[str, ...]:
+@functools.lru_cache(4096)  # bounded, because models may name any number of operators
+def _cached_operand_names(op_type: str, domain: str, count: int) -> tuple[str, ...]:
     if domain == LIBRARY:
-        return _of_library(op_type, count)
+        return _library_operand_names(op_type, count)
     schema = schema_of(op_type, domain, OPSET) if domain in ("", "ai.onnx.ml") else None
     if schema is None:
         return ("",) * count
@@ -420,10 +425,10 @@ def _named(op_type: str, domain: str, count: int) -> tuple[str, ...]:
     return (*names[:count], *[""] * (count - len(names)))
 
 
-def _of_library(op_type: str, count: int) -> tuple[str, ...]:
-    made = EXPANSIONS.get(op_type)
-    if made is None:
+def _library_operand_names(op_type: str, count: int) -> tuple[str, ...]:
+    expansion = EXPANSIONS.get(op_type)
+    if expansion is None:
         return ("",) * count
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [p.name for p in inspect.signature(made).parameters.values() if p.kind in kinds]
+    names = [p.name for p in inspect.signature(expansion).parameters.values() if p.kind in kinds]
     return (*names[:count], *[""] * (count - len(names)))

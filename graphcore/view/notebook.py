@@ -1,4 +1,4 @@
-"""Views in notebooks: drawings of small graphs and of what a Symbol is made of, the page in a frame for large ones."""
+"""Views in notebooks: drawings of small graphs and of the nodes before a Symbol, the page for large graphs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.support.atomic_files import replace_files
 from graphcore.support.markup import code, escaped
-from graphcore.view.data import Shown, page_data
+from graphcore.view.data import PageOptions, page_data
 from graphcore.view.graph_data import layout
 from graphcore.view.text import array_text, attribute_text, short_text
 
 SMALL = 80
-"""Nodes of a graph that is drawn whole; of larger ones notebooks show the page."""
+"""The maximum number of nodes of a drawing; notebooks show larger graphs as the page."""
 
-_SHOWN = 24
-"""Nodes before a Symbol that are drawn."""
+_MAX_SYMBOL_NODES = 24
+"""The maximum number of nodes before a Symbol in its drawing."""
 
 _LINES = 4
-_LETTER, _LINE, _PADDING, _WIDEST, _BETWEEN = 6.7, 15.0, 8.0, 34, 30.0
+_LETTER, _LINE, _PADDING, _MAX_LINE_LENGTH, _BETWEEN = 6.7, 15.0, 8.0, 34, 30.0
 _COLOURS = {
     "input": "#d9ead3", "output": "#d0e0f5", "node": "#eeeef6", "cast": "#fce5cd", "more": "#f3f3f3",
 }  # fmt: skip
@@ -39,7 +39,7 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A box. title: its first line. lines: those below it. hint: what is shown on it under the pointer."""
+    """A box. title: its first line. lines: below the title. hint: its tooltip."""
 
     kind: str
     title: str
@@ -48,49 +48,49 @@ class _Box:
 
     @property
     def width(self) -> float:
-        """Return its width in pixels."""
+        """The width in pixels."""
         return 2 * _PADDING + _LETTER * max(len(_cut(line)) for line in (self.title, *self.lines))
 
     @property
     def height(self) -> float:
-        """Return its height in pixels."""
+        """The height in pixels."""
         return _PADDING + _LINE * (1 + len(self.lines))
 
 
 def graph_svg(graph: Graph) -> str | None:
-    """Return a drawing of a small graph; None for one of over `SMALL` nodes."""
+    """Return a drawing of a small graph, None for one of over `SMALL` nodes."""
     nodes = [node for node in graph.nodes if not any(map(is_swallowed, node.outputs))]
     if len(nodes) > SMALL:
         return None
     outputs = [(name or symbol.name, symbol) for name, symbol in graph.named_outputs]
-    return _drawn(graph, graph.input_symbols, nodes, outputs)
+    return _draw(graph, graph.input_symbols, nodes, outputs)
 
 
 def symbol_svg(symbol: Symbol) -> str:
-    """Return a drawing of the nodes that a Symbol is made of, the nearest ones."""
+    """Return a drawing of the nearest nodes before a Symbol."""
     graph = symbol.graph
     wanted: dict[int, Node] = {}
     waiting = [symbol]
-    while waiting and len(wanted) < _SHOWN:
+    while waiting and len(wanted) < _MAX_SYMBOL_NODES:
         node = waiting.pop(0).producer
         if isinstance(node, Node) and id(node) not in wanted:
             wanted[id(node)] = node
             waiting += [s for s in node.inputs if s is not None]
     nodes = [node for node in graph.nodes if id(node) in wanted]
-    made = {id(s) for node in nodes for s in node.outputs}
+    results = {id(s) for node in nodes for s in node.outputs}
     read = [s for node in nodes for s in node.inputs if s is not None] or [symbol]
-    sources = {id(s): s for s in read if id(s) not in made and not isinstance(s.producer, Constant)}
-    return _drawn(graph, [*sources.values()], nodes, [(symbol.name, symbol)])
+    sources = {id(s): s for s in read if id(s) not in results and not isinstance(s.producer, Constant)}
+    return _draw(graph, [*sources.values()], nodes, [(symbol.name, symbol)])
 
 
 def graph_html(graph: Graph) -> str:
-    """Return what a notebook shows of a graph: a drawing, or the page in a frame that may run scripts and no more."""
+    """Return the HTML of a graph for notebooks: a drawing, or the page in a frame that may only run scripts."""
     drawn = graph_svg(graph)
     if drawn is not None:
         return drawn
     try:
-        page = page_html(graph, Shown(targets=(), statistics=False))
-    except GraphcoreError as error:  # a checkout whose page was not built
+        page = page_html(graph, PageOptions(targets=(), statistics=False))
+    except GraphcoreError as error:  # the page is not built in this checkout
         return f"{code(repr(graph))}<p>{escaped(error.summary)}</p>"
     source = page.replace("&", "&amp;").replace('"', "&quot;")
     look = 'width="100%" height="640" style="border:1px solid #8888"'
@@ -98,14 +98,14 @@ def graph_html(graph: Graph) -> str:
 
 
 def symbol_html(symbol: Symbol) -> str:
-    """Return what a notebook shows of a Symbol: its name and type, and what it is made of."""
+    """Return the HTML of a Symbol for notebooks: its name, its type, and a drawing of the nodes before it."""
     return f"<div>{code(str(symbol))}</div>{symbol_svg(symbol)}"
 
 
 # Boxes
 
 
-def _drawn(graph: Graph, inputs: Sequence[Symbol], nodes: Sequence[Node], outputs: Sequence[tuple[str, Symbol]]) -> str:
+def _draw(graph: Graph, inputs: Sequence[Symbol], nodes: Sequence[Node], outputs: Sequence[tuple[str, Symbol]]) -> str:
     called = definitions(graph)
     reasons = {id(cast.node): cast.words for cast in casts_of(graph)}
     boxes: list[_Box] = []
@@ -129,7 +129,7 @@ def _edges(operands: Iterable[Symbol | None], makers: dict[int, int], to: int) -
 
 
 def _source(symbol: Symbol) -> _Box:
-    """Return the box of an input, or of a value that is made by nodes that are not drawn."""
+    """Return the box of an input, or of a value whose node is not drawn."""
     is_made = isinstance(symbol.producer, (Node, Captured))
     kind = "buffer " if symbol.given_name in symbol.graph.buffers else ""
     hint = f"made by {symbol.line}" if is_made else f"{kind or 'input '}{symbol.name}"
@@ -187,7 +187,7 @@ def _svg(boxes: Sequence[_Box], edges: Sequence[tuple[int, int]]) -> str:
 
 
 def _rows(boxes: Sequence[_Box], ranks: Sequence[int]) -> tuple[list[float], list[float], float]:
-    """Return the top and the height of each rank, and the height of all."""
+    """Return the top and height of each rank, and the total height."""
     heights = [0.0] * (max(ranks, default=-1) + 1)
     for box, rank in zip(boxes, ranks, strict=True):
         heights[rank] = max(heights[rank], box.height)
@@ -230,13 +230,10 @@ def _shape(box: _Box, x: float, y: float) -> str:
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}\u2026"
+    return line if len(line) <= _MAX_LINE_LENGTH else f"{line[: _MAX_LINE_LENGTH - 1]}\u2026"
 
 
-# Functions of the drawing methods of Graph and Symbol, in one place to import from.
-
-
-# The page: one HTML file with its program, its style and its data, which loads nothing and asks no network.
+# The page: one HTML file with its program, style and data, which loads nothing over the network.
 
 ASSETS = Path(__file__).parent / "assets"
 """The built program and style of the page."""
@@ -263,9 +260,9 @@ _TEMPLATE = """\
 """
 
 
-def save_html(graph: Graph, path: str | os.PathLike[str], shown: Shown) -> str:
-    """Write the page of a graph, whole or not at all, and return the path of the file. Raises as `Graph.save_html`."""
-    content = page_html(graph, shown).encode("ascii")
+def save_html(graph: Graph, path: str | os.PathLike[str], options: PageOptions) -> str:
+    """Write the page of a graph atomically, and return the path of the file. Raises as `Graph.save_html`."""
+    content = page_html(graph, options).encode("ascii")
     try:
         file = os.path.realpath(os.fspath(path))
         replace_files([(file, (content,))])
@@ -277,58 +274,61 @@ def save_html(graph: Graph, path: str | os.PathLike[str], shown: Shown) -> str:
     return file
 
 
-def view(graph: Graph, path: str | os.PathLike[str] | None, opens: bool, shown: Shown) -> str:
-    """Write the page, to a temporary file where there is no path, show it in the browser, and return its path."""
+def view(graph: Graph, path: str | os.PathLike[str] | None, opens: bool, options: PageOptions) -> str:
+    """Write the page, to a temporary file if `path` is None, open it in a browser if `opens`, and return its path."""
     if path is None:
         handle, path = tempfile.mkstemp(prefix="graphcore-", suffix=".html")
         os.close(handle)
         try:
-            file = save_html(graph, path, shown)
+            file = save_html(graph, path, options)
         except BaseException:
             os.unlink(path)
             raise
     else:
-        file = save_html(graph, path, shown)
+        file = save_html(graph, path, options)
     if opens:
-        import webbrowser  # what only writes a page needs none
+        import webbrowser  # imported only to open a browser
 
         webbrowser.open(Path(file).as_uri())
     return file
 
 
-def page_html(graph: Graph, shown: Shown) -> str:
-    """Return the page as text of ASCII characters."""
-    return html_of(page_data(graph, shown))
+def page_html(graph: Graph, options: PageOptions) -> str:
+    """Return the HTML of the page, in ASCII."""
+    return html_of(page_data(graph, options))
 
 
 def html_of(data: Mapping[str, Any]) -> str:
-    """Return the page of data that `page_data` gave. Raises `GraphError` where the page's program was not built."""
+    """Return the HTML of the page for the result of `page_data`. Raises `GraphError` if the page is not built."""
     program, style = asset("page.js"), asset("page.css")
     return _TEMPLATE.format(
         policy=_policy(program),
         title=escaped(str(data["title"])).encode("ascii", "xmlcharrefreplace").decode(),
         style=style,
-        data=embedded(data),
+        data=embed_json(data),
         program=program,
     )
 
 
-def embedded(data: Mapping[str, Any]) -> str:
-    """Return data as JSON that may stand in a script element: ASCII, and no character that begins markup."""
+def embed_json(data: Mapping[str, Any]) -> str:
+    """Return data as JSON for a script element: ASCII, without characters that begin markup."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
 
 
 def asset(name: str) -> str:
-    """Return a file of the page, as ASCII. Raises `GraphError` where there is none, or one that ends its element."""
+    """Return an asset of the page. Raises `GraphError` if it is missing, or contains a tag that ends its element."""
     try:
         text = (ASSETS / name).read_text(encoding="ascii")
     except (OSError, ValueError) as error:
         raise GraphError(
-            f"view: {name} of the page is not there, or no text: {error}",
+            f"view: {name} of the page cannot be read: {error}",
             help="install a wheel of graphcore, or build the page in a checkout: make page",
         ) from error
     if "</script" in text.lower() or "<!--" in text or "</style" in text.lower():
-        raise GraphError(f"view: {name} has a tag that ends it", help="build the page anew: make page")
+        raise GraphError(
+            f"view: {name} of the page contains a tag that would end its element",
+            help="build the page again: make page",
+        )
     return text
 
 

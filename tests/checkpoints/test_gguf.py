@@ -145,7 +145,7 @@ def test_blocks_that_are_not_computed_are_given_raw_and_refused_otherwise(tmp_pa
     value = gc.load_tensors(path, dequantize=False)["w"]
     assert isinstance(value, QuantizedTensor)
     assert same(value.data, raw)
-    with pytest.raises(ModelError, match=f"{encoding} is not dequantised"):
+    with pytest.raises(ModelError, match=f"{encoding} cannot be dequantised"):
         gc.load_tensors(path)["w"]
 
 

@@ -63,9 +63,9 @@ def test_promote_prints_every_system_when_none_is_named(call: Call) -> None:
         "kernel_float   -            forbidden: signed with unsigned\n"
         "anvil          int64        signed with unsigned: signed, twice as wide as the unsigned one, at most 64 bits\n"
         "array_api      -            undefined: no table has int8 with uint64\n"
-        "allo_hls       uint64       signed with unsigned: the unsigned one, which is no narrower; "
+        "allo_hls       uint64       signed with unsigned: the unsigned one, which is at least as wide; "
         "+ and - give int66, * gives int72\n"
-        "allo_cpp       uint64       signed with unsigned: the unsigned one, which is no narrower\n"
+        "allo_cpp       uint64       signed with unsigned: the unsigned one, which is at least as wide\n"
         "numpy          float64      signed with uint64: no integer holds both, hence float64\n"
         "jax            float64?     int8 < int16 < int32 < int64 < float64? > uint64\n"
         "torch          -            Promotion for uint16, uint32, uint64 types is not supported in PyTorch: "
@@ -298,7 +298,7 @@ def test_explain_gives_the_growth_of_hls() -> None:
 
 def test_explain_says_where_hls_stops_growing() -> None:
     assert explain("int65536", "int8", "allo_hls").reason == (
-        "the same sign: the wider; the result has 65537 bits; 65536 are the most"
+        "the same sign: the wider; the result would have 65537 bits; integers have 65536 bits at most"
     )
 
 

@@ -25,7 +25,7 @@ import graphcore as gc
 from graphcore import Dim, DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.quantization import encode
-from graphcore.quantization.encoders import fitted
+from graphcore.quantization.encoders import fit_scales
 from graphcore.runtime.quantizer import NOTE, SCHEMES
 
 pytestmark = pytest.mark.releases
@@ -379,7 +379,7 @@ def test_reasons_say_why_a_layer_stays() -> None:
     assert unquantized(lambda x: x @ wide, 5, 64, dtype="float64") == "it is float64"
     assert unquantized(lambda x: tall @ x, 32, 5) == "it is the left operand"
     assert unquantized(lambda x: x @ normal(2, 64, 32), 2, 5, 64) == "it is no matrix"
-    assert unquantized(lambda x: x @ broken, 5, 64) == "1 of 2048 numbers are NaN or infinite"
+    assert unquantized(lambda x: x @ broken, 5, 64) == "1 of 2048 values are NaN or infinite"
     assert (
         unquantized(lambda x: x @ normal(40, 32), 5, 40, scheme="int4")
         == "blocks of 32 do not divide 40, the last dim of [32, 40]"
@@ -587,7 +587,7 @@ def test_report_is_rows_and_a_table() -> None:
     assert (up.before, up.after, up.error) == (12288, 12288, 0.0)
     assert (down.layer, down.operator, down.shape, down.scheme, down.reason) == ("down", "MatMul", (64, 32), "int4", "")
     assert (down.before, down.after) == (8192, 1024 + 4 * 64 + 64)
-    near = fitted(normal(64, 32).T, encode(np.ascontiguousarray(normal(64, 32).T), "int4", symmetric=False))
+    near = fit_scales(normal(64, 32).T, encode(np.ascontiguousarray(normal(64, 32).T), "int4", symmetric=False))
     assert down.error == pytest.approx(distance(near.dequantize(), normal(64, 32).T))
     assert (report.quantized, report.left) == ((down,), (up,))
     assert (report.before, report.after) == (20480, 13632)
@@ -621,7 +621,7 @@ def test_page_shows_the_report_of_its_code(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_fitted_blocks_are_not_further_away(array: Array, symmetric: bool) -> None:
     plain = encode(array, "int4", block_size=16, symmetric=symmetric)
-    near = fitted(array, plain)
+    near = fit_scales(array, plain)
     assert (near.shape, near.nbytes, near.data.dtype) == (plain.shape, plain.nbytes, plain.data.dtype)
 
     def squares(tensor: Any) -> Array:
@@ -634,12 +634,12 @@ def test_fitted_blocks_are_not_further_away(array: Array, symmetric: bool) -> No
 def test_fitting_makes_normal_weights_nearer() -> None:
     w = normal(64, 256)
     plain = encode(w, "int4", symmetric=False)
-    assert distance(fitted(w, plain).dequantize(), w) < 0.97 * distance(plain.dequantize(), w)
+    assert distance(fit_scales(w, plain).dequantize(), w) < 0.97 * distance(plain.dequantize(), w)
 
 
 def test_fitting_takes_int4_alone() -> None:
-    with pytest.raises(GraphcoreError, match="int8 has no scales to choose"):
-        fitted(normal(2, 32), encode(normal(2, 32), "int8"))
+    with pytest.raises(GraphcoreError, match="must be encoded as int4, got int8"):
+        fit_scales(normal(2, 32), encode(normal(2, 32), "int8"))
 
 
 # What is refused

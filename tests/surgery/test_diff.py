@@ -204,7 +204,7 @@ def test_records_are_frozen_and_go_to_json() -> None:
 
 
 def test_what_is_not_a_graph_is_an_error_at_the_calling_line() -> None:
-    with pytest.raises(GraphError, match="a str is no Graph") as raised:
+    with pytest.raises(GraphError, match="the other graph must be a Graph, got str") as raised:
         built().diff("other.onnx")  # type: ignore[arg-type]
     assert raised.value.line is not None
     assert raised.value.line.path == __file__

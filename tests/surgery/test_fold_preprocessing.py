@@ -218,7 +218,7 @@ def refused() -> dict[str, tuple[Callable[[Graph], Any], str]]:
         return conv(nchw(g[0].cast(F32)) * ops.mean(nchw(g[0].cast(F32))))
 
     return {
-        "nothing before it": (lambda g: conv(nchw(g[0]).cast(F32)), "it reads an input as it is"),
+        "nothing before it": (lambda g: conv(nchw(g[0]).cast(F32)), "it reads an input of the graph directly"),
         "another reader": (two_readers, "is used elsewhere too"),
         "no constant": (noisy, "has no constant operand"),
         "not by channels": (lambda g: conv(nchw(g[0].cast(F32) / random(6, 1))), "is not one value for each channel"),
@@ -231,8 +231,8 @@ def refused() -> dict[str, tuple[Callable[[Graph], Any], str]]:
             lambda g: conv(nchw((g[0].cast(F32) - MEAN) * NOUGHT) - 1.0, pads=[1] * 4),
             "a channel is multiplied by 0",
         ),
-        "divided by 0": (lambda g: conv(nchw(g[0].cast(F32) / NOUGHT)), "gives no finite factor"),
-        "too large": (lambda g: conv(nchw(g[0].cast(F32) * 3e38) * 3e38), "cannot hold its weights"),
+        "divided by 0": (lambda g: conv(nchw(g[0].cast(F32) / NOUGHT)), "gives a factor that is not finite"),
+        "too large": (lambda g: conv(nchw(g[0].cast(F32) * 3e38) * 3e38), "cannot represent its folded weights"),
         "statistics of an input": (
             lambda g: conv(
                 g.op(
@@ -248,24 +248,24 @@ def refused() -> dict[str, tuple[Callable[[Graph], Any], str]]:
         ),
         "channels that do not exist": (
             lambda g: conv(nchw(g.op("Gather", [g[0], np.array([0, 1, 7])], {"axis": 3}, [g[0].type])[0].cast(F32))),
-            "takes channels that do not exist",
+            "selects channels that do not exist",
         ),
         "a flip and a crop in one": (
             lambda g: conv(nchw(typed(g[0], "Slice", *map(np.array, ([1, -1], [6, -9], [1, 3], [1, -1]))).cast(F32))),
-            "takes a part of other axes",
+            "selects a part of other axes",
         ),
-        "a nonlinear step": (lambda g: conv(ops.sqrt(nchw(g[0].cast(F32) / 255))), "Sqrt .* is no step that can be"),
+        "a nonlinear step": (lambda g: conv(ops.sqrt(nchw(g[0].cast(F32) / 255))), "Sqrt .* cannot be folded"),
         "weights that are no constant": (
-            lambda g: (g[0].cast(F32) / 255) @ ops.permute(g[0].cast(F32), [0, 1, 3, 2]), "its weights are no constant",
+            lambda g: (g[0].cast(F32) / 255) @ ops.permute(g[0].cast(F32), [0, 1, 3, 2]), "weights are not constant",
         ),
         "half precision": (
             lambda g: typed(nchw(g[0].cast(DType.float16) / 255), "Conv", random(2, 3, 1, 1).astype(np.float16)),
             "computes in float16",
         ),
-        "flipped across groups": (lambda g: conv(nchw(g[0][..., ::-1].cast(F32)), 3, 3), "has groups of them"),
+        "flipped across groups": (lambda g: conv(nchw(g[0][..., ::-1].cast(F32)), 3, 3), "several groups of channels"),
         "no product": (lambda g: g[0].cast(F32) / 255, "no Conv, ConvTranspose, Gemm, MatMul comes after an input"),
         "a shift alone without a bias": (
-            lambda g: (g[0].cast(F32) - MEAN) @ random(3, 2), "no bias that could take a shift",
+            lambda g: (g[0].cast(F32) - MEAN) @ random(3, 2), "no bias for the shift",
         ),
     }  # fmt: skip
 

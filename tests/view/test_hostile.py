@@ -16,7 +16,7 @@ import pytest
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.support.markup import code, escaped, table
 from graphcore.view import notebook as module
-from graphcore.view.data import Shown, page_data
+from graphcore.view.data import PageOptions, page_data
 from graphcore.view.notebook import graph_html, graph_svg, page_html, symbol_html
 from tests.support.page_schema import dangling, faults
 
@@ -86,7 +86,7 @@ def data_in(page: str) -> Any:
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name)[:24])
 def test_page_holds_names_as_text(name: str) -> None:
     graph = hostile_graph(name)
-    shown = Shown(targets=("onnx",))
+    shown = PageOptions(targets=("onnx",))
     data = page_data(graph, shown)
     assert not faults(data)
     assert not dangling(data)

@@ -16,7 +16,7 @@ from graphcore import Graph
 from graphcore.errors import ExportError, GraphError
 from graphcore.support.markup import escaped
 from graphcore.view import notebook as module
-from graphcore.view.data import Shown
+from graphcore.view.data import PageOptions
 from tests.support.drawn_graphs import exported, mixed
 from tests.view.test_hostile import data_in
 
@@ -97,7 +97,8 @@ def test_view_without_a_path_writes_a_temporary_file(
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"), [(None, "page.js of the page is not there"), ("x = '</script>'", "a tag that ends it")]
+    ("content", "expected"),
+    [(None, "page.js of the page cannot be read"), ("x = '</script>'", "a tag that would end its element")],
 )
 def test_page_that_was_not_built_is_told(assets: Path, content: str | None, expected: str, tmp_path: Path) -> None:
     (assets / "page.js").unlink()
@@ -111,7 +112,7 @@ def test_page_that_was_not_built_is_told(assets: Path, content: str | None, expe
 def test_arguments_reach_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
-    def noted(graph: Graph, shown: Shown) -> dict[str, Any]:
+    def noted(graph: Graph, shown: PageOptions) -> dict[str, Any]:
         seen.append(shown)
         return {"title": "t"}
 

@@ -18,7 +18,7 @@ from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import DTypeError, GraphError
 from graphcore.runtime.inspection.placement import Placed, Placement
 from graphcore.runtime.inspection.profiling import Kernel, Profile
-from graphcore.view.data import Shown, page_data
+from graphcore.view.data import PageOptions, page_data
 from tests.support.calls import growth
 from tests.support.drawn_graphs import ALL, branching, called, exported, mixed
 from tests.support.page_schema import dangling, faults
@@ -36,14 +36,14 @@ def overlays(page: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("targets", [None, (), ("cpu", "onnx")])
 def test_data_are_as_the_model_says(name: str, targets: Any) -> None:
-    page = page_data(ALL[name](), Shown(targets=targets))
+    page = page_data(ALL[name](), PageOptions(targets=targets))
     assert not faults(page)
     assert not dangling(page)
     assert json.loads(json.dumps(page, allow_nan=False)) == page
 
 
 def test_check_finds_what_is_wrong() -> None:
-    page = page_data(mixed(), Shown(targets=()))
+    page = page_data(mixed(), PageOptions(targets=()))
     changes: list[Callable[[Any], object]] = [
         lambda p: p["graph"]["nodes"][0].pop("op"),
         lambda p: p["graph"]["nodes"][0].update(group="no number"),
@@ -109,14 +109,14 @@ def test_cast_has_its_reason_and_what_lowering_made_of_it() -> None:
 
 
 def test_nodes_that_run_as_they_stand_have_no_detour() -> None:
-    page = page_data(mixed(), Shown(targets=("onnx",)))
+    page = page_data(mixed(), PageOptions(targets=("onnx",)))
     assert [n["lowered"] for n in page["graph"]["nodes"]] == [
         [{"target": 0, "nodes": [i], "reason": ""}] for i in range(9)
     ]
 
 
 def test_bodies_and_functions_are_groups() -> None:
-    page = page_data(branching(), Shown(targets=()))
+    page = page_data(branching(), PageOptions(targets=()))
     graph = page["graph"]
     bodies = [group for group in graph["groups"] if group["kind"] == "body"]
     owners = [(graph["nodes"][g["owner"]]["op"], g["name"]) for g in bodies]
@@ -132,7 +132,7 @@ def test_bodies_and_functions_are_groups() -> None:
     names = {n["name"]: n for n in graph["nodes"]}
     inner = names["choose/if_9/else_branch/choose/if_6/else_branch/choose/add_2"]
     assert graph["values"][inner["operands"][1]]["name"] == "limit"  # the value of the graph around it
-    function = page_data(called(), Shown(targets=()))["graph"]
+    function = page_data(called(), PageOptions(targets=()))["graph"]
     (group,) = [group for group in function["groups"] if group["kind"] == "function"]
     assert (group["name"], group["nodes"], group["owner"]) == ("dense", 2, -1)
     calls = [n for n in function["nodes"] if n["bodies"]]
@@ -146,7 +146,7 @@ def test_call_has_what_stands_for_its_function_there() -> None:
     stands = [n["lowered"][0]["nodes"] for n in calls]
     assert [[lowered[i]["op"] for i in each] for each in stands] == [["MatMul", "Relu"]] * 4
     assert sorted(i for each in stands for i in each) == list(range(8))
-    assert {n["lowered"][0]["reason"] for n in calls} == {"its body stands in its place"}
+    assert {n["lowered"][0]["reason"] for n in calls} == {"replaced by its body"}
     (product,) = [n for n in page["graph"]["nodes"] if n["op"] == "MatMul"]
     assert len(product["lowered"][0]["nodes"]) == 4
     assert product["lowered"][0]["reason"] == ""
@@ -186,7 +186,7 @@ def test_profile_and_placement_are_shown_on_both_graphs() -> None:
     model = gc.InferenceSession().load(graph)
     feeds = [np.ones((3, 64), ml_dtypes.bfloat16), np.ones((3, 64), np.int8)]
     profile = model.profile(*feeds, runs=2)
-    page = page_data(graph, Shown(profile=profile, placement=model.placement()))
+    page = page_data(graph, PageOptions(profile=profile, placement=model.placement()))
     assert not faults(page)
     assert not dangling(page)
     before, after = overlays(page, "time")
@@ -207,7 +207,7 @@ def test_kernels_of_no_node_are_told_and_not_counted() -> None:
         Kernel("ReorderInput", "ReorderInput", "CPUExecutionProvider", 1.0, 1.0),
         Kernel("head/relu_24_nchwc", "Conv", "CPUExecutionProvider", 2.0, 1.0),
     )
-    page = page_data(mixed(), Shown(profile=Profile(kernels, 4.0, 1)))
+    page = page_data(mixed(), PageOptions(profile=Profile(kernels, 4.0, 1)))
     before, after = overlays(page, "time")
     ran = {page["lowered"][0]["graph"]["nodes"][row[0]]["op"]: row[1] for row in after["numbers"]}
     assert ran == {"Relu": 2.0}
@@ -221,7 +221,7 @@ def test_kernels_of_a_file_of_others_have_the_names_of_its_nodes() -> None:
     y = ops.exp(graph["x"])
     y.name = "/encoder/layer.0/mlp/Exp_output_0"
     graph.output(ops.sin(y))
-    before, _ = overlays(page_data(graph, Shown(profile=Profile(kernels, 1.0, 1))), "time")
+    before, _ = overlays(page_data(graph, PageOptions(profile=Profile(kernels, 1.0, 1))), "time")
     assert before["numbers"] == [[0, 1.0, "1 s 100.0%"]]
 
 
@@ -232,7 +232,7 @@ def test_placement_on_a_device_shows_what_is_left_and_why() -> None:
         Placed("sin_1", "Sin", "CUDAExecutionProvider"),
         Placed("y", "Exp", "CPUExecutionProvider", "no kernel"),
     )
-    page = page_data(graph, Shown(placement=Placement(placed)))
+    page = page_data(graph, PageOptions(placement=Placement(placed)))
     assert [entry["target"] for entry in page["lowered"]] == ["cpu", "cuda"]
     before, _ = overlays(page, "placement")
     assert [row[2] for row in before["words"]] == ["CUDAExecutionProvider", "CPUExecutionProvider: no kernel"]
@@ -245,7 +245,7 @@ def test_quantisation_is_shown_before_and_after(is_after: bool) -> None:
     y = ops.relu(graph["x"] @ graph.weight("w", w))
     graph.output(y @ graph.weight("v", w))
     done = gc.quantize(graph)
-    page = page_data(done.graph if is_after else graph, Shown(quantization=done.report))
+    page = page_data(done.graph if is_after else graph, PageOptions(quantization=done.report))
     assert not faults(page)
     assert not dangling(page)
     words, errors = overlays(page, "quantization")
@@ -262,35 +262,35 @@ def test_difference_to_another_graph_is_shown() -> None:
         graph.output(y=y)
         return graph
 
-    page = page_data(built(1, True), Shown(against=built(2, False)))
+    page = page_data(built(1, True), PageOptions(against=built(2, False)))
     (result,) = overlays(page, "difference")
     ops_of = {page["graph"]["nodes"][row[0]]["op"]: row[1] for row in result["words"]}
     assert ops_of["Sin"] == "only here"
     assert ops_of["Mul"] == "other weights"
-    (same,) = overlays(page_data(built(1, True), Shown(against=built(1, True))), "difference")
+    (same,) = overlays(page_data(built(1, True), PageOptions(against=built(1, True))), "difference")
     assert same["words"] == []
 
 
 def test_values_have_statistics() -> None:
     array = np.array([np.nan, 1, 3], np.float32)
-    page = page_data(mixed(), Shown(values={"scale/mul_4": array}))
+    page = page_data(mixed(), PageOptions(values={"scale/mul_4": array}))
     (value,) = [v for v in page["graph"]["values"] if v["name"] == "scale/mul_4"]
     assert value["statistics"]["nan"] == 1
     assert (value["statistics"]["min"], value["statistics"]["max"], value["statistics"]["mean"]) == (1, 3, 2)
     graph = mixed()
     graph["scale/exp_5"].print("label")
-    by_label = page_data(graph, Shown(values={"label": array}))
+    by_label = page_data(graph, PageOptions(values={"label": array}))
     assert [v["name"] for v in by_label["graph"]["values"] if v.get("statistics", {}).get("nan")] == ["scale/exp_5"]
-    with pytest.raises(GraphError, match="nothing of graph 'mixed' is called 'absent'"):
-        page_data(mixed(), Shown(values={"absent": array}))
+    with pytest.raises(GraphError, match="no value of graph 'mixed' is called 'absent'"):
+        page_data(mixed(), PageOptions(values={"absent": array}))
     with pytest.raises(DTypeError, match="scale/mul_4"):
-        page_data(mixed(), Shown(values={"scale/mul_4": object()}))
-    assert not any("statistics" in v for v in page_data(mixed(), Shown(statistics=False))["graph"]["values"])
+        page_data(mixed(), PageOptions(values={"scale/mul_4": object()}))
+    assert not any("statistics" in v for v in page_data(mixed(), PageOptions(statistics=False))["graph"]["values"])
 
 
 def test_target_that_is_none_is_refused() -> None:
     with pytest.raises(GraphError, match="no target is called 'tpu'"):
-        page_data(mixed(), Shown(targets=("tpu",)))  # type: ignore[arg-type]
+        page_data(mixed(), PageOptions(targets=("tpu",)))  # type: ignore[arg-type]
 
 
 def test_default_target_that_cannot_be_lowered_for_is_told() -> None:
@@ -317,8 +317,8 @@ def test_wide_integers_and_strings_are_shown() -> None:
 
 @pytest.mark.full
 def test_calls_and_text_grow_with_the_nodes() -> None:
-    assert growth(lambda layers: partial(page_data, exported(layers), Shown(targets=())), 100) < 2.5
+    assert growth(lambda layers: partial(page_data, exported(layers), PageOptions(targets=())), 100) < 2.5
     graph = exported(200)
-    text = json.dumps(page_data(graph, Shown(targets=())), separators=(",", ":"))
+    text = json.dumps(page_data(graph, PageOptions(targets=())), separators=(",", ":"))
     assert len(graph.nodes) > 2_300
     assert len(text) < 500 * len(graph.nodes)

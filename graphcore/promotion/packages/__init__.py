@@ -1,1 +1,1 @@
-"""The promotion of array packages: NumPy, JAX and PyTorch, each as its documentation and its release have it."""
+"""The promotion of array packages: NumPy, JAX and PyTorch, each as in its documentation and release."""

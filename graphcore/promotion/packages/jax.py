@@ -1,8 +1,8 @@
 """The promotion of JAX: a lattice with a node for each kind of weak type, and 64-bit types on.
 
 Sources: JAX's page "Type promotion semantics", with `jax_numpy_dtype_promotion="standard"` and `jax_enable_x64`, and
-the functions of release 0.10. A type is weak where it comes of Python scalars alone: it gives way to any other of its
-kind, is printed `int64?`, and travels as anvil's ambiguous types do, but not through sums and other reductions.
+the functions of release 0.10. The type of Python scalars is weak: it gives way to any other of its kind, is printed
+`int64?`, and propagates as anvil's ambiguous types do, but not through sums and other reductions.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from graphcore.promotion.anvil import Anvil
 from graphcore.promotion.packages.numpy import check_order, check_power, check_scalar, no_meaning
-from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, Value
+from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, SymbolLike
 from graphcore.promotion.system import SHORT, PromotionSystem
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
 D = DType
 
-# Each type with those directly above it; i*, f* and c* are the weak ones.
+# Each type with the types directly above it; i*, f* and c* are weak.
 LATTICE: dict[str, tuple[str, ...]] = {
     "b1": ("i*",),
     "i*": ("u2", "i2", "u4", "i4", "u8", "i8"),
@@ -57,25 +57,25 @@ _DEFAULTS = {"i*": D.int64, "f*": D.float64, "c*": D.complex128}
 
 
 def _above(lattice: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
-    """Return what is above each type, itself included."""
-    found: dict[str, frozenset[str]] = {}
+    """Return the types above each type, including itself."""
+    reached: dict[str, frozenset[str]] = {}
 
     def visit(node: str) -> frozenset[str]:
-        if node not in found:
-            found[node] = frozenset({node}).union(*(visit(above) for above in lattice.get(node, ())))
-        return found[node]
+        if node not in reached:
+            reached[node] = frozenset({node}).union(*(visit(above) for above in lattice.get(node, ())))
+        return reached[node]
 
     for node in lattice:
         visit(node)
-    return found
+    return reached
 
 
 _ABOVE = _above(LATTICE)
 
-# Functions with no meaning for bools, and those that take them as int32.
+# Functions without a meaning for bools, and those that cast bools to int32.
 _NOT_OF_BOOLS = frozenset({"negate", "sub", "sign", "round", "softmax", "logsoftmax"})
 _IN_INT32 = frozenset({"floor_div", "mod", "pow", "square"})
-# Functions that compare complex numbers by their real, then by their imaginary parts.
+# Functions that compare complex numbers by their real, then their imaginary parts.
 _SORTS = frozenset(
     {"argsort", "greater", "greater_equal", "less", "less_equal", "max", "maximum", "min", "minimum", "sort"}
 )
@@ -86,7 +86,7 @@ _REDUCTIONS = frozenset({"CumProd", "CumSum", "StandardDeviation", "Variance"})
 
 
 class Jax(PromotionSystem):
-    """JAX's lattice, weak types, and what its functions give."""
+    """JAX's lattice, weak types, and the result dtypes of its functions."""
 
     name = "jax"
     dtypes = frozenset(_NODES)
@@ -95,18 +95,18 @@ class Jax(PromotionSystem):
     bounds_promote = True
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """The dtype of Python scalars: complex128, float64 and int64, all weak, or bool."""
+        """Return the dtype of Python scalars: complex128, float64 and int64, all weak, or bool."""
         kinds = {type(value) for value in literals}
         if complex in kinds:
             return D.complex128
         return D.float64 if float in kinds else D.int64 if int in kinds else D.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
-        met = _least({_NODES[lhs], _NODES[rhs]})
+        met = _least_above({_NODES[lhs], _NODES[rhs]})
         return _DEFAULTS.get(met) or _NAMES[met]
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
-        joined, is_weak = self._weakly(operands)
+        joined, is_weak = self._join_weak(operands)
         check_order(key, joined, "JAX", _SORTS)
         if key.rule != "logical":
             for operand in operands:
@@ -116,7 +116,7 @@ class Jax(PromotionSystem):
         if joined is D.bool and key.op in _NOT_OF_BOOLS:
             raise no_meaning(key, joined, "JAX", "cast it to int32 first: .cast(DType.int32)")
         if key.op == "pow" and len(operands) == 2:
-            joined, is_weak = _power(operands, joined, is_weak)
+            joined, is_weak = _power_dtype(operands, joined, is_weak)
         if joined is D.bool and (key.op in _IN_INT32 or key.rule == "shift"):
             joined = D.int32
         is_whole = joined in self.dtypes and not joined.is_float and not joined.is_complex
@@ -125,15 +125,15 @@ class Jax(PromotionSystem):
         elif is_whole and key.rule in ("divide", "float", "mean"):
             joined = D.float64 if joined.bits == 64 else D.float32
         elif is_whole and key.rule == "sum":
-            joined = _summed(key, joined)
+            joined = _sum_dtype(key, joined)
         plain = super().resolve(key, [Operand(joined)] * len(operands))
         result = joined if key.rule == "shift" else plain.result
         cast = (joined,) * len(operands) if key.rule == "shift" else plain.operands
         return Resolution(cast, result, is_weak and result is not D.bool)
 
-    def _weakly(self, operands: Sequence[Operand]) -> tuple[DType, bool]:
-        """Return the dtype in which operands meet, and whether it is weak."""
-        read = [self._read(operand) for operand in operands]
+    def _join_weak(self, operands: Sequence[Operand]) -> tuple[DType, bool]:
+        """Return the common dtype of operands, and True if it is weak."""
+        read = [self._dtype_of(operand) for operand in operands]
         dtypes = {dtype for dtype, _ in read}
         if len(dtypes) == 1:
             return read[0][0], all(weak for _, weak in read)
@@ -141,12 +141,12 @@ class Jax(PromotionSystem):
             other = next(d for d in dtypes if d is not dtype)
             self.meet(dtype, other)  # raises
         if all(weak or dtype is D.bool for dtype, weak in read) and any(weak for _, weak in read):
-            met = _least({_NODES[dtype] for dtype in dtypes})
+            met = _least_above({_NODES[dtype] for dtype in dtypes})
             return _DEFAULTS.get(met) or _NAMES[met], True
-        met = _least({_node(dtype, weak) for dtype, weak in read})
+        met = _least_above({_node(dtype, weak) for dtype, weak in read})
         return (_DEFAULTS[met], True) if met in _DEFAULTS else (_NAMES[met], False)
 
-    def _read(self, operand: Operand) -> tuple[DType, bool]:
+    def _dtype_of(self, operand: Operand) -> tuple[DType, bool]:
         if operand.literal is not None:
             dtype = self.default_dtype([operand.literal])
             return dtype, dtype is not D.bool
@@ -154,8 +154,8 @@ class Jax(PromotionSystem):
         return operand.dtype, operand.ambiguous and operand.dtype is not D.bool
 
     @staticmethod
-    def result_type(operator: str, inputs: Sequence[Value | None], type_: Type, position: int = 0) -> Type:
-        """The type of a node's result: weak if all the values that it is made of are, but for reductions."""
+    def result_type(operator: str, inputs: Sequence[SymbolLike | None], type_: Type, position: int = 0) -> Type:
+        """Return the type of a node's result: weak if all the values that it depends on are, except for reductions."""
         if operator in _REDUCTIONS or operator.startswith("Reduce"):
             return type_
         if isinstance(type_, TensorType) and type_.dtype is D.bool:
@@ -169,27 +169,27 @@ def _node(dtype: DType, is_weak: bool) -> str:
     return _NODES[dtype]
 
 
-def _least(nodes: set[str]) -> str:
-    """Return the least type above all. Raises `NoPromotion` where there is none."""
+def _least_above(nodes: set[str]) -> str:
+    """Return the least type above all. Raises `NoPromotion` if there is none."""
     bounds = frozenset.intersection(*(_ABOVE[node] for node in nodes))
     for bound in bounds:
         if bounds <= _ABOVE[bound]:
             return bound
-    names = " and ".join(sorted(map(_shown, nodes)))
+    names = " and ".join(sorted(map(_display_name, nodes)))
     raise NoPromotion(
         f"{names} have no available implicit dtype promotion path in JAX",
         help="cast one of them explicitly, such as .cast(DType.float32)",
     )
 
 
-def _summed(key: Key, dtype: DType) -> DType:
+def _sum_dtype(key: Key, dtype: DType) -> DType:
     if key.op in _KEEPS_WIDTH and dtype is not D.bool:
         return dtype
     return D.uint64 if dtype.is_unsigned else D.int64
 
 
-def _power(operands: Sequence[Operand], joined: DType, is_weak: bool) -> tuple[DType, bool]:
-    """Return what a power is computed in: an integer exponent is no part of it, and a bool base is int32 or int64."""
+def _power_dtype(operands: Sequence[Operand], joined: DType, is_weak: bool) -> tuple[DType, bool]:
+    """Return the dtype of a power: an integer exponent does not count, and a bool base is int32 or int64."""
     base, exponent = operands
     if base.dtype is D.bool and type(exponent.literal) is int:
         return D.int32, False
@@ -204,18 +204,18 @@ def _power(operands: Sequence[Operand], joined: DType, is_weak: bool) -> tuple[D
 
 
 def reason(lhs: DType, rhs: DType, weak: tuple[bool, bool], met: DType) -> str:
-    """Return the way up the lattice on which two dtypes meet, of which some may be weak."""
+    """Return the paths on the lattice to the common dtype of two dtypes, which may be weak."""
     if lhs is rhs:
         return "the same dtype"
     ends = [_node(dtype, is_weak and not all(weak)) for dtype, is_weak in zip((lhs, rhs), weak, strict=True)]
-    bound = _least(set(ends))
+    bound = _least_above(set(ends))
     up, down = (_path(end, bound) for end in ends)
     both = "; both are weak, and so is the result" if all(weak) else ""
-    return " < ".join(map(_shown, up)) + "".join(f" > {_shown(node)}" for node in down[-2::-1]) + both
+    return " < ".join(map(_display_name, up)) + "".join(f" > {_display_name(node)}" for node in down[-2::-1]) + both
 
 
 def _path(start: str, end: str) -> list[str]:
-    """Return a shortest way up."""
+    """Return a shortest path up the lattice."""
     waiting = [[start]]
     for path in waiting:
         if path[-1] == end:
@@ -224,5 +224,5 @@ def _path(start: str, end: str) -> list[str]:
     raise AssertionError("the end is above the start")
 
 
-def _shown(node: str) -> str:
+def _display_name(node: str) -> str:
     return _NAMES[node].name if node in _NAMES else f"{_DEFAULTS[node].name}?"

@@ -1,7 +1,7 @@
 """The promotion of NumPy 2: kinds and widths of arrays, and Python scalars that are weak (NEP 50).
 
 Sources: NumPy's page "Data type promotion in NumPy" and the loops of its universal functions, in release 2.4. Shapes
-and values never matter, but that a Python int must be held by an integer dtype, unless it is compared.
+and values never matter, except that an integer dtype must hold a Python int, unless it is compared.
 """
 
 from __future__ import annotations
@@ -48,28 +48,28 @@ c128: c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128
 
 TABLE = dtypes_of(read_table(_TABLE, COLUMNS))
 
-# Functions that compare complex numbers by their real, then by their imaginary parts.
+# Functions that compare complex numbers by their real, then their imaginary parts.
 _SORTS = frozenset(
     {
         "argmax", "argmin", "argsort", "clip", "greater", "greater_equal", "less", "less_equal", "max", "maximum",
         "median", "min", "minimum", "sort",
     }
 )  # fmt: skip
-# Functions with no loop for bools, whose first loop is that of int8.
+# Functions without a loop for bools, whose first loop is that of int8.
 _IN_INT8 = frozenset({"conj", "floor_div", "mod", "pow", "square"})
-# Functions with no loop for bools, and none that takes them.
+# Functions without a loop that accepts bools.
 _NOT_OF_BOOLS = frozenset({"positive", "sign"})
 
 
 class NumPy(PromotionSystem):
-    """NumPy's table, weak scalars, and what its functions give."""
+    """NumPy's table, weak scalars, and the result dtypes of its functions."""
 
     name = "numpy"
     dtypes = frozenset(lhs for lhs, _ in TABLE)
     bounds_promote = True
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """The dtype of Python scalars that meet no array: complex128, float64, int64 or bool."""
+        """Return the dtype of Python scalars without an array: complex128, float64, int64 or bool."""
         kinds = {type(value) for value in literals}
         if complex in kinds:
             return D.complex128
@@ -79,22 +79,22 @@ class NumPy(PromotionSystem):
         return TABLE[lhs, rhs]
 
     def join(self, key: Key, operands: Sequence[Operand]) -> DType:
-        joined = self._weakly(operands)
+        joined = self._join_weak(operands)
         if key.rule != "logical":
-            taken = _computed_in(key, joined)
+            computed = _computation_dtype(key, joined)
             for operand in operands:
                 if operand.literal is not None:
-                    check_scalar(operand.literal, taken)
+                    check_scalar(operand.literal, computed)
         return joined
 
-    def _weakly(self, operands: Sequence[Operand]) -> DType:
-        """The arrays' common dtype; a Python scalar of a higher kind makes it the default dtype of that kind."""
-        known = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
+    def _join_weak(self, operands: Sequence[Operand]) -> DType:
+        """Return the arrays' common dtype; a Python scalar of a higher kind makes it the default dtype of that kind."""
+        dtypes = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
         literals = [o.literal for o in operands if o.literal is not None]
-        if not known:
+        if not dtypes:
             return self.default_dtype(literals)
-        joined = known[0]
-        for dtype in known[1:]:
+        joined = dtypes[0]
+        for dtype in dtypes[1:]:
             joined = self.meet(joined, dtype)
         kinds = {type(value) for value in literals}
         if complex in kinds:
@@ -106,7 +106,7 @@ class NumPy(PromotionSystem):
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         if key.rule == "float":
             return self._float(key, operands)
-        if key.rule == "compare" and (exact := self._exactly(key, operands)) is not None:
+        if key.rule == "compare" and (exact := self._exact_integer(key, operands)) is not None:
             return Resolution((exact,) * len(operands), D.bool)
         joined = self.join(key, operands)
         check_order(key, joined, "NumPy", _SORTS)
@@ -124,7 +124,7 @@ class NumPy(PromotionSystem):
         return Resolution((joined,) * 2, plain.result) if key.rule == "shift" else plain
 
     def _float(self, key: Key, operands: Sequence[Operand]) -> Resolution:
-        """Return the first loop of floats that takes every operand: each is taken by a float by itself."""
+        """Return the first float loop that accepts every operand, each with its own smallest float."""
         joined = self.join(key, operands)
         check_order(key, joined, "NumPy")
         if joined is D.bool and key.op == "angle":
@@ -136,13 +136,13 @@ class NumPy(PromotionSystem):
             met = self.meet(met, dtype)
         return super().resolve(key, [Operand(met)] * len(operands))
 
-    def _exactly(self, key: Key, operands: Sequence[Operand]) -> DType | None:
-        """Return the integers in which integers are compared as numbers; None where the common dtype does it."""
-        known = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
+    def _exact_integer(self, key: Key, operands: Sequence[Operand]) -> DType | None:
+        """Return the integer dtype that compares integers exactly, None if the common dtype does."""
+        dtypes = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
         literals = [o.literal for o in operands if isinstance(o.literal, (int, float))]
-        if not known or not all(d in self.dtypes and (d.is_integer or d is D.bool) for d in known):
+        if not dtypes or not all(d in self.dtypes and (d.is_integer or d is D.bool) for d in dtypes):
             return None
-        joined = self._weakly(operands)
+        joined = self._join_weak(operands)
         if {float, complex} & {type(o.literal) for o in operands} or joined is D.bool:
             return None
         if joined.is_integer and all(joined.min <= value <= joined.max for value in literals):
@@ -150,23 +150,23 @@ class NumPy(PromotionSystem):
         for value in literals:
             if int(value).bit_length() >= MOST_BITS:
                 raise NoPromotion(
-                    f"{text_of(value)} is of no dtype: integers have {MOST_BITS} bits at most",
-                    help="compare with a number that is no longer",
+                    f"{text_of(value)} does not fit any dtype: integers have {MOST_BITS} bits at most",
+                    help="compare with a smaller number",
                     error=DTypeError,
                 )
-        widths = [d.bits + (not d.is_signed) for d in known] + [int(v).bit_length() + 1 for v in literals]
+        widths = [d.bits + (not d.is_signed) for d in dtypes] + [int(v).bit_length() + 1 for v in literals]
         return D.int64 if max(widths) <= 64 else D.int(max(widths))
 
 
-def _computed_in(key: Key, dtype: DType) -> DType:
-    """Return what a Python number is converted to: a float already, where the function is one into the floats."""
+def _computation_dtype(key: Key, dtype: DType) -> DType:
+    """Return the dtype that a Python number is converted to: a float for functions with float results."""
     if key.rule == "divide" and (dtype.is_integer or dtype is D.bool):
         return D.float64
     return smallest_float(dtype) if key.rule == "float" else dtype
 
 
 def reason(lhs: DType, rhs: DType) -> str:
-    """Return the rule by which two dtypes meet."""
+    """Return the rule for the common dtype of two dtypes."""
     if lhs is rhs:
         return "the same dtype"
     if D.bool in (lhs, rhs):
@@ -190,7 +190,7 @@ def reason(lhs: DType, rhs: DType) -> str:
 
 
 def check_scalar(value: Scalar, dtype: DType) -> None:
-    """Raise `NoPromotion` for a Python scalar that `dtype` cannot hold: ints that a float rounds are taken."""
+    """Raise `NoPromotion` for a Python scalar that `dtype` cannot represent; floats round ints."""
     part = real_of(dtype)
     if type(value) is not int or not part.is_float:
         check_literal(value, dtype)
@@ -206,16 +206,16 @@ def check_scalar(value: Scalar, dtype: DType) -> None:
 
 
 def check_power(key: Key, operands: Sequence[Operand], met: DType, words: str) -> None:
-    """Raise `NoPromotion` for an integer to the power of a negative Python int, in the package's words."""
+    """Raise `NoPromotion` for an integer to the power of a negative Python int, with the package's message."""
     power = operands[-1].literal
     if key.op == "pow" and met.is_integer and type(power) is int and power < 0:
         raise NoPromotion(words, help="cast the base to a float first: .cast(DType.float64)", error=DTypeError)
 
 
 def check_order(key: Key, dtype: DType, package: str, sorts: frozenset[str] = frozenset()) -> None:
-    """Raise `NoPromotion` for an op that asks for an order of complex numbers.
+    """Raise `NoPromotion` for an op that needs an order of complex numbers.
 
-    sorts: the ops for which the package takes them in the order of their real, and then their imaginary parts.
+    sorts: the ops for which the package orders them by their real, then their imaginary parts.
     """
     if not dtype.is_complex or key.op not in ORDERED:
         return
@@ -230,5 +230,5 @@ def check_order(key: Key, dtype: DType, package: str, sorts: frozenset[str] = fr
 
 
 def no_meaning(key: Key, dtype: DType, package: str, help: str) -> NoPromotion:
-    """Return the refusal of an op that a package has not for a dtype."""
+    """Return the error for an op that a package does not support for a dtype."""
     return NoPromotion(f"{key.op} has no meaning for {dtype} in {package}", help=help, error=DTypeError)

@@ -1,8 +1,8 @@
-"""The promotion of PyTorch: categories, and tensors before tensors without axes before Python scalars.
+"""The promotion of PyTorch: categories, then tensors with axes before tensors without before Python scalars.
 
 Sources: PyTorch's page "Tensor Attributes", section "torch.dtype", and the functions of release 2.13. An operand of a
-higher category (bool, integer, float, complex) decides; within a category those without axes and Python scalars give
-way.
+higher category (bool, integer, float, complex) decides; within a category, tensors without axes and Python scalars
+give way.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ c128 : c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128
 TABLE = dtypes_of(read_table(_TABLE, COLUMNS))
 
 LIMITED = (D.uint16, D.uint32, D.uint64)
-"""They meet floats, and no other integer; complex numbers where one of both gives way."""
+"""They combine with floats, not with other integers; with complex numbers only if one of the two gives way."""
 FLOAT8 = (D.float8_e4m3fn, D.float8_e5m2)
-"""They meet themselves, and what gives way to them."""
+"""They combine with themselves, and with operands that give way to them."""
 
-# Functions that do not promote: their operands are of one dtype.
+# Functions that do not promote: their operands must have the same dtype.
 _OF_ONE_DTYPE = frozenset({"matmul", "linear", "einsum", "vecdot"})
-# Functions that nothing computes for bools.
+# Functions that do not support bools.
 _NOT_OF_BOOLS = frozenset(
     {
         "abs", "argmax", "argmin", "ceil", "clip", "floor", "floor_div", "mod", "negate", "positive", "pow", "round",
         "sub", "trunc", *_OF_ONE_DTYPE,
     }
 )  # fmt: skip
-# Functions of floats alone, where others take integers in the default dtype.
+# Functions of floats only; others cast integers to the default dtype.
 _SPREADS = frozenset({"stdev", "var"})
 _OF_FLOATS = frozenset({"logsoftmax", "mean", "softmax", "vecdot", *_SPREADS})
 
 
 class Torch(PromotionSystem):
-    """PyTorch's table, its categories, and what its functions give; the default dtype is float32."""
+    """PyTorch's table, categories, and the result dtypes of its functions; the default dtype is float32."""
 
     name = "torch"
     dtypes = frozenset({*(lhs for lhs, _ in TABLE), *LIMITED, *FLOAT8})
@@ -64,7 +64,7 @@ class Torch(PromotionSystem):
     bounds_promote = True
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """The dtype of Python scalars: float32, which is torch.get_default_dtype(), complex64, int64 or bool."""
+        """Return the dtype of Python scalars: float32, which is torch.get_default_dtype(), complex64, int64 or bool."""
         kinds = {type(value) for value in literals}
         if complex in kinds:
             return D.complex64
@@ -95,23 +95,22 @@ class Torch(PromotionSystem):
         return joined
 
     def _by_category(self, operands: Sequence[Operand]) -> DType:
-        """Return the dtype of those with axes, unless those without, and then Python scalars, are of a higher one."""
-        with_axes = self._folded([o.dtype for o in operands if o.dtype is not None and o.rank != 0])
-        without = self._folded([o.dtype for o in operands if o.dtype is not None and o.rank == 0])
-        scalars = self._folded([self.default_dtype([o.literal]) for o in operands if o.literal is not None])
-        joined = self._combined(with_axes, self._combined(without, scalars))
+        """Return the dtype of tensors with axes, unless those without, or Python scalars, have a higher category."""
+        with_axes = self._fold([o.dtype for o in operands if o.dtype is not None and o.rank != 0])
+        without = self._fold([o.dtype for o in operands if o.dtype is not None and o.rank == 0])
+        scalars = self._fold([self.default_dtype([o.literal]) for o in operands if o.literal is not None])
+        joined = self._combine(with_axes, self._combine(without, scalars))
         assert joined is not None
         return joined
 
-    def _folded(self, dtypes: Sequence[DType]) -> DType | None:
+    def _fold(self, dtypes: Sequence[DType]) -> DType | None:
         met: DType | None = None
         for dtype in dtypes:
             met = dtype if met is None else self.meet(met, dtype)
         return met
 
-    def _combined(self, first: DType | None, second: DType | None) -> DType | None:
-        """Return the first, unless the second is of a higher category. A float that a complex number makes complex
-        keeps its width."""
+    def _combine(self, first: DType | None, second: DType | None) -> DType | None:
+        """Return the first, unless the second is of a higher category. A float that becomes complex keeps its width."""
         if first is None or second is None:
             return second if first is None else first
         if D.string not in (first, second) and _category(first) >= _category(second):
@@ -123,7 +122,7 @@ class Torch(PromotionSystem):
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         if key.op in _OF_ONE_DTYPE and len({o.dtype for o in operands}) > 1:
             raise NoPromotion(
-                f"expected the operands of {key.op} to have the same dtype, as PyTorch does, which promotes none",
+                f"expected the operands of {key.op} to have the same dtype: PyTorch does not promote them",
                 help="cast one of them: .cast(DType.float32)",
             )
         if key.op == "sub" and any(o.dtype is D.bool or type(o.literal) is bool for o in operands):
@@ -147,13 +146,13 @@ class Torch(PromotionSystem):
 
 
 def _complex_of(dtype: DType) -> DType:
-    """Return the complex dtype of a float's width; bfloat16 has none of its own. Raises `NoPromotion`."""
+    """Return the complex dtype of a float's width, complex64 for bfloat16. Raises `NoPromotion`."""
     if dtype in FLOAT8:
         raise NoPromotion(f"{dtype} has no complex dtype in PyTorch", help="cast one of them: .cast(DType.float32)")
     if dtype is D.float16:
         raise NoPromotion(
-            "float16 tensors become complex32 in PyTorch where a complex number gives way to them, and no dtype here "
-            "has parts of float16",
+            "float16 tensors become complex32 in PyTorch when a complex number gives way to them, and graphcore has no "
+            "complex dtype with parts of float16",
             help="cast the tensor to a wider float first: .cast(DType.float32)",
         )
     return complex_of(dtype)
@@ -169,7 +168,7 @@ _HIGHER = "categories bool < integer < float < complex: the higher"
 
 
 def reason(lhs: DType, rhs: DType) -> str:
-    """Return the rule by which two dtypes of tensors with axes meet."""
+    """Return the rule for the common dtype of two tensors with axes."""
     if lhs is rhs:
         return "the same dtype"
     if {lhs, rhs} == {D.float64, D.complex64}:

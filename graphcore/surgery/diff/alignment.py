@@ -1,4 +1,4 @@
-"""Pairs of nodes and values of two graphs: by names first, then by what they are made of and what reads them."""
+"""Pair the nodes and values of two graphs: by name first, then by their operands and readers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Key = Callable[[Node], "Hashable | None"]
 
 
 class Alignment:
-    """Which node and value of one graph is which of another.
+    """The pairs of nodes and values of two graphs.
 
-    Nodes are paired where they have results of one name and the same operator; then forwards, where they read the same;
-    backwards, from outputs and what is paired; then through casts, and at last in order.
+    Nodes are paired if they have results of the same name and the same operator; then forwards, by equal operands; then
+    backwards, from outputs and paired nodes; then through casts; finally in order.
     """
 
     def __init__(self, old: Graph, new: Graph, contents: Contents, outer: Alignment | None = None) -> None:
@@ -27,7 +27,7 @@ class Alignment:
         self.outer = outer
         self._contents = contents
         self.values: dict[int, Symbol] = {}
-        """Values of the second graph, by the numbers of those of the first."""
+        """Values of the second graph, by the ids of those of the first."""
         self.sources: dict[int, Symbol] = {}
         self.nodes: dict[int, Node] = {}
         """Nodes of the second graph, by the identity of those of the first."""
@@ -39,15 +39,15 @@ class Alignment:
     # Values
 
     def pair(self, old: Symbol, new: Symbol) -> None:
-        """Note that two values are one."""
+        """Pair two values."""
         if old.id not in self.values and new.id not in self.sources:
             self.values[old.id] = new
             self.sources[new.id] = old
 
     def token(self, symbol: Symbol, is_old: bool, *, loose: bool = False) -> Hashable | None:
-        """Return a key of a value that the same value of the other graph has; None where it is not paired.
+        """Return a key that is equal for paired values of the two graphs, None for an unpaired value.
 
-        loose: casts are looked through, and constants are all alike.
+        loose: casts are ignored, and constants are all alike.
         """
         producer = symbol.producer
         while loose and isinstance(producer, Node) and producer.op_type in _TRANSPARENT and not producer.domain:
@@ -62,15 +62,15 @@ class Alignment:
             return "constant" if loose else self._contents.of(producer.array)
         if not is_old:
             return id(self.new), symbol.id
-        found = self.values.get(symbol.id)
-        return None if found is None else (id(self.new), found.id)
+        partner = self.values.get(symbol.id)
+        return None if partner is None else (id(self.new), partner.id)
 
     def are_one(self, old: Symbol, new: Symbol) -> bool:
-        """Return whether two values are paired; constants without names are where they hold the same."""
+        """Return True if two values are paired, or are unnamed constants of equal contents."""
         return self.token(old, True) == self.token(new, False)
 
     def _pair_inputs(self) -> None:
-        """Pair inputs by name, and the rest in order: by position in bodies, else where the types are equal."""
+        """Pair inputs by name, and the rest in order by equal types; inputs of bodies by position."""
         old, new = self.old.input_symbols, self.new.input_symbols
         if self.outer is not None:
             for a, b in zip(old, new, strict=False):
@@ -82,13 +82,13 @@ class Alignment:
                 self.pair(a, named[a.name])
         rest = [s for s in new if s.id not in self.sources]
         for a in old:
-            found = next((s for s in rest if s.type == a.type), None) if a.id not in self.values else None
-            if found is not None:
-                rest = [s for s in rest if s is not found]
-                self.pair(a, found)
+            partner = next((s for s in rest if s.type == a.type), None) if a.id not in self.values else None
+            if partner is not None:
+                rest = [s for s in rest if s is not partner]
+                self.pair(a, partner)
 
     def _pair_named(self) -> None:
-        """Pair weights of one name, and nodes of one operator whose results have one name."""
+        """Pair weights of the same name, and nodes of the same operator with results of the same name."""
         for name, a in self.old.names.taken.items():
             b = self.new.names.taken.get(name)
             if b is None:
@@ -101,7 +101,7 @@ class Alignment:
     # Nodes
 
     def _pair_node(self, old: Node, new: Node, *, any_operator: bool = False) -> bool:
-        """Pair two nodes that are free, their results, and weights that they read. Returns whether they are paired."""
+        """Pair two unpaired nodes, their results, and the weights they read. Returns True if that succeeds."""
         if id(old) in self.nodes or id(new) in self.taken or len(old.outputs) != len(new.outputs):
             return False
         if not any_operator and (old.op_type, old.domain) != (new.op_type, new.domain):
@@ -120,27 +120,27 @@ class Alignment:
         return ((a, b) for a, b in zip(old.inputs, new.inputs, strict=False) if a is not None and b is not None)
 
     def _pair_nodes(self) -> None:
-        self._in_order_of_reading(exactly=True)
-        self._backwards()
-        self._in_order_of_reading(exactly=False)
-        self._backwards()
-        if self._in_order():
-            self._in_order_of_reading(exactly=False)
-            self._backwards()
+        self._pair_by_operands(exactly=True)
+        self._pair_backwards()
+        self._pair_by_operands(exactly=False)
+        self._pair_backwards()
+        if self._pair_in_order():
+            self._pair_by_operands(exactly=False)
+            self._pair_backwards()
         for name, a in self.old.names.taken.items():
             b = self.new.names.taken.get(name)
             if b is not None and isinstance(a.producer, Node) and isinstance(b.producer, Node):
                 self._pair_node(a.producer, b.producer, any_operator=True)
 
-    def _free(self) -> tuple[list[Node], list[Node]]:
+    def _unpaired(self) -> tuple[list[Node], list[Node]]:
         return (
             [n for n in self.old.nodes if id(n) not in self.nodes],
             [n for n in self.new.nodes if id(n) not in self.taken],
         )
 
-    def _in_order_of_reading(self, *, exactly: bool) -> None:
-        """Pair nodes that read the same. exactly: with the same attributes, not through casts."""
-        old, new = self._free()
+    def _pair_by_operands(self, *, exactly: bool) -> None:
+        """Pair nodes of equal operands. exactly: with equal attributes, and not through casts."""
+        old, new = self._unpaired()
         if not old or not new:
             return
         waiting: dict[Hashable, deque[Node]] = defaultdict(deque)
@@ -148,9 +148,9 @@ class Alignment:
             waiting[self._key(node, False, exactly)].append(node)
         for node in old:
             key = self._key(node, True, exactly)
-            found = waiting.get(key) if key is not None else None
-            while found:
-                if self._pair_node(node, found.popleft()):
+            candidates = waiting.get(key) if key is not None else None
+            while candidates:
+                if self._pair_node(node, candidates.popleft()):
                     break
 
     def _key(self, node: Node, is_old: bool, exactly: bool) -> Hashable | None:
@@ -160,13 +160,13 @@ class Alignment:
         attributes = self._contents.attributes(node) if exactly else ()
         return node.op_type, node.domain, len(node.outputs), tuple(tokens), attributes
 
-    def _backwards(self) -> None:
-        """Pair what makes the operands of paired nodes, and what makes outputs, where the operators are the same."""
-        waiting = [*self._ends()]
+    def _pair_backwards(self) -> None:
+        """Pair the producers of outputs and of operands of paired nodes, if the operators are the same."""
+        waiting = [*self._output_pairs()]
         for node in reversed(self.old.nodes):
-            found = self.nodes.get(id(node))
-            if found is not None:
-                waiting += self._operands(node, found)
+            partner = self.nodes.get(id(node))
+            if partner is not None:
+                waiting += self._operands(node, partner)
         while waiting:
             a, b = waiting.pop()
             first, second = a.producer, b.producer
@@ -182,31 +182,33 @@ class Alignment:
             if _position(first, a) == _position(second, b) and self._pair_node(first, second):
                 waiting += self._operands(first, second)
 
-    def _ends(self) -> list[tuple[Symbol, Symbol]]:
+    def _output_pairs(self) -> list[tuple[Symbol, Symbol]]:
         """Return pairs of outputs: by name, and the rest in order."""
         new = {name or s.name: s for name, s in self.new.named_outputs}
         old = {name or s.name: s for name, s in self.old.named_outputs}
-        found = [(s, new[name]) for name, s in old.items() if name in new]
+        pairs = [(s, new[name]) for name, s in old.items() if name in new]
         rest = [s for name, s in new.items() if name not in old]
-        found += zip([s for name, s in old.items() if name not in new], rest, strict=False)
-        kept = self.new.buffers
-        found += [(held.value, kept[name].value) for name, held in self.old.buffers.items() if name in kept]
-        return found
+        pairs += zip([s for name, s in old.items() if name not in new], rest, strict=False)
+        new_buffers = self.new.buffers
+        pairs += [
+            (buffer.value, new_buffers[name].value) for name, buffer in self.old.buffers.items() if name in new_buffers
+        ]
+        return pairs
 
-    def _in_order(self) -> bool:
-        """Pair nodes of one operator in the order in which they come, where nothing else tells: equal ones first."""
-        found = False
-        for key in (self._whole, self._operator):
-            old, new = self._free()
+    def _pair_in_order(self) -> bool:
+        """Pair the remaining nodes of the same operator in order: those with equal attributes and arrays first."""
+        has_paired = False
+        for key in (self._operator_and_arrays, self._operator):
+            old, new = self._unpaired()
             for i, j in common([*map(key, old)], [*map(key, new)]):
-                found = self._pair_node(old[i], new[j]) or found
-        return found
+                has_paired = self._pair_node(old[i], new[j]) or has_paired
+        return has_paired
 
     @staticmethod
     def _operator(node: Node) -> Hashable:
         return node.op_type, node.domain, len(node.outputs)
 
-    def _whole(self, node: Node) -> Hashable:
+    def _operator_and_arrays(self, node: Node) -> Hashable:
         arrays = [self._contents.of(a) for s in node.inputs if s is not None and (a := array_of(s)) is not None]
         return self._operator(node), self._contents.attributes(node), tuple(arrays)
 
@@ -217,19 +219,19 @@ def _position(node: Node, symbol: Symbol) -> int:
 
 # The longest common subsequence of two sequences that are mostly the same.
 
-_MOST = 3_000_000
-"""Steps before it is given up: of sequences of thousands that have little in common."""
+_MAX_STEPS = 3_000_000
+"""Steps after which the search stops: for sequences of thousands with little in common."""
 
 
 def common(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Return pairs of positions of equal elements, in order and as many as there can be; none after too many steps.
+    """Return the positions of a longest common subsequence, in order; none after too many steps.
 
     Source: Myers, "An O(ND) difference algorithm and its variations", Algorithmica 1 (1986).
     """
     m, n = len(old), len(new)
     ends = {1: 0}
     trail: list[dict[int, int]] = []
-    for edits in range(min(m + n, _MOST // (m + n + 1)) + 1):
+    for edits in range(min(m + n, _MAX_STEPS // (m + n + 1)) + 1):
         trail.append(dict(ends))
         for k in range(-edits, edits + 1, 2):
             down = k == -edits or (k != edits and ends[k - 1] < ends[k + 1])

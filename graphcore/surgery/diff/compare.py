@@ -1,4 +1,4 @@
-"""Compare two graphs: align them, and record what differs in pairs and what has none."""
+"""Compare two graphs: align them, record the differences of pairs and what is unpaired."""
 
 from __future__ import annotations
 
@@ -34,9 +34,12 @@ from graphcore.types.tensor_types import TensorType, Type, known_type
 
 
 def diff(old: Graph, new: object) -> Diff:
-    """Return what differs between two graphs. See `Graph.diff`."""
+    """Return the differences between two graphs. See `Graph.diff`."""
     if not isinstance(new, Graph):
-        raise GraphError(f"diff: a {type(new).__name__} is no Graph", help="load the file first: Graph.load(path)")
+        raise GraphError(
+            f"diff: the other graph must be a Graph, got {type(new).__name__}",
+            help="load the file first: Graph.load(path)",
+        )
     return _Comparison().run(old, new)
 
 
@@ -51,8 +54,8 @@ class _Comparison:
         self._types: list[TypeChange] = []
         self._weights: list[WeightChange] = []
         self._dims: dict[str, Dim] = {}
-        self._met: set[int] = set()
-        """Constants with names that stand in the other graph without one, by identity."""
+        self._matched_constants: set[int] = set()
+        """Named constants that the other graph has without a name, by identity."""
         self._compared: set[tuple[Definition, Definition]] = set()
 
     def run(self, old: Graph, new: Graph) -> Diff:
@@ -76,13 +79,13 @@ class _Comparison:
     # Types
 
     def _find_dims(self, pairs: Alignment) -> None:
-        """Note the names of dims in inputs that are other dims everywhere in the second graph."""
+        """Find the dim names of inputs that are consistently other dims in the second graph."""
         refused: set[str] = set()
         for symbol in pairs.old.input_symbols:
-            found = pairs.values.get(symbol.id)
-            if found is None:
+            partner = pairs.values.get(symbol.id)
+            if partner is None:
                 continue
-            for a, b in _dims_of(symbol.type, found.type):
+            for a, b in _dims_of(symbol.type, partner.type):
                 if a.name is None or b.is_dynamic:
                     continue
                 if self._dims.setdefault(a.name, b) != b:
@@ -90,7 +93,7 @@ class _Comparison:
         self._dims = {k: d for k, d in self._dims.items() if k not in refused and d.name != k}
 
     def _same_type(self, old: Type, new: Type) -> bool:
-        """Return whether types are the same in the dims of the second graph. Names of dims inside are but names."""
+        """Return True if types are equal in the dims of the second graph. Dim names that no input has may differ."""
         old, new = known_type(old), known_type(new)
         if old == new:
             return True
@@ -104,7 +107,7 @@ class _Comparison:
         )
 
     def _is_own_name(self, old: Dim, new: Dim) -> bool:
-        """Return whether dims are names that only values inside have: those may be called anything."""
+        """Return True if dims are names that no input has, consistently renamed."""
         if old.name is None or new.name is None or {old.name, new.name} & self._known:
             return False
         return self._inner.setdefault(old.name, new.name) == new.name
@@ -116,15 +119,19 @@ class _Comparison:
         self._known = {*names_of(s.type for s in old.input_symbols), *names_of(s.type for s in new.input_symbols)}
         self._inner: dict[str, str] = {}
         for symbol in old.input_symbols:
-            found = pairs.values.get(symbol.id)
-            if found is None:
+            partner = pairs.values.get(symbol.id)
+            if partner is None:
                 self._inputs.append(EdgeChange("-", symbol.name, str(symbol)))
                 continue
-            details = self._edge(symbol.name, found.name, symbol.type, found.type)
-            held, kept = (g.buffers.get(s.given_name or "") for g, s in ((old, symbol), (new, found)))
-            if (held is None) != (kept is None):
-                details.append("no buffer any more" if kept is None else "is a buffer")
-            elif held is not None and kept is not None and not _same_initial(held.buffer.initial, kept.buffer.initial):
+            details = self._interface_details(symbol.name, partner.name, symbol.type, partner.type)
+            old_buffer, new_buffer = (g.buffers.get(s.given_name or "") for g, s in ((old, symbol), (new, partner)))
+            if (old_buffer is None) != (new_buffer is None):
+                details.append("no buffer any more" if new_buffer is None else "is a buffer")
+            elif (
+                old_buffer is not None
+                and new_buffer is not None
+                and not _same_initial(old_buffer.buffer.initial, new_buffer.buffer.initial)
+            ):
                 details.append("another initial value")
             if details:
                 self._inputs.append(EdgeChange("~", symbol.name, symbol.name, tuple(details)))
@@ -137,7 +144,7 @@ class _Comparison:
         if order != now:
             self._inputs.append(EdgeChange("~", "", "order", (f"{', '.join(order)} -> {', '.join(now)}",)))
 
-    def _edge(self, name: str, other: str, before: Type, after: Type) -> list[str]:
+    def _interface_details(self, name: str, other: str, before: Type, after: Type) -> list[str]:
         details = [] if name == other else [f"named {other}"]
         if not self._same_type(before, after):
             details.append(f"{known_type(before)} -> {known_type(after)}")
@@ -149,14 +156,14 @@ class _Comparison:
         lost, more = [n for n in old if n not in new], [n for n in new if n not in old]
         names = {name: name for name in old if name in new}
         for name in lost:
-            found = next((n for n in more if pairs.are_one(old[name], new[n])), None)
-            if found is None:
+            partner = next((n for n in more if pairs.are_one(old[name], new[n])), None)
+            if partner is None:
                 self._outputs.append(EdgeChange("-", name, f"{name}: {known_type(old[name].type)}"))
             else:
-                more.remove(found)
-                names[name] = found
+                more.remove(partner)
+                names[name] = partner
         for name, other in names.items():
-            details = self._edge(name, other, old[name].type, new[other].type)
+            details = self._interface_details(name, other, old[name].type, new[other].type)
             if not pairs.are_one(old[name], new[other]):
                 details.append(f"made by {_maker(old[name])} -> {_maker(new[other])}")
             if details:
@@ -165,9 +172,9 @@ class _Comparison:
         order, now = [names[n] for n in old if n in names], [n for n in new if n in {*names.values()}]
         if order != now:
             self._outputs.append(EdgeChange("~", "", "order", (f"{', '.join(order)} -> {', '.join(now)}",)))
-        kept, keeps = stored(pairs.old), stored(pairs.new)
-        for name in {**kept, **keeps}:
-            a, b = kept.get(name), keeps.get(name)
+        old_stores, new_stores = stored(pairs.old), stored(pairs.new)
+        for name in {**old_stores, **new_stores}:
+            a, b = old_stores.get(name), new_stores.get(name)
             if a is None or b is None or not pairs.are_one(a, b):
                 text = f"{_maker(a) if a is not None else 'nothing'} -> {_maker(b) if b is not None else 'nothing'}"
                 self._outputs.append(EdgeChange("~", name, f"buffer {name}", (f"stores {text}",)))
@@ -175,17 +182,17 @@ class _Comparison:
     # Nodes
 
     def _compare(self, pairs: Alignment, place: str) -> None:
-        """Compare the nodes, the values that they make, and the weights of two graphs, bodies or functions."""
+        """Compare the nodes, their results, and the weights of two graphs, bodies or functions."""
         ends = {s.id for s in pairs.old.outputs} if not place else set()
         for node in pairs.old.nodes:
-            found = pairs.nodes.get(id(node))
-            if found is None:
+            partner = pairs.nodes.get(id(node))
+            if partner is None:
                 self._nodes.append(NodeChange("-", _label(node), node.op_type, _text(node), (), place))
                 continue
-            details = self._details(pairs, node, found, place)
+            details = self._node_details(pairs, node, partner, place)
             if details:
                 self._nodes.append(NodeChange("~", _label(node), node.op_type, _text(node), tuple(details), place))
-            for a, b in zip(node.outputs, found.outputs, strict=True):
+            for a, b in zip(node.outputs, partner.outputs, strict=True):
                 if a.id not in ends and not self._same_type(a.type, b.type):
                     types = str(known_type(a.type)), str(known_type(b.type))
                     self._types.append(TypeChange(a.name, b.name, *types, place))
@@ -194,8 +201,8 @@ class _Comparison:
                 self._nodes.append(NodeChange("+", _label(node), node.op_type, _text(node), (), place))
         self._compare_weights(pairs, place)
 
-    def _details(self, pairs: Alignment, old: Node, new: Node, place: str) -> list[str]:
-        """Return what differs between two nodes that are paired. What their bodies differ in is recorded too."""
+    def _node_details(self, pairs: Alignment, old: Node, new: Node, place: str) -> list[str]:
+        """Return the differences of two paired nodes. Differences of their bodies are recorded too."""
         details = []
         if (old.op_type, old.domain) != (new.op_type, new.domain):
             is_same = old.op_type == new.op_type
@@ -207,20 +214,20 @@ class _Comparison:
             if a is None or b is None:
                 if a is not b:
                     details.append(f"operand {i}: {_operand(a)} -> {_operand(b)}")
-            elif not pairs.are_one(a, b) and not self._constants(old, i, a, b, place):
+            elif not pairs.are_one(a, b) and not self._compare_constants(old, i, a, b, place):
                 details.append(f"operand {i}: {_operand(a)} -> {_operand(b)}")
-        return details + self._attributes(pairs, old, new, place)
+        return details + self._compare_attributes(pairs, old, new, place)
 
-    def _constants(self, node: Node, position: int, old: Symbol, new: Symbol, place: str) -> bool:
-        """Return whether both are constants; one without a name that holds something else is recorded."""
+    def _compare_constants(self, node: Node, position: int, old: Symbol, new: Symbol, place: str) -> bool:
+        """Return True if both are constants; a difference of unnamed ones is recorded."""
         a, b = array_of(old), array_of(new)
         if a is None or b is None:
             return False
         name = old.name if is_named(old) else f"operand {position} of {_label(node)}"
         if is_named(old) and is_named(new):
-            return False  # each has a pair of its own
-        # One that an exporter named is the same one.
-        self._met |= {id(origin_of(old)), id(origin_of(new))}
+            return False  # each has its own pair
+        # An exporter may name a constant that the other graph has without a name.
+        self._matched_constants |= {id(origin_of(old)), id(origin_of(new))}
         self._compare_arrays(name, name, old, new, place)
         return True
 
@@ -240,17 +247,17 @@ class _Comparison:
         for symbol in pairs.old.symbols:
             if not isinstance(symbol.producer, Constant) or not is_named(symbol):
                 continue
-            found = pairs.values.get(symbol.id)
-            if found is None and id(symbol) not in self._met:
-                self._weights.append(_single("-", symbol, place))
-            elif found is not None:
-                self._compare_arrays(symbol.name, found.name, symbol, found, place)
+            partner = pairs.values.get(symbol.id)
+            if partner is None and id(symbol) not in self._matched_constants:
+                self._weights.append(_unpaired_weight("-", symbol, place))
+            elif partner is not None:
+                self._compare_arrays(symbol.name, partner.name, symbol, partner, place)
         for symbol in pairs.new.symbols:
-            is_alone = symbol.id not in pairs.sources and id(symbol) not in self._met
+            is_alone = symbol.id not in pairs.sources and id(symbol) not in self._matched_constants
             if is_alone and isinstance(symbol.producer, Constant) and is_named(symbol):
-                self._weights.append(_single("+", symbol, place))
+                self._weights.append(_unpaired_weight("+", symbol, place))
 
-    def _attributes(self, pairs: Alignment, old: Node, new: Node, place: str) -> list[str]:
+    def _compare_attributes(self, pairs: Alignment, old: Node, new: Node, place: str) -> list[str]:
         a, b = _attributes_of(old), _attributes_of(new)
         details = []
         for key in {**a, **b}:
@@ -286,7 +293,7 @@ class _Comparison:
         self._compare_ends(pairs, place)
 
     def _compare_ends(self, pairs: Alignment, place: str) -> None:
-        """Record inputs and outputs of a body that differ, as changes of what it is."""
+        """Record the differences of a body's inputs and outputs as one change of a node."""
         details = []
         sizes = [(len(pairs.old.input_symbols), len(pairs.new.input_symbols), "inputs")]
         sizes.append((len(pairs.old.outputs), len(pairs.new.outputs), "outputs"))
@@ -315,7 +322,7 @@ def _same_initial(old: Any, new: Any) -> bool:
     return old.dtype == new.dtype and distance(old, new).differing == 0
 
 
-def _single(kind: str, symbol: Symbol, place: str) -> WeightChange:
+def _unpaired_weight(kind: str, symbol: Symbol, place: str) -> WeightChange:
     type_ = str(known_type(symbol.type))
     before, after = (type_, "") if kind == "-" else ("", type_)
     array = array_of(symbol)
@@ -330,13 +337,13 @@ def _metadata(old: Graph, new: Graph) -> list[MetadataChange]:
 
 
 def _notes(graph: Graph) -> dict[str, str]:
-    made = {"name": graph.name, "promotion": str(graph.promotion)}
-    made |= {f"metadata {key}": value for key, value in graph.metadata.items()}
-    return made | {f"opset of {domain}": str(version) for domain, version in graph.opsets.items()}
+    notes = {"name": graph.name, "promotion": str(graph.promotion)}
+    notes |= {f"metadata {key}": value for key, value in graph.metadata.items()}
+    return notes | {f"opset of {domain}": str(version) for domain, version in graph.opsets.items()}
 
 
 def _attributes_of(node: Node) -> Mapping[str, Any]:
-    """Return the attributes, without the dims of a call, which types tell."""
+    """Return the attributes, without the dims of a call, which follow from types."""
     if definition_of(node) is None:
         return node.attributes
     return {key: value for key, value in node.attributes.items() if key != "dims"}
@@ -370,7 +377,7 @@ def _value(value: Any) -> str:
 
 
 def _text(node: Node) -> str:
-    """Return a node in a line."""
-    shown = [f"{k}={_value(v)}" for k, v in _attributes_of(node).items() if not isinstance(v, (Graph, Definition))]
+    """Return the text of a node in one line."""
+    attributes = [f"{k}={_value(v)}" for k, v in _attributes_of(node).items() if not isinstance(v, (Graph, Definition))]
     results = ", ".join(s.name for s in node.outputs)
-    return f"{results} = {_operator(node)}({', '.join([*map(_operand, node.inputs), *shown])})"
+    return f"{results} = {_operator(node)}({', '.join([*map(_operand, node.inputs), *attributes])})"

@@ -1,4 +1,4 @@
-"""The records of what differs between two graphs, and their text."""
+"""The records of the differences between two graphs, and their text."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import schema_of
 from graphcore.support.escaping import escaped
 
-_SHOWN = 12
+_MAX_UNGROUPED = 12
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A node that one graph has alone, or that both have with other operands, attributes or another operator.
+    """A node that only one graph has, or that differs in operands, attributes or operator.
 
-    kind: "-", "+" or "~". name: of its first result, in the graph that has it, for "~" the first graph. details: what
-    changed, in words. place: the body or function that it is in, "" for the graph itself.
+    kind: "-", "+" or "~". name: of its first result, in the graph that has it, for "~" the first graph. details: text
+    of the changes. place: the body or function that it is in, "" for the graph itself.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class TypeChange:
-    """A value inside of the graph that has another type. before, after: as printed. other: its name in the second."""
+    """A value inside of the graph whose type differs. before, after: as printed. other: its second name."""
 
     name: str
     other: str
@@ -56,10 +56,11 @@ class TypeChange:
 
 @dataclass(frozen=True, slots=True)
 class WeightChange:
-    """A weight or constant that one graph has alone, or that holds other values in the second.
+    """A weight or constant that only one graph has, or whose values differ.
 
-    kind: "-", "+" or "~". before, after: its types, "" where there is none. differing: the elements that differ, of
-    `size`. largest: the greatest absolute difference. These are None where the shapes differ or there are no numbers.
+    kind: "-", "+" or "~". before, after: its types, "" if there is none. differing: the number of elements, of `size`,
+    that differ. largest: the greatest absolute difference. Both are None if the shapes differ; `largest` is None if the
+    elements are not numbers.
     """
 
     kind: str
@@ -76,7 +77,7 @@ class WeightChange:
         if self.kind != "~":
             return escaped(f"{self.kind} {self.name}: {self.before or self.after}")
         types = self.before if self.before == self.after else f"{self.before} -> {self.after}"
-        text = f"~ {_renamed(self.name, self.other)}: {types}"
+        text = f"~ {_name_pair(self.name, self.other)}: {types}"
         if self.differing:
             text += f", {self.differing} of {self.size} differ"
             text += "" if self.largest is None else f", by {self.largest:.4g} at most"
@@ -85,9 +86,9 @@ class WeightChange:
 
 @dataclass(frozen=True, slots=True)
 class EdgeChange:
-    """An input, output or buffer that one graph has alone, or with another name, type, place or value in the second.
+    """An input, output or buffer that only one graph has, or that differs in name, type, position or value.
 
-    details: what changed, in words.
+    details: text of the changes.
     """
 
     kind: str
@@ -101,7 +102,7 @@ class EdgeChange:
 
 @dataclass(frozen=True, slots=True)
 class DimChange:
-    """A name of dims of inputs that is another name, or a size, in the second graph."""
+    """A dim name of inputs that is another name, or a size, in the second graph."""
 
     name: str
     other: str
@@ -112,7 +113,7 @@ class DimChange:
 
 @dataclass(frozen=True, slots=True)
 class MetadataChange:
-    """A note of the graph: its name, its promotion system, its metadata, the versions of other domains."""
+    """A difference in the name, promotion system, metadata or opset versions of the graph."""
 
     key: str
     before: str | None
@@ -128,7 +129,7 @@ class MetadataChange:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The differences of two graphs. False where there are none; printed, a line each, with "-", "+" and "~"."""
+    """The differences of two graphs. False if there are none; printed one per line, with "-", "+" and "~"."""
 
     inputs: tuple[EdgeChange, ...] = ()
     outputs: tuple[EdgeChange, ...] = ()
@@ -157,61 +158,61 @@ class Diff:
         return "\n".join(escaped(line) for field in fields(self) for line in self._section(field.name))
 
     def _section(self, name: str) -> Iterator[str]:
-        found = getattr(self, name)
-        if not found:
+        records = getattr(self, name)
+        if not records:
             return
         yield f"{name}:"
-        places = dict.fromkeys(getattr(each, "place", "") for each in found)
+        places = dict.fromkeys(getattr(each, "place", "") for each in records)
         for place in places:
-            rows = [each for each in found if getattr(each, "place", "") == place]
+            rows = [each for each in records if getattr(each, "place", "") == place]
             indent = "  "
             if place:
                 yield f"  in {place}:"
                 indent = "    "
-            for line in _grouped(rows) if name in ("types", "weights") else map(str, rows):
+            for line in _group_lines(rows) if name in ("types", "weights") else map(str, rows):
                 yield indent + line
 
 
-def _grouped(rows: Sequence[TypeChange | WeightChange]) -> Iterator[str]:
-    """Yield a line for each, or one for many whose dtype changes in the same way."""
+def _group_lines(rows: Sequence[TypeChange | WeightChange]) -> Iterator[str]:
+    """Yield a line for each record, or one for many with the same change of dtype."""
     groups: dict[object, list[TypeChange | WeightChange]] = {}
     for row in rows:
         was, becomes = row.before.partition("["), row.after.partition("[")
         is_same_change = was[2] == becomes[2] and was[0] != becomes[0] and row.before and row.after
         groups.setdefault((was[0], becomes[0]) if is_same_change else id(row), []).append(row)
     for key, group in groups.items():
-        if len(group) <= _SHOWN or not isinstance(key, tuple):
+        if len(group) <= _MAX_UNGROUPED or not isinstance(key, tuple):
             yield from map(str, group)
         else:
             names = ", ".join(each.name for each in group[:3])
             yield f"~ {len(group)} of them: {key[0]} -> {key[1]} ({names}, ...)"
 
 
-def _renamed(name: str, other: str) -> str:
+def _name_pair(name: str, other: str) -> str:
     return name if name == other else f"{name} -> {other}"
 
 
-# The contents of attributes, constants and weights: keys to compare them by, and differences of arrays.
+# Keys to compare attributes, constants and weights by, and differences of arrays.
 
 
 class Contents:
-    """Keys of arrays, each made once."""
+    """Cached keys of arrays, to compare them by."""
 
     def __init__(self) -> None:
         self._keys: dict[int, tuple[Array, Hashable]] = {}
 
     def of(self, array: Array) -> Hashable:
-        """Return a key that arrays of the same dtype, shape and bits have."""
-        found = self._keys.get(id(array))
-        if found is None:
+        """Return a key that is equal for arrays of the same dtype, shape and bits."""
+        cached = self._keys.get(id(array))
+        if cached is None:
             plain = array.dtype.kind == "O"
             data = repr(array.tolist()).encode() if plain else _bytes_of(array).data
             digest = hashlib.blake2b(data, digest_size=16).digest()
-            found = self._keys[id(array)] = array, (str(array.dtype), array.shape, digest)
-        return found[1]
+            cached = self._keys[id(array)] = array, (str(array.dtype), array.shape, digest)
+        return cached[1]
 
     def attribute(self, value: Any) -> Hashable:
-        """Return a key of an attribute; of a body or a function that of what it is called."""
+        """Return a key of an attribute; bodies are all alike, functions are compared by name."""
         if isinstance(value, np.ndarray):
             return self.of(value)
         if isinstance(value, (list, tuple)):
@@ -223,7 +224,7 @@ class Contents:
         return value if isinstance(value, (str, bytes, int)) else repr(value)
 
     def attributes(self, node: Node) -> Hashable:
-        """Return a key of the attributes of a node, but for the dims of a call."""
+        """Return a key of the attributes of a node, without the dims of a call."""
         own = node.attributes
         if not own:
             return ()
@@ -231,28 +232,28 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Distance:
+class ArrayDistance:
     """The difference of two arrays. differing: elements. largest: the greatest absolute difference, of numbers."""
 
     differing: int | None
     largest: float | None
 
 
-def distance(old: Array, new: Array) -> Distance:
-    """Return how much two arrays differ; nothing is known of arrays of different shapes. NaN equals NaN."""
+def distance(old: Array, new: Array) -> ArrayDistance:
+    """Return the difference of two arrays, None in both fields if the shapes differ. NaN equals NaN."""
     if old is new:
-        return Distance(0, None)
+        return ArrayDistance(0, None)
     if old.shape != new.shape:
-        return Distance(None, None)
+        return ArrayDistance(None, None)
     if "O" in (old.dtype.kind, new.dtype.kind):
-        return Distance(int(np.count_nonzero(old != new)), None)
+        return ArrayDistance(int(np.count_nonzero(old != new)), None)
     if old.dtype == new.dtype and np.array_equal(_bytes_of(old), _bytes_of(new)):
-        return Distance(0, None)
+        return ArrayDistance(0, None)
     whole = all(x.dtype.kind in "iu" and x.dtype.itemsize == 8 for x in (old, new))
     first, second = old.reshape(-1), new.reshape(-1)
     count, largest = 0, 0.0
-    for start in range(0, first.size, _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
+    for start in range(0, first.size, _CHUNK_ELEMENTS):
+        part = slice(start, start + _CHUNK_ELEMENTS)
         a, b = (x[part].astype(object if whole else np.float64) for x in (first, second))
         with np.errstate(invalid="ignore", over="ignore"):
             differs = np.asarray(a != b, bool)
@@ -261,11 +262,11 @@ def distance(old: Array, new: Array) -> Distance:
             gaps = np.abs(a - b)[differs].astype(np.float64)
         count += len(gaps)
         largest = float(np.maximum(largest, gaps.max())) if len(gaps) else largest
-    return Distance(count, largest if count else None)
+    return ArrayDistance(count, largest if count else None)
 
 
-_AT_ONCE = 1 << 22
-"""Elements that are widened together: weights may take most of the memory."""
+_CHUNK_ELEMENTS = 1 << 22
+"""Elements that are widened at once: weights may take most of the memory."""
 
 
 def _bytes_of(array: Array) -> Array:
@@ -287,12 +288,12 @@ def origin_of(symbol: Symbol) -> Symbol:
 
 
 def is_named(symbol: Symbol) -> bool:
-    """Return whether a constant has a name: it is found by that."""
+    """Return True if a constant has a name to pair it by."""
     return origin_of(symbol).given_name is not None
 
 
 def is_default(node: Node, key: str, value: Any) -> bool:
-    """Return whether an attribute is what ONNX takes where it is left out."""
+    """Return True if an attribute has the default value of its ONNX operator."""
     schema = schema_of(node.op_type, node.domain, DOMAINS.get(node.domain, OPSET))
     declared = None if schema is None else schema.attributes.get(key)
     if declared is None or not declared.default_value.name:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.view.data import Shown, page_data
+from graphcore.view.data import PageOptions, page_data
 
 Data = dict[str, Any]
 
@@ -115,19 +115,19 @@ def small_data() -> Data:
     graph = small()
     model = gc.InferenceSession().load(graph)
     feeds = np.ones((7, 64), DType.bfloat16.numpy), np.ones((7, 64), np.int8)
-    return page_data(graph, Shown(profile=model.profile(*feeds, runs=2), placement=model.placement()))
+    return page_data(graph, PageOptions(profile=model.profile(*feeds, runs=2), placement=model.placement()))
 
 
 @functools.cache
 def unet_data() -> Data:
-    return page_data(unet(), Shown(targets=[]))
+    return page_data(unet(), PageOptions(targets=[]))
 
 
 @functools.cache
 def bodies_data() -> Data:
-    return page_data(bodies(), Shown(targets=[]))
+    return page_data(bodies(), PageOptions(targets=[]))
 
 
 @functools.cache
 def large_data(*, layers: bool) -> Data:
-    return page_data(large(20_000, layers=layers), Shown(targets=[], statistics=False))
+    return page_data(large(20_000, layers=layers), PageOptions(targets=[], statistics=False))

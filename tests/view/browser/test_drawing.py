@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from graphcore.view.data import Shown, page_data
+from graphcore.view.data import PageOptions, page_data
 from tests.support.browser import Opened
 from tests.view.browser.conftest import Show
 from tests.view.browser.graphs import Data, bodies_data, large_data, small_data, unet_data
@@ -29,7 +29,7 @@ def dense(length: int) -> Data:
     for _ in range(length):
         values.append(ops.add(ops.tanh(values[-1]), first))
     graph.output(ops.concat(values, axis=0))
-    return page_data(graph, Shown(targets=[]))
+    return page_data(graph, PageOptions(targets=[]))
 
 
 def tangled(seed: int) -> Data:
@@ -43,7 +43,7 @@ def tangled(seed: int) -> Data:
                 with graph.layer(f"inner{chance.randint(0, 1)}"):
                     values.append(ops.add(chance.choice(values), chance.choice(values[-4:])))
     graph.output(values[-1], values[len(values) // 2])
-    return page_data(graph, Shown(targets=[]))
+    return page_data(graph, PageOptions(targets=[]))
 
 
 GRAPHS: dict[str, Callable[[], Data]] = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphcore as gc
-from graphcore.view.data import Shown, page_data
+from graphcore.view.data import PageOptions, page_data
 from tests.view.browser.conftest import Show
 from tests.view.browser.graphs import Data, small, small_data, unet
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 
 @functools.cache
 def against() -> Data:
-    return page_data(small(longer=True), Shown(targets=[], against=small()))
+    return page_data(small(longer=True), PageOptions(targets=[], against=small()))
 
 
 def overlay_of(data: Data, name: str) -> Data:
@@ -29,7 +29,9 @@ def overlay_of(data: Data, name: str) -> Data:
 def profiled_unet() -> Data:
     graph = unet()
     model = gc.InferenceSession().load(graph)
-    return page_data(graph, Shown(profile=model.profile(np.ones((1, 3, 64, 64), np.float32), runs=2), statistics=False))
+    return page_data(
+        graph, PageOptions(profile=model.profile(np.ones((1, 3, 64, 64), np.float32), runs=2), statistics=False)
+    )
 
 
 def test_table_has_the_greatest_first_when_time_is_shown(show: Show) -> None:

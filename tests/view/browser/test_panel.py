@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphcore.view.data import Shown, page_data
+from graphcore.view.data import PageOptions, page_data
 from tests.support.browser import as_json
 from tests.view.browser.conftest import Show
 from tests.view.browser.graphs import Data, bodies_data, small, small_data
@@ -89,7 +89,7 @@ def test_lowered_graph_leads_back_when_a_node_of_it_is_selected(show: Show) -> N
         opened.select(node_of(data, "Exp"))
         opened.page.select_option("select[aria-label=Graph]", label="lowered for cpu")
         opened.until("graphcore.view === 0 && graphcore.viewer.selected !== null")
-        assert "STANDS FOR" in opened.panel.upper()
+        assert "REPLACES" in opened.panel.upper()
         opened.page.click(f"aside .links button:has-text('{node_of(data, 'Exp')}')")
         opened.until("graphcore.view === -1")
         assert opened.panel.startswith("Exp")
@@ -134,13 +134,13 @@ def test_left_out_operand_is_told_when_a_loop_has_no_count(show: Show) -> None:
 
 
 def test_failure_is_told_when_a_graph_could_not_be_lowered(show: Show) -> None:
-    data = page_data(small(), Shown(targets=[])) | {"failures": [{"target": "cpu", "reason": "no kernel for it"}]}
+    data = page_data(small(), PageOptions(targets=[])) | {"failures": [{"target": "cpu", "reason": "no kernel for it"}]}
     with show(data) as opened:
         assert "no kernel for it" in opened.panel
 
 
 def test_node_without_anything_is_described_when_selected(show: Show) -> None:
-    data = as_json(page_data(small(), Shown(targets=[])))
+    data = as_json(page_data(small(), PageOptions(targets=[])))
     data["graph"]["nodes"][0] |= {"operands": [], "operandNames": [], "attributes": []}
     for key in ("source", "cast"):
         data["graph"]["nodes"][0].pop(key, None)

@@ -6,9 +6,9 @@ export interface Place {
 }
 
 export function readPlace(hash: string): Place | null {
-  const found = new URLSearchParams(hash.replace(/^#/, ""));
-  const node = found.get("node");
-  const view = Number(found.get("lowered") ?? -1);
+  const parameters = new URLSearchParams(hash.replace(/^#/, ""));
+  const node = parameters.get("node");
+  const view = Number(parameters.get("lowered") ?? -1);
   return node === null ? null : { node, view: Number.isInteger(view) ? view : -1 };
 }
 
@@ -23,7 +23,7 @@ function wellFormed(text: string): string {
   return text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd");
 }
 
-/** Put a place into the address without a new entry in the history; a frame without an address keeps none. */
+/** Write the selection to the address without a new history entry; a frame without an address cannot store it. */
 export function keepPlace(place: Place | null): void {
   try {
     history.replaceState(null, "", placeHash(place) || location.pathname + location.search);

@@ -1,4 +1,4 @@
-/** The page: its graphs, what is shown of them, and the parts that show it. */
+/** The page: its graphs, the current view, and the parts that show it. */
 import { keepPlace, placeHash, readPlace } from "./address";
 import { scopeOf } from "./boxes";
 import { compare } from "./compare";
@@ -62,10 +62,10 @@ export class App {
   // Graphs
 
   private viewerOf(view: number): Viewer {
-    const known = this.viewers.get(view);
-    if (known !== undefined) return known;
+    const cached = this.viewers.get(view);
+    if (cached !== undefined) return cached;
     const graph = view < 0 ? this.page.graph : this.page.lowered[view].graph;
-    const label = `Graph ${plain(graph.name, 100)}: ${countText(graph.nodes.length, "node")}. Arrow keys walk from node to node, / searches, ? lists the keys.`;
+    const label = `Graph ${plain(graph.name, 100)}: ${countText(graph.nodes.length, "node")}. Use the arrow keys to move between nodes, / to search, ? for all keys.`;
     const canvas = h("canvas", { class: "graph", set: { tabindex: 0, role: "application", "aria-roledescription": "graph", "aria-label": label } });
     this.main.prepend(canvas);
     const viewer = new Viewer(canvas, graph, this.placer);
@@ -81,7 +81,7 @@ export class App {
     return viewer;
   }
 
-  /** Show a graph; false where another was asked for before this one was laid out. */
+  /** Show a graph; false if another one was requested before the layout was ready. */
   async showView(view: number): Promise<boolean> {
     if (view === this.view) return true;
     const selected = this.nodeOf(this.viewer.selected);
@@ -113,12 +113,12 @@ export class App {
       for (const { target, nodes } of node.lowered ?? []) {
         const origins = this.origins.get(target) ?? new Map<number, number[]>();
         this.origins.set(target, origins);
-        for (const made of nodes) origins.set(made, [...(origins.get(made) ?? []), index]);
+        for (const lowered of nodes) origins.set(lowered, [...(origins.get(lowered) ?? []), index]);
       }
     });
   }
 
-  /** Return the nodes that a node of the lowered graph on show stands for. */
+  /** Return the nodes that a node of the current lowered graph replaces. */
   originsOf(viewer: Viewer, node: number): number[] {
     return viewer === this.viewers.get(-1) ? [] : (this.origins.get(this.view)?.get(node) ?? []);
   }
@@ -197,7 +197,7 @@ export class App {
       await navigator.clipboard.writeText(link);
       this.say("Link copied.");
     } catch {
-      this.say("The browser does not let a page copy: the link is in the address.");
+      this.say("The browser blocked copying; the link is in the address bar.");
     }
   }
 
@@ -224,7 +224,7 @@ export class App {
     this.paintOverlay(here[at + 1] ?? null);
   }
 
-  /** Return what each overlay says of a node. */
+  /** Return the text of each overlay for a node. */
   textsOf(node: number): [string, string][] {
     return this.page.overlays.flatMap((overlay): [string, string][] => {
       if (overlay.of !== this.view || overlay.kind === "dtype") return [];
@@ -237,13 +237,13 @@ export class App {
     void compare(this, this.placer, node, target);
   }
 
-  /** Of the selected node, for the target on show or the first. */
+  /** Compare the selected node for the current target, or the first one. */
   compareSelected(): void {
     const node = this.nodeOf(this.viewer.selected);
     if (node === null) return this.say("Select a node first.");
     const origin = this.view < 0 ? node : this.originsOf(this.viewer, node)[0];
     const target = this.view < 0 ? this.page.graph.nodes[node].lowered?.[0]?.target : this.view;
-    if (origin === undefined || target === undefined) return this.say("Nothing is known of how it was lowered.");
+    if (origin === undefined || target === undefined) return this.say("There is no lowering of this node to show.");
     return this.compare(origin, target);
   }
 
@@ -259,7 +259,7 @@ export class App {
 
   async openAll(): Promise<void> {
     const all = await this.viewer.openAll();
-    if (!all) this.say("The graph is large: only its outer groups were opened.");
+    if (!all) this.say("The graph is large: only the outer groups are open.");
   }
 
   toggleSelected(): void {

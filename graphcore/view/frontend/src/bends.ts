@@ -1,4 +1,4 @@
-/** The way of a link: straight down within a layer, sideways between layers, where no item is. */
+/** The path of a link: straight down within a layer, sideways only between layers, where there are no items. */
 
 /** One link: x, and the height from which to which it runs straight down (or up) there; curves join the runs. */
 export interface Bend {
@@ -70,7 +70,7 @@ function bandAt(bands: readonly Band[], y: number): Band | null {
   return null;
 }
 
-/** Lanes on the right of everything, one for all the far links of an item. */
+/** Lanes to the right of all items, one for all the long links of an item. */
 export class Lanes {
   private readonly taken = new Map<number, number>();
   private readonly right: number;

@@ -1,4 +1,4 @@
-/** What is drawn: boxes within boxes, and the routes between them, in coordinates of the box around them. */
+/** The drawing: nested boxes and the routes between them, in coordinates of the enclosing box. */
 import type { Item, Scope } from "./tree";
 
 export interface Box {
@@ -28,9 +28,9 @@ export interface Route {
   from: number;
   to: number;
   runs: Float32Array;
-  /** Against the direction of the graph. */
+  /** The route runs against the direction of the graph. */
   back: boolean;
-  /** Ends at a box; not at the edge of an open one, from where it goes on. */
+  /** The route ends at a box, not at the edge of an open box, where it continues. */
   arrow: boolean;
   left: number;
   top: number;
@@ -48,7 +48,7 @@ export function scopeOf(item: Item): Scope | null {
   return item.kind === "scope" ? item.scope : null;
 }
 
-/** Call `visit` with each box and the place of the box around it. */
+/** Call `visit` with each box and the position of the enclosing box. */
 export function everyBox(inside: Inside, left: number, top: number, visit: (box: Box, left: number, top: number, around: Inside) => void): void {
   for (const box of inside.boxes) {
     visit(box, left, top, inside);

@@ -1,9 +1,9 @@
-/** What part of the drawing is seen, and how large. */
+/** The visible part of the drawing, and its scale. */
 export const SMALLEST = 0.004;
 export const LARGEST = 3;
 
 export class Camera {
-  /** Where the drawing's 0, 0 is on the screen. */
+  /** The position of the drawing's origin on the screen. */
   x = 0;
   y = 0;
   scale = 1;
@@ -36,7 +36,7 @@ export class Camera {
     this.changed();
   }
 
-  /** Go there in a moment, or at once for readers who want no motion. */
+  /** Move there with an animation, or at once if the user prefers reduced motion. */
   glide(x: number, y: number, scale: number): void {
     this.stop();
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) return this.set(x, y, scale);

@@ -1,4 +1,4 @@
-/** A node before lowering and what stands for it afterwards, side by side. */
+/** A node before lowering and its replacement, side by side. */
 import type { App } from "./app";
 import { cut } from "./cut";
 import { button, h, name } from "./dom";
@@ -11,12 +11,12 @@ import { Viewer } from "./viewer";
 export async function compare(app: App, placer: Placer, node: number, target: number): Promise<void> {
   const { page } = app;
   const lowered = page.lowered[target];
-  const made = page.graph.nodes[node].lowered?.find((one) => one.target === target);
-  if (lowered === undefined || made === undefined) return;
+  const record = page.graph.nodes[node].lowered?.find((one) => one.target === target);
+  if (lowered === undefined || record === undefined) return;
   const close = button("Close", () => dialog.close());
-  const words = made.reason === "" ? "Lowering left it as it is." : made.reason;
+  const words = record.reason === "" ? "Lowering did not change it." : record.reason;
   const before = figure("Before", page.graph, [node]);
-  const after = figure(`After, for ${lowered.target}`, lowered.graph, made.nodes);
+  const after = figure(`After, for ${lowered.target}`, lowered.graph, record.nodes);
   const dialog = h(
     "dialog",
     { set: { "aria-labelledby": "compare-title" } },

@@ -1,4 +1,4 @@
-/** The only place where elements are made. Text goes in as text nodes, so that no name of a model is ever read as markup. */
+/** The only module that creates elements. Text is added as text nodes, so that no name in a model is parsed as markup. */
 import { plain } from "./text";
 
 export type Child = Element | string | number | null | undefined;
@@ -38,13 +38,13 @@ export function button(label: string, press: () => void, properties: Properties 
   return h("button", { ...properties, set: { type: "button", ...properties.set }, on: { click: press } }, label);
 }
 
-/** Replace what an element holds. */
+/** Replace the children of an element. */
 export function refill(parent: Element, ...children: Child[]): void {
   parent.replaceChildren();
   fill(parent, ...children);
 }
 
-/** A name of a model's in the running text: set apart, so that right-to-left letters do not reorder what is around them. */
+/** A name from a model in running text, isolated so that right-to-left letters do not reorder the text around it. */
 export function name(text: string, longest?: number): HTMLElement {
   return h("bdi", { class: "name" }, plain(text === "" ? "(no name)" : text, longest));
 }

@@ -1,18 +1,18 @@
-/** Draw boxes and routes on a canvas: only what is seen, and with fewer details the smaller it is. */
+/** Draw boxes and routes on a canvas: only the visible part, with fewer details at smaller scales. */
 import { itemKey, scopeOf, type Box, type Inside, type Route } from "./boxes";
 import type { Camera } from "./camera";
 import { SIZE, type Faces } from "./paint";
 import type { Theme } from "./theme";
 import type { Item } from "./tree";
 
-/** What of the drawing is marked. */
+/** The marks in the drawing. */
 export interface Marks {
   selected: string | null;
-  /** Values of the selected node: their routes stand out. */
+  /** Values of the selected node, whose routes are highlighted. */
   values: ReadonlySet<number>;
-  /** Boxes that a search found, or that hold such. */
+  /** Boxes with search results, or that contain such boxes. */
   found: ReadonlyMap<string, number>;
-  /** An overlay's colour and text of a box. */
+  /** The overlay's colour and text for a box. */
   colour: (item: Item) => { fill: string; text: string } | null;
 }
 
@@ -22,14 +22,14 @@ interface Pen {
   faces: Faces;
   marks: Marks;
   scale: number;
-  /** What is seen, in the drawing's coordinates. */
+  /** The visible area, in the drawing's coordinates. */
   left: number;
   top: number;
   right: number;
   bottom: number;
 }
 
-/** Below these scales words, then arrows, are too small to be read. */
+/** Below these scales, text and then arrows are too small to read. */
 const WORDS_FROM = 0.3;
 const ARROWS_FROM = 0.18;
 const CORNER = 7;
@@ -156,7 +156,7 @@ function drawTitle(pen: Pen, box: Box, x: number, y: number): void {
   drawSign(context, x + 8 + width + 20, y + 18, true, theme.colour.quiet);
 }
 
-/** A minus where a press closes, a plus where it opens. */
+/** A minus sign for an open scope, a plus sign for a closed one. */
 function drawSign(context: CanvasRenderingContext2D, x: number, y: number, open: boolean, colour: string): void {
   context.strokeStyle = colour;
   context.lineWidth = 1.6;

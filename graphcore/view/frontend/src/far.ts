@@ -1,4 +1,4 @@
-/** Links over many layers: so many of them would take dagre minutes, and hide what is between. They run in lanes beside the drawing. */
+/** Links over many layers: too many of them would take dagre minutes, and hide what is between. They run in lanes beside the drawing. */
 interface Link {
   from: number;
   to: number;
@@ -6,11 +6,11 @@ interface Link {
 
 /** Layers that all links of a scope may pass, in all, for dagre to route them. */
 const BUDGET = 600;
-/** So many links of one item that pass so many layers share a lane. */
+/** This many links of one item over this many layers share a lane. */
 const MANY = 5;
 const LONG = 2;
 
-/** Return for each link whether it runs in a lane: those of an item with many long ones, then the longest beyond the budget. */
+/** Return true for each link that runs in a lane: those of an item with many long links, then the longest links beyond the budget. */
 export function inLanes(count: number, links: readonly Link[]): boolean[] {
   const layer = layersOf(count, links);
   const passed = links.map((link) => Math.max(0, layer[link.to] - layer[link.from] - 1));
@@ -30,7 +30,7 @@ export function inLanes(count: number, links: readonly Link[]): boolean[] {
   return lanes;
 }
 
-/** Return the layer of each item: below everything that it uses; one that uses nothing is right above what uses it. */
+/** Return the layer of each item: below all its operands; an item without operands is right above its users. */
 function layersOf(count: number, links: readonly Link[]): Int32Array {
   const uses = Array.from({ length: count }, (): number[] => []);
   const missing = new Int32Array(count);

@@ -1,4 +1,4 @@
-/** The keyboard: one table, which the help shows. */
+/** The keyboard shortcuts: one table, which the help shows. */
 import type { App } from "./app";
 import { button, h } from "./dom";
 import { into, out, step, type Way } from "./walk";
@@ -12,21 +12,21 @@ interface Key {
 const PAN = 90;
 
 const KEYS: Key[] = [
-  { keys: ["/"], words: "Search. Words may name a field: op:conv dtype:int8 dim:batch name:encoder", press: (app) => app.search.focus() },
-  { keys: ["n", "N"], words: "Next and previous that was found", press: (app, event) => app.search.move(event.key === "N" ? -1 : 1) },
-  { keys: ["ArrowUp", "ArrowDown"], words: "To what feeds the node, to what uses it", press: walk },
-  { keys: ["ArrowLeft", "ArrowRight"], words: "To the neighbour; with Shift, all four move the drawing", press: walk },
+  { keys: ["/"], words: "Search; fields: op:conv dtype:int8 dim:batch name:encoder", press: (app) => app.search.focus() },
+  { keys: ["n", "N"], words: "Next and previous search result", press: (app, event) => app.search.move(event.key === "N" ? -1 : 1) },
+  { keys: ["ArrowUp", "ArrowDown"], words: "Go to a producer of the node, to a consumer", press: walk },
+  { keys: ["ArrowLeft", "ArrowRight"], words: "Go to a neighbour; with Shift, all four arrows move the drawing", press: walk },
   { keys: ["Enter"], words: "Open or close the selected group", press: (app) => app.toggleSelected() },
-  { keys: ["i", "o"], words: "Into the open group, out to the group around", press: (app, event) => app.select((event.key === "i" ? into : out)(app.viewer) ?? app.viewer.selected, true) },
+  { keys: ["i", "o"], words: "Go into the open group, out to the enclosing group", press: (app, event) => app.select((event.key === "i" ? into : out)(app.viewer) ?? app.viewer.selected, true) },
   { keys: ["e", "c"], words: "Open all groups, close all", press: (app, event) => void (event.key === "e" ? app.openAll() : app.viewer.closeAll()) },
   { keys: ["+", "-"], words: "Larger, smaller", press: (app, event) => app.zoom(event.key === "-" ? 1 / 1.3 : 1.3) },
-  { keys: ["0", "1"], words: "Show everything, show full size", press: (app, event) => (event.key === "0" ? app.viewer.fit() : app.fullSize()) },
+  { keys: ["0", "1"], words: "Fit the graph, show full size", press: (app, event) => (event.key === "0" ? app.viewer.fit() : app.fullSize()) },
   { keys: ["g", "v"], words: "Next graph (as built, as lowered), next overlay", press: (app, event) => (event.key === "g" ? app.nextView() : app.nextOverlay()) },
-  { keys: ["b"], words: "Before and after lowering, of the selected node", press: (app) => app.compareSelected() },
+  { keys: ["b"], words: "Compare the selected node before and after lowering", press: (app) => app.compareSelected() },
   { keys: ["l"], words: "Copy a link to the selected node", press: (app) => void app.copyLink() },
   { keys: ["p", "m"], words: "Show or hide the panel, the map", press: (app, event) => (event.key === "p" ? app.togglePanel() : app.toggleMap()) },
   { keys: ["d"], words: "Light or dark", press: (app) => app.switchTheme() },
-  { keys: ["Escape"], words: "Select nothing; leave the search", press: (app) => app.escape() },
+  { keys: ["Escape"], words: "Clear the selection; leave the search", press: (app) => app.escape() },
   { keys: ["?"], words: "These keys", press: () => help() },
 ];
 
@@ -57,7 +57,7 @@ const SHOWN: Record<string, string> = { ArrowUp: "↑", ArrowDown: "↓", ArrowL
 
 export function help(): void {
   const rows = KEYS.flatMap((key) => [h("dt", {}, ...key.keys.map((one) => h("kbd", {}, SHOWN[one] ?? one))), h("dd", {}, key.words)]);
-  const pointer = "Drag moves the drawing, the wheel zooms, with Shift it moves sideways. A press selects; a press on + or −, or two presses, open and close.";
+  const pointer = "Drag to move the drawing; the wheel zooms, with Shift it scrolls sideways. Click to select; click + or −, or double-click, to open and close a group.";
   const dialog = h(
     "dialog",
     { set: { "aria-labelledby": "help-title" } },

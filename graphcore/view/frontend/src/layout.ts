@@ -1,4 +1,4 @@
-/** Lay out what is open, scope by scope: a closed scope is one box, an open one a box of its own layout's size. */
+/** Lay out the open scopes one by one: a closed scope is one box, an open scope a box of the size of its own layout. */
 import { itemKey, type Box, type Inside, type Route } from "./boxes";
 import { Links } from "./links";
 import type { Bend } from "./bends";
@@ -6,7 +6,7 @@ import type { Pin } from "./place";
 import type { Placer } from "./placer";
 import type { Item, Scope, Tree } from "./tree";
 
-/** Room within an open scope around its items. */
+/** The margin around the items within an open scope. */
 export const EDGE = { side: 18, top: 40, bottom: 32 };
 const APART = 12;
 
@@ -26,7 +26,7 @@ export class Layout {
     private readonly measure: (item: Item) => { width: number; height: number },
   ) {}
 
-  /** Lay out a scope with those scopes opened that `open` holds. */
+  /** Lay out a scope in which the scopes in `open` are open. */
   async inside(scope: Scope, open: ReadonlySet<Scope>): Promise<Inside> {
     const insides = await Promise.all(
       scope.items.map((item) => (item.kind === "scope" && open.has(item.scope) ? this.inside(item.scope, open) : null)),
@@ -47,9 +47,9 @@ export class Layout {
   }
 
   private linksOf(scope: Scope): Links {
-    const found = this.links.get(scope) ?? new Links(this.tree, scope);
-    this.links.set(scope, found);
-    return found;
+    const links = this.links.get(scope) ?? new Links(this.tree, scope);
+    this.links.set(scope, links);
+    return links;
   }
 
   private async place(scope: Scope, boxes: Box[]): Promise<Inside> {
@@ -88,7 +88,7 @@ export class Layout {
     return inside;
   }
 
-  /** One wire a pair of boxes; one a value where a box is open, for each ends at a place of its own. */
+  /** One wire for each pair of boxes; one for each value if a box is open, because each has its own end. */
   private wires(links: Links, boxes: Box[], entries: number[], exits: number[]): Wire[] {
     const wires = new Map<string, Wire>();
     const add = (from: number, to: number, value: number): void => {
@@ -106,7 +106,7 @@ export class Layout {
     return [...wires.values()];
   }
 
-  /** Move the ends of wires to where the value enters or leaves an open box, or apart along the edge of a closed one. */
+  /** Move the ends of wires to where the value enters or leaves an open box; spread them along the edge of a closed box. */
   private attach(boxes: Box[], wires: Wire[], bends: Bend[][]): void {
     const ends = boxes.map((): { wire: number; wanted: number }[] => []);
     wires.forEach((wire, index) => {
@@ -131,7 +131,7 @@ export class Layout {
   }
 }
 
-/** Keep each wanted place within reach of the middle and `step` from its neighbours. */
+/** Keep each desired position near the middle and `step` away from its neighbours. */
 function spread(wanted: number[], low: number, high: number, middle: number, step: number): number[] {
   const reach = (high - low) / 4;
   const places = wanted.map((at) => (at >= low && at <= high ? at : at < low ? middle - reach : middle + reach));

@@ -9,7 +9,7 @@ export interface Link {
 
 export class Links {
   readonly between: Link[] = [];
-  /** Values that come in, with the items that use them; values that go out, with the item that makes them. */
+  /** Incoming values with the items that use them; outgoing values with the item that computes them. */
   readonly incoming = new Map<number, Set<number>>();
   readonly outgoing = new Map<number, number>();
   private readonly position = new Map<string, number>();
@@ -31,7 +31,7 @@ export class Links {
     this.outputsBelow(seen);
   }
 
-  /** Return the item that holds a node, or -1 if it is outside. */
+  /** Return the item that contains a node, or -1 if it is outside. */
   private ofNode(node: number): number {
     const own = this.tree.own.get(node);
     if (own !== undefined) return own === this.scope ? -1 : this.ofScope(own);
@@ -71,7 +71,7 @@ export class Links {
     return this.tree.consumers[value].some((node) => this.ofNode(node) < 0);
   }
 
-  /** An output that stands within a child while its value comes from another: the edge between the two. */
+  /** An output within one child whose value comes from another child: the edge between the two. */
   private outputsBelow(seen: Set<string>): void {
     for (const [value, home] of this.tree.outputHome) {
       if (home === this.scope || !this.tree.isInside(home, this.scope)) continue;

@@ -1,13 +1,13 @@
-/** The program of the page: it reads the data that the page carries and shows it. */
+/** The program of the page: it reads the embedded data and shows it. */
 import { App } from "./app";
 import { h } from "./dom";
 import type { Page } from "./model";
 
 function read(): Page {
   const text = document.getElementById("graphcore-data")?.textContent;
-  if (text == null) throw new Error("This page carries no graph.");
+  if (text == null) throw new Error("This page contains no graph.");
   const page = JSON.parse(text) as Page;
-  if (page.format !== 1) throw new Error(`This page has data of format ${String(page.format)}; its program reads format 1.`);
+  if (page.format !== 1) throw new Error(`This page has data of format ${String(page.format)}; its program supports only format 1.`);
   return page;
 }
 

@@ -1,4 +1,4 @@
-/** The whole drawing in a corner, with a frame around what is seen; a press or a drag goes there. */
+/** The whole drawing in a corner, with a frame around the visible part; click or drag to move there. */
 import { everyBox } from "./boxes";
 import { h } from "./dom";
 import type { Viewer } from "./viewer";
@@ -10,7 +10,7 @@ const NARROWEST = 56;
 export class Minimap {
   readonly canvas = h("canvas", { class: "minimap", set: { "aria-hidden": "true" } });
   private readonly picture = document.createElement("canvas");
-  /** Screen pixels a unit of the drawing; a drawing like a ribbon is widened. */
+  /** Screen pixels per unit of the drawing; a very narrow drawing is widened. */
   private across = 1;
   private down = 1;
 

@@ -1,11 +1,11 @@
-/** The data of a page: what `graphcore/view/` writes as JSON and this page draws. Both sides follow this file; `format` tells one from the next.
+/** The data of a page: `graphcore/view/` writes it as JSON and this page draws it. Both follow this file; `format` is its version.
  *
- * `html.py` puts it all into one file: the data as JSON in `<script type="application/json" id="graphcore-data">`, page.css in
+ * `notebook.py` puts it all into one file: the data as JSON in `<script type="application/json" id="graphcore-data">`, page.css in
  * a style element, page.js in the last script of the body; the page is drawn into `<main id="page">`, whose noscript it
  * replaces. The Content-Security-Policy allows this one script by its digest, workers and images from `blob:`, images
  * from `data:`, styles, and no network: no eval, no inline handlers, no second script element.
  *
- * Every string may come from a model of somebody else: it is text, never markup.
+ * Every string may come from a third-party model: it is text, never markup.
  */
 
 export interface Page {
@@ -13,10 +13,10 @@ export interface Page {
   title: string;
   /** The version of graphcore that wrote the page. */
   writer: string;
-  /** The promotion system of the graph, and what it calls its table. */
+  /** The promotion system of the graph. */
   promotion: string;
   graph: Graph;
-  /** The same graph after lowering, a target each. */
+  /** The same graph after lowering, for each target. */
   lowered: Lowered[];
   overlays: Overlay[];
   /** Targets that the graph could not be lowered for, and the error. */
@@ -41,16 +41,16 @@ export interface Node {
   /** Index of the innermost group, or -1 for the top level. */
   group: number;
   attributes: [name: string, text: string][];
-  /** Values by index, -1 for an operand that is left out; the names of the operator's parameters beside them. */
+  /** Values by index, -1 for an omitted operand; `operandNames` has the names of the operator's parameters. */
   operands: number[];
   operandNames: string[];
   results: number[];
   /** Groups that are bodies of this node (If, Loop, Scan) or the function that it calls. */
   bodies: number[];
   source?: Source;
-  /** Of an inserted or written Cast. */
+  /** The reason of a Cast, inserted or explicit. */
   cast?: Reason;
-  /** Nodes of `lowered[i].graph` that stand for this one. */
+  /** Nodes of `lowered[i].graph` that replace this one. */
   lowered?: { target: number; nodes: number[]; reason: string }[];
 }
 
@@ -60,29 +60,29 @@ export interface Source {
   text: string;
 }
 
-/** Why a cast stands there, as `promotion.explain` has it. */
+/** The reason for a cast, as from `promotion.explain`. */
 export interface Reason {
   implicit: boolean;
   system: string;
-  /** The operands' dtypes that met, and the result. */
+  /** The operands' dtypes, and the result. */
   pair: [string, string] | null;
   result: string;
   words: string;
 }
 
 /** A body that reads a value of the graph around it has that value itself as operand: such an edge crosses the border
- * of the body. "captured" is kept for writers that copy the value. */
+ * of the body. "captured" is for writers that copy the value. */
 export type Kind = "input" | "buffer" | "weight" | "constant" | "result" | "captured";
 
 export interface Value {
   name: string;
   kind: Kind;
   dtype: string;
-  /** `null` where the rank is unknown; dims as text, named ones by their names. */
+  /** `null` if the rank is unknown; dims as text, named ones by their names. */
   shape: string[] | null;
   /** Of a weight or a constant. */
   bytes?: number;
-  /** A short constant in words: `0.5`, `[1, -1]`. */
+  /** The text of a short constant: `0.5`, `[1, -1]`. */
   text?: string;
   source?: Source;
   statistics?: Statistics;
@@ -104,11 +104,11 @@ export interface Statistics {
 export interface Group {
   name: string;
   kind: "layer" | "body" | "function";
-  /** Index of the group around it, or -1. */
+  /** Index of the enclosing group, or -1. */
   parent: number;
   /** Index of the node that a body belongs to, or -1. */
   owner: number;
-  /** Nodes in it and in the groups inside of it. */
+  /** The number of nodes in it and in its nested groups. */
   nodes: number;
   /** Of a body or a function: its own inputs (kind "input", in order; none for what a body captures) and results. */
   inputs?: number[];
@@ -122,7 +122,7 @@ export interface Lowered {
   passes: { name: string; reason: string }[];
 }
 
-/** A number or a word a node, drawn as its colour, with a legend and a table of the greatest. */
+/** A number or a word for each node, drawn as its colour, with a legend and a table of the largest. */
 export interface Overlay {
   name: string;
   kind: "time" | "memory" | "placement" | "quantization" | "difference" | "dtype";

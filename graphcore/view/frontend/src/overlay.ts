@@ -1,11 +1,11 @@
-/** Colours and words that an overlay gives to boxes, its legend, and its table of the greatest. */
+/** The colours and texts of an overlay, its legend, and its table of the largest values. */
 import { h, name } from "./dom";
 import type { Graph, Overlay } from "./model";
 import { opText, quantityText } from "./text";
 import { between, type Theme } from "./theme";
 import { nodesIn, type Item, type Scope } from "./tree";
 
-/** Overlays whose numbers of a group are the sum of its nodes'; of the others the greatest counts. */
+/** Overlays in which the number of a group is the sum over its nodes; in others it is the maximum. */
 const SUMMED = new Set(["time", "memory"]);
 const SHOWN = 25;
 
@@ -18,7 +18,7 @@ export class Painted {
   private readonly numbers = new Map<number, { value: number; text: string }>();
   private readonly words = new Map<number, { category: string; text: string }>();
   private readonly categories: [string, number][];
-  private readonly kept = new Map<Scope, Colour | null>();
+  private readonly cache = new Map<Scope, Colour | null>();
   private readonly scopes = new Map<Scope, number | null>();
   private readonly greatest: number;
 
@@ -36,11 +36,11 @@ export class Painted {
   colour(item: Item): Colour | null {
     if (item.kind === "value") return null;
     if (item.kind === "node") return this.ofNode(item.node);
-    const known = this.kept.get(item.scope);
-    if (known !== undefined) return known;
-    const made = this.ofScope(item.scope);
-    this.kept.set(item.scope, made);
-    return made;
+    const cached = this.cache.get(item.scope);
+    if (cached !== undefined) return cached;
+    const colour = this.ofScope(item.scope);
+    this.cache.set(item.scope, colour);
+    return colour;
   }
 
   textOf(node: number): string | null {
@@ -72,12 +72,12 @@ export class Painted {
   }
 
   private number(scope: Scope): number | null {
-    const known = this.scopes.get(scope);
-    if (known !== undefined) return known;
+    const cached = this.scopes.get(scope);
+    if (cached !== undefined) return cached;
     const values = nodesIn(scope).flatMap((node) => this.numbers.get(node)?.value ?? []);
-    const made = values.length === 0 ? null : SUMMED.has(this.overlay.kind) ? values.reduce((sum, value) => sum + value, 0) : Math.max(...values.map(Math.abs));
-    this.scopes.set(scope, made);
-    return made;
+    const number = values.length === 0 ? null : SUMMED.has(this.overlay.kind) ? values.reduce((sum, value) => sum + value, 0) : Math.max(...values.map(Math.abs));
+    this.scopes.set(scope, number);
+    return number;
   }
 
   private ofWords(scope: Scope): Colour | null {
@@ -86,10 +86,10 @@ export class Painted {
       const word = this.words.get(node);
       if (word !== undefined) counts.set(word.category, (counts.get(word.category) ?? 0) + 1);
     }
-    const most = [...counts].sort((a, b) => b[1] - a[1]);
-    if (most.length === 0) return this.blank();
-    const text = most.length === 1 ? most[0][0] : most.slice(0, 3).map(([category, count]) => `${category} ×${count}`).join(", ");
-    return { fill: this.ofCategory(most[0][0]), text };
+    const sorted = [...counts].sort((a, b) => b[1] - a[1]);
+    if (sorted.length === 0) return this.blank();
+    const text = sorted.length === 1 ? sorted[0][0] : sorted.slice(0, 3).map(([category, count]) => `${category} ×${count}`).join(", ");
+    return { fill: this.ofCategory(sorted[0][0]), text };
   }
 
   private ofCategory(category: string): string {
@@ -99,7 +99,7 @@ export class Painted {
       if (category.startsWith("removed")) return colour.removed;
       if (category.startsWith("changed")) return colour.changed;
     }
-    const at = this.categories.findIndex(([known]) => known === category);
+    const at = this.categories.findIndex(([label]) => label === category);
     return words[Math.min(at, words.length - 1)];
   }
 
@@ -118,20 +118,20 @@ export class Painted {
     return h("section", { class: "legend", set: { "aria-label": "Legend" } }, h("h2", {}, overlay.name), h("div", { class: "heat" }), ends);
   }
 
-  /** Return the nodes of the greatest numbers, or those of words that are not most nodes'. */
+  /** Return the nodes with the largest numbers, or with words other than the most common one. */
   table(go: (node: number) => void): HTMLElement {
     const row = (node: number, text: string): HTMLElement => {
       const graphNode = this.graph.nodes[node];
       const link = h("button", { class: "link", set: { type: "button" }, on: { click: () => go(node) } }, name(graphNode.name, 90));
       return h("tr", {}, h("td", {}, link, h("div", { class: "subtitle" }, opText(graphNode))), h("td", { class: "number" }, text));
     };
-    const [most, count] = this.categories[0] ?? ["", 0];
-    const usual = 2 * count > this.graph.nodes.length ? most : null;
+    const [largest, count] = this.categories[0] ?? ["", 0];
+    const usual = 2 * count > this.graph.nodes.length ? largest : null;
     const rows = this.numbers.size > 0
       ? [...this.numbers].sort((a, b) => Math.abs(b[1].value) - Math.abs(a[1].value)).slice(0, SHOWN).map(([node, number]) => row(node, number.text))
       : [...this.words].filter(([, word]) => word.category !== usual).slice(0, SHOWN).map(([node, word]) => row(node, word.text));
-    const title = this.numbers.size > 0 ? "greatest" : usual === null ? "nodes" : `other than ${usual}`;
-    const body = rows.length === 0 ? h("p", { class: "subtitle" }, "There is none.") : h("table", {}, h("tbody", {}, ...rows));
+    const title = this.numbers.size > 0 ? "largest" : usual === null ? "nodes" : `other than ${usual}`;
+    const body = rows.length === 0 ? h("p", { class: "subtitle" }, "None.") : h("table", {}, h("tbody", {}, ...rows));
     return h("section", { class: "greatest" }, h("h3", {}, `${this.overlay.name}: ${title}`), this.overlay.note === "" ? null : h("p", { class: "subtitle" }, this.overlay.note), body);
   }
 }

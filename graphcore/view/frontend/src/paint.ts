@@ -1,4 +1,4 @@
-/** What a box looks like: its words and its size. Measured once, drawn often. */
+/** The look of a box: its text and size, measured once and drawn often. */
 import type { Graph } from "./model";
 import { familyOf, type Family } from "./ops";
 import { countText, plain, resultText, typeText } from "./text";
@@ -9,7 +9,7 @@ export interface Face {
   /** Lines below the title. */
   lines: string[];
   family: Family;
-  /** A cast that promotion put there: its border is dashed. */
+  /** A cast that promotion inserted: its border is dashed. */
   implicit: boolean;
   opens: boolean;
 }
@@ -21,7 +21,7 @@ const WIDEST_LINE = 42;
 const WEIGHTS_SHOWN = 3;
 
 export class Faces {
-  private readonly kept = new Map<string, Face>();
+  private readonly cache = new Map<string, Face>();
   private readonly widths = new Map<string, number>();
   private readonly pen = document.createElement("canvas").getContext("2d") as CanvasRenderingContext2D;
 
@@ -29,11 +29,11 @@ export class Faces {
 
   face(item: Item): Face {
     const key = item.kind === "scope" ? `s${item.scope.id}` : item.kind === "node" ? `n${item.node}` : `${item.role}${item.value}`;
-    const known = this.kept.get(key);
-    if (known !== undefined) return known;
-    const made = item.kind === "node" ? this.ofNode(item.node) : item.kind === "value" ? this.ofValue(item.value) : this.ofScope(item.scope);
-    this.kept.set(key, made);
-    return made;
+    const cached = this.cache.get(key);
+    if (cached !== undefined) return cached;
+    const face = item.kind === "node" ? this.ofNode(item.node) : item.kind === "value" ? this.ofValue(item.value) : this.ofScope(item.scope);
+    this.cache.set(key, face);
+    return face;
   }
 
   size(item: Item): { width: number; height: number } {
@@ -50,8 +50,8 @@ export class Faces {
 
   private width(text: string, size: number, weight: number): number {
     const key = `${size} ${text}`;
-    const known = this.widths.get(key);
-    if (known !== undefined) return known;
+    const cached = this.widths.get(key);
+    if (cached !== undefined) return cached;
     this.pen.font = `${weight} ${size}px ${this.ui}`;
     const width = this.pen.measureText(text).width;
     this.widths.set(key, width);
@@ -82,8 +82,8 @@ export class Faces {
     if (scope.node >= 0) return { ...this.ofNode(scope.node), opens: true };
     const ops = new Map<string, number>();
     for (const node of nodesIn(scope)) ops.set(this.graph.nodes[node].op, (ops.get(this.graph.nodes[node].op) ?? 0) + 1);
-    const most = [...ops].sort((a, b) => b[1] - a[1]).slice(0, 3).map(([op, count]) => (count > 1 ? `${op} ×${count}` : op));
-    return { title: plain(scope.name === "" ? scope.kind : scope.name, WIDEST_TITLE), lines: [countText(scope.total, "node"), plain(most.join(", "), WIDEST_LINE)], family: "math", implicit: false, opens: true };
+    const top = [...ops].sort((a, b) => b[1] - a[1]).slice(0, 3).map(([op, count]) => (count > 1 ? `${op} ×${count}` : op));
+    return { title: plain(scope.name === "" ? scope.kind : scope.name, WIDEST_TITLE), lines: [countText(scope.total, "node"), plain(top.join(", "), WIDEST_LINE)], family: "math", implicit: false, opens: true };
   }
 }
 

@@ -1,4 +1,4 @@
-/** The side panel: everything known of what is selected, or of the graph. */
+/** The side panel: details of the selection, or of the graph. */
 import type { App } from "./app";
 import { button, h, name, type Child } from "./dom";
 import type { Graph, Node, Reason, Source, Value } from "./model";
@@ -22,8 +22,8 @@ function titled(app: App, title: string, ...subtitle: Child[]): Child[] {
 }
 
 function section(title: string, ...children: Child[]): HTMLElement | null {
-  const kept = children.filter((child) => child !== null && child !== undefined);
-  return kept.length === 0 ? null : h("section", {}, h("h3", {}, title), ...kept);
+  const present = children.filter((child) => child !== null && child !== undefined);
+  return present.length === 0 ? null : h("section", {}, h("h3", {}, title), ...present);
 }
 
 function path(app: App, viewer: Viewer, home: Scope): HTMLElement | null {
@@ -38,7 +38,7 @@ function ofNode(app: App, viewer: Viewer, index: number, scope?: Scope): Child[]
   const node = graph.nodes[index];
   const actions = h("div", { class: "actions" }, button("Copy link", () => void app.copyLink()), scope === undefined ? null : toggle(viewer, scope));
   const attributes = node.attributes.map(([key, text]) => h("tr", {}, h("th", { set: { scope: "row" } }, name(key)), h("td", {}, name(text))));
-  const bodyElsewhere = node.bodies.length > 0 && scope === undefined ? "The function that it calls is drawn at the first call." : null;
+  const bodyElsewhere = node.bodies.length > 0 && scope === undefined ? "The function is drawn at its first call." : null;
   return [
     ...titled(app, opText(node), name(node.name)),
     path(app, viewer, tree.home[index]),
@@ -64,17 +64,17 @@ function reason(cast: Reason): HTMLElement {
   return h("section", { class: "why" }, h("h3", {}, "Why this cast"), h("div", { class: "card reason" }, who, pair, h("p", {}, cast.words)));
 }
 
-function source(found: Source | undefined): HTMLElement | null {
-  if (found === undefined) return null;
-  const where = h("p", { class: "subtitle", set: { title: `${found.file}:${found.line}` } }, name(`${fileText(found.file)}:${found.line}`));
-  return section("Source", where, found.text === "" ? null : h("pre", {}, found.text.trim().replaceAll("\t", "    ")));
+function source(origin: Source | undefined): HTMLElement | null {
+  if (origin === undefined) return null;
+  const where = h("p", { class: "subtitle", set: { title: `${origin.file}:${origin.line}` } }, name(`${fileText(origin.file)}:${origin.line}`));
+  return section("Source", where, origin.text === "" ? null : h("pre", {}, origin.text.trim().replaceAll("\t", "    ")));
 }
 
 function lowering(app: App, viewer: Viewer, node: Node, index: number): HTMLElement | null {
   const origins = app.originsOf(viewer, index);
   if (origins.length > 0) {
     const links = origins.map((origin) => button(app.page.graph.nodes[origin].name, () => void app.showIn(-1, origin), { class: "link" }));
-    return section("Stands for", h("div", { class: "links" }, ...links));
+    return section("Replaces", h("div", { class: "links" }, ...links));
   }
   const parts = (node.lowered ?? []).map(({ target, nodes, reason: why }) => {
     const lowered = app.page.lowered[target];
@@ -89,7 +89,7 @@ function lowering(app: App, viewer: Viewer, node: Node, index: number): HTMLElem
       h("div", { class: "actions" }, button("Before and after", () => app.compare(index, target))),
     );
   });
-  return section("What lowering made of it", ...parts);
+  return section("After lowering", ...parts);
 }
 
 function measured(app: App, index: number): HTMLElement | null {
@@ -126,7 +126,7 @@ function consumers(app: App, viewer: Viewer, index: number): HTMLElement {
   const more = users.length > LINKS_SHOWN ? `and ${users.length - LINKS_SHOWN} more` : null;
   const isOutput = viewer.graph.outputs.includes(index);
   const end = isOutput ? button("output of the graph", () => void viewer.showValue(index, "output"), { class: "link" }) : null;
-  if (users.length === 0 && !isOutput) return h("div", { class: "role" }, "used by no node");
+  if (users.length === 0 && !isOutput) return h("div", { class: "role" }, "not used");
   return h("div", { class: "links" }, "to ", ...users.slice(0, LINKS_SHOWN).map((node) => nodeLink(app, viewer.graph, node)), more, end);
 }
 
@@ -159,7 +159,7 @@ function opsTable(app: App, graph: Graph, nodes: number[]): HTMLElement | null {
 }
 
 function ofScope(app: App, viewer: Viewer, scope: Scope): Child[] {
-  const kind = scope.kind === "section" ? "A part of a long list of nodes, cut where the fewest values pass" : scope.kind;
+  const kind = scope.kind === "section" ? "A section of a long list of nodes" : scope.kind;
   return [
     ...titled(app, scope.name || scope.kind, `${kind}, ${countText(scope.total, "node")}`),
     scope.parent === null ? null : path(app, viewer, scope.parent),
@@ -190,6 +190,6 @@ function ofGraph(app: App, viewer: Viewer): Child[] {
     section("Not lowered", ...failures.map(({ target, reason: why }) => h("div", { class: "card" }, h("div", { class: "role" }, target), h("p", {}, why)))),
     section("Passes", passes.length === 0 ? null : h("table", {}, h("tbody", {}, ...passes))),
     section("Operators", opsTable(app, graph, graph.nodes.map((_, index) => index))),
-    h("p", { class: "subtitle" }, `Written by graphcore ${app.page.writer}. Press ? for the keys.`),
+    h("p", { class: "subtitle" }, `Written by graphcore ${app.page.writer}. Press ? for help.`),
   ];
 }

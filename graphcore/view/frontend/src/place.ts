@@ -17,7 +17,7 @@ export interface Placed {
   id: number;
   width: number;
   height: number;
-  /** Upper left corners. */
+  /** The upper left corners. */
   x: number[];
   y: number[];
   bends: Bend[][];
@@ -47,7 +47,7 @@ export function place(request: PlaceRequest): Placed {
   return shifted(request, nodes, bends);
 }
 
-/** Where dagre gives up: one item a row, in their order, and every link in a lane. */
+/** The fallback if dagre fails: one item per row, in order, and every link in a lane. */
 function stack(graph: dagre.graphlib.Graph, request: PlaceRequest): void {
   const rows: Record<Pin, number> = { top: 0, none: 1, bottom: 2 };
   const order = request.sizes.map((_, index) => index).sort((a, b) => rows[request.sizes[a].pin] - rows[request.sizes[b].pin] || a - b);
@@ -71,7 +71,7 @@ function build(request: PlaceRequest, far: boolean[]): dagre.graphlib.Graph {
   return graph;
 }
 
-/** Tie the pins of one side to a node without extent: heavy edges keep them in its layer, light ones keep others from going beyond. */
+/** Tie the pins of one side to a node of size 0: heavy edges keep them in its layer, light edges keep other items from passing it. */
 function pin(graph: dagre.graphlib.Graph, request: PlaceRequest, side: "top" | "bottom"): void {
   const pins = new Set(request.sizes.flatMap((size, index) => (size.pin === side ? [index] : [])));
   if (pins.size === 0) return;
@@ -83,7 +83,7 @@ function pin(graph: dagre.graphlib.Graph, request: PlaceRequest, side: "top" | "
   for (const item of loose) tie(item, LIGHT);
 }
 
-/** Move everything so that the items (pins aside) begin at 0, 0. */
+/** Move everything so that the items (without pins) begin at 0, 0. */
 function shifted(request: PlaceRequest, nodes: { x: number; y: number; width: number; height: number }[], bends: Bend[][]): Placed {
   const box = { left: Infinity, top: Infinity, right: -Infinity, bottom: -Infinity };
   nodes.forEach((node, index) => {

@@ -1,4 +1,4 @@
-/** Ask a worker to place scopes; where the browser starts none, do it here. */
+/** Place scopes in a worker, or here if the browser does not start one. */
 import { place, type Placed, type PlaceRequest } from "./place";
 
 declare const WORKER_SOURCE: string;
@@ -23,11 +23,11 @@ export class Placer {
   }
 
   place(request: Omit<PlaceRequest, "id">): Promise<Placed> {
-    const asked = { ...request, id: this.next++ };
-    if (this.worker === null) return Promise.resolve(place(asked));
+    const message = { ...request, id: this.next++ };
+    if (this.worker === null) return Promise.resolve(place(message));
     return new Promise((answer) => {
-      this.waiting.set(asked.id, { request: asked, answer });
-      this.worker?.postMessage(asked);
+      this.waiting.set(message.id, { request: message, answer });
+      this.worker?.postMessage(message);
     });
   }
 

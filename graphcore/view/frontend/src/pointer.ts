@@ -63,7 +63,7 @@ export function listen(viewer: Viewer, hover: (spot: Spot | null, x: number, y: 
   }, { passive: false });
 }
 
-/** The plus or minus of a scope; one press on it opens or closes. */
+/** The plus or minus sign of a scope; a click on it opens or closes the scope. */
 function onSign(viewer: Viewer, spot: Spot, x: number, y: number): boolean {
   const { camera } = viewer;
   const inX = (x - camera.x) / camera.scale - spot.left - spot.box.x;

@@ -2,7 +2,7 @@
 import type { Graph, Value } from "./model";
 import { typeText } from "./text";
 
-/** Fields that a word may be bound to: `op:conv dim:batch`. Words without one look everywhere. */
+/** Fields of a query: `op:conv dim:batch`. Words without a field match any of them. */
 export const FIELDS = ["name", "op", "dtype", "dim"] as const;
 type Field = (typeof FIELDS)[number];
 
@@ -18,7 +18,7 @@ export class Search {
 
   constructor(private readonly graph: Graph) {}
 
-  /** Return the nodes that every word of the query fits, in the order of the graph. */
+  /** Return the nodes that match every word of the query, in the order of the graph. */
   find(query: string): number[] {
     const words = query.toLowerCase().split(/\s+/).filter((word) => word !== "").map(wordOf);
     if (words.length === 0) return [];
@@ -32,15 +32,15 @@ export class Search {
         dim: values.map(dimsOf).join("\n").toLowerCase(),
       };
     });
-    const found: number[] = [];
+    const nodes: number[] = [];
     this.rows.forEach((row, node) => {
-      if (words.every((word) => fits(row, word))) found.push(node);
+      if (words.every((word) => fits(row, word))) nodes.push(node);
     });
-    return found;
+    return nodes;
   }
 }
 
-/** Dims between bars, so that a dim is found whole; the type as it is written stands there too. */
+/** Dims between bars, so that only whole dims match, followed by the type as text. */
 function dimsOf(value: Value): string {
   return value.shape === null ? "" : `|${value.shape.join("|")}| ${typeText(value).replaceAll(" ", "")}`;
 }

@@ -1,4 +1,4 @@
-/** The search box, its list of results, and the way from one to the next. */
+/** The search box, its list of results, and the navigation between them. */
 import type { App } from "./app";
 import { button, h, name, refill } from "./dom";
 import { Search } from "./search";
@@ -17,7 +17,7 @@ export class SearchBox {
   private readonly list = h("ul", { class: "results", set: { id: "results", role: "listbox", "aria-label": "Results", hidden: true } });
   readonly element = h("div", { class: "searching", set: { role: "search" } }, this.input, this.previous, this.following, this.count, this.list);
   private search: Search;
-  /** What was last searched for. */
+  /** The last query. */
   searched = "";
   private found: number[] = [];
   private at = -1;
@@ -49,7 +49,7 @@ export class SearchBox {
     this.focus();
   }
 
-  /** Search anew in another graph. */
+  /** Search again in another graph. */
   graphChanged(): void {
     this.search = new Search(this.app.viewer.graph);
     this.run();
@@ -103,12 +103,12 @@ export class SearchBox {
     if (row !== null) this.input.setAttribute("aria-activedescendant", row.id);
   }
 
-  private show(shown: boolean): void {
-    this.list.hidden = !shown;
+  private show(visible: boolean): void {
+    this.list.hidden = !visible;
     const list = this.list.getBoundingClientRect();
     const drawn = this.app.viewer.canvas.getBoundingClientRect();
-    this.app.viewer.covered = shown && list.right < drawn.left + 0.65 * drawn.width ? list.right - drawn.left : 0;
-    this.input.setAttribute("aria-expanded", String(shown));
+    this.app.viewer.covered = visible && list.right < drawn.left + 0.65 * drawn.width ? list.right - drawn.left : 0;
+    this.input.setAttribute("aria-expanded", String(visible));
   }
 
   private enable(): void {
@@ -130,7 +130,7 @@ export class SearchBox {
       return row;
     });
     const rest = this.found.length - rows.length;
-    const none = this.found.length === 0 ? h("li", { class: "more", set: { role: "presentation" } }, "Nothing was found. Fields: name: op: dtype: dim:") : null;
-    refill(this.list, ...rows, rest > 0 ? h("li", { class: "more", set: { role: "presentation" } }, `and ${rest.toLocaleString("en")} more: the arrows go there too`) : null, none);
+    const none = this.found.length === 0 ? h("li", { class: "more", set: { role: "presentation" } }, "No results. Fields: name: op: dtype: dim:") : null;
+    refill(this.list, ...rows, rest > 0 ? h("li", { class: "more", set: { role: "presentation" } }, `and ${rest.toLocaleString("en")} more: use the arrows to reach them`) : null, none);
   }
 }

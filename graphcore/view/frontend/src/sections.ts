@@ -1,6 +1,6 @@
-/** Cut a scope of too many items into sections, where the fewest values pass from one to the next.
+/** Cut a scope of too many items into sections, at positions with the fewest crossing values.
  *
- * A layered layout of 20,000 nodes takes minutes; one of 140 takes a moment, and is as much as a reader takes in.
+ * A layered layout of 20,000 nodes takes minutes; one of 140 is fast, and more would be hard to read.
  */
 import { Links } from "./links";
 import type { Item, Scope, Tree } from "./tree";
@@ -26,7 +26,7 @@ export function inSections(tree: Tree, scope: Scope): void {
   scope.items = sections;
 }
 
-/** Return for each place between two items how many values pass it. */
+/** Return for each position between two items the number of values that cross it. */
 function valuesCrossing(between: { from: number; to: number; value: number }[], count: number): Int32Array {
   const reach = new Map<number, [number, number]>();
   for (const link of between) {

@@ -1,14 +1,14 @@
-/** Words for people: types, sizes, and names of strangers made safe to read. */
+/** Readable texts of types, sizes and names, with hidden characters escaped. */
 import type { Graph, Lowered, Node, Value } from "./model";
 
-/** Characters that are invisible or that reorder the text around them: shown by their number instead. */
+/** Characters that are invisible or reorder the text around them; their code point is shown instead. */
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
 const LONGEST = 2000;
 
 /** Return a string with hidden characters spelled out, cut to `longest` characters. */
 export function plain(text: string, longest: number = LONGEST): string {
   const cut = text.length > longest ? `${text.slice(0, longest - 1)}…` : text;
-  return cut.replace(HIDDEN, (found) => `‹${found.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
+  return cut.replace(HIDDEN, (hidden) => `‹${hidden.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
 }
 
 export function typeText(value: Value): string {
@@ -19,7 +19,7 @@ export function opText(node: Node): string {
   return node.domain === "" || node.domain === "ai.onnx" ? node.op : `${node.domain}.${node.op}`;
 }
 
-/** Return the type of a node's first result, and how many more there are. */
+/** Return the type of a node's first result, and the number of further results. */
 export function resultText(graph: Graph, node: Node): string {
   const first = graph.values[node.results[0]];
   if (first === undefined) return "";
@@ -56,7 +56,7 @@ export function targetText(lowered: Lowered): string {
   return /^\d/.test(lowered.runtime) ? `${lowered.target}, onnxruntime ${lowered.runtime}` : `${lowered.target}, ${lowered.runtime}`;
 }
 
-/** Return the last part of a path: what a reader recognises. */
+/** Return the last part of a path. */
 export function fileText(path: string): string {
   return path.split(/[\\/]/).pop() ?? path;
 }

@@ -1,4 +1,4 @@
-/** Colours and letters of the canvas, read from the style sheet, so that each stands once. */
+/** The colours and fonts of the canvas, read from the style sheet so that they are defined once. */
 import { FAMILIES, type Family } from "./ops";
 
 const NAMES = ["paper", "sheet", "ink", "quiet", "line", "edge", "accent", "accent-soft", "found", "found-soft", "scope", "scope-line", "pile", "heat-low", "heat-high", "added", "removed", "changed", "warn"] as const;
@@ -22,7 +22,7 @@ export function readTheme(): Theme {
   };
 }
 
-/** Return the colour between two of the form #rrggbb. */
+/** Interpolate two colours of the form #rrggbb. */
 export function between(low: string, high: string, part: number): string {
   const channel = (colour: string, at: number): number => parseInt(colour.slice(1 + 2 * at, 3 + 2 * at), 16);
   const mixed = [0, 1, 2].map((at) => Math.round(channel(low, at) + (channel(high, at) - channel(low, at)) * part));
@@ -31,7 +31,7 @@ export function between(low: string, high: string, part: number): string {
 
 const KEY = "graphcore-theme";
 
-/** Follow the system until the reader chooses; the choice is kept where the browser lets a page keep one. */
+/** Follow the system until the user chooses a theme; the choice is stored if the browser allows it. */
 export function startTheme(changed: () => void): void {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const apply = (): void => {
@@ -48,15 +48,15 @@ export function switchTheme(): string {
   try {
     localStorage.setItem(KEY, next);
   } catch {
-    // A page within a frame or from disk may be denied storage.
+    // Storage may be denied to a page in a frame or from disk.
   }
   return next;
 }
 
 function chosen(): string | null {
   try {
-    const kept = localStorage.getItem(KEY);
-    return kept === "dark" || kept === "light" ? kept : null;
+    const stored = localStorage.getItem(KEY);
+    return stored === "dark" || stored === "light" ? stored : null;
   } catch {
     return null;
   }

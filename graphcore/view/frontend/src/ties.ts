@@ -6,7 +6,7 @@ interface Link {
 
 /** Return the items without operands that a layout free to choose would put above the layer of `pins`.
  *
- * `pins` count as layer 0. An item that some pin leads to lies at its longest way from them; one that none leads to, right above what uses it.
+ * `pins` count as layer 0. An item that depends on a pin has the layer of the longest path from the pins; any other is right above its users.
  */
 export function looseAbove(count: number, links: readonly Link[], pins: ReadonlySet<number>): number[] {
   const uses = Array.from({ length: count }, (): number[] => []);
@@ -28,12 +28,12 @@ export function looseAbove(count: number, links: readonly Link[], pins: Readonly
   return order.filter((item) => operands[item] === 0 && !pins.has(item) && latest[item] < 0);
 }
 
-/** The mirror image: items without users that would come to lie below the pins of the lower edge. */
+/** The mirror image: items without users that would be placed below the pins of the lower edge. */
 export function looseBelow(count: number, links: readonly Link[], pins: ReadonlySet<number>): number[] {
   return looseAbove(count, links.map(({ from, to }) => ({ from: to, to: from })), pins);
 }
 
-/** Return the items in an order of evaluation; those of a circle are left out. */
+/** Return the items in an order of evaluation, without those in cycles. */
 function sorted(uses: number[][], operands: Int32Array): number[] {
   const missing = Int32Array.from(operands);
   const order = uses.flatMap((_, item) => (missing[item] === 0 ? [item] : []));

@@ -1,4 +1,4 @@
-/** The bar at the top, and the buttons that zoom. */
+/** The toolbar, and the zoom buttons. */
 import type { App } from "./app";
 import { button, h, name } from "./dom";
 import { help } from "./keys";
@@ -9,7 +9,7 @@ const SAID = 4000;
 export class Toolbar {
   private readonly views = h("select", { set: { "aria-label": "Graph" } });
   private readonly overlays = h("select", { set: { "aria-label": "Overlay" } });
-  private readonly said = h("span", { class: "subtitle", set: { "aria-hidden": "true" } });
+  private readonly message = h("span", { class: "subtitle", set: { "aria-hidden": "true" } });
   readonly element: HTMLElement;
   readonly zoom: HTMLElement;
 
@@ -27,7 +27,7 @@ export class Toolbar {
       app.search.element,
       page.lowered.length === 0 ? null : h("label", {}, h("span", {}, "Graph"), this.views),
       page.overlays.length === 0 ? null : h("label", {}, h("span", {}, "Overlay"), this.overlays),
-      this.said,
+      this.message,
       h("span", { class: "gap" }),
       button("Open all", () => void app.openAll(), { set: { title: "Open all groups (e)" } }),
       button("Close all", () => void app.viewer.closeAll(), { set: { title: "Close all groups (c)" } }),
@@ -60,9 +60,9 @@ export class Toolbar {
   }
 
   say(words: string): void {
-    this.said.textContent = words;
+    this.message.textContent = words;
     setTimeout(() => {
-      if (this.said.textContent === words) this.said.textContent = "";
+      if (this.message.textContent === words) this.message.textContent = "";
     }, SAID);
   }
 }

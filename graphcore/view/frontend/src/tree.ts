@@ -1,4 +1,4 @@
-/** The tree of what can be opened: the graph, its layers, nodes with bodies, and sections of what is too long to be drawn at once. */
+/** The tree of scopes: the graph, its layers, nodes with bodies, and sections of scopes that are too long to draw at once. */
 import type { Graph } from "./model";
 import { inSections } from "./sections";
 
@@ -9,20 +9,20 @@ export interface Scope {
   name: string;
   kind: "graph" | "layer" | "body" | "function" | "section" | "node";
   parent: Scope | null;
-  /** The node that this scope draws with its bodies, or -1. */
+  /** The node that this scope shows with its bodies, or -1. */
   node: number;
   items: Item[];
   /** Nodes inside, at any depth. */
   total: number;
 }
 
-/** More inputs (or outputs) than this are drawn where they are used, not in one row at the top. */
+/** More inputs (or outputs) than this are drawn next to their users, not in one row at the top. */
 const MANY_ENDS = 8;
 
 export class Tree {
   readonly scopes: Scope[] = [];
   readonly root: Scope;
-  /** Node that makes a value, or -1. */
+  /** The node that computes a value, or -1. */
   readonly producer: Int32Array;
   readonly consumers: number[][];
   /** The scope in which a node is an item, and the scope that draws it if it has bodies. */
@@ -55,19 +55,19 @@ export class Tree {
   }
 
   scope(name: string, kind: Scope["kind"], parent: Scope | null, node: number): Scope {
-    const made: Scope = { id: this.scopes.length, name, kind, parent, node, items: [], total: 0 };
-    this.scopes.push(made);
-    return made;
+    const scope: Scope = { id: this.scopes.length, name, kind, parent, node, items: [], total: 0 };
+    this.scopes.push(scope);
+    return scope;
   }
 
   /** Return the scopes around a node, outermost first. */
   path(scope: Scope): Scope[] {
-    const found: Scope[] = [];
-    for (let at: Scope | null = scope; at !== null; at = at.parent) found.unshift(at);
-    return found;
+    const scopes: Scope[] = [];
+    for (let at: Scope | null = scope; at !== null; at = at.parent) scopes.unshift(at);
+    return scopes;
   }
 
-  /** Return the child of `outer` that holds `inner`, or null if `inner` is elsewhere. */
+  /** Return the child of `outer` that contains `inner`, or null if `inner` is elsewhere. */
   childOf(outer: Scope, inner: Scope): Scope | null {
     let at = inner;
     while (at.parent !== null && at.parent !== outer) at = at.parent;
@@ -79,7 +79,7 @@ export class Tree {
     return false;
   }
 
-  /** A body belongs to its node, and the only one is drawn as the node. A function that several nodes call is drawn at the first of them. */
+  /** A body belongs to its node; a single body is drawn as the node. A function that several nodes call is drawn at the first call. */
   private placeGroups(): Scope[] {
     const groups = this.graph.groups.map((group) => this.scope(group.name, group.kind, null, -1));
     const taken = new Set<number>();
@@ -122,7 +122,7 @@ export class Tree {
     });
   }
 
-  /** Inputs and outputs of the graph and of bodies become items of their own. */
+  /** Inputs and outputs of the graph and of bodies become separate items. */
   private placeEnds(): void {
     const inputs = new Set(this.graph.inputs);
     this.graph.values.forEach((value, index) => {
@@ -144,7 +144,7 @@ export class Tree {
     }
   }
 
-  /** The results of bodies and functions become items of theirs. */
+  /** The results of bodies and functions become items in them. */
   private placeResults(groups: Scope[]): void {
     this.graph.groups.forEach((group, index) => {
       for (const value of group.outputs ?? []) {
@@ -186,10 +186,10 @@ export class Tree {
 
 /** Return the nodes of a scope at any depth. */
 export function nodesIn(scope: Scope): number[] {
-  const found: number[] = scope.node >= 0 ? [scope.node] : [];
+  const nodes: number[] = scope.node >= 0 ? [scope.node] : [];
   for (const item of scope.items) {
-    if (item.kind === "node") found.push(item.node);
-    if (item.kind === "scope") for (const node of nodesIn(item.scope)) found.push(node);
+    if (item.kind === "node") nodes.push(item.node);
+    if (item.kind === "scope") for (const node of nodesIn(item.scope)) nodes.push(node);
   }
-  return found;
+  return nodes;
 }

@@ -1,4 +1,4 @@
-/** One drawing of one graph on one canvas: what is open, what is selected, what is seen. */
+/** One drawing of one graph on a canvas: its open scopes, the selection and the visible part. */
 import { everyBox, itemKey, scopeOf, type Box, type Inside } from "./boxes";
 import { Camera } from "./camera";
 import { draw, type Marks } from "./draw";
@@ -9,7 +9,7 @@ import type { Placer } from "./placer";
 import { readTheme, type Theme } from "./theme";
 import { Tree, type Item, type Scope } from "./tree";
 
-/** A box and the place of the box around it, in the drawing. */
+/** A box and the position of its enclosing box in the drawing. */
 export interface Spot {
   box: Box;
   around: Inside;
@@ -17,11 +17,11 @@ export interface Spot {
   top: number;
 }
 
-/** Boxes that a drawing opens by itself, and that "open all" goes up to. */
+/** The maximum number of boxes that are opened at first, and by "open all". */
 const AT_FIRST = 110;
 const AT_MOST = 3000;
 const READABLE = 1;
-/** Room around the drawing. */
+/** The margin around the drawing. */
 const MARGIN = 40;
 
 export class Viewer {
@@ -31,7 +31,7 @@ export class Viewer {
   inside: Inside | null = null;
   selected: Item | null = null;
   colour: Marks["colour"] = () => null;
-  /** Pixels of the left side that something lies on. */
+  /** Pixels on the left that are covered by the list of results. */
   covered = 0;
   /** Called when the selection changes, and after each drawing. */
   onSelect: (item: Item | null) => void = () => undefined;
@@ -43,7 +43,7 @@ export class Viewer {
   private found: number[] = [];
   private foundBoxes = new Map<string, number>();
   private values: ReadonlySet<number> = new Set();
-  private asked = 0;
+  private frame = 0;
   private turn = 0;
 
   constructor(readonly canvas: HTMLCanvasElement, readonly graph: Graph, placer: Placer) {
@@ -60,7 +60,7 @@ export class Viewer {
     this.paint();
   }
 
-  /** Lay out anew what is open; of two calls at once the later one counts. */
+  /** Lay out the open scopes again; of two concurrent calls the later one counts. */
   async arrange(): Promise<boolean> {
     const turn = ++this.turn;
     const inside = await this.layout.inside(this.tree.root, this.open);
@@ -73,12 +73,12 @@ export class Viewer {
   }
 
   redraw(): void {
-    if (this.asked === 0) this.asked = requestAnimationFrame(() => this.paint());
+    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.paint());
   }
 
   paint(): void {
-    cancelAnimationFrame(this.asked);
-    this.asked = 0;
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
     if (this.inside === null) return;
     const dots = Math.min(2, window.devicePixelRatio || 1);
     const width = Math.round(this.canvas.clientWidth * dots);
@@ -99,7 +99,7 @@ export class Viewer {
     return this.theme;
   }
 
-  // What is open
+  // Open scopes
 
   async toggle(scope: Scope): Promise<void> {
     const before = this.spotOf({ kind: "scope", scope });
@@ -131,15 +131,15 @@ export class Viewer {
     for (const inner of [...this.open]) if (this.tree.isInside(inner, scope)) this.open.delete(inner);
   }
 
-  /** A node with bodies opens them too; a scope of one scope opens that. */
+  /** Opening a node with bodies opens these too; opening a scope with a single child scope opens that too. */
   private openOne(scope: Scope): void {
     this.open.add(scope);
     const scopes = scope.items.flatMap((item) => scopeOf(item) ?? []);
     for (const inner of scopes) if (inner.kind === "body" || scope.items.length === 1) this.openOne(inner);
   }
 
-  /** Open level by level as long as no more than `most` boxes are drawn; `alike`: of siblings all or none. Return whether everything is open. */
-  private openSome(most: number, alike = false): boolean {
+  /** Open level by level while at most `limit` boxes are drawn; `alike`: open all siblings or none. Return true if everything is open. */
+  private openSome(limit: number, alike = false): boolean {
     let level = [this.tree.root];
     let drawn = this.tree.root.items.length;
     let all = true;
@@ -150,7 +150,7 @@ export class Viewer {
       together.sort((a, b) => (sizes.get(a) as number) - (sizes.get(b) as number));
       level = together.flatMap((scopes) => {
         const size = sizes.get(scopes) as number;
-        const fits = drawn + size <= most;
+        const fits = drawn + size <= limit;
         all &&= fits;
         if (!fits) return [];
         drawn += size;
@@ -167,7 +167,7 @@ export class Viewer {
     return node !== undefined && node.bodies.some((body) => this.graph.groups[body]?.kind === "function");
   }
 
-  // What is selected
+  // Selection
 
   select(item: Item | null): void {
     this.selected = item;
@@ -181,7 +181,7 @@ export class Viewer {
     return own === undefined ? { kind: "node", node } : { kind: "scope", scope: own };
   }
 
-  /** Open what is around an item, select it and bring it to the middle. */
+  /** Open the scopes around an item, select it and move it to the middle. */
   async show(item: Item, home: Scope): Promise<void> {
     const closed = this.tree.path(home).filter((scope) => scope.parent !== null && !this.open.has(scope));
     for (const scope of closed) this.open.add(scope);
@@ -211,7 +211,7 @@ export class Viewer {
     this.redraw();
   }
 
-  /** What was found in a closed scope is marked on the scope. */
+  /** Search results in a closed scope are marked on the scope. */
   private placeFound(): void {
     this.foundBoxes = new Map();
     for (const node of this.found) {
@@ -225,9 +225,9 @@ export class Viewer {
     return this.foundBoxes.has(itemKey(item));
   }
 
-  // What is seen
+  // Visible part
 
-  /** Show everything; at first no smaller than can be read, from the top. */
+  /** Show everything; at first from the top, at a readable scale. */
   fit(readable = false): void {
     const { inside } = this;
     if (inside === null) return;
@@ -246,8 +246,8 @@ export class Viewer {
     const { box } = spot;
     const middle = { x: spot.left + box.x + box.width / 2, y: spot.top + box.y + Math.min(box.height, this.canvas.clientHeight / scale - 60) / 2 };
     const { width, height } = this.inside as Inside;
-    const x = this.covered + held(this.canvas.clientWidth - this.covered, width * scale, middle.x * scale);
-    const y = held(this.canvas.clientHeight, height * scale, middle.y * scale);
+    const x = this.covered + clamped(this.canvas.clientWidth - this.covered, width * scale, middle.x * scale);
+    const y = clamped(this.canvas.clientHeight, height * scale, middle.y * scale);
     if (atOnce) this.camera.set(x, y, scale);
     else this.camera.glide(x, y, scale);
   }
@@ -256,7 +256,7 @@ export class Viewer {
   spotAt(clientX: number, clientY: number): Spot | null {
     const x = (clientX - this.camera.x) / this.camera.scale;
     const y = (clientY - this.camera.y) / this.camera.scale;
-    let found: Spot | null = null;
+    let spot: Spot | null = null;
     let around = this.inside;
     let left = 0;
     let top = 0;
@@ -264,12 +264,12 @@ export class Viewer {
       const here: Inside = around;
       const box = here.boxes.find((one) => x >= left + one.x && x <= left + one.x + one.width && y >= top + one.y && y <= top + one.y + one.height);
       if (box === undefined) break;
-      found = { box, around: here, left, top };
+      spot = { box, around: here, left, top };
       left += box.x;
       top += box.y;
       around = box.inside;
     }
-    return found;
+    return spot;
   }
 
   titleWidth(item: Item): number {
@@ -278,18 +278,18 @@ export class Viewer {
 
   spotOf(item: Item): Spot | null {
     const key = itemKey(item);
-    let found: Spot | null = null;
+    let spot: Spot | null = null;
     if (this.inside !== null) {
       everyBox(this.inside, 0, 0, (box, left, top, around) => {
-        if (itemKey(box.item) === key) found = { box, around, left, top };
+        if (itemKey(box.item) === key) spot = { box, around, left, top };
       });
     }
-    return found;
+    return spot;
   }
 }
 
-/** Return where a drawing of `size` begins so that `point` of it is in the middle of `room`, but with no more room left empty than need be. */
-function held(room: number, size: number, point: number): number {
+/** Return the position of a drawing of `size` that puts `point` in the middle of `room`, with as little empty space as possible. */
+function clamped(room: number, size: number, point: number): number {
   if (size <= room - 2 * MARGIN) return (room - size) / 2;
   return Math.max(Math.min(room / 2 - point, MARGIN), room - MARGIN - size);
 }

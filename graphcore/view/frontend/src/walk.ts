@@ -1,11 +1,11 @@
-/** Walk from box to box with the arrow keys: along edges up and down, to the neighbour left and right. */
+/** Move between boxes with the arrow keys: along edges up and down, to neighbours left and right. */
 import { itemKey, type Box, type Inside } from "./boxes";
 import type { Item } from "./tree";
 import type { Viewer } from "./viewer";
 
 export type Way = "up" | "down" | "left" | "right";
 
-/** Return the item one step on, or the first of the graph where none is selected. */
+/** Return the next item in a direction, or the first of the graph if none is selected. */
 export function step(viewer: Viewer, way: Way): Item | null {
   const { inside, selected } = viewer;
   if (inside === null) return null;
@@ -16,7 +16,7 @@ export function step(viewer: Viewer, way: Way): Item | null {
   return way === "down" && spot.box.inside !== null ? first(spot.box.inside) : null;
 }
 
-/** Into an open box with Enter, out of it with Backspace. */
+/** Enter an open box, or leave it for the enclosing one. */
 export function into(viewer: Viewer): Item | null {
   const spot = viewer.selected === null ? null : viewer.spotOf(viewer.selected);
   return spot?.box.inside == null ? null : first(spot.box.inside);

@@ -15,7 +15,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import constant_array, constant_scalar
 from graphcore.ops.control import scan
-from graphcore.promotion.complex_operators import CARRIERS, MOVES
+from graphcore.promotion.complex_operators import MOVES, PASS_THROUGH
 from graphcore.runtime.lowering.dtypes.complex_numbers import arithmetic, exponentials, trigonometry
 from graphcore.runtime.lowering.dtypes.complex_numbers import parts as r
 from graphcore.runtime.lowering.dtypes.complex_numbers.arithmetic import (
@@ -385,7 +385,7 @@ def _leaf(symbol: Symbol) -> DType:
 
 MOVEMENT_RULES = {
     **dict.fromkeys(MOVES | SUMS, _moved),
-    **dict.fromkeys(CARRIERS, _carried),
+    **dict.fromkeys(PASS_THROUGH, _carried),
     "ConstantOfShape": _filled,
     "FromPairs": _from_pairs,
     "Shape": _measured,
