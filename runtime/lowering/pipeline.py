@@ -1,4 +1,4 @@
-"""The pipeline of lowering: the passes in their order, each with when it runs and why."""
+"""The passes of lowering in their order, each with its condition and purpose."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4
 from graphcore.runtime.lowering.expansion import composed, packed_weights, row_switch
 from graphcore.runtime.lowering.expansion.row_switch import expand
 from graphcore.runtime.lowering.legalise import is_legal, legalise
-from graphcore.runtime.lowering.passes import Lowering, Pass, Summary
+from graphcore.runtime.lowering.passes import LoweringRun, Pass, Summary
 from graphcore.runtime.lowering.targets.legality import Legality, legality
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Runtime, default
 from graphcore.runtime.lowering.workarounds import arithmetic, dequantized, empty, moves, sizes
@@ -56,25 +56,25 @@ WORKAROUNDS: tuple[Pass, ...] = (
     sizes.RANKS,
     sizes.SAME_PADS,
 )
-"""Workarounds against onnxruntime, in the order in which they run."""
+"""Workarounds for bugs of onnxruntime, in the order in which they run."""
 
 
-def run(passes: tuple[Pass, ...], has: Summary, to: Lowering) -> Summary:
-    """Return a summary of the graph after those passes that it needs; the given one where it needs none."""
+def run(passes: tuple[Pass, ...], has: Summary, to: LoweringRun) -> Summary:
+    """Run those passes that the graph needs and return its new summary; the same summary if none ran."""
     for step in passes:
         if (step.signs and step.signs.isdisjoint(has.op_types)) or not step.needed(has, to):
             continue
-        made = step.run(has, to)
-        if made is None:
+        result = step.run(has, to)
+        if result is None:
             continue
         to.trace.append(step)
-        if made is not has.graph:
-            has = Summary(made)
+        if result is not has.graph:
+            has = Summary(result)
     return has
 
 
-def made_legal(has: Summary, to: Lowering) -> Graph:
-    """Return the graph after the passes of `LEGALISING`; the graph itself where it is legal and needs no workaround."""
+def legalise_if_needed(has: Summary, to: LoweringRun) -> Graph:
+    """Run the passes of `LEGALISING`; return the same graph if it is legal and needs no workaround."""
     if is_legal(has, to.rules, keeps_halves=to.precision is None):
         signed = [workaround for workaround in WORKAROUNDS if not workaround.signs.isdisjoint(has.op_types)]
         if not any(workaround.needed(has, to) for workaround in signed):
@@ -85,9 +85,9 @@ def made_legal(has: Summary, to: Lowering) -> Graph:
 
 
 def with_kernels(rules: Legality, op_types: Set[str]) -> Legality:
-    """Return the rules of the newest opset at which the runtime has kernels of these operators, as far as it has any.
+    """Return the rules of the newest opset at which the runtime has kernels of these operators.
 
-    onnxruntime 1.32 has a kernel of Attention for opset 24, and none of the version for opset 25 that it knows.
+    onnxruntime 1.32 has a kernel of Attention for opset 24, and none for its version of opset 25.
     """
     runtime = rules.runtime
     if not rules.target.is_host or not runtime.version or runtime.is_fixed:
@@ -101,75 +101,77 @@ def with_kernels(rules: Legality, op_types: Set[str]) -> Legality:
 
 
 def onnx_op_types(has: Summary) -> Set[str]:
-    """Return the names of ONNX's own operators in a graph."""
+    """Return the names of the ONNX operators in a graph."""
     return {op_type for op_type, domain in has.operators if not domain} if has.domains else has.op_types
 
 
-# Passes that are functions of more than a graph
+# Passes that need more than a graph
 
 
-def _expose_buffers(has: Summary, to: Lowering) -> Graph:
+def _expose_buffers(has: Summary, to: LoweringRun) -> Graph:
     return exposed(has.graph)
 
 
-def _resolve_custom_ops(has: Summary, to: Lowering) -> Graph | None:
+def _resolve_custom_ops(has: Summary, to: LoweringRun) -> Graph | None:
     return _if_changed(functions.resolved(has.graph, to.rules.target.name, to.newest.runtime), has)
 
 
-def _optimize(has: Summary, to: Lowering) -> Graph:
+def _optimize(has: Summary, to: LoweringRun) -> Graph:
     return has.graph.optimize()
 
 
-def _fuse(has: Summary, to: Lowering) -> Graph | None:
+def _fuse(has: Summary, to: LoweringRun) -> Graph | None:
     there = has.operators
     best = with_kernels(
         to.newest, {op_type for fusion in FUSIONS if (fusion.sign, "") in there for op_type in fusion.makes}
     )
-    made = fuse(
+    fused = fuse(
         has.graph,
         lambda op_type: best.allows(op_type, DType.float32),
         to.rules.target.is_host,
         spares_quantised=to.precision != "fast",
     )
-    if made is has.graph:
+    if fused is has.graph:
         return None
     to.is_fused = True
-    to.rules = with_kernels(to.newest, onnx_op_types(Summary(made)))
-    return made
+    to.rules = with_kernels(to.newest, onnx_op_types(Summary(fused)))
+    return fused
 
 
-def _inline_or_keep(has: Summary, to: Lowering) -> Graph:
+def _inline_or_keep(has: Summary, to: LoweringRun) -> Graph:
     if not to.inline:
-        kept = functions.kept(has.graph, lambda body: made_legal(Summary(body), replace(to, trace=[])))
-        if kept is not None:
-            return kept
+        with_functions = functions.lower_bodies(
+            has.graph, lambda body: legalise_if_needed(Summary(body), replace(to, trace=[]))
+        )
+        if with_functions is not None:
+            return with_functions
     return functions.inlined(has.graph)
 
 
-def _store_complex(has: Summary, to: Lowering) -> Graph:
+def _store_complex(has: Summary, to: LoweringRun) -> Graph:
     return complex_numbers.store(has.graph, fast=to.precision == "fast")
 
 
-def _expand(has: Summary, to: Lowering) -> Graph | None:
+def _expand(has: Summary, to: LoweringRun) -> Graph | None:
     return _if_changed(expand(has.graph, to.rules), has)
 
 
-def _legalise(has: Summary, to: Lowering) -> Graph:
+def _legalise(has: Summary, to: LoweringRun) -> Graph:
     fast = to.precision == "fast" and to.rules.decomposes
     return legalise(has.graph, to.rules, fast=fast, keeps_halves=to.precision is None)
 
 
-def _fuse_biases(has: Summary, to: Lowering) -> Graph | None:
+def _fuse_biases(has: Summary, to: LoweringRun) -> Graph | None:
     return has.graph if packed_weights.fuse(has.parts) else None
 
 
-def _switch_by_rows(has: Summary, to: Lowering) -> Graph | None:
+def _switch_by_rows(has: Summary, to: LoweringRun) -> Graph | None:
     if not to.rules.target.packs_weights:
         return None
     return _if_changed(row_switch.switched(has.graph, to.newest.runtime), has)
 
 
-def _write_notes(has: Summary, to: Lowering) -> Graph:
+def _write_notes(has: Summary, to: LoweringRun) -> Graph:
     graph, source = has.graph, to.source
     assert source is not None
     semantic = {
@@ -177,8 +179,8 @@ def _write_notes(has: Summary, to: Lowering) -> Graph:
     }
     semantic.update({name: s.dtype.name for name, s in source.named_outputs if name and _is_semantic(s)})
     if semantic:
-        noted = json.loads(source.metadata.get(notes.DTYPES, "{}"))
-        graph.metadata[notes.DTYPES] = json.dumps({**noted, **semantic})
+        recorded = json.loads(source.metadata.get(notes.DTYPES, "{}"))
+        graph.metadata[notes.DTYPES] = json.dumps({**recorded, **semantic})
     graph.metadata[notes.TARGET] = to.rules.target.name
     graph.metadata[notes.PROMOTION] = source.promotion.note
     return graph
@@ -188,8 +190,8 @@ def _is_semantic(symbol: Symbol) -> bool:
     return isinstance(symbol.type, TensorType) and symbol.dtype.storage is not symbol.dtype
 
 
-def _if_changed(made: Graph, has: Summary) -> Graph | None:
-    return None if made is has.graph else made
+def _if_changed(result: Graph, has: Summary) -> Graph | None:
+    return None if result is has.graph else result
 
 
 PREPARING: tuple[Pass, ...] = (
@@ -215,7 +217,7 @@ PREPARING: tuple[Pass, ...] = (
         lambda has, to: has.has_calls, _inline_or_keep,
     ),
 )  # fmt: skip
-"""Passes over a whole graph with its calls, legal or not."""
+"""Passes over a whole graph with its calls, whether legal or not."""
 
 LEGALISING: tuple[Pass, ...] = (
     Pass(
@@ -261,7 +263,7 @@ LEGALISING: tuple[Pass, ...] = (
         lambda has, to: True, _write_notes,
     ),
 )  # fmt: skip
-"""Passes that make a graph legal, or the body of a function that is kept; none runs on what is legal as it stands."""
+"""Passes that legalise a graph, or the body of a function that stays; none runs on a graph that is legal already."""
 
 FINISHING: tuple[Pass, ...] = (
     Pass(
@@ -270,7 +272,7 @@ FINISHING: tuple[Pass, ...] = (
         lambda has, to: to.optimize == "all" and row_switch.is_wanted(has.graph, has.operators), _switch_by_rows,
     ),
 )  # fmt: skip
-"""Passes over a legal graph, which give a legal one."""
+"""Passes from a legal graph to a legal graph."""
 
 PIPELINE: tuple[Pass, ...] = (*PREPARING, *LEGALISING, *FINISHING)
 
@@ -287,25 +289,25 @@ def lower(
 ) -> Graph:
     """Return a graph of ONNX operators and dtypes that computes the same on `target`.
 
-    precision: "exact" rounds after every op, "fast" leaves consecutive ones on narrow floats in float32, None leaves
-    nodes of models that others wrote to the runtime's kernels and rounds after every other op. inline: calls of
-    functions are replaced by their bodies; otherwise they stay where they can. runtime: the release of onnxruntime that
-    is to run it, where it is not what files are written for; the graph is of an older opset than the runtime's
-    where only that has kernels of an operator. optimize: "exact" runs the passes of `Graph.optimize` first; "all"
-    looks for fusions (`runtime/fusions`), whose sums may come in another order, and runs the passes where there are
-    some; not of what leads to a quantiser, unless precision is "fast". trace: is given the passes that ran. Inputs and
-    outputs keep their names and order. Raises `GraphError` for an op that the target has no way to run.
+    precision: "exact" rounds after every op, "fast" computes consecutive ops on narrow floats in float32, None leaves
+    nodes of imported models to the runtime's kernels and rounds after every other op. inline: replace calls of
+    functions by their bodies; otherwise they stay where possible. runtime: the release that runs the graph, by default
+    the one that files are written for; the graph has an older opset than the runtime's if only that has kernels of an
+    operator. optimize: "exact" runs the passes of `Graph.optimize` first; "all" applies fusions (`runtime/fusions`),
+    which may change the order of sums, and runs the passes if some matched; it does not fuse the operands of quantisers
+    unless precision is "fast". trace: receives the passes that ran. Inputs and outputs keep their names and order.
+    Raises `GraphError` for an op that the target cannot run.
     """
     newest = legality(target, default(target) if runtime is None else runtime)
     has = Summary(graph)
     rules = with_kernels(newest, onnx_op_types(has))
-    to = Lowering(newest, rules, precision, optimize, inline, [] if trace is None else trace)
-    made = made_legal(run(PREPARING, has, to), to)
-    if row_switch.NOTE in made.metadata:  # without which a walk would find no pass
-        made = run(FINISHING, Summary(made), to).graph
+    to = LoweringRun(newest, rules, precision, optimize, inline, [] if trace is None else trace)
+    result = legalise_if_needed(run(PREPARING, has, to), to)
+    if row_switch.NOTE in result.metadata:  # otherwise no pass applies
+        result = run(FINISHING, Summary(result), to).graph
     opset = to.rules.runtime.opset if to.rules.decomposes else OPSET
-    if made.opsets.get("", OPSET) == opset:
-        return made
-    made = pickling.copied(made) if made is graph else made
-    made.opsets[""] = opset
-    return made
+    if result.opsets.get("", OPSET) == opset:
+        return result
+    result = pickling.copied(result) if result is graph else result
+    result.opsets[""] = opset
+    return result

@@ -182,13 +182,13 @@ def accounted(path: Path) -> None:
     made = report(graph, session.target, runtime(), session.optimize)
     read, runs = Counter(map(named, walk(graph))), Counter(map(named, walk(lowered)))
     told = Counter(made.fused)
-    for (op_type, _), count in made.kept.items():
+    for (op_type, _), count in made.unchanged.items():
         told[op_type] += count
     for change in made.changes:
         told[change.op_type] += len(change.names)
-        assert change.made, change
+        assert change.computed_by, change
         gone = not runs[change.op_type]
-        assert not gone or change.op_type not in change.made, change
+        assert not gone or change.op_type not in change.computed_by, change
     assert told == read
     assert made.count == sum(read.values())
     assert made.operators() == runs

@@ -256,7 +256,7 @@ def _chosen(b: Builder, table: Symbol, place: Symbol) -> Symbol:
 def running_product(b: Builder, call: Call) -> Replacement:
     """Compute CumProd by the scan of Hillis and Steele, at distances 1, 2, 4, ..., up to 2^30 for unknown sizes."""
     x, where = call.inputs
-    known = b.known(where)
+    known = b.array_of(where)
     if known is None:
         raise GraphError(
             "CumProd: the installed onnxruntime has no kernel, and its axis is known only when it runs",

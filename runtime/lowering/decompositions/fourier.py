@@ -77,10 +77,10 @@ def inverse(b: Builder, call: Call) -> Replacement:
 def _factor(b: Builder, made: Symbol, inputs: Sequence[Any]) -> Symbol | None:
     """Return the factor by which the result is off: n times 1 / n in float32. None where that is exactly 1."""
     length, axis = (inputs[i] if i < len(inputs) else None for i in (1, 2))
-    position = -2 if axis is None else b.known(axis)
+    position = -2 if axis is None else b.array_of(axis)
     size = None
     if length is not None:
-        size = b.known(length)
+        size = b.array_of(length)
     elif position is not None and made.shape.is_ranked and made.shape[int(position)].is_static:
         size = int(made.shape[int(position)])
     if size is not None:
@@ -158,7 +158,7 @@ def _transform(b: Builder, call: Call, length: int) -> Symbol | None:
 def _frames(b: Builder, call: Call, length: int) -> Symbol | None:
     signal, step, window = _operands(call, 0, 1, 2)
     stride = _number(b, step)
-    factors = None if window is None else b.known(window)
+    factors = None if window is None else b.array_of(window)
     is_real = signal.rank == 2 or (signal.rank == 3 and signal.shape[2] == 1)
     if stride is None or stride < 1 or (window is not None and factors is None) or not is_real:
         return None
@@ -195,7 +195,7 @@ def _operands(call: Call, *positions: int) -> list[Any]:
 
 
 def _number(b: Builder, symbol: Symbol) -> int | None:
-    array = b.known(symbol)
+    array = b.array_of(symbol)
     return None if array is None or array.size != 1 else int(array.reshape(-1)[0])
 
 

@@ -115,7 +115,7 @@ def divide(b: Builder, call: Call) -> Replacement:
     x, y = call.inputs
     truncates = bool(call.attributes.get("fmod"))
     dtype = x.dtype
-    divisors = b.known(y)
+    divisors = b.array_of(y)
     if divisors is not None and y.producer.is_weight and not b.is_read:
         divisors = None  # its owner may still change it
     if divisors is not None and not np.isin(divisors, (0, -1) if dtype.is_signed else (0,)).any():
@@ -237,7 +237,7 @@ def product(b: Builder, call: Call) -> Replacement:
 
 def _is_zero(b: Builder, point: Symbol) -> bool:
     """Return whether a zero point is known to be 0, as it is where floats are meant."""
-    array = b.known(point)
+    array = b.array_of(point)
     return array is not None and not array.astype(np.float32).any()
 
 

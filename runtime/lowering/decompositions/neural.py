@@ -153,7 +153,7 @@ def gemm_integers(b: Builder, call: Call) -> Replacement:
 def sum_of_sizes(b: Builder, call: Call) -> Replacement:
     """Compute ReduceL1 and ReduceSumSquare of integers, which the kernels compute as floats."""
     x, *axes = call.inputs
-    if axes and axes[0] is not None and b.known(axes[0]) is None:
+    if axes and axes[0] is not None and b.array_of(axes[0]) is None:
         return None  # the sum of integers that wraps needs to know them
     each = b.op("Mul", x, x) if call.op == "ReduceSumSquare" else b.op("Abs", x)
     return b.op("ReduceSum", each, *axes, shape=call.shape, **call.attributes)

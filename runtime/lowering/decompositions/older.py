@@ -174,10 +174,10 @@ def complement(b: Builder, call: Call) -> Replacement:
 
 def combined(b: Builder, call: Call) -> Replacement:
     """Compute BitwiseAnd, Or and Xor: x | y is x + y - (x & y), and x ^ y is x + y - 2 (x & y)."""
-    x, y = call.inputs if b.known(call.inputs[0]) is None else call.inputs[::-1]
+    x, y = call.inputs if b.array_of(call.inputs[0]) is None else call.inputs[::-1]
     shape, bits = call.shape, x.dtype.bits
     wide, other = _wide(b, x), _wide(b, y)
-    mask = b.known(y)
+    mask = b.array_of(y)
     if call.op == "BitwiseXor" and mask is not None and mask.size and (_unsigned(mask, bits) == 1 << (bits - 1)).all():
         return b.cast(b.native("Add", wide, other, shape=shape), x.dtype)
     low = _low_bits(mask, bits)
@@ -359,7 +359,7 @@ def extreme(then: Decomposition | None) -> Decomposition:
         if is_empty(x.type, call.types[0]) or not x.shape.is_ranked or not b.rules.allows(call.op, x.dtype):
             return found
         given = call.inputs[1] if len(call.inputs) > 1 else None
-        known = b.known(given)
+        known = b.array_of(given)
         along = range(x.rank) if known is None or not known.size else {int(a) % x.rank for a in known.ravel()}
         axes = _open(x, along)
         keeps_all = call.attributes.get("noop_with_empty_axes") and (

@@ -125,7 +125,7 @@ def _shape_of(b: Builder, x: Symbol) -> Symbol:
 
 
 def _places(b: Builder, shape: Symbol, attributes: dict[str, Any]) -> Places:
-    known = b.known(shape)
+    known = b.array_of(shape)
     if known is not None:
         count, line = b.scalar(int(np.prod(known)), _I64), _shape([Dim(int(np.prod(known)))])
     else:

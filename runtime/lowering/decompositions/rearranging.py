@@ -66,7 +66,7 @@ def _where_signed(b: Builder, condition: Symbol, x: Symbol, y: Symbol, types: An
 
 
 def _has_no_zeros(b: Builder, symbol: Symbol) -> bool:
-    array = b.known(symbol)
+    array = b.array_of(symbol)
     return array is not None and bool(array.size) and not (array == 0).any()
 
 
@@ -200,7 +200,7 @@ def reverse(b: Builder, call: Call) -> Replacement:
     if not x.type.shape.is_ranked and b.rules.has_trap(REVERSED_ONE_AXIS):
         second = b.op("Gather", b.op("Shape", x, dtype=DType.int64), b.vector([1]), dtype=DType.int64)
         held = b.op("Add", held, b.op("Mul", second, b.vector([0]), shape=_shape([Dim(1)])), shape=lengths.shape)
-    known = b.known(lengths)
+    known = b.array_of(lengths)
     if b.rules.has_trap(REVERSED_EMPTY) and (known is None or not (known > 0).all()):
         axis = call.attributes.get("time_axis", 0)
         size: Symbol = b.op("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=axis, end=axis + 1)

@@ -91,7 +91,7 @@ def reduced_last(b: Builder, call: Call) -> tuple[Symbol, Callable[[Symbol], Sym
 def _axes(b: Builder, inputs: Sequence[Any], rank: int) -> list[int]:
     if len(inputs) < 2 or inputs[1] is None:
         return []
-    given = b.known(inputs[1])
+    given = b.array_of(inputs[1])
     if given is None:
         raise GraphError(
             "a reduction of integers needs axes that are known when the graph is lowered",

@@ -57,7 +57,7 @@ def resize_wrong(b: Builder, call: Call) -> Replacement:
     corners = call.attributes.get("coordinate_transformation_mode") == "align_corners"
     if not corners or sizes is not None or call.attributes.get("mode", "nearest") == "nearest":
         return None
-    known = b.known(scales)
+    known = b.array_of(scales)
     if known is not None and x.type.is_static:
         axes = call.attributes.get("axes") or range(x.rank)
         found = [float(f) * int(x.shape[a]) for f, a in zip(known, axes, strict=True)]
@@ -73,7 +73,7 @@ def _is_empty(x: Symbol | None) -> bool:
 
 def elements_of_floats(b: Builder, x: Symbol, count: int) -> list[Number]:
     """Return the scalars of a vector of floats, in float64."""
-    array = b.known(x)
+    array = b.array_of(x)
     if array is not None:
         return [np.asarray(v, np.float64) for v in array]
     return [cast(b, v, F64) for v in elements(b, x, count)]
@@ -86,7 +86,7 @@ def _factors(
     there = [length(b, x, axis) for axis in axes]
     if sizes is None or _is_empty(sizes):
         assert scales is not None
-        known = b.known(scales)
+        known = b.array_of(scales)
         if known is not None and known.size != len(axes):
             raise ShapeError(
                 f"Resize: {known.size} scales for {len(axes)} axes",

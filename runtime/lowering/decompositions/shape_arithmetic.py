@@ -147,7 +147,7 @@ def times(b: Builder, numbers: Sequence[Number | int]) -> Number:
 
 def elements(b: Builder, x: Symbol, count: int | None = None) -> list[Number]:
     """Return the scalars of a vector. count: their number, where the operator tells it; that of the shape otherwise."""
-    array = b.known(x)
+    array = b.array_of(x)
     if array is not None:
         return [np.asarray(v, np.int64) for v in array]
     zero = b.vector([0])

@@ -12,7 +12,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.runtime.lowering.passes import Pass, built_here, hide, rewriting
+from graphcore.runtime.lowering.passes import Pass, built_here, hide_operand, node_workaround
 from graphcore.runtime.lowering.workarounds.dequantized import dequantizing
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
@@ -85,7 +85,7 @@ def _hiding(
         assert place is not None
         write(graph, node, place)
 
-    return rewriting(trap, when, why, beside or operators, found, write_node)
+    return node_workaround(trap, when, why, beside or operators, found, write_node)
 
 
 def _write_rounded(graph: Graph, node: Node, place: int) -> None:
@@ -188,7 +188,7 @@ def _clipped(graph: Graph) -> Iterable[Node]:
     return found.values()
 
 
-CLIPPED_RELU = rewriting(
+CLIPPED_RELU = node_workaround(
     "optimiser FuseReluClip",
     "Relu, Clip",
     "the optimiser fails on a Relu of float64 before a Clip",
@@ -209,7 +209,7 @@ def _products(graph: Graph) -> Iterator[Node]:
 def _write_gelu(graph: Graph, node: Node) -> None:
     for place, operand in enumerate(node.inputs):
         if _is_sigmoid(operand):
-            hide(graph, node, place)
+            hide_operand(graph, node, place)
 
 
 def _is_sigmoid(symbol: Symbol | None) -> bool:
@@ -219,7 +219,7 @@ def _is_sigmoid(symbol: Symbol | None) -> bool:
     return node.outputs[0].dtype is DType.float64
 
 
-QUICK_GELU = rewriting(
+QUICK_GELU = node_workaround(
     "optimiser QuickGeluFusion",
     "Sigmoid, Mul",
     "the optimiser makes of both an operator that has no kernel in float64",
@@ -273,7 +273,7 @@ def _is_zero(symbol: Symbol | None, negative: bool) -> bool:
     return bool(number == 0) and bool(np.signbit(number)) is negative
 
 
-ADDED_ZERO = rewriting(
+ADDED_ZERO = node_workaround(
     "sum with a constant zero",
     "Add, Sub",
     "the optimiser drops x + 0.0, which is not x for -0.0",
@@ -380,7 +380,7 @@ def _made(graph: Graph, x: Symbol) -> Symbol:
     return b.emit("Cast", (moved,), tensor_type(dtype, x.shape), {"to": dtype})
 
 
-SIGNED_WEIGHTS = rewriting(
+SIGNED_WEIGHTS = node_workaround(
     "signed weights of bytes",
     "weights of bytes beside an operand of the other sign",
     "processors without VNNI saturate products of unsigned with signed bytes",

@@ -11,7 +11,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.runtime.lowering.passes import built_here, hide, rewriting
+from graphcore.runtime.lowering.passes import built_here, hide_operand, node_workaround
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
@@ -48,7 +48,7 @@ def _zeros(graph: Graph, dtype: DType, scale: Symbol) -> Symbol:
     )
 
 
-ZERO_POINTS = rewriting(
+ZERO_POINTS = node_workaround(
     "DequantizeLinear without a zero point",
     "DequantizeLinear, Transpose",
     "the optimiser that moves the Transpose would quantise to uint8",
@@ -132,7 +132,7 @@ def _along(graph: Graph, node: Node, x: Symbol, array: np.ndarray[Any, Any]) -> 
     return graph.build.constant(array, DType.float32)
 
 
-MATMUL = rewriting(
+MATMUL = node_workaround(
     "product with dequantised weights",
     "DequantizeLinear",
     "the optimiser would round the other operand to int8",
@@ -200,21 +200,21 @@ def _is_quantised(node: Node, readers: Mapping[int, Sequence[Node]], given: set[
     return all(n.op_type == "QuantizeLinear" or (_is_move(n) and _is_quantised(n, readers, given)) for n in after)
 
 
-INT8 = rewriting(
+INT8 = node_workaround(
     "optimiser QDQS8ToU8Transformer",
     "DequantizeLinear before a move",
     "the optimiser makes uint8 of int8 and leaves what says int8",
     {"DequantizeLinear"},
     _moves,
-    lambda graph, node: hide(graph, node, 0),
+    lambda graph, node: hide_operand(graph, node, 0),
 )
-MOVED = rewriting(
+MOVED = node_workaround(
     "optimiser QDQPropagationTransformer",
     "DequantizeLinear before a move",
     "the optimiser quantises to int32, which no kernel does, or signed integers to uint8",
     {"DequantizeLinear"},
     lambda graph: filter(is_requantised, built_here(graph, _QUANTIZED_MOVES)),
-    lambda graph, node: hide(graph, node, 0),
+    lambda graph, node: hide_operand(graph, node, 0),
 )
 
 
@@ -287,10 +287,10 @@ def _write(graph: Graph, node: Node) -> None:
     """Hide all that is dequantised: a product of one such factor is another trap, which rounds the other factor."""
     for place, operand in enumerate(node.inputs):
         if _dequantizing(operand) is not None:
-            hide(graph, node, place)
+            hide_operand(graph, node, place)
 
 
-SCALES = rewriting(
+SCALES = node_workaround(
     "optimiser QDQSelectorActionTransformer",
     "DequantizeLinear by scales along an axis",
     "the optimiser multiplies integers whose scales its kernels do not take",

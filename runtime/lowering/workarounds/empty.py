@@ -15,7 +15,7 @@ from graphcore.ir.state.settings import least, minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.operators import REDUCTIONS
-from graphcore.runtime.lowering.passes import of_onnx, rewriting, sizes_type, workaround
+from graphcore.runtime.lowering.passes import node_workaround, of_onnx, sizes_type, workaround
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -44,7 +44,7 @@ def _counted(node: Node) -> list[int] | None:
     return [axis % len(x.shape) for axis in found] if any(axis < 0 for axis in found) else None
 
 
-NEGATIVE_AXES = rewriting(
+NEGATIVE_AXES = node_workaround(
     "empty reduction along an axis below 0",
     "Reduce*",
     "the kernel leaves out reductions of empty tensors along them",
@@ -89,7 +89,7 @@ def _keep_axes(graph: Graph, node: Node) -> None:
     change(node, op_type="Reshape", inputs=(x, kept), attributes=Attributes({"allowzero": 1}))
 
 
-NO_AXES = rewriting(
+NO_AXES = node_workaround(
     "Squeeze along no axes",
     "Squeeze",
     "the kernel removes every axis of size 1",
@@ -269,7 +269,7 @@ def _write_kernel(graph: Graph, node: Node) -> None:
     change(node, inputs=(*node.inputs[:place], reshaped, *node.inputs[place + 1 :]))
 
 
-KERNELS = rewriting(
+KERNELS = node_workaround(
     "Conv without a kernel",
     "Conv, ConvInteger, QLinearConv",
     "kernels never end, or give what memory holds, on filters without elements along an axis",
@@ -326,7 +326,7 @@ def _write_pool(graph: Graph, node: Node) -> None:
     change(node, op_type="Reshape", inputs=(pooled, sizes(pooled, front)), attributes=exact)
 
 
-POOLS = rewriting(
+POOLS = node_workaround(
     "pools without elements",
     ", ".join(_POOLS),
     "kernels refuse images without channels, and planes without elements",
@@ -365,7 +365,7 @@ def _write_normalization(graph: Graph, node: Node) -> None:
     change(node, op_type="Reshape", inputs=(even, sizes), attributes=exact)
 
 
-IMAGES = rewriting(
+IMAGES = node_workaround(
     "InstanceNormalization without elements",
     "InstanceNormalization",
     "the kernel reads the first element of planes that have none",
@@ -400,7 +400,7 @@ def _write_limits(graph: Graph, node: Node) -> None:
     change(node, inputs=tuple(inputs))
 
 
-LIMITS = rewriting(
+LIMITS = node_workaround(
     "limits of NonMaxSuppression without elements",
     "NonMaxSuppression",
     "the kernel reads a limit of an operand that has no elements",
@@ -453,7 +453,7 @@ def _add_term(graph: Graph, node: Node) -> None:
     change(node, inputs=tuple(inputs))
 
 
-TERMS = rewriting(
+TERMS = node_workaround(
     "integer products of nothing",
     ", ".join(_PRODUCTS),
     "kernels leave the result unwritten where nothing is added up",

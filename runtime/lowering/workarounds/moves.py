@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.passes import built_here, rewriting
+from graphcore.runtime.lowering.passes import built_here, node_workaround
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
@@ -55,7 +55,7 @@ def _apart(graph: Graph, node: Node) -> None:
     change(node, inputs=tuple(inputs))
 
 
-CAST = rewriting(
+CAST = node_workaround(
     "optimiser MatmulTransposeFusion of casts",
     "Transpose, Cast, MatMul",
     "the optimiser ends the process where a Cast is between a Transpose of batches and a product",
@@ -81,7 +81,7 @@ def _copy(graph: Graph, node: Node) -> None:
     change(node, inputs=(graph.build.emit("DepthToSpace", (x,), x.type, {"blocksize": 1}), *node.inputs[1:]))
 
 
-CUBIC = rewriting(
+CUBIC = node_workaround(
     "optimiser TransposeOptimizer",
     "Transpose and cubic Resize",
     "the optimiser moves a Transpose past a Resize that has no kernel for other axes than the last two",
@@ -128,7 +128,7 @@ def _write(graph: Graph, node: Node) -> None:
     change(node, inputs=(wide,), attributes={"start": start, **moved})
 
 
-WORKAROUND = rewriting(
+WORKAROUND = node_workaround(
     "optimiser PreShapeNodeElimination",
     "Cast before Shape",
     "the optimiser drops the Cast, and there is no Shape of dtypes of 2 or 4 bits",

@@ -12,7 +12,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.sequences import list_map
-from graphcore.runtime.lowering.passes import Pass, of_onnx, rewriting, sizes_type
+from graphcore.runtime.lowering.passes import Pass, node_workaround, of_onnx, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import SequenceType, TensorType
@@ -136,7 +136,7 @@ def _unknown(node: Node, what: str) -> GraphError:
     )
 
 
-SAME_PADS = rewriting(
+SAME_PADS = node_workaround(
     "windows with dilations and auto_pad",
     "AveragePool, Conv, ConvInteger, LpPool, MaxPool, QLinearConv",
     "kernels pad as if there were no dilations",
@@ -199,7 +199,7 @@ def _count_axes(graph: Graph, node: Node) -> None:
 
 def _workaround(trap: str, least: Mapping[tuple[str, str], Mapping[int, int]]) -> Pass:
     signs = [op_type for _, op_type in least]
-    return rewriting(
+    return node_workaround(
         trap,
         ", ".join(signs),
         "kernels end the process on operands of fewer axes than the operator has",
@@ -253,7 +253,7 @@ def _alike(x: Symbol, *others: Symbol) -> Symbol:
     return b.emit("Reshape", (x, shape), x.type, {"allowzero": 1})
 
 
-RANKS = rewriting(
+RANKS = node_workaround(
     "joined operands of fewer axes",
     "Concat, ConcatFromSequence",
     "kernels end the process on an operand without elements that has fewer axes than others",

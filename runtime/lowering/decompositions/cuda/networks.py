@@ -151,7 +151,7 @@ def reduce_product(b: Builder, call: Call) -> Replacement:
 def running_product(b: Builder, call: Call) -> Replacement:
     """Compute CumProd by the scan of Hillis and Steele, at distances 1, 2, 4, ... Unknown sizes are left to the CPU."""
     x, where = call.inputs
-    axis = b.known(where)
+    axis = b.array_of(where)
     if axis is None or any(call.attributes.values()):
         return b.on_host(call)
     axis = int(axis.reshape(())) % x.rank
@@ -211,7 +211,7 @@ def _reduced_count(b: Builder, inputs: Sequence[Any]) -> int | None:
     x = inputs[0]
     if not x.shape.is_ranked:
         return None
-    axes = b.known(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else None
+    axes = b.array_of(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else None
     dims = x.shape if axes is None else [x.shape[int(a)] for a in axes]
     count = 1
     for dim in dims:

@@ -40,7 +40,7 @@ def extreme(b: Builder, call: Call) -> Replacement:
     """Compute the extreme of the high halves, then that of the low halves where the high one is it."""
     x, *axes = call.inputs
     keepdims = call.attributes.get("keepdims", 1)
-    given = b.known(axes[0]) if axes and axes[0] is not None else None
+    given = b.array_of(axes[0]) if axes and axes[0] is not None else None
     has_axes = bool(axes) and axes[0] is not None and (given is None or given.size > 0)
     if call.attributes.get("noop_with_empty_axes") and not has_axes:
         return b.op("Identity", x)
@@ -182,7 +182,7 @@ def bitwise(b: Builder, call: Call) -> Replacement:
 
 def _and(b: Builder, x: Symbol, y: Symbol, shape: Any) -> Symbol:
     for value, mask in ((x, y), (y, x)):
-        array = b.known(mask)
+        array = b.array_of(mask)
         if array is not None and array.size == 1:
             masked = _masked(b, value, int(array.reshape(())), shape)
             if masked is not None:
@@ -243,7 +243,7 @@ def shift(b: Builder, call: Call) -> Replacement:
     if call.attributes["direction"] in ("LEFT", b"LEFT"):
         return b.native("Mul", x, chosen([*powers, 0]), shape=shape)
     quotient = b.native("Div", x, chosen([*powers, 1]), shape=shape)
-    known = b.known(count)
+    known = b.array_of(count)
     if known is not None and (known < own.bits).all():
         return quotient
     return b.native("Mul", quotient, chosen([*([1] * own.bits), 0]), shape=shape)
