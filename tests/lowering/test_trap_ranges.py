@@ -13,7 +13,7 @@ from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.decompositions.rows import rows_of
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.legality import legality
-from graphcore.runtime.lowering.targets.releases import ANY, Range, Runtime, table_of
+from graphcore.runtime.lowering.targets.releases import ANY, ReleaseRange, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import Seen
 from tools.kernel_probe import campaign, tables
 from tools.kernel_probe.probing import NONE, RIGHT, WRONG
@@ -21,10 +21,10 @@ from tools.kernel_probe.probing import NONE, RIGHT, WRONG
 SEEN = Seen(
     ("1.24.4", "1.27.0", "1.30.0", "1.32.0"),
     {
-        "always": Range(),
-        "old": Range("", "1.24.4"),
-        "middle": Range("1.27.0", "1.30.0"),
-        "new": Range("1.32.0", ""),
+        "always": ReleaseRange(),
+        "old": ReleaseRange("", "1.24.4"),
+        "middle": ReleaseRange("1.27.0", "1.30.0"),
+        "new": ReleaseRange("1.32.0", ""),
     },
 )
 
@@ -139,7 +139,7 @@ def test_new_release_ends_a_range_where_the_machine_shows_the_trap_alone() -> No
 def test_document_is_read_as_it_was_written() -> None:
     read = json.loads(campaign.traps_document(SEEN))
     assert tuple(read["releases"]) == SEEN.releases
-    assert {name: Range.parse(text) for name, text in read["traps"].items()} == SEEN.ranges
+    assert {name: ReleaseRange.parse(text) for name, text in read["traps"].items()} == SEEN.ranges
 
 
 def test_facts_of_a_table_make_the_table_again() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from graphcore.errors import GraphcoreError
 from graphcore.runtime.lowering.targets import traps
-from graphcore.runtime.lowering.targets.releases import Range, ordered, table_of
+from graphcore.runtime.lowering.targets.releases import ReleaseRange, ordered, table_of
 from graphcore.runtime.lowering.targets.traps import Seen
 from tools.kernel_probe import probing, tables
 from tools.kernel_probe.venvs import folder, python_of
@@ -168,12 +168,12 @@ def merged_ranges(recorded: Seen | None, found: Mapping[str, States]) -> Seen:
     return Seen(releases, ranges, old.files)
 
 
-def _range(releases: tuple[str, ...], seen: set[str], free: set[str]) -> Range:
+def _range(releases: tuple[str, ...], seen: set[str], free: set[str]) -> ReleaseRange:
     """Return the range from the first to the last release that has it, and on to the next that certainly has not."""
     places = [releases.index(release) for release in seen]
     before = [p for p in map(releases.index, free) if p < min(places)]
     after = [p for p in map(releases.index, free) if p > max(places)]
-    return Range(releases[max(before) + 1] if before else "", releases[min(after) - 1] if after else "")
+    return ReleaseRange(releases[max(before) + 1] if before else "", releases[min(after) - 1] if after else "")
 
 
 def traps_document(seen: Seen) -> str:
@@ -182,7 +182,7 @@ def traps_document(seen: Seen) -> str:
     return f'{{\n "releases": {releases},\n "files": {_lines(seen.files)},\n "traps": {_lines(seen.ranges)}\n}}\n'
 
 
-def _lines(ranges: Mapping[str, Range]) -> str:
+def _lines(ranges: Mapping[str, ReleaseRange]) -> str:
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(str(found))}" for name, found in sorted(ranges.items()))
     return f"{{\n{lines}\n }}"
 
@@ -269,7 +269,7 @@ def trap_rows(seen: Seen) -> Iterable[str]:
         if name in seen.ranges:
             groups.setdefault((" ".join(trap.what), str(seen.ranges[name])), []).append(name)
     for (what, text), names in sorted(groups.items(), key=lambda item: item[1]):
-        found = Range.parse(text)
+        found = ReleaseRange.parse(text)
         marks = " | ".join("**x**" if found.includes(release) else "" for release in seen.releases)
         yield f"| {_joined(names)} | {marks} | {what} |"
 
