@@ -36,7 +36,7 @@ def lower_bodies(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
     """Return the graph with calls of lowered bodies under unique names; None if they cannot stay functions."""
     called = definitions(graph)
     for has in map(Summary, (graph, *(definition.body for definition in called))):
-        if complex_numbers.needed(has) or integers.needed(has) or float4.needed(has) or sequences.are_held(has):
+        if complex_numbers.needed(has) or integers.needed(has) or float4.needed(has) or sequences.has_unsupported(has):
             return None
     lowered: dict[Definition, Definition] = {}
     for definition, name in called.items():

@@ -176,7 +176,7 @@ def is_legal(has: Summary, rules: Legality, *, keeps_halves: bool = False) -> bo
 
     keeps_halves: nodes of imported models keep the runtime's kernels of float16 and bfloat16.
     """
-    if has.list_types and sequences.are_held(has):
+    if has.list_types and sequences.has_unsupported(has):
         return False
     if rules.decomposes and has.is_marked:
         return False
