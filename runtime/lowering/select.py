@@ -12,7 +12,7 @@ from graphcore.onnx.notes import OPSET
 from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, LegalNode, fold
 from graphcore.runtime.lowering.build.casts import NARROW, chosen_dtype, compute_in
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
-from graphcore.runtime.lowering.decompositions.rows import Replaced, keeps_half, keeps_kernel, replaced, rows_of
+from graphcore.runtime.lowering.decompositions.rows import TargetRows, keeps_half, keeps_kernel, replace_call, rows_of
 from graphcore.runtime.lowering.expansion.row_switch import expand
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_VALUES, MOVES, PROMOTIONS, VIEWED, VIEWS
 from graphcore.runtime.lowering.targets.legality import Legality
@@ -60,7 +60,7 @@ class Selector:
         self._depths: dict[tuple[str, DType], int] = {}
         """The current depth of nested replacements, for each missing kernel."""
         self._rules: Legality | None = None
-        self._rows: Replaced | None = None
+        self._rows: TargetRows | None = None
 
     def legal(self, b: Builder, call: Call) -> tuple[Symbol, ...]:
         """Build a call on storage dtypes from operators that the target computes correctly."""
@@ -68,7 +68,7 @@ class Selector:
         rules = b.rules
         dtype = chosen_dtype(call)
         decomposes = rules.decomposes
-        special = replaced(b, call) if decomposes else None
+        special = replace_call(b, call) if decomposes else None
         if special is not None:
             return special
         if domain or dtype is None or not _TENSORS.issuperset(map(type, types)):
@@ -99,7 +99,7 @@ class Selector:
             return None
         return self._without_kernel(b, call, dtype)
 
-    def _replaced(self, rules: Legality) -> Replaced:
+    def _replaced(self, rules: Legality) -> TargetRows:
         """Return the replacements of a target, which is the same for nearly all calls."""
         if self._rows is None or self._rules is not rules:
             self._rules, self._rows = rules, rows_of(rules)
