@@ -196,11 +196,11 @@ def _if_changed(result: Graph, has: Summary) -> Graph | None:
 
 PREPARING: tuple[Pass, ...] = (
     Pass(
-        "expose buffers", "it has buffers", "a runtime knows inputs and outputs alone",
+        "expose buffers", "it has buffers", "a runtime has only inputs and outputs",
         lambda has, to: bool(has.graph.buffers), _expose_buffers,
     ),
     Pass(
-        "custom operators", "operators of other domains", "a body runs where the target has no right kernel",
+        "custom operators", "operators of other domains", "a body replaces a kernel that is missing or wrong",
         lambda has, to: bool(has.domains), _resolve_custom_ops,
     ),
     Pass(
@@ -209,11 +209,11 @@ PREPARING: tuple[Pass, ...] = (
     ),
     Pass(
         "fuse", 'optimize="all", a provider, and operators of a fusion',
-        "faster forms, looked for before they are lowered apart",
+        "faster forms, before their operators are lowered separately",
         lambda has, to: to.optimize == "all" and to.newest.decomposes and may_fuse(has.operators), _fuse,
     ),
     Pass(
-        "functions", "calls", "inlined, or kept where every dtype is ONNX's",
+        "functions", "calls", "inlined, or kept if ONNX stores every dtype",
         lambda has, to: has.has_calls, _inline_or_keep,
     ),
 )  # fmt: skip
@@ -221,11 +221,11 @@ PREPARING: tuple[Pass, ...] = (
 
 LEGALISING: tuple[Pass, ...] = (
     Pass(
-        "complex numbers", "such dtypes", "their real and imaginary parts, which every kernel and fusion knows",
+        "complex numbers", "such dtypes", "their real and imaginary parts, which every kernel and fusion supports",
         lambda has, to: complex_numbers.needed(has), _store_complex,
     ),
     Pass(
-        "ambiguous integers", "casts of such integers to narrower ones", "low bits do not ask for a wide dtype",
+        "ambiguous integers", "casts of such integers to narrower ones", "low bits do not need a wide dtype",
         lambda has, to: ambiguous.needed(has), lambda has, to: ambiguous.narrowed(has.graph),
     ),
     Pass(
@@ -237,15 +237,15 @@ LEGALISING: tuple[Pass, ...] = (
         lambda has, to: integers.needed(has), lambda has, to: integers.store(has.graph),
     ),
     Pass(
-        "float4", "float4, for a provider", "no kernel touches it; float8 holds its values",
+        "float4", "float4, for a provider", "no kernel supports it; float8 represents its values",
         lambda has, to: to.rules.decomposes and float4.needed(has), lambda has, to: float4.store_as_float8(has.graph),
     ),
     Pass(
-        "sequences", "lists of other dtypes, or that the target cuts none of", "ONNX has lists of 13 dtypes",
+        "sequences", "lists of other dtypes, or that the target cannot split into", "ONNX has lists of 13 dtypes",
         lambda has, to: sequences.needed(has, to.rules), lambda has, to: sequences.store(has.graph, to.rules),
     ),
     Pass(
-        "expand", "operators of the library, or without a kernel", "they are computed by what they are made of",
+        "expand", "operators of graphcore, or without a kernel", "other operators compute them",
         lambda has, to: LIBRARY in has.domains or not has.op_types.isdisjoint(EXPANSIONS), _expand,
     ),
     Pass(
@@ -255,11 +255,11 @@ LEGALISING: tuple[Pass, ...] = (
     *WORKAROUNDS,
     Pass(
         "fuse bias", "quantised products of com.microsoft, for a provider that has their kernels",
-        "one write of the result less",
+        "saves one write of the result",
         lambda has, to: to.rules.target.packs_weights and packed_weights.may_fuse(has), _fuse_biases,
     ),
     Pass(
-        "notes", "always", "dtypes, target and promotion for whoever reads the file",
+        "notes", "always", "dtypes, target and promotion for readers of the file",
         lambda has, to: True, _write_notes,
     ),
 )  # fmt: skip

@@ -154,7 +154,7 @@ class Table:
         return self.releases[-1]
 
     def nearest(self, version: str) -> Release:
-        """Return the release that stands for a version: the newest one that is not newer, up to the last number."""
+        """Return the release that stands for a version: the newest one that is not newer in its first two numbers."""
         fit = [r for r in self.releases if ordered(r.version)[:2] <= ordered(version)[:2]]
         return fit[-1] if fit else self.releases[0]
 
