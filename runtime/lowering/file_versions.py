@@ -253,9 +253,9 @@ def at_versions(graph: Graph, there: set[tuple[str, str]], opsets: Mapping[str, 
     definitions_there: dict[Definition, Definition] = {}
     for definition in definitions(graph):
         definitions_there[definition] = replace(
-            definition, body=Rewrite(definition.body, _Writing(opsets, definitions_there)).run()
+            definition, body=Rewrite(definition.body, _WriteVersions(opsets, definitions_there)).run()
         )
-    return Rewrite(graph, _Writing(opsets, definitions_there)).run()
+    return Rewrite(graph, _WriteVersions(opsets, definitions_there)).run()
 
 
 def _changes(op_type: str, domain: str, opsets: Mapping[str, int]) -> bool:
@@ -263,7 +263,7 @@ def _changes(op_type: str, domain: str, opsets: Mapping[str, int]) -> bool:
     return any(version.version > opsets.get(domain, 1) for version in versions(op_type, domain))
 
 
-class _Writing(Policy[Rewrite]):
+class _WriteVersions(Policy[Rewrite]):
     """Writes graphs at versions of domains."""
 
     def __init__(self, opsets: Mapping[str, int], definitions: Mapping[Definition, Definition]) -> None:

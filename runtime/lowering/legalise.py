@@ -22,7 +22,7 @@ from graphcore.ir.symbol import Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, storage_type
 from graphcore.ir.transform.walk import bodies
 from graphcore.passes.merging import prune
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, OpCall
 from graphcore.runtime.lowering.build.casts import Casts, chosen_dtype
 from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_kernel, may_be_replaced
 from graphcore.runtime.lowering.dtypes import sequences
@@ -139,7 +139,7 @@ class Legaliser(Policy[Rewrite]):
             attributes = settings.without(attributes)
         if self.builder.fast and not node.domain:
             inputs = tuple([self.casts.unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
-        call = Call(node.op_type, inputs, stored_types, dict(attributes), node.domain)
+        call = OpCall(node.op_type, inputs, stored_types, dict(attributes), node.domain)
         self._selector.keeps_kernels = is_read and chosen_dtype(call) is DType.float32
         results = self._selector.legal(self.builder, call)
         if node.op_type in MOVES and not self.fast:
@@ -165,7 +165,7 @@ class Legaliser(Policy[Rewrite]):
         stored = stored_as(node, self.rules)
         old_attributes = node.attributes.items()
         attributes = {k: self.body(self.rewrite, v, stored) if isinstance(v, Graph) else v for k, v in old_attributes}
-        return build_control_flow(self.builder, Call(node.op_type, inputs, types, attributes), stored)
+        return build_control_flow(self.builder, OpCall(node.op_type, inputs, types, attributes), stored)
 
 
 # Whether a graph is legal already, from its summary: then lowering returns it unchanged.
@@ -275,14 +275,14 @@ def stored_as(node: Node, rules: Legality) -> dict[DType, DType]:
     return transport
 
 
-def build_control_flow(b: Builder, call: Call, dtypes: Mapping[DType, DType]) -> tuple[Symbol, ...]:
+def build_control_flow(b: Builder, call: OpCall, dtypes: Mapping[DType, DType]) -> tuple[Symbol, ...]:
     """Build a call whose bodies are legal already. dtypes: transport dtypes of its values, from `stored_as`."""
     inputs = tuple([None if s is None else to_transport(b, s, dtypes) for s in call.inputs])
     result_types = call.types
     types = [
         b.retyped(t, dtypes[t.dtype]) if isinstance(t, TensorType) and t.dtype in dtypes else t for t in call.types
     ]
-    call = Call(call.op, inputs, types, call.attributes)
+    call = OpCall(call.op, inputs, types, call.attributes)
     if needs_rewrite(b.rules, call.op, call.attributes, [None if s is None else s.type for s in inputs], types):
         results = _build_scan(b, call) if call.op == "Scan" else _build_loop(b, call)
     else:
@@ -329,7 +329,7 @@ def to_transport(b: Builder, value: Symbol, dtypes: Mapping[DType, DType]) -> Sy
     return b.cast(value, dtypes[value.type.dtype])
 
 
-def _build_scan(b: Builder, call: Call) -> tuple[Symbol, ...]:
+def _build_scan(b: Builder, call: OpCall) -> tuple[Symbol, ...]:
     """Build a Scan that scans possibly empty values along the first axis: Transposes move the other axes and back."""
     scanned = int(call.attributes["num_scan_inputs"])
     states = len(call.inputs) - scanned
@@ -358,7 +358,7 @@ def _build_scan(b: Builder, call: Call) -> tuple[Symbol, ...]:
     return tuple(results)
 
 
-def _build_loop(b: Builder, call: Call) -> tuple[Symbol, ...]:
+def _build_loop(b: Builder, call: OpCall) -> tuple[Symbol, ...]:
     """Build a Loop whose trip count and first condition are scalars; other sizes fail in a Reshape.
 
     Raises `GraphError` if they are known to have no or several elements.

@@ -9,7 +9,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.notes import OPSET
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, LegalNode, fold
+from graphcore.runtime.lowering.build.builder import Builder, Decomposition, LegalNode, OpCall, fold
 from graphcore.runtime.lowering.build.casts import NARROW, chosen_dtype, compute_in
 from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
 from graphcore.runtime.lowering.decompositions.rows import TargetRows, keeps_half, keeps_kernel, replace_call, rows_of
@@ -62,7 +62,7 @@ class Selector:
         self._rules: Legality | None = None
         self._rows: TargetRows | None = None
 
-    def legal(self, b: Builder, call: Call) -> tuple[Symbol, ...]:
+    def legal(self, b: Builder, call: OpCall) -> tuple[Symbol, ...]:
         """Build a call on storage dtypes from operators that the target computes correctly."""
         op_type, inputs, types, attributes, domain = call
         rules = b.rules
@@ -92,7 +92,7 @@ class Selector:
             return b.emit_many(op_type, tuple(inputs), types, attributes)
         return self._without_kernel(b, call, dtype)
 
-    def replacement(self, b: Builder, call: Call) -> tuple[Symbol, ...] | None:
+    def replacement(self, b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
         """Build the replacement of a missing kernel for another replacement; return None if the kernel exists."""
         dtype = chosen_dtype(call)
         if dtype is None or call.op == "Cast" or not b.rules.lacks(call.op, dtype):
@@ -105,7 +105,7 @@ class Selector:
             self._rules, self._rows = rules, rows_of(rules)
         return self._rows
 
-    def _without_kernel(self, b: Builder, call: Call, dtype: DType) -> tuple[Symbol, ...]:
+    def _without_kernel(self, b: Builder, call: OpCall, dtype: DType) -> tuple[Symbol, ...]:
         """Build a call on storage dtypes that the target has no kernel for."""
         op_type, rules = call.op, b.rules
         substitutes = self._replaced(rules).own
@@ -139,7 +139,7 @@ class Selector:
         raise _unsupported(b, call, dtype)
 
     def _by_decomposition(
-        self, b: Builder, call: Call, dtype: DType, decomposition: Decomposition
+        self, b: Builder, call: OpCall, dtype: DType, decomposition: Decomposition
     ) -> tuple[Symbol, ...] | None:
         """Build the decomposition that stands for a kernel; return None if it needs that very kernel."""
         key = call.op, dtype
@@ -153,7 +153,7 @@ class Selector:
             self._depths[key] = depth
         return built if built is None or isinstance(built, tuple) else (built,)
 
-    def _by_function(self, b: Builder, call: Call, dtype: DType) -> tuple[Symbol, ...] | None:
+    def _by_function(self, b: Builder, call: OpCall, dtype: DType) -> tuple[Symbol, ...] | None:
         """Build the operator's function body of ONNX; return None if it has none."""
         if dtype is DType.string or (not b.rules.decomposes and b.rules.runtime.opset == OPSET):
             return None
@@ -163,11 +163,11 @@ class Selector:
         return by_function(b, call, self._legal_node)
 
 
-def _keeps_kernel(call: Call, dtype: DType) -> bool:
+def _keeps_kernel(call: OpCall, dtype: DType) -> bool:
     return keeps_kernel(call.op, dtype, _first_type(call))
 
 
-def _first_type(call: Call) -> Type | None:
+def _first_type(call: OpCall) -> Type | None:
     first = call.inputs[0] if call.inputs else None
     return None if first is None else first.type
 
@@ -176,7 +176,7 @@ def _is_wider(b: Builder, inputs: Sequence[Symbol | None]) -> bool:
     return any(s is not None and (s.id, DType.float32) in b.casts.loose for s in inputs)
 
 
-def _unsupported(b: Builder, call: Call, dtype: DType) -> GraphError:
+def _unsupported(b: Builder, call: OpCall, dtype: DType) -> GraphError:
     """Return the error for a call that the target cannot compute."""
     rules = b.rules
     operands = {f"input {i}": str(s.type) for i, s in enumerate(call.inputs) if s is not None}
@@ -196,7 +196,7 @@ def _unsupported(b: Builder, call: Call, dtype: DType) -> GraphError:
 # Operators without a kernel, built from ONNX's function bodies: the last resort of lowering.
 
 
-def by_function(b: Builder, call: Call, legal_node: LegalNode) -> tuple[Symbol, ...] | None:
+def by_function(b: Builder, call: OpCall, legal_node: LegalNode) -> tuple[Symbol, ...] | None:
     """Build an operator's function body on its operands; return None if it has none whose types can be inferred."""
     from graphcore.onnx.read.reader import read_nodes  # onnx, which few graphs need
     from graphcore.onnx.versions import function_body  # which imports onnx too

@@ -20,7 +20,7 @@ LegalNode = Callable[[Node, tuple[Symbol | None, ...]], tuple[Symbol, ...]]
 """A function that legalises a node on new operands."""
 
 
-class Call(NamedTuple):
+class OpCall(NamedTuple):
     """An operator on operands: a node that is yet to be built. A tuple: dataclasses take longer to create.
 
     inputs: Symbols, None for an omitted operand. types: the types of the results, with dtypes that ONNX stores.
@@ -42,11 +42,11 @@ class Call(NamedTuple):
 class CallSelector(Protocol):
     """Chooses how a target computes a call: by its kernel, in another dtype, or decomposed."""
 
-    def legal(self, b: Builder, call: Call) -> tuple[Symbol, ...]:
+    def legal(self, b: Builder, call: OpCall) -> tuple[Symbol, ...]:
         """Build a call from operators that the target computes correctly. Raises `GraphError` if there is no way."""
         ...
 
-    def replacement(self, b: Builder, call: Call) -> tuple[Symbol, ...] | None:
+    def replacement(self, b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
         """Build the replacement of a kernel, even an inexact one, that may be missing; return None if it exists."""
         ...
 
@@ -117,7 +117,7 @@ class Builder:
         **attributes: Any,
     ) -> Symbol:
         """Build a legalised operator with one output. Its type defaults to the first operand's, broadcast."""
-        return self.selection.legal(self, Call(op_type, inputs, (self._type(inputs, dtype, shape),), attributes))[0]
+        return self.selection.legal(self, OpCall(op_type, inputs, (self._type(inputs, dtype, shape),), attributes))[0]
 
     def native(
         self,
@@ -134,16 +134,16 @@ class Builder:
             if folded is not None:
                 return folded
         if self.rules.may_lack:
-            built = self.selection.replacement(self, Call(op_type, inputs, types, attributes))
+            built = self.selection.replacement(self, OpCall(op_type, inputs, types, attributes))
             if built is not None:
                 return built[0]
         return self.emit(op_type, inputs, types[0], attributes)
 
-    def legal(self, call: Call) -> tuple[Symbol, ...]:
+    def legal(self, call: OpCall) -> tuple[Symbol, ...]:
         """Build a legalised call."""
         return self.selection.legal(self, call)
 
-    def on_host(self, call: Call) -> tuple[Symbol, ...]:
+    def on_host(self, call: OpCall) -> tuple[Symbol, ...]:
         """Build a call that the CPU computes beside a device."""
         device = self.rules
         assert device.host is not None
@@ -277,4 +277,4 @@ def _neutral(op_type: str, inputs: Sequence[Symbol | None], type_: Type) -> Symb
 Replacement: TypeAlias = "Symbol | tuple[Symbol, ...] | None"
 """The results that replace those of a call; None if the kernel can stay."""
 
-Decomposition: TypeAlias = "Callable[[Builder, Call], Replacement]"
+Decomposition: TypeAlias = "Callable[[Builder, OpCall], Replacement]"

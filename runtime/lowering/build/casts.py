@@ -12,7 +12,7 @@ from typing import Any
 
 from graphcore.arrays import casting
 from graphcore.ir.symbol import Constant, Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, OpCall
 from graphcore.runtime.lowering.build.ranges import range_of
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_FLOATS, KEEPS_VALUES, LOW_BITS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
@@ -407,7 +407,7 @@ def nibble(b: Builder, symbol: Symbol, target: DType) -> Symbol:
 # Computing an operator in another dtype than that of its operands.
 
 
-def chosen_dtype(call: Call) -> DType | None:
+def chosen_dtype(call: OpCall) -> DType | None:
     """Return the dtype that selects the kernel; None if a type without a dtype selects it."""
     op_type, inputs, types, _, _ = call
     position = PRIMARY.get(op_type, 0)
@@ -417,7 +417,7 @@ def chosen_dtype(call: Call) -> DType | None:
     return chosen.dtype if isinstance(chosen, TensorType) else None
 
 
-def compute_in(b: Builder, dtype: DType, call: Call, *, by_bits: bool = False) -> tuple[Symbol, ...]:
+def compute_in(b: Builder, dtype: DType, call: OpCall, *, by_bits: bool = False) -> tuple[Symbol, ...]:
     """Build a call in another dtype: cast the operands whose dtype selects the kernel, and cast the results back.
 
     by_bits: reinterpret their bits as the other dtype instead of casting.
@@ -446,7 +446,7 @@ def compute_in(b: Builder, dtype: DType, call: Call, *, by_bits: bool = False) -
         attributes = {"value": attributes["value"].astype(dtype.numpy)}
     elif "dtype" in attributes and op_type == "EyeLike":
         attributes = {**attributes, "dtype": dtype}
-    wide_results = b.selection.legal(b, Call(op_type, wide, wide_types, attributes))
+    wide_results = b.selection.legal(b, OpCall(op_type, wide, wide_types, attributes))
     results = [
         _moved(b, m, t.dtype, by_bits) if isinstance(t, TensorType) and m.type.dtype is not t.dtype else m
         for m, t in zip(wide_results, types, strict=True)

@@ -18,7 +18,7 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions import older
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -48,7 +48,7 @@ WITHOUT = frozenset({DType.bool, *FORMATS})
 BYTES = (DType.int8, DType.uint8)
 
 
-def bitcast(b: Builder, call: Call) -> Replacement:
+def bitcast(b: Builder, call: OpCall) -> Replacement:
     """Compute BitCast from and to the dtypes in `WITHOUT` by way of uint8."""
     (x,) = call.inputs
     target = call.types[0].dtype
@@ -62,7 +62,7 @@ def bitcast(b: Builder, call: Call) -> Replacement:
     return _decoded(b, code, target) if target in FORMATS else b.cast(code, target)
 
 
-def nibble(b: Builder, call: Call) -> Replacement:
+def nibble(b: Builder, call: OpCall) -> Replacement:
     """Compute BitCast between signed and unsigned integers of 2 or 4 bits by Cast, which wraps."""
     (x,) = call.inputs
     return b.op("Identity", x) if x.dtype is call.types[0].dtype else b.cast(x, call.types[0].dtype)
@@ -153,7 +153,7 @@ def rows_of_older() -> dict[tuple[str, DType], Decomposition]:
     return rows
 
 
-def bitcast_by_arithmetic(b: Builder, call: Call) -> Replacement:
+def bitcast_by_arithmetic(b: Builder, call: OpCall) -> Replacement:
     """Compute BitCast of integers by Cast, which wraps; of floats by arithmetic."""
     (x,) = call.inputs
     target = call.types[0].dtype
@@ -249,7 +249,7 @@ def _lookup(b: Builder, table: Symbol, place: Symbol) -> Symbol:
     return b.native("Gather", table, place, dtype=_F64, shape=place.shape, axis=0)
 
 
-def running_product(b: Builder, call: Call) -> Replacement:
+def running_product(b: Builder, call: OpCall) -> Replacement:
     """Compute CumProd by the scan of Hillis and Steele, at distances 1, 2, 4, ..., up to 2^30 for unknown sizes."""
     x, where = call.inputs
     array = b.array_of(where)
@@ -286,14 +286,14 @@ def _joined(b: Builder, parts: list[Symbol], axis: int, size: Dim) -> Symbol:
     return b.op("Concat", *parts, shape=shape, axis=axis)
 
 
-def cosine(b: Builder, call: Call) -> Replacement:
+def cosine(b: Builder, call: OpCall) -> Replacement:
     """Compute Cos of float64 as 1 - 2 sin(x / 2)^2: half of a number is exact."""
     (x,) = call.inputs
     half = b.native("Sin", b.native("Mul", x, b.scalar(0.5, _F64)))
     return b.native("Sub", b.scalar(1.0, _F64), b.native("Mul", b.native("Add", half, half), half))
 
 
-def error_function(b: Builder, call: Call) -> Replacement:
+def error_function(b: Builder, call: OpCall) -> Replacement:
     """Compute Erf with NaN kept, for which the kernel gives 1."""
     (x,) = call.inputs
     unknown = b.native("IsNaN", x, dtype=_BOOL)

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import transpose
 from graphcore.types.dims import Dim
@@ -21,7 +21,7 @@ from graphcore.types.tensor_types import Shape, _shape
 _F32, _F64, _I64 = DType.float32, DType.float64, DType.int64
 
 
-def in_double(b: Builder, call: Call) -> Replacement:
+def in_double(b: Builder, call: OpCall) -> Replacement:
     """Compute DFT and STFT of float32 in float64, and round once.
 
     In imported models, lengths of a power of two keep their kernel, whose error is at most 6e-7 of the largest result,
@@ -37,7 +37,7 @@ def in_double(b: Builder, call: Call) -> Replacement:
     return compute_in(b, _F64, call)
 
 
-def stft_of_frames(b: Builder, call: Call) -> Replacement:
+def stft_of_frames(b: Builder, call: OpCall) -> Replacement:
     """Compute an STFT whose frames may have no samples: the kernel divides by their number, but refuses long frames.
 
     Returns None if the length is known and positive. Raises `GraphError` if it is 0.
@@ -65,7 +65,7 @@ def stft_of_frames(b: Builder, call: Call) -> Replacement:
 _REFUSED_LENGTH = 1 << 62
 
 
-def inverse(b: Builder, call: Call) -> Replacement:
+def inverse(b: Builder, call: OpCall) -> Replacement:
     """Compute an inverse DFT and correct its factor: the kernel multiplies by 1 / n in float32, also in float64."""
     if not call.attributes.get("inverse"):
         return None
@@ -107,7 +107,7 @@ MAX_PRODUCT_LENGTH = 1024
 """Up to this length a product is faster than the kernel in float64."""
 
 
-def frame_length(b: Builder, call: Call) -> int | None:
+def frame_length(b: Builder, call: OpCall) -> int | None:
     """Return the length of a DFT or of the frames of an STFT; None if the graph does not determine it."""
     if call.op == "STFT":
         window, length = _operands(call, 2, 3)
@@ -124,14 +124,14 @@ def frame_length(b: Builder, call: Call) -> int | None:
     return int(x.shape[position])
 
 
-def product(b: Builder, call: Call, length: int) -> Symbol | None:
+def product(b: Builder, call: OpCall, length: int) -> Symbol | None:
     """Return a float32 DFT or STFT as a product or a convolution; None if it has no such form."""
     if not 2 <= length <= MAX_PRODUCT_LENGTH:
         return None
     return _frames(b, call, length) if call.op == "STFT" else _transform(b, call, length)
 
 
-def _transform(b: Builder, call: Call, length: int) -> Symbol | None:
+def _transform(b: Builder, call: OpCall, length: int) -> Symbol | None:
     x, axis = _operands(call, 0, 2)
     inverse, onesided = bool(call.attributes.get("inverse")), bool(call.attributes.get("onesided"))
     position = -2 if axis is None else _number(b, axis)
@@ -155,7 +155,7 @@ def _transform(b: Builder, call: Call, length: int) -> Symbol | None:
     return transpose(b, result, [order.index(a) for a in range(x.rank)])
 
 
-def _frames(b: Builder, call: Call, length: int) -> Symbol | None:
+def _frames(b: Builder, call: OpCall, length: int) -> Symbol | None:
     signal, step, window = _operands(call, 0, 1, 2)
     stride = _number(b, step)
     factors = None if window is None else b.array_of(window)
@@ -189,7 +189,7 @@ def _with_last_dim(x: Symbol, size: int) -> Shape:
     return _shape([*[*x.shape][:-1], Dim(size)])
 
 
-def _operands(call: Call, *positions: int) -> list[Any]:
+def _operands(call: OpCall, *positions: int) -> list[Any]:
     """Return operands by position, None for omitted ones."""
     return [call.inputs[i] if i < len(call.inputs) else None for i in positions]
 
@@ -224,7 +224,7 @@ TERMS = {
 NARROW = (DType.float16, DType.bfloat16)
 
 
-def narrow_window(b: Builder, call: Call) -> Replacement:
+def narrow_window(b: Builder, call: OpCall) -> Replacement:
     """Compute a window function in float32, and round once."""
     dtype = call.types[0].dtype
     if dtype not in NARROW:
@@ -234,7 +234,7 @@ def narrow_window(b: Builder, call: Call) -> Replacement:
     return b.cast(wide, dtype)
 
 
-def window(b: Builder, call: Call) -> Replacement:
+def window(b: Builder, call: OpCall) -> Replacement:
     """Compute a window function with a float64 result: the function body is correct for float32."""
     if call.types[0].dtype is not DType.float64:
         return None

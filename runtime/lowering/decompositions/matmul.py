@@ -11,14 +11,14 @@ import numpy as np
 from graphcore.build.declare import EXPANSIONS
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.shared.einsum import Equation, parse, spelled
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape
 
 
-def matmul_bool(b: Builder, call: Call) -> Replacement:
+def matmul_bool(b: Builder, call: OpCall) -> Replacement:
     """Compute MatMul of bools: True if any product is true."""
     x, y = (b.cast(s, DType.int32) for s in call.inputs)
     count = b.native("MatMul", x, y, shape=call.shape)
@@ -38,7 +38,7 @@ def may_be_empty(x: TensorType, result: TensorType) -> bool:
     return adds_nothing and (result.rank > 1 if x.rank == 1 else x.shape[:-2] != result.shape[:-2])
 
 
-def matmul(b: Builder, call: Call) -> Replacement:
+def matmul(b: Builder, call: OpCall) -> Replacement:
     """Compute products of empty operands: the kernels refuse some, and leave other results unwritten or too small.
 
     They are correct for matrices with a column, and for stacks of which each left matrix has its own right one.
@@ -65,7 +65,7 @@ def _repeat_left(b: Builder, x: Symbol, y: Symbol, stacks: Shape) -> Symbol:
     return b.op("Expand", x, target, shape=stacks + x.shape[-2:])
 
 
-def matmul_bytes(b: Builder, call: Call) -> Replacement:
+def matmul_bytes(b: Builder, call: OpCall) -> Replacement:
     """Compute MatMul of bytes by MatMulInteger, which is many times faster than products in int32.
 
     Signed bytes are shifted by 128 and read as unsigned: on some processors products of signed with unsigned bytes
@@ -88,7 +88,7 @@ def matmul_bytes(b: Builder, call: Call) -> Replacement:
     return result
 
 
-def matmul_double(b: Builder, call: Call) -> Replacement:
+def matmul_double(b: Builder, call: OpCall) -> Replacement:
     """Compute MatMul of float64 apart from constant factors: onnxruntime fuses one before or after it as a float32."""
     by_vector = matmul(b, call)
     if by_vector is not None:
@@ -98,7 +98,7 @@ def matmul_double(b: Builder, call: Call) -> Replacement:
     return b.native("BitCast", result, to=result.dtype)
 
 
-def matmul_unsigned(b: Builder, call: Call) -> Replacement:
+def matmul_unsigned(b: Builder, call: OpCall) -> Replacement:
     """Compute MatMul of unsigned integers as signed ones, which wrap alike: the unsigned kernels fail on empty sums."""
     view = DType.int32 if call.inputs[0].dtype is DType.uint32 else DType.int64
     return compute_in(b, view, call, by_bits=True)
@@ -107,7 +107,7 @@ def matmul_unsigned(b: Builder, call: Call) -> Replacement:
 # Operators of integers: division that never fails, and the order of 64-bit numbers.
 
 
-def divide(b: Builder, call: Call) -> Replacement:
+def divide(b: Builder, call: OpCall) -> Replacement:
     """Compute integer Div and Mod with a divisor of 1 where the kernel fails (0) or crashes (MIN / -1).
 
     Mod with the sign of the dividend is computed in float64 by the kernel: here it is the remainder of truncated
@@ -141,7 +141,7 @@ def divide(b: Builder, call: Call) -> Replacement:
     return b.op("Where", nothing, zero, result, dtype=dtype)
 
 
-def extreme_int64(b: Builder, call: Call) -> Replacement:
+def extreme_int64(b: Builder, call: OpCall) -> Replacement:
     """Compute Max and Min of int64: the kernel compares numbers with equal high halves by signed low halves."""
     result = call.inputs[0]
     for other in call.inputs[1:]:
@@ -151,7 +151,7 @@ def extreme_int64(b: Builder, call: Call) -> Replacement:
     return result if len(call.inputs) > 1 else None
 
 
-def sign_int64(b: Builder, call: Call) -> Replacement:
+def sign_int64(b: Builder, call: OpCall) -> Replacement:
     """Compute Sign of int64, for which the kernel returns -1 from 2^31 to 2^32 - 1."""
     (x,) = call.inputs
     zero = b.scalar(0, DType.int64)
@@ -161,7 +161,7 @@ def sign_int64(b: Builder, call: Call) -> Replacement:
     return b.native("Sub", above, below)
 
 
-def clip_int64(b: Builder, call: Call) -> Replacement:
+def clip_int64(b: Builder, call: OpCall) -> Replacement:
     """Compute Clip of int64, which compares numbers as Max and Min do."""
     result, *bounds = call.inputs
     for name, bound in zip(("Max", "Min"), bounds, strict=False):
@@ -170,7 +170,7 @@ def clip_int64(b: Builder, call: Call) -> Replacement:
     return result if any(bound is not None for bound in bounds) else None
 
 
-def ordered_view(b: Builder, call: Call) -> Replacement:
+def ordered_view(b: Builder, call: OpCall) -> Replacement:
     """Compute an operator of uint64 on int64 of the same order: flip the top bit and read it as signed."""
     x = call.inputs[0]
     top = b.scalar(1 << 63, DType.uint64)
@@ -193,7 +193,7 @@ def ordered_view(b: Builder, call: Call) -> Replacement:
 _F32, _I32 = DType.float32, DType.int32
 
 
-def quantize(b: Builder, call: Call) -> Replacement:
+def quantize(b: Builder, call: OpCall) -> Replacement:
     """Compute QuantizeLinear of operands of several dtypes in float32."""
     x, scale, *zero = call.inputs
     if x.dtype is scale.dtype and x.dtype.is_float:
@@ -203,7 +203,7 @@ def quantize(b: Builder, call: Call) -> Replacement:
     return b.op(call.op, *wide, dtype=call.types[0].dtype, shape=call.shape, **attributes)
 
 
-def dequantize(b: Builder, call: Call) -> Replacement:
+def dequantize(b: Builder, call: OpCall) -> Replacement:
     """Compute DequantizeLinear to bfloat16, or to another float than the scale's, in float32, and round once."""
     x, scale, *zero = call.inputs
     dtype = call.types[0].dtype
@@ -220,7 +220,7 @@ def may_lack_kernel(operand: TensorType, result: TensorType) -> bool:
     return result.dtype is not _F32
 
 
-def qlinear_matmul(b: Builder, call: Call) -> Replacement:
+def qlinear_matmul(b: Builder, call: OpCall) -> Replacement:
     """Compute QLinearMatMul of float8: the product of the dequantised numbers, quantised again."""
     left, left_scale, left_zero, right, right_scale, right_zero, y_scale, y_zero = call.inputs
     factors = []
@@ -249,7 +249,7 @@ def _as_column(b: Builder, scale: Symbol, is_left: bool) -> Symbol:
     return b.op("Unsqueeze", scale, b.vector([-1]), shape=_shape([scale.shape[0], Dim(1)]))
 
 
-def convolve(b: Builder, call: Call) -> Replacement:
+def convolve(b: Builder, call: OpCall) -> Replacement:
     """Compute ConvInteger with a zero point for each filter, which the kernel lacks, by Conv of int32."""
     x, filters, *zeros = call.inputs
     x_zero, zero = (*zeros, None, None)[:2]
@@ -271,7 +271,7 @@ def _column(zero: Symbol, filters: Symbol) -> Any:
 # Powers and sums of products of integers, which the kernels compute in float64.
 
 
-def power(b: Builder, call: Call) -> Replacement:
+def power(b: Builder, call: OpCall) -> Replacement:
     """Compute Pow of integers by squaring in int64: the kernel rounds beyond 2^53 and saturates."""
     x, y = call.inputs
     if y.dtype.is_float:
@@ -282,7 +282,7 @@ def power(b: Builder, call: Call) -> Replacement:
     return b.cast(result, dtype)
 
 
-def einsum(b: Builder, call: Call) -> Replacement:
+def einsum(b: Builder, call: OpCall) -> Replacement:
     """Compute Einsum with ReduceSum, which wraps: the kernel saturates in sums over labels of one operand only."""
     equation = parse(call.attributes["equation"], len(call.inputs), {})
     if not any(equation.is_lone(label) for labels in equation.inputs for label in labels):
@@ -302,7 +302,7 @@ def einsum(b: Builder, call: Call) -> Replacement:
     return _product(b, operands, Equation(tuple(terms), equation.output), call.shape)
 
 
-def einsum_of_empty(b: Builder, call: Call) -> Replacement:
+def einsum_of_empty(b: Builder, call: OpCall) -> Replacement:
     """Compute Einsum of operands that may be empty and that the kernel would transpose: see `_product`."""
     if not any(map(_may_be_empty, call.inputs)):
         return None

@@ -11,7 +11,7 @@ from graphcore.arrays.casting import Array, cast_array
 from graphcore.errors import GraphError
 from graphcore.ir.definitions import outermost
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions.windows import reduced
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -43,7 +43,7 @@ def needs_replacement(op_type: str, operand: Type | None, result: Type | None) -
     return operand.dtype in row[0]
 
 
-def replace_call(b: Builder, call: Call) -> tuple[Symbol, ...] | None:
+def replace_call(b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
     """Return the replacement of a node; None if the kernel computes the same."""
     if call.domain != DOMAIN or not needs_replacement(call.op, call.inputs[0].type, call.types[0]):
         return None
@@ -54,7 +54,7 @@ def replace_call(b: Builder, call: Call) -> tuple[Symbol, ...] | None:
 def _computed_in(dtype: DType) -> Decomposition:
     """Compute the operator on an operand cast to another dtype; cast back results of the operand's dtype."""
 
-    def decomposition(b: Builder, call: Call) -> Replacement:
+    def decomposition(b: Builder, call: OpCall) -> Replacement:
         operand_dtype = call.inputs[0].dtype
         attributes = {n: a.astype(dtype.numpy) if _is_of(a, operand_dtype) else a for n, a in call.attributes.items()}
         wide = [b.retyped(t, dtype) if t.dtype is operand_dtype else t for t in call.types]
@@ -69,7 +69,7 @@ def _is_of(value: Any, dtype: DType) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == dtype.numpy
 
 
-def _binarizer(b: Builder, call: Call) -> Replacement:
+def _binarizer(b: Builder, call: OpCall) -> Replacement:
     (x,) = call.inputs
     threshold = np.asarray(call.attributes.get("threshold", 0.0), np.float64)
     if x.dtype.is_integer:  # compare with the integer below the threshold, if there is one
@@ -82,7 +82,7 @@ def _binarizer(b: Builder, call: Call) -> Replacement:
     return b.cast(b.op("Greater", x, limit, dtype=DType.bool, shape=x.shape), x.dtype)
 
 
-def _imputer(b: Builder, call: Call) -> Replacement:
+def _imputer(b: Builder, call: OpCall) -> Replacement:
     (x,) = call.inputs
     if x.dtype is _I32:
         return _computed_in(_I64)(b, call)
@@ -95,7 +95,7 @@ def _imputer(b: Builder, call: Call) -> Replacement:
     return b.op("Where", missing, b.constant(new, _F64), x, dtype=x.dtype, shape=call.shape)
 
 
-def _label_encoder(b: Builder, call: Call) -> Replacement:
+def _label_encoder(b: Builder, call: OpCall) -> Replacement:
     """Look the values up by the indices of the keys."""
     (x,) = call.inputs
     result = call.types[0].dtype
@@ -129,7 +129,7 @@ def _attribute_list(attributes: dict[str, Any], name: str) -> Any:
     return next(a for n, a in attributes.items() if n.startswith(f"{name}_"))
 
 
-def _tree_classifier(b: Builder, call: Call) -> Replacement:
+def _tree_classifier(b: Builder, call: OpCall) -> Replacement:
     """Compute two classes with weights for both as two targets: the label of the largest score, the first if equal.
 
     The kernel returns 1 or 0 for any labels, and its scores are wrong if a leaf has a weight for one class.
@@ -152,7 +152,7 @@ def _tree_classifier(b: Builder, call: Call) -> Replacement:
     return b.op("Gather", table, best, dtype=own, shape=call.shape), scores
 
 
-def _tree_ensemble(b: Builder, call: Call) -> Replacement:
+def _tree_ensemble(b: Builder, call: OpCall) -> Replacement:
     """Compute TreeEnsemble by TreeEnsembleRegressor, and float16 in float32.
 
     Releases before 1.22 have no kernel. The others swap SOFTMAX and LOGISTIC, apply neither to one target, and are
@@ -162,7 +162,7 @@ def _tree_ensemble(b: Builder, call: Call) -> Replacement:
     (x,), attributes = call.inputs, call.attributes
     if x.dtype is _F16:
         wide_attributes = {n: a.astype(np.float32) if _is_of(a, _F16) else a for n, a in attributes.items()}
-        wide = Call(call.op, (b.cast(x, _F32),), (b.retyped(call.types[0], _F32),), wide_attributes, DOMAIN)
+        wide = OpCall(call.op, (b.cast(x, _F32),), (b.retyped(call.types[0], _F32),), wide_attributes, DOMAIN)
         wide_result = _tree_ensemble(b, wide)
         assert isinstance(wide_result, Symbol)
         return b.cast(wide_result, _F16)
@@ -291,7 +291,7 @@ def _sets(values: Iterable[float]) -> Iterator[list[float]]:
         members = []
 
 
-def _by_leaves(b: Builder, call: Call, trees: dict[str, Any], weights: Array, targets: Array) -> Symbol:
+def _by_leaves(b: Builder, call: OpCall, trees: dict[str, Any], weights: Array, targets: Array) -> Symbol:
     """Look up the weights in float64 by the leaf of each tree: TreeEnsembleRegressor returns float32."""
     (x,), attributes = call.inputs, call.attributes
     count, width = len(attributes["tree_roots"]), attributes.get("n_targets", 0)
@@ -371,7 +371,7 @@ def _may_lack_rows(type_: TensorType) -> bool:
     return not shape.is_ranked or (len(shape) > 1 and not (shape[0].is_static and int(shape[0])))
 
 
-def _feature_vectorizer(b: Builder, call: Call) -> Replacement:
+def _feature_vectorizer(b: Builder, call: OpCall) -> Replacement:
     """Concatenate the columns of the operands, each cut or padded with zeros to its number of columns.
 
     The kernel crashes on operands without rows.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.errors import GraphError
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import count_up, length, reshaped, symbol, vector
 from graphcore.runtime.lowering.decompositions.windows import Window, reduced, total, unfolded
@@ -16,7 +16,7 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape
 
 
-def mean_of(b: Builder, call: Call) -> Replacement:
+def mean_of(b: Builder, call: OpCall) -> Replacement:
     """Compute Mean and Sum of any number of operands."""
     result = call.inputs[0]
     for other in call.inputs[1:]:
@@ -26,7 +26,7 @@ def mean_of(b: Builder, call: Call) -> Replacement:
     return b.op("Identity", result, shape=call.shape)
 
 
-def hardmax(b: Builder, call: Call) -> Replacement:
+def hardmax(b: Builder, call: OpCall) -> Replacement:
     """Compute Hardmax: 1 at the first maximum, 0 elsewhere.
 
     ArgMax needs an element: if the axis may be empty, one is added that is never chosen.
@@ -45,7 +45,7 @@ def hardmax(b: Builder, call: Call) -> Replacement:
     return b.native_cast(is_maximum, x.dtype)
 
 
-def response_normalization(b: Builder, call: Call) -> Replacement:
+def response_normalization(b: Builder, call: OpCall) -> Replacement:
     """Compute LRN: divide each element by a power of the squares of its neighbours among the channels."""
     (x,) = call.inputs
     size = call.attributes["size"]
@@ -64,7 +64,7 @@ def response_normalization(b: Builder, call: Call) -> Replacement:
     return b.op("Div", x, power)
 
 
-def mean_variance(b: Builder, call: Call) -> Replacement:
+def mean_variance(b: Builder, call: OpCall) -> Replacement:
     """Compute MeanVarianceNormalization from the deviations from the mean."""
     (x,) = call.inputs
     axes = [a % x.rank for a in call.attributes.get("axes") or [0, 2, 3]]
@@ -73,7 +73,7 @@ def mean_variance(b: Builder, call: Call) -> Replacement:
     return b.op("Div", centred, b.op("Add", b.op("Sqrt", variance), b.scalar(1e-9, x.dtype)))
 
 
-def one_hot(b: Builder, call: Call) -> Replacement:
+def one_hot(b: Builder, call: OpCall) -> Replacement:
     """Compute OneHot by its int64 kernel, which marks the positions: few pairs of dtypes have kernels."""
     indices, depth, values = call.inputs
     whole = DType.int64
@@ -88,7 +88,7 @@ def one_hot(b: Builder, call: Call) -> Replacement:
     return b.op("Where", b.native_cast(marks, DType.bool), there, off, dtype=values.dtype, shape=shape)
 
 
-def shrink(b: Builder, call: Call) -> Replacement:
+def shrink(b: Builder, call: OpCall) -> Replacement:
     """Compute Shrink in float64: the kernel computes in float32, in which 1e300 is infinite and 2^24 + 1 is rounded.
 
     Integers of 8 and 16 bits keep their kernel: NumPy and ONNX's reference compute these in float32 too.
@@ -103,7 +103,7 @@ def shrink(b: Builder, call: Call) -> Replacement:
     return b.native_cast(result, x.dtype)
 
 
-def nonzero_places(b: Builder, call: Call) -> Replacement:
+def nonzero_places(b: Builder, call: OpCall) -> Replacement:
     """Compute NonZero of a scalar: it has no axes, so its positions have no coordinates; the kernel returns one."""
     (x,) = call.inputs
     if not x.shape.is_ranked or x.rank:
@@ -114,24 +114,24 @@ def nonzero_places(b: Builder, call: Call) -> Replacement:
     return b.op("Slice", places, none, none, none, dtype=DType.int64, shape=call.shape)
 
 
-def nonzero(b: Builder, call: Call) -> Replacement:
+def nonzero(b: Builder, call: OpCall) -> Replacement:
     """Compute NonZero of all elements that are not equal to 0, including NaN."""
     (x,) = call.inputs
     zero = b.op("Equal", x, b.scalar(0.0 if x.dtype.is_float else 0, x.dtype), dtype=DType.bool)
     return b.op(call.op, b.native("Not", zero), dtype=DType.int64, shape=call.shape)
 
 
-def relu_integers(b: Builder, call: Call) -> Replacement:
+def relu_integers(b: Builder, call: OpCall) -> Replacement:
     return b.op("Max", call.inputs[0], b.scalar(0, call.inputs[0].dtype), shape=call.shape)
 
 
-def prelu_integers(b: Builder, call: Call) -> Replacement:
+def prelu_integers(b: Builder, call: OpCall) -> Replacement:
     x, slope = call.inputs
     below = b.op("Less", x, b.scalar(0, x.dtype), dtype=DType.bool)
     return b.op("Where", below, b.op("Mul", x, slope), x, dtype=x.dtype, shape=call.shape)
 
 
-def gemm_integers(b: Builder, call: Call) -> Replacement:
+def gemm_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute Gemm of integers with integer alpha and beta. Others are not defined."""
     left, right, *added = call.inputs
     alpha, beta = call.attributes.get("alpha", 1.0), call.attributes.get("beta", 1.0)
@@ -150,7 +150,7 @@ def gemm_integers(b: Builder, call: Call) -> Replacement:
     return b.op("Add", result, bias, shape=call.shape)
 
 
-def sum_of_sizes(b: Builder, call: Call) -> Replacement:
+def sum_of_sizes(b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceL1 and ReduceSumSquare of integers, which the kernels compute as floats."""
     x, *axes = call.inputs
     if axes and axes[0] is not None and b.array_of(axes[0]) is None:
@@ -159,7 +159,7 @@ def sum_of_sizes(b: Builder, call: Call) -> Replacement:
     return b.op("ReduceSum", each, *axes, shape=call.shape, **call.attributes)
 
 
-def by_double(b: Builder, call: Call) -> Replacement:
+def by_double(b: Builder, call: OpCall) -> Replacement:
     """Compute an operator of integers with a fractional result in float64, which may round up to 2^63, and truncate."""
     x, *axes = call.inputs
     wide = b.cast(x, DType.float64)
@@ -167,11 +167,11 @@ def by_double(b: Builder, call: Call) -> Replacement:
     return b.saturated(result, x.dtype)
 
 
-def unique_bool(b: Builder, call: Call) -> Replacement:
+def unique_bool(b: Builder, call: OpCall) -> Replacement:
     return compute_in(b, DType.int8, call)
 
 
-def determinant(b: Builder, call: Call) -> Replacement:
+def determinant(b: Builder, call: OpCall) -> Replacement:
     """Compute Det by elimination with the largest pivot of each column."""
     (x,) = call.inputs
     if not x.shape[-1].is_static or not int(x.shape[-1]):
@@ -217,14 +217,14 @@ def _rows(b: Builder, x: Any, rows: Any, columns: int, count: int) -> Any:
 # Activations whose kernels are less accurate than docs/numbers.md promises.
 
 
-def sigmoid(b: Builder, call: Call) -> Replacement:
+def sigmoid(b: Builder, call: OpCall) -> Replacement:
     """Compute Sigmoid by other operators: the kernel returns 0 below -18."""
     (x,) = call.inputs
     one = b.scalar(1.0, x.dtype)
     return b.native("Reciprocal", b.native("Add", one, b.native("Exp", b.native("Neg", x))))
 
 
-def log_softmax(b: Builder, call: Call) -> Replacement:
+def log_softmax(b: Builder, call: OpCall) -> Replacement:
     """Compute LogSoftmax with NaN in every row that has a NaN: the kernel notices a NaN only in the first place."""
     (x,) = call.inputs
     result = b.native(call.op, x, shape=call.shape, **call.attributes)
@@ -239,7 +239,7 @@ def log_softmax(b: Builder, call: Call) -> Replacement:
 # Integers of 2 and 4 bits, and other dtypes that most kernels do not support.
 
 
-def shape(b: Builder, call: Call) -> Replacement:
+def shape(b: Builder, call: OpCall) -> Replacement:
     """Compute Shape of the operand in a wider dtype: onnxruntime drops a Cast before Shape, and then has no kernel."""
     (x,) = call.inputs
     wide = b.casts.apart(b.native_cast(x, DType.int8 if x.dtype.is_integer else DType.float32))
@@ -247,7 +247,7 @@ def shape(b: Builder, call: Call) -> Replacement:
     return results
 
 
-def refuse_image_decoder(b: Builder, call: Call) -> Replacement:
+def refuse_image_decoder(b: Builder, call: OpCall) -> Replacement:
     """Refuse ImageDecoder."""
     raise GraphError(
         "ImageDecoder: no kernel decodes images, only Pillow in sessions",

@@ -11,7 +11,7 @@ from graphcore.ir.symbol import Symbol
 from graphcore.operators import ONNX, Trait, having
 from graphcore.ops.shared.einsum import parse, spelled
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.reductions import is_empty
 from graphcore.runtime.lowering.targets.releases import Runtime
@@ -24,7 +24,7 @@ _I64 = DType.int64
 STORED = tuple(d for d in vars(DType).values() if isinstance(d, DType) and d.storage is d and d is not DType.string)
 
 
-def tensor_scatter(b: Builder, call: Call) -> Replacement:
+def tensor_scatter(b: Builder, call: OpCall) -> Replacement:
     """Compute TensorScatter by ScatterElements: each element of the update goes to its index along the axis."""
     past, update, starts = [*call.inputs, None][:3]
     if not past.shape.is_ranked or not update.shape.is_ranked:
@@ -84,14 +84,14 @@ def traps(runtime: Runtime) -> dict[tuple[str, DType], Decomposition]:
     }
 
 
-def shape_of_float8(b: Builder, call: Call) -> Replacement:
+def shape_of_float8(b: Builder, call: OpCall) -> Replacement:
     """Compute Shape and Size of float8 by float32 and a Reshape: an optimiser drops a Cast before them."""
     (x,) = call.inputs
     wide = casts.barrier(b, b.cast(x, _F32))
     return b.native(call.op, wide, dtype=_I64, shape=call.shape, **call.attributes)
 
 
-def compare_uint64(b: Builder, call: Call) -> Replacement:
+def compare_uint64(b: Builder, call: OpCall) -> Replacement:
     """Compare uint64 as int64 with the highest bit flipped, which keeps the order."""
     x, y = (_as_ordered_int64(b, s) if call.op != "Equal" else b.cast(s, _I64) for s in call.inputs)
     return b.native(call.op, x, y, dtype=_BOOL, shape=call.shape)
@@ -101,7 +101,7 @@ def _as_ordered_int64(b: Builder, x: Symbol) -> Symbol:
     return b.native("Add", b.cast(x, _I64), b.scalar(-(1 << 63), _I64))
 
 
-def divide_uint64(b: Builder, call: Call) -> Replacement:
+def divide_uint64(b: Builder, call: OpCall) -> Replacement:
     """Compute Div of uint64 by signed division of the upper 63 bits, off by at most one: Warren, "Hacker's Delight".
 
     A divisor of 2^63 or more fits into x once or not at all. A division by 0 gives 0, as docs/numbers.md promises.
@@ -123,20 +123,20 @@ def divide_uint64(b: Builder, call: Call) -> Replacement:
     return b.cast(b.native("Add", near, b.native_cast(more, _I64), shape=shape), _U64)
 
 
-def floor_or_ceil(b: Builder, call: Call) -> Replacement:
+def floor_or_ceil(b: Builder, call: OpCall) -> Replacement:
     """Compute Floor and Ceil with the sign of zero: the kernels return 0.0 for -0.0."""
     (x,) = call.inputs
     return casts.with_sign_of_zero(b, b.native(call.op, x), x)
 
 
-def sigmoid(b: Builder, call: Call) -> Replacement:
+def sigmoid(b: Builder, call: OpCall) -> Replacement:
     """Compute Sigmoid of float64 by Exp: an optimiser fuses x * Sigmoid(x) to an operator without a kernel."""
     (x,) = call.inputs
     one = b.scalar(1.0, _F64)
     return b.native("Reciprocal", b.native("Add", b.native("Exp", b.native("Neg", x)), one))
 
 
-def matmul(b: Builder, call: Call) -> Replacement:
+def matmul(b: Builder, call: OpCall) -> Replacement:
     """Compute MatMul of float64 by Einsum: an optimiser fuses it with a Transpose to an operator without a kernel."""
     x, y = call.inputs
     if not all(s.shape.is_ranked and s.rank > 1 for s in (x, y)):
@@ -166,13 +166,13 @@ def rows_of_bits() -> dict[tuple[str, DType], Decomposition]:
     return rows_by_key
 
 
-def complement(b: Builder, call: Call) -> Replacement:
+def complement(b: Builder, call: OpCall) -> Replacement:
     """Compute BitwiseNot as -1 - x."""
     (x,) = call.inputs
     return b.cast(b.native("Sub", b.scalar(-1, _I64), _wide(b, x)), x.dtype)
 
 
-def bitwise(b: Builder, call: Call) -> Replacement:
+def bitwise(b: Builder, call: OpCall) -> Replacement:
     """Compute BitwiseAnd, Or and Xor: x | y is x + y - (x & y), and x ^ y is x + y - 2 (x & y)."""
     x, y = call.inputs if b.array_of(call.inputs[0]) is None else call.inputs[::-1]
     shape, bits = call.shape, x.dtype.bits
@@ -273,7 +273,7 @@ def einsum_rows(table: Mapping[tuple[str, DType], Decomposition]) -> dict[tuple[
 def einsum(then: Decomposition | None) -> Decomposition:
     """Compute Einsum of operands that may be empty. then: the decomposition of others."""
 
-    def decomposition(b: Builder, call: Call) -> Replacement:
+    def decomposition(b: Builder, call: OpCall) -> Replacement:
         replacement = then(b, call) if then else None
         if not all(x.shape.is_ranked for x in call.inputs) or not any(
             _possibly_empty(x, range(x.rank)) for x in call.inputs
@@ -318,7 +318,7 @@ def einsum(then: Decomposition | None) -> Decomposition:
 def top_k(then: Decomposition | None) -> Decomposition:
     """Compute TopK if an axis other than the sorted one may be empty. then: the decomposition of others."""
 
-    def decomposition(b: Builder, call: Call) -> Replacement:
+    def decomposition(b: Builder, call: OpCall) -> Replacement:
         x, k = call.inputs
         if not x.shape.is_ranked:
             return then(b, call) if then else None
@@ -337,7 +337,7 @@ def top_k(then: Decomposition | None) -> Decomposition:
     return decomposition
 
 
-def unique(b: Builder, call: Call) -> Replacement:
+def unique(b: Builder, call: OpCall) -> Replacement:
     """Compute Unique along an axis if another one may be empty: rows without elements are all equal."""
     x = call.inputs[0]
     if "axis" not in call.attributes or not x.shape.is_ranked:
@@ -355,7 +355,7 @@ def unique(b: Builder, call: Call) -> Replacement:
 def extreme(then: Decomposition | None) -> Decomposition:
     """Compute ReduceMax and ReduceMin of integers over axes that may be empty. then: the decomposition of others."""
 
-    def decomposition(b: Builder, call: Call) -> Replacement:
+    def decomposition(b: Builder, call: OpCall) -> Replacement:
         x = call.inputs[0]
         replacement = then(b, call) if then else None
         if is_empty(x.type, call.types[0]) or not x.shape.is_ranked or not b.rules.allows(call.op, x.dtype):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions import reductions
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -26,34 +26,34 @@ def rows() -> dict[tuple[str, DType], Decomposition | None]:
     return table
 
 
-def is_nan(b: Builder, call: Call) -> Replacement:
+def is_nan(b: Builder, call: OpCall) -> Replacement:
     """Compute IsNaN, which has no kernel: NaN is not equal to itself."""
     (x,) = call.inputs
     return b.native("Not", b.native("Equal", x, x, dtype=DType.bool))
 
 
-def relu(b: Builder, call: Call) -> Replacement:
+def relu(b: Builder, call: OpCall) -> Replacement:
     """Compute Relu with NaN preserved: the kernel returns 0 for it."""
     (x,) = call.inputs
     zero = b.scalar(0.0, F32)
     return b.native("Where", b.native("Less", x, zero, dtype=DType.bool), zero, x, dtype=F32, shape=x.shape)
 
 
-def exponential(b: Builder, call: Call) -> Replacement:
+def exponential(b: Builder, call: OpCall) -> Replacement:
     """Compute Exp with NaN preserved: the kernel returns infinity for it."""
     (x,) = call.inputs
     is_number = b.native("Equal", x, x, dtype=DType.bool)
     return b.native("Where", is_number, b.native(call.op, x), x, dtype=F32, shape=x.shape)
 
 
-def sigmoid(b: Builder, call: Call) -> Replacement:
+def sigmoid(b: Builder, call: OpCall) -> Replacement:
     """Compute Sigmoid with NaN preserved: the kernel returns 0 for it."""
     (x,) = call.inputs
     is_number = b.native("Equal", x, x, dtype=DType.bool)
     return b.native("Where", is_number, b.native(call.op, x), x, dtype=F32, shape=x.shape)
 
 
-def extreme(b: Builder, call: Call) -> Replacement:
+def extreme(b: Builder, call: OpCall) -> Replacement:
     """Compute Max and Min with NaN preserved, which the kernels lose."""
     result, *others = call.inputs
     for other in others:
@@ -70,13 +70,13 @@ def extreme(b: Builder, call: Call) -> Replacement:
 _OPPOSITES = {"Greater": "Less", "GreaterOrEqual": "LessOrEqual"}
 
 
-def swap_operands(b: Builder, call: Call) -> Replacement:
+def swap_operands(b: Builder, call: OpCall) -> Replacement:
     """Compute a comparison by the opposite operator with swapped operands, which is correct for NaN."""
     x, y = call.inputs
     return b.native(_OPPOSITES[call.op], y, x, dtype=DType.bool, shape=call.shape)
 
 
-def extreme_along(b: Builder, call: Call) -> Replacement:
+def extreme_along(b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceMax and ReduceMin with NaN and infinities preserved: the kernels lose both."""
     x, shape = call.inputs[0], call.shape
     ends = b.scalar(float("-inf") if call.op == "ReduceMax" else float("inf"), F32)
@@ -90,7 +90,7 @@ def extreme_along(b: Builder, call: Call) -> Replacement:
     return b.native("Where", some(x), b.scalar(float("nan"), F32), result, dtype=F32, shape=shape)
 
 
-def softmax(b: Builder, call: Call) -> Replacement:
+def softmax(b: Builder, call: OpCall) -> Replacement:
     """Compute Softmax with whole rows of NaN: for a NaN or an infinity the kernel returns one NaN."""
     (x,) = call.inputs
     result = b.native(call.op, x, **call.attributes)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     Number,
     calculate,
@@ -53,7 +53,7 @@ def smallest(dtype: DType) -> float | int:
     return -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
 
 
-def max_floats(b: Builder, call: Call) -> Replacement:
+def max_floats(b: Builder, call: OpCall) -> Replacement:
     """Compute MaxPool with NaN preserved, which the kernel treats as -inf: pool IsNaN too. The first NaN wins."""
     (x,) = call.inputs
     results = b.emit_many(call.op, (x,), call.types, call.attributes)
@@ -97,7 +97,7 @@ def _unknown_windows(b: Builder, x: Symbol, attributes: dict[str, Any], kind: An
     return b.op("Relu", sums, shape=kind.shape)
 
 
-def max_integers(b: Builder, call: Call) -> Replacement:
+def max_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute MaxPool of dtypes without a kernel."""
     (x,) = call.inputs
     along_axes = windows(b, x, _kernel(call.attributes), call.attributes)
@@ -150,7 +150,7 @@ def _max_and_places(
     return b.op("Identity", best, shape=shape), b.op("Add", chosen, first, shape=shape)
 
 
-def average(b: Builder, call: Call) -> Replacement:
+def average(b: Builder, call: OpCall) -> Replacement:
     """Compute AveragePool: sums divided by numbers of elements."""
     (x,) = call.inputs
     along_axes = windows(b, x, _kernel(call.attributes), call.attributes)
@@ -182,7 +182,7 @@ def _counted(b: Builder, inside: Number) -> Number:
     return total(b, b.native_cast(inside, DType.float64), 1)
 
 
-def norm(b: Builder, call: Call) -> Replacement:
+def norm(b: Builder, call: OpCall) -> Replacement:
     """Compute LpPool: the p-norm of each window."""
     (x,) = call.inputs
     along_axes = windows(b, x, _kernel(call.attributes), call.attributes)
@@ -191,7 +191,7 @@ def norm(b: Builder, call: Call) -> Replacement:
     return b.op("Identity", _root(b, sums, p), shape=call.shape)
 
 
-def global_pool(b: Builder, call: Call) -> Replacement:
+def global_pool(b: Builder, call: OpCall) -> Replacement:
     """Compute a global pool: one window has all elements."""
     (x,) = call.inputs
     axes = list(range(2, x.rank))
@@ -216,7 +216,7 @@ def _root(b: Builder, x: Symbol, p: int) -> Symbol:
     return b.op("Sqrt", x) if p == 2 else b.op("Pow", x, b.scalar(1.0 / p, x.dtype))
 
 
-def unpool(b: Builder, call: Call) -> Replacement:
+def unpool(b: Builder, call: OpCall) -> Replacement:
     """Compute MaxUnpool: each value at its index in the flattened result, zeros elsewhere.
 
     The indices refer to a result of the size that follows from the attributes, even if output_shape differs.
@@ -243,7 +243,7 @@ def unpool(b: Builder, call: Call) -> Replacement:
     return b.op("Identity", result, shape=call.shape)
 
 
-def average_padded_before(b: Builder, call: Call) -> Replacement:
+def average_padded_before(b: Builder, call: OpCall) -> Replacement:
     """Compute AveragePool of a tensor that is padded first: the kernel counts the padding after an axis wrongly.
 
     The kernel also refuses padding as wide as the window size without dilations.

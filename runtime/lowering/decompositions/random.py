@@ -16,7 +16,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared import counter
 from graphcore.ops.shared.counter import F32, F64, U32, Places
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
@@ -40,25 +40,25 @@ class _LegalBuilder:
         return self.b.native_cast(x, dtype)
 
 
-def uniform(b: Builder, call: Call) -> Replacement:
+def uniform(b: Builder, call: OpCall) -> Replacement:
     """Compute RandomUniform: in [`low`, `high`)."""
     return _uniform(b, b.vector(call.attributes["shape"]), call.types[0], call.attributes)
 
 
-def uniform_like(b: Builder, call: Call) -> Replacement:
+def uniform_like(b: Builder, call: OpCall) -> Replacement:
     return _uniform(b, _shape_of(b, call.inputs[0]), call.types[0], call.attributes)
 
 
-def normal(b: Builder, call: Call) -> Replacement:
+def normal(b: Builder, call: OpCall) -> Replacement:
     """Compute RandomNormal by the method of Box and Muller."""
     return _normal(b, b.vector(call.attributes["shape"]), call.types[0], call.attributes)
 
 
-def normal_like(b: Builder, call: Call) -> Replacement:
+def normal_like(b: Builder, call: OpCall) -> Replacement:
     return _normal(b, _shape_of(b, call.inputs[0]), call.types[0], call.attributes)
 
 
-def bernoulli(b: Builder, call: Call) -> Replacement:
+def bernoulli(b: Builder, call: OpCall) -> Replacement:
     """Compute Bernoulli: 1 with the given probability."""
     (x,) = call.inputs
     float_dtype = x.dtype if x.dtype is F64 else F32
@@ -67,7 +67,7 @@ def bernoulli(b: Builder, call: Call) -> Replacement:
     return b.cast(b.op("Less", drawn, chance, dtype=DType.bool), call.types[0].dtype)
 
 
-def multinomial(b: Builder, call: Call) -> Replacement:
+def multinomial(b: Builder, call: OpCall) -> Replacement:
     """Compute Multinomial: count the running sums of the weights that do not exceed the drawn number."""
     (x,) = call.inputs
     count = call.attributes.get("sample_size", 1)

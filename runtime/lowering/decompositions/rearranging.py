@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     calculate,
@@ -25,14 +25,14 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape, tensor_type
 
 
-def where_bool(b: Builder, call: Call) -> Replacement:
+def where_bool(b: Builder, call: OpCall) -> Replacement:
     condition, x, y = call.inputs
     return b.native(
         "Or", b.native("And", condition, x), b.native("And", b.native("Not", condition), y), shape=call.shape
     )
 
 
-def where_bits(b: Builder, call: Call) -> Replacement:
+def where_bits(b: Builder, call: OpCall) -> Replacement:
     """Compute Where on the bits of floats as integers: the float kernel uses a -0.0 of x even where it is not chosen.
 
     A constant without zeros can be x. If y is such a constant, the operands swap; with Not onnxruntime would undo that.
@@ -70,7 +70,7 @@ def _has_no_zeros(b: Builder, symbol: Symbol) -> bool:
     return array is not None and bool(array.size) and not (array == 0).any()
 
 
-def top_k_floats(b: Builder, call: Call) -> Replacement:
+def top_k_floats(b: Builder, call: OpCall) -> Replacement:
     """Compute TopK of floats on integers of the same order, with NaN as the maximum, which the kernel misplaces."""
     x, k = call.inputs
     keys = _in_order(b, x)
@@ -80,7 +80,7 @@ def top_k_floats(b: Builder, call: Call) -> Replacement:
     return b.native("GatherElements", x, positions, shape=call.shape, axis=axis), positions
 
 
-def unique_floats(b: Builder, call: Call) -> Replacement:
+def unique_floats(b: Builder, call: OpCall) -> Replacement:
     """Compute Unique of floats on integers of the same order, with all NaN equal; the kernel loses NaN."""
     (x,) = call.inputs
     keys = _in_order(b, x)
@@ -107,7 +107,7 @@ def _in_order(b: Builder, x: Symbol) -> Symbol:
 # Operators that move elements, by operators that have a kernel for every dtype.
 
 
-def depth_and_space(b: Builder, call: Call) -> Replacement:
+def depth_and_space(b: Builder, call: OpCall) -> Replacement:
     """Compute DepthToSpace and SpaceToDepth: move the axes of a block out of the channels or into them."""
     (x,) = call.inputs
     block = call.attributes["blocksize"]
@@ -127,7 +127,7 @@ def depth_and_space(b: Builder, call: Call) -> Replacement:
     return b.op("Identity", reshape(b, result, sizes), shape=call.shape)
 
 
-def space_to_depth(b: Builder, call: Call) -> Replacement:
+def space_to_depth(b: Builder, call: OpCall) -> Replacement:
     """Compute SpaceToDepth with a mode, which the kernel does not support."""
     return depth_and_space(b, call) if "mode" in call.attributes else None
 
@@ -138,7 +138,7 @@ _SEVERAL_STRINGS = frozenset({"Pad", "TensorScatter"})
 """Operators with more than one operand of strings."""
 
 
-def move_strings(b: Builder, call: Call) -> Replacement:
+def move_strings(b: Builder, call: OpCall) -> Replacement:
     """Compute a move of strings by their indices; index 0 is the empty string, because operators pad with zeros."""
     _check(call)
     dtype = DType.int32 if call.op in ("Resize", "GridSample") else DType.int64
@@ -161,7 +161,7 @@ def move_strings(b: Builder, call: Call) -> Replacement:
     return b.native("Gather", all_texts, b.cast(places, DType.int64), shape=call.shape)
 
 
-def _check(call: Call) -> None:
+def _check(call: OpCall) -> None:
     mode = call.attributes.get("mode", "linear" if call.op == "GridSample" else "nearest")
     if call.op not in ("Resize", "GridSample") or mode == "nearest":
         return
@@ -172,13 +172,13 @@ def _check(call: Call) -> None:
     )
 
 
-def nonzero(b: Builder, call: Call) -> Replacement:
+def nonzero(b: Builder, call: OpCall) -> Replacement:
     """Compute NonZero of strings: the positions of strings that are not empty."""
     empty = b.native("Equal", call.inputs[0], b.constant(np.array("", object), DType.string), dtype=DType.bool)
     return b.op("NonZero", b.native("Not", empty), dtype=DType.int64, shape=call.shape)
 
 
-def refuse_sum_of_strings(b: Builder, call: Call) -> Replacement:
+def refuse_sum_of_strings(b: Builder, call: OpCall) -> Replacement:
     raise GraphError(
         f"{call.op}: it adds overlapping elements, and strings have no sum",
         operands={"input": str(call.inputs[0].type)},
@@ -189,7 +189,7 @@ def refuse_sum_of_strings(b: Builder, call: Call) -> Replacement:
 # ReverseSequence of operands on which its kernel crashes, or leaves the result unwritten.
 
 
-def reverse(b: Builder, call: Call) -> Replacement:
+def reverse(b: Builder, call: OpCall) -> Replacement:
     """Compute ReverseSequence of lengths that may be 0, and of operands whose rank is known at run time only.
 
     The kernel does not write a sequence of length 0: reversing only the first element writes it unchanged, and an axis
@@ -217,14 +217,14 @@ def reverse(b: Builder, call: Call) -> Replacement:
 # Scatters that combine floats: onnxruntime has none for narrow floats, and their maxima and minima lose NaN.
 
 
-def scatter_narrow(b: Builder, call: Call) -> Any:
+def scatter_narrow(b: Builder, call: OpCall) -> Any:
     """Compute a scatter of narrow floats in float32: several updates of one element are rounded once."""
     if call.attributes.get("reduction", "none") == "none":
         return None
     return compute_in(b, DType.float32, call)
 
 
-def scatter_with_nan(b: Builder, call: Call) -> Symbol | None:
+def scatter_with_nan(b: Builder, call: OpCall) -> Symbol | None:
     """Compute a scatter with NaN preserved: the kernels keep the operand that is not NaN, or the later one."""
     if call.attributes.get("reduction") not in ("max", "min"):
         return None

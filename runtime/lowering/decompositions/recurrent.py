@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -17,7 +17,7 @@ _ACTIVATIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid",
 _PLAIN = frozenset({"Sigmoid", "Tanh", "Relu", "Softplus", "Softsign"})
 
 
-def batch_second(b: Builder, call: Call) -> Replacement:
+def batch_second(b: Builder, call: OpCall) -> Replacement:
     """Compute layout=1, which the kernels refuse, in layout 0: transpose the operands and the results."""
     if not call.attributes.get("layout"):
         return pad_empty(b, call)
@@ -41,7 +41,7 @@ def _transposed_type(type_: TensorType, order: list[int]) -> TensorType:
     return tensor_type(type_.dtype, _shape([type_.shape[a] for a in order]))
 
 
-def unroll(b: Builder, call: Call) -> Replacement:
+def unroll(b: Builder, call: OpCall) -> Replacement:
     """Compute RNN, GRU and LSTM of sequences of known length, one step after the other."""
     if call.attributes.get("layout"):
         return batch_second(b, call)
@@ -208,7 +208,7 @@ FLAT = "recurrent operators of fewer axes"
 _UNKNOWN = _shape([Dim.dynamic()] * 3)
 
 
-def pad_empty(b: Builder, call: Call) -> Replacement:
+def pad_empty(b: Builder, call: OpCall) -> Replacement:
     """Compute the operator on at least one step of at least one sequence: pad with zeros, and cut the result.
 
     Without steps the last states are the initial ones; a feature of zeros has no effect. None if no axis can be empty.

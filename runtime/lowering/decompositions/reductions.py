@@ -9,14 +9,14 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape
 
 
-def sum_integers(b: Builder, call: Call) -> Replacement:
+def sum_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute integer sums by a product with ones, which wraps and is faster: the kernel saturates in float64."""
     x = call.inputs[0]
     if x.dtype.bits < 32:
@@ -37,7 +37,7 @@ def sum_integers(b: Builder, call: Call) -> Replacement:
     return finish(b.native("Squeeze", total, b.vector([-1]), shape=flat.shape[:-1]))
 
 
-def product_integers(b: Builder, call: Call) -> Replacement:
+def product_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute integer products as the last running product, exact and wrapped: the kernel saturates in float64."""
     x = call.inputs[0]
     if x.dtype.bits < 32:
@@ -57,7 +57,7 @@ def _prepend(b: Builder, flat: Symbol, number: float) -> Symbol:
     return b.native("Pad", flat, pads, b.scalar(number, flat.dtype), shape=longer, mode="constant")
 
 
-def merge_reduced_axes(b: Builder, call: Call) -> tuple[Symbol, Callable[[Symbol], Symbol] | None]:
+def merge_reduced_axes(b: Builder, call: OpCall) -> tuple[Symbol, Callable[[Symbol], Symbol] | None]:
     """Return the operand with the reduced axes merged into the last one, and the function that shapes the result."""
     x = call.inputs[0]
     axes = _axes(b, call.inputs, x.rank)
@@ -103,7 +103,7 @@ def _axes(b: Builder, inputs: Sequence[Any], rank: int) -> list[int]:
     return [int(a) % rank for a in axes]
 
 
-def extreme_floats(b: Builder, call: Call) -> Replacement:
+def extreme_floats(b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceMax and ReduceMin with NaN preserved: the kernels notice a NaN only in the first place."""
     x = call.inputs[0]
     result = b.native(call.op, *call.inputs, shape=call.shape, **call.attributes)
@@ -112,7 +112,7 @@ def extreme_floats(b: Builder, call: Call) -> Replacement:
     return b.native("Where", any_unknown, b.scalar(float("nan"), x.dtype), result, dtype=x.dtype, shape=call.shape)
 
 
-def extreme_int64_along(b: Builder, call: Call) -> Replacement:
+def extreme_int64_along(b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceMax and ReduceMin of int64 by ArgMax and ArgMin, whose order is correct."""
     flat, finish = merge_reduced_axes(b, call)
     if finish is None:
@@ -125,7 +125,7 @@ def extreme_int64_along(b: Builder, call: Call) -> Replacement:
     return finish(b.native("Squeeze", chosen, b.vector([-1]), shape=flat.shape[:-1]))
 
 
-def extreme_int16(b: Builder, call: Call) -> Replacement:
+def extreme_int16(b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceMax and ReduceMin of int16 in int32, clipped: int32's result of an empty axis would wrap."""
     x = call.inputs[0]
     if x.shape.is_ranked and all((d.lower_bound or 0) > 0 for d in x.shape):
@@ -137,7 +137,7 @@ def extreme_int16(b: Builder, call: Call) -> Replacement:
     return b.cast(clipped, DType.int16)
 
 
-def argument_floats(b: Builder, call: Call) -> Replacement:
+def argument_floats(b: Builder, call: OpCall) -> Replacement:
     """Compute ArgMax and ArgMin with the index of the first NaN, which the kernels misplace."""
     (x,) = call.inputs
     result = b.native(call.op, x, dtype=DType.int64, shape=call.shape, **call.attributes)
@@ -157,7 +157,7 @@ def over_empty_axes(then: Decomposition | None) -> Decomposition:
     then: the decomposition if there are elements, or if that is known at run time only.
     """
 
-    def decomposition(b: Builder, call: Call) -> Replacement:
+    def decomposition(b: Builder, call: OpCall) -> Replacement:
         x = call.inputs[0]
         if not is_empty(x.type, call.types[0]):
             return then(b, call) if then else None

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     Number,
     calculate,
@@ -31,7 +31,7 @@ from graphcore.types.tensor_types import Shape, _shape
 F64 = DType.float64
 
 
-def resize(b: Builder, call: Call) -> Replacement:
+def resize(b: Builder, call: OpCall) -> Replacement:
     """Compute Resize in any dtype: nearest moves elements, the other modes compute in float64 and round once."""
     x, roi, scales, sizes = [*call.inputs, None, None, None][:4]
     dtype = x.dtype
@@ -51,7 +51,7 @@ def resize(b: Builder, call: Call) -> Replacement:
     return b.op("Identity", result, shape=call.shape)
 
 
-def resize_aligned_corners(b: Builder, call: Call) -> Replacement:
+def resize_aligned_corners(b: Builder, call: OpCall) -> Replacement:
     """Compute Resize by scales with aligned corners: the float32 kernels use the rounded size, not the exact one."""
     x, _, scales, sizes = [*call.inputs, None, None, None][:4]
     corners = call.attributes.get("coordinate_transformation_mode") == "align_corners"
@@ -263,7 +263,7 @@ def cubic_weights(b: Builder, distance: Number, a: float) -> Number:
 _TAPS = {"nearest": (0,), "linear": (0, 1), "bilinear": (0, 1), "cubic": (-1, 0, 1, 2), "bicubic": (-1, 0, 1, 2)}
 
 
-def grid_sample(b: Builder, call: Call) -> Replacement:
+def grid_sample(b: Builder, call: OpCall) -> Replacement:
     """Compute GridSample in any dtype: nearest moves elements, the other modes compute in float64 and round once."""
     x, grid = call.inputs
     dtype, mode = x.dtype, call.attributes.get("mode", "linear")
@@ -366,7 +366,7 @@ def _reflected(b: Builder, place: Number, low: Number, high: Number) -> Number:
 _ONE = Dim(1)
 
 
-def max_roi_pool(b: Builder, call: Call) -> Replacement:
+def max_roi_pool(b: Builder, call: OpCall) -> Replacement:
     """Compute MaxRoiPool: the maximum of each part of each region; 0 if a part has no pixel.
 
     The corners of a region, times `spatial_scale`, are rounded to pixels, halves away from zero.

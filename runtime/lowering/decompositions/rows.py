@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions import bits, float64_functions, older, reductions
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.compute_dtypes import HALVES
@@ -176,7 +176,7 @@ def _rows_of_older() -> dict[tuple[str, DType], Decomposition]:
 def _of_operands(function: Callable[..., Symbol]) -> Decomposition:
     """Return the decomposition that calls a function with the operands only."""
 
-    def decomposition(b: Builder, call: Call) -> Replacement:
+    def decomposition(b: Builder, call: OpCall) -> Replacement:
         return function(b, *call.inputs)
 
     return decomposition
@@ -304,7 +304,7 @@ def may_be_replaced(op_type: str, domain: str, operand: Type | None, result: Typ
     return op_type in _OF_OPTIONALS
 
 
-def replace_call(b: Builder, call: Call) -> tuple[Symbol, ...] | None:
+def replace_call(b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
     """Return the results that replace those of such an operator; None if its kernel stays."""
     if not call.domain and call.op not in _OF_OPTIONALS:
         return None

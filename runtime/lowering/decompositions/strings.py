@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape
@@ -19,7 +19,7 @@ _ALL_CATEGORIES = 0x1FBF
 """LC_ALL_MASK of glibc."""
 
 
-def normalizer(b: Builder, call: Call) -> Replacement:
+def normalizer(b: Builder, call: OpCall) -> Replacement:
     """Compute StringNormalizer in an installed locale: the kernel's default may not be installed."""
     chosen = None if call.attributes.get("locale") else locale()
     if chosen is None:
@@ -30,7 +30,7 @@ def normalizer(b: Builder, call: Call) -> Replacement:
     return results
 
 
-def split(b: Builder, call: Call) -> Replacement:
+def split(b: Builder, call: OpCall) -> Replacement:
     """Compute StringSplit by a delimiter: "" has one part, "", but the kernel counts none."""
     if not call.attributes.get("delimiter"):
         return None
@@ -51,7 +51,7 @@ def split(b: Builder, call: Call) -> Replacement:
     return b.op("Slice", longer, b.vector([0]), max_count, b.vector([-1]), shape=parts.shape), part_counts
 
 
-def gather(b: Builder, call: Call) -> Replacement:
+def gather(b: Builder, call: OpCall) -> Replacement:
     """Compute Gather of strings by single elements: the kernel copies only the first element of longer slices."""
     x, indices = call.inputs
     axis = call.attributes.get("axis", 0)
@@ -114,7 +114,7 @@ def _exists(name: str) -> bool:
 # Optionals of any dtype that are created and read in one graph: the runtime supports few dtypes.
 
 
-def replace_call(b: Builder, call: Call) -> tuple[Symbol, ...] | None:
+def replace_call(b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
     """Return the element of an optional, or True for its presence; None if the optional comes from elsewhere."""
     operand = call.inputs[0] if call.inputs else None
     source = operand.producer if operand is not None else None

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     Array,
     Number,
@@ -194,7 +194,7 @@ def kernel_of(b: Builder, filters: Symbol, attributes: dict[str, Any]) -> list[N
 # Convolutions as matrix products, for dtypes with a kernel for the product but not for the convolution.
 
 
-def convolve(b: Builder, call: Call) -> Replacement:
+def convolve(b: Builder, call: OpCall) -> Replacement:
     """Compute Conv as a product of the elements under the filter and the filter."""
     x, filters, *bias = call.inputs
     groups = call.attributes.get("group", 1)
@@ -211,7 +211,7 @@ def convolve(b: Builder, call: Call) -> Replacement:
     return _biased(b, result, bias, call.shape)
 
 
-def convolve_transposed(b: Builder, call: Call) -> Replacement:
+def convolve_transposed(b: Builder, call: OpCall) -> Replacement:
     """Compute ConvTranspose: multiply each element by the filter, and add where the filters overlap."""
     x, filters, *bias = call.inputs
     groups = call.attributes.get("group", 1)
@@ -272,7 +272,7 @@ def _biased(b: Builder, result: Symbol, bias: Sequence[Any], shape: Shape) -> Sy
     return b.op("Add", result, symbol(b, column), shape=shape)
 
 
-def col2im(b: Builder, call: Call) -> Replacement:
+def col2im(b: Builder, call: OpCall) -> Replacement:
     """Compute Col2Im: add the blocks where they overlap."""
     x, image, block = call.inputs
     if not image.shape[0].is_static or not block.shape[0].is_static:
@@ -302,7 +302,7 @@ def col2im(b: Builder, call: Call) -> Replacement:
     return b.op("Identity", result, shape=call.shape)
 
 
-def col2im_bool(b: Builder, call: Call) -> Replacement:
+def col2im_bool(b: Builder, call: OpCall) -> Replacement:
     """Compute Col2Im of bools by counts in int32: the sum of bools is a logical or."""
     x, *sizes = call.inputs
     counted = b.op(call.op, b.cast(x, DType.int32), *sizes, shape=call.shape, **call.attributes)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions import recurrent
 from graphcore.runtime.lowering.decompositions.recurrent import pad_empty
 from graphcore.runtime.lowering.decompositions.reductions import merge_reduced_axes
@@ -39,7 +39,7 @@ def lack_of_recurrent(op_type: str, inputs: Sequence[Symbol | None], attributes:
     return ""
 
 
-def run_recurrent(b: Builder, call: Call) -> Replacement:
+def run_recurrent(b: Builder, call: OpCall) -> Replacement:
     """Compute RNN, GRU and LSTM by the kernels, step by step, or on the CPU."""
     if call.attributes.get("layout"):
         return recurrent.batch_second(b, call)
@@ -63,7 +63,7 @@ def lack_of_transposed(attributes: Mapping[str, Any]) -> str:
     return "no kernel for padding that may differ at both ends" if is_uneven or is_automatic else ""
 
 
-def convolve_evenly(b: Builder, call: Call) -> Replacement:
+def convolve_evenly(b: Builder, call: OpCall) -> Replacement:
     """Compute ConvTranspose with the smaller padding at both ends, and cut the rest off the result."""
     if not lack_of_transposed(call.attributes):
         return None
@@ -83,7 +83,7 @@ def convolve_evenly(b: Builder, call: Call) -> Replacement:
     return b.native("Slice", whole, b.vector(starts), b.vector(ends), b.vector(axes), shape=call.shape)
 
 
-def _pads(b: Builder, call: Call) -> list[tuple[int, int]] | None:
+def _pads(b: Builder, call: OpCall) -> list[tuple[int, int]] | None:
     """Return the padding of each axis; None if it depends on unknown sizes or on the result."""
     attributes = call.attributes
     if attributes.get("output_shape"):
@@ -126,7 +126,7 @@ def _joined(b: Builder, parts: list[Symbol], axis: int) -> Symbol:
     return b.native("Concat", *parts, shape=shape, axis=axis)
 
 
-def reduce_product(b: Builder, call: Call) -> Replacement:
+def reduce_product(b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceProd of integers by multiplying halves until one is left. Unknown sizes are left to the CPU."""
     x = call.inputs[0]
     if x.dtype.bits < 32:
@@ -148,7 +148,7 @@ def reduce_product(b: Builder, call: Call) -> Replacement:
     return finish(b.native("Squeeze", flat, b.vector([axis]), shape=flat.shape[:-1]))
 
 
-def running_product(b: Builder, call: Call) -> Replacement:
+def running_product(b: Builder, call: OpCall) -> Replacement:
     """Compute CumProd by the scan of Hillis and Steele, at distances 1, 2, 4, ... Unknown sizes are left to the CPU."""
     x, where = call.inputs
     axis = b.array_of(where)
@@ -165,7 +165,7 @@ def running_product(b: Builder, call: Call) -> Replacement:
     return x if step > 1 else b.op("Identity", x)
 
 
-def norm(b: Builder, call: Call) -> Replacement:
+def norm(b: Builder, call: OpCall) -> Replacement:
     """Compute LpNormalization; a vector of zeros stays unchanged."""
     (x,) = call.inputs
     axis = call.attributes.get("axis", -1) % x.rank
@@ -223,7 +223,7 @@ def _reduced_count(b: Builder, inputs: Sequence[Any]) -> int | None:
     return count
 
 
-def sum_integers(b: Builder, call: Call) -> Replacement:
+def sum_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceSum in float64: each piece's sum is exact in any order, and together they wrap."""
     x = call.inputs[0]
     dtype = x.dtype
@@ -236,7 +236,7 @@ def sum_integers(b: Builder, call: Call) -> Replacement:
     return b.native_cast(total, dtype)
 
 
-def matmul(b: Builder, call: Call) -> Replacement:
+def matmul(b: Builder, call: OpCall) -> Replacement:
     """Compute MatMul by 16-bit pieces, as many as the result's bits need; exact for 2^21 products in a sum."""
     inner = call.inputs[0].shape[-1]
     if inner.is_static and int(inner) > _MAX_EXACT_TERMS:
@@ -244,7 +244,7 @@ def matmul(b: Builder, call: Call) -> Replacement:
     return _products(b, call)
 
 
-def einsum(b: Builder, call: Call) -> Replacement:
+def einsum(b: Builder, call: OpCall) -> Replacement:
     """Compute Einsum of one or two operands as `matmul` does."""
     if len(call.inputs) == 1:
         x = call.inputs[0]
@@ -256,7 +256,7 @@ def einsum(b: Builder, call: Call) -> Replacement:
     return _products(b, call)
 
 
-def _products(b: Builder, call: Call) -> Symbol:
+def _products(b: Builder, call: OpCall) -> Symbol:
     dtype, shape = call.inputs[0].dtype, call.shape
     left, right = (pieces(b, b.native_cast(s, I64), dtype.bits, 16) for s in call.inputs)
     total = None
@@ -270,7 +270,7 @@ def _products(b: Builder, call: Call) -> Symbol:
     return b.native_cast(total, dtype)
 
 
-def pad(b: Builder, call: Call) -> Replacement:
+def pad(b: Builder, call: OpCall) -> Replacement:
     """Compute Pad of both halves of the bits in float64."""
     x, pads, value, *axes = (*call.inputs, None)[: max(3, len(call.inputs))]
     values = [None, None] if value is None else pieces(b, value, 64, 32)

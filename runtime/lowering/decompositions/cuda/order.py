@@ -13,7 +13,7 @@ import numpy as np
 
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions import bits
 from graphcore.runtime.lowering.decompositions.cuda.networks import joined, pieces
@@ -36,7 +36,7 @@ def _places(b: Builder, x: Symbol, axis: int) -> Symbol:
     return symbol(b, reshaped(b, counted, [-1, *[1] * (x.rank - 1 - axis)]))
 
 
-def extreme(b: Builder, call: Call) -> Replacement:
+def extreme(b: Builder, call: OpCall) -> Replacement:
     """Compute the maximum or minimum of the high halves, then that of the low halves of numbers that have it."""
     x, *axes = call.inputs
     keepdims = call.attributes.get("keepdims", 1)
@@ -56,7 +56,7 @@ def extreme(b: Builder, call: Call) -> Replacement:
     return b.native("Squeeze", result, *axes, shape=call.shape)
 
 
-def argument(b: Builder, call: Call) -> Replacement:
+def argument(b: Builder, call: OpCall) -> Replacement:
     """Compute ArgMax and ArgMin: the smallest index of the maximum or minimum, or of NaN."""
     (x,) = call.inputs
     if call.attributes.get("select_last_index"):
@@ -74,7 +74,7 @@ def argument(b: Builder, call: Call) -> Replacement:
     return b.native_cast(first, I64)
 
 
-def top_k_integers(b: Builder, call: Call) -> Replacement:
+def top_k_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute TopK of up to 32 bits by keys that are never equal: each number with its index in the low bits."""
     x, k = call.inputs
     axis = call.attributes.get("axis", -1) % x.rank
@@ -97,7 +97,7 @@ def _is_short(x: Symbol, attributes: dict[str, Any]) -> bool:
     return dim.is_static and int(dim) <= _MAX_SORTED_AT_ONCE
 
 
-def top_k_int64(b: Builder, call: Call) -> Replacement:
+def top_k_int64(b: Builder, call: OpCall) -> Replacement:
     """Compute TopK of int64: sort a short axis directly, a long one by its low halves and then by its high halves."""
     x, k = call.inputs
     if _is_short(x, call.attributes):
@@ -113,7 +113,7 @@ def top_k_int64(b: Builder, call: Call) -> Replacement:
     return b.native("GatherElements", x, places, shape=call.shape, axis=axis), places
 
 
-def top_k_floats(b: Builder, call: Call) -> Replacement:
+def top_k_floats(b: Builder, call: OpCall) -> Replacement:
     """Compute TopK with NaN as the maximum: sort a short axis by keys without NaN, a long one by bits as integers."""
     x, k = call.inputs
     if not _is_short(x, call.attributes):
@@ -149,7 +149,7 @@ _BYTES = np.bitwise_and.outer(np.arange(256), np.arange(256)).astype(np.uint8).r
 _BYTES.setflags(write=False)
 
 
-def bitcast(b: Builder, call: Call) -> Replacement:
+def bitcast(b: Builder, call: OpCall) -> Replacement:
     """Compute BitCast of integers of one width by Cast, which wraps. Wider floats are left to the CPU."""
     (x,) = call.inputs
     target = call.types[0].dtype
@@ -162,13 +162,13 @@ def bitcast(b: Builder, call: Call) -> Replacement:
     return b.emit_many(call.op, (x,), call.types, call.attributes)
 
 
-def invert(b: Builder, call: Call) -> Replacement:
+def invert(b: Builder, call: OpCall) -> Replacement:
     """Compute BitwiseNot as -1 - x, where -1 has all bits set."""
     (x,) = call.inputs
     return b.native("Sub", b.scalar(-1 if x.dtype.is_signed else int(x.dtype.max), x.dtype), x)
 
 
-def bitwise(b: Builder, call: Call) -> Replacement:
+def bitwise(b: Builder, call: OpCall) -> Replacement:
     """Compute Or and Xor: the sum less And, once or twice."""
     x, y = call.inputs
     shape = call.shape
@@ -229,7 +229,7 @@ def _masked(b: Builder, x: Symbol, mask: int, shape: Any) -> Symbol | None:
     return None
 
 
-def shift(b: Builder, call: Call) -> Replacement:
+def shift(b: Builder, call: OpCall) -> Replacement:
     """Compute shifts by Mul and Div with powers of two; 0 for counts of at least the width."""
     x, count = call.inputs
     dtype, shape = x.dtype, call.shape
@@ -252,7 +252,7 @@ def shift(b: Builder, call: Call) -> Replacement:
 # Operators of floats whose kernels lose a sign or a NaN, and functions without kernels.
 
 
-def absolute(b: Builder, call: Call) -> Replacement:
+def absolute(b: Builder, call: OpCall) -> Replacement:
     """Compute Abs with another operator: the kernel negates all numbers that are not above 0, so 0.0 becomes -0.0."""
     (x,) = call.inputs
     if not b.rules.allows(call.op, x.dtype):
@@ -260,40 +260,40 @@ def absolute(b: Builder, call: Call) -> Replacement:
     return b.native("Max", b.native(call.op, x), b.scalar(0.0, x.dtype), shape=call.shape)
 
 
-def bits_extreme(b: Builder, call: Call) -> Replacement:
+def bits_extreme(b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceMax and ReduceMin as for wider floats: NaN wins."""
     if not b.rules.allows(call.op, call.inputs[0].dtype):
         return None
     return extreme_floats(b, call)
 
 
-def sign(b: Builder, call: Call) -> Replacement:
+def sign(b: Builder, call: OpCall) -> Replacement:
     """Compute Sign with NaN preserved: the kernel compares with 0, and so returns 0 for NaN."""
     (x,) = call.inputs
     unknown = b.native("IsNaN", x, dtype=DType.bool)
     return b.native("Where", unknown, x, b.native(call.op, x), dtype=x.dtype)
 
 
-def relu(b: Builder, call: Call) -> Replacement:
+def relu(b: Builder, call: OpCall) -> Replacement:
     """Compute Relu with NaN preserved: the kernel returns 0 for all numbers that are not above 0."""
     (x,) = call.inputs
     zero = b.scalar(0.0, x.dtype)
     return b.native("Where", b.native("Less", x, zero, dtype=DType.bool), zero, x, dtype=x.dtype)
 
 
-def through_double(b: Builder, call: Call) -> Replacement:
+def through_double(b: Builder, call: OpCall) -> Replacement:
     """Compute functions in float64 that have a decomposition only for it."""
     return compute_in(b, DType.float64, call)
 
 
-def convolve_narrow(b: Builder, call: Call) -> Replacement:
+def convolve_narrow(b: Builder, call: OpCall) -> Replacement:
     """Compute Conv of narrow floats in float32: the kernel adds the bias to a rounded sum."""
     if len(call.inputs) < 3 or call.inputs[2] is None:
         return None
     return compute_in(b, DType.float32, call)
 
 
-def scatter(b: Builder, call: Call) -> Replacement:
+def scatter(b: Builder, call: OpCall) -> Replacement:
     """Compute Max and Min scatters with NaN preserved: the marks are int32, because no kernel combines bools."""
     if call.attributes.get("reduction") not in ("max", "min"):
         return None
