@@ -73,7 +73,7 @@ ANY = Runtime()
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A measured release. opset, ir: the newest that it supports. commit: what it was built from, if it reports that."""
+    """A measured release. opset, ir: the newest that it supports. commit: what it was built from, if reported."""
 
     version: str
     opset: int
@@ -115,7 +115,7 @@ class ReleaseRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Contributed:
+class ContribOperator:
     """An operator of com.microsoft by release. operands: their number. attributes: the releases that have each."""
 
     operands: Mapping[ReleaseRange, int]
@@ -139,7 +139,7 @@ class Table:
     provider: str
     releases: tuple[Release, ...]
     rows: Mapping[str, Mapping[int, Mapping[ReleaseRange, frozenset[DType]]]]
-    contributed: Mapping[str, Contributed]
+    contributed: Mapping[str, ContribOperator]
 
     def takes(self, op_type: str, operands: int, attributes: Iterable[str], runtime: Runtime) -> bool:
         """Return True if all releases to lower for support an operator of com.microsoft in this form."""
@@ -216,7 +216,7 @@ def table_of(target: TargetName) -> Table:
         for op, versions in read["kernels"].items()
     }
     contributed = {
-        op: Contributed(
+        op: ContribOperator(
             {ReleaseRange.parse(found): count for found, count in known["operands"].items()},
             {name: tuple(map(ReleaseRange.parse, found.split())) for name, found in known["attributes"].items()},
         )

@@ -29,7 +29,7 @@ _cache_clears: list[Callable[[], None]] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TrapRanges:
     """The content of `traps.json`. releases: the measured ones, oldest first. ranges: those of each trap.
 
     files: the ranges of traps that affect only files: of releases that no session runs on, or of optimisers that
@@ -54,7 +54,7 @@ def in_force(trap: str, runtime: Runtime) -> bool:
     """
     if trap in _off:
         return False
-    content = seen()
+    content = trap_ranges()
     releases = content.ranges.get(trap)
     return releases is None or _includes(releases, runtime.version, content.releases, runtime.in_file)
 
@@ -84,18 +84,18 @@ def _neighbours(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @functools.cache
-def seen() -> Seen:
+def trap_ranges() -> TrapRanges:
     """Return the content of `traps.json`."""
     content = pkgutil.get_data("graphcore.runtime.lowering.targets", "traps.json")
     assert content is not None
     read = json.loads(content)
     ranges, files = ({name: ReleaseRange.parse(text) for name, text in read[key].items()} for key in ("traps", "files"))
-    return Seen(tuple(read["releases"]), ranges, files)
+    return TrapRanges(tuple(read["releases"]), ranges, files)
 
 
 def met_by_files(trap: str, runtime: Runtime) -> bool:
     """Return True if a release to lower for has a trap that affects only files, or the trap was not measured."""
-    releases = seen().files.get(trap)
+    releases = trap_ranges().files.get(trap)
     return releases is None or any(
         releases.includes(release.version) for release in table_of("cpu").considered(runtime)
     )
