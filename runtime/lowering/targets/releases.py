@@ -123,7 +123,9 @@ class ContribOperator:
 
     def takes(self, version: str, operands: int, attributes: Iterable[str]) -> bool:
         """Return True if a measured release supports that many operands and these attributes."""
-        max_operands = max((count for found, count in self.operands.items() if found.includes(version)), default=0)
+        max_operands = max(
+            (count for releases, count in self.operands.items() if releases.includes(version)), default=0
+        )
         are_supported = (any(r.includes(version) for r in self.attributes.get(name, ())) for name in attributes)
         return operands <= max_operands and all(are_supported)
 
@@ -195,7 +197,7 @@ class Table:
         since = self.since(op_type, opset, version)
         if since is None:
             return frozenset()
-        fit = [dtypes for found, dtypes in self.rows[op_type][since].items() if found.includes(version)]
+        fit = [dtypes for releases, dtypes in self.rows[op_type][since].items() if releases.includes(version)]
         return fit[0] if len(fit) == 1 else frozenset().union(*fit)
 
 
@@ -217,10 +219,10 @@ def table_of(target: TargetName) -> Table:
     }
     contributed = {
         op: ContribOperator(
-            {ReleaseRange.parse(found): count for found, count in known["operands"].items()},
-            {name: tuple(map(ReleaseRange.parse, found.split())) for name, found in known["attributes"].items()},
+            {ReleaseRange.parse(text): count for text, count in row["operands"].items()},
+            {name: tuple(map(ReleaseRange.parse, text.split())) for name, text in row["attributes"].items()},
         )
-        for op, known in read.get("com.microsoft", {}).items()
+        for op, row in read.get("com.microsoft", {}).items()
     }
     return Table(read["provider"], tuple(sorted(releases, key=lambda r: ordered(r.version))), rows, contributed)
 

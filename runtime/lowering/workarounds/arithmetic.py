@@ -77,7 +77,7 @@ def _constant_workaround(
     beside: operators without which the optimiser has nothing to do, if they are others.
     """
 
-    def found(graph: Graph) -> Iterator[Node]:
+    def affected(graph: Graph) -> Iterator[Node]:
         return (node for node in built_here(graph, operators) if constant_place(node, is_meant) is not None)
 
     def write_node(graph: Graph, node: Node) -> None:
@@ -85,7 +85,7 @@ def _constant_workaround(
         assert place is not None
         write(graph, node, place)
 
-    return node_workaround(trap, when, why, beside or operators, found, write_node)
+    return node_workaround(trap, when, why, beside or operators, affected, write_node)
 
 
 def _write_rounded(graph: Graph, node: Node, place: int) -> None:
