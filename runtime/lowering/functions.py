@@ -35,8 +35,13 @@ def inlined(graph: Graph) -> Graph:
 def lower_bodies(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
     """Return the graph with calls of lowered bodies under unique names; None if they cannot stay functions."""
     called = definitions(graph)
-    for has in map(Summary, (graph, *(definition.body for definition in called))):
-        if complex_numbers.needed(has) or integers.needed(has) or float4.needed(has) or sequences.has_unsupported(has):
+    for summary in map(Summary, (graph, *(definition.body for definition in called))):
+        if (
+            complex_numbers.needed(summary)
+            or integers.needed(summary)
+            or float4.needed(summary)
+            or sequences.has_unsupported(summary)
+        ):
             return None
     lowered: dict[Definition, Definition] = {}
     for definition, name in called.items():
@@ -214,11 +219,11 @@ def trimmed(inputs: tuple[Symbol | None, ...]) -> tuple[Symbol | None, ...]:
     return inputs
 
 
-def needed(has: Summary, target: TargetName, runtime: Runtime) -> bool:
+def needed(summary: Summary, target: TargetName, runtime: Runtime) -> bool:
     """Return True if the graph, a body or a called function has a node that must be expanded."""
-    return bool(has.domains) and any(
+    return bool(summary.domains) and any(
         node.domain and op_to_expand(node, target, type(node.origin) is Imported, runtime) is not None
-        for part in (*has.parts, *has.called)
+        for part in (*summary.parts, *summary.called)
         for node in part.nodes
     )
 

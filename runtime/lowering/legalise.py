@@ -171,33 +171,33 @@ class Legaliser(Policy[Rewrite]):
 # Whether a graph is legal already, from its summary: then lowering returns it unchanged.
 
 
-def is_legal(has: Summary, rules: Legality, *, keeps_halves: bool = False) -> bool:
+def is_legal(summary: Summary, rules: Legality, *, keeps_halves: bool = False) -> bool:
     """Return True if the target runs a graph and its bodies unchanged. Raises `GraphError` as `stored_as` does.
 
     keeps_halves: nodes of imported models keep the runtime's kernels of float16 and bfloat16.
     """
-    if has.list_types and sequences.has_unsupported(has):
+    if summary.list_types and sequences.has_unsupported(summary):
         return False
-    if rules.decomposes and has.is_marked:
+    if rules.decomposes and summary.is_marked:
         return False
-    dtypes = has.dtypes
+    dtypes = summary.dtypes
     if any(dtype.storage is not dtype or (dtype is FOUR and rules.decomposes) for dtype in dtypes):
         return False
-    if not has.op_types.isdisjoint(CONTROL) and any(
+    if not summary.op_types.isdisjoint(CONTROL) and any(
         node.op_type in CONTROL and not node.domain and (stored_as(node, rules) or _needs_rewrite(node, rules))
-        for part in has.parts
+        for part in summary.parts
         for node in part.nodes
     ):
         return False
-    if not has.op_types.isdisjoint(PARTIAL_KERNELS) and not all(
-        computes(node, rules) for part in has.parts for node in part.nodes if node.op_type in PARTIAL_KERNELS
+    if not summary.op_types.isdisjoint(PARTIAL_KERNELS) and not all(
+        computes(node, rules) for part in summary.parts for node in part.nodes if node.op_type in PARTIAL_KERNELS
     ):
         return False
-    if not all(_keeps(rules, *operator, dtype) for operator in has.operators for dtype in dtypes):
+    if not all(_keeps(rules, *operator, dtype) for operator in summary.operators for dtype in dtypes):
         # Some operator is illegal for some dtype of the graph: check the combinations that occur.
-        if not all(_is_legal_by_kind(part, rules, keeps_halves=keeps_halves) for part in has.parts):
+        if not all(_is_legal_by_kind(part, rules, keeps_halves=keeps_halves) for part in summary.parts):
             return False
-    return all(map(_has_own_outputs, has.parts))
+    return all(map(_has_own_outputs, summary.parts))
 
 
 def _needs_rewrite(node: Node, rules: Legality) -> bool:

@@ -161,13 +161,13 @@ def workaround(
     of standard ONNX too, which onnxruntime would not load or would compute wrongly.
     """
 
-    def is_met(to: LoweringRun) -> bool:
-        rules, row = to.rules, to.rules.target
+    def is_met(lowering: LoweringRun) -> bool:
+        rules, row = lowering.rules, lowering.rules.target
         if not rules.decomposes and not in_standard:
             return False
         if is_of_processors:
             return (row.is_host or not rules.decomposes) and rules.runtime.saturates()
-        if is_of_fusions and not (to.is_fused and row.takes_empty_operands):
+        if is_of_fusions and not (lowering.is_fused and row.takes_empty_operands):
             return False
         return not rules.decomposes or rules.has_trap(trap)
 
@@ -175,8 +175,8 @@ def workaround(
         trap,
         f"{when}; the {'processor' if is_of_processors else 'release'} has this trap",
         why,
-        lambda has, to: is_met(to) and is_needed(has.parts),
-        lambda has, to: has.graph if run(has.parts) else None,
+        lambda summary, lowering: is_met(lowering) and is_needed(summary.parts),
+        lambda summary, lowering: summary.graph if run(summary.parts) else None,
         frozenset(signs),
     )
 

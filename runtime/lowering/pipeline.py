@@ -59,29 +59,29 @@ WORKAROUNDS: tuple[Pass, ...] = (
 """Workarounds for bugs of onnxruntime, in the order in which they run."""
 
 
-def run(passes: tuple[Pass, ...], has: Summary, to: LoweringRun) -> Summary:
+def run(passes: tuple[Pass, ...], summary: Summary, lowering: LoweringRun) -> Summary:
     """Run those passes that the graph needs and return its new summary; the same summary if none ran."""
     for step in passes:
-        if (step.signs and step.signs.isdisjoint(has.op_types)) or not step.needed(has, to):
+        if (step.signs and step.signs.isdisjoint(summary.op_types)) or not step.needed(summary, lowering):
             continue
-        result = step.run(has, to)
+        result = step.run(summary, lowering)
         if result is None:
             continue
-        to.trace.append(step)
-        if result is not has.graph:
-            has = Summary(result)
-    return has
+        lowering.trace.append(step)
+        if result is not summary.graph:
+            summary = Summary(result)
+    return summary
 
 
-def legalise_if_needed(has: Summary, to: LoweringRun) -> Graph:
+def legalise_if_needed(summary: Summary, lowering: LoweringRun) -> Graph:
     """Run the passes of `LEGALISING`; return the same graph if it is legal and needs no workaround."""
-    if is_legal(has, to.rules, keeps_halves=to.precision is None):
-        signed = [workaround for workaround in WORKAROUNDS if not workaround.signs.isdisjoint(has.op_types)]
-        if not any(workaround.needed(has, to) for workaround in signed):
-            return has.graph
-    to.source = has.graph
+    if is_legal(summary, lowering.rules, keeps_halves=lowering.precision is None):
+        signed = [workaround for workaround in WORKAROUNDS if not workaround.signs.isdisjoint(summary.op_types)]
+        if not any(workaround.needed(summary, lowering) for workaround in signed):
+            return summary.graph
+    lowering.source = summary.graph
     with uncollected():
-        return run(LEGALISING, has, to).graph
+        return run(LEGALISING, summary, lowering).graph
 
 
 def with_kernels(rules: Legality, op_types: Set[str]) -> Legality:
@@ -100,79 +100,79 @@ def with_kernels(rules: Legality, op_types: Set[str]) -> Legality:
     return rules
 
 
-def onnx_op_types(has: Summary) -> Set[str]:
+def onnx_op_types(summary: Summary) -> Set[str]:
     """Return the names of the ONNX operators in a graph."""
-    return {op_type for op_type, domain in has.operators if not domain} if has.domains else has.op_types
+    return {op_type for op_type, domain in summary.operators if not domain} if summary.domains else summary.op_types
 
 
 # Passes that need more than a graph
 
 
-def _expose_buffers(has: Summary, to: LoweringRun) -> Graph:
-    return exposed(has.graph)
+def _expose_buffers(summary: Summary, lowering: LoweringRun) -> Graph:
+    return exposed(summary.graph)
 
 
-def _resolve_custom_ops(has: Summary, to: LoweringRun) -> Graph | None:
-    return _if_changed(functions.resolved(has.graph, to.rules.target.name, to.newest.runtime), has)
+def _resolve_custom_ops(summary: Summary, lowering: LoweringRun) -> Graph | None:
+    return _if_changed(functions.resolved(summary.graph, lowering.rules.target.name, lowering.newest.runtime), summary)
 
 
-def _optimize(has: Summary, to: LoweringRun) -> Graph:
-    return has.graph.optimize()
+def _optimize(summary: Summary, lowering: LoweringRun) -> Graph:
+    return summary.graph.optimize()
 
 
-def _fuse(has: Summary, to: LoweringRun) -> Graph | None:
-    there = has.operators
+def _fuse(summary: Summary, lowering: LoweringRun) -> Graph | None:
+    there = summary.operators
     best = with_kernels(
-        to.newest, {op_type for fusion in FUSIONS if (fusion.sign, "") in there for op_type in fusion.makes}
+        lowering.newest, {op_type for fusion in FUSIONS if (fusion.sign, "") in there for op_type in fusion.makes}
     )
     fused = fuse(
-        has.graph,
+        summary.graph,
         lambda op_type: best.allows(op_type, DType.float32),
-        to.rules.target.is_host,
-        spares_quantised=to.precision != "fast",
+        lowering.rules.target.is_host,
+        spares_quantised=lowering.precision != "fast",
     )
-    if fused is has.graph:
+    if fused is summary.graph:
         return None
-    to.is_fused = True
-    to.rules = with_kernels(to.newest, onnx_op_types(Summary(fused)))
+    lowering.is_fused = True
+    lowering.rules = with_kernels(lowering.newest, onnx_op_types(Summary(fused)))
     return fused
 
 
-def _inline_or_keep(has: Summary, to: LoweringRun) -> Graph:
-    if not to.inline:
+def _inline_or_keep(summary: Summary, lowering: LoweringRun) -> Graph:
+    if not lowering.inline:
         with_functions = functions.lower_bodies(
-            has.graph, lambda body: legalise_if_needed(Summary(body), replace(to, trace=[]))
+            summary.graph, lambda body: legalise_if_needed(Summary(body), replace(lowering, trace=[]))
         )
         if with_functions is not None:
             return with_functions
-    return functions.inlined(has.graph)
+    return functions.inlined(summary.graph)
 
 
-def _store_complex(has: Summary, to: LoweringRun) -> Graph:
-    return complex_numbers.store(has.graph, fast=to.precision == "fast")
+def _store_complex(summary: Summary, lowering: LoweringRun) -> Graph:
+    return complex_numbers.store(summary.graph, fast=lowering.precision == "fast")
 
 
-def _expand(has: Summary, to: LoweringRun) -> Graph | None:
-    return _if_changed(expand(has.graph, to.rules), has)
+def _expand(summary: Summary, lowering: LoweringRun) -> Graph | None:
+    return _if_changed(expand(summary.graph, lowering.rules), summary)
 
 
-def _legalise(has: Summary, to: LoweringRun) -> Graph:
-    fast = to.precision == "fast" and to.rules.decomposes
-    return legalise(has.graph, to.rules, fast=fast, keeps_halves=to.precision is None)
+def _legalise(summary: Summary, lowering: LoweringRun) -> Graph:
+    fast = lowering.precision == "fast" and lowering.rules.decomposes
+    return legalise(summary.graph, lowering.rules, fast=fast, keeps_halves=lowering.precision is None)
 
 
-def _fuse_biases(has: Summary, to: LoweringRun) -> Graph | None:
-    return has.graph if packed_weights.fuse(has.parts) else None
+def _fuse_biases(summary: Summary, lowering: LoweringRun) -> Graph | None:
+    return summary.graph if packed_weights.fuse(summary.parts) else None
 
 
-def _switch_by_rows(has: Summary, to: LoweringRun) -> Graph | None:
-    if not to.rules.target.packs_weights:
+def _switch_by_rows(summary: Summary, lowering: LoweringRun) -> Graph | None:
+    if not lowering.rules.target.packs_weights:
         return None
-    return _if_changed(row_switch.switched(has.graph, to.newest.runtime), has)
+    return _if_changed(row_switch.switched(summary.graph, lowering.newest.runtime), summary)
 
 
-def _write_notes(has: Summary, to: LoweringRun) -> Graph:
-    graph, source = has.graph, to.source
+def _write_notes(summary: Summary, lowering: LoweringRun) -> Graph:
+    graph, source = summary.graph, lowering.source
     assert source is not None
     semantic = {
         s.name: s.dtype.name for s in (*source.inputs, *source.outputs, *source.weights.values()) if _is_semantic(s)
@@ -181,7 +181,7 @@ def _write_notes(has: Summary, to: LoweringRun) -> Graph:
     if semantic:
         recorded = json.loads(source.metadata.get(notes.DTYPES, "{}"))
         graph.metadata[notes.DTYPES] = json.dumps({**recorded, **semantic})
-    graph.metadata[notes.TARGET] = to.rules.target.name
+    graph.metadata[notes.TARGET] = lowering.rules.target.name
     graph.metadata[notes.PROMOTION] = source.promotion.note
     return graph
 
@@ -190,31 +190,34 @@ def _is_semantic(symbol: Symbol) -> bool:
     return isinstance(symbol.type, TensorType) and symbol.dtype.storage is not symbol.dtype
 
 
-def _if_changed(result: Graph, has: Summary) -> Graph | None:
-    return None if result is has.graph else result
+def _if_changed(result: Graph, summary: Summary) -> Graph | None:
+    return None if result is summary.graph else result
 
 
 PREPARING: tuple[Pass, ...] = (
     Pass(
         "expose buffers", "it has buffers", "a runtime has only inputs and outputs",
-        lambda has, to: bool(has.graph.buffers), _expose_buffers,
+        lambda summary, lowering: bool(summary.graph.buffers), _expose_buffers,
     ),
     Pass(
         "custom operators", "operators of other domains", "a body replaces a kernel that is missing or wrong",
-        lambda has, to: bool(has.domains), _resolve_custom_ops,
+        lambda summary, lowering: bool(summary.domains), _resolve_custom_ops,
     ),
     Pass(
         "optimise", 'optimize="exact"', "fewer nodes, bit for bit",
-        lambda has, to: to.optimize == "exact", _optimize,
+        lambda summary, lowering: lowering.optimize == "exact", _optimize,
     ),
     Pass(
         "fuse", 'optimize="all", a provider, and operators of a fusion',
         "faster forms, before their operators are lowered separately",
-        lambda has, to: to.optimize == "all" and to.newest.decomposes and may_fuse(has.operators), _fuse,
+        lambda summary, lowering: (
+            lowering.optimize == "all" and lowering.newest.decomposes and may_fuse(summary.operators)
+        ),
+        _fuse,
     ),
     Pass(
         "functions", "calls", "inlined, or kept if ONNX stores every dtype",
-        lambda has, to: has.has_calls, _inline_or_keep,
+        lambda summary, lowering: summary.has_calls, _inline_or_keep,
     ),
 )  # fmt: skip
 """Passes over a whole graph with its calls, whether legal or not."""
@@ -222,45 +225,49 @@ PREPARING: tuple[Pass, ...] = (
 LEGALISING: tuple[Pass, ...] = (
     Pass(
         "complex numbers", "such dtypes", "their real and imaginary parts, which every kernel and fusion supports",
-        lambda has, to: complex_numbers.needed(has), _store_complex,
+        lambda summary, lowering: complex_numbers.needed(summary), _store_complex,
     ),
     Pass(
         "ambiguous integers", "casts of such integers to narrower ones", "low bits do not need a wide dtype",
-        lambda has, to: ambiguous.needed(has), lambda has, to: ambiguous.narrowed(has.graph),
+        lambda summary, lowering: ambiguous.needed(summary),
+        lambda summary, lowering: ambiguous.narrowed(summary.graph),
     ),
     Pass(
         "n-ary sums and products", "SumOfTerms, ProductOfTerms", "ONNX adds pairs: balanced trees",
-        lambda has, to: composed.needed(has), lambda has, to: composed.balanced(has.graph),
+        lambda summary, lowering: composed.needed(summary), lambda summary, lowering: composed.balanced(summary.graph),
     ),
     Pass(
         "odd and wide integers", "such dtypes", "the next width of ONNX, or limbs of 32 bits",
-        lambda has, to: integers.needed(has), lambda has, to: integers.store(has.graph),
+        lambda summary, lowering: integers.needed(summary), lambda summary, lowering: integers.store(summary.graph),
     ),
     Pass(
         "float4", "float4, for a provider", "no kernel supports it; float8 represents its values",
-        lambda has, to: to.rules.decomposes and float4.needed(has), lambda has, to: float4.store_as_float8(has.graph),
+        lambda summary, lowering: lowering.rules.decomposes and float4.needed(summary),
+        lambda summary, lowering: float4.store_as_float8(summary.graph),
     ),
     Pass(
         "sequences", "lists of other dtypes, or that the target cannot split into", "ONNX has lists of 13 dtypes",
-        lambda has, to: sequences.needed(has, to.rules), lambda has, to: sequences.store(has.graph, to.rules),
+        lambda summary, lowering: sequences.needed(summary, lowering.rules),
+        lambda summary, lowering: sequences.store(summary.graph, lowering.rules),
     ),
     Pass(
         "expand", "operators of graphcore, or without a kernel", "other operators compute them",
-        lambda has, to: LIBRARY in has.domains or not has.op_types.isdisjoint(EXPANSIONS), _expand,
+        lambda summary, lowering: LIBRARY in summary.domains or not summary.op_types.isdisjoint(EXPANSIONS), _expand,
     ),
     Pass(
         "legalise", "always", "every node legal, computed in another dtype, or decomposed",
-        lambda has, to: True, _legalise,
+        lambda summary, lowering: True, _legalise,
     ),
     *WORKAROUNDS,
     Pass(
         "fuse bias", "quantised products of com.microsoft, for a provider that has their kernels",
         "saves one write of the result",
-        lambda has, to: to.rules.target.packs_weights and packed_weights.may_fuse(has), _fuse_biases,
+        lambda summary, lowering: lowering.rules.target.packs_weights and packed_weights.may_fuse(summary),
+        _fuse_biases,
     ),
     Pass(
         "notes", "always", "dtypes, target and promotion for readers of the file",
-        lambda has, to: True, _write_notes,
+        lambda summary, lowering: True, _write_notes,
     ),
 )  # fmt: skip
 """Passes that legalise a graph, or the body of a function that stays; none runs on a graph that is legal already."""
@@ -269,7 +276,8 @@ FINISHING: tuple[Pass, ...] = (
     Pass(
         "switch by rows", 'optimize="all", a session, and a graph quantised for it',
         "products of 4 bits for few rows, of bytes for many",
-        lambda has, to: to.optimize == "all" and row_switch.is_wanted(has.graph, has.operators), _switch_by_rows,
+        lambda summary, lowering: lowering.optimize == "all" and row_switch.is_wanted(summary.graph, summary.operators),
+        _switch_by_rows,
     ),
 )  # fmt: skip
 """Passes from a legal graph to a legal graph."""
@@ -299,13 +307,13 @@ def lower(
     Raises `GraphError` for an op that the target cannot run.
     """
     newest = legality(target, default(target) if runtime is None else runtime)
-    has = Summary(graph)
-    rules = with_kernels(newest, onnx_op_types(has))
-    to = LoweringRun(newest, rules, precision, optimize, inline, [] if trace is None else trace)
-    result = legalise_if_needed(run(PREPARING, has, to), to)
+    summary = Summary(graph)
+    rules = with_kernels(newest, onnx_op_types(summary))
+    lowering = LoweringRun(newest, rules, precision, optimize, inline, [] if trace is None else trace)
+    result = legalise_if_needed(run(PREPARING, summary, lowering), lowering)
     if row_switch.NOTE in result.metadata:  # otherwise no pass applies
-        result = run(FINISHING, Summary(result), to).graph
-    opset = to.rules.runtime.opset if to.rules.decomposes else OPSET
+        result = run(FINISHING, Summary(result), lowering).graph
+    opset = lowering.rules.runtime.opset if lowering.rules.decomposes else OPSET
     if result.opsets.get("", OPSET) == opset:
         return result
     result = pickling.copied(result) if result is graph else result

@@ -25,9 +25,9 @@ _ELSEWHERE = -1
 """The reader of outputs, and of values that the body of a node reads."""
 
 
-def needed(has: Summary) -> bool:
+def needed(summary: Summary) -> bool:
     """Return True if an integer of default dtype is cast to a narrower one, in the graph or a body."""
-    return any(_is_narrowed(operand, result) for _, _, operand, result in has.kinds("Cast"))
+    return any(_is_narrowed(operand, result) for _, _, operand, result in summary.kinds("Cast"))
 
 
 def narrowed(graph: Graph) -> Graph:

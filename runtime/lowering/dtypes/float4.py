@@ -26,9 +26,9 @@ MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _EXACT_IN_DOUBLE = frozenset({_F64, _I32, _I64, DType.uint32, DType.uint64})
 
 
-def needed(has: Summary) -> bool:
+def needed(summary: Summary) -> bool:
     """Return True if the graph or one of its bodies has float4."""
-    return FOUR in has.dtypes or any(map(_holds, has.list_types))
+    return FOUR in summary.dtypes or any(map(_holds, summary.list_types))
 
 
 def store_as_float8(graph: Graph) -> Graph:

@@ -34,16 +34,16 @@ _RETURNS_TENSOR = frozenset({"SequenceAt", "ConcatFromSequence"})
 """Operators that return a tensor from a list."""
 
 
-def needed(has: Summary, rules: Legality) -> bool:
+def needed(summary: Summary, rules: Legality) -> bool:
     """Return True if the graph or a body has lists, or splits into lists, that the target does not support."""
-    return has_unsupported(has) or any(
-        not _can_split(operand, rules) for _, _, operand, _ in has.kinds("SplitToSequence")
+    return has_unsupported(summary) or any(
+        not _can_split(operand, rules) for _, _, operand, _ in summary.kinds("SplitToSequence")
     )
 
 
-def has_unsupported(has: Summary) -> bool:
+def has_unsupported(summary: Summary) -> bool:
     """Return True if the graph or one of its bodies has lists of a dtype that ONNX has no sequences of."""
-    return any(_stored_type(type_) != type_ for type_ in has.list_types)
+    return any(_stored_type(type_) != type_ for type_ in summary.list_types)
 
 
 def store(graph: Graph, rules: Legality) -> Graph:

@@ -171,9 +171,9 @@ def _fit_mask(mask: Symbol, q: Symbol, k: Symbol, past: Symbol | None) -> Symbol
 _OPERATORS = {SUM: "Add", PRODUCT: "Mul"}
 
 
-def needed(has: Summary) -> bool:
+def needed(summary: Summary) -> bool:
     """Return True if the graph or one of its bodies has an expression of many terms."""
-    return not has.op_types.isdisjoint(_OPERATORS)
+    return not summary.op_types.isdisjoint(_OPERATORS)
 
 
 def balanced(graph: Graph) -> Graph:

@@ -229,9 +229,9 @@ _POSITIONS = {"MatMulIntegerToFloat": 6, "MatMulNBits": 5}
 """The position of the bias. Operands before it may be omitted."""
 
 
-def may_fuse(has: Summary) -> bool:
+def may_fuse(summary: Summary) -> bool:
     """Return True if a graph or one of its bodies has such products."""
-    return any((op_type, _MICROSOFT) in has.operators for op_type in _POSITIONS)
+    return any((op_type, _MICROSOFT) in summary.operators for op_type in _POSITIONS)
 
 
 def fuse(parts: Sequence[Graph]) -> bool:

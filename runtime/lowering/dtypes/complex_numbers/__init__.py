@@ -8,9 +8,9 @@ from graphcore.runtime.lowering.passes import Summary
 from graphcore.types.tensor_types import complex_in_use
 
 
-def needed(has: Summary) -> bool:
+def needed(summary: Summary) -> bool:
     """Return True if the graph or one of its bodies has complex numbers."""
-    return bool(complex_in_use) and any(map(is_complex, has.types))
+    return bool(complex_in_use) and any(map(is_complex, summary.types))
 
 
 def store(graph: Graph, *, fast: bool = False) -> Graph:

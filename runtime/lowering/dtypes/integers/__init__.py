@@ -11,9 +11,9 @@ from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
 
-def needed(has: Summary) -> bool:
+def needed(summary: Summary) -> bool:
     """Return True if the graph or one of its bodies has integers of widths that ONNX does not have."""
-    return any(map(concerns, has.types))
+    return any(map(concerns, summary.types))
 
 
 def store(graph: Graph) -> Graph:
