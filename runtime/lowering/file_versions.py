@@ -47,7 +47,8 @@ DEPLOYED = 22
 
 RECENT = frozenset({"Attention", "BitCast", "RMSNormalization", "RotaryEmbedding", "Swish"})
 """Newer operators, and a few older ones: such a file avoids them, so that they alone do not need a newer runtime than
-most in use. BitCast is kept where it saves arithmetic: graphs that read the bits of floats, as sorting does."""
+most in use. BitCast is avoided where it only saves arithmetic; graphs that read the bits of floats, as sorting does,
+keep it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +127,10 @@ def written(
     lower: lowers the source for a release. Raises `GraphError` for a node that has no form in these versions and for
     dtypes that the file format does not have; `ExportError` for a node of dtypes that its operator does not have.
     """
-    graph, there, opsets = _lowered(lower, target, requested)
+    graph, present, opsets = _lowered(lower, target, requested)
     opsets.update({domain: max(version, opsets.get(domain, 0)) for domain, version in graph.opsets.items() if domain})
-    result = at_versions(graph, there, opsets)
-    needed, dtype = ir_of(parts(result, there))
+    result = at_versions(graph, present, opsets)
+    needed, dtype = ir_of(parts(result, present))
     ir = requested.ir or min(max(needed, IR_OF_OPSET[opsets[""]]), requested.newest_ir)
     if needed > ir:
         raise GraphError(
@@ -137,8 +138,8 @@ def written(
             help=f"pass ir_version={needed} or newer, or cast the values of dtype {dtype}",
         )
     # Nodes that were type-checked when built and are written unchanged are not checked again, which saves time.
-    if result is not source or source.site.has_untyped or any(domain not in ONNX_DOMAINS for _, domain in there):
-        check(parts(result, there), opsets)
+    if result is not source or source.site.has_untyped or any(domain not in ONNX_DOMAINS for _, domain in present):
+        check(parts(result, present), opsets)
     return result, opsets, ir
 
 
@@ -152,16 +153,16 @@ def _lowered(
         except BitsViewed:
             pass
         else:
-            there = operators(graph)
-            opsets = oldest_versions(graph, there, legality(target, requested.deployed))
+            present = operators(graph)
+            opsets = oldest_versions(graph, present, legality(target, requested.deployed))
             if opsets[""] <= DEPLOYED:
-                return graph, there, opsets
+                return graph, present, opsets
     graph = lower(requested.runtime)
-    there = operators(graph)
-    opsets = oldest_versions(graph, there, legality(target, requested.runtime))
+    present = operators(graph)
+    opsets = oldest_versions(graph, present, legality(target, requested.runtime))
     if requested.opset is not None:
         opsets[""] = graph.opsets.get("", requested.opset)
-    return graph, there, opsets
+    return graph, present, opsets
 
 
 # A lowered graph at an older opset: the last pass before a file is written.
@@ -195,18 +196,18 @@ def oldest_version(node: Node) -> int:
     return oldest
 
 
-def oldest_versions(graph: Graph, there: set[tuple[str, str]], rules: Legality) -> dict[str, int]:
+def oldest_versions(graph: Graph, present: set[tuple[str, str]], rules: Legality) -> dict[str, int]:
     """Return for each of ONNX's domains the oldest version at which all of a lowered graph can be written.
 
-    there: its operators. rules: those it was lowered by; the operators must have the same kernels at that opset.
+    present: its operators. rules: those it was lowered by; the operators must have the same kernels at that opset.
     """
-    result = {domain: OLDEST[domain] for domain in OLDEST if not domain or any(domain == d for _, d in there)}
-    recent = {(op, domain) for op, domain in there if is_recent(op, domain)}
-    searched = parts(graph, there) if recent else []
+    result = {domain: OLDEST[domain] for domain in OLDEST if not domain or any(domain == d for _, d in present)}
+    recent = {(op, domain) for op, domain in present if is_recent(op, domain)}
+    searched = parts(graph, present) if recent else []
     nodes = [n for part in searched for n in part.nodes if (n.op_type, n.domain) in recent]
     for node in nodes:
         result[node.domain] = max(result[node.domain], oldest_version(node))
-    for definition in definitions(graph) if any(domain not in OLDEST for _, domain in there) else ():
+    for definition in definitions(graph) if any(domain not in OLDEST for _, domain in present) else ():
         result[""] = max(result[""], *(since("Constant", type_) for type_ in constants_of(definition.body)), 0)
     kinds = {(n.op_type, dtype) for n in nodes if not n.domain and (dtype := _dtype_that_decides(n)) is not None}
     while result[""] < rules.runtime.opset and not _has_kernels(rules, kinds, result[""]):
@@ -242,13 +243,13 @@ def _reads_nothing(*_: object) -> None:
     raise AssertionError("what is written has no function bodies")
 
 
-def at_versions(graph: Graph, there: set[tuple[str, str]], opsets: Mapping[str, int]) -> Graph:
+def at_versions(graph: Graph, present: set[tuple[str, str]], opsets: Mapping[str, int]) -> Graph:
     """Return a lowered graph with every node in its form at the given versions of ONNX's domains.
 
-    there: its operators. Returns the same graph if all nodes have that form. Raises `GraphError` for a node that has no
-    form there.
+    present: its operators. Returns the same graph if all nodes have that form. Raises `GraphError` for a node that has
+    no form there.
     """
-    if not any(_changes(*operator, opsets) for operator in there):
+    if not any(_changes(*operator, opsets) for operator in present):
         return graph
     definitions_there: dict[Definition, Definition] = {}
     for definition in definitions(graph):

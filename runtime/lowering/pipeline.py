@@ -92,10 +92,10 @@ def with_kernels(rules: Legality, op_types: Set[str]) -> Legality:
     runtime = rules.runtime
     if not rules.target.is_host or not runtime.version or runtime.is_fixed:
         return rules
-    lacking = [op_type for op_type in op_types if not rules.dtypes(op_type)]
-    for opset in range(runtime.opset - 1, OLDEST_OPSET - 1, -1) if lacking else ():
+    missing = [op_type for op_type in op_types if not rules.dtypes(op_type)]
+    for opset in range(runtime.opset - 1, OLDEST_OPSET - 1, -1) if missing else ():
         older = legality(rules.target.name, replace(runtime, opset=opset))
-        if any(older.dtypes(op_type) for op_type in lacking):
+        if any(older.dtypes(op_type) for op_type in missing):
             return older
     return rules
 
@@ -121,9 +121,9 @@ def _optimize(summary: Summary, lowering: LoweringRun) -> Graph:
 
 
 def _fuse(summary: Summary, lowering: LoweringRun) -> Graph | None:
-    there = summary.operators
+    operators = summary.operators
     best = with_kernels(
-        lowering.newest, {op_type for fusion in FUSIONS if (fusion.sign, "") in there for op_type in fusion.makes}
+        lowering.newest, {op_type for fusion in FUSIONS if (fusion.sign, "") in operators for op_type in fusion.makes}
     )
     fused = fuse(
         summary.graph,

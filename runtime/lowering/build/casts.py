@@ -384,8 +384,8 @@ def _cut(b: Builder, x: Symbol, near: Symbol, dtype: DType) -> Symbol:
 def with_sign_of_zero(b: Builder, result: Symbol, x: Symbol) -> Symbol:
     """Give the zeros of `result` the signs of `x`, which is finite there."""
     zero = b.scalar(0.0, result.dtype)
-    nothing = b.native("Equal", result, zero, dtype=DType.bool)
-    return b.op("Where", nothing, b.native("Mul", x, zero), result, dtype=result.dtype, shape=result.shape)
+    is_zero = b.native("Equal", result, zero, dtype=DType.bool)
+    return b.op("Where", is_zero, b.native("Mul", x, zero), result, dtype=result.dtype, shape=result.shape)
 
 
 def nibble(b: Builder, symbol: Symbol, target: DType) -> Symbol:

@@ -124,12 +124,12 @@ def divide(b: Builder, call: OpCall) -> Replacement:
             return None
         return b.native("Sub", x, b.native("Mul", b.native("Div", x, y), y))
     zero, one = b.scalar(0, dtype), b.scalar(1, dtype)
-    nothing = b.native("Equal", y, zero, dtype=DType.bool)
-    unsafe = nothing
+    is_zero = b.native("Equal", y, zero, dtype=DType.bool)
+    unsafe = is_zero
     opposite = None
     if dtype.is_signed:
         opposite = b.native("Equal", y, b.scalar(-1, dtype), dtype=DType.bool)
-        unsafe = b.native("Or", nothing, opposite)
+        unsafe = b.native("Or", is_zero, opposite)
     safe = b.op("Where", unsafe, one, y, dtype=dtype)
     if truncates:
         return b.native("Sub", x, b.native("Mul", b.native("Div", x, safe), safe))
@@ -138,7 +138,7 @@ def divide(b: Builder, call: OpCall) -> Replacement:
         return result  # modulo 1 is 0, the result for both
     if opposite is not None:
         result = b.op("Where", opposite, b.native("Neg", x), result, dtype=dtype)
-    return b.op("Where", nothing, zero, result, dtype=dtype)
+    return b.op("Where", is_zero, zero, result, dtype=dtype)
 
 
 def extreme_int64(b: Builder, call: OpCall) -> Replacement:

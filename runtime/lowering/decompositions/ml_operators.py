@@ -145,11 +145,11 @@ def _tree_classifier(b: Builder, call: OpCall) -> Replacement:
     plain = scores
     if call.attributes.get("post_transform", "NONE") != "NONE":
         plain = b.emit("TreeEnsembleRegressor", (x,), call.types[1], {**trees, "post_transform": "NONE"}, DOMAIN)
-    own = call.types[0].dtype
-    table = b.constant(np.array(labels, object if own is _STRING else np.int64), own)
+    dtype = call.types[0].dtype
+    table = b.constant(np.array(labels, object if dtype is _STRING else np.int64), dtype)
     rows = call.shape[0] if call.shape.is_ranked and call.types[0].rank else Dim.dynamic()
     best = b.op("ArgMax", plain, dtype=_I64, shape=_shape([rows]), axis=1, keepdims=0)
-    return b.op("Gather", table, best, dtype=own, shape=call.shape), scores
+    return b.op("Gather", table, best, dtype=dtype, shape=call.shape), scores
 
 
 def _tree_ensemble(b: Builder, call: OpCall) -> Replacement:
@@ -313,8 +313,8 @@ def _by_leaves(b: Builder, call: OpCall, trees: dict[str, Any], weights: Array, 
         target = b.op("Gather", b.constant(targets, _I64), leaf_indices, dtype=_I64, shape=each)
         every = b.constant(np.arange(width).reshape(1, 1, width), _I64)
         is_own = b.op("Equal", target, every, dtype=DType.bool, shape=_shape([rows, Dim(count), Dim(width)]))
-        nothing = b.scalar({"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0), _F64)
-        terms = b.op("Where", is_own, terms, nothing, dtype=_F64, shape=is_own.shape)
+        neutral = b.scalar({"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0), _F64)
+        terms = b.op("Where", is_own, terms, neutral, dtype=_F64, shape=is_own.shape)
     if aggregate in ("MIN", "MAX"):
         scores = reduced(b, f"Reduce{aggregate.title()}", terms, [1])
         if is_own is not None:  # a target without a tree has score 0

@@ -82,10 +82,8 @@ def one_hot(b: Builder, call: OpCall) -> Replacement:
     indices, depth = (b.cast(s, whole) for s in (indices, depth))
     shape = call.shape
     marks = b.native(call.op, indices, depth, b.vector([0, 1]), dtype=whole, shape=shape, **call.attributes)
-    off, there = (
-        b.op("Gather", values, b.scalar(i, whole), dtype=values.dtype, shape=_shape([]), axis=0) for i in (0, 1)
-    )
-    return b.op("Where", b.native_cast(marks, DType.bool), there, off, dtype=values.dtype, shape=shape)
+    off, on = (b.op("Gather", values, b.scalar(i, whole), dtype=values.dtype, shape=_shape([]), axis=0) for i in (0, 1))
+    return b.op("Where", b.native_cast(marks, DType.bool), on, off, dtype=values.dtype, shape=shape)
 
 
 def shrink(b: Builder, call: OpCall) -> Replacement:

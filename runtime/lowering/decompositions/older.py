@@ -111,15 +111,15 @@ def divide_uint64(b: Builder, call: OpCall) -> Replacement:
     shape = call.shape
     zero, one = b.scalar(0, _I64), b.scalar(1, _I64)
     large = b.native("Less", divisor, zero, dtype=_BOOL)
-    nothing = b.native("Equal", divisor, zero, dtype=_BOOL)
-    unsafe = b.native("Or", large, nothing)
+    is_zero = b.native("Equal", divisor, zero, dtype=_BOOL)
+    unsafe = b.native("Or", large, is_zero)
     upper = b.cast(b.native("BitShift", x, b.scalar(1, _U64), direction="RIGHT"), _I64)
     near = b.native("Div", upper, b.native("Where", unsafe, one, divisor, dtype=_I64), shape=shape)
     near = b.native("Where", unsafe, zero, b.native("Add", near, near), dtype=_I64, shape=shape)
     rest = b.native("Sub", dividend, b.native("Mul", near, divisor), shape=shape)
     highest = b.scalar(-(1 << 63), _I64)
     more = b.native("GreaterOrEqual", b.native("Add", rest, highest), b.native("Add", divisor, highest), dtype=_BOOL)
-    more = b.native("And", more, b.native("Not", nothing), shape=shape)
+    more = b.native("And", more, b.native("Not", is_zero), shape=shape)
     return b.cast(b.native("Add", near, b.native_cast(more, _I64), shape=shape), _U64)
 
 
@@ -307,10 +307,10 @@ def einsum(then: Decomposition | None) -> Decomposition:
         summed = [size for label, size in factors.items() if label not in equation.output]
         if not summed:
             return result
-        nothing = b.op("Equal", _one_unless_empty(b, summed), b.vector([0]), dtype=_BOOL)
+        is_empty_sum = b.op("Equal", _one_unless_empty(b, summed), b.vector([0]), dtype=_BOOL)
         if result.rank == 0:
-            nothing = b.op("Squeeze", nothing, b.vector([0]), shape=_shape([]))
-        return b.op("Where", nothing, b.scalar(0, result.dtype), result, dtype=result.dtype, shape=call.shape)
+            is_empty_sum = b.op("Squeeze", is_empty_sum, b.vector([0]), shape=_shape([]))
+        return b.op("Where", is_empty_sum, b.scalar(0, result.dtype), result, dtype=result.dtype, shape=call.shape)
 
     return decomposition
 
@@ -380,10 +380,12 @@ def extreme(then: Decomposition | None) -> Decomposition:
             if isinstance(replacement, Symbol)
             else b.native(call.op, *call.inputs, shape=call.shape, **call.attributes)
         )
-        nothing = b.op("Equal", _one_unless_empty(b, [_size(b, x, axis) for axis in axes]), b.vector([0]), dtype=_BOOL)
-        nothing = b.op("Squeeze", nothing, b.vector([0]), shape=_shape([]))
+        has_no_elements = b.op(
+            "Equal", _one_unless_empty(b, [_size(b, x, axis) for axis in axes]), b.vector([0]), dtype=_BOOL
+        )
+        has_no_elements = b.op("Squeeze", has_no_elements, b.vector([0]), shape=_shape([]))
         value = b.scalar(x.dtype.min if call.op == "ReduceMax" else x.dtype.max, x.dtype)
-        return b.op("Where", nothing, value, result, dtype=x.dtype, shape=call.shape)
+        return b.op("Where", has_no_elements, value, result, dtype=x.dtype, shape=call.shape)
 
     return decomposition
 
@@ -408,16 +410,18 @@ def _padded(b: Builder, x: Symbol, sizes: Mapping[int, Symbol]) -> Symbol:
     if not sizes:
         return x
     one, zero = b.vector([1]), b.vector([0])
-    lacking = {axis: b.op("Sub", one, _one_unless_empty(b, [size])) for axis, size in sizes.items()}
+    missing = {axis: b.op("Sub", one, _one_unless_empty(b, [size])) for axis, size in sizes.items()}
     if x.dtype is DType.string:  # Pad has no kernel for strings
-        for axis, count in lacking.items():
-            there = b.op("Shape", x, dtype=_I64, shape=_shape([Dim(x.rank)]))
-            more = b.op("ScatterElements", there, b.vector([axis]), count)
+        for axis, count in missing.items():
+            shape = b.op("Shape", x, dtype=_I64, shape=_shape([Dim(x.rank)]))
+            fill_shape = b.op("ScatterElements", shape, b.vector([axis]), count)
             wide = _at_least_one_element(x.type, [axis])
-            fill = b.op("Expand", b.constant(np.array([""], object), x.dtype), more, dtype=x.dtype, shape=wide.shape)
+            fill = b.op(
+                "Expand", b.constant(np.array([""], object), x.dtype), fill_shape, dtype=x.dtype, shape=wide.shape
+            )
             x = b.op("Concat", x, fill, shape=wide.shape, axis=axis)
         return x
-    parts = [lacking.get(axis, zero) for axis in range(x.rank)]
+    parts = [missing.get(axis, zero) for axis in range(x.rank)]
     pads = b.op("Concat", b.vector([0] * x.rank), *parts, shape=_shape([Dim(2 * x.rank)]), axis=0)
     return b.op("Pad", x, pads, shape=_at_least_one_element(x.type, sizes).shape)
 

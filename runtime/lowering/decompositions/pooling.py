@@ -100,23 +100,23 @@ def _unknown_windows(b: Builder, x: Symbol, attributes: dict[str, Any], kind: An
 def max_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute MaxPool of dtypes without a kernel."""
     (x,) = call.inputs
-    along_axes = windows(b, x, _kernel(call.attributes), call.attributes)
+    axis_windows = windows(b, x, _kernel(call.attributes), call.attributes)
     if len(call.types) > 1:
-        return _max_and_places(b, x, along_axes, call.types, call.attributes)
-    wide = padded(b, x, along_axes, smallest(x.dtype))
-    result = pooled(b, wide, along_axes, lambda s, axis: reduced(b, "ReduceMax", s, [axis]))
+        return _max_and_places(b, x, axis_windows, call.types, call.attributes)
+    wide = padded(b, x, axis_windows, smallest(x.dtype))
+    result = pooled(b, wide, axis_windows, lambda s, axis: reduced(b, "ReduceMax", s, [axis]))
     return b.op("Identity", result, shape=call.shape)
 
 
 def _max_and_places(
-    b: Builder, x: Symbol, along_axes: list[Window], types: Any, attributes: dict[str, Any]
+    b: Builder, x: Symbol, axis_windows: list[Window], types: Any, attributes: dict[str, Any]
 ) -> tuple[Symbol, ...]:
     """Return the maximum of each window and its index in the flattened tensor."""
     shape = types[0].shape
-    cols, places = columns(b, padded(b, x, along_axes, smallest(x.dtype)), along_axes)
-    count = len(along_axes)
+    cols, places = columns(b, padded(b, x, axis_windows, smallest(x.dtype)), axis_windows)
+    count = len(axis_windows)
     front = lengths(b, x, [0, 1])
-    flat = reshape(b, cols, [*front, times(b, [w.size for w in along_axes]), *places])
+    flat = reshape(b, cols, [*front, times(b, [w.size for w in axis_windows]), *places])
     best = reduced(b, "ReduceMax", flat, [2])
     # The position of each element of a window; padding has none, and is never chosen.
     reduced_shape = dims([*front, 1, *places])
@@ -127,21 +127,23 @@ def _max_and_places(
     last = count - 1 if not attributes.get("storage_order", 0) else 0
     order = range(count - 1, -1, -1) if last else range(count)
     for axis in order:
-        grown = calculate(b, "Add", sizes[axis], calculate(b, "Add", along_axes[axis].before, along_axes[axis].after))
-        grown = calculate(b, "Add", grown, along_axes[axis].tail)
-        taps = calculate(b, "Sub", table(b, grown, along_axes[axis]), along_axes[axis].before)  # [places, size]
+        grown = calculate(
+            b, "Add", sizes[axis], calculate(b, "Add", axis_windows[axis].before, axis_windows[axis].after)
+        )
+        grown = calculate(b, "Add", grown, axis_windows[axis].tail)
+        taps = calculate(b, "Sub", table(b, grown, axis_windows[axis]), axis_windows[axis].before)  # [places, size]
         spread = [1] * (2 * count)
         rows = symbol(b, taps)
         rows = b.op("Transpose", rows, shape=_shape([rows.shape[1], rows.shape[0]]), perm=[1, 0])
         spread[axis], spread[count + axis] = -1, 0
         target = vector(
-            b, [*[1] * axis, along_axes[axis].size, *[1] * (count - 1), places[axis], *[1] * (count - 1 - axis)]
+            b, [*[1] * axis, axis_windows[axis].size, *[1] * (count - 1), places[axis], *[1] * (count - 1 - axis)]
         )
         rows = b.op("Reshape", rows, target, shape=_shape([Dim.dynamic()] * (2 * count)))
         where = calculate(b, "Add", where, calculate(b, "Mul", rows, step))
         step = calculate(b, "Mul", step, sizes[axis])
-    every = reshape(b, symbol(b, where), [1, 1, times(b, [w.size for w in along_axes]), *places])
-    spread_shape = vector(b, [*front, times(b, [w.size for w in along_axes]), *places])
+    every = reshape(b, symbol(b, where), [1, 1, times(b, [w.size for w in axis_windows]), *places])
+    spread_shape = vector(b, [*front, times(b, [w.size for w in axis_windows]), *places])
     every = b.op("Expand", every, spread_shape, shape=flat.shape)
     chosen = b.op("GatherElements", every, at, shape=reduced_shape, axis=2)
     chosen = b.op("Squeeze", chosen, b.vector([2]), shape=shape)
@@ -153,23 +155,23 @@ def _max_and_places(
 def average(b: Builder, call: OpCall) -> Replacement:
     """Compute AveragePool: sums divided by numbers of elements."""
     (x,) = call.inputs
-    along_axes = windows(b, x, _kernel(call.attributes), call.attributes)
-    sums = pooled(b, padded(b, x, along_axes, 0), along_axes, lambda s, axis: total(b, s, axis))
+    axis_windows = windows(b, x, _kernel(call.attributes), call.attributes)
+    sums = pooled(b, padded(b, x, axis_windows, 0), axis_windows, lambda s, axis: total(b, s, axis))
     counts: Number = np.asarray(1.0)
-    for axis, window in enumerate(along_axes):
-        there = length(b, x, axis + 2)
+    for axis, window in enumerate(axis_windows):
+        axis_length = length(b, x, axis + 2)
         before, after = window.before, window.after
-        whole = calculate(b, "Add", calculate(b, "Add", there, calculate(b, "Add", before, after)), window.tail)
+        whole = calculate(b, "Add", calculate(b, "Add", axis_length, calculate(b, "Add", before, after)), window.tail)
         places = table(b, whole, window)
         low = np.asarray(0, np.int64) if call.attributes.get("count_include_pad") else before
-        high = calculate(b, "Add", there, before)
+        high = calculate(b, "Add", axis_length, before)
         if call.attributes.get("count_include_pad"):
             high = calculate(b, "Add", high, after)
         inside = calculate(
             b, "And", calculate(b, "Less", calculate(b, "Sub", low, 1), places), calculate(b, "Less", places, high)
         )
         ones = _counted(b, inside)
-        counts = calculate(b, "Mul", counts, reshaped(b, ones, [-1, *[1] * (len(along_axes) - 1 - axis)]))
+        counts = calculate(b, "Mul", counts, reshaped(b, ones, [-1, *[1] * (len(axis_windows) - 1 - axis)]))
     if x.dtype is not DType.float64:
         counts = b.cast(symbol(b, counts), x.dtype)
     return b.op("Div", sums, symbol(b, counts), shape=call.shape)
@@ -185,9 +187,9 @@ def _counted(b: Builder, inside: Number) -> Number:
 def norm(b: Builder, call: OpCall) -> Replacement:
     """Compute LpPool: the p-norm of each window."""
     (x,) = call.inputs
-    along_axes = windows(b, x, _kernel(call.attributes), call.attributes)
+    axis_windows = windows(b, x, _kernel(call.attributes), call.attributes)
     p = call.attributes.get("p", 2)
-    sums = pooled(b, padded(b, _power(b, x, p), along_axes, 0), along_axes, lambda s, axis: total(b, s, axis))
+    sums = pooled(b, padded(b, _power(b, x, p), axis_windows, 0), axis_windows, lambda s, axis: total(b, s, axis))
     return b.op("Identity", _root(b, sums, p), shape=call.shape)
 
 

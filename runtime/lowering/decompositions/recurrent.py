@@ -230,15 +230,15 @@ def pad_empty(b: Builder, call: OpCall) -> Replacement:
     if not axes:
         return None
     sizes = {a: b.op("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=a, end=a + 1) for a in axes}
-    lacking = {a: b.op("Max", b.op("Sub", b.vector([1]), n), b.vector([0])) for a, n in sizes.items()}
+    missing = {a: b.op("Max", b.op("Sub", b.vector([1]), n), b.vector([0])) for a, n in sizes.items()}
     operands = [
-        _padded(b, x, lacking),
-        _padded(b, w, {FEATURES: lacking[FEATURES]} if FEATURES in axes else {}),
+        _padded(b, x, missing),
+        _padded(b, w, {FEATURES: missing[FEATURES]} if FEATURES in axes else {}),
         r,
         bias,
-        _padded(b, ends, {0: lacking[1]} if 1 in axes else {}),
-        _padded(b, h, {1: lacking[1]} if 1 in axes else {}),
-        _padded(b, c, {1: lacking[1]} if 1 in axes else {}),
+        _padded(b, ends, {0: missing[1]} if 1 in axes else {}),
+        _padded(b, h, {1: missing[1]} if 1 in axes else {}),
+        _padded(b, c, {1: missing[1]} if 1 in axes else {}),
         peepholes,
     ][: len(call.inputs)]
     wide = [_with_unknown_dims(t, (0, 2) if i == 0 else (1,)) for i, t in enumerate(call.types)]
@@ -249,8 +249,8 @@ def pad_empty(b: Builder, call: OpCall) -> Replacement:
         if 0 in axes:
             initial = h if i == 1 else c
             first = initial if initial is not None else b.scalar(0.0, state.dtype)
-            nothing = b.op("Equal", sizes[0], b.vector([0]), dtype=DType.bool)
-            state = b.op("Where", nothing, first, state, dtype=state.dtype, shape=call.types[i].shape)
+            has_no_steps = b.op("Equal", sizes[0], b.vector([0]), dtype=DType.bool)
+            state = b.op("Where", has_no_steps, first, state, dtype=state.dtype, shape=call.types[i].shape)
         results[i] = state
     return tuple(results)
 

@@ -167,8 +167,8 @@ def over_empty_axes(then: Decomposition | None) -> Decomposition:
         else:
             value = dtype.min if call.op == "ReduceMax" else dtype.max
         # A sum over an empty axis has the shape of the result.
-        nothing = b.cast(x, DType.float32)
-        sums = b.native("ReduceSum", nothing, *call.inputs[1:], shape=call.shape, **call.attributes)
+        floats = b.cast(x, DType.float32)
+        sums = b.native("ReduceSum", floats, *call.inputs[1:], shape=call.shape, **call.attributes)
         shape = b.op("Shape", sums, dtype=DType.int64, shape=_rank_of(call.types[0]))
         return b.op("Expand", b.scalar(bool(value) if dtype is DType.bool else value, dtype), shape, shape=call.shape)
 

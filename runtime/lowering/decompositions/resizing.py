@@ -83,7 +83,7 @@ def _factors(
     b: Builder, x: Symbol, axes: list[int], scales: Symbol | None, sizes: Symbol | None, attributes: dict[str, Any]
 ) -> tuple[list[Number], list[Number]]:
     """Return the factor by which each axis grows, in float64, and its new size."""
-    there = [length(b, x, axis) for axis in axes]
+    axis_lengths = [length(b, x, axis) for axis in axes]
     if sizes is None or _is_empty(sizes):
         assert scales is not None
         constant = b.array_of(scales)
@@ -97,13 +97,13 @@ def _factors(
             [np.asarray(v, np.float32) for v in constant] if constant is not None else elements(b, scales, len(axes))
         )
         ends = []
-        for factor, size in zip(scale_numbers, there, strict=True):
+        for factor, size in zip(scale_numbers, axis_lengths, strict=True):
             grown = calculate(b, "Mul", cast(b, size, DType.float32), factor)
             ends.append(cast(b, calculate(b, "Floor", grown), DType.int64))
         return [cast(b, f, F64) for f in scale_numbers], ends
     ends = elements(b, sizes, len(axes))
     factors = [
-        calculate(b, "Div", cast(b, end, F64), cast(b, size, F64)) for end, size in zip(ends, there, strict=True)
+        calculate(b, "Div", cast(b, end, F64), cast(b, size, F64)) for end, size in zip(ends, axis_lengths, strict=True)
     ]
     policy = attributes.get("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
@@ -112,18 +112,18 @@ def _factors(
     for factor in factors[1:]:
         chosen = calculate(b, "Min" if policy == "not_larger" else "Max", chosen, factor)
     ends = []
-    for size in there:
+    for size in axis_lengths:
         grown = calculate(b, "Mul", cast(b, size, F64), chosen)
         ends.append(cast(b, calculate(b, "Floor", calculate(b, "Add", grown, 0.5)), DType.int64))
     return [chosen] * len(axes), ends
 
 
 def _coordinates(
-    b: Builder, there: Number, factor: Number, end: Number, crop: tuple[Number, Number] | None, mode: str
+    b: Builder, axis_length: Number, factor: Number, end: Number, crop: tuple[Number, Number] | None, mode: str
 ) -> Number:
     """Return the old coordinate of the centre of each new element, in float64."""
     at = cast(b, count_up(b, end), F64)
-    size, whole = cast(b, there, F64), cast(b, end, F64)
+    size, whole = cast(b, axis_length, F64), cast(b, end, F64)
     grown = calculate(b, "Mul", size, factor)
     if mode in ("align_corners", "tf_crop_and_resize"):
         reach = calculate(b, "Sub", size, 1.0)
@@ -168,16 +168,16 @@ def _along(
 ) -> Symbol:
     """Return the tensor resized along one axis."""
     transformation = attributes.get("coordinate_transformation_mode", "half_pixel")
-    there = length(b, x, axis)
-    at = _coordinates(b, there, factor, end, crop, transformation)
-    last = calculate(b, "Sub", there, 1)
+    axis_length = length(b, x, axis)
+    at = _coordinates(b, axis_length, factor, end, crop, transformation)
+    last = calculate(b, "Sub", axis_length, 1)
     if attributes.get("mode", "nearest") == "nearest":
         rounding, shift = _ROUNDED[attributes.get("nearest_mode", "round_prefer_floor")]
         index = cast(b, calculate(b, rounding, calculate(b, "Add", at, shift)), DType.int64)
         index = calculate(b, "Max", calculate(b, "Min", index, last), 0)
         resized = _gathered(b, x, axis, symbol(b, index))
     else:
-        sources, weights = _taps(b, at, there, factor, attributes)
+        sources, weights = _taps(b, at, axis_length, factor, attributes)
         index = calculate(b, "Max", calculate(b, "Min", sources, last), 0)
         if attributes.get("exclude_outside"):
             inside = calculate(b, "Equal", index, sources)
@@ -219,7 +219,9 @@ def _row_sums(b: Builder, weights: Number) -> Number:
     return total(b, weights, 1, keepdims=True)
 
 
-def _taps(b: Builder, at: Number, there: Number, factor: Number, attributes: dict[str, Any]) -> tuple[Number, Number]:
+def _taps(
+    b: Builder, at: Number, axis_length: Number, factor: Number, attributes: dict[str, Any]
+) -> tuple[Number, Number]:
     """Return the source elements of each new element, before clipping to the axis, and their weights."""
     cubic = attributes["mode"] == "cubic"
     reach = 2 if cubic else 1
@@ -354,9 +356,9 @@ def _reflected(b: Builder, place: Number, low: Number, high: Number) -> Number:
     distance = calculate(b, "Sub", high, low)
     none = calculate(b, "Equal", distance, 0.0)
     span = calculate(b, "Where", none, 1.0, distance)
-    there = calculate(b, "Sub", place, low)
-    turns = calculate(b, "Floor", calculate(b, "Div", there, calculate(b, "Mul", span, 2.0)))
-    rest = calculate(b, "Sub", there, calculate(b, "Mul", calculate(b, "Mul", turns, span), 2.0))
+    offset = calculate(b, "Sub", place, low)
+    turns = calculate(b, "Floor", calculate(b, "Div", offset, calculate(b, "Mul", span, 2.0)))
+    rest = calculate(b, "Sub", offset, calculate(b, "Mul", calculate(b, "Mul", turns, span), 2.0))
     back = calculate(b, "Sub", span, calculate(b, "Abs", calculate(b, "Sub", rest, span)))
     return calculate(b, "Where", none, low, calculate(b, "Add", low, back))
 

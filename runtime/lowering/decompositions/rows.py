@@ -228,24 +228,24 @@ def rows_of(rules: Legality) -> TargetRows:
         return _with_own(rows, _late("cuda.rows")(rows))
     if rules.target.name == "openvino":
         return _with_own(rows, {**_rows_of_older(), **older.einsum_rows(rows), **_late("openvino.rows")()})
-    lacking = {
+    substitutes = {
         key: decomposition
         for key, decomposition in _rows_of_older().items()
         if not rules.allows(*key) and rules.has_lost(*key)
     }
-    lacking.update({key: d for key, d in older.rows().items() if not rules.allows(*key)})
+    substitutes.update({key: d for key, d in older.rows().items() if not rules.allows(*key)})
     rows.update(older.traps(rules.runtime))
     # Rows for traps build on the kernel that they fix.
     fixed = {k: d for k, d in OLDER_TRAPS.items() if rules.has_trap(traps.of_kernel(*k)) and not rules.has_lost(*k)}
-    own = {**lacking, **fixed}
+    own_rows = {**substitutes, **fixed}
     if rules.has_trap(traps.REVERSED_EMPTY) or rules.has_trap(traps.REVERSED_ONE_AXIS):
         reverse = _late("rearranging.reverse")
-        own.update({("ReverseSequence", d): reverse for d in rules.dtypes("ReverseSequence") or ()})
-    workarounds = older.rows_of_empty({**rows, **own})
-    own.update({key: workaround for key, workaround in workarounds.items() if rules.has_trap(older.trap(*key))})
+        own_rows.update({("ReverseSequence", d): reverse for d in rules.dtypes("ReverseSequence") or ()})
+    workarounds = older.rows_of_empty({**rows, **own_rows})
+    own_rows.update({key: workaround for key, workaround in workarounds.items() if rules.has_trap(older.trap(*key))})
     undecided = {"DequantizeLinear"} if rules.has_trap(traps.NARROW_SCALES) else set()
-    needed = {key: test for key, test in NEEDED.items() if key not in own and key[0] not in undecided}
-    return TargetRows({**rows, **own}, own, needed)
+    needed = {key: test for key, test in NEEDED.items() if key not in own_rows and key[0] not in undecided}
+    return TargetRows({**rows, **own_rows}, own_rows, needed)
 
 
 def _with_own(

@@ -41,8 +41,8 @@ def split(b: Builder, call: OpCall) -> Replacement:
     rank = Dim(x.rank + 1) if x.shape.is_ranked else Dim.dynamic()
     sizes = b.op("Shape", x, dtype=DType.int64, shape=_shape([rank - 1 if rank.is_static else rank]))
     sizes = b.op("Concat", sizes, b.vector([1]), shape=_shape([rank]), axis=0)
-    nothing = b.constant(np.array("", object), DType.string)
-    more = b.op("Expand", nothing, sizes, shape=parts.shape)
+    empty = b.constant(np.array("", object), DType.string)
+    more = b.op("Expand", empty, sizes, shape=parts.shape)
     longer = b.op("Concat", first, more, shape=parts.shape, axis=-1)
     every = b.op(
         "Concat", b.op("Reshape", part_counts, b.vector([-1]), shape=_LINE), b.vector([0]), shape=_LINE, axis=0

@@ -73,12 +73,14 @@ def windows(b: Builder, x: Symbol, sizes: Sequence[Number], attributes: dict[str
     return result
 
 
-def _same(b: Builder, there: Number, size: Number, stride: int, dilation: int, *, upper: bool) -> tuple[Number, Number]:
+def _same(
+    b: Builder, axis_length: Number, size: Number, stride: int, dilation: int, *, upper: bool
+) -> tuple[Number, Number]:
     """Return the padding with which there is a window every `stride` elements."""
-    places = calculate(b, "Div", calculate(b, "Add", there, stride - 1), stride)
+    places = calculate(b, "Div", calculate(b, "Add", axis_length, stride - 1), stride)
     covered = _covered(b, size, dilation)
     needed = calculate(b, "Add", calculate(b, "Mul", calculate(b, "Sub", places, 1), stride), covered)
-    total = calculate(b, "Max", calculate(b, "Sub", needed, there), 0)
+    total = calculate(b, "Max", calculate(b, "Sub", needed, axis_length), 0)
     half = calculate(b, "Div", total, 2)
     rest = calculate(b, "Sub", total, half)
     return (half, rest) if upper else (rest, half)
@@ -89,13 +91,13 @@ def _covered(b: Builder, size: Number, dilation: int) -> Number:
     return calculate(b, "Add", calculate(b, "Mul", calculate(b, "Sub", size, 1), dilation), 1)
 
 
-def padded(b: Builder, x: Symbol, along_axes: Sequence[Window], value: bool | int | float) -> Symbol:
+def padded(b: Builder, x: Symbol, axis_windows: Sequence[Window], value: bool | int | float) -> Symbol:
     """Return `x` with its spatial axes padded for the windows."""
-    before = [w.before for w in along_axes]
-    after = [calculate(b, "Add", w.after, w.tail) for w in along_axes]
+    before = [w.before for w in axis_windows]
+    after = [calculate(b, "Add", w.after, w.tail) for w in axis_windows]
     if not any(isinstance(n, Symbol) or int(n) for n in (*before, *after)):
         return x
-    front = x.rank - len(along_axes)
+    front = x.rank - len(axis_windows)
     pads = vector(b, [*[0] * front, *before, *[0] * front, *after])
     sizes = []
     for axis, (p, q) in enumerate(zip(before, after, strict=True), front):
@@ -122,18 +124,18 @@ def unfolded(b: Builder, x: Symbol, axis: int, window: Window) -> Symbol:
     return b.op("Gather", x, chosen, shape=shape, axis=axis)
 
 
-def pooled(b: Builder, x: Symbol, along_axes: Sequence[Window], reduce: Callable[[Symbol, int], Symbol]) -> Symbol:
+def pooled(b: Builder, x: Symbol, axis_windows: Sequence[Window], reduce: Callable[[Symbol, int], Symbol]) -> Symbol:
     """Reduce each window to one element, one axis after the other. reduce: (x, axis) -> x without the axis."""
-    front = x.rank - len(along_axes)
-    for axis, window in enumerate(along_axes, front):
+    front = x.rank - len(axis_windows)
+    for axis, window in enumerate(axis_windows, front):
         x = reduce(unfolded(b, x, axis, window), axis + 1)
     return x
 
 
-def columns(b: Builder, x: Symbol, along_axes: Sequence[Window]) -> tuple[Symbol, list[Number]]:
+def columns(b: Builder, x: Symbol, axis_windows: Sequence[Window]) -> tuple[Symbol, list[Number]]:
     """Return the windows' elements after the channels, [N, C, *kernel, *places], and the numbers of places."""
-    count = len(along_axes)
-    for i, window in enumerate(along_axes):
+    count = len(axis_windows)
+    for i, window in enumerate(axis_windows):
         x = unfolded(b, x, 2 + 2 * i, window)
     order = [0, 1, *range(3, 3 + 2 * count, 2), *range(2, 2 + 2 * count, 2)]
     x = b.op("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=order) if count else x
@@ -165,8 +167,8 @@ def overlapped(b: Builder, cols: Symbol, axis: int, tap: int, window: Window, si
     fits = calculate(b, "Equal", calculate(b, "Mod", at, window.stride), 0)
     inside = calculate(b, "And", calculate(b, "Less", -1, place), calculate(b, "Less", place, places))
     index = calculate(b, "Add", calculate(b, "Mul", tap_indices, places), place)
-    nothing = calculate(b, "Mul", taps, places)
-    chosen = symbol(b, calculate(b, "Where", calculate(b, "And", fits, inside), index, nothing))
+    end = calculate(b, "Mul", taps, places)
+    chosen = symbol(b, calculate(b, "Where", calculate(b, "And", fits, inside), index, end))
     shape = _shape([*flat.shape[: axis - 1], *chosen.shape, *flat.shape[axis:]])
     parts = b.op("Gather", flat, chosen, shape=shape, axis=axis - 1)
     return total(b, parts, axis)
@@ -199,9 +201,9 @@ def convolve(b: Builder, call: OpCall) -> Replacement:
     x, filters, *bias = call.inputs
     groups = call.attributes.get("group", 1)
     kernel = kernel_of(b, filters, call.attributes)
-    along_axes = windows(b, x, kernel, call.attributes)
+    axis_windows = windows(b, x, kernel, call.attributes)
     batch = length(b, x, 0)
-    cols, places = columns(b, padded(b, x, along_axes, 0), along_axes)
+    cols, places = columns(b, padded(b, x, axis_windows, 0), axis_windows)
     features, per_group = length(b, filters, 0), length(b, filters, 1)
     depth = times(b, [per_group, *kernel])
     flat = reshape(b, cols, [batch, groups, depth, times(b, places)])
@@ -219,7 +221,7 @@ def convolve_transposed(b: Builder, call: OpCall) -> Replacement:
     count = x.rank - 2
     batch, features = length(b, x, 0), length(b, x, 1)
     sizes = lengths(b, x, range(2, x.rank))
-    along_axes, ends = _transposed_windows(b, sizes, kernel, call.attributes)
+    axis_windows, ends = _transposed_windows(b, sizes, kernel, call.attributes)
     per_group = length(b, filters, 1)
     depth = times(b, [per_group, *kernel])
     flat = reshape(b, x, [batch, groups, calculate(b, "Div", features, groups), times(b, sizes)])
@@ -229,7 +231,7 @@ def convolve_transposed(b: Builder, call: OpCall) -> Replacement:
     result = b.op("MatMul", factor, flat, shape=_shape([flat.shape[0], *factor.shape[:2], flat.shape[3]]))
     channels = calculate(b, "Mul", per_group, groups)
     result = reshape(b, result, [batch, channels, *kernel, *sizes])
-    for window, end in zip(along_axes, ends, strict=True):  # replaces the first axis of the kernel and of the places
+    for window, end in zip(axis_windows, ends, strict=True):  # replaces the first axis of the kernel and of the places
         result = overlapped(b, result, 2 + count, 2, window, end)
     return _biased(b, result, bias, call.shape)
 
@@ -246,23 +248,25 @@ def _transposed_windows(
     output_shape = (attributes.get("output_shape") or [])[-count:]
     automatic = attributes.get("auto_pad", "NOTSET")
     same = automatic in ("SAME_UPPER", "SAME_LOWER")
-    along_axes, ends = [], []
-    for axis, (there, size, s, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
-        whole = calculate(b, "Mul", calculate(b, "Sub", there, 1), s)
+    axis_windows, ends = [], []
+    for axis, (axis_length, size, s, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
+        whole = calculate(b, "Mul", calculate(b, "Sub", axis_length, 1), s)
         covered = calculate(b, "Mul", calculate(b, "Sub", size, 1), d)
         whole = calculate(b, "Add", calculate(b, "Add", whole, covered), 1 + extra[axis])
         before: Number = np.asarray(0 if automatic == "VALID" else pads[axis], np.int64)
         if output_shape or same:
-            end: Number = np.asarray(output_shape[axis], np.int64) if output_shape else calculate(b, "Mul", there, s)
+            end: Number = (
+                np.asarray(output_shape[axis], np.int64) if output_shape else calculate(b, "Mul", axis_length, s)
+            )
             both = calculate(b, "Max", calculate(b, "Sub", whole, end), 0)
             half = calculate(b, "Div", both, 2)
             before = half if automatic == "SAME_UPPER" else calculate(b, "Sub", both, half)
         else:
             cut = 0 if automatic == "VALID" else pads[axis] + pads[axis + count]
             end = calculate(b, "Sub", whole, cut)
-        along_axes.append(Window(size, s, d, before, before))
+        axis_windows.append(Window(size, s, d, before, before))
         ends.append(end)
-    return along_axes, ends
+    return axis_windows, ends
 
 
 def _biased(b: Builder, result: Symbol, bias: Sequence[Any], shape: Shape) -> Symbol:
@@ -287,17 +291,17 @@ def col2im(b: Builder, call: OpCall) -> Replacement:
     strides = call.attributes.get("strides") or [1] * count
     dilations = call.attributes.get("dilations") or [1] * count
     pads = call.attributes.get("pads") or [0] * (2 * count)
-    along_axes, places = [], []
+    axis_windows, places = [], []
     for axis in range(count):
         before, after = pads[axis], pads[axis + count]
         covered = calculate(b, "Mul", calculate(b, "Sub", block_sizes[axis], 1), dilations[axis])
         positions = calculate(b, "Sub", calculate(b, "Add", ends[axis], before + after - 1), covered)
         places.append(calculate(b, "Add", calculate(b, "Div", positions, strides[axis]), 1))
         pad = np.asarray(before, np.int64)
-        along_axes.append(Window(block_sizes[axis], strides[axis], dilations[axis], pad, pad))
+        axis_windows.append(Window(block_sizes[axis], strides[axis], dilations[axis], pad, pad))
     channels = calculate(b, "Div", length(b, x, 1), times(b, block_sizes))
     result = reshape(b, x, [length(b, x, 0), channels, *block_sizes, *places])
-    for window, end in zip(along_axes, ends, strict=True):
+    for window, end in zip(axis_windows, ends, strict=True):
         result = overlapped(b, result, 2 + count, 2, window, end)
     return b.op("Identity", result, shape=call.shape)
 

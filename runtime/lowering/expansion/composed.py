@@ -117,8 +117,8 @@ def _is_mask(mask: Symbol, q: Symbol) -> bool:
 
 
 def _keys(k: Symbol, past: Symbol | None) -> Dim:
-    own = k.shape[_axis(k)]
-    return own if past is None else past.shape[2] + own
+    new_keys = k.shape[_axis(k)]
+    return new_keys if past is None else past.shape[2] + new_keys
 
 
 def _is_full(mask: Symbol, q: Symbol, k: Symbol, past: Symbol | None) -> bool:

@@ -187,13 +187,13 @@ class _Switch(Rewrite):
     def _branch(self, name: str, is_many: bool) -> Graph:
         with body(self.new, name) as inner:
             branch = _Branch(self, inner, self._max_number)
-            instead = _without_flaws(self._region.values(), self._chosen) if is_many else {}
-            for node in _needed(self._region.values(), self._results, instead):
+            replacements = _without_flaws(self._region.values(), self._chosen) if is_many else {}
+            for node in _needed(self._region.values(), self._results, replacements):
                 inner.site.layer, inner.site.origin = node.layer, node.origin
                 if is_many and id(node) in self._chosen:
                     branch.bind(node.outputs[0], branch.product(node))
-                elif id(node) in instead:
-                    branch.bind(node.outputs[0], branch.of(instead[id(node)]))
+                elif id(node) in replacements:
+                    branch.bind(node.outputs[0], branch.of(replacements[id(node)]))
                 else:
                     branch.node(node)
             inner.build.outputs([(None, branch.of(s)) for s in self._results])
@@ -330,8 +330,8 @@ class _Branch(Rewrite):
         transposed = _shape([Dim(columns), Dim(inner)])
         floats = build.emit("GatherBlockQuantized", operands, tensor_type(_F32, transposed), attributes, MICROSOFT)
         steps = build.constant(_steps(arrays[1], None if zeros is None else arrays[2], self._max_number), _F32)
-        nothing = build.constant(np.zeros(columns, np.int8), DType.int8)
-        numbers = e.emit("QuantizeLinear", floats, steps, nothing, dtype=DType.int8, shape=transposed, axis=0)
+        zero_points = build.constant(np.zeros(columns, np.int8), DType.int8)
+        numbers = e.emit("QuantizeLinear", floats, steps, zero_points, dtype=DType.int8, shape=transposed, axis=0)
         return e.emit("Transpose", numbers, shape=transposed[::-1], perm=[1, 0]), steps
 
     def _in_shape(self, symbol: Symbol | None, array: Array) -> Symbol:

@@ -200,12 +200,12 @@ def _is_empty(graph: Graph, q: Symbol, k: Symbol, tests: dict[frozenset[Dim], Sy
     if dims in tests:
         return tests[dims]
     has_names = not any(d.is_dynamic for d in dims)
-    telling = [s for s in graph.input_symbols if _tells(s, dims)] if has_names else []
-    tested = telling[:1] or ([q] if has_names and _possibly_empty(q) == _possibly_empty(k) else [q, k])
+    deciding_inputs = [s for s in graph.input_symbols if _tells(s, dims)] if has_names else []
+    tested = deciding_inputs[:1] or ([q] if has_names and _possibly_empty(q) == _possibly_empty(k) else [q, k])
     zero = graph.build.scalar(0, DType.int64)
     first, *more = [graph.build.emit("Equal", (graph.build.emit("Size", (s,), _NUMBER), zero), _FLAG) for s in tested]
     test = graph.build.emit("Or", (first, more[0]), _FLAG) if more else first
-    if telling:
+    if deciding_inputs:
         tests[dims] = test
     return test
 
@@ -437,7 +437,7 @@ def _add_term(graph: Graph, node: Node) -> None:
     right, zero = _PRODUCTS[node.op_type]
     assert axes is not None
     count = b.emit("Shape", (inputs[0],), sizes_type(1), {"start": axes[0], "end": axes[0] + 1})
-    lacking = b.emit("Max", (b.emit("Sub", (b.vector([1]), count), count.type), b.vector([0])), count.type)
+    missing = b.emit("Max", (b.emit("Sub", (b.vector([1]), count), count.type), b.vector([0])), count.type)
     group = node.attributes.get("group", 1)
     for place, axis, times, point in (
         (0, axes[0], group, inputs[zero] if len(inputs) > zero else None),
@@ -445,7 +445,7 @@ def _add_term(graph: Graph, node: Node) -> None:
     ):
         x = inputs[place]
         assert x is not None
-        more = lacking if times == 1 else b.emit("Mul", (lacking, b.vector([times])), lacking.type)
+        more = missing if times == 1 else b.emit("Mul", (missing, b.vector([times])), missing.type)
         parts = (b.vector([0] * (x.rank + axis)), more, b.vector([0] * (x.rank - axis - 1)))
         pads = b.emit("Concat", parts, sizes_type(2 * x.rank), {"axis": 0})
         operands = (x, pads) if point is None else (x, pads, point)

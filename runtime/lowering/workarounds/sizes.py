@@ -70,8 +70,8 @@ def _write_pads(graph: Graph, node: Node) -> None:
     if len(node.outputs) > 1:
         raise _unknown(node, "pads that are smaller than the window, since it also returns positions")
     b, dtype, maxima = graph.build, x.dtype, node.op_type == "MaxPool"
-    there = b.emit("Shape", (x,), sizes_type(len(sizes)), {"start": 2})
-    pads = b.vector([0, 0, *before, 0, 0, *after]) if is_known else _pads(graph, there, spans, steps, upper)
+    image_sizes = b.emit("Shape", (x,), sizes_type(len(sizes)), {"start": 2})
+    pads = b.vector([0, 0, *before, 0, 0, *after]) if is_known else _pads(graph, image_sizes, spans, steps, upper)
     lowest = b.scalar(-math.inf if dtype.is_float else dtype.min, dtype) if maxima else _zero_point(node)
     grown = [Dim.dynamic() if total is None else dim + total for dim, total in zip(dims, totals, strict=True)]
     front = list(x.shape[:2]) if x.shape.is_ranked else [Dim.dynamic()] * 2
@@ -79,7 +79,7 @@ def _write_pads(graph: Graph, node: Node) -> None:
     if node.op_type != "AveragePool" or attributes.pop("count_include_pad", 0):
         change(node, inputs=(padded, *node.inputs[1:]), attributes=attributes)
         return
-    shape = b.emit("Concat", (b.vector([1, 1]), there), sizes_type(len(sizes) + 2), {"axis": 0})
+    shape = b.emit("Concat", (b.vector([1, 1]), image_sizes), sizes_type(len(sizes) + 2), {"axis": 0})
     one = np.ones(1, dtype.numpy)
     ones = b.emit("ConstantOfShape", (shape,), TensorType(dtype, [1, 1, *dims]), {"value": one})
     ones = b.emit("Pad", (ones, pads), TensorType(dtype, [1, 1, *grown]))
@@ -88,17 +88,17 @@ def _write_pads(graph: Graph, node: Node) -> None:
     change(node, op_type="Div", inputs=(sums, share), attributes={})
 
 
-def _pads(graph: Graph, there: Symbol, spans: list[int], steps: list[int], upper: bool) -> Symbol:
+def _pads(graph: Graph, image_sizes: Symbol, spans: list[int], steps: list[int], upper: bool) -> Symbol:
     """Return the pads of images whose sizes are known at run time only."""
-    b, type_ = graph.build, there.type
+    b, type_ = graph.build, image_sizes.type
 
     def number(op: str, x: Symbol, y: Sequence[int] | Symbol) -> Symbol:
         return b.emit(op, (x, y if isinstance(y, Symbol) else b.vector(list(y))), type_)
 
-    rounded = number("Add", there, [step - 1 for step in steps])
+    rounded = number("Add", image_sizes, [step - 1 for step in steps])
     starts = number("Mul", number("Div", rounded, steps), steps)
-    total = number("Sub", starts, number("Add", there, [step - n for step, n in zip(steps, spans, strict=True)]))
-    is_more = b.emit("Greater", (total, b.vector([0])), TensorType(DType.bool, there.shape))
+    total = number("Sub", starts, number("Add", image_sizes, [step - n for step, n in zip(steps, spans, strict=True)]))
+    is_more = b.emit("Greater", (total, b.vector([0])), TensorType(DType.bool, image_sizes.shape))
     total = number("Mul", total, b.emit("Cast", (is_more,), type_, {"to": DType.int64}))
     half = number("Div", total, [2])
     rest = number("Sub", total, half)

@@ -172,9 +172,9 @@ def norm(b: Builder, call: OpCall) -> Replacement:
     reduced_shape = _shape([Dim(1) if a == axis else d for a, d in enumerate(x.shape)])
     reduce = f"ReduceL{call.attributes.get('p', 2)}"
     size = b.native(reduce, x, b.vector([axis]), shape=reduced_shape, keepdims=1)
-    nothing = b.native("Equal", size, b.scalar(0.0, x.dtype), dtype=DType.bool, shape=reduced_shape)
+    is_zero = b.native("Equal", size, b.scalar(0.0, x.dtype), dtype=DType.bool, shape=reduced_shape)
     return b.native(
-        "Div", x, b.native("Where", nothing, b.scalar(1.0, x.dtype), size, dtype=x.dtype, shape=reduced_shape)
+        "Div", x, b.native("Where", is_zero, b.scalar(1.0, x.dtype), size, dtype=x.dtype, shape=reduced_shape)
     )
 
 

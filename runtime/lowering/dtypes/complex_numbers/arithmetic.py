@@ -57,10 +57,10 @@ def quotient(x: ComplexPair, y: ComplexPair) -> ComplexPair:
     real = r.mul(r.add(first, r.mul(second, ratio)), inverse)
     crossed = r.mul(first, ratio)
     imag = r.mul(e.where(steep, r.sub(second, crossed), r.sub(crossed, second)), inverse)
-    nothing = r.is_zero(high)
-    nothing = e.both(nothing, steep)
+    is_zero = r.is_zero(high)
+    is_zero = e.both(is_zero, steep)
     size = r.magnitude(y.real)
-    return ComplexPair(e.where(nothing, r.div(x.real, size), real), e.where(nothing, r.div(x.imag, size), imag))
+    return ComplexPair(e.where(is_zero, r.div(x.real, size), real), e.where(is_zero, r.div(x.imag, size), imag))
 
 
 def _scale(largest: Symbol, smallest: Symbol) -> Symbol:
@@ -213,13 +213,13 @@ def _sign(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     up = e.where(is_small, r.number(largest, 2.0**bits), r.number(largest, 1.0))
     scale = e.where(r.above(largest, 2.0 ** (info.maxexp - 3)), r.number(largest, 0.125), up)
     length = size(ComplexPair(*(r.mul(part, scale) for part in x)))
-    nothing = r.is_zero(length)
+    is_zero = r.is_zero(length)
     unlimited = r.is_infinite(length)
     result = []
     for part in x:
         direction = e.where(r.is_infinite(part), e.emit("Sign", part), r.number(part, 0.0))
         result.append(
-            e.where(nothing, r.number(part, 0.0), e.where(unlimited, direction, r.div(r.mul(part, scale), length)))
+            e.where(is_zero, r.number(part, 0.0), e.where(unlimited, direction, r.div(r.mul(part, scale), length)))
         )
     unknown = e.both(r.is_infinite(x.real), r.is_infinite(x.imag))
     unknown = e.either(unknown, r.is_nan(length))

@@ -107,10 +107,10 @@ def _limits(z: ComplexPair, sin: Symbol, cos: Symbol, power: ComplexPair, *, are
     flat = r.is_zero(y)
     imag = e.where(flat, y, imag)
     unlimited, turns = r.is_infinite(x), r.is_finite(y)
-    apart = e.both(unlimited, e.opposite(turns))
+    has_no_angle = e.both(unlimited, e.opposite(turns))
     below = e.less(x, zero)
-    real = e.where(apart, e.where(below, zero, x), real)
-    imag = e.where(apart, e.where(below, r.signed_as(zero, y), r.number(x, NAN)), imag)
+    real = e.where(has_no_angle, e.where(below, zero, x), real)
+    imag = e.where(has_no_angle, e.where(below, r.signed_as(zero, y), r.number(x, NAN)), imag)
     if are_known:
         return ComplexPair(real, imag)
     # e^-inf is 0 with the signs of the cosine and the sine; e^inf is an infinity with them.
@@ -216,9 +216,9 @@ def square_root(z: ComplexPair) -> ComplexPair:
     is_left = e.less(x, r.number(x, 0.0))
     real, imag = e.where(is_left, other, half), e.where(is_left, half, other)
     real, imag = r.mul(real, back), r.signed_as(r.mul(imag, back), y)
-    nothing = e.both(r.is_zero(x), r.is_zero(y))
+    is_zero = e.both(r.is_zero(x), r.is_zero(y))
     zero, infinity, nan = (r.number(x, value) for value in (0.0, INFINITY, NAN))
-    real, imag = e.where(nothing, zero, real), e.where(nothing, y, imag)
+    real, imag = e.where(is_zero, zero, real), e.where(is_zero, y, imag)
     # Infinite parts.
     flat = r.is_infinite(x)
     unknown = r.is_nan(y)

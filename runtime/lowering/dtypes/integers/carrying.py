@@ -323,8 +323,8 @@ class Widths(Policy[Rewrite]):
                 return None
             if not all(_is_integral(s) for s in moved):
                 return None
-            nothing = [Interval(0, 0)] if node.op_type in ZEROS else []
-            interval: Interval | None = joined([*(self.interval(s) for s in moved), *nothing])
+            inserted = [Interval(0, 0)] if node.op_type in ZEROS else []
+            interval: Interval | None = joined([*(self.interval(s) for s in moved), *inserted])
         else:
             rule = RULES.get(node.op_type)
             operands = [s for s in inputs if s is not None]
@@ -368,13 +368,13 @@ class Widths(Policy[Rewrite]):
         tensors = [*(s for s in some if s is not None), *others]
         if not tensors or (len(tensors) == 1 and not others) or _have_shape(shape, tensors):
             return list(values)
-        nothing = self.zeros(tensors)
+        zeros = self.zeros(tensors)
         spread = []
         for value in values:
             limbs = [
                 b
                 if b.symbol is None or (_have_shape(shape, [b.symbol]))
-                else b._replace(symbol=e.emit("Add", b.symbol, nothing))
+                else b._replace(symbol=e.emit("Add", b.symbol, zeros))
                 for b in value.limbs
             ]
             spread.append(WideValue(tuple(limbs), value.interval))
@@ -385,8 +385,8 @@ class Widths(Policy[Rewrite]):
         result: Symbol | None = None
         for symbol in symbols:
             wide = symbol if symbol.dtype is U64 else e.cast_within(symbol, U64)
-            nothing = e.emit("BitwiseAnd", wide, e.const(wide, 0))
-            result = nothing if result is None else e.emit("Add", result, nothing)
+            zeros = e.emit("BitwiseAnd", wide, e.const(wide, 0))
+            result = zeros if result is None else e.emit("Add", result, zeros)
         assert result is not None
         return result
 

@@ -36,11 +36,11 @@ def unpacked(symbol: Symbol, dtype: DType, limits: Interval | None = None) -> Wi
         if place == count - 1 and dtype.is_signed:
             digit, window = e.bitcast(digit, DType.int32), Interval(-(1 << 31), (1 << 31) - 1)
         if place == count - 1 and limits is not None:
-            window = window.met(limits >> (DIGIT * place))
+            window = window.intersection(limits >> (DIGIT * place))
         limbs.append(Limb(e.cast_within(digit, U64), window))
     lows = sum(limb.window.lo << (DIGIT * i) for i, limb in enumerate(limbs))
     interval = Interval(lows, sum(limb.window.hi << (DIGIT * i) for i, limb in enumerate(limbs)))
-    return WideValue(tuple(limbs), interval if limits is None else interval.met(limits))
+    return WideValue(tuple(limbs), interval if limits is None else interval.intersection(limits))
 
 
 def packed(limbs: Limbs, value: WideValue, dtype: DType, shape: Shape) -> Symbol:

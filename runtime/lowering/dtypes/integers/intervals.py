@@ -23,7 +23,7 @@ class Interval(NamedTuple):
     def within(self, other: Interval) -> bool:
         return self.lo >= other.lo and self.hi <= other.hi
 
-    def met(self, other: Interval) -> Interval:
+    def intersection(self, other: Interval) -> Interval:
         """Return the intersection, or the interval itself if that is empty."""
         lo, hi = max(self.lo, other.lo), min(self.hi, other.hi)
         return Interval(lo, hi) if lo <= hi else self

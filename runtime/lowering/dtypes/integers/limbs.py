@@ -72,9 +72,9 @@ class Limbs:
     def plus(self, a: Limb, b: Limb, window: Interval | None = None) -> Limb:
         """Return the sum; its window is that of all sums unless `window` is passed."""
         if a.is_zero:
-            return b if window is None else Limb(b.symbol, window.met(b.window))
+            return b if window is None else Limb(b.symbol, window.intersection(b.window))
         if b.is_zero:
-            return a if window is None else Limb(a.symbol, window.met(a.window))
+            return a if window is None else Limb(a.symbol, window.intersection(a.window))
         result_window = a.window + b.window if window is None else window
         if a.symbol is None and b.symbol is None:
             return self.number(a.window.lo + b.window.lo)
@@ -216,7 +216,7 @@ class Limbs:
             floor = value.interval >> (DIGIT * len(done))
             if len(done) + 1 >= len(limbs) and not any(not c.is_zero for c in carries):
                 if total.symbol is not None:
-                    total = Limb(total.symbol, total.window.met(floor))
+                    total = Limb(total.symbol, total.window.intersection(floor))
                 is_last = total.window.within(_SIGNED_DIGIT) or total.window.within(_DIGIT)
                 if is_last and len(done) + 1 >= least:
                     return (*done, total)
@@ -314,13 +314,13 @@ class Limbs:
         some = next((limb.symbol for limb in value.limbs if limb.symbol is not None), None)
         if some is None:
             return [self.symbol(limb) for limb in value.limbs]
-        nothing: Symbol | None = None
+        zeros: Symbol | None = None
         tensors = []
         for limb in value.limbs:
             symbol = limb.symbol
             if symbol is None:
-                nothing = e.emit("BitwiseAnd", some, self._constant(0)) if nothing is None else nothing
-                symbol = e.emit("Add", nothing, self.symbol(limb)) if limb.window.lo else nothing
+                zeros = e.emit("BitwiseAnd", some, self._constant(0)) if zeros is None else zeros
+                symbol = e.emit("Add", zeros, self.symbol(limb)) if limb.window.lo else zeros
             tensors.append(symbol)
         return tensors
 
@@ -383,7 +383,7 @@ def _value(limbs: Sequence[Limb], interval: Interval | None) -> WideValue:
         sum(limb.window.lo << (DIGIT * i) for i, limb in enumerate(significant)),
         sum(limb.window.hi << (DIGIT * i) for i, limb in enumerate(significant)),
     )
-    return WideValue(tuple(significant), window if interval is None else interval.met(window))
+    return WideValue(tuple(significant), window if interval is None else interval.intersection(window))
 
 
 def _columns_of(a: WideValue, b: WideValue) -> list[list[Limb]]:

@@ -67,7 +67,7 @@ def _square(on: Widths, node: Node) -> Sequence[Result]:
         return long_division.multiplied(on, node, is_square=True)
     (x,) = operands(on, node)
     result = on.limbs.multiply(x, x, max_limbs(node))
-    return (WideValue(result.limbs, result.interval.met(Interval(0, x.interval.size**2))),)
+    return (WideValue(result.limbs, result.interval.intersection(Interval(0, x.interval.size**2))),)
 
 
 def _negate(on: Widths, node: Node) -> Sequence[Result]:

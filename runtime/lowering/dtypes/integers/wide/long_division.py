@@ -39,8 +39,8 @@ def divided(on: Widths, node: Node) -> Sequence[Result]:
         raise refused(node, "the rank of an operand is not known")
     whole = _shape([Dim(words.count_of(dtype)), *shape])
     operands = [words.aligned(words.of_digits(digits_of(on, s, dtype), dtype), len(whole)) for s in (left, right)]
-    nothing = [e.emit("Mul", s, e.const(s, 0)) for s in operands]
-    x, y = (e.emit("Add", operands[i], nothing[1 - i], shape=whole) for i in range(2))
+    zeros = [e.emit("Mul", s, e.const(s, 0)) for s in operands]
+    x, y = (e.emit("Add", operands[i], zeros[1 - i], shape=whole) for i in range(2))
     signs = [_sign(s, dtype) for s in (x, y)]
     x, y = (_magnitude(s, sign, dtype) for s, sign in zip((x, y), signs, strict=True))
     is_zero = _is_zero(y)
@@ -56,15 +56,15 @@ def _result(node: Node, quotient: Symbol, rest: Symbol, y: Symbol, signs: list[S
     if of_x is None or of_y is None:
         return rest if node.op_type == "Mod" else quotient
     opposed = e.emit("Xor", of_x, of_y)
-    apart = e.both(opposed, e.opposite(_is_zero(rest)))
+    differs = e.both(opposed, e.opposite(_is_zero(rest)))
     if node.op_type == "Mod":
         result = e.where(of_x, e.emit("Neg", rest), rest)
         if node.attributes.get("fmod"):
             return result
         divisor = e.where(of_y, e.emit("Neg", y), y)
-        return e.where(apart, e.emit("Add", result, divisor), result)
+        return e.where(differs, e.emit("Add", result, divisor), result)
     if node.op_type == "FloorDiv":
-        quotient = e.emit("Add", quotient, _lowest(quotient, e.cast_within(apart, _I64)))
+        quotient = e.emit("Add", quotient, _lowest(quotient, e.cast_within(differs, _I64)))
     return e.where(opposed, e.emit("Neg", quotient), quotient)
 
 
@@ -125,10 +125,12 @@ def _divided(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
         low = e.emit("Unsqueeze", word, step.build.vector([0]), shape=_one(x.shape))
         above = _rows(rest, 0, count + 1)
         moved = e.emit("Concat", low, above, shape=longer, axis=0)
-        own = {name: step.build.own(s, "Mul", name) for name, s in (("y", divisor), ("w", weights), ("size", size))}
-        ratio = e.emit("Round", e.emit("Div", _weighed(moved, own["w"]), own["size"]))
+        captured = {
+            name: step.build.own(s, "Mul", name) for name, s in (("y", divisor), ("w", weights), ("size", size))
+        }
+        ratio = e.emit("Round", e.emit("Div", _weighed(moved, captured["w"]), captured["size"]))
         digit = e.cast_within(ratio, _I64)
-        remainder = e.emit("Sub", moved, e.emit("Mul", digit, own["y"], shape=longer))
+        remainder = e.emit("Sub", moved, e.emit("Mul", digit, captured["y"], shape=longer))
         for _ in range(2):
             remainder = _pass_excess_on(remainder, low)
         quotient_word = e.emit("Squeeze", digit, step.build.vector([0]), shape=_shape(x.shape[1:]))
@@ -156,8 +158,8 @@ def _weights(y: Symbol) -> Symbol:
     places = words.along(y, range(int(y.shape[0])), _I64, y.rank)
     some = e.cast_within(e.greater(y, e.const(y, 0)), _I64)
     top = e.emit("ReduceMax", e.emit("Mul", some, places), e.ints(y, [0]), shape=_one(y.shape), keepdims=1)
-    apart = e.emit("Sub", places, top, shape=y.shape)
-    bounded = e.emit("Min", e.emit("Max", apart, e.const(apart, _LOWEST)), e.const(apart, _HIGHEST))
+    distance = e.emit("Sub", places, top, shape=y.shape)
+    bounded = e.emit("Min", e.emit("Max", distance, e.const(distance, _LOWEST)), e.const(distance, _HIGHEST))
     table = [0.0, *(2.0 ** (words.BITS * i) for i in range(_LOWEST + 1, _HIGHEST + 1))]
     factors = y.graph.build.constant(np.array(table), _F64)
     return e.emit("Gather", factors, e.emit("Sub", bounded, e.const(bounded, _LOWEST)), shape=y.shape, axis=0)
@@ -263,16 +265,16 @@ _WORD = Interval(0, (1 << 64) - 1)
 
 def limbs_divided(limbs: Limbs, x: WideValue, y: WideValue) -> tuple[WideValue, WideValue]:
     """Return the floored quotient and the remainder of two nonnegative integers; 0 and 0 if y is 0."""
-    nothing = None if y.interval.lo > 0 else limbs.zero_mask(y)
-    if nothing is not None:
-        one = WideValue((Limb(e.cast_within(nothing, U64), Interval(0, 1)),), Interval(0, 1))
+    is_zero = None if y.interval.lo > 0 else limbs.zero_mask(y)
+    if is_zero is not None:
+        one = WideValue((Limb(e.cast_within(is_zero, U64), Interval(0, 1)),), Interval(0, 1))
         y = WideValue(limbs.add(y, one, UNLIMITED).limbs, Interval(1, max(1, y.interval.hi)))
     by_digit = y.interval.hi < 1 << DIGIT
     quotient, rest = _by_digit(limbs, x, y) if by_digit else _by_number(limbs, x, y)
-    if nothing is None:
+    if is_zero is None:
         return quotient, rest
     zero = WideValue((ZERO,), _ZERO)
-    return limbs.where(nothing, zero, quotient), limbs.where(nothing, zero, rest)
+    return limbs.where(is_zero, zero, quotient), limbs.where(is_zero, zero, rest)
 
 
 def _by_digit(limbs: Limbs, x: WideValue, y: WideValue) -> tuple[WideValue, WideValue]:
@@ -302,8 +304,8 @@ def _by_number(limbs: Limbs, x: WideValue, y: WideValue) -> tuple[WideValue, Wid
     rest = WideValue((ZERO,), _ZERO)
     quotients: list[Limb] = []
     for digit in reversed(limbs.digits(x)):
-        taken = Interval(remainder_bounds.lo << DIGIT, (remainder_bounds.hi + 1) << DIGIT)
-        rest = limbs.summed([[digit], *([limb] for limb in rest.limbs)], UNLIMITED, taken)
+        bounds = Interval(remainder_bounds.lo << DIGIT, (remainder_bounds.hi + 1) << DIGIT)
+        rest = limbs.summed([[digit], *([limb] for limb in rest.limbs)], UNLIMITED, bounds)
         ratio = e.emit("Round", e.emit("Div", _as_float(limbs, rest), divisor))
         whole = Limb(e.bitcast(e.cast_within(ratio, _I64), U64), Interval(-(1 << 34), 1 << 34))
         quotients.insert(0, whole)

@@ -323,8 +323,8 @@ def _unless_inverse(x: Symbol, square: Symbol, digits: Symbol, dtypes: tuple[DTy
     weighted = e.emit("Mul", e.cast_within(x, _F64), words.along(x, weights, _F64, x.rank))
     total = e.emit("ReduceSum", weighted, e.ints(x, [0]), shape=_shape(x.shape[1:]), keepdims=0)
     max_sum = sum(weights) * _MAX_WORD - weights[-1] * (_MAX_WORD - _max_last_word(dtype))
-    apart = e.emit("Abs", e.emit("Sub", total, e.const(total, (max_sum + 1) / 2)))
-    vanishes = e.both(negative, e.less(apart, e.const(apart, (max_sum - 1) / 2)))
+    distance = e.emit("Abs", e.emit("Sub", total, e.const(total, (max_sum + 1) / 2)))
+    vanishes = e.both(negative, e.less(distance, e.const(distance, (max_sum - 1) / 2)))
     return e.where(vanishes, e.const(square, 0), square)
 
 

@@ -302,8 +302,8 @@ def _scatter_best(
         chosen.insert(0, digit_of(on, best, Limb(one, window)))
         stays_best = e.equal(candidates, best)
         stays = stays_best if stays is None else e.both(stays, stays_best)
-        there = e.emit(gather, best, places, shape=new.shape, **attributes)
-        comes_best = e.equal(new_candidates, there)
+        best_there = e.emit(gather, best, places, shape=new.shape, **attributes)
+        comes_best = e.equal(new_candidates, best_there)
         comes = comes_best if comes is None else e.both(comes, comes_best)
     return WideValue(tuple(chosen), interval)
 
