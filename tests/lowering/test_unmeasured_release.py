@@ -71,7 +71,8 @@ def failures(names: Sequence[str], dtype: DType, may_refuse: bool = False) -> li
         if len(names) > 1:
             half = len(names) // 2
             return failures(names[:half], dtype, may_refuse) + failures(names[half:], dtype, may_refuse)
-        is_documented = isinstance(error, GraphError) and NO_WAY in str(error) and "lists no kernel for it" in str(error)
+        text = str(error)
+        is_documented = isinstance(error, GraphError) and NO_WAY in text and "lists no kernel for it" in text
         return [] if may_refuse and is_documented else [f"{names[0]} of {dtype}: {error!r}"]
     found = [f"{names} of {dtype} lowered to {kept}"] if kept else []
     for name in names:
