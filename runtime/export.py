@@ -76,7 +76,7 @@ def written(graph: Graph, options: Options) -> Written:
         raise GraphError(
             f"there is no precision {options.precision!r}", help=f"{close}use one of {', '.join(PRECISIONS)}"
         )
-    asked = file_versions.versions_asked(options.target, options.opset, options.ir_version, options.runtime)
+    asked = file_versions.choose_versions(options.target, options.opset, options.ir_version, options.runtime)
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
     made = file_versions.written(graph, lambda runtime: _lowered(graph, options, runtime), options.target, asked)

@@ -30,7 +30,7 @@ TABLES = {
         runtime/lowering/decompositions/float64_functions.py FUNCTIONS
         runtime/lowering/decompositions/bits.py LATE
         runtime/lowering/decompositions/older.py _TRAPS
-        runtime/lowering/decompositions/openvino.py _TURNED
+        runtime/lowering/decompositions/openvino.py _OPPOSITES
         runtime/lowering/decompositions/rows.py NEEDED _MOVED_AS_NUMBERS
         runtime/lowering/decompositions/shape_arithmetic.py _NUMPY
         runtime/lowering/dtypes/complex_numbers/arithmetic.py RULES
@@ -83,7 +83,7 @@ TABLES = {
         runtime/sessions/direct/start.py _FUSED
         runtime/lowering/workarounds/arithmetic.py _NEUTRAL
         runtime/lowering/workarounds/empty.py _FILTERS
-        runtime/lowering/workarounds/sizes.py LEAST OLDER _UNRANKED
+        runtime/lowering/workarounds/sizes.py MIN_AXES OLDER _UNRANKED
         runtime/lowering/workarounds/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
         runtime/lowering/workarounds/arithmetic.py _WEIGHTS _MOVES
         runtime/ort/openvino/support.py _EXACT _SMALL _PLACES _COUNTED _COSTLY
@@ -105,7 +105,7 @@ TABLES = {
         runtime/lowering/build/ranges.py _BOUNDED _SUMS
         runtime/lowering/decompositions/shape_arithmetic.py _TESTS
         runtime/lowering/dtypes/complex_numbers/layers.py SUMS
-        runtime/lowering/dtypes/sequences.py _TAKE
+        runtime/lowering/dtypes/sequences.py _TAKES_TENSORS
         runtime/lowering/expansion/row_switch.py _OWN_WIDTH
         runtime/lowering/report.py _ORDINARY
         runtime/quantizer/weights.py _ARITHMETIC

@@ -14,14 +14,14 @@ from typing import Any, Literal, TypeVar
 
 from graphcore.ir.graph import Graph
 from graphcore.onnx.proto.model_proto import encode, join
-from graphcore.runtime.lowering.targets.releases import Range, Registry, Runtime, table_of
-from graphcore.runtime.lowering.targets.traps import in_force, seen
+from graphcore.runtime.lowering.targets.releases import Registry, ReleaseRange, Runtime, table_of
+from graphcore.runtime.lowering.targets.traps import in_force, trap_ranges
 from graphcore.runtime.ort.release import is_safe
 from graphcore.support import telemetry
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
-TELEMETRY = Range("1.29.0")
+TELEMETRY = ReleaseRange("1.29.0")
 """The releases, of 1.27.0 to 1.32.0 on Linux, that look up a host for events within a minute of their first session."""
 
 _MOST = 40
@@ -64,7 +64,7 @@ def describe_release(book: Notebook) -> Release:
 def list_traps(version: str) -> tuple[Trap, ...]:
     """Return the traps that were measured, by name, and whether each is in force in a release."""
     runtime = Runtime(version)
-    found = sorted(seen().ranges.items())
+    found = sorted(trap_ranges().ranges.items())
     return tuple(Trap(name, where.first, where.last, in_force(name, runtime)) for name, where in found)
 
 

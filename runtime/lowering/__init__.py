@@ -1,6 +1,6 @@
 """Lowering: from a graph as it was built to one that a target runs, with the numbers that docs/numbers.md promises.
 
-`pipeline.PIPELINE` is the table of passes. A graph that needs none of them is returned as it is.
+`pipeline.PIPELINE` is the table of passes. Lowering returns a graph that needs none of them unchanged.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
 LEVELS: tuple[Optimize, ...] = ("off", "exact", "all")
 """The values of `optimize`."""
 
-_HOMES = {"inlined": "functions", "lower": "pipeline", "resolved": "functions"}
+_MODULES = {"inlined": "functions", "lower": "pipeline", "resolved": "functions"}
 
 if not TYPE_CHECKING:  # checkers know each name from the imports above
 
     def __getattr__(name: str) -> Any:
-        """Return what lowers, imported when first used: a model that was lowered before needs no more than targets."""
-        if name not in _HOMES:
+        """Import a function that lowers on first use: a model that is lowered already needs only the targets."""
+        if name not in _MODULES:
             raise AttributeError(f"module 'graphcore.runtime.lowering' has no attribute {name!r}")
-        module = f"graphcore.runtime.lowering.{_HOMES[name]}"
+        module = f"graphcore.runtime.lowering.{_MODULES[name]}"
         if module not in sys.modules:  # each freeze puts off the next collection
             with uncollected():
                 import_module(module)

@@ -1,4 +1,4 @@
-"""The versions that a file is written for: an opset, a file format, a release of onnxruntime, or most of them."""
+"""The versions of a file: its opset, file format and onnxruntime release, or a form that most releases read."""
 
 from __future__ import annotations
 
@@ -43,19 +43,20 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
 DEPLOYED = 22
-"""The opset up to which a file that no opset or release is named for is written with older operators."""
+"""Files without a requested opset or release are written with older operators if they fit this opset."""
 
 RECENT = frozenset({"Attention", "BitCast", "RMSNormalization", "RotaryEmbedding", "Swish"})
-"""Operators that are newer, and a few older ones: so that they alone do not ask for a runtime newer than most which are
-in use. BitCast is, where it spares arithmetic; a graph that looks at the bits of floats, as sorting does, has it."""
+"""Newer operators, and a few older ones: such a file avoids them, so that they alone do not need a newer runtime than
+most in use. BitCast is avoided where it only saves arithmetic; graphs that read the bits of floats, as sorting does,
+keep it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The versions of a file. runtime: its graph is lowered for that. opset: None for the oldest that will do.
+    """The versions of a file. runtime: the release that its graph is lowered for. opset: None for the oldest possible.
 
-    ir: of the file format, where None the one that goes with the opset. newest_ir: what the runtime takes. deployed:
-    what the graph is lowered for first, which counts where it then can be written at opset `DEPLOYED`.
+    ir: the file format; None for the one that belongs to the opset. newest_ir: the newest that the runtime reads.
+    deployed: the release to try first: its graph is used if it fits opset `DEPLOYED`.
     """
 
     runtime: Runtime
@@ -65,31 +66,31 @@ class Versions:
     deployed: Runtime | None = None
 
 
-def versions_asked(
+def choose_versions(
     target: TargetName, opset: int | None = None, ir_version: int | None = None, runtime: str | None = None
 ) -> Versions:
-    """Return what is written for what was asked. Raises `GraphError` for what no table knows."""
+    """Return the versions for export options. Raises `GraphError` for versions that no table has."""
     if opset is not None and not _is_within(opset, OLDEST_OPSET, OPSET):
         raise GraphError(
-            f"export: opset {opset!r} is none that files are written at",
-            help=f"those are {OLDEST_OPSET} to {OPSET}; without opset= it is the oldest that has all operators",
+            f"export: opset must be {OLDEST_OPSET} to {OPSET}, got {opset!r}",
+            help="omit opset= for the oldest that has all operators of the graph",
         )
     if ir_version is not None and not _is_within(ir_version, OLDEST_IR, IR_VERSION):
         raise GraphError(
-            f"export: version {ir_version!r} of the file format is none that files are written in",
-            help=f"those are {OLDEST_IR} to {IR_VERSION}; without ir_version= it is the one that goes with the opset",
+            f"export: ir_version must be {OLDEST_IR} to {IR_VERSION}, got {ir_version!r}",
+            help="omit ir_version= for the one that belongs to the opset",
         )
     lowered_for = replace(default(target) if runtime is None else _named(runtime), in_file=True)
     if opset is not None and opset > lowered_for.opset:
         raise GraphError(
             f"export: onnxruntime {lowered_for.version} takes opset {lowered_for.opset} at most, not {opset}",
-            help=f"give opset={lowered_for.opset} or less, or a newer runtime",
+            help=f"pass opset={lowered_for.opset} or less, or a newer runtime",
         )
     if ir_version is not None and ir_version > lowered_for.ir:
         raise GraphError(
             f"export: onnxruntime {lowered_for.version} takes version {lowered_for.ir} of the file format at most, not"
             f" {ir_version}",
-            help=f"give ir_version={lowered_for.ir} or less, or a newer runtime",
+            help=f"pass ir_version={lowered_for.ir} or less, or a newer runtime",
         )
     if opset is not None:
         return Versions(replace(lowered_for, opset=opset, is_fixed=True), opset, ir_version, lowered_for.ir)
@@ -105,74 +106,74 @@ def _is_within(version: object, first: int, last: int) -> bool:
 
 
 def _named(text: object) -> Runtime:
-    """The release of onnxruntime that is named. Raises `GraphError` for one that no table knows."""
+    """Return the release of onnxruntime of that name. Raises `GraphError` if no table has it."""
     table = table_of("cpu")
     is_version = isinstance(text, str) and re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,2}", text) is not None
-    found = table.named(text) if is_version and isinstance(text, str) else None
-    if found is None:
-        known = ", ".join(release.version for release in table.releases)
+    runtime = table.named(text) if is_version and isinstance(text, str) else None
+    if runtime is None:
+        measured = ", ".join(release.version for release in table.releases)
         raise GraphError(
-            f"export: no table knows the release {text!r} of onnxruntime",
-            help=f"those that were measured: {known}; one between or after them is taken too",
+            f"export: unknown release {text!r} of onnxruntime",
+            help=f"measured releases: {measured}; any release between or after them is accepted too",
         )
-    return found
+    return runtime
 
 
 def written(
-    source: Graph, lower: Callable[[Runtime], Graph], target: TargetName, asked: Versions
+    source: Graph, lower: Callable[[Runtime], Graph], target: TargetName, requested: Versions
 ) -> tuple[Graph, dict[str, int], int]:
-    """Return a graph as it is written: of which versions of ONNX's domains, and of the file format.
+    """Return a graph in the form of the file, with the versions of ONNX's domains and of the file format.
 
-    lower: gives the source lowered for a release. Raises `GraphError` for a node without a form there, and for
-    dtypes that an older file format does not have; `ExportError` for a node of dtypes that its operator does not have.
+    lower: lowers the source for a release. Raises `GraphError` for a node that has no form in these versions and for
+    dtypes that the file format does not have; `ExportError` for a node of dtypes that its operator does not have.
     """
-    graph, there, found = _lowered(lower, target, asked)
-    found.update({domain: max(version, found.get(domain, 0)) for domain, version in graph.opsets.items() if domain})
-    made = at_versions(graph, there, found)
-    needed, dtype = ir_of(parts(made, there))
-    ir = asked.ir or min(max(needed, IR_OF_OPSET[found[""]]), asked.newest_ir)
+    graph, present, opsets = _lowered(lower, target, requested)
+    opsets.update({domain: max(version, opsets.get(domain, 0)) for domain, version in graph.opsets.items() if domain})
+    result = at_versions(graph, present, opsets)
+    needed, dtype = ir_of(parts(result, present))
+    ir = requested.ir or min(max(needed, IR_OF_OPSET[opsets[""]]), requested.newest_ir)
     if needed > ir:
         raise GraphError(
             f"export: {dtype} needs version {needed} of the file format, and the file is of version {ir}",
-            help=f"give ir_version={needed} or newer, or cast what is of dtype {dtype}",
+            help=f"pass ir_version={needed} or newer, or cast the values of dtype {dtype}",
         )
-    # Nodes that were typed as they were built, and written as they are, need no second look, which takes time.
-    if made is not source or source.site.has_untyped or any(domain not in ONNX_DOMAINS for _, domain in there):
-        check(parts(made, there), found)
-    return made, found, ir
+    # Nodes that were type-checked when built and are written unchanged are not checked again, which saves time.
+    if result is not source or source.site.has_untyped or any(domain not in ONNX_DOMAINS for _, domain in present):
+        check(parts(result, present), opsets)
+    return result, opsets, ir
 
 
 def _lowered(
-    lower: Callable[[Runtime], Graph], target: TargetName, asked: Versions
+    lower: Callable[[Runtime], Graph], target: TargetName, requested: Versions
 ) -> tuple[Graph, set[tuple[str, str]], dict[str, int]]:
-    """The lowered graph, its operators, and the versions of ONNX's domains that it can be written at."""
-    if asked.deployed is not None:
+    """Return the lowered graph, its operators, and the versions of ONNX's domains that it can be written at."""
+    if requested.deployed is not None:
         try:
-            graph = lower(asked.deployed)
+            graph = lower(requested.deployed)
         except BitsViewed:
             pass
         else:
-            there = operators(graph)
-            found = oldest_versions(graph, there, legality(target, asked.deployed))
-            if found[""] <= DEPLOYED:
-                return graph, there, found
-    graph = lower(asked.runtime)
-    there = operators(graph)
-    found = oldest_versions(graph, there, legality(target, asked.runtime))
-    if asked.opset is not None:
-        found[""] = graph.opsets.get("", asked.opset)
-    return graph, there, found
+            present = operators(graph)
+            opsets = oldest_versions(graph, present, legality(target, requested.deployed))
+            if opsets[""] <= DEPLOYED:
+                return graph, present, opsets
+    graph = lower(requested.runtime)
+    present = operators(graph)
+    opsets = oldest_versions(graph, present, legality(target, requested.runtime))
+    if requested.opset is not None:
+        opsets[""] = graph.opsets.get("", requested.opset)
+    return graph, present, opsets
 
 
 # A lowered graph at an older opset: the last pass before a file is written.
 #
-# Every node is of the newest opset until then, whatever release the graph was lowered for. `downgrade` has what brings
-# a node back across each version that changed its operator.
+# Until then every node is of the newest opset, whatever release the graph is lowered for. `downgrade` has the changes
+# that bring a node back across each version of its operator.
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A node in an error: its result, and the user's line that made it."""
+    """A node in an error message: its result, and the user's line that created it."""
 
     node: Node
 
@@ -195,28 +196,27 @@ def oldest_version(node: Node) -> int:
     return oldest
 
 
-def oldest_versions(graph: Graph, there: set[tuple[str, str]], rules: Legality) -> dict[str, int]:
+def oldest_versions(graph: Graph, present: set[tuple[str, str]], rules: Legality) -> dict[str, int]:
     """Return for each of ONNX's domains the oldest version at which all of a lowered graph can be written.
 
-    there: its operators. rules: what it was lowered by. They have kernels at that opset wherever they have them at the
-    newest.
+    present: its operators. rules: those it was lowered by; the operators must have the same kernels at that opset.
     """
-    found = {domain: OLDEST[domain] for domain in OLDEST if not domain or any(domain == d for _, d in there)}
-    recent = {(op, domain) for op, domain in there if is_recent(op, domain)}
-    whole = parts(graph, there) if recent else []
-    nodes = [n for part in whole for n in part.nodes if (n.op_type, n.domain) in recent]
+    result = {domain: OLDEST[domain] for domain in OLDEST if not domain or any(domain == d for _, d in present)}
+    recent = {(op, domain) for op, domain in present if is_recent(op, domain)}
+    searched = parts(graph, present) if recent else []
+    nodes = [n for part in searched for n in part.nodes if (n.op_type, n.domain) in recent]
     for node in nodes:
-        found[node.domain] = max(found[node.domain], oldest_version(node))
-    for definition in definitions(graph) if any(domain not in OLDEST for _, domain in there) else ():
-        found[""] = max(found[""], *(since("Constant", type_) for type_ in constants_of(definition.body)), 0)
+        result[node.domain] = max(result[node.domain], oldest_version(node))
+    for definition in definitions(graph) if any(domain not in OLDEST for _, domain in present) else ():
+        result[""] = max(result[""], *(since("Constant", type_) for type_ in constants_of(definition.body)), 0)
     kinds = {(n.op_type, dtype) for n in nodes if not n.domain and (dtype := _dtype_that_decides(n)) is not None}
-    while found[""] < rules.runtime.opset and not _has_kernels(rules, kinds, found[""]):
-        found[""] += 1
-    return found
+    while result[""] < rules.runtime.opset and not _has_kernels(rules, kinds, result[""]):
+        result[""] += 1
+    return result
 
 
 def _has_kernels(rules: Legality, kinds: set[tuple[str, DType]], opset: int) -> bool:
-    """Return whether there are kernels at an opset where there are at the one that was lowered for."""
+    """Return True if an opset has all the kernels that the opset of the rules has."""
     if not rules.decomposes:
         return True
     older = legality(rules.target.name, replace(rules.runtime, opset=opset))
@@ -225,7 +225,7 @@ def _has_kernels(rules: Legality, kinds: set[tuple[str, DType]], opset: int) -> 
 
 
 def _dtype_that_decides(node: Node) -> DType | None:
-    """The dtype that a node's kernel is chosen by."""
+    """Return the dtype that selects the kernel of a node."""
     position = PRIMARY.get(node.op_type, 0)
     chosen: Symbol | None = None if node.op_type in BY_RESULT else next(iter(node.inputs[position:]), None)
     type_ = (node.outputs[0] if chosen is None else chosen).type
@@ -233,7 +233,7 @@ def _dtype_that_decides(node: Node) -> DType | None:
 
 
 def _view(node: Node) -> Read:
-    """A node as `downgrade` looks at it."""
+    """Return a node in the form that `downgrade` reads."""
     types = tuple([s.type for s in node.outputs])
     graph = node.outputs[0].graph
     return Read(graph, node.op_type, list(node.inputs), dict(node.attributes), types, 0, _reads_nothing, node.domain)
@@ -243,75 +243,77 @@ def _reads_nothing(*_: object) -> None:
     raise AssertionError("what is written has no function bodies")
 
 
-def at_versions(graph: Graph, there: set[tuple[str, str]], wanted: Mapping[str, int]) -> Graph:
-    """Return a lowered graph with every node as it is written at versions of ONNX's domains.
+def at_versions(graph: Graph, present: set[tuple[str, str]], opsets: Mapping[str, int]) -> Graph:
+    """Return a lowered graph with every node in its form at the given versions of ONNX's domains.
 
-    there: its operators. A graph whose nodes are all written so already is returned as it is. Raises `GraphError` for a
-    node that has no form there.
+    present: its operators. Returns the same graph if all nodes have that form. Raises `GraphError` for a node that has
+    no form there.
     """
-    if not any(_changes(*operator, wanted) for operator in there):
+    if not any(_changes(*operator, opsets) for operator in present):
         return graph
-    made: dict[Definition, Definition] = {}
+    definitions_there: dict[Definition, Definition] = {}
     for definition in definitions(graph):
-        made[definition] = replace(definition, body=Rewrite(definition.body, _Writing(wanted, made)).run())
-    return Rewrite(graph, _Writing(wanted, made)).run()
+        definitions_there[definition] = replace(
+            definition, body=Rewrite(definition.body, _WriteVersions(opsets, definitions_there)).run()
+        )
+    return Rewrite(graph, _WriteVersions(opsets, definitions_there)).run()
 
 
-def _changes(op_type: str, domain: str, wanted: Mapping[str, int]) -> bool:
-    """Return whether an operator changed after the version that is wanted."""
-    return any(version.version > wanted.get(domain, 1) for version in versions(op_type, domain))
+def _changes(op_type: str, domain: str, opsets: Mapping[str, int]) -> bool:
+    """Return True if an operator changed after the version."""
+    return any(version.version > opsets.get(domain, 1) for version in versions(op_type, domain))
 
 
-class _Writing(Policy[Rewrite]):
-    """Graphs written at versions of domains."""
+class _WriteVersions(Policy[Rewrite]):
+    """Writes graphs at versions of domains."""
 
-    def __init__(self, wanted: Mapping[str, int], made: Mapping[Definition, Definition]) -> None:
-        self.wanted = wanted
-        self.made = made
+    def __init__(self, opsets: Mapping[str, int], definitions: Mapping[Definition, Definition]) -> None:
+        self.wanted = opsets
+        self.definitions = definitions
 
     def finish(self, rewrite: Rewrite) -> Graph:
         rewrite.new.build.promotion(rewrite.old.promotion)
-        made = rewrite.finish()
-        return with_names(made) if made.scope.outer is None else made
+        result = rewrite.finish()
+        return with_names(result) if result.scope.outer is None else result
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> tuple[Symbol, ...]:
         types = tuple([s.type for s in node.outputs])
         attributes = rewrite.attributes(node)
         definition = definition_of(node)
         if definition is not None:
-            attributes = {**attributes, "definition": self.made[definition]}
-        wanted = self.wanted.get(node.domain, 1)
-        read = Read(rewrite.new, node.op_type, [*inputs], {**attributes}, types, wanted, _reads_nothing, node.domain)
+            attributes = {**attributes, "definition": self.definitions[definition]}
+        opset = self.wanted.get(node.domain, 1)
+        read = Read(rewrite.new, node.op_type, [*inputs], {**attributes}, types, opset, _reads_nothing, node.domain)
         for newer, older in changes(node.op_type, node.domain):
-            if newer.version <= wanted:
+            if newer.version <= opset:
                 break
             step = row(node.op_type, node.domain, newer.version)
             if older is None or not takes_types(older, node) or (step is not None and not step.fits(read)):
-                raise refusal(node, wanted)
-            made = step.change(read) if step is not None else None
-            if made is not None:
-                return made
+                raise refusal(node, opset)
+            results = step.change(read) if step is not None else None
+            if results is not None:
+                return results
         return rewrite.new.build.emit_many(node.op_type, tuple(read.inputs), types, read.attributes, node.domain)
 
 
 def refusal(node: Node, opset: int) -> GraphError:
-    """Return the error that names a node without a form at an opset, its line, and the oldest opset at which it has."""
+    """Return the error for a node without a form at an opset; it names its line and the oldest opset that has one."""
     oldest = oldest_version(node)
     return GraphError(
         f"export: {node.op_type} has no form at opset {opset}: opset {oldest} is the lowest at which it can be written",
         operands={"result": _Result(node)},
-        help=f"export with opset={oldest} or newer, for a runtime that takes it",
+        help=f"export with opset={oldest} or newer, for a runtime that supports it",
     )
 
 
-# The last check of what is written: every node's operands and results are of dtypes that its operator has.
+# The last check before a file is written: operands and results have dtypes that the operators have.
 
 
 def check(parts: Iterable[Graph], versions: Mapping[str, int]) -> None:
     """Raise `ExportError` for a node with an operand or a result of a dtype that its operator does not have.
 
-    parts: lowered graphs. versions: of the domains that the file is written in. ONNX's schemas say what its operators
-    take, the installed runtime's what others do; operators that neither knows are not checked.
+    parts: lowered graphs. versions: those of the domains in the file. ONNX's schemas declare its operators, the
+    installed runtime those of other domains; operators that neither has are not checked.
     """
     for part in parts:
         # One node of each kind: operands and results of the same types, which are interned.
@@ -326,24 +328,24 @@ def check(parts: Iterable[Graph], versions: Mapping[str, int]) -> None:
 def _check(node: Node, versions: Mapping[str, int]) -> None:
     if definition_of(node) is not None:
         return
-    known = _operator(node, versions)
-    if known is None:
+    declared = _operator(node, versions)
+    if declared is None:
         return
     bound: dict[str, tuple[str, str, Type]] = {}
-    given = [(known.input(i), s) for i, s in enumerate(node.inputs)]
-    for parameter, symbol in [*given, *((known.output(i), s) for i, s in enumerate(node.outputs))]:
-        if symbol is None or parameter is None or not _is_told(symbol.type):
+    operands = [(declared.input(i), s) for i, s in enumerate(node.inputs)]
+    for parameter, symbol in [*operands, *((declared.output(i), s) for i, s in enumerate(node.outputs))]:
+        if symbol is None or parameter is None or not _is_typed(symbol.type):
             continue
-        found = element(symbol.type)
-        if parameter.allowed and found not in parameter.allowed and not _is_newer(node, parameter, found):
-            taken = textwrap.shorten(types(parameter.allowed), 200)
-            raise _refused(node, known, f"{parameter.name} is {_shown(symbol.type)}, and it has {taken}")
+        dtype = element(symbol.type)
+        if parameter.allowed and dtype not in parameter.allowed and not _is_newer(node, parameter, dtype):
+            allowed = textwrap.shorten(types(parameter.allowed), 200)
+            raise _refused(node, declared, f"{parameter.name} is {_type_name(symbol.type)}, expected one of {allowed}")
         if parameter.is_variadic and not parameter.is_homogeneous:
             continue
-        first = bound.setdefault(parameter.type, (found, parameter.name, symbol.type))
-        if first[0] != found and _is_variable(parameter):
-            mixed = f"{first[1]} is {_shown(first[2])} and {parameter.name} {_shown(symbol.type)}"
-            raise _refused(node, known, f"{mixed}, which are of one dtype")
+        first = bound.setdefault(parameter.type, (dtype, parameter.name, symbol.type))
+        if first[0] != dtype and _is_variable(parameter):
+            mixed = f"{first[1]} is {_type_name(first[2])} and {parameter.name} {_type_name(symbol.type)}"
+            raise _refused(node, declared, f"{mixed}, which must have one dtype")
 
 
 def _operator(node: Node, versions: Mapping[str, int]) -> Operator | None:
@@ -355,18 +357,18 @@ def _operator(node: Node, versions: Mapping[str, int]) -> Operator | None:
     return None if runtime is None else runtime.operator(node.domain, node.op_type, version)
 
 
-def _is_newer(node: Node, parameter: Parameter, found: str) -> bool:
-    """Return whether a newer version of one of ONNX's operators has a dtype, as Optional has float8 from opset 28 on.
+def _is_newer(node: Node, parameter: Parameter, dtype: str) -> bool:
+    """Return True if a newer version of one of ONNX's operators has a dtype, as Optional has float8 from opset 28 on.
 
-    Lowering writes it at the newest opset that files have: that one may be older.
+    Lowering writes it at the newest opset for files, which may be older.
     """
     if node.domain not in ONNX_DOMAINS:
         return False
     newest = operator(onnx.defs.get_schema(node.op_type, domain=node.domain))
-    return any(p.name == parameter.name and found in p.allowed for p in (*newest.inputs, *newest.outputs))
+    return any(p.name == parameter.name and dtype in p.allowed for p in (*newest.inputs, *newest.outputs))
 
 
-def _is_told(type_: Type) -> bool:
+def _is_typed(type_: Type) -> bool:
     while isinstance(type_, (SequenceType, OptionalType)):
         type_ = type_.element
     return not isinstance(type_, ForeignType)
@@ -376,23 +378,23 @@ def _is_variable(parameter: Parameter) -> bool:
     return parameter.allowed != frozenset({parameter.type})
 
 
-def _shown(type_: Type) -> str:
+def _type_name(type_: Type) -> str:
     return str(type_.dtype) if isinstance(type_, TensorType) else str(type_)
 
 
-def _refused(node: Node, known: Operator, why: str) -> ExportError:
-    shown: dict[str, object] = {}
+def _refused(node: Node, declared: Operator, why: str) -> ExportError:
+    operands: dict[str, object] = {}
     for i, symbol in enumerate(node.inputs):
-        parameter = known.input(i)
+        parameter = declared.input(i)
         if symbol is not None:
-            shown[f"input {i}" if parameter is None else parameter.name] = symbol
+            operands[f"input {i}" if parameter is None else parameter.name] = symbol
     for i, symbol in enumerate(node.outputs):
-        parameter = known.output(i)
-        shown[f"output {i}" if parameter is None else parameter.name] = symbol
-    label = f"{node.domain}::{known.name}" if node.domain else known.name
+        parameter = declared.output(i)
+        operands[f"output {i}" if parameter is None else parameter.name] = symbol
+    label = f"{node.domain}::{declared.name}" if node.domain else declared.name
     at = f", made at {node.line}" if node.line is not None else ""
     return ExportError(
         f"export: {label} {node.outputs[0].name!r}{at}: {why}",
-        operands=shown,
-        help="cast the operand before the node, or give the node the out_types that the operator has",
+        operands=operands,
+        help="cast the operand before the node, or pass out_types that the operator has",
     )

@@ -1,7 +1,7 @@
-"""Calls of functions: replaced by the bodies they call, or kept, with the bodies lowered by themselves.
+"""Function calls: inlined, or kept with bodies that are lowered separately.
 
-A pass before the others, which meet no calls but those that stay in the model. A body stays a function where its
-operands and results are of dtypes that ONNX carries as they are.
+A pass before the others, so that they see no calls except those that stay in the model. A body stays a function if
+ONNX stores the dtypes of its operands and results.
 """
 
 from __future__ import annotations
@@ -28,73 +28,78 @@ from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_t
 
 
 def inlined(graph: Graph) -> Graph:
-    """Return the graph with the nodes of functions in place of calls, in the layers of the calls."""
-    return _Inlined(graph, _Inlining({})).run() if Summary(graph).has_calls else graph
+    """Return the graph with calls inlined; the nodes get the layers of their calls."""
+    return _InlineRewrite(graph, _InlinePolicy({})).run() if Summary(graph).has_calls else graph
 
 
-def kept(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
-    """The graph with calls of lowered bodies, each under a name of its own; None where they cannot be functions."""
+def lower_bodies(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
+    """Return the graph with calls of lowered bodies under unique names; None if they cannot stay functions."""
     called = definitions(graph)
-    for has in map(Summary, (graph, *(definition.body for definition in called))):
-        if complex_numbers.needed(has) or integers.needed(has) or float4.needed(has) or sequences.are_held(has):
+    for summary in map(Summary, (graph, *(definition.body for definition in called))):
+        if (
+            complex_numbers.needed(summary)
+            or integers.needed(summary)
+            or float4.needed(summary)
+            or sequences.has_unsupported(summary)
+        ):
             return None
-    made: dict[Definition, Definition] = {}
+    lowered: dict[Definition, Definition] = {}
     for definition, name in called.items():
-        made[definition] = replace(definition, name=name, body=lower(_calling(definition.body, made)))
-    return _calling(graph, made)
+        lowered[definition] = replace(definition, name=name, body=lower(_call_definitions(definition.body, lowered)))
+    return _call_definitions(graph, lowered)
 
 
-def _calling(graph: Graph, made: dict[Definition, Definition]) -> Graph:
-    return Rewrite(graph, _Calling(made)).run() if Summary(graph).has_calls else graph
+def _call_definitions(graph: Graph, definitions_of: dict[Definition, Definition]) -> Graph:
+    return Rewrite(graph, _CallDefinitions(definitions_of)).run() if Summary(graph).has_calls else graph
 
 
 @dataclass(eq=False)
-class _Calling(Policy[Rewrite]):
-    """Calls of other definitions."""
+class _CallDefinitions(Policy[Rewrite]):
+    """Calls the lowered definitions in place of the original ones."""
 
-    made: dict[Definition, Definition]
+    lowered: dict[Definition, Definition]
     keeps_types = True
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
         definition = definition_of(node)
         if definition is None:
             return None
-        lowered, types = self.made[definition], [s.type for s in node.outputs]
+        lowered, types = self.lowered[definition], [s.type for s in node.outputs]
         attributes = {**node.attributes, "definition": lowered}
         return rewrite.new.build.emit_many(lowered.name, inputs, types, attributes, node.domain)
 
 
 @dataclass(eq=False)
-class _Inlining(Policy[Rewrite]):
-    """Bodies in place of calls. around: what names of dims stand for, where the graph is within a function."""
+class _InlinePolicy(Policy[Rewrite]):
+    """Puts bodies in place of calls. around: the dims that names stand for where the graph is within a function."""
 
     around: Dims
     constants: dict[tuple[Definition, int], Symbol] = field(default_factory=dict)
-    """Those of functions, in one new graph: all calls of a definition share them."""
+    """Constants of functions in the new graph, shared by all calls of a definition."""
     types: dict[Type, Type] = field(default_factory=dict)
     keeps_types = True
 
     def retype(self, type_: Type) -> Type:
-        found = self.types.get(type_)
-        if found is None:
-            found = self.types[type_] = substituted(type_, self.around)
-        return found
+        result = self.types.get(type_)
+        if result is None:
+            result = self.types[type_] = substituted(type_, self.around)
+        return result
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
         definition = definition_of(node)
         if definition is None:
             return None
         dims = {name: dim.substitute(self.around) for name, dim in dims_of(node).items()}
-        return _Call(rewrite.new, definition, inputs, _Inlining(dims, self.constants)).results()
+        return _InlinedCall(rewrite.new, definition, inputs, _InlinePolicy(dims, self.constants)).results()
 
     def body(self, rewrite: Rewrite, body: Graph) -> Graph:
-        return Rewrite(body, _Inlining(self.around), rewrite).run()
+        return Rewrite(body, _InlinePolicy(self.around), rewrite).run()
 
 
-class _Inlined(Rewrite):
-    def replace(self, node: Node, made: Results) -> None:
-        """Call values what the graph with calls calls them, though their numbers are others now."""
-        super().replace(node, made)
+class _InlineRewrite(Rewrite):
+    def replace(self, node: Node, results: Results) -> None:
+        """Give values the names that they have in the graph with calls."""
+        super().replace(node, results)
         names = self.new.names
         for old in node.outputs:
             result = self.of(old)
@@ -102,20 +107,20 @@ class _Inlined(Rewrite):
                 names.rename(result, old.name)
 
 
-class _Call(Rewrite):
-    """The nodes of one call, made in the graph that calls."""
+class _InlinedCall(Rewrite):
+    """The nodes of one call, built in the calling graph."""
 
-    policy: _Inlining
+    policy: _InlinePolicy
 
-    def __init__(self, new: Graph, definition: Definition, inputs: Inputs, policy: _Inlining) -> None:
+    def __init__(self, new: Graph, definition: Definition, inputs: Inputs, policy: _InlinePolicy) -> None:
         super().__init__(definition.body, policy, new=new)
-        for symbol, given in zip(self.old.input_symbols, inputs, strict=True):
-            self._made[symbol.id] = given
+        for symbol, operand in zip(self.old.input_symbols, inputs, strict=True):
+            self._made[symbol.id] = operand
         self._definition = definition
         self._layer = new.site.layer
 
     def results(self) -> list[Symbol]:
-        """Return the results of the call."""
+        """Build the nodes of the call and return its results."""
         site = self.new.site
         for node in self.old.nodes:
             site.layer, site.origin = f"{self._layer}{node.layer}", node.origin
@@ -126,28 +131,28 @@ class _Call(Rewrite):
 
     def _constant(self, symbol: Symbol, producer: Constant) -> Symbol:
         key = self._definition, symbol.id
-        found = self.policy.constants.get(key)
-        if found is None:
-            found = self.policy.constants[key] = self.new.build.symbol(symbol.type, producer)
-        return found
+        result = self.policy.constants.get(key)
+        if result is None:
+            result = self.policy.constants[key] = self.new.build.symbol(symbol.type, producer)
+        return result
 
     def _called(self, name: str) -> str | None:
         name = f"{self._layer}{name}"
         return None if name in self.new.names.taken else name
 
 
-# Declared operators (`gc.custom_op`) that are made of ops: calls of their bodies, before calls are looked at.
+# Custom ops (`gc.custom_op`) with a body: replaced by calls of their bodies, before calls are processed.
 #
-# A node stays where the target has a right kernel for it, and where its declaration has no body. Otherwise it keeps
-# its domain, name and attributes, and calls a function of that name in the model.
+# A node stays if the target has a correct kernel for it or its declaration has no body. Otherwise it keeps its domain,
+# name and attributes, and calls a function of that name in the model.
 
 _NARROW = (DType.float16, DType.bfloat16)
 
 
-def made_of(node: Node, target: TargetName, is_read: bool, runtime: Runtime) -> CustomOp | None:
-    """The declaration of a node that its body is to stand for; None where the node stays.
+def op_to_expand(node: Node, target: TargetName, is_read: bool, runtime: Runtime) -> CustomOp | None:
+    """Return the declaration whose body replaces a node; None if the node stays.
 
-    is_read: it is one of a model that others wrote, where unverified kernels of CUDA are kept.
+    is_read: the node is of an imported model, which keeps unverified kernels of CUDA.
     """
     if not node.domain or node.domain == FUNCTIONS or definition_of(node) is not None:
         return None
@@ -156,7 +161,7 @@ def made_of(node: Node, target: TargetName, is_read: bool, runtime: Runtime) -> 
         return None
     types = [None if s is None else s.type for s in node.inputs]
     if any(isinstance(t, ForeignType) for t in (*types, *(s.type for s in node.outputs))):
-        return None  # one that was read and did not fit the declaration: the runtime's own, if any's
+        return None  # an imported node that does not fit the declaration: left to the runtime
     if op.kernel is None:
         return op
     first = types[0]
@@ -166,19 +171,19 @@ def made_of(node: Node, target: TargetName, is_read: bool, runtime: Runtime) -> 
 
 
 def _has_kernel(op: CustomOp, node: Node, target: TargetName, types: Sequence[Type | None], runtime: Runtime) -> bool:
-    """Return whether the target's kernel is right for operands of these types, or is all that there is."""
+    """Return True if the target's kernel is correct for operands of these types, or there is no other way."""
     assert op.kernel is not None
     try:
         attributes = op.signature.given(op.signature.held(op.label, node.attributes))
-    except GraphcoreError:  # a form that is not declared
+    except GraphcoreError:  # attributes that the declaration does not have
         return True
-    if TARGETS[target].by_release and not _is_known(node, runtime):
+    if TARGETS[target].by_release and not _is_in_releases(node, runtime):
         return False
     return op.kernel(target, types, attributes, len(node.outputs))
 
 
-def _is_known(node: Node, runtime: Runtime) -> bool:
-    """Return whether the releases that are lowered for know an operator of com.microsoft in the form of a node."""
+def _is_in_releases(node: Node, runtime: Runtime) -> bool:
+    """Return True if the releases that the graph is lowered for have an operator of com.microsoft in this form."""
     if node.domain != "com.microsoft":
         return True
     if node.op_type in _WITH_STATISTICS and in_force(STATISTICS, runtime) and any(map(_is_used, node.outputs[1:3])):
@@ -187,13 +192,13 @@ def _is_known(node: Node, runtime: Runtime) -> bool:
 
 
 STATISTICS = "mean and deviation of Skip*LayerNormalization"
-"""A trap: kernels that leave these results out, without a word."""
+"""A trap: kernels that silently omit these results."""
 
 _WITH_STATISTICS = frozenset({"SkipLayerNormalization", "SkipSimplifiedLayerNormalization"})
 
 
 def _is_used(symbol: Symbol) -> bool:
-    """Return whether a Symbol is an output of its graph, or something in it or its bodies reads it."""
+    """Return True if a Symbol is an output of its graph, or a node of the graph or of its bodies reads it."""
     graph = symbol.graph
     if any(symbol is output for output in graph.outputs) or any(
         symbol is s for node in graph.nodes for s in node.inputs
@@ -208,32 +213,32 @@ def _wide(type_: Type | None) -> Type | None:
 
 
 def trimmed(inputs: tuple[Symbol | None, ...]) -> tuple[Symbol | None, ...]:
-    """The operands up to the last one that there is."""
+    """Drop the omitted operands at the end."""
     while inputs and inputs[-1] is None:
         inputs = inputs[:-1]
     return inputs
 
 
-def needed(has: Summary, target: TargetName, runtime: Runtime) -> bool:
-    """Return whether there is such a node in the graph, a body or a function that it calls."""
-    return bool(has.domains) and any(
-        node.domain and made_of(node, target, type(node.origin) is Imported, runtime) is not None
-        for part in (*has.parts, *has.called)
+def needed(summary: Summary, target: TargetName, runtime: Runtime) -> bool:
+    """Return True if the graph, a body or a called function has a node that must be expanded."""
+    return bool(summary.domains) and any(
+        node.domain and op_to_expand(node, target, type(node.origin) is Imported, runtime) is not None
+        for part in (*summary.parts, *summary.called)
         for node in part.nodes
     )
 
 
 def resolved(graph: Graph, target: TargetName, runtime: Runtime | None = None) -> Graph:
-    """The graph with calls of bodies in place of such nodes; itself where there are none.
+    """Return the graph with such nodes replaced by calls of bodies; the same graph if it has none.
 
-    runtime: what is lowered for, where it is not what files are written for.
+    runtime: the release to lower for; by default the one that files are written for.
     """
     runtime = default(target) if runtime is None else runtime
-    return _Resolution(target, runtime).of(graph)
+    return _CustomOpPolicy(target, runtime).of(graph)
 
 
-class _Resolution(Policy[Rewrite]):
-    """One run over a graph and all that it calls."""
+class _CustomOpPolicy(Policy[Rewrite]):
+    """Replaces custom ops by calls in a graph and all that it calls."""
 
     keeps_types = True
 
@@ -242,14 +247,14 @@ class _Resolution(Policy[Rewrite]):
         self._runtime = runtime
         self._made: dict[Definition, Definition] = {}
         self._open: dict[tuple[object, ...], Definition] = {}
-        """The functions that keep the domain of their operator, with the attributes of its nodes."""
+        """Functions that keep the domain of their operator, by definition and attributes."""
 
     def of(self, graph: Graph) -> Graph:
         is_needed = needed(Summary(graph), self._target, self._runtime)
         return Rewrite(graph, self).run() if is_needed else graph
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
-        op = made_of(node, self._target, rewrite.is_read, self._runtime)
+        op = op_to_expand(node, self._target, rewrite.is_read, self._runtime)
         definition = definition_of(node)
         if definition is not None:
             domain, attributes = node.domain, {**node.attributes, "definition": self._again(definition)}
@@ -264,7 +269,7 @@ class _Resolution(Policy[Rewrite]):
             except GraphcoreError:
                 if op.kernel is None:
                     raise
-                return None  # a form that is not declared, made by Graph.op
+                return None  # attributes that the declaration does not have, from Graph.op
             inputs = trimmed(inputs)
         types = [s.type for s in node.outputs]
         return rewrite.new.build.emit_many(node.op_type, inputs, types, attributes, domain)
@@ -272,44 +277,47 @@ class _Resolution(Policy[Rewrite]):
     def _through_float32(
         self, op: CustomOp, node: Node, inputs: tuple[Symbol | None, ...], graph: Graph
     ) -> list[Symbol] | None:
-        """A node on narrow floats by the kernel for float32, rounded once; None where that is not right either."""
+        """Compute a node on narrow floats by the float32 kernel and round once; None if that is not correct either."""
         types = [_wide(None if s is None else s.type) for s in inputs]
         narrow = any(s is not None and s.type is not t for s, t in zip(inputs, types, strict=True))
         if op.kernel is None or not narrow or not _has_kernel(op, node, self._target, types, self._runtime):
             return None
-        given = tuple(
+        operands = tuple(
             [
                 None if s is None else graph.build.cast(s, DType.float32) if s.type is not t else s
                 for s, t in zip(inputs, types, strict=True)
             ]
         )
         results = [t for s in node.outputs if (t := _wide(s.type)) is not None]
-        made = graph.build.emit_many(node.op_type, given, results, node.attributes, node.domain)
+        wide_results = graph.build.emit_many(node.op_type, operands, results, node.attributes, node.domain)
         return [
-            graph.build.cast(m, s.dtype) if m.type is not s.type else m for m, s in zip(made, node.outputs, strict=True)
+            graph.build.cast(m, s.dtype) if m.type is not s.type else m
+            for m, s in zip(wide_results, node.outputs, strict=True)
         ]
 
     def _again(self, definition: Definition) -> Definition:
-        """A function whose body has calls of bodies too."""
-        found = self._made.get(definition)
-        if found is None:
+        """Return a function in whose body the custom ops are replaced too."""
+        result = self._made.get(definition)
+        if result is None:
             body = self.of(definition.body)
-            found = definition if body is definition.body else replace(definition, body=body)
-            self._made[definition] = found
-        return found
+            result = definition if body is definition.body else replace(definition, body=body)
+            self._made[definition] = result
+        return result
 
     def _call(self, op: CustomOp, node: Node) -> tuple[str, dict[str, Any]]:
-        """The domain and the attributes of a node that calls the body."""
+        """Return the domain and the attributes of a node that calls the body."""
         types = [None if s is None else s.type for s in node.inputs]
         layer = f"{node.layer}{node.outputs[0].name}_"
-        found, dims = op.definition(types, node.attributes, [s.type for s in node.outputs], layer=layer)
-        definition = self._again(found)
+        body_definition, dims = op.definition(types, node.attributes, [s.type for s in node.outputs], layer=layer)
+        definition = self._again(body_definition)
         bound = {"dims": tuple(dims.items())}
-        if op.kernel is not None and TARGETS[self._target].table:  # standard ONNX has its own operators of that domain
+        if (
+            op.kernel is not None and TARGETS[self._target].table
+        ):  # in standard ONNX the domain has operators of its own
             return FUNCTIONS, {"definition": definition, **bound}
-        held = op.signature.held(op.label, node.attributes)
-        key = definition, *held
-        open_one = self._open.get(key)
-        if open_one is None:
-            open_one = self._open[key] = replace(definition, domain=op.domain, attributes=tuple(held))
-        return op.domain, {**held, "definition": open_one, **bound}
+        attributes = op.signature.held(op.label, node.attributes)
+        key = definition, *attributes
+        with_domain = self._open.get(key)
+        if with_domain is None:
+            with_domain = self._open[key] = replace(definition, domain=op.domain, attributes=tuple(attributes))
+        return op.domain, {**attributes, "definition": with_domain, **bound}

@@ -1,7 +1,7 @@
-"""Replaces every dtype by one that ONNX stores and every operator by what the target computes right.
+"""Legalisation: every dtype becomes one that ONNX stores, every operator one that the target computes correctly.
 
-The driver: it goes through the nodes, their casts and their bodies. For each operator and dtype `select` decides: it is
-kept, computed in another dtype and cast back, or decomposed.
+Goes through the nodes, their casts and their bodies. `select` decides for each operator and dtype: keep it, compute it
+in another dtype and cast back, or decompose it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from graphcore.ir.symbol import Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Rewrite, storage_type
 from graphcore.ir.transform.walk import bodies
 from graphcore.passes.merging import prune
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, OpCall
 from graphcore.runtime.lowering.build.casts import Casts, chosen_dtype
 from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_kernel, may_be_replaced
 from graphcore.runtime.lowering.dtypes import sequences
@@ -38,16 +38,16 @@ from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor
 
 
 def legalise(graph: Graph, rules: Legality, *, fast: bool = False, keeps_halves: bool = False) -> Graph:
-    """Return a graph that holds nothing but what `rules` allow. Raises `GraphError` where there is no way.
+    """Return an equivalent graph that uses only what `rules` allow. Raises `GraphError` if there is none.
 
-    fast: consecutive operators on floats narrower than float32 do not round in between. keeps_halves: nodes of models
-    that others wrote keep the runtime's kernels of float16 and bfloat16, which round as they like.
+    fast: do not round between consecutive operators on floats narrower than float32. keeps_halves: nodes of imported
+    models keep the runtime's kernels of float16 and bfloat16, which may round at any point.
     """
     return Legaliser(graph, rules, fast=fast, keeps_halves=keeps_halves).run()
 
 
 class Legaliser(Policy[Rewrite]):
-    """One run over one graph, or over a body of one."""
+    """Legalises one graph, or a body of one."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Legaliser(Policy[Rewrite]):
         keeps_halves: bool = False,
         stored: Mapping[DType, DType] = MappingProxyType({}),
     ) -> None:
-        """stored: the dtypes that values go into and out of a body as, from `control_flow.stored_as`."""
+        """stored: the transport dtypes of values that enter and leave a body, from `stored_as`."""
         self.rewrite: Rewrite = Rewrite(graph, self, outer.rewrite if outer else None)
         self.graph = self.rewrite.new
         self.rules = rules
@@ -78,10 +78,10 @@ class Legaliser(Policy[Rewrite]):
         """Return the new graph."""
         for symbol in self._old.input_symbols:
             if isinstance(symbol.type, TensorType) and symbol.type.dtype is DType.tensor_float32:
-                # What is fed may have more bits than the dtype.
+                # A fed value may have more bits than the dtype.
                 self.rewrite.bind(symbol, self.casts.round_tf32(self.rewrite.of(symbol)))
         if self._stored:
-            for symbol, value in entered(self.builder, self._old.input_symbols, self._stored):
+            for symbol, value in restore_inputs(self.builder, self._old.input_symbols, self._stored):
                 self.rewrite.bind(symbol, value)
         return self.rewrite.run()
 
@@ -92,16 +92,16 @@ class Legaliser(Policy[Rewrite]):
         return Legaliser(body, self.rules, self, fast=self.fast, keeps_halves=self.keeps_halves, stored=stored).run()
 
     def finish(self, rewrite: Rewrite) -> Graph:
-        """Set the outputs under their names: a value that has another name already gets a second one by Identity."""
+        """Set the outputs under their names: an Identity gives a value that has another name already a second one."""
         assert self._old.named_outputs is not None
         outputs: list[tuple[str | None, Symbol]] = []
         for label, symbol in self._old.named_outputs:
             name = label or symbol.name
-            value = stored(self.builder, self.rewrite.of(symbol), self._stored)
+            value = to_transport(self.builder, self.rewrite.of(symbol), self._stored)
             fits = isinstance(value.producer, Node) and value.given_name in (None, name)
             fits = fits or (isinstance(value.producer, (Input, Constant)) and value.given_name == name)
             if not fits or any(value is other for _, other in outputs):
-                value = self._again(value)
+                value = self._identity(value)
                 if not isinstance(value.producer, Node) or any(value is other for _, other in outputs):
                     value = self.builder.native("Identity", value)
             if isinstance(value.type, TensorType) and isinstance(symbol.type, TensorType) and not value.shape.is_ranked:
@@ -113,14 +113,14 @@ class Legaliser(Policy[Rewrite]):
         prune(self.graph)
         return self.graph
 
-    def _again(self, value: Symbol) -> Symbol:
-        """Return the value as the result of a node."""
+    def _identity(self, value: Symbol) -> Symbol:
+        """Return the value as the result of a new node."""
         if isinstance(value.type, TensorType):
             return self.builder.op("Identity", value)
         return self.builder.emit("Identity", (value,), value.type)
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> tuple[Symbol, ...]:
-        """Return what computes the results of a node on new operands."""
+        """Build the results of a node on new operands."""
         self.builder.is_read = is_read = rewrite.is_read
         self.builder.keeps_halves = is_read and self.keeps_halves
         is_fast = self.rules.decomposes and settings.is_fast(node.attributes)
@@ -129,26 +129,28 @@ class Legaliser(Policy[Rewrite]):
         types = [s.type for s in node.outputs]
         if node.op_type == "Cast" and not node.domain:
             return (self._cast(node, inputs, types[0].dtype),)
-        stored = [t if isinstance(t, TensorType) and t.dtype.storage is t.dtype else storage_type(t) for t in types]
+        stored_types = [
+            t if isinstance(t, TensorType) and t.dtype.storage is t.dtype else storage_type(t) for t in types
+        ]
         if node.op_type in CONTROL and not node.domain:
-            return self._control_flow(node, inputs, stored)
+            return self._control_flow(node, inputs, stored_types)
         attributes = rewrite.attributes(node)
         if self.rules.decomposes:
             attributes = settings.without(attributes)
         if self.builder.fast and not node.domain:
             inputs = tuple([self.casts.unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
-        call = Call(node.op_type, inputs, stored, dict(attributes), node.domain)
+        call = OpCall(node.op_type, inputs, stored_types, dict(attributes), node.domain)
         self._selector.keeps_kernels = is_read and chosen_dtype(call) is DType.float32
-        made = self._selector.legal(self.builder, call)
+        results = self._selector.legal(self.builder, call)
         if node.op_type in MOVES and not self.fast:
-            return made
+            return results
         for t in types:
             if isinstance(t, TensorType) and t.dtype is DType.tensor_float32:
-                return tuple(self.casts.rounded(m, t) for m, t in zip(made, types, strict=True))
-        return made
+                return tuple(self.casts.rounded(m, t) for m, t in zip(results, types, strict=True))
+        return results
 
     def _cast(self, node: Node, inputs: tuple[Symbol | None, ...], target: DType) -> Symbol:
-        """Return the result of a Cast, between the dtypes that were built and not those that store them."""
+        """Return the result of a Cast between the dtypes of the source graph, not their storage dtypes."""
         (source,) = node.inputs
         (value,) = inputs
         assert source is not None
@@ -156,51 +158,51 @@ class Legaliser(Policy[Rewrite]):
         if "within" in node.attributes:
             return self.casts.native(value, target)
         if node.outputs[0].id in self._around:
-            return self.casts.around(value, source.dtype, target)
+            return self.casts.cast_at_boundary(value, source.dtype, target)
         return self.casts.cast(value, source.dtype, target)
 
     def _control_flow(self, node: Node, inputs: tuple[Symbol | None, ...], types: list[Type]) -> tuple[Symbol, ...]:
         stored = stored_as(node, self.rules)
-        own = node.attributes.items()
-        attributes = {k: self.body(self.rewrite, v, stored) if isinstance(v, Graph) else v for k, v in own}
-        return legal(self.builder, Call(node.op_type, inputs, types, attributes), stored)
+        old_attributes = node.attributes.items()
+        attributes = {k: self.body(self.rewrite, v, stored) if isinstance(v, Graph) else v for k, v in old_attributes}
+        return build_control_flow(self.builder, OpCall(node.op_type, inputs, types, attributes), stored)
 
 
-# Tell whether a graph is legal as it stands, from a summary of it: then lowering returns it unchanged.
+# Whether a graph is legal already, from its summary: then lowering returns it unchanged.
 
 
-def is_legal(has: Summary, rules: Legality, *, keeps_halves: bool = False) -> bool:
-    """Return whether a target runs a graph and its bodies as they are. Raises `GraphError` as `stored_as` does.
+def is_legal(summary: Summary, rules: Legality, *, keeps_halves: bool = False) -> bool:
+    """Return True if the target runs a graph and its bodies unchanged. Raises `GraphError` as `stored_as` does.
 
-    keeps_halves: whether nodes of models that others wrote keep the runtime's kernels of float16 and bfloat16.
+    keeps_halves: nodes of imported models keep the runtime's kernels of float16 and bfloat16.
     """
-    if has.list_types and sequences.are_held(has):
+    if summary.list_types and sequences.has_unsupported(summary):
         return False
-    if rules.decomposes and has.is_marked:
+    if rules.decomposes and summary.is_marked:
         return False
-    dtypes = has.dtypes
+    dtypes = summary.dtypes
     if any(dtype.storage is not dtype or (dtype is FOUR and rules.decomposes) for dtype in dtypes):
         return False
-    if not has.op_types.isdisjoint(CONTROL) and any(
-        node.op_type in CONTROL and not node.domain and (stored_as(node, rules) or _has_detour(node, rules))
-        for part in has.parts
+    if not summary.op_types.isdisjoint(CONTROL) and any(
+        node.op_type in CONTROL and not node.domain and (stored_as(node, rules) or _needs_rewrite(node, rules))
+        for part in summary.parts
         for node in part.nodes
     ):
         return False
-    if not has.op_types.isdisjoint(PARTIAL_KERNELS) and not all(
-        computes(node, rules) for part in has.parts for node in part.nodes if node.op_type in PARTIAL_KERNELS
+    if not summary.op_types.isdisjoint(PARTIAL_KERNELS) and not all(
+        computes(node, rules) for part in summary.parts for node in part.nodes if node.op_type in PARTIAL_KERNELS
     ):
         return False
-    if not all(_keeps(rules, *operator, dtype) for operator in has.operators for dtype in dtypes):
-        # Not every operator takes every dtype that there is: which has which?
-        if not all(_is_legal_by_kind(part, rules, keeps_halves=keeps_halves) for part in has.parts):
+    if not all(_keeps(rules, *operator, dtype) for operator in summary.operators for dtype in dtypes):
+        # Some operator is illegal for some dtype of the graph: check the combinations that occur.
+        if not all(_is_legal_by_kind(part, rules, keeps_halves=keeps_halves) for part in summary.parts):
             return False
-    return all(map(_has_own_outputs, has.parts))
+    return all(map(_has_own_outputs, summary.parts))
 
 
-def _has_detour(node: Node, rules: Legality) -> bool:
+def _needs_rewrite(node: Node, rules: Legality) -> bool:
     inputs = [None if s is None else s.type for s in node.inputs]
-    return has_detour(rules, node.op_type, node.attributes, inputs, [s.type for s in node.outputs])
+    return needs_rewrite(rules, node.op_type, node.attributes, inputs, [s.type for s in node.outputs])
 
 
 def _is_legal_by_kind(graph: Graph, rules: Legality, *, keeps_halves: bool) -> bool:
@@ -210,7 +212,7 @@ def _is_legal_by_kind(graph: Graph, rules: Legality, *, keeps_halves: bool) -> b
 
 
 def _has_own_outputs(graph: Graph) -> bool:
-    """Return whether every output is a node's result of its own, under the output's name."""
+    """Return True if every output is a distinct result of a node, under the output's name."""
     outputs = graph.named_outputs or []
     produced = {s.id for _, s in outputs if isinstance(s.producer, Node)}
     return len(produced) == len(outputs) and all(name is None or name == s.given_name for name, s in outputs)
@@ -219,7 +221,7 @@ def _has_own_outputs(graph: Graph) -> bool:
 def _kind_is_legal(
     rules: Legality, as_read: bool, halves: bool, op_type: str, domain: str, operand: Type | None, result: Type
 ) -> bool:
-    # The operand that decides where it is not the first one has the result's dtype.
+    # For operators that are chosen by another operand than the first, that operand has the result's dtype.
     decides = result if operand is None or op_type in BY_RESULT or op_type in PRIMARY else operand
     dtype = decides.dtype if isinstance(decides, TensorType) else None
     if as_read and not domain and dtype is not None and keeps_kernel(op_type, dtype, operand):
@@ -247,13 +249,13 @@ def _keeps(
     )
 
 
-# If, Loop and Scan: values of dtypes that their kernels do not take go into and out of their bodies as others.
+# If, Loop and Scan: values of dtypes without a kernel enter and leave their bodies in a transport dtype.
 
 
 def stored_as(node: Node, rules: Legality) -> dict[DType, DType]:
-    """Return what stores the values that an If, Loop or Scan takes or gives, by each dtype that it has no kernel for.
+    """Return the transport dtype of values of an If, Loop or Scan, for each dtype that it has no kernel for.
 
-    Raises `GraphError` for a Loop that onnxruntime gets wrong.
+    Raises `GraphError` for a Loop that onnxruntime computes wrongly.
     """
     outside = [s.type for s in (*node.inputs, *node.outputs) if s is not None]
     inside = [s.type for body in bodies(node) for s in (*body.inputs, *body.outputs)]
@@ -264,69 +266,71 @@ def stored_as(node: Node, rules: Legality) -> dict[DType, DType]:
         return any(table.allows(node.op_type, dtype) for table in tables)
 
     if rules.target.is_host and rules.has_trap("Loop that gathers strings"):
-        _require_survived(node)
-    found = {}
+        _refuse_gathered_strings(node)
+    transport = {}
     for dtype in dtypes:
         fit = [d for d in PROMOTIONS.get(dtype, ()) if is_taken(d) and d.is_float is dtype.is_float]
         if fit and not is_taken(dtype):
-            found[dtype] = fit[0]
-    return found
+            transport[dtype] = fit[0]
+    return transport
 
 
-def legal(b: Builder, call: Call, dtypes: Mapping[DType, DType]) -> tuple[Symbol, ...]:
-    """Build a call whose bodies are legal already. dtypes: what stores its values, from `stored_as`."""
-    inputs = tuple([None if s is None else stored(b, s, dtypes) for s in call.inputs])
-    wanted = call.types
+def build_control_flow(b: Builder, call: OpCall, dtypes: Mapping[DType, DType]) -> tuple[Symbol, ...]:
+    """Build a call whose bodies are legal already. dtypes: transport dtypes of its values, from `stored_as`."""
+    inputs = tuple([None if s is None else to_transport(b, s, dtypes) for s in call.inputs])
+    result_types = call.types
     types = [
         b.retyped(t, dtypes[t.dtype]) if isinstance(t, TensorType) and t.dtype in dtypes else t for t in call.types
     ]
-    call = Call(call.op, inputs, types, call.attributes)
-    if has_detour(b.rules, call.op, call.attributes, [None if s is None else s.type for s in inputs], types):
-        made = _scanned(b, call) if call.op == "Scan" else _counted(b, call)
+    call = OpCall(call.op, inputs, types, call.attributes)
+    if needs_rewrite(b.rules, call.op, call.attributes, [None if s is None else s.type for s in inputs], types):
+        results = _build_scan(b, call) if call.op == "Scan" else _build_loop(b, call)
     else:
-        made = b.emit_many(call.op, inputs, types, call.attributes)
+        results = b.emit_many(call.op, inputs, types, call.attributes)
     return tuple(
         b.cast(m, t.dtype) if isinstance(t, TensorType) and m.type is not t else m
-        for m, t in zip(made, wanted, strict=True)
+        for m, t in zip(results, result_types, strict=True)
     )
 
 
-def has_detour(
+def needs_rewrite(
     rules: Legality, op_type: str, attributes: Mapping[str, Any], inputs: Sequence[Type | None], outputs: Sequence[Type]
 ) -> bool:
-    """Return whether a kernel may not survive what a node is given.
+    """Return True if a kernel may crash on these types.
 
-    That of Scan moves axes itself, and divides by the number of elements that stand together. That of Loop reads the
-    first number of turns, and whether there is a first turn, also where there is none.
+    That of Scan moves axes itself, and divides by the number of elements per slice. That of Loop reads the first trip
+    count and the first condition without checking that they have an element.
     """
     if op_type == "Loop" and rules.decomposes and rules.has_trap("Loop without a number of turns"):
         return not all(t is None or _is_one(t) for t in inputs[:2])
     if op_type != "Scan" or not rules.decomposes or not rules.has_trap("Scan along other axes without elements"):
         return False
     states = len(inputs) - int(attributes["num_scan_inputs"])
-    moved = zip(attributes.get("scan_input_axes") or (), inputs[states:], strict=False)
-    made = zip(attributes.get("scan_output_axes") or (), outputs[states:], strict=False)
-    return any(axis and type_ is not None and _may_be_empty(type_) for axis, type_ in (*moved, *made))
+    inputs_along = zip(attributes.get("scan_input_axes") or (), inputs[states:], strict=False)
+    outputs_along = zip(attributes.get("scan_output_axes") or (), outputs[states:], strict=False)
+    return any(axis and type_ is not None and _may_be_empty(type_) for axis, type_ in (*inputs_along, *outputs_along))
 
 
-def entered(b: Builder, inputs: Sequence[Symbol], dtypes: Mapping[DType, DType]) -> Iterator[tuple[Symbol, Symbol]]:
-    """Retype the inputs of a body to what stores them; yield each old one with its value in its own dtype again."""
-    for symbol, made in zip(inputs, b.graph.input_symbols, strict=True):
-        if isinstance(made.type, TensorType) and made.type.dtype in dtypes:
-            own = made.type.dtype
-            change(made, type=b.retyped(made.type, dtypes[own]))
-            yield symbol, b.cast(made, own)
+def restore_inputs(
+    b: Builder, inputs: Sequence[Symbol], dtypes: Mapping[DType, DType]
+) -> Iterator[tuple[Symbol, Symbol]]:
+    """Retype the inputs of a body to their transport dtypes; yield each old input with its value in the old dtype."""
+    for symbol, new in zip(inputs, b.graph.input_symbols, strict=True):
+        if isinstance(new.type, TensorType) and new.type.dtype in dtypes:
+            dtype = new.type.dtype
+            change(new, type=b.retyped(new.type, dtypes[dtype]))
+            yield symbol, b.cast(new, dtype)
 
 
-def stored(b: Builder, value: Symbol, dtypes: Mapping[DType, DType]) -> Symbol:
-    """Return a value in the dtype that stores it."""
+def to_transport(b: Builder, value: Symbol, dtypes: Mapping[DType, DType]) -> Symbol:
+    """Cast a value to its transport dtype."""
     if not isinstance(value.type, TensorType) or value.type.dtype not in dtypes:
         return value
     return b.cast(value, dtypes[value.type.dtype])
 
 
-def _scanned(b: Builder, call: Call) -> tuple[Symbol, ...]:
-    """Build a Scan that goes along the first axis of what may be empty: Transposes move the others there and back."""
+def _build_scan(b: Builder, call: OpCall) -> tuple[Symbol, ...]:
+    """Build a Scan that scans possibly empty values along the first axis: Transposes move the other axes and back."""
     scanned = int(call.attributes["num_scan_inputs"])
     states = len(call.inputs) - scanned
     inputs, types, attributes = list(call.inputs), list(call.types), dict(call.attributes)
@@ -337,7 +341,7 @@ def _scanned(b: Builder, call: Call) -> tuple[Symbol, ...]:
         x = inputs[states + i]
         assert x is not None
         if axis and _may_be_empty(x.type):
-            inputs[states + i], axes[i] = _moved(b, x, axis % len(_shape_of(x.type)), 0), 0
+            inputs[states + i], axes[i] = _move_axis(b, x, axis % len(_shape_of(x.type)), 0), 0
     for i, axis in enumerate(ends):
         type_ = types[states + i]
         if axis and _may_be_empty(type_):
@@ -348,16 +352,16 @@ def _scanned(b: Builder, call: Call) -> tuple[Symbol, ...]:
         attributes["scan_input_axes"] = axes
     if "scan_output_axes" in attributes:
         attributes["scan_output_axes"] = ends
-    made = list(b.emit_many("Scan", tuple(inputs), types, attributes))
+    results = list(b.emit_many("Scan", tuple(inputs), types, attributes))
     for i, axis in enumerate(back):
-        made[states + i] = _moved(b, made[states + i], 0, axis)
-    return tuple(made)
+        results[states + i] = _move_axis(b, results[states + i], 0, axis)
+    return tuple(results)
 
 
-def _counted(b: Builder, call: Call) -> tuple[Symbol, ...]:
-    """Build a Loop whose number of turns and first condition are one number, or fail in a Reshape.
+def _build_loop(b: Builder, call: OpCall) -> tuple[Symbol, ...]:
+    """Build a Loop whose trip count and first condition are scalars; other sizes fail in a Reshape.
 
-    Raises `GraphError` where they are known to be none or several.
+    Raises `GraphError` if they are known to have no or several elements.
     """
     inputs = list(call.inputs)
     for i, symbol in enumerate(inputs[:2]):
@@ -365,14 +369,14 @@ def _counted(b: Builder, call: Call) -> tuple[Symbol, ...]:
             continue
         shape = symbol.type.shape
         if shape.is_ranked and all(dim.is_static for dim in shape):
-            what = "condition" if i else "number of turns"
-            raise GraphError(f"Loop: the {what} is one number", operands={what: symbol}, help="give a scalar")
+            what = "condition" if i else "trip count"
+            raise GraphError(f"Loop: the {what} must have one element", operands={what: symbol}, help="pass a scalar")
         inputs[i] = b.op("Reshape", symbol, b.constant(np.zeros(0, np.int64), DType.int64), shape=_shape([]))
     return b.emit_many("Loop", tuple(inputs), call.types, call.attributes)
 
 
 def _is_one(type_: Type) -> bool:
-    """Return whether a tensor is known to have one element."""
+    """Return True if a tensor is known to have one element."""
     return (
         isinstance(type_, TensorType)
         and type_.shape.is_ranked
@@ -389,15 +393,15 @@ def _may_be_empty(type_: Type) -> TypeGuard[TensorType]:
 def _shape_of(type_: TensorType) -> Shape:
     if not type_.shape.is_ranked:
         raise GraphError(
-            "Scan: along another axis than the first, of a tensor whose rank is not known",
-            operands={"the tensor": str(type_)},
-            help="say the ranks of the operands and results of the Scan's body",
+            "Scan: the rank of a tensor that is scanned along another axis than the first is not known",
+            operands={"tensor": str(type_)},
+            help="declare the shapes of the operands and results of the Scan's body",
         )
     return type_.shape
 
 
-def _moved(b: Builder, x: Symbol, axis: int, to: int) -> Symbol:
-    """Return a tensor with an axis at another place."""
+def _move_axis(b: Builder, x: Symbol, axis: int, to: int) -> Symbol:
+    """Move an axis of a tensor."""
     if axis == to:
         return x
     assert isinstance(x.type, TensorType)
@@ -406,13 +410,13 @@ def _moved(b: Builder, x: Symbol, axis: int, to: int) -> Symbol:
     return b.op("Transpose", x, shape=_shape([x.type.shape[i] for i in order]), perm=order)
 
 
-def _require_survived(node: Node) -> None:
-    """Raise `GraphError` for a Loop that gathers strings: all but the first are lost, or the process ends."""
+def _refuse_gathered_strings(node: Node) -> None:
+    """Raise `GraphError` for a Loop that gathers strings: all but the first are lost, or the process crashes."""
     gathered = node.outputs[max(len(node.inputs) - 2, 0) :] if node.op_type == "Loop" else ()
     for result in gathered:
         if isinstance(result.type, TensorType) and result.type.dtype is DType.string:
             raise GraphError(
                 "Loop: onnxruntime loses the strings that each step but the first adds to a result",
                 operands={"result": str(result.type)},
-                help="let each step put them into a tensor that goes through the loop",
+                help="write the strings into a tensor that the loop carries from step to step",
             )

@@ -1,9 +1,9 @@
-"""The form of a pass of lowering, and of the workarounds; and the summary of a graph by which passes are chosen.
+"""The form of a pass of lowering and of a workaround, and the summary of a graph that decides which passes run.
 
-A pass is added by a row of `pipeline.PIPELINE`, or of `pipeline.WORKAROUNDS` if it works around a fault of
-onnxruntime. A `Policy` (`ir/transform/rewrite.py`) says what becomes of each node of a new graph. Fusions and
-optimisations are rules, not passes: one walk tries all of them at each node (`passes/sweep.py`), by the tables
-`fusions.FUSIONS` and `passes._RULES`.
+To add a pass, add a row to `pipeline.PIPELINE`, or to `pipeline.WORKAROUNDS` if it avoids a bug of onnxruntime. A
+`Policy` (`ir/transform/rewrite.py`) replaces each node while a new graph is built. Fusions and optimisations are rules,
+not passes: one walk tries all of them at each node (`passes/sweep.py`), from the tables `fusions.FUSIONS` and
+`passes._RULES`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
-# A summary of a graph, its bodies and the functions that it calls: what the passes of lowering are chosen by.
+# The summary of a graph, its bodies and the functions that it calls.
 
 Kind: TypeAlias = tuple[str, str, Type | None, Type]
-"""The facts of a node that legality depends on: operator, domain, types of the first operand and result."""
+"""The facts of a node that legality depends on: operator, domain, types of the first operand and of the result."""
 
 
 class Summary:
-    """The contents of a graph when the summary is made: make a new one of a changed graph.
+    """The contents of a graph when the summary is created: create a new one for a changed graph.
 
-    operators: with their domains, those in bodies and in called functions included. op_types: their names. domains:
-    theirs but ONNX's own. parts: the graph itself, then the bodies in it. called: the bodies of the functions that are
-    called, and the bodies in those. is_marked: whether some node says how accurate it is to be.
+    operators: with their domains, including those in bodies and in called functions. op_types: their names. domains:
+    their domains except ONNX's own. parts: the graph itself, then its bodies. called: the bodies of the called
+    functions, and the bodies in those. is_marked: whether some node has an accuracy setting.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -51,10 +51,10 @@ class Summary:
         self.domains = frozenset([domain for _, domain in self.operators if domain])
 
     def _walk(self) -> None:
-        """Find the operators of all, the parts and the functions in one walk."""
+        """Collect the operators, the parts and the called functions in one walk."""
         seen: set[Definition] = set()
-        for own in (self.parts, self.called):
-            for graph in own:  # which grows meanwhile
+        for graphs in (self.parts, self.called):
+            for graph in graphs:  # which grows meanwhile
                 nodes = graph.nodes
                 self.operators |= {(node.op_type, node.domain) for node in nodes}
                 for node in [node for node in nodes if node.attributes]:
@@ -64,19 +64,19 @@ class Summary:
                         if not isinstance(value, (Graph, Definition)):
                             continue
                         if isinstance(value, Graph):
-                            own.append(value)
+                            graphs.append(value)
                         elif value not in seen:
                             seen.add(value)
                             self.called.append(value.body)
 
     @property
     def has_calls(self) -> bool:
-        """Return whether a node of the graph or of a body calls a function."""
+        """True if a node of the graph or of a body calls a function."""
         return bool(self.called)
 
     @property
     def types(self) -> set[Type]:
-        """The types of all values of the graph and its bodies: a walk of its own, on first use."""
+        """The types of all values of the graph and its bodies, collected on first use."""
         if self._types is None:  # functools.cached_property takes a lock
             self._types = {symbol.type for part in self.parts for symbol in part.symbols}
         return self._types
@@ -88,7 +88,7 @@ class Summary:
 
     @property
     def list_types(self) -> list[Type]:
-        """The types of all values of the graph and its bodies that are no tensors."""
+        """The types of all values of the graph and its bodies that are not tensors."""
         return [type_ for type_ in self.types if not isinstance(type_, TensorType)]
 
     def kinds(self, op_type: str) -> set[Kind]:
@@ -99,7 +99,7 @@ class Summary:
 
 
 def kinds_of(graph: Graph, op_type: str = "") -> set[Kind]:
-    """Return the kinds of a graph's own nodes. op_type: of those of this one of ONNX's operators."""
+    """Return the kinds of a graph's own nodes. op_type: only nodes of this ONNX operator."""
     return {
         (n.op_type, n.domain, s.type if n.inputs and (s := n.inputs[0]) is not None else None, n.outputs[0].type)
         for n in graph.nodes
@@ -108,12 +108,12 @@ def kinds_of(graph: Graph, op_type: str = "") -> set[Kind]:
 
 
 @dataclass(slots=True)
-class Lowering:
+class LoweringRun:
     """One run of the pipeline.
 
     rules: what is legal, at the newest opset at which the runtime has kernels of the graph's operators; newest: the
-    same at the runtime's newest opset. trace: the passes that ran, in order; those of bodies of functions are not told.
-    is_fused: whether a fusion was found. source: the graph before the passes that make it legal.
+    same at the runtime's newest opset. trace: the passes that ran, in order, except those on bodies of functions.
+    is_fused: whether a fusion matched. source: the graph before the passes that legalise it.
     """
 
     newest: Legality
@@ -128,15 +128,15 @@ class Lowering:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
-    """A pass. when: in words. why: what it is for. needed: a quick test of a summary. run: returns the changed graph,
-    which may be the given one where that was made by a pass before; None where there turned out to be nothing to do.
-    signs: operators, one of which every graph that needs it has; empty where any may."""
+    """A pass. when: the condition, in words. why: its purpose. needed: a quick test of a summary. run: returns the
+    changed graph, which can be the same object if an earlier pass created it; None if nothing changed. signs: operators
+    of which every graph that needs the pass has one; empty if any graph can."""
 
     name: str
     when: str
     why: str
-    needed: Callable[[Summary, Lowering], bool]
-    run: Callable[[Summary, Lowering], Graph | None]
+    needed: Callable[[Summary, LoweringRun], bool]
+    run: Callable[[Summary, LoweringRun], Graph | None]
     signs: frozenset[str] = frozenset()
 
 
@@ -152,22 +152,22 @@ def workaround(
     is_of_processors: bool = False,
     in_standard: bool = False,
 ) -> Pass:
-    """Return a pass that keeps onnxruntime from taking nodes for something else.
+    """Return a pass that works around a bug of onnxruntime.
 
-    trap: by whose name `traps.json` has the releases that do. when: the signs, in words. signs: operators without which
-    there is nothing to do. is_needed: tells of a graph and its bodies. run: edits a new graph and its bodies, and
-    returns True if it changed any. is_of_fusions: True if only operators that a fusion made are affected.
-    is_of_processors: whether not a release but a processor has the trap, whose products of bytes saturate.
-    in_standard: whether files of standard ONNX are guarded too, which onnxruntime would not load or compute wrongly.
+    trap: the name in `traps.json`, which has the affected releases. when: the signs, in words. signs: operators without
+    which there is nothing to do. is_needed: tests a graph and its bodies. run: edits a new graph and its bodies, and
+    returns True if it changed any. is_of_fusions: only operators that a fusion creates are affected. is_of_processors:
+    a processor has the bug, not a release: its products of bytes saturate. in_standard: apply the workaround to files
+    of standard ONNX too, which onnxruntime would not load or would compute wrongly.
     """
 
-    def is_met(to: Lowering) -> bool:
-        rules, row = to.rules, to.rules.target
+    def is_met(lowering: LoweringRun) -> bool:
+        rules, row = lowering.rules, lowering.rules.target
         if not rules.decomposes and not in_standard:
             return False
         if is_of_processors:
             return (row.is_host or not rules.decomposes) and rules.runtime.saturates()
-        if is_of_fusions and not (to.is_fused and row.takes_empty_operands):
+        if is_of_fusions and not (lowering.is_fused and row.takes_empty_operands):
             return False
         return not rules.decomposes or rules.has_trap(trap)
 
@@ -175,34 +175,34 @@ def workaround(
         trap,
         f"{when}; the {'processor' if is_of_processors else 'release'} has this trap",
         why,
-        lambda has, to: is_met(to) and is_needed(has.parts),
-        lambda has, to: has.graph if run(has.parts) else None,
+        lambda summary, lowering: is_met(lowering) and is_needed(summary.parts),
+        lambda summary, lowering: summary.graph if run(summary.parts) else None,
         frozenset(signs),
     )
 
 
-def rewriting(
+def node_workaround(
     trap: str,
     when: str,
     why: str,
     signs: Iterable[str],
-    found: Callable[[Graph], Iterable[Node]],
+    find: Callable[[Graph], Iterable[Node]],
     write: Callable[[Graph, Node], None],
     **flags: bool,
 ) -> Pass:
-    """Return the workaround that writes single nodes in another way.
+    """Return a workaround that rewrites single nodes.
 
-    found: the nodes of a graph that are meant, each of them once. write: changes one, after nodes that it adds. flags:
-    of the workaround.
+    find: yields the affected nodes of a graph, each of them once. write: changes one, after nodes that it adds. flags:
+    those of `workaround`.
     """
 
     def is_needed(parts: Sequence[Graph]) -> bool:
-        return any(True for graph in parts for _ in found(graph))
+        return any(True for graph in parts for _ in find(graph))
 
     def run(parts: Sequence[Graph]) -> bool:
         is_changed = False
         for graph in parts:
-            before = {id(node): partial(write, graph, node) for node in found(graph)}
+            before = {id(node): partial(write, graph, node) for node in find(graph)}
             if before:
                 edit(graph, before)
                 is_changed = True
@@ -212,17 +212,17 @@ def rewriting(
 
 
 def of_onnx(graph: Graph, op_types: Container[str]) -> Iterator[Node]:
-    """Yield the nodes of these operators of ONNX."""
+    """Yield the nodes of these ONNX operators."""
     return (n for n in graph.nodes if n.op_type in op_types and not n.domain)
 
 
 def built_here(graph: Graph, op_types: Container[str]) -> Iterator[Node]:
-    """Yield the nodes of these operators of ONNX, less those that were read: their files say what is meant."""
+    """Yield the nodes of these ONNX operators except imported ones, whose files define their meaning."""
     return (n for n in graph.nodes if n.op_type in op_types and not n.domain and type(n.origin) is not Imported)
 
 
-def hide(graph: Graph, node: Node, place: int) -> None:
-    """Give an operand of floats by a Sum of it alone, which no optimiser leaves out or looks through."""
+def hide_operand(graph: Graph, node: Node, place: int) -> None:
+    """Put an operand of floats through a Sum of one term, which no optimiser removes or looks through."""
     inputs = [*node.inputs]
     operand = inputs[place]
     assert operand is not None
@@ -231,5 +231,5 @@ def hide(graph: Graph, node: Node, place: int) -> None:
 
 
 def sizes_type(count: int | Dim) -> TensorType:
-    """Return the type of so many sizes of axes."""
+    """Return the type of a vector of axis sizes."""
     return TensorType(DType.int64, [count])

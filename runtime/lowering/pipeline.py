@@ -1,4 +1,4 @@
-"""The pipeline of lowering: the passes in their order, each with when it runs and why."""
+"""The passes of lowering in their order, each with its condition and purpose."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4
 from graphcore.runtime.lowering.expansion import composed, packed_weights, row_switch
 from graphcore.runtime.lowering.expansion.row_switch import expand
 from graphcore.runtime.lowering.legalise import is_legal, legalise
-from graphcore.runtime.lowering.passes import Lowering, Pass, Summary
+from graphcore.runtime.lowering.passes import LoweringRun, Pass, Summary
 from graphcore.runtime.lowering.targets.legality import Legality, legality
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Runtime, default
 from graphcore.runtime.lowering.workarounds import arithmetic, dequantized, empty, moves, sizes
@@ -31,7 +31,7 @@ WORKAROUNDS: tuple[Pass, ...] = (
     arithmetic.ADDED_ZERO,
     arithmetic.ROUNDED,
     arithmetic.EMPTY,
-    arithmetic.ENDLESS,
+    arithmetic.INFINITE_FACTOR,
     arithmetic.CLIPPED_RELU,
     arithmetic.QUICK_GELU,
     empty.NEGATIVE_AXES,
@@ -42,7 +42,7 @@ WORKAROUNDS: tuple[Pass, ...] = (
     dequantized.MOVED,
     dequantized.SCALES,
     arithmetic.SIGNED_WEIGHTS,
-    moves.WORKAROUND,
+    moves.CAST_BEFORE_SHAPE,
     moves.CAST,
     moves.CUBIC,
     empty.ATTENTION,
@@ -57,130 +57,132 @@ WORKAROUNDS: tuple[Pass, ...] = (
     sizes.RESIZED,
     sizes.SAME_PADS,
 )
-"""Workarounds against onnxruntime, in the order in which they run."""
+"""Workarounds for bugs of onnxruntime, in the order in which they run."""
 
 
-def run(passes: tuple[Pass, ...], has: Summary, to: Lowering) -> Summary:
-    """Return a summary of the graph after those passes that it needs; the given one where it needs none."""
+def run(passes: tuple[Pass, ...], summary: Summary, lowering: LoweringRun) -> Summary:
+    """Run those passes that the graph needs and return its new summary; the same summary if none ran."""
     for step in passes:
-        if (step.signs and step.signs.isdisjoint(has.op_types)) or not step.needed(has, to):
+        if (step.signs and step.signs.isdisjoint(summary.op_types)) or not step.needed(summary, lowering):
             continue
-        made = step.run(has, to)
-        if made is None:
+        result = step.run(summary, lowering)
+        if result is None:
             continue
-        to.trace.append(step)
-        if made is not has.graph:
-            has = Summary(made)
-    return has
+        lowering.trace.append(step)
+        if result is not summary.graph:
+            summary = Summary(result)
+    return summary
 
 
-def made_legal(has: Summary, to: Lowering) -> Graph:
-    """Return the graph after the passes of `LEGALISING`; the graph itself where it is legal and needs no workaround."""
-    if is_legal(has, to.rules, keeps_halves=to.precision is None):
-        signed = [workaround for workaround in WORKAROUNDS if not workaround.signs.isdisjoint(has.op_types)]
-        if not any(workaround.needed(has, to) for workaround in signed):
-            return has.graph
-    to.source = has.graph
+def legalise_if_needed(summary: Summary, lowering: LoweringRun) -> Graph:
+    """Run the passes of `LEGALISING`; return the same graph if it is legal and needs no workaround."""
+    if is_legal(summary, lowering.rules, keeps_halves=lowering.precision is None):
+        signed = [workaround for workaround in WORKAROUNDS if not workaround.signs.isdisjoint(summary.op_types)]
+        if not any(workaround.needed(summary, lowering) for workaround in signed):
+            return summary.graph
+    lowering.source = summary.graph
     with uncollected():
-        return run(LEGALISING, has, to).graph
+        return run(LEGALISING, summary, lowering).graph
 
 
 def with_kernels(rules: Legality, op_types: Set[str]) -> Legality:
-    """Return the rules of the newest opset at which the runtime has kernels of these operators, as far as it has any.
+    """Return the rules of the newest opset at which the runtime has kernels of these operators.
 
-    onnxruntime 1.32 has a kernel of Attention for opset 24, and none of the version for opset 25 that it knows.
+    onnxruntime 1.32 has a kernel of Attention for opset 24, and none for its version of opset 25.
     """
     runtime = rules.runtime
     if not rules.target.is_host or not runtime.version or runtime.is_fixed:
         return rules
-    lacking = [op_type for op_type in op_types if not rules.dtypes(op_type)]
-    for opset in range(runtime.opset - 1, OLDEST_OPSET - 1, -1) if lacking else ():
+    missing = [op_type for op_type in op_types if not rules.dtypes(op_type)]
+    for opset in range(runtime.opset - 1, OLDEST_OPSET - 1, -1) if missing else ():
         older = legality(rules.target.name, replace(runtime, opset=opset))
-        if any(older.dtypes(op_type) for op_type in lacking):
+        if any(older.dtypes(op_type) for op_type in missing):
             return older
     return rules
 
 
-def onnx_op_types(has: Summary) -> Set[str]:
-    """Return the names of ONNX's own operators in a graph."""
-    return {op_type for op_type, domain in has.operators if not domain} if has.domains else has.op_types
+def onnx_op_types(summary: Summary) -> Set[str]:
+    """Return the names of the ONNX operators in a graph."""
+    return {op_type for op_type, domain in summary.operators if not domain} if summary.domains else summary.op_types
 
 
-# Passes that are functions of more than a graph
+# Passes that need more than a graph
 
 
-def _expose_buffers(has: Summary, to: Lowering) -> Graph:
-    return exposed(has.graph)
+def _expose_buffers(summary: Summary, lowering: LoweringRun) -> Graph:
+    return exposed(summary.graph)
 
 
-def _resolve_custom_ops(has: Summary, to: Lowering) -> Graph | None:
-    return _if_changed(functions.resolved(has.graph, to.rules.target.name, to.newest.runtime), has)
+def _resolve_custom_ops(summary: Summary, lowering: LoweringRun) -> Graph | None:
+    return _if_changed(functions.resolved(summary.graph, lowering.rules.target.name, lowering.newest.runtime), summary)
 
 
-def _optimize(has: Summary, to: Lowering) -> Graph:
-    return has.graph.optimize()
+def _optimize(summary: Summary, lowering: LoweringRun) -> Graph:
+    return summary.graph.optimize()
 
 
-def _fuse(has: Summary, to: Lowering) -> Graph | None:
-    there = has.operators
+def _fuse(summary: Summary, lowering: LoweringRun) -> Graph | None:
+    operators = summary.operators
     best = with_kernels(
-        to.newest, {op_type for fusion in FUSIONS if (fusion.sign, "") in there for op_type in fusion.makes}
+        lowering.newest, {op_type for fusion in FUSIONS if (fusion.sign, "") in operators for op_type in fusion.makes}
     )
-    made = fuse(
-        has.graph,
+    fused = fuse(
+        summary.graph,
         lambda op_type: best.allows(op_type, DType.float32),
-        to.rules.target.is_host,
-        spares_quantised=to.precision != "fast",
+        lowering.rules.target.is_host,
+        spares_quantised=lowering.precision != "fast",
     )
-    if made is has.graph:
+    if fused is summary.graph:
         return None
-    to.is_fused = True
-    to.rules = with_kernels(to.newest, onnx_op_types(Summary(made)))
-    return made
+    lowering.is_fused = True
+    lowering.rules = with_kernels(lowering.newest, onnx_op_types(Summary(fused)))
+    return fused
 
 
-def _inline_or_keep(has: Summary, to: Lowering) -> Graph:
-    if not to.inline:
-        kept = functions.kept(has.graph, lambda body: made_legal(Summary(body), replace(to, trace=[])))
-        if kept is not None:
-            return kept
-    return functions.inlined(has.graph)
+def _inline_or_keep(summary: Summary, lowering: LoweringRun) -> Graph:
+    if not lowering.inline:
+        with_functions = functions.lower_bodies(
+            summary.graph, lambda body: legalise_if_needed(Summary(body), replace(lowering, trace=[]))
+        )
+        if with_functions is not None:
+            return with_functions
+    return functions.inlined(summary.graph)
 
 
-def _store_complex(has: Summary, to: Lowering) -> Graph:
-    return complex_numbers.store(has.graph, fast=to.precision == "fast")
+def _store_complex(summary: Summary, lowering: LoweringRun) -> Graph:
+    return complex_numbers.store(summary.graph, fast=lowering.precision == "fast")
 
 
-def _expand(has: Summary, to: Lowering) -> Graph | None:
-    return _if_changed(expand(has.graph, to.rules), has)
+def _expand(summary: Summary, lowering: LoweringRun) -> Graph | None:
+    return _if_changed(expand(summary.graph, lowering.rules), summary)
 
 
-def _legalise(has: Summary, to: Lowering) -> Graph:
-    fast = to.precision == "fast" and to.rules.decomposes
-    return legalise(has.graph, to.rules, fast=fast, keeps_halves=to.precision is None)
+def _legalise(summary: Summary, lowering: LoweringRun) -> Graph:
+    fast = lowering.precision == "fast" and lowering.rules.decomposes
+    return legalise(summary.graph, lowering.rules, fast=fast, keeps_halves=lowering.precision is None)
 
 
-def _fuse_biases(has: Summary, to: Lowering) -> Graph | None:
-    return has.graph if packed_weights.fuse(has.parts) else None
+def _fuse_biases(summary: Summary, lowering: LoweringRun) -> Graph | None:
+    return summary.graph if packed_weights.fuse(summary.parts) else None
 
 
-def _switch_by_rows(has: Summary, to: Lowering) -> Graph | None:
-    if not to.rules.target.packs_weights:
+def _switch_by_rows(summary: Summary, lowering: LoweringRun) -> Graph | None:
+    if not lowering.rules.target.packs_weights:
         return None
-    return _if_changed(row_switch.switched(has.graph, to.newest.runtime), has)
+    return _if_changed(row_switch.switched(summary.graph, lowering.newest.runtime), summary)
 
 
-def _write_notes(has: Summary, to: Lowering) -> Graph:
-    graph, source = has.graph, to.source
+def _write_notes(summary: Summary, lowering: LoweringRun) -> Graph:
+    graph, source = summary.graph, lowering.source
     assert source is not None
     semantic = {
         s.name: s.dtype.name for s in (*source.inputs, *source.outputs, *source.weights.values()) if _is_semantic(s)
     }
     semantic.update({name: s.dtype.name for name, s in source.named_outputs if name and _is_semantic(s)})
     if semantic:
-        noted = json.loads(source.metadata.get(notes.DTYPES, "{}"))
-        graph.metadata[notes.DTYPES] = json.dumps({**noted, **semantic})
-    graph.metadata[notes.TARGET] = to.rules.target.name
+        recorded = json.loads(source.metadata.get(notes.DTYPES, "{}"))
+        graph.metadata[notes.DTYPES] = json.dumps({**recorded, **semantic})
+    graph.metadata[notes.TARGET] = lowering.rules.target.name
     graph.metadata[notes.PROMOTION] = source.promotion.note
     return graph
 
@@ -189,89 +191,97 @@ def _is_semantic(symbol: Symbol) -> bool:
     return isinstance(symbol.type, TensorType) and symbol.dtype.storage is not symbol.dtype
 
 
-def _if_changed(made: Graph, has: Summary) -> Graph | None:
-    return None if made is has.graph else made
+def _if_changed(result: Graph, summary: Summary) -> Graph | None:
+    return None if result is summary.graph else result
 
 
 PREPARING: tuple[Pass, ...] = (
     Pass(
-        "expose buffers", "it has buffers", "a runtime knows inputs and outputs alone",
-        lambda has, to: bool(has.graph.buffers), _expose_buffers,
+        "expose buffers", "it has buffers", "a runtime has only inputs and outputs",
+        lambda summary, lowering: bool(summary.graph.buffers), _expose_buffers,
     ),
     Pass(
-        "custom operators", "operators of other domains", "a body runs where the target has no right kernel",
-        lambda has, to: bool(has.domains), _resolve_custom_ops,
+        "custom operators", "operators of other domains", "a body replaces a kernel that is missing or wrong",
+        lambda summary, lowering: bool(summary.domains), _resolve_custom_ops,
     ),
     Pass(
         "optimise", 'optimize="exact"', "fewer nodes, bit for bit",
-        lambda has, to: to.optimize == "exact", _optimize,
+        lambda summary, lowering: lowering.optimize == "exact", _optimize,
     ),
     Pass(
         "fuse", 'optimize="all", a provider, and operators of a fusion',
-        "faster forms, looked for before they are lowered apart",
-        lambda has, to: to.optimize == "all" and to.newest.decomposes and may_fuse(has.operators), _fuse,
+        "faster forms, before their operators are lowered separately",
+        lambda summary, lowering: (
+            lowering.optimize == "all" and lowering.newest.decomposes and may_fuse(summary.operators)
+        ),
+        _fuse,
     ),
     Pass(
-        "functions", "calls", "inlined, or kept where every dtype is ONNX's",
-        lambda has, to: has.has_calls, _inline_or_keep,
+        "functions", "calls", "inlined, or kept if ONNX stores every dtype",
+        lambda summary, lowering: summary.has_calls, _inline_or_keep,
     ),
 )  # fmt: skip
-"""Passes over a whole graph with its calls, legal or not."""
+"""Passes over a whole graph with its calls, whether legal or not."""
 
 LEGALISING: tuple[Pass, ...] = (
     Pass(
-        "complex numbers", "such dtypes", "their real and imaginary parts, which every kernel and fusion knows",
-        lambda has, to: complex_numbers.needed(has), _store_complex,
+        "complex numbers", "such dtypes", "their real and imaginary parts, which every kernel and fusion supports",
+        lambda summary, lowering: complex_numbers.needed(summary), _store_complex,
     ),
     Pass(
-        "ambiguous integers", "casts of such integers to narrower ones", "low bits do not ask for a wide dtype",
-        lambda has, to: ambiguous.needed(has), lambda has, to: ambiguous.narrowed(has.graph),
+        "ambiguous integers", "casts of such integers to narrower ones", "low bits do not need a wide dtype",
+        lambda summary, lowering: ambiguous.needed(summary),
+        lambda summary, lowering: ambiguous.narrowed(summary.graph),
     ),
     Pass(
         "n-ary sums and products", "SumOfTerms, ProductOfTerms", "ONNX adds pairs: balanced trees",
-        lambda has, to: composed.needed(has), lambda has, to: composed.balanced(has.graph),
+        lambda summary, lowering: composed.needed(summary), lambda summary, lowering: composed.balanced(summary.graph),
     ),
     Pass(
         "odd and wide integers", "such dtypes", "the next width of ONNX, or limbs of 32 bits",
-        lambda has, to: integers.needed(has), lambda has, to: integers.store(has.graph),
+        lambda summary, lowering: integers.needed(summary), lambda summary, lowering: integers.store(summary.graph),
     ),
     Pass(
-        "float4", "float4, for a provider", "no kernel touches it; float8 holds its values",
-        lambda has, to: to.rules.decomposes and float4.needed(has), lambda has, to: float4.store_as_float8(has.graph),
+        "float4", "float4, for a provider", "no kernel supports it; float8 represents its values",
+        lambda summary, lowering: lowering.rules.decomposes and float4.needed(summary),
+        lambda summary, lowering: float4.store_as_float8(summary.graph),
     ),
     Pass(
-        "sequences", "lists of other dtypes, or that the target cuts none of", "ONNX has lists of 13 dtypes",
-        lambda has, to: sequences.needed(has, to.rules), lambda has, to: sequences.store(has.graph, to.rules),
+        "sequences", "lists of other dtypes, or that the target cannot split into", "ONNX has lists of 13 dtypes",
+        lambda summary, lowering: sequences.needed(summary, lowering.rules),
+        lambda summary, lowering: sequences.store(summary.graph, lowering.rules),
     ),
     Pass(
-        "expand", "operators of the library, or without a kernel", "they are computed by what they are made of",
-        lambda has, to: LIBRARY in has.domains or not has.op_types.isdisjoint(EXPANSIONS), _expand,
+        "expand", "operators of graphcore, or without a kernel", "other operators compute them",
+        lambda summary, lowering: LIBRARY in summary.domains or not summary.op_types.isdisjoint(EXPANSIONS), _expand,
     ),
     Pass(
         "legalise", "always", "every node legal, computed in another dtype, or decomposed",
-        lambda has, to: True, _legalise,
+        lambda summary, lowering: True, _legalise,
     ),
     *WORKAROUNDS,
     Pass(
         "fuse bias", "quantised products of com.microsoft, for a provider that has their kernels",
-        "one write of the result less",
-        lambda has, to: to.rules.target.packs_weights and packed_weights.may_fuse(has), _fuse_biases,
+        "saves one write of the result",
+        lambda summary, lowering: lowering.rules.target.packs_weights and packed_weights.may_fuse(summary),
+        _fuse_biases,
     ),
     Pass(
-        "notes", "always", "dtypes, target and promotion for whoever reads the file",
-        lambda has, to: True, _write_notes,
+        "notes", "always", "dtypes, target and promotion for readers of the file",
+        lambda summary, lowering: True, _write_notes,
     ),
 )  # fmt: skip
-"""Passes that make a graph legal, or the body of a function that is kept; none runs on what is legal as it stands."""
+"""Passes that legalise a graph, or the body of a function that stays; none runs on a graph that is legal already."""
 
 FINISHING: tuple[Pass, ...] = (
     Pass(
         "switch by rows", 'optimize="all", a session, and a graph quantised for it',
         "products of 4 bits for few rows, of bytes for many",
-        lambda has, to: to.optimize == "all" and row_switch.is_wanted(has.graph, has.operators), _switch_by_rows,
+        lambda summary, lowering: lowering.optimize == "all" and row_switch.is_wanted(summary.graph, summary.operators),
+        _switch_by_rows,
     ),
 )  # fmt: skip
-"""Passes over a legal graph, which give a legal one."""
+"""Passes from a legal graph to a legal graph."""
 
 PIPELINE: tuple[Pass, ...] = (*PREPARING, *LEGALISING, *FINISHING)
 
@@ -288,25 +298,25 @@ def lower(
 ) -> Graph:
     """Return a graph of ONNX operators and dtypes that computes the same on `target`.
 
-    precision: "exact" rounds after every op, "fast" leaves consecutive ones on narrow floats in float32, None leaves
-    nodes of models that others wrote to the runtime's kernels and rounds after every other op. inline: calls of
-    functions are replaced by their bodies; otherwise they stay where they can. runtime: the release of onnxruntime that
-    is to run it, where it is not what files are written for; the graph is of an older opset than the runtime's
-    where only that has kernels of an operator. optimize: "exact" runs the passes of `Graph.optimize` first; "all"
-    looks for fusions (`runtime/fusions`), whose sums may come in another order, and runs the passes where there are
-    some; not of what leads to a quantiser, unless precision is "fast". trace: is given the passes that ran. Inputs and
-    outputs keep their names and order. Raises `GraphError` for an op that the target has no way to run.
+    precision: "exact" rounds after every op, "fast" computes consecutive ops on narrow floats in float32, None leaves
+    nodes of imported models to the runtime's kernels and rounds after every other op. inline: replace calls of
+    functions by their bodies; otherwise they stay where possible. runtime: the release that runs the graph, by default
+    the one that files are written for; the graph has an older opset than the runtime's if only that has kernels of an
+    operator. optimize: "exact" runs the passes of `Graph.optimize` first; "all" applies fusions (`runtime/fusions`),
+    which may change the order of sums, and runs the passes if some matched; it does not fuse the operands of quantisers
+    unless precision is "fast". trace: receives the passes that ran. Inputs and outputs keep their names and order.
+    Raises `GraphError` for an op that the target cannot run.
     """
     newest = legality(target, default(target) if runtime is None else runtime)
-    has = Summary(graph)
-    rules = with_kernels(newest, onnx_op_types(has))
-    to = Lowering(newest, rules, precision, optimize, inline, [] if trace is None else trace)
-    made = made_legal(run(PREPARING, has, to), to)
-    if row_switch.NOTE in made.metadata:  # without which a walk would find no pass
-        made = run(FINISHING, Summary(made), to).graph
-    opset = to.rules.runtime.opset if to.rules.decomposes else OPSET
-    if made.opsets.get("", OPSET) == opset:
-        return made
-    made = pickling.copied(made) if made is graph else made
-    made.opsets[""] = opset
-    return made
+    summary = Summary(graph)
+    rules = with_kernels(newest, onnx_op_types(summary))
+    lowering = LoweringRun(newest, rules, precision, optimize, inline, [] if trace is None else trace)
+    result = legalise_if_needed(run(PREPARING, summary, lowering), lowering)
+    if row_switch.NOTE in result.metadata:  # otherwise no pass applies
+        result = run(FINISHING, Summary(result), lowering).graph
+    opset = lowering.rules.runtime.opset if lowering.rules.decomposes else OPSET
+    if result.opsets.get("", OPSET) == opset:
+        return result
+    result = pickling.copied(result) if result is graph else result
+    result.opsets[""] = opset
+    return result

@@ -17,7 +17,7 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import parts
 from graphcore.operators import ONNX, Trait, having
 from graphcore.runtime.lowering.targets.traps import in_force
-from graphcore.runtime.lowering.workarounds.arithmetic import constant_place, is_endless, is_rounded
+from graphcore.runtime.lowering.workarounds.arithmetic import constant_place, is_infinite_factor, is_rounded
 from graphcore.runtime.lowering.workarounds.dequantized import has_scales, is_requantised
 from graphcore.runtime.lowering.workarounds.moves import PRODUCTS, is_cast_transpose, is_of_narrow
 from graphcore.runtime.ort.release import measured_release, runtime
@@ -51,7 +51,7 @@ def _is_endless_scale(symbol: Symbol) -> bool:
     node = symbol.producer
     if type(node) is not Node or node.op_type not in ("Mul", "Div") or node.domain:
         return False
-    return constant_place(node, is_endless) is not None
+    return constant_place(node, is_infinite_factor) is not None
 
 
 def _is_rounded_constant(symbol: Symbol) -> bool:

@@ -20,7 +20,7 @@ from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.onnx.notes import LIMIT
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering.targets.compute_dtypes import HALVES
-from graphcore.runtime.lowering.targets.releases import Range
+from graphcore.runtime.lowering.targets.releases import ReleaseRange
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.transport_dtypes import to_ort
 from graphcore.types.dtypes import DType
@@ -70,7 +70,7 @@ class Cache(Protocol):
     def say_why(self, size: int) -> None: ...
 
 
-QUADRATIC = {"ConstantSharing": Range(last="1.31.1")}
+QUADRATIC = {"ConstantSharing": ReleaseRange(last="1.31.1")}
 """Optimisers that compare initializers pairwise, with the releases that do: three quarters of the start of a session
 with 10,000 different numbers. Without it, equal nodes on equal constants are computed twice: Longformer, which has 111
 different ones of 4,608, 1.06."""
@@ -102,7 +102,7 @@ start in 0.8 of the time, and a step as fast; 2.5 million start in 1.1, and othe
 _PACKED_FROM = 1 << 25
 """Bytes of weights from which on entries have them."""
 
-_PACKED_IN = Range("1.32.0", "1.32.0")
+_PACKED_IN = ReleaseRange("1.32.0", "1.32.0")
 """The releases that were seen to start from them. 1.31.1 ends the process."""
 
 _EMPTY = "py.typed"

@@ -185,13 +185,13 @@ def accounted(path: Path) -> None:
     result = report(graph, session.target, runtime(), session.optimize)
     read, runs = Counter(map(named, walk(graph))), Counter(map(named, walk(lowered)))
     counts = Counter(result.fused)
-    for (op_type, _), count in result.kept.items():
+    for (op_type, _), count in result.unchanged.items():
         counts[op_type] += count
     for change in result.changes:
         counts[change.op_type] += len(change.names)
-        assert change.made, change
+        assert change.computed_by, change
         gone = not runs[change.op_type]
-        assert not gone or change.op_type not in change.made, change
+        assert not gone or change.op_type not in change.computed_by, change
     assert counts == read
     assert result.count == sum(read.values())
     assert result.operators() == runs

@@ -19,7 +19,7 @@ from graphcore.runtime.lowering.decompositions.rows import DECOMPOSITIONS
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.compute_dtypes import UNROUNDED
 from graphcore.runtime.lowering.targets.legality import incorrect, kernels, legality
-from graphcore.runtime.lowering.targets.releases import Range, Runtime, table_of
+from graphcore.runtime.lowering.targets.releases import ReleaseRange, Runtime, table_of
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.transport_dtypes import to_ort
 from tools.kernel_probe import __main__ as probe
@@ -194,8 +194,14 @@ def test_ranges_are_open_at_the_ends_of_what_was_measured() -> None:
     releases = ["1.1.0", "1.2.0", "1.3.0", "1.4.0"]
     results = {text: [str(r) for r in seen_in(releases, [c == "1" for c in text])] for text in ("1111", "0110", "1001")}
     assert results == {"1111": ["-"], "0110": ["1.2.0-1.3.0"], "1001": ["-1.1.0", "1.4.0-"]}
-    assert [Range.parse("1.2.0-1.3.0").includes(r) for r in (*releases, "1.10.0")] == [False, True, True, False, False]
-    assert Range.parse("1.2.0-").includes("1.10.0")
+    assert [ReleaseRange.parse("1.2.0-1.3.0").includes(r) for r in (*releases, "1.10.0")] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert ReleaseRange.parse("1.2.0-").includes("1.10.0")
 
 
 def test_legal_is_what_is_measured_less_what_is_wrong() -> None:

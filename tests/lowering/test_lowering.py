@@ -574,7 +574,7 @@ def test_op_without_a_way_names_the_target_and_a_fix() -> None:
     graph.output(result)
     with pytest.raises(GraphError) as raised:
         graph.to_onnx(target="cpu")
-    assert raised.value.summary == "Gemm: the cpu target has no way to compute it in int32"
+    assert raised.value.summary == "Gemm: the cpu target cannot compute it in int32"
     assert raised.value.help == "cast the operands to float32 first: .cast(DType.float32)"
     assert "input 0" in str(raised.value)
 

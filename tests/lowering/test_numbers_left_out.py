@@ -30,7 +30,7 @@ def loop(turns: str, *nodes: onnx.NodeProto, constant: np.ndarray[tuple[int, ...
 
 def test_loop_is_refused_when_the_file_gives_no_number_of_turns() -> None:
     for wrong in (NONE, np.ones(2, np.int64)):
-        with pytest.raises(GraphError, match="the number of turns is one number"):
+        with pytest.raises(GraphError, match="the trip count must have one element"):
             gc.InferenceSession().load(loop("m", constant=wrong))
     for right in (np.array(1), np.array([1])):
         assert gc.InferenceSession().load(loop("m", constant=right))(X, NONE)[0].tolist() == [-1, -1]

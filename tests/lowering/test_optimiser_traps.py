@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.runtime.lowering.pipeline import WORKAROUNDS
-from graphcore.runtime.lowering.workarounds.arithmetic import is_endless, is_rounded
+from graphcore.runtime.lowering.workarounds.arithmetic import is_infinite_factor, is_rounded
 from graphcore.runtime.ort.optimisers import SIGNS
 from tools.kernel_probe.probes.probe import Probe, bare, written
 from tools.kernel_probe.probing import traps as probed
@@ -120,13 +120,13 @@ def test_scale_is_multiplied_before_the_sum_in_third_party_models(
 
 
 def test_numbers_that_end_no_sum_are_left_alone() -> None:
-    assert not is_endless(np.array(0.0), "Mul")
-    assert not is_endless(np.array(2.0), "Div")
-    assert not is_endless(np.array(0), "Div")
-    assert not is_endless(np.full(2, np.inf), "Mul")
+    assert not is_infinite_factor(np.array(0.0), "Mul")
+    assert not is_infinite_factor(np.array(2.0), "Div")
+    assert not is_infinite_factor(np.array(0), "Div")
+    assert not is_infinite_factor(np.full(2, np.inf), "Mul")
     for dtype in (np.float32, np.float64, gc.DType.bfloat16.numpy):
-        assert is_endless(np.array([np.inf], dtype), "Mul")
-        assert is_endless(np.array(-0.0, dtype), "Div")
+        assert is_infinite_factor(np.array([np.inf], dtype), "Mul")
+        assert is_infinite_factor(np.array(-0.0, dtype), "Div")
 
 
 # Moves of what is dequantised

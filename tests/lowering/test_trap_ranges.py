@@ -13,25 +13,25 @@ from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.decompositions.rows import rows_of
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.legality import legality
-from graphcore.runtime.lowering.targets.releases import ANY, Range, Runtime, table_of
-from graphcore.runtime.lowering.targets.traps import Seen
+from graphcore.runtime.lowering.targets.releases import ANY, ReleaseRange, Runtime, table_of
+from graphcore.runtime.lowering.targets.traps import TrapRanges
 from tools.kernel_probe import campaign, tables
 from tools.kernel_probe.probing import NONE, RIGHT, WRONG
 
-SEEN = Seen(
+SEEN = TrapRanges(
     ("1.24.4", "1.27.0", "1.30.0", "1.32.0"),
     {
-        "always": Range(),
-        "old": Range("", "1.24.4"),
-        "middle": Range("1.27.0", "1.30.0"),
-        "new": Range("1.32.0", ""),
+        "always": ReleaseRange(),
+        "old": ReleaseRange("", "1.24.4"),
+        "middle": ReleaseRange("1.27.0", "1.30.0"),
+        "new": ReleaseRange("1.32.0", ""),
     },
 )
 
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traps, "seen", lambda: SEEN)
+    monkeypatch.setattr(traps, "trap_ranges", lambda: SEEN)
 
 
 @pytest.mark.usefixtures("seen")
@@ -69,8 +69,8 @@ def test_trap_that_is_switched_off_is_not_avoided_meanwhile() -> None:
 
 
 def test_newer_release_than_all_keeps_every_trap_of_the_newest() -> None:
-    newest = traps.seen().releases[-1]
-    for name, item in traps.seen().ranges.items():
+    newest = traps.trap_ranges().releases[-1]
+    for name, item in traps.trap_ranges().ranges.items():
         assert traps.in_force(name, Runtime("99.0")) == item.includes(newest), name
 
 
@@ -139,7 +139,7 @@ def test_new_release_ends_a_range_where_the_machine_shows_the_trap_alone() -> No
 def test_document_is_read_as_it_was_written() -> None:
     read = json.loads(campaign.traps_document(SEEN))
     assert tuple(read["releases"]) == SEEN.releases
-    assert {name: Range.parse(text) for name, text in read["traps"].items()} == SEEN.ranges
+    assert {name: ReleaseRange.parse(text) for name, text in read["traps"].items()} == SEEN.ranges
 
 
 def test_facts_of_a_table_make_the_table_again() -> None:
@@ -154,5 +154,5 @@ def test_page_has_every_release_and_every_trap() -> None:
     text = (Path(__file__).parents[2] / "docs" / "releases.md").read_text()
     for release in table_of("cpu").releases:
         assert f"| {release.version} |" in text
-    rows = "\n".join(campaign.trap_rows(traps.seen()))
+    rows = "\n".join(campaign.trap_rows(traps.trap_ranges()))
     assert rows in text, "run python -m tools.kernel_probe --releases ... --only-probes"

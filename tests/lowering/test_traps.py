@@ -73,12 +73,12 @@ def worker() -> Iterator[Callable[[int], str]]:
         each.end()
 
 
-@pytest.mark.parametrize("name", sorted(traps.seen().ranges))
+@pytest.mark.parametrize("name", sorted(traps.trap_ranges().ranges))
 def test_results_are_wrong_when_decompositions_are_switched_off(name: str, worker: Callable[[int], str]) -> None:
     version = installed.runtime().version
-    if version not in traps.seen().releases:
+    if version not in traps.trap_ranges().releases:
         pytest.skip(f"onnxruntime {version} was not measured")
-    if not traps.seen().ranges[name].includes(version):
+    if not traps.trap_ranges().ranges[name].includes(version):
         pytest.skip(f"onnxruntime {version} was not seen to have it")
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("the traps were measured on x86, and on other processors some kernels are right")
@@ -127,7 +127,7 @@ def _named() -> set[str]:
 
 
 def _releases() -> list[Any]:
-    measured = [r for r in table_of("cpu").releases if r.version in traps.seen().releases]
+    measured = [r for r in table_of("cpu").releases if r.version in traps.trap_ranges().releases]
     return [legality("cpu", Runtime(r.version, r.opset, r.ir)) for r in measured]
 
 
@@ -136,11 +136,11 @@ def test_every_trap_that_is_named_has_a_probe_and_every_probe_a_trap() -> None:
 
 
 def test_every_trap_has_the_releases_it_was_seen_in() -> None:
-    assert traps.seen().ranges.keys() == probed().keys() - ALIKE
+    assert traps.trap_ranges().ranges.keys() == probed().keys() - ALIKE
 
 
 def test_releases_with_traps_are_measured_ones() -> None:
-    assert {*traps.seen().releases} <= {release.version for release in table_of("cpu").releases}
+    assert {*traps.trap_ranges().releases} <= {release.version for release in table_of("cpu").releases}
 
 
 # Without a decomposition of their own

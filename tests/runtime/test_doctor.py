@@ -22,7 +22,7 @@ from graphcore.runtime.doctor import Distribution, Provider, machine, release, r
 from graphcore.runtime.doctor.release import Notebook
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.legality import legality
-from graphcore.runtime.lowering.targets.releases import Range, table_of
+from graphcore.runtime.lowering.targets.releases import ReleaseRange, table_of
 from graphcore.runtime.ort import release as installed
 from tests.support.pretended import Pretend, lacking, listed, pretended
 
@@ -118,9 +118,9 @@ def test_doctor_says_which_table_and_traps_count_when_the_release_was_not_measur
     pretend: Pretend, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = table_of("cpu").newest.version
-    match = traps.Seen((newest,), {"Sign int64": Range("", "1.20.1"), "Div int8": Range()})
-    monkeypatch.setattr(traps, "seen", lambda: match)
-    monkeypatch.setattr(release, "seen", lambda: match)
+    match = traps.TrapRanges((newest,), {"Sign int64": ReleaseRange("", "1.20.1"), "Div int8": ReleaseRange()})
+    monkeypatch.setattr(traps, "trap_ranges", lambda: match)
+    monkeypatch.setattr(release, "trap_ranges", lambda: match)
     pretend([*lacking("Where int8", "TopK"), SimpleNamespace(**{**vars(listed()[0]), "op_name": "Hyper"})])
     status, out = call("--traps")
     assert status == 0
@@ -322,8 +322,8 @@ def test_doctor_says_it_when_a_look_fails(
     monkeypatch: pytest.MonkeyPatch, pretend: Pretend, call: Call, home: Any, name: str
 ) -> None:
     pretend()
-    monkeypatch.setattr(traps, "seen", lambda: traps.Seen((), {"Div int8": Range()}))
-    monkeypatch.setattr(release, "seen", traps.seen)
+    monkeypatch.setattr(traps, "trap_ranges", lambda: traps.TrapRanges((), {"Div int8": ReleaseRange()}))
+    monkeypatch.setattr(release, "trap_ranges", traps.trap_ranges)
     monkeypatch.setattr(
         onnxruntime, "get_available_providers", lambda: ["MineExecutionProvider", "CPUExecutionProvider"]
     )

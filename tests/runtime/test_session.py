@@ -16,7 +16,7 @@ from onnx import helper
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, GraphError, ModelError, RunError
-from graphcore.runtime.lowering.targets.releases import Range
+from graphcore.runtime.lowering.targets.releases import ReleaseRange
 from graphcore.runtime.ort import sessions
 from graphcore.runtime.ort.options import require_started
 from graphcore.types.tensor_types import SequenceType
@@ -355,9 +355,9 @@ def test_nothing_is_printed_when_a_model_is_refused(capfd: pytest.CaptureFixture
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("seen", "off"), [(Range(), True), (Range(last="0.1"), False)])
+@pytest.mark.parametrize(("seen", "off"), [(ReleaseRange(), True), (ReleaseRange(last="0.1"), False)])
 def test_optimiser_that_is_slow_on_many_initializers_is_off_for_them(
-    monkeypatch: pytest.MonkeyPatch, seen: Range, off: bool
+    monkeypatch: pytest.MonkeyPatch, seen: ReleaseRange, off: bool
 ) -> None:
     monkeypatch.setattr(sessions, "MANY_CONSTANTS", 3)
     monkeypatch.setattr(sessions, "QUADRATIC", {"ConstantSharing": seen})

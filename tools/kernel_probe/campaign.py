@@ -19,8 +19,8 @@ from typing import Any
 
 from graphcore.errors import GraphcoreError
 from graphcore.runtime.lowering.targets import traps
-from graphcore.runtime.lowering.targets.releases import Range, ordered, table_of
-from graphcore.runtime.lowering.targets.traps import Seen
+from graphcore.runtime.lowering.targets.releases import ReleaseRange, ordered, table_of
+from graphcore.runtime.lowering.targets.traps import TrapRanges
 from tools.kernel_probe import probing, tables
 from tools.kernel_probe.venvs import folder, python_of
 
@@ -72,7 +72,7 @@ class Campaign:
     def _write(self) -> None:
         result = answers()
         states = {r: _states(item[TRAPS]) for r, item in result.items() if TRAPS in item}
-        seen = merged_ranges(None if self.is_fresh else traps.seen(), states)
+        seen = merged_ranges(None if self.is_fresh else traps.trap_ranges(), states)
         (_LOWERING / "traps.json").write_text(traps_document(seen))
         measured = [item[KERNELS] for item in result.values() if KERNELS in item]
         if measured and not self.only_probes:
@@ -148,13 +148,13 @@ States = Mapping[str, str]
 """The outcome of each trap in one release, by name."""
 
 
-def merged_ranges(recorded: Seen | None, result: Mapping[str, States]) -> Seen:
+def merged_ranges(recorded: TrapRanges | None, result: Mapping[str, States]) -> TrapRanges:
     """Return the ranges of all traps that were ever seen. found: by release, on this machine.
 
     Some traps depend on the processor. So what is recorded stays, and a release without a trap ends its range only
     where another release has it here: a processor that does not show a trap at all tells nothing of it.
     """
-    old = recorded or Seen((), {})
+    old = recorded or TrapRanges((), {})
     releases = tuple(sorted({*old.releases, *result}, key=ordered))
     ranges = {}
     for name in sorted({*old.ranges, *(name for states in result.values() for name in states)}):
@@ -165,24 +165,24 @@ def merged_ranges(recorded: Seen | None, result: Mapping[str, States]) -> Seen:
         free |= {r for r in old.releases if before is not None} - seen
         if seen:
             ranges[name] = _range(releases, seen, free)
-    return Seen(releases, ranges, old.files)
+    return TrapRanges(releases, ranges, old.files)
 
 
-def _range(releases: tuple[str, ...], seen: set[str], free: set[str]) -> Range:
+def _range(releases: tuple[str, ...], seen: set[str], free: set[str]) -> ReleaseRange:
     """Return the range from the first to the last release that has it, and on to the next that certainly has not."""
     places = [releases.index(release) for release in seen]
     before = [p for p in map(releases.index, free) if p < min(places)]
     after = [p for p in map(releases.index, free) if p > max(places)]
-    return Range(releases[max(before) + 1] if before else "", releases[min(after) - 1] if after else "")
+    return ReleaseRange(releases[max(before) + 1] if before else "", releases[min(after) - 1] if after else "")
 
 
-def traps_document(seen: Seen) -> str:
+def traps_document(seen: TrapRanges) -> str:
     """Return the JSON of traps.json, a trap a line."""
     releases = json.dumps(list(seen.releases))
     return f'{{\n "releases": {releases},\n "files": {_lines(seen.files)},\n "traps": {_lines(seen.ranges)}\n}}\n'
 
 
-def _lines(ranges: Mapping[str, Range]) -> str:
+def _lines(ranges: Mapping[str, ReleaseRange]) -> str:
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(str(item))}" for name, item in sorted(ranges.items()))
     return f"{{\n{lines}\n }}"
 
@@ -220,7 +220,7 @@ the process, or an optimiser that changes numbers. Lowering does something about
 """
 
 
-def page(seen: Seen, result: Answers) -> str:
+def page(seen: TrapRanges, result: Answers) -> str:
     """Return the page."""
     parts = [
         _HEAD,
@@ -233,7 +233,7 @@ def page(seen: Seen, result: Answers) -> str:
     return "".join(parts)
 
 
-def _broken(seen: Seen, result: Answers) -> str:
+def _broken(seen: TrapRanges, result: Answers) -> str:
     """Return in which releases some probes are wrong all the same."""
     results = []
     for release in seen.releases:
@@ -261,7 +261,7 @@ def _score(result: Mapping[str, Any] | None) -> tuple[str, str]:
     return f"{result['count'] - len(result['wrong']):,}", f"{result['count']:,}"
 
 
-def trap_rows(seen: Seen) -> Iterable[str]:
+def trap_rows(seen: TrapRanges) -> Iterable[str]:
     yield f"| trap | {' | '.join(seen.releases)} | what is wrong |"
     yield f"|---|{'---|' * len(seen.releases)}---|"
     groups: dict[tuple[str, str], list[str]] = {}
@@ -269,7 +269,7 @@ def trap_rows(seen: Seen) -> Iterable[str]:
         if name in seen.ranges:
             groups.setdefault((" ".join(trap.what), str(seen.ranges[name])), []).append(name)
     for (what, text), names in sorted(groups.items(), key=lambda item: item[1]):
-        tree = Range.parse(text)
+        tree = ReleaseRange.parse(text)
         marks = " | ".join("**x**" if tree.includes(release) else "" for release in seen.releases)
         yield f"| {_joined(names)} | {marks} | {what} |"
 

@@ -21,7 +21,7 @@ from graphcore.custom_ops.custom_op import lookup
 from graphcore.ops.microsoft._declare import DOMAIN
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, schema_dtypes
-from graphcore.runtime.lowering.targets.releases import Range, ordered
+from graphcore.runtime.lowering.targets.releases import ReleaseRange, ordered
 from graphcore.runtime.ort.release import (
     PARAMETER,
     KernelDef,
@@ -150,7 +150,7 @@ def facts_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
         rows: dict[str, dict[str, str]] = {}
         for op_type, versions in table["kernels"].items():
             for since, item in versions.items():
-                fit = [dtypes for text, dtypes in item.items() if Range.parse(text).includes(name)]
+                fit = [dtypes for text, dtypes in item.items() if ReleaseRange.parse(text).includes(name)]
                 if fit:
                     dtypes = named({DType.of(dtype) for names in fit for dtype in names.split()})
                     rows.setdefault(op_type, {})[str(since)] = dtypes
@@ -163,9 +163,11 @@ def facts_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _known_in(release: str, row: Mapping[str, Any]) -> list[Any] | None:
     """Return the operands and attributes of an operator of com.microsoft in a release; None where it has none."""
-    counts = [count for text, count in row["operands"].items() if Range.parse(text).includes(release)]
+    counts = [count for text, count in row["operands"].items() if ReleaseRange.parse(text).includes(release)]
     names = [
-        n for n, texts in row["attributes"].items() if any(Range.parse(t).includes(release) for t in texts.split())
+        n
+        for n, texts in row["attributes"].items()
+        if any(ReleaseRange.parse(t).includes(release) for t in texts.split())
     ]
     return [counts[0], " ".join(names)] if counts else None
 
@@ -187,7 +189,7 @@ def _ranges(releases: list[str], rows: list[set[str] | None]) -> dict[str, str]:
     return {text: named(map(DType.of, names)) for text, names in sorted(results.items())}
 
 
-def seen_in(releases: list[str], was_seen: list[bool]) -> list[Range]:
+def seen_in(releases: list[str], was_seen: list[bool]) -> list[ReleaseRange]:
     """Return the ranges of releases in which something was seen; open at the ends of the list."""
     places = [place for place, seen in enumerate(was_seen) if seen]
     results = []
@@ -195,7 +197,7 @@ def seen_in(releases: list[str], was_seen: list[bool]) -> list[Range]:
         run = [place for _, place in group]
         first = "" if run[0] == 0 else releases[run[0]]
         last = "" if run[-1] == len(releases) - 1 else releases[run[-1]]
-        results.append(Range(first, last))
+        results.append(ReleaseRange(first, last))
     return results
 
 

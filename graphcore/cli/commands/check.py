@@ -16,7 +16,7 @@ from graphcore.cli.arguments.options import limits, links, sandbox_limits
 from graphcore.ir.graph import Graph
 from graphcore.onnx.notes import IR_VERSION, OPSET
 from graphcore.onnx.proto.value_protos import split
-from graphcore.runtime.lowering.report import Report, listed, report
+from graphcore.runtime.lowering.report import LoweringReport, listed, report
 from graphcore.runtime.ort import release
 from graphcore.runtime.sessions.direct import start
 
@@ -62,24 +62,24 @@ def _needs_graph(args: argparse.Namespace) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _lines(made: Report) -> list[str]:
+def _lines(made: LoweringReport) -> list[str]:
     lines = [str(change) for change in made.changes]
     if made.fused:
         lines.append(f"fused, folded or left out: {listed(made.fused)}; now {listed(made.faster) or 'nothing'}")
     if made.added:
         lines.append(f"added: {listed(made.added)}")
-    if made.kept:
+    if made.unchanged:
         lines.append(f"kept: {listed(_by_operator(made))}")
     if made.passes:
         lines.append("passes:")
     return lines + [f"  {step.name}: {step.why}" for step in made.passes]
 
 
-def _by_operator(made: Report) -> Counter[str]:
-    return Counter({f"{op_type} {dtype}".strip(): count for (op_type, dtype), count in made.kept.items()})
+def _by_operator(made: LoweringReport) -> Counter[str]:
+    return Counter({f"{op_type} {dtype}".strip(): count for (op_type, dtype), count in made.unchanged.items()})
 
 
-def _as_dict(made: Report) -> dict[str, Any]:
+def _as_dict(made: LoweringReport) -> dict[str, Any]:
     return {
         "nodes": made.count,
         "changed": made.changed,
@@ -90,14 +90,14 @@ def _as_dict(made: Report) -> dict[str, Any]:
                 "count": len(change.names),
                 "reason": change.reason,
                 "action": change.action,
-                "made": dict(change.made),
+                "made": dict(change.computed_by),
                 "names": change.names,
             }
             for change in made.changes
         ],
         "faster": {"given_up": dict(made.fused), "made": dict(made.faster)},
         "added": dict(made.added),
-        "kept": [{"operator": name, "dtype": dtype, "count": n} for (name, dtype), n in made.kept.items()],
+        "kept": [{"operator": name, "dtype": dtype, "count": n} for (name, dtype), n in made.unchanged.items()],
         "passes": [{"name": step.name, "why": step.why} for step in made.passes],
     }
 

@@ -1,4 +1,4 @@
-"""The builder that decompositions and casts make nodes with, and the record of what is to be built."""
+"""The builder with which decompositions and casts create nodes, and the description of a call to build."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
 
 LegalNode = Callable[[Node, tuple[Symbol | None, ...]], tuple[Symbol, ...]]
-"""A function that makes a node on new operands legal."""
+"""A function that legalises a node on new operands."""
 
 
-class Call(NamedTuple):
-    """An operator on operands: what a node would be. A tuple, since each node needs one and a dataclass takes longer.
+class OpCall(NamedTuple):
+    """An operator on operands: a node that is yet to be built. A tuple: dataclasses take longer to create.
 
-    inputs: Symbols, None for an operand left out. types: those of the results, of dtypes that ONNX stores.
+    inputs: Symbols, None for an omitted operand. types: the types of the results, with dtypes that ONNX stores.
     """
 
     op: str
@@ -39,20 +39,20 @@ class Call(NamedTuple):
         return shape
 
 
-class Selection(Protocol):
-    """Chooses how a target computes a call: as it is, in another dtype, or decomposed."""
+class CallSelector(Protocol):
+    """Chooses how a target computes a call: by its kernel, in another dtype, or decomposed."""
 
-    def legal(self, b: Builder, call: Call) -> tuple[Symbol, ...]:
-        """Build a call out of what the target computes right. Raises `GraphError` where there is no way."""
+    def legal(self, b: Builder, call: OpCall) -> tuple[Symbol, ...]:
+        """Build a call from operators that the target computes correctly. Raises `GraphError` if there is no way."""
         ...
 
-    def replacement(self, b: Builder, call: Call) -> tuple[Symbol, ...] | None:
-        """Build what replaces a kernel, right or wrong, that may not be there; return None where it is."""
+    def replacement(self, b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
+        """Build the replacement of a kernel, even an inexact one, that may be missing; return None if it exists."""
         ...
 
 
 class Casting(Protocol):
-    """The casts of one lowering, as `build.casts` makes them."""
+    """The casts of one lowering; `build.casts` implements them."""
 
     loose: dict[tuple[int, DType], Symbol]
 
@@ -61,31 +61,30 @@ class Casting(Protocol):
         ...
 
     def native(self, symbol: Symbol, target: DType) -> Symbol:
-        """Return what one Cast makes of a value."""
+        """Cast a value by a single Cast node."""
         ...
 
     def apart(self, symbol: Symbol) -> Symbol:
-        """Return a Symbol after which onnxruntime does not merge two casts."""
+        """Return a Symbol whose Cast onnxruntime does not merge with a following one."""
         ...
 
     def know(self, symbol: Symbol, wide: Symbol) -> None:
-        """Note that `wide` is `symbol` in a dtype that holds it."""
+        """Record that `wide` is the value of `symbol` in a wider dtype."""
         ...
 
 
 class Builder:
-    """Makes the nodes of one graph: `op` makes an operator legal, `native` takes its kernel, `emit` asks nothing.
+    """Adds nodes to one graph: `op` legalises an operator, `native` uses its kernel, `emit` adds the node unchanged.
 
-    It has the words of `Graph.build`: emit, emit_many, scalar, vector, constant, cast. rules: the target. selection:
-    makes calls legal. casting: makes the casts of a builder. fast: consecutive operators on narrow floats do
-    not round in between.
+    emit, emit_many, scalar, vector, constant and cast are as in `Graph.build`. rules: the target. selection: legalises
+    calls. casting: creates the casts of a builder. fast: do not round between consecutive operators on narrow floats.
     """
 
     def __init__(
         self,
         graph: Graph,
         rules: Legality,
-        selection: Selection,
+        selection: CallSelector,
         casting: Callable[[Builder], Casting],
         *,
         fast: bool = False,
@@ -94,9 +93,9 @@ class Builder:
         self.rules = rules
         self.fast = fast
         self.is_read = False
-        """Nodes are built for a node of a model that others wrote."""
+        """True while the nodes are built for a node of an imported model."""
         self.keeps_halves = False
-        """That node keeps the runtime's kernels of float16 and bfloat16."""
+        """True if that node keeps the runtime's kernels of float16 and bfloat16."""
         self.emit = graph.build.emit
         self.emit_many = graph.build.emit_many
         self.scalar = graph.build.scalar
@@ -117,8 +116,8 @@ class Builder:
         shape: Shape | None = None,
         **attributes: Any,
     ) -> Symbol:
-        """Build an operator with one output, made legal; its type is the first operand's, broadcast, where not told."""
-        return self.selection.legal(self, Call(op_type, inputs, (self._type(inputs, dtype, shape),), attributes))[0]
+        """Build a legalised operator with one output. Its type defaults to the first operand's, broadcast."""
+        return self.selection.legal(self, OpCall(op_type, inputs, (self._type(inputs, dtype, shape),), attributes))[0]
 
     def native(
         self,
@@ -128,24 +127,24 @@ class Builder:
         shape: Shape | None = None,
         **attributes: Any,
     ) -> Symbol:
-        """Build an operator with one output as it is, right or wrong, unless the target has no kernel of it at all."""
+        """Build an operator with one output by its kernel, exact or not, unless the target has none."""
         types = (self._type(inputs, dtype, shape),)
         if self.rules.decomposes:
             folded = fold(self.graph, op_type, inputs, types, attributes)
             if folded is not None:
                 return folded
         if self.rules.may_lack:
-            built = self.selection.replacement(self, Call(op_type, inputs, types, attributes))
+            built = self.selection.replacement(self, OpCall(op_type, inputs, types, attributes))
             if built is not None:
                 return built[0]
         return self.emit(op_type, inputs, types[0], attributes)
 
-    def legal(self, call: Call) -> tuple[Symbol, ...]:
-        """Build a call, made legal."""
+    def legal(self, call: OpCall) -> tuple[Symbol, ...]:
+        """Build a legalised call."""
         return self.selection.legal(self, call)
 
-    def on_host(self, call: Call) -> tuple[Symbol, ...]:
-        """Build what is left to the CPU as the CPU computes it."""
+    def on_host(self, call: OpCall) -> tuple[Symbol, ...]:
+        """Build a call that the CPU computes beside a device."""
         device = self.rules
         assert device.host is not None
         self.rules = device.host
@@ -155,11 +154,11 @@ class Builder:
             self.rules = device
 
     def cast(self, symbol: Symbol, target: DType) -> Symbol:
-        """Return a stored value as one of another dtype, with the library's semantics."""
+        """Cast a stored value to another dtype with the semantics of graphcore."""
         return self.casts.cast(symbol, symbol.dtype, target)
 
     def saturated(self, symbol: Symbol, target: DType) -> Symbol:
-        """Return floats as integers, saturated in models of others too: their own Casts alone are the kernel's."""
+        """Cast floats to integers with saturation, also in imported models, where only their own Casts do not."""
         is_read, self.is_read = self.is_read, False
         try:
             return self.cast(symbol, target)
@@ -168,38 +167,38 @@ class Builder:
 
     def view(self, symbol: Symbol, dtype: DType) -> Symbol:
         """Return the same bits as another dtype."""
-        found = self._views.get((symbol.id, dtype))
-        if found is None:
-            array = self.known(symbol)
+        result = self._views.get((symbol.id, dtype))
+        if result is None:
+            array = self.array_of(symbol)
             if array is not None:
-                found = self.constant(array.view(dtype.numpy), dtype)
+                result = self.constant(array.view(dtype.numpy), dtype)
             else:
-                found = self.native("BitCast", symbol, dtype=dtype, to=dtype)
-                self._views[found.id, symbol.dtype] = symbol
-            self._views[symbol.id, dtype] = found
-        return found
+                result = self.native("BitCast", symbol, dtype=dtype, to=dtype)
+                self._views[result.id, symbol.dtype] = symbol
+            self._views[symbol.id, dtype] = result
+        return result
 
-    def known(self, symbol: Symbol | None) -> Any:
-        """Return the array of a constant or a weight, None for anything else."""
+    def array_of(self, symbol: Symbol | None) -> Any:
+        """Return the array of a constant or a weight; None for any other value."""
         return constant_array(symbol, weights=True)
 
     def retyped(self, type_: TensorType, dtype: DType) -> TensorType:
         """Return the type with another dtype."""
         key = (type_, dtype)
-        found = self._retyped.get(key)
-        if found is None:
-            found = self._retyped[key] = tensor_type(dtype, type_.shape)
-        return found
+        result = self._retyped.get(key)
+        if result is None:
+            result = self._retyped[key] = tensor_type(dtype, type_.shape)
+        return result
 
     def _type(self, inputs: Sequence[Symbol | None], dtype: DType | None, shape: Shape | None) -> TensorType:
-        given = [s for s in inputs if s is not None]
+        operands = [s for s in inputs if s is not None]
         if shape is not None:
-            return tensor_type(dtype or given[0].dtype, shape)
-        key = (dtype, *[s.type for s in given])
-        found = self._broadcasts.get(key)
-        if found is None:
-            found = self._broadcasts[key] = tensor_type(dtype or given[0].dtype, _broadcast(given))
-        return found
+            return tensor_type(dtype or operands[0].dtype, shape)
+        key = (dtype, *[s.type for s in operands])
+        result = self._broadcasts.get(key)
+        if result is None:
+            result = self._broadcasts[key] = tensor_type(dtype or operands[0].dtype, _broadcast(operands))
+        return result
 
 
 def _broadcast(operands: Sequence[Symbol]) -> Shape:
@@ -210,16 +209,16 @@ def _broadcast(operands: Sequence[Symbol]) -> Shape:
         return _shape([Dim.dynamic()] * rank)
 
 
-# Constants computed while lowering, and operands that change nothing.
+# Constant folding while lowering, and operands that have no effect.
 
-LARGEST = 1 << 20
-"""Bytes of the largest operand or result that is folded."""
+_MAX_FOLDED_BYTES = 1 << 20
+"""The size of the largest operand or result that is folded."""
 
 
 def fold(
     graph: Graph, op_type: str, inputs: Sequence[Symbol | None], types: Sequence[Type], attributes: dict[str, Any]
 ) -> Symbol | None:
-    """Return an operator's result where it is known already: a constant, or one of the operands; None otherwise."""
+    """Return the result of an operator if it is a constant or one of the operands; None otherwise."""
     for symbol in inputs:
         if symbol is None or type(symbol.producer) is Constant:
             break
@@ -235,8 +234,8 @@ def fold(
 def _evaluated(
     graph: Graph, op_type: str, inputs: Sequence[Symbol | None], types: Sequence[Type], attributes: dict[str, Any]
 ) -> Symbol | None:
-    """Return the result as a constant; None where it is not known now, or not for certain."""
-    if op_type not in FOLDED or op_type == "Cast" or len(types) != 1:  # a Cast is the kernel's own here
+    """Return the result as a constant; None if it is unknown or uncertain."""
+    if op_type not in FOLDED or op_type == "Cast" or len(types) != 1:  # here a Cast means the kernel's
         return None
     (type_,) = types
     if not isinstance(type_, TensorType):
@@ -247,24 +246,24 @@ def _evaluated(
         producer = symbol.producer if symbol is not None else None
         if producer is None:
             arrays.append(None)
-        elif type(producer) is Constant and not producer.is_weight and producer.array.nbytes <= LARGEST:
+        elif type(producer) is Constant and not producer.is_weight and producer.array.nbytes <= _MAX_FOLDED_BYTES:
             arrays.append(producer.array)
         else:
             return None
         dtypes.append(None if symbol is None else symbol.dtype)
-    made = folded(op_type, arrays, dtypes, attributes, type_, LARGEST, any_nan=True)
-    return None if made is None else graph.build.constant(made, type_.dtype)
+    array = folded(op_type, arrays, dtypes, attributes, type_, _MAX_FOLDED_BYTES, any_nan=True)
+    return None if array is None else graph.build.constant(array, type_.dtype)
 
 
 def _shape_of(graph: Graph, operand: Symbol, attributes: dict[str, Any], type_: Type) -> Symbol | None:
-    """Return the shape of a tensor all of whose dims are known."""
+    """Return the shape of a tensor with static dims as a constant."""
     if not isinstance(operand.type, TensorType) or not isinstance(type_, TensorType) or not operand.shape.is_static:
         return None
     return graph.build.constant(folded_shape(operand.shape, attributes), type_.dtype)
 
 
 def _neutral(op_type: str, inputs: Sequence[Symbol | None], type_: Type) -> Symbol | None:
-    """Return the operand that *and* with true, or *or* with false, leaves as it is."""
+    """Return the operand that And with true, or Or with false, returns unchanged."""
     for operand, other in (tuple(inputs), tuple(inputs)[::-1]):
         producer = other.producer if other is not None else None
         array = producer.array if isinstance(producer, Constant) else None
@@ -276,6 +275,6 @@ def _neutral(op_type: str, inputs: Sequence[Symbol | None], type_: Type) -> Symb
 # The signature of a decomposition.
 
 Replacement: TypeAlias = "Symbol | tuple[Symbol, ...] | None"
-"""The results that replace a call's; None where the kernel may stay after all."""
+"""The results that replace those of a call; None if the kernel can stay."""
 
-Decomposition: TypeAlias = "Callable[[Builder, Call], Replacement]"
+Decomposition: TypeAlias = "Callable[[Builder, OpCall], Replacement]"

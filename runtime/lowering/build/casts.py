@@ -1,8 +1,8 @@
-"""Casts with the library's semantics out of onnxruntime's, and operators computed in another dtype.
+"""Casts with the semantics of graphcore, built of onnxruntime's, and operators computed in another dtype.
 
-onnxruntime merges Cast after Cast and so drops what the first one rounded or wrapped away; BitCast to the same dtype
-between them keeps them apart. Its casts of floats out of an integer's range give what the processor gives, and those
-to 16 bits from wider than float32 round twice.
+onnxruntime merges consecutive Casts and so drops the rounding or wrapping of the first one; a BitCast to the same dtype
+between them prevents that. Its casts of out-of-range floats to integers give whatever the processor gives, and those
+to 16 bits from dtypes wider than float32 round twice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from graphcore.arrays import casting
 from graphcore.ir.symbol import Constant, Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.build.builder import Builder, OpCall
 from graphcore.runtime.lowering.build.ranges import range_of
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_FLOATS, KEEPS_VALUES, LOW_BITS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
@@ -27,7 +27,7 @@ _NO_BITCAST = frozenset(
 )
 
 _DIRECT = {(d, DType.float32) for d in NARROW} | {(DType.float32, d) for d in (DType.float16, DType.bfloat16)}
-"""Casts that onnxruntime gets right, the common ones."""
+"""Common casts that onnxruntime computes correctly."""
 
 
 MERGED = "Cast after Cast"
@@ -39,16 +39,16 @@ PARTS = "Cast of parts of bytes"
 """The names of the traps."""
 
 _ROUNDED_FREELY = frozenset({DType.float16, DType.bfloat16, DType.float32})
-"""Floats between which the runtime merges casts in models whose halves it rounds as it likes."""
+"""Floats between which the runtime merges casts in models whose halves may be rounded at any point."""
 
 NIBBLES = frozenset({DType.int4, DType.uint4})
 _PARTS = NIBBLES | {DType.int2, DType.uint2}
-"""Integers of which a byte holds several."""
+"""Integers of which several fit in a byte."""
 
 
 @functools.cache
 def _holds(wide: DType, narrow: DType) -> bool:
-    """Return whether every value of `narrow` is one of `wide`, so that it comes back as it was."""
+    """Return True if `wide` represents every value of `narrow`, so that a cast there and back is exact."""
     if narrow.is_float:
         return narrow in NARROW and wide in (DType.float32, DType.float64)
     if not narrow.is_integer or wide is DType.bool:
@@ -64,23 +64,23 @@ class Casts:
     def __init__(self, b: Builder) -> None:
         self._b = b
         self._done: dict[tuple[int, DType, DType, bool], Symbol] = {}
-        """By number, both dtypes, and whether it is for a model that others wrote."""
+        """By Symbol id, both dtypes, and whether the cast belongs to an imported model."""
         self._native: dict[tuple[int, DType], Symbol] = {}
         self.loose: dict[tuple[int, DType], Symbol] = {}
-        """By number and wider dtype: what a value was before it was narrowed. Integers have the same low bits."""
-        self._made_by_cast: set[int] = set()
+        """By Symbol id and wider dtype: the value before it was narrowed. Integers have the same low bits."""
+        self._cast_results: set[int] = set()
         self._barriers: dict[int, Symbol] = {}
 
     def cast(self, symbol: Symbol, source: DType, target: DType) -> Symbol:
-        """A stored value of `source` as a stored value of `target`."""
+        """Cast a stored value of `source` to a stored value of `target`."""
         if source is target:
             return symbol
         is_read = self._b.is_read
         key = (symbol.id, source, target, is_read)
-        found = self._done.get(key)
-        if found is None:
+        result = self._done.get(key)
+        if result is None:
             producer = symbol.producer
-            is_text = DType.string in (source, target)  # which the kernel alone reads and writes
+            is_text = DType.string in (source, target)  # only the kernel reads and writes strings
             if (
                 isinstance(producer, Constant)
                 and not is_text
@@ -88,63 +88,63 @@ class Casts:
             ):
                 array = casting.cast_array(producer.array, source, target)
                 type_ = tensor_type(target.storage, symbol.shape)
-                found = self._b.graph.build.symbol(type_, Constant(array, False, producer.origin))
+                result = self._b.graph.build.symbol(type_, Constant(array, False, producer.origin))
             else:
-                found = self._cast(symbol, source, target)
-                if found is not symbol and _holds(target, source):
-                    self._done[found.id, target, source, is_read] = symbol
-            self._done[key] = found
-        return found
+                result = self._cast(symbol, source, target)
+                if result is not symbol and _holds(target, source):
+                    self._done[result.id, target, source, is_read] = symbol
+            self._done[key] = result
+        return result
 
     def know(self, symbol: Symbol, wide: Symbol) -> None:
-        """From now on `wide` is `symbol` in a dtype that holds it."""
+        """Record that `wide` is the value of `symbol` in a wider dtype."""
         self._native.setdefault((symbol.id, wide.dtype), wide)
 
-    # What `precision="fast"` does not round
+    # Rounding that `precision="fast"` omits
 
-    def around(self, value: Symbol, source: DType, target: DType) -> Symbol:
-        """A cast that an expansion begins or ends with: `fast` leaves out what it would round."""
+    def cast_at_boundary(self, value: Symbol, source: DType, target: DType) -> Symbol:
+        """Build a cast at the start or end of an expansion: `fast` omits its rounding."""
         if target is DType.float32:
             wide = source if source is DType.tensor_float32 else target
             loose = self.loose.get((value.id, wide))
             return self.cast(value, source, target) if loose is None else loose
-        made = self.cast(value, source, target)
-        if source is DType.float32 and made is not value:
-            self.loose[made.id, source if target is not DType.tensor_float32 else target] = value
-        return made
+        result = self.cast(value, source, target)
+        if source is DType.float32 and result is not value:
+            self.loose[result.id, source if target is not DType.tensor_float32 else target] = value
+        return result
 
-    def rounded(self, made: Symbol, type_: Type) -> Symbol:
-        """A result rounded where its type is tensor_float32."""
+    def rounded(self, value: Symbol, type_: Type) -> Symbol:
+        """Round a result whose type is tensor_float32."""
         if not isinstance(type_, TensorType) or type_.dtype is not DType.tensor_float32:
-            return made
-        rounded = self.round_tf32(made)
+            return value
+        rounded = self.round_tf32(value)
         if self._b.fast:
-            self.loose[rounded.id, DType.tensor_float32] = made
+            self.loose[rounded.id, DType.tensor_float32] = value
         return rounded
 
     def unrounded(self, value: Symbol | None, old: Symbol | None) -> Symbol | None:
-        """Return a tensor_float32 operand as it was before it was rounded. old: the operand as it was built."""
+        """Return a tensor_float32 operand as it was before rounding. old: the operand in the source graph."""
         if value is None or old is None or not isinstance(old.type, TensorType):
             return value
         if old.type.dtype is not DType.tensor_float32:
             return value
         return self.loose.get((value.id, DType.tensor_float32), value)
 
-    # How they are built
+    # How casts are built
 
     def _cast(self, symbol: Symbol, source: DType, target: DType) -> Symbol:
         if not self._b.rules.decomposes:
             if source.is_float and target.is_integer and target.bits < 8:
                 return self._to_integer(symbol, target)
-            made = self.native(symbol, target.storage)
-            return self.round_tf32(made) if target is DType.tensor_float32 else made
+            result = self.native(symbol, target.storage)
+            return self.round_tf32(result) if target is DType.tensor_float32 else result
         if (source, target) in _DIRECT:
             return self.native(symbol, target)
         stored = target.storage
         if source.is_float and target.is_integer and self._b.rules.has_trap(SATURATES):
             return self._to_integer(symbol, stored)
         if source.is_float and source.bits == 8 and target is DType.bool and self._b.rules.has_trap(FLOAT8_TO_BOOL):
-            symbol = self.native(symbol, DType.float32)  # the kernel takes -0.0 for true, and 2^-127 for false
+            symbol = self.native(symbol, DType.float32)  # the kernel casts -0.0 to true, and 2^-127 to false
         if target is DType.tensor_float32:
             wide = self._once(symbol, source, target)
             is_rounded = source in NARROW or source.bits <= 8
@@ -158,28 +158,28 @@ class Casts:
         return self.native(symbol, stored)
 
     def native(self, symbol: Symbol, target: DType) -> Symbol:
-        """One Cast, kept apart from the one before it."""
+        """Build one Cast that onnxruntime does not merge with the one before it."""
         if symbol.dtype is target:
             return symbol
-        made = self._native.get((symbol.id, target))
-        if made is None:
+        result = self._native.get((symbol.id, target))
+        if result is None:
             attributes: dict[str, Any] = {"to": target}
             if target in _FLOAT8:
                 attributes["saturate"] = 0
             if (symbol.dtype in NIBBLES or target in NIBBLES) and self._lacks_nibbles():
-                made = self._native[symbol.id, target] = nibble(self._b, symbol, target)
-                return made
+                result = self._native[symbol.id, target] = nibble(self._b, symbol, target)
+                return result
             if symbol.dtype in _PARTS and target.bits <= 8 and self._b.rules.has_trap(PARTS):
-                # Older releases take parts of bytes for bytes, and write the result over what is still to be read.
-                made = self._native[symbol.id, target] = self.native(self.native(symbol, DType.int32), target)
-                return made
-            made = self._b.emit("Cast", (self.apart(symbol),), self._b.retyped(symbol.type, target), attributes)
-            self._made_by_cast.add(made.id)
-            self._native[symbol.id, target] = made
-        return made
+                # Older releases read parts of bytes as bytes, and write the result over input that is yet to be read.
+                result = self._native[symbol.id, target] = self.native(self.native(symbol, DType.int32), target)
+                return result
+            result = self._b.emit("Cast", (self.apart(symbol),), self._b.retyped(symbol.type, target), attributes)
+            self._cast_results.add(result.id)
+            self._native[symbol.id, target] = result
+        return result
 
     def _lacks_nibbles(self) -> bool:
-        """Return whether Cast has no kernel for integers of 4 bits, which quantisation has."""
+        """Return True if Cast has no kernel for 4-bit integers but quantisation has."""
         rules = self._b.rules
         if rules.host is not None:
             return True
@@ -187,23 +187,23 @@ class Casts:
         return has_quantised and not rules.allows("Cast", DType.int4)
 
     def apart(self, symbol: Symbol) -> Symbol:
-        """Return what a Cast made through a BitCast to its own dtype, which no optimiser merges; others as they are."""
-        if symbol.id not in self._made_by_cast or symbol.dtype in _NO_BITCAST or not self._b.rules.decomposes:
+        """Return the result of a Cast through a BitCast to its own dtype, which prevents merging; others unchanged."""
+        if symbol.id not in self._cast_results or symbol.dtype in _NO_BITCAST or not self._b.rules.decomposes:
             return symbol
         if self._b.keeps_halves and symbol.dtype in _ROUNDED_FREELY:
             return symbol
         if not self._b.rules.has_trap(MERGED):
             return symbol
-        found = self._barriers.get(symbol.id)
-        if found is None and not (self._b.rules.views_bits and self._b.rules.runtime.version):  # files run on more
-            found = self._barriers[symbol.id] = barrier(self._b, symbol)
-        if found is None:
-            found = self._b.emit("BitCast", (symbol,), symbol.type, {"to": symbol.dtype})
-            self._barriers[symbol.id] = found
-        return found
+        result = self._barriers.get(symbol.id)
+        if result is None and not (self._b.rules.views_bits and self._b.rules.runtime.version):  # a file has no version
+            result = self._barriers[symbol.id] = barrier(self._b, symbol)
+        if result is None:
+            result = self._b.emit("BitCast", (symbol,), symbol.type, {"to": symbol.dtype})
+            self._barriers[symbol.id] = result
+        return result
 
     def _once(self, symbol: Symbol, source: DType, target: DType) -> Symbol:
-        """float32 values that round on to a narrower float as the originals would."""
+        """Return float32 values that round to a narrower float as the original values do."""
         b = self._b
         if source.is_float and source is not DType.float64:
             return self.native(symbol, DType.float32)
@@ -215,23 +215,23 @@ class Casts:
         near = self.native(exact, DType.float32)
         back = self.native(near, DType.float64)
         above = b.op("Greater", b.op("Abs", back), b.op("Abs", exact), dtype=DType.bool)
-        # Truncate towards zero, and mark what was cut off in the last bit: rounding to odd.
+        # Truncate towards zero and set the last bit if anything was cut off: rounding to odd.
         bits = b.native("BitCast", near, dtype=DType.int32, to=DType.int32)
         bits = b.native("Sub", bits, self.native(above, DType.int32))
         cut = b.native("Not", b.native("Equal", back, exact, dtype=DType.bool))
-        known = b.native("Not", b.native("IsNaN", exact, dtype=DType.bool))
-        bits = b.native("BitwiseOr", bits, self.native(b.native("And", cut, known), DType.int32))
+        is_number = b.native("Not", b.native("IsNaN", exact, dtype=DType.bool))
+        bits = b.native("BitwiseOr", bits, self.native(b.native("And", cut, is_number), DType.int32))
         return b.native("BitCast", bits, dtype=DType.float32, to=DType.float32)
 
     def _exact_double(self, symbol: Symbol) -> Symbol:
-        """float64 values that hold an integer exactly, or what rounding to few bits needs of it."""
+        """Return float64 values that equal the integers, or that round to few bits as the integers do."""
         b = self._b
         if symbol.dtype.bits <= 32:
             return self.native(symbol, DType.float64)
         low = b.native("BitwiseAnd", symbol, b.scalar(0xFFFFFFFF, symbol.dtype))
         high = self.native(b.native("Sub", symbol, low), DType.float64)
         whole = self.native(symbol, DType.float64)
-        # Beyond 2^53 only whether the low half is nothing can matter: half of its range stands for something.
+        # Beyond 2^53 only whether the low half is zero matters: half of its range stands for any nonzero value.
         some = b.native("Not", b.native("Equal", low, b.scalar(0, symbol.dtype), dtype=DType.bool))
         marked = b.native(
             "Add", high, b.native("Mul", self.native(some, DType.float64), b.scalar(2.0**31, DType.float64))
@@ -240,44 +240,44 @@ class Casts:
         return b.native("Where", large, marked, whole, dtype=DType.float64)
 
     def _to_integer(self, symbol: Symbol, target: DType) -> Symbol:
-        """Truncated and saturated, NaN as 0.
+        """Truncate and saturate; NaN becomes 0.
 
-        ONNX leaves open what a number out of the range becomes: models that others wrote have the kernel's answer.
+        ONNX does not define the result of an out-of-range number: imported models keep the kernel's result.
         """
         b = self._b
         if b.is_read and symbol.dtype.bits >= 16:
             return self.native(symbol, target)
-        held = range_of(symbol)
-        if held is not None and int(target.min) <= held.least and held.largest <= int(target.max):
-            return self._to_integer_in_range(symbol, target, has_nan=held.has_nan)
+        bounds = range_of(symbol)
+        if bounds is not None and int(target.min) <= bounds.least and bounds.largest <= int(target.max):
+            return self._to_integer_in_range(symbol, target, has_nan=bounds.has_nan)
         wide = symbol if symbol.dtype is DType.float64 else self.native(symbol, DType.float32)
         if target.bits == 32 and wide.dtype is DType.float32:
             wide = self.native(wide, DType.float64)
-        own = wide.dtype
-        zero = b.scalar(0.0, own)
+        dtype = wide.dtype
+        zero = b.scalar(0.0, dtype)
         least, greatest = int(target.min), int(target.max)
         if target.bits <= 32:
-            clipped = b.native("Clip", wide, b.scalar(float(least), own), b.scalar(float(greatest), own))
+            clipped = b.native("Clip", wide, b.scalar(float(least), dtype), b.scalar(float(greatest), dtype))
             unknown = b.native("IsNaN", wide, dtype=DType.bool)
-            whole = b.native("Where", unknown, zero, clipped, dtype=own)
+            whole = b.native("Where", unknown, zero, clipped, dtype=dtype)
             if target.bits < 32:
                 return self._narrowed(whole, target)
             return self.native(self.native(whole, target if target is DType.int32 else DType.int64), target)
-        over = b.native("GreaterOrEqual", wide, b.scalar(float(greatest + 1), own), dtype=DType.bool)
-        below = b.scalar(float(least), own) if least else b.scalar(-1.0, own)
+        over = b.native("GreaterOrEqual", wide, b.scalar(float(greatest + 1), dtype), dtype=DType.bool)
+        below = b.scalar(float(least), dtype) if least else b.scalar(-1.0, dtype)
         fits = b.native("GreaterOrEqual" if least else "Greater", wide, below, dtype=DType.bool)
         fits = b.native("And", fits, b.native("Not", over))
-        whole = self.native(b.native("Where", fits, wide, zero, dtype=own), target)
+        whole = self.native(b.native("Where", fits, wide, zero, dtype=dtype), target)
         signed = b.native("BitCast", whole, dtype=DType.int64, to=DType.int64) if not least else whole
         top = b.scalar(-1 if not least else greatest, DType.int64)
-        made = b.native("Where", over, top, signed, dtype=DType.int64)
+        capped = b.native("Where", over, top, signed, dtype=DType.int64)
         if not least:
-            return b.native("BitCast", made, dtype=target, to=target)
+            return b.native("BitCast", capped, dtype=target, to=target)
         under = b.native("Less", wide, below, dtype=DType.bool)
-        return b.native("Where", under, b.scalar(least, DType.int64), made, dtype=DType.int64)
+        return b.native("Where", under, b.scalar(least, DType.int64), capped, dtype=DType.int64)
 
     def _to_integer_in_range(self, symbol: Symbol, target: DType, *, has_nan: bool) -> Symbol:
-        """Truncated, NaN as 0, where all numbers are in the range of the integer."""
+        """Truncate numbers that are all in the range of the integer; NaN becomes 0."""
         b = self._b
         if has_nan:
             wide = symbol if symbol.dtype in (DType.float32, DType.float64) else self.native(symbol, DType.float32)
@@ -286,18 +286,18 @@ class Casts:
         return self._narrowed(symbol, target) if target.bits < 32 else self.native(symbol, target)
 
     def _narrowed(self, whole: Symbol, target: DType) -> Symbol:
-        """Numbers in the range of an integer of under 32 bits, truncated.
+        """Truncate numbers in the range of an integer of under 32 bits.
 
-        ONNX wraps where it casts floats to 2 or 4 bits, and runtimes round there: files of every target go by int32,
-        and keep the runtime from making one cast of the two.
+        ONNX wraps when it casts floats to 2 or 4 bits, and runtimes round: files for every target cast by way of
+        int32, and keep the runtime from merging the two casts.
         """
-        carried = self.native(whole, DType.int32)
+        integers = self.native(whole, DType.int32)
         if target.bits < 8 and not self._b.rules.decomposes:
-            carried = barrier(self._b, carried)
-        return self.native(carried, target)
+            integers = barrier(self._b, integers)
+        return self.native(integers, target)
 
     def _to_float8(self, symbol: Symbol, target: DType) -> Symbol:
-        """Overflow to NaN (e4m3fn) or infinity (e5m2), which the kernel gets wrong near the top."""
+        """Overflow to NaN (e4m3fn) or infinity (e5m2); the kernel does that wrong near the largest values."""
         b = self._b
         wide = self.native(symbol, DType.float32)
         size = b.native("Abs", wide)
@@ -310,14 +310,14 @@ class Casts:
         return self.native(b.native("Where", over, limit, wide, dtype=DType.float32), target)
 
     def round_tf32(self, symbol: Symbol) -> Symbol:
-        """float32 rounded to 10 mantissa bits, ties to even; right for every bit pattern."""
+        """Round float32 to 10 mantissa bits, ties to even; correct for every bit pattern."""
         b = self._b
-        array = b.known(symbol)
+        array = b.array_of(symbol)
         if array is not None:
             return b.constant(casting.round_tf32(array), DType.float32)
         if not b.rules.views_bits:
             return rounded_tf32(b, symbol)
-        # float16 has as many bits: bring the number to where float16 is normal or, if it is subnormal, float16 is too.
+        # float16 has as many bits: scale normal numbers to normal float16 numbers, and subnormals to subnormals.
         type_ = symbol.type
         emit = b.emit
         bits = emit("BitCast", (symbol,), b.retyped(type_, DType.int32), {"to": DType.int32})
@@ -334,9 +334,9 @@ class Casts:
 
 # Casts without BitCast, for providers that have no kernel for it.
 #
-# A float64 is rounded to fewer bits by adding a number so large that only the wanted bits are left, and taking it away
-# again: Dekker's trick, after "A floating-point technique for extending the available precision" (1971). Ties go to
-# even because the large number is an even multiple of the unit in the last place that is kept.
+# Adding a large number to a float64 leaves only the wanted bits, and subtracting it again gives the rounded value:
+# Dekker's trick, after "A floating-point technique for extending the available precision" (1971). Ties go to even
+# because the large number is an even multiple of the unit in the last place of the result.
 
 FORMATS: dict[DType, tuple[int, int]] = {
     DType.tensor_float32: (11, -126),
@@ -345,11 +345,11 @@ FORMATS: dict[DType, tuple[int, int]] = {
     DType.float8_e4m3fn: (4, -6),
     DType.float8_e5m2: (3, -14),
 }
-"""Bits of the significand, with the one that is not stored, and the exponent of the least normal number."""
+"""Bits of the significand, including the implicit one, and the exponent of the smallest normal number."""
 
 
 def barrier(b: Builder, symbol: Symbol) -> Symbol:
-    """The Symbol again, so that onnxruntime sees no Cast after a Cast: a Reshape to its own shape moves nothing."""
+    """Reshape a value to its own shape, so that onnxruntime sees no consecutive Casts."""
     if not symbol.shape.is_ranked:
         shape = b.native("Shape", symbol, dtype=DType.int64, shape=_shape([Dim.dynamic()]))
         return b.native("Reshape", symbol, shape, shape=symbol.shape, allowzero=1)
@@ -357,17 +357,17 @@ def barrier(b: Builder, symbol: Symbol) -> Symbol:
 
 
 def rounded(b: Builder, x: Symbol, dtype: DType) -> Symbol:
-    """float64 values rounded once to those of a narrower float, ties to even; beyond its range they stay large.
+    """Round float64 values once to a narrower float, ties to even; values beyond its range stay large.
 
-    The sign of what rounds to zero is kept.
+    A value that rounds to zero keeps its sign.
     """
-    # No more than 24 bits, so that the sum with it does not reach the next power of two.
+    # No more than 24 bits, so that adding the large number does not reach the next power of two.
     near = b.native_cast(b.native_cast(x, DType.float32), DType.float64)
     return with_sign_of_zero(b, _cut(b, x, near, dtype), x)
 
 
 def rounded_tf32(b: Builder, x: Symbol) -> Symbol:
-    """float32 values rounded to 10 mantissa bits."""
+    """Round float32 values to 10 mantissa bits."""
     wide = b.native_cast(x, DType.float64)
     return with_sign_of_zero(b, b.native_cast(_cut(b, wide, wide, DType.tensor_float32), DType.float32), x)
 
@@ -381,15 +381,15 @@ def _cut(b: Builder, x: Symbol, near: Symbol, dtype: DType) -> Symbol:
     return b.native("Sub", b.native("Add", x, large), large)
 
 
-def with_sign_of_zero(b: Builder, made: Symbol, x: Symbol) -> Symbol:
-    """`made`, its zeros with the signs of `x`, which is finite there."""
-    zero = b.scalar(0.0, made.dtype)
-    nothing = b.native("Equal", made, zero, dtype=DType.bool)
-    return b.op("Where", nothing, b.native("Mul", x, zero), made, dtype=made.dtype, shape=made.shape)
+def with_sign_of_zero(b: Builder, result: Symbol, x: Symbol) -> Symbol:
+    """Give the zeros of `result` the signs of `x`, which is finite there."""
+    zero = b.scalar(0.0, result.dtype)
+    is_zero = b.native("Equal", result, zero, dtype=DType.bool)
+    return b.op("Where", is_zero, b.native("Mul", x, zero), result, dtype=result.dtype, shape=result.shape)
 
 
 def nibble(b: Builder, symbol: Symbol, target: DType) -> Symbol:
-    """A cast from or to int4 or uint4, by way of float32: quantisation has kernels for them where Cast has none."""
+    """Cast from or to int4 or uint4 by way of float32: quantisation has kernels for them where Cast has none."""
     one = b.scalar(1.0, DType.float32)
     if symbol.dtype in NIBBLES:
         wide = b.native("DequantizeLinear", symbol, one, dtype=DType.float32, shape=symbol.shape)
@@ -404,11 +404,11 @@ def nibble(b: Builder, symbol: Symbol, target: DType) -> Symbol:
     return b.native("QuantizeLinear", exact, one, b.scalar(0, target), dtype=target, shape=symbol.shape)
 
 
-# Computing an operator in another dtype than its operands have.
+# Computing an operator in another dtype than that of its operands.
 
 
-def chosen_dtype(call: Call) -> DType | None:
-    """Return the dtype that a kernel is chosen by; None where it is chosen by a type without one."""
+def chosen_dtype(call: OpCall) -> DType | None:
+    """Return the dtype that selects the kernel; None if a type without a dtype selects it."""
     op_type, inputs, types, _, _ = call
     position = PRIMARY.get(op_type, 0)
     chosen: Any = types[0] if types else None
@@ -417,22 +417,22 @@ def chosen_dtype(call: Call) -> DType | None:
     return chosen.dtype if isinstance(chosen, TensorType) else None
 
 
-def compute_in(b: Builder, dtype: DType, call: Call, *, by_bits: bool = False) -> tuple[Symbol, ...]:
-    """Build a call in another dtype: operands of the dtype that chooses the kernel go there, and results come back.
+def compute_in(b: Builder, dtype: DType, call: OpCall, *, by_bits: bool = False) -> tuple[Symbol, ...]:
+    """Build a call in another dtype: cast the operands whose dtype selects the kernel, and cast the results back.
 
-    by_bits: their bits are read as the other dtype, in place of a cast.
+    by_bits: reinterpret their bits as the other dtype instead of casting.
     """
     op_type, inputs, types, attributes, _ = call
-    own = chosen_dtype(call)
-    assert own is not None
+    operand_dtype = chosen_dtype(call)
+    assert operand_dtype is not None
     casts = b.casts
-    integers = own.is_integer and own.bits <= 16 and dtype.is_integer
-    narrow = b.fast and own in NARROW
-    keeps = KEEPS_FLOATS if own.is_float else KEEPS_VALUES
+    integers = operand_dtype.is_integer and operand_dtype.bits <= 16 and dtype.is_integer
+    narrow = b.fast and operand_dtype in NARROW
+    keeps = KEEPS_FLOATS if operand_dtype.is_float else KEEPS_VALUES
     wide: list[Symbol | None] = []
     is_exact = True
     for position, symbol in enumerate(inputs):
-        if symbol is None or symbol.type.dtype is not own:
+        if symbol is None or symbol.type.dtype is not operand_dtype:
             wide.append(symbol)
             continue
         loose = casts.loose.get((symbol.id, dtype))
@@ -441,17 +441,17 @@ def compute_in(b: Builder, dtype: DType, call: Call, *, by_bits: bool = False) -
             wide.append(loose)
         else:
             wide.append(_moved(b, symbol, dtype, by_bits))
-    wide_types = [b.retyped(t, dtype) if isinstance(t, TensorType) and t.dtype is own else t for t in types]
+    wide_types = [b.retyped(t, dtype) if isinstance(t, TensorType) and t.dtype is operand_dtype else t for t in types]
     if "value" in attributes and op_type == "ConstantOfShape":
         attributes = {"value": attributes["value"].astype(dtype.numpy)}
     elif "dtype" in attributes and op_type == "EyeLike":
         attributes = {**attributes, "dtype": dtype}
-    made = b.selection.legal(b, Call(op_type, wide, wide_types, attributes))
+    wide_results = b.selection.legal(b, OpCall(op_type, wide, wide_types, attributes))
     results = [
         _moved(b, m, t.dtype, by_bits) if isinstance(t, TensorType) and m.type.dtype is not t.dtype else m
-        for m, t in zip(made, types, strict=True)
+        for m, t in zip(wide_results, types, strict=True)
     ]
-    for m, result in zip(made, results, strict=True):
+    for m, result in zip(wide_results, results, strict=True):
         if m is result or by_bits or m.type.dtype is not dtype:
             continue
         if is_exact and op_type in keeps:
@@ -466,7 +466,7 @@ def _moved(b: Builder, symbol: Symbol, dtype: DType, by_bits: bool) -> Symbol:
 
 
 def _counts_low_bits(op_type: str, position: int, attributes: dict[str, Any]) -> bool:
-    """Return whether the low bits of the results depend on the low bits of an operand alone."""
+    """Return True if the low bits of the results depend only on the low bits of this operand."""
     if op_type == "BitShift":
         return not position and attributes["direction"] == "LEFT"
     return op_type in LOW_BITS

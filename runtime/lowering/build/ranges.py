@@ -1,4 +1,4 @@
-"""Bounds of floats that a graph itself tells, so that casts to integers need no workaround."""
+"""Ranges of floats that follow from the graph, so that casts to integers need no workaround."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
-_DEEPEST = 16
+_MAX_DEPTH = 16
 
 _FLOATS = (DType.float16, DType.bfloat16, DType.float32, DType.float64)
 
@@ -21,50 +21,50 @@ _BOUNDED = {
     **dict.fromkeys(("Sigmoid", "HardSigmoid", "Softmax"), (0.0, 1.0)),
     **dict.fromkeys(("Tanh", "Sin", "Cos", "Erf", "Sign"), (-1.0, 1.0)),
 }
-"""Operators whose results are bounded or NaN whatever they are given."""
+"""Operators whose results are bounded, or NaN, for any operands."""
 
 _MOVES = having(Trait.MOVES)
 _SUMS = frozenset("Add Sub Mul Min Max Concat".split())
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """The least and the largest number that an element may be. has_nan: whether it may be NaN as well."""
+class ValueRange:
+    """The smallest and largest number that an element can be. has_nan: whether it can also be NaN."""
 
     least: float
     largest: float
     has_nan: bool = False
 
 
-def range_of(symbol: Symbol | None, depth: int = 0) -> Range | None:
-    """Return the range of a value, None where nothing is known. Weights may still change, so they tell nothing.
+def range_of(symbol: Symbol | None, depth: int = 0) -> ValueRange | None:
+    """Return the range of a value; None if nothing is known. Weights can still change, so they have no range.
 
-    A step is widened by what the rounding of its results can add: not where its bounds are numbers of the dtype, which
-    no number between them is rounded beyond.
+    The range of a step grows by the rounding error of its results, unless its bounds are representable in the dtype:
+    then rounding does not cross them.
     """
-    if symbol is None or depth > _DEEPEST or not isinstance(symbol.type, TensorType):
+    if symbol is None or depth > _MAX_DEPTH or not isinstance(symbol.type, TensorType):
         return None
     dtype = symbol.dtype
     array = constant_array(symbol)
     if array is not None:
         if not array.size or dtype not in _FLOATS or not np.isfinite(values := array.astype(np.float64)).all():
             return None
-        return Range(float(values.min()), float(values.max()))
+        return ValueRange(float(values.min()), float(values.max()))
     if dtype is DType.bool:
-        return Range(0.0, 1.0)
+        return ValueRange(0.0, 1.0)
     if dtype.is_integer:
-        return Range(float(dtype.min), float(dtype.max))
+        return ValueRange(float(dtype.min), float(dtype.max))
     node = symbol.producer
     if not isinstance(node, Node) or node.domain or dtype not in _FLOATS:
         return None
-    found = _computed(node, dtype, depth + 1)
-    return None if found is None else _rounded(found, dtype, node.op_type in _BOUNDED)
+    bounds = _computed(node, dtype, depth + 1)
+    return None if bounds is None else _rounded(bounds, dtype, node.op_type in _BOUNDED)
 
 
-def _computed(node: Node, dtype: DType, depth: int) -> Range | None:
+def _computed(node: Node, dtype: DType, depth: int) -> ValueRange | None:
     op_type, inputs = node.op_type, node.inputs
     if op_type in _BOUNDED:
-        return Range(*_BOUNDED[op_type], has_nan=True)
+        return ValueRange(*_BOUNDED[op_type], has_nan=True)
     if op_type == "Clip":
         return _clipped(node, depth)
     if op_type in _MOVES:
@@ -73,8 +73,8 @@ def _computed(node: Node, dtype: DType, depth: int) -> Range | None:
         same = inputs[0] is not None and inputs[0].dtype is dtype
         return range_of(inputs[0], depth) if same else None
     if op_type in ("Cast", "Floor", "Ceil", "Round", "Relu", "Abs", "Neg"):
-        held = range_of(inputs[0], depth)
-        return None if held is None else _of_one(op_type, held)
+        bounds = range_of(inputs[0], depth)
+        return None if bounds is None else _of_one(op_type, bounds)
     if op_type == "Where":
         return _joined([range_of(s, depth) for s in inputs[1:]])
     if op_type not in _SUMS:
@@ -85,65 +85,69 @@ def _computed(node: Node, dtype: DType, depth: int) -> Range | None:
     return _of_many(op_type, ranges)
 
 
-def _clipped(node: Node, depth: int) -> Range | None:
-    """Return the range after a Clip with constant limits, of which a NaN stays one."""
+def _clipped(node: Node, depth: int) -> ValueRange | None:
+    """Return the range after a Clip with constant limits; NaN stays NaN."""
     limits = [range_of(s, depth) for s in node.inputs[1:]]
     if len(limits) != 2 or limits[0] is None or limits[1] is None:
         return None
     low, high = limits[0].least, limits[1].largest
-    held = range_of(node.inputs[0], depth)
-    return Range(min(low, high), high, has_nan=held is None or held.has_nan)
+    operand_range = range_of(node.inputs[0], depth)
+    return ValueRange(min(low, high), high, has_nan=operand_range is None or operand_range.has_nan)
 
 
-def _of_one(op_type: str, held: Range) -> Range:
-    low, high = held.least, held.largest
+def _of_one(op_type: str, operand: ValueRange) -> ValueRange:
+    low, high = operand.least, operand.largest
     if op_type in ("Floor", "Ceil", "Round"):
-        return replace(held, least=math.floor(low), largest=math.ceil(high)) if _is_finite(held) else held
+        return replace(operand, least=math.floor(low), largest=math.ceil(high)) if _is_finite(operand) else operand
     if op_type == "Relu":
-        return replace(held, least=max(low, 0.0), largest=max(high, 0.0))
+        return replace(operand, least=max(low, 0.0), largest=max(high, 0.0))
     if op_type == "Neg":
-        return replace(held, least=-high, largest=-low)
+        return replace(operand, least=-high, largest=-low)
     if op_type == "Abs":
-        return replace(held, least=0.0, largest=max(-low, high))
-    return held
+        return replace(operand, least=0.0, largest=max(-low, high))
+    return operand
 
 
-def _of_many(op_type: str, ranges: list[Range | None]) -> Range | None:
-    known = [r for r in ranges if r is not None]
-    if not known or len(known) < len(ranges) or not all(map(_is_finite, known)):
+def _of_many(op_type: str, ranges: list[ValueRange | None]) -> ValueRange | None:
+    operands = [r for r in ranges if r is not None]
+    if not operands or len(operands) < len(ranges) or not all(map(_is_finite, operands)):
         return None
-    made = known[0]
-    for other in known[1:]:
-        a, b, c, d = made.least, made.largest, other.least, other.largest
+    result = operands[0]
+    for other in operands[1:]:
+        a, b, c, d = result.least, result.largest, other.least, other.largest
         ends = {
             "Add": (a + c, b + d), "Sub": (a - d, b - c), "Mul": (a * c, a * d, b * c, b * d),
             "Min": (min(a, c), min(b, d)), "Max": (max(a, c), max(b, d)),
         }[op_type]  # fmt: skip
-        made = Range(min(ends), max(ends), made.has_nan or other.has_nan)
-    return made
+        result = ValueRange(min(ends), max(ends), result.has_nan or other.has_nan)
+    return result
 
 
-def _joined(ranges: list[Range | None]) -> Range | None:
-    known = [r for r in ranges if r is not None]
-    if not known or len(known) < len(ranges):
+def _joined(ranges: list[ValueRange | None]) -> ValueRange | None:
+    operands = [r for r in ranges if r is not None]
+    if not operands or len(operands) < len(ranges):
         return None
-    return Range(min(r.least for r in known), max(r.largest for r in known), any(r.has_nan for r in known))
+    return ValueRange(
+        min(r.least for r in operands), max(r.largest for r in operands), any(r.has_nan for r in operands)
+    )
 
 
-def _is_finite(held: Range) -> bool:
-    return math.isfinite(held.least) and math.isfinite(held.largest)
+def _is_finite(bounds: ValueRange) -> bool:
+    return math.isfinite(bounds.least) and math.isfinite(bounds.largest)
 
 
-def _rounded(held: Range, dtype: DType, is_approximate: bool) -> Range | None:
-    """Return the range with room for rounding to a dtype; None where it is left.
+def _rounded(bounds: ValueRange, dtype: DType, is_approximate: bool) -> ValueRange | None:
+    """Return the range with a margin for rounding to a dtype; None if it leaves the range of the dtype.
 
-    is_approximate: it is that of a function, which kernels do not round to the nearest number.
+    is_approximate: the result of a function, which kernels do not round correctly.
     """
     largest = float(dtype.max)
-    if not -largest <= held.least <= held.largest <= largest:
+    if not -largest <= bounds.least <= bounds.largest <= largest:
         return None
-    ends = np.array([held.least, held.largest])
+    ends = np.array([bounds.least, bounds.largest])
     if not is_approximate and (ends.astype(dtype.numpy).astype(np.float64) == ends).all():
-        return held
+        return bounds
     step = {DType.float16: 2.0**-10, DType.bfloat16: 2.0**-7, DType.float32: 2.0**-23}.get(dtype, 2.0**-52)
-    return replace(held, least=held.least - abs(held.least) * step, largest=held.largest + abs(held.largest) * step)
+    return replace(
+        bounds, least=bounds.least - abs(bounds.least) * step, largest=bounds.largest + abs(bounds.largest) * step
+    )

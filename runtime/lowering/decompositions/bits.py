@@ -1,11 +1,11 @@
-"""BitCast where no kernel computes it, CumProd and other kernels that older releases lack.
+"""BitCast for dtypes without a kernel, CumProd, and other kernels that older releases do not have.
 
-The codes of a float8 are what float32 has in its upper bits, once the exponent is shifted to the same bias: numbers
-below the normal ones line up too. A NaN's payload is not kept.
+Shifted to the same exponent bias, the code of a float8 is the upper bits of the float32, also for subnormal numbers.
+The payload of a NaN is lost.
 
-For releases without BitCast, which came with opset 26: the bits of a float are its exponent, found by its logarithm and
-corrected by one comparison, and its fraction, by division through that power of two, both in float64; bits make a float
-by a table of powers. All of it is exact. A NaN loses its sign and payload.
+For releases without BitCast, which is new in opset 26: the bits of a float are its exponent, from its logarithm with
+one correction, and its fraction, from a division by that power of two, both in float64; a table of powers converts bits
+to floats. All of it is exact. A NaN loses its sign and payload.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions import older
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -28,7 +28,7 @@ _F32, _U8, _U32 = DType.float32, DType.uint8, DType.uint32
 
 
 class _Format(NamedTuple):
-    """mantissa: its bits. bias: of the exponent. nan: the code of a NaN, to which the sign is added where `signed`."""
+    """mantissa: its bits. bias: of the exponent. nan: the code of a NaN, to which the sign is added if `signed`."""
 
     mantissa: int
     bias: int
@@ -48,7 +48,7 @@ WITHOUT = frozenset({DType.bool, *FORMATS})
 BYTES = (DType.int8, DType.uint8)
 
 
-def bitcast(b: Builder, call: Call) -> Replacement:
+def bitcast(b: Builder, call: OpCall) -> Replacement:
     """Compute BitCast from and to the dtypes in `WITHOUT` by way of uint8."""
     (x,) = call.inputs
     target = call.types[0].dtype
@@ -62,14 +62,14 @@ def bitcast(b: Builder, call: Call) -> Replacement:
     return _decoded(b, code, target) if target in FORMATS else b.cast(code, target)
 
 
-def nibble(b: Builder, call: Call) -> Replacement:
+def nibble(b: Builder, call: OpCall) -> Replacement:
     """Compute BitCast between signed and unsigned integers of 2 or 4 bits by Cast, which wraps."""
     (x,) = call.inputs
     return b.op("Identity", x) if x.dtype is call.types[0].dtype else b.cast(x, call.types[0].dtype)
 
 
 def needed(operand: TensorType, result: TensorType) -> bool:
-    """Return whether a BitCast of 8-bit integers has no kernel."""
+    """Return True if a BitCast of 8-bit integers has no kernel."""
     return operand.dtype is result.dtype or result.dtype in WITHOUT
 
 
@@ -85,9 +85,9 @@ def _coded(b: Builder, x: Symbol) -> Symbol:
         scaled = b.native("Mul", b.native("Abs", wide), b.scalar(2.0 ** (form.bias - 127), _F32))
     number = b.native("BitCast", scaled, dtype=_U32, to=_U32)
     number = b.native("BitShift", number, b.scalar(23 - form.mantissa, _U32), direction="RIGHT")
-    if x.dtype is DType.float8_e5m2:  # infinity has no exponent that a factor shifts
-        endless = b.native("IsInf", wide, dtype=DType.bool)
-        number = b.op("Where", endless, b.scalar(0x7C, _U32), number, dtype=_U32)
+    if x.dtype is DType.float8_e5m2:  # scaling does not change infinity
+        is_infinite = b.native("IsInf", wide, dtype=DType.bool)
+        number = b.op("Where", is_infinite, b.scalar(0x7C, _U32), number, dtype=_U32)
     number = b.op("Where", unknown, b.scalar(form.nan, _U32), number, dtype=_U32)
     if x.dtype is not DType.float8_e8m0:
         sign = b.native("BitwiseAnd", b.native("BitShift", bits, b.scalar(24, _U32), direction="RIGHT"), _top(b))
@@ -102,19 +102,15 @@ def _top(b: Builder) -> Symbol:
 
 
 def _decoded(b: Builder, code: Symbol, target: DType) -> Symbol:
-    """Return the floats of 8-bit codes by a table: there are only 256."""
+    """Return the floats of 8-bit codes, from a table of 256."""
     values = np.arange(256, dtype=np.uint8).view(target.numpy).astype(np.float32)
     table = b.constant(values, _F32)
     place = b.cast(code, DType.int32)
-    made = b.op("Gather", table, place, dtype=_F32, shape=code.shape, axis=0)
-    return b.native_cast(made, target)
+    result = b.op("Gather", table, place, dtype=_F32, shape=code.shape, axis=0)
+    return b.native_cast(result, target)
 
 
-# BitCast and CumProd for older releases of onnxruntime: both came with opset 26. Also some missing or wrong older.
-#
-# The bits of a float are its exponent, found by its logarithm and mended by one comparison, and its fraction, by
-# division through that power of two, both in float64; bits make a float by a table of powers. All of it is exact. A
-# NaN loses its sign and payload.
+# BitCast and CumProd for releases of onnxruntime before opset 26, and kernels that older ones lack or have wrong.
 
 _F64, _I64, _BOOL = DType.float64, DType.int64, DType.bool
 
@@ -139,25 +135,25 @@ _MULTIPLIED = tuple(map(DType.of, "int32 int64 uint32 uint64 float32 float64".sp
 
 
 class BitsViewed(GraphError):
-    """The error for a BitCast of floats, which takes long without the operator that was to be avoided."""
+    """The error for a BitCast of floats, which is slow without the operator that was to be avoided."""
 
 
 LATE = frozenset({"BitCast", "CumProd", "TensorScatter"})
-"""Operators that came late, and have no function body in ONNX."""
+"""Operators that are new, and have no function body in ONNX."""
 
 
 def rows_of_older() -> dict[tuple[str, DType], Decomposition]:
     """Return the rows for a runtime without these operators."""
-    made: dict[tuple[str, DType], Decomposition] = {
+    rows: dict[tuple[str, DType], Decomposition] = {
         ("BitCast", dtype): bitcast_by_arithmetic for dtype in (*_INTEGERS, *FORMATS_OF_FLOATS)
     }
-    made.update({("CumProd", dtype): running_product for dtype in _MULTIPLIED})
-    made.update({("TensorScatter", dtype): older.written for dtype in older.STORED})
-    made["Cos", _F64] = cosine
-    return made
+    rows.update({("CumProd", dtype): running_product for dtype in _MULTIPLIED})
+    rows.update({("TensorScatter", dtype): older.tensor_scatter for dtype in older.STORED})
+    rows["Cos", _F64] = cosine
+    return rows
 
 
-def bitcast_by_arithmetic(b: Builder, call: Call) -> Replacement:
+def bitcast_by_arithmetic(b: Builder, call: OpCall) -> Replacement:
     """Compute BitCast of integers by Cast, which wraps; of floats by arithmetic."""
     (x,) = call.inputs
     target = call.types[0].dtype
@@ -168,10 +164,10 @@ def bitcast_by_arithmetic(b: Builder, call: Call) -> Replacement:
     if target in WITHOUT:
         return bitcast(b, call)
     if "BitCast" in b.rules.runtime.avoided:
-        raise BitsViewed("BitCast: the bits of floats are looked at")
+        raise BitsViewed("BitCast: reading the bits of floats is slow without this operator")
     if x.dtype in FORMATS_OF_FLOATS:
         code = _coded_float(b, x, FORMATS_OF_FLOATS[x.dtype])
-        # Two floats of one width have each other's bits.
+        # A float becomes the float of the same width with these bits.
         return _decoded_float(b, code, target) if target in FORMATS_OF_FLOATS else b.native_cast(code, target)
     unsigned = FORMATS_OF_FLOATS[target].code
     code = x if unsigned is DType.uint64 or x.dtype is unsigned else b.native_cast(x, unsigned)
@@ -185,39 +181,39 @@ def _coded_float(b: Builder, x: Symbol, form: _FloatFormat) -> Symbol:
         wide = b.native_cast(x if x.dtype is DType.float32 else b.native_cast(x, DType.float32), _F64)
     zero = b.scalar(0.0, _F64)
     unknown = b.native("IsNaN", wide, dtype=_BOOL)
-    endless = b.native("IsInf", wide, dtype=_BOOL)
+    is_infinite = b.native("IsInf", wide, dtype=_BOOL)
     size = b.native("Abs", wide)
-    size = b.native("Where", b.native("Or", unknown, endless), b.scalar(1.0, _F64), size, dtype=_F64)
+    size = b.native("Where", b.native("Or", unknown, is_infinite), b.scalar(1.0, _F64), size, dtype=_F64)
     least, greatest = form.least, form.greatest
     exponent = b.native("Mul", b.native("Log", size), b.scalar(1 / math.log(2), _F64))
-    exponent = b.native("Clip", b.native("Floor", exponent), b.scalar(float(least), _F64), _last(b, greatest))
+    exponent = b.native("Clip", b.native("Floor", exponent), b.scalar(float(least), _F64), _scalar(b, greatest))
     place = b.native_cast(b.native("Sub", exponent, b.scalar(float(least), _F64)), _I64)
     # The logarithm may be off by one either way near a power of two.
     powers = b.constant(np.ldexp(1.0, np.arange(least, greatest + 1)), _F64)
-    below = b.native("Less", size, _chosen(b, powers, place), dtype=_BOOL)
+    below = b.native("Less", size, _lookup(b, powers, place), dtype=_BOOL)
     place = b.native("Sub", place, b.native_cast(below, _I64))
     place = b.native("Clip", place, b.scalar(0, _I64), b.scalar(greatest - least, _I64))
     following = b.constant(np.append(np.ldexp(1.0, np.arange(least + 1, greatest + 1)), np.inf), _F64)
-    reached = b.native("GreaterOrEqual", size, _chosen(b, following, place), dtype=_BOOL)
+    reached = b.native("GreaterOrEqual", size, _lookup(b, following, place), dtype=_BOOL)
     place = b.native("Add", place, b.native_cast(reached, _I64))
     inverse = b.constant(np.ldexp(1.0, -np.arange(least, greatest + 1)), _F64)
-    scaled = b.native("Mul", size, _chosen(b, inverse, place))
+    scaled = b.native("Mul", size, _lookup(b, inverse, place))
     fraction = b.native_cast(b.native("Mul", scaled, b.scalar(2.0**form.fraction, _F64)), _I64)
     step = 1 << form.fraction
-    # The first bit of a normal number's fraction counts the exponent up from 0, which a subnormal one keeps.
-    made = b.native("Add", b.native("Mul", place, b.scalar(step, _I64)), fraction)
+    # The implicit bit of a normal number increments the exponent, which starts from 0; a subnormal number has none.
+    bits = b.native("Add", b.native("Mul", place, b.scalar(step, _I64)), fraction)
     top = (greatest - least + 2) * step
-    made = b.native("Where", endless, b.scalar(top, _I64), made, dtype=_I64)
+    bits = b.native("Where", is_infinite, b.scalar(top, _I64), bits, dtype=_I64)
     negative = b.native("Less", b.native("Reciprocal", wide), zero, dtype=_BOOL)
     negative = b.native("Or", b.native("Less", wide, zero, dtype=_BOOL), negative)
     sign = 1 << (form.code.bits - 1)
     mark = b.scalar(sign - (1 << 64) if form.code.bits == 64 else sign, _I64)
-    made = b.native("Where", negative, b.native("Add", made, mark), made, dtype=_I64)
-    return b.native("Where", unknown, b.scalar(top + step // 2, _I64), made, dtype=_I64)
+    bits = b.native("Where", negative, b.native("Add", bits, mark), bits, dtype=_I64)
+    return b.native("Where", unknown, b.scalar(top + step // 2, _I64), bits, dtype=_I64)
 
 
 def _decoded_float(b: Builder, code: Symbol, target: DType) -> Symbol:
-    """Return the floats of the bits that an int64 holds."""
+    """Return the floats whose bits an int64 contains."""
     form = FORMATS_OF_FLOATS[target]
     step = 1 << form.fraction
     if form.code.bits == 64:
@@ -234,36 +230,36 @@ def _decoded_float(b: Builder, code: Symbol, target: DType) -> Symbol:
     count = form.greatest - form.least + 3
     scales = np.ldexp(1.0, np.maximum(np.arange(count), 1) - 1 + form.least - form.fraction)
     scales[-1] = np.inf
-    made = b.native("Mul", b.native_cast(whole, _F64), _chosen(b, b.constant(scales, _F64), place))
+    value = b.native("Mul", b.native_cast(whole, _F64), _lookup(b, b.constant(scales, _F64), place))
     some = b.native("Greater", size, b.scalar((count - 1) * step, _I64), dtype=_BOOL)
-    made = b.native("Where", some, b.scalar(float("nan"), _F64), made, dtype=_F64)
+    value = b.native("Where", some, b.scalar(float("nan"), _F64), value, dtype=_F64)
     sign_of = b.native("Where", negative, b.scalar(-1.0, _F64), b.scalar(1.0, _F64), dtype=_F64)
-    made = b.native("Mul", made, sign_of)
+    value = b.native("Mul", value, sign_of)
     if target is _F64:
-        return made
-    narrow = b.native_cast(made, DType.float32)
+        return value
+    narrow = b.native_cast(value, DType.float32)
     return b.native_cast(narrow, target)
 
 
-def _last(b: Builder, greatest: int) -> Symbol:
+def _scalar(b: Builder, greatest: int) -> Symbol:
     return b.scalar(float(greatest), _F64)
 
 
-def _chosen(b: Builder, table: Symbol, place: Symbol) -> Symbol:
+def _lookup(b: Builder, table: Symbol, place: Symbol) -> Symbol:
     return b.native("Gather", table, place, dtype=_F64, shape=place.shape, axis=0)
 
 
-def running_product(b: Builder, call: Call) -> Replacement:
+def running_product(b: Builder, call: OpCall) -> Replacement:
     """Compute CumProd by the scan of Hillis and Steele, at distances 1, 2, 4, ..., up to 2^30 for unknown sizes."""
     x, where = call.inputs
-    known = b.known(where)
-    if known is None:
+    array = b.array_of(where)
+    if array is None:
         raise GraphError(
-            "CumProd: the installed onnxruntime has no kernel, and its axis is known only when it runs",
+            "CumProd: the installed onnxruntime has no kernel, and the axis is not a constant",
             operands={"x": str(x.type), "axis": str(where.type)},
-            help="give the axis as a constant, or install a newer onnxruntime",
+            help="pass the axis as a constant, or install a newer onnxruntime",
         )
-    axis = int(known.reshape(())) % x.rank
+    axis = int(array.reshape(())) % x.rank
     size = x.shape[axis]
     if call.attributes.get("reverse"):
         x = _part(b, x, axis, -1, -(1 << 31), -1)
@@ -290,14 +286,14 @@ def _joined(b: Builder, parts: list[Symbol], axis: int, size: Dim) -> Symbol:
     return b.op("Concat", *parts, shape=shape, axis=axis)
 
 
-def cosine(b: Builder, call: Call) -> Replacement:
+def cosine(b: Builder, call: OpCall) -> Replacement:
     """Compute Cos of float64 as 1 - 2 sin(x / 2)^2: half of a number is exact."""
     (x,) = call.inputs
     half = b.native("Sin", b.native("Mul", x, b.scalar(0.5, _F64)))
     return b.native("Sub", b.scalar(1.0, _F64), b.native("Mul", b.native("Add", half, half), half))
 
 
-def error_function(b: Builder, call: Call) -> Replacement:
+def error_function(b: Builder, call: OpCall) -> Replacement:
     """Compute Erf with NaN kept, for which the kernel gives 1."""
     (x,) = call.inputs
     unknown = b.native("IsNaN", x, dtype=_BOOL)

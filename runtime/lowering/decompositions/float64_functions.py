@@ -1,4 +1,4 @@
-"""Functions of float64 for which onnxruntime has no kernel, exact to 1e-12, near 0 too."""
+"""Functions of float64 for which onnxruntime has no kernel, exact to 1e-12, also near 0."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def _greater(b: Builder, x: Symbol, bound: float) -> Symbol:
     return b.native("Greater", x, _c(b, bound), dtype=DType.bool)
 
 
-# pi / 2 in three parts, the first two of 33 bits: times whole numbers up to 2^20 they are exact.
+# pi / 2 in three parts, the first two of 33 bits: their products with integers up to 2^20 are exact.
 _QUARTER = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
-_FARTHEST = 1.6e6
+_MAX_REDUCED = 1.6e6
 
 
 def _tan(b: Builder, x: Symbol) -> Symbol:
-    """Compute the tangent of what is left of x beyond multiples k of pi / 2: for odd k it is -1 by that.
+    """Compute the tangent of x less k pi / 2, the nearest multiple; for odd k the result is -1 divided by that.
 
-    Beside a pole sine and cosine of x have lost the digits that count. Beyond 2^20 quarters x is taken as it is.
+    Near a pole the sine and the cosine of x lose the relevant digits. Beyond 2^20 quarters x is not reduced.
     """
     k = b.native("Round", b.native("Mul", x, _c(b, 2 / math.pi)))
-    near = b.native("Less", b.native("Abs", x), _c(b, _FARTHEST), dtype=DType.bool)
+    near = b.native("Less", b.native("Abs", x), _c(b, _MAX_REDUCED), dtype=DType.bool)
     k = _where(b, near, k, _c(b, 0.0))
     rest = x
     for part in _QUARTER:
@@ -47,7 +47,7 @@ def _tan(b: Builder, x: Symbol) -> Symbol:
 
 
 def _halves(b: Builder, x: Symbol) -> tuple[Symbol, Symbol]:
-    """Return exp(|x|) / 2 and exp(-|x|) / 2; the first overflows only where its own value does."""
+    """Return exp(|x|) / 2 and exp(-|x|) / 2; the first overflows only if its own value does."""
     size = b.native("Abs", x)
     root = b.native("Exp", b.native("Mul", size, _c(b, 0.5)))
     large = b.native("Mul", b.native("Mul", root, _c(b, 0.5)), root)
@@ -55,14 +55,14 @@ def _halves(b: Builder, x: Symbol) -> tuple[Symbol, Symbol]:
 
 
 def _near(b: Builder, x: Symbol, coefficients: Sequence[float], far: Symbol) -> Symbol:
-    """Return x P(x * x) where |x| is below 0.5, by the coefficients of P, the highest power first; else `far`."""
+    """Return x P(x * x) where |x| < 0.5, by the coefficients of P, highest power first; else `far`."""
     near = b.native("Mul", x, _polynomial(b, b.native("Mul", x, x), coefficients))
     is_near = b.native("Less", b.native("Abs", x), _c(b, 0.5), dtype=DType.bool)
     return _where(b, is_near, near, far)
 
 
 def _log1p(b: Builder, x: Symbol) -> Symbol:
-    """Return log(1 + x) with the digits of x that 1 + x has lost, for finite x."""
+    """Return log(1 + x) for finite x, with a correction for the digits that 1 + x loses."""
     whole = b.native("Add", x, _c(b, 1.0))
     lost = b.native("Sub", b.native("Sub", whole, _c(b, 1.0)), x)
     return b.native("Sub", b.native("Log", whole), b.native("Div", lost, whole))
@@ -85,20 +85,20 @@ _LOG_2 = 0.6931471805599453
 def _asinh(b: Builder, x: Symbol) -> Symbol:
     size = b.native("Abs", x)
     huge = _greater(b, size, 1e150)
-    held = _where(b, huge, _c(b, 1.0), size)
-    square = b.native("Mul", held, held)
+    safe = _where(b, huge, _c(b, 1.0), size)
+    square = b.native("Mul", safe, safe)
     root = b.native("Sqrt", b.native("Add", square, _c(b, 1.0)))
-    plain = _log1p(b, b.native("Add", held, b.native("Div", square, b.native("Add", root, _c(b, 1.0)))))
+    plain = _log1p(b, b.native("Add", safe, b.native("Div", square, b.native("Add", root, _c(b, 1.0)))))
     far = b.native("Add", b.native("Log", size), _c(b, _LOG_2))
     return b.native("Mul", b.native("Sign", x), _where(b, huge, far, plain))
 
 
 def _acosh(b: Builder, x: Symbol) -> Symbol:
     huge = _greater(b, x, 1e150)
-    held = _where(b, huge, _c(b, 1.0), x)
+    safe = _where(b, huge, _c(b, 1.0), x)
     one = _c(b, 1.0)
-    root = b.native("Mul", b.native("Sqrt", b.native("Sub", held, one)), b.native("Sqrt", b.native("Add", held, one)))
-    plain = b.native("Log", b.native("Add", held, root))
+    root = b.native("Mul", b.native("Sqrt", b.native("Sub", safe, one)), b.native("Sqrt", b.native("Add", safe, one)))
+    plain = b.native("Log", b.native("Add", safe, root))
     return _where(b, huge, b.native("Add", b.native("Log", x), _c(b, _LOG_2)), plain)
 
 
@@ -106,8 +106,8 @@ def _atanh(b: Builder, x: Symbol) -> Symbol:
     one = _c(b, 1.0)
     ratio = b.native("Div", b.native("Add", one, x), b.native("Sub", one, x))
     is_near = b.native("Less", b.native("Abs", x), _c(b, 0.5), dtype=DType.bool)
-    held = _where(b, is_near, x, _c(b, 0.0))
-    near = _log1p(b, b.native("Div", b.native("Add", held, held), b.native("Sub", one, held)))
+    safe = _where(b, is_near, x, _c(b, 0.0))
+    near = _log1p(b, b.native("Div", b.native("Add", safe, safe), b.native("Sub", one, safe)))
     return b.native("Mul", _where(b, is_near, near, b.native("Log", ratio)), _c(b, 0.5))
 
 
@@ -119,11 +119,11 @@ _Q = (1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.3288106049129
 
 
 def _polynomial(b: Builder, x: Symbol, coefficients: Sequence[float]) -> Symbol:
-    """Return the polynomial by Horner's rule, the highest power first."""
-    made = _c(b, coefficients[0])
+    """Return the polynomial by Horner's rule, highest power first."""
+    result = _c(b, coefficients[0])
     for coefficient in coefficients[1:]:
-        made = b.native("Add", b.native("Mul", made, x), _c(b, coefficient))
-    return made
+        result = b.native("Add", b.native("Mul", result, x), _c(b, coefficient))
+    return result
 
 
 def _atan(b: Builder, x: Symbol) -> Symbol:
@@ -136,9 +136,9 @@ def _atan(b: Builder, x: Symbol) -> Symbol:
     turn = _where(b, far, _c(b, 1.5707963267948966), _where(b, middle, _c(b, 0.7853981633974483), _c(b, 0.0)))
     z = b.native("Mul", reduced, reduced)
     rational = b.native("Div", _polynomial(b, z, _P), _polynomial(b, z, _Q))
-    made = b.native("Add", b.native("Mul", b.native("Mul", reduced, z), rational), reduced)
-    made = b.native("Add", turn, made)
-    return b.native("Mul", made, b.native("Sign", x))
+    result = b.native("Add", b.native("Mul", b.native("Mul", reduced, z), rational), reduced)
+    result = b.native("Add", turn, result)
+    return b.native("Mul", result, b.native("Sign", x))
 
 
 def _asin(b: Builder, x: Symbol) -> Symbol:
@@ -151,8 +151,8 @@ def _acos(b: Builder, x: Symbol) -> Symbol:
     return b.native("Sub", _c(b, 1.5707963267948966), _asin(b, x))
 
 
-# exp(x * x) * erfc(x) for 0 <= x <= 6.5 as a polynomial in t = (x - 2.5) / (x + 2.5), the highest power first:
-# interpolated at Chebyshev points, within 4e-15 once it is multiplied by exp(-x * x).
+# exp(x * x) * erfc(x) for 0 <= x <= 6.5 as a polynomial in t = (x - 2.5) / (x + 2.5), highest power first:
+# interpolated at Chebyshev points, within 4e-15 after multiplication by exp(-x * x).
 _ERFCX = (
     -2.6955360884997023e-07, -1.440827744441214e-06, -2.945851672282603e-06, -2.395858694643555e-06,
     4.893729225371838e-07, 1.8266758265937993e-06, -8.834756771236408e-07, -2.5864167160485752e-06,
@@ -163,7 +163,7 @@ _ERFCX = (
 )  # fmt: skip
 
 
-# The Taylor series of erf(x) / x in x * x, whose next term is below 1e-17 for |x| < 0.5.
+# The Taylor series of erf(x) / x in x * x; the next term is below 1e-17 for |x| < 0.5.
 _ERF = [2 / math.sqrt(math.pi) * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(12, -1, -1)]
 
 
@@ -182,13 +182,13 @@ def _softplus(b: Builder, x: Symbol) -> Symbol:
 
 
 def _odd(function: Callable[[Builder, Symbol], Symbol]) -> Callable[[Builder, Symbol], Symbol]:
-    """Return a function that is 0 at 0, with the sign of its argument there."""
+    """Return a function that keeps a zero argument with its sign."""
 
-    def made(b: Builder, x: Symbol) -> Symbol:
+    def function_with_sign(b: Builder, x: Symbol) -> Symbol:
         is_zero = b.native("Equal", x, _c(b, 0.0), dtype=DType.bool)
-        return b.op("Where", is_zero, x, function(b, x), dtype=F64)  # the plain kernel makes 0.0 of -0.0
+        return b.op("Where", is_zero, x, function(b, x), dtype=F64)  # the function itself may turn -0.0 into 0.0
 
-    return made
+    return function_with_sign
 
 
 FUNCTIONS: dict[str, Callable[..., Symbol]] = {

@@ -1,4 +1,4 @@
-"""Fourier transforms in float64: in float32 the kernels lose digits where the length is not a power of two."""
+"""Fourier transforms in float64: in float32 the kernels lose digits if the length is not a power of two."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import transpose
 from graphcore.types.dims import Dim
@@ -21,94 +21,94 @@ from graphcore.types.tensor_types import Shape, _shape
 _F32, _F64, _I64 = DType.float32, DType.float64, DType.int64
 
 
-def in_double(b: Builder, call: Call) -> Replacement:
+def in_double(b: Builder, call: OpCall) -> Replacement:
     """Compute DFT and STFT of float32 in float64, and round once.
 
-    In models that others wrote, lengths of a power of two stay as they are, whose kernel is right to 6e-7 of the
-    largest result, and other known lengths become products.
+    In imported models, lengths of a power of two keep their kernel, whose error is at most 6e-7 of the largest result,
+    and other known lengths become products.
     """
     if b.is_read:
         length = frame_length(b, call)
         if length and not length & (length - 1):
             return None
-        made = None if length is None else product(b, call, length)
-        if made is not None:
-            return made
+        by_product = None if length is None else product(b, call, length)
+        if by_product is not None:
+            return by_product
     return compute_in(b, _F64, call)
 
 
-def framed(b: Builder, call: Call) -> Replacement:
-    """Compute an STFT whose frames may have no samples, by whose number the kernel divides: it refuses a long frame.
+def stft_of_frames(b: Builder, call: OpCall) -> Replacement:
+    """Compute an STFT whose frames may have no samples: the kernel divides by their number, but refuses long frames.
 
-    None where the length is known. Raises `GraphError` where that is 0.
+    Returns None if the length is known and positive. Raises `GraphError` if it is 0.
     """
     length = frame_length(b, call)
     if length:
         return None
-    signal, step, window, said = [*call.inputs, None, None][:4]
-    if length is not None or (window is None and said is None):
+    signal, step, window, frame_length_ = [*call.inputs, None, None][:4]
+    if length is not None or (window is None and frame_length_ is None):
         raise GraphError(
             "STFT: its frames have no samples",
             operands={name: s for name, s in (("signal", signal), ("window", window)) if s is not None},
-            help="give a window, or a frame_length of at least 1",
+            help="pass a window, or a frame_length of at least 1",
         )
-    if said is not None:
-        size = b.op("Reshape", b.cast(said, _I64), b.constant(np.zeros(0, np.int64), _I64), shape=_shape([]))
+    if frame_length_ is not None:
+        size = b.op("Reshape", b.cast(frame_length_, _I64), b.constant(np.zeros(0, np.int64), _I64), shape=_shape([]))
     else:
         sizes = b.op("Shape", window, dtype=_I64, shape=_shape([Dim(1)]))
         size = b.op("Squeeze", sizes, b.vector([0]), shape=_shape([]))
     is_some = b.op("Greater", size, b.scalar(0, _I64), dtype=DType.bool)
-    size = b.op("Where", is_some, size, b.scalar(_TOO_LONG, _I64), dtype=_I64)
+    size = b.op("Where", is_some, size, b.scalar(_REFUSED_LENGTH, _I64), dtype=_I64)
     return b.native("STFT", signal, step, window, size, dtype=_F64, shape=call.shape, **call.attributes)
 
 
-_TOO_LONG = 1 << 62
+_REFUSED_LENGTH = 1 << 62
 
 
-def inverse(b: Builder, call: Call) -> Replacement:
+def inverse(b: Builder, call: OpCall) -> Replacement:
     """Compute an inverse DFT and correct its factor: the kernel multiplies by 1 / n in float32, also in float64."""
     if not call.attributes.get("inverse"):
         return None
-    made = b.native(call.op, *call.inputs, dtype=_F64, shape=call.shape, **call.attributes)
-    factor = _factor(b, made, call.inputs)
-    return made if factor is None else b.native("Div", made, factor, shape=call.shape)
+    result = b.native(call.op, *call.inputs, dtype=_F64, shape=call.shape, **call.attributes)
+    factor = _factor(b, result, call.inputs)
+    return result if factor is None else b.native("Div", result, factor, shape=call.shape)
 
 
-def _factor(b: Builder, made: Symbol, inputs: Sequence[Any]) -> Symbol | None:
-    """Return the factor by which the result is off: n times 1 / n in float32. None where that is exactly 1."""
+def _factor(b: Builder, result: Symbol, inputs: Sequence[Any]) -> Symbol | None:
+    """Return the factor by which the result is wrong: n times 1 / n in float32. None if that is exactly 1."""
     length, axis = (inputs[i] if i < len(inputs) else None for i in (1, 2))
-    position = -2 if axis is None else b.known(axis)
+    position = -2 if axis is None else b.array_of(axis)
     size = None
     if length is not None:
-        size = b.known(length)
-    elif position is not None and made.shape.is_ranked and made.shape[int(position)].is_static:
-        size = int(made.shape[int(position)])
+        size = b.array_of(length)
+    elif position is not None and result.shape.is_ranked and result.shape[int(position)].is_static:
+        size = int(result.shape[int(position)])
     if size is not None:
         n = int(size)
         return None if not n & (n - 1) else b.scalar(n * float(np.float32(1) / np.float32(n)), _F64)
     if length is not None:
         count = b.native_cast(length, _I64)
     else:
-        rank = Dim(made.rank) if made.shape.is_ranked else Dim.dynamic()
-        shape = b.op("Shape", made, dtype=_I64, shape=_shape([rank]))
+        rank = Dim(result.rank) if result.shape.is_ranked else Dim.dynamic()
+        shape = b.op("Shape", result, dtype=_I64, shape=_shape([rank]))
         place = b.scalar(-2, _I64) if axis is None else b.native_cast(axis, _I64)
         count = b.op("Gather", shape, place, dtype=_I64, shape=_shape([]), axis=0)
     near = b.op("Div", b.scalar(1.0, _F32), b.native_cast(count, _F32))
     return b.op("Mul", b.native_cast(count, _F64), b.native_cast(near, _F64))
 
 
-# Fourier transforms of models that others wrote as products with the matrix of the transform.
+# Fourier transforms of imported models as products with the matrix of the transform.
 #
-# The float32 kernels compute lengths that are no power of two by convolutions (Bluestein), which lose digits (3e-5 of
-# the largest result at 400, 1e-4 at 1000) and take five to ten times as long as a product, whose sums are as exact as
-# those of any other (1e-6).
+# The float32 kernels compute lengths other than powers of two by convolutions (Bluestein), which lose digits (3e-5 of
+# the largest result at 400, 1e-4 at 1000) and take five to ten times as long as a product, whose sums have the usual
+# error (1e-6).
 
-LONGEST = 1024
-"""The length up to which a product is faster than the kernel in float64."""
+MAX_PRODUCT_LENGTH = 1024
+"""Up to this length a product is faster than the kernel in float64."""
 
 
-def frame_length(b: Builder, call: Call) -> int | None:
-    """Return the length of a DFT or of the frames of an STFT, None where the graph does not tell."""
+def frame_length(b: Builder, call: OpCall) -> int | None:
+    """Return the length of a DFT or of the frames of an STFT; None if the graph does not determine it."""
     if call.op == "STFT":
         window, length = _operands(call, 2, 3)
         if length is not None:
@@ -124,14 +124,14 @@ def frame_length(b: Builder, call: Call) -> int | None:
     return int(x.shape[position])
 
 
-def product(b: Builder, call: Call, length: int) -> Symbol | None:
-    """Return a float32 DFT or STFT as a product or a convolution; None where it has no such form."""
-    if not 2 <= length <= LONGEST:
+def product(b: Builder, call: OpCall, length: int) -> Symbol | None:
+    """Return a float32 DFT or STFT as a product or a convolution; None if it has no such form."""
+    if not 2 <= length <= MAX_PRODUCT_LENGTH:
         return None
     return _frames(b, call, length) if call.op == "STFT" else _transform(b, call, length)
 
 
-def _transform(b: Builder, call: Call, length: int) -> Symbol | None:
+def _transform(b: Builder, call: OpCall, length: int) -> Symbol | None:
     x, axis = _operands(call, 0, 2)
     inverse, onesided = bool(call.attributes.get("inverse")), bool(call.attributes.get("onesided"))
     position = -2 if axis is None else _number(b, axis)
@@ -147,25 +147,25 @@ def _transform(b: Builder, call: Call, length: int) -> Symbol | None:
     order.insert(-1, position)
     rows = transpose(b, x, order)
     count = length // 2 + 1 if onesided else length
-    used = int(size) * int(parts)  # zeros follow where the transform is longer
+    used = int(size) * int(parts)  # zeros follow if the transform is longer
     matrix = b.constant(_matrix(length, count, int(parts), inverse)[:used], DType.float32)
     flat = _split(b, rows, (used,), drop=2)
-    wide = b.op("MatMul", flat, matrix, shape=_with_last(flat, 2 * count))
-    made = _split(b, wide, (count, 2), drop=1)
-    return transpose(b, made, [order.index(a) for a in range(x.rank)])
+    wide = b.op("MatMul", flat, matrix, shape=_with_last_dim(flat, 2 * count))
+    result = _split(b, wide, (count, 2), drop=1)
+    return transpose(b, result, [order.index(a) for a in range(x.rank)])
 
 
-def _frames(b: Builder, call: Call, length: int) -> Symbol | None:
+def _frames(b: Builder, call: OpCall, length: int) -> Symbol | None:
     signal, step, window = _operands(call, 0, 1, 2)
     stride = _number(b, step)
-    factors = None if window is None else b.known(window)
+    factors = None if window is None else b.array_of(window)
     is_real = signal.rank == 2 or (signal.rank == 3 and signal.shape[2] == 1)
     if stride is None or stride < 1 or (window is not None and factors is None) or not is_real:
         return None
     if factors is not None and factors.shape != (length,):
         return None
     count = length // 2 + 1 if call.attributes.get("onesided", 1) else length
-    matrix = _matrix(length, count, 1, False).T  # the rows are what one frame is multiplied with
+    matrix = _matrix(length, count, 1, False).T  # each row is multiplied with one frame
     if factors is not None:
         matrix = matrix.astype(np.float64) * factors
     kernel = b.constant(np.ascontiguousarray(matrix, np.float32).reshape(2 * count, 1, length), DType.float32)
@@ -177,39 +177,39 @@ def _frames(b: Builder, call: Call, length: int) -> Symbol | None:
 
 
 def _split(b: Builder, x: Symbol, last: tuple[int, ...], *, drop: int) -> Symbol:
-    """Return a tensor whose last `drop` axes have become those of the sizes `last`."""
-    kept = [*x.shape][: x.rank - drop]
-    shape = _shape([*kept, *map(Dim, last)])
+    """Return a tensor whose last `drop` axes are replaced by axes of the sizes `last`."""
+    leading = [*x.shape][: x.rank - drop]
+    shape = _shape([*leading, *map(Dim, last)])
     if x.shape == shape:
         return x
-    return b.op("Reshape", x, b.vector([0] * len(kept) + list(last)), shape=shape)
+    return b.op("Reshape", x, b.vector([0] * len(leading) + list(last)), shape=shape)
 
 
-def _with_last(x: Symbol, size: int) -> Shape:
+def _with_last_dim(x: Symbol, size: int) -> Shape:
     return _shape([*[*x.shape][:-1], Dim(size)])
 
 
-def _operands(call: Call, *positions: int) -> list[Any]:
-    """Return operands by position, None for those that are left out."""
+def _operands(call: OpCall, *positions: int) -> list[Any]:
+    """Return operands by position, None for omitted ones."""
     return [call.inputs[i] if i < len(call.inputs) else None for i in positions]
 
 
 def _number(b: Builder, symbol: Symbol) -> int | None:
-    array = b.known(symbol)
+    array = b.array_of(symbol)
     return None if array is None or array.size != 1 else int(array.reshape(-1)[0])
 
 
 @functools.lru_cache(maxsize=8)
 def _matrix(length: int, count: int, parts: int, inverse: bool) -> Any:
-    """Return what a row of numbers, real or with real and imaginary parts in turn, is multiplied with."""
+    """Return the matrix of the transform, for rows of numbers, real or with alternating real and imaginary parts."""
     angles = 2 * np.pi * (np.outer(np.arange(length), np.arange(count)) % length) / length
     cos, sin = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
-    made = np.empty((length, parts, count, 2))
-    made[:, 0, :, 0], made[:, 0, :, 1] = cos, sin
+    matrix = np.empty((length, parts, count, 2))
+    matrix[:, 0, :, 0], matrix[:, 0, :, 1] = cos, sin
     if parts == 2:
-        made[:, 1, :, 0], made[:, 1, :, 1] = -sin, cos
-    made = made.reshape(length * parts, 2 * count) / (length if inverse else 1)
-    return made.astype(np.float32)
+        matrix[:, 1, :, 0], matrix[:, 1, :, 1] = -sin, cos
+    matrix = matrix.reshape(length * parts, 2 * count) / (length if inverse else 1)
+    return matrix.astype(np.float32)
 
 
 # Window functions in float64, which the runtime computes in float32, and in floats without a kernel.
@@ -224,18 +224,18 @@ TERMS = {
 NARROW = (DType.float16, DType.bfloat16)
 
 
-def rounded(b: Builder, call: Call) -> Replacement:
+def narrow_window(b: Builder, call: OpCall) -> Replacement:
     """Compute a window function in float32, and round once."""
-    own = call.types[0].dtype
-    if own not in NARROW:
+    dtype = call.types[0].dtype
+    if dtype not in NARROW:
         return window(b, call) if call.op in TERMS else None
     options = {**call.attributes, "output_datatype": DType.float32}
-    made = b.op(call.op, *call.inputs, dtype=DType.float32, shape=call.shape, **options)
-    return b.cast(made, own)
+    wide = b.op(call.op, *call.inputs, dtype=DType.float32, shape=call.shape, **options)
+    return b.cast(wide, dtype)
 
 
-def window(b: Builder, call: Call) -> Replacement:
-    """Compute a window function by the dtype of its length: the function body is right for float32."""
+def window(b: Builder, call: OpCall) -> Replacement:
+    """Compute a window function with a float64 result: the function body is correct for float32."""
     if call.types[0].dtype is not DType.float64:
         return None
     (length,) = call.inputs
@@ -249,5 +249,5 @@ def window(b: Builder, call: Call) -> Replacement:
     turns = b.native("Div", b.native("Mul", places, b.scalar(2 * math.pi, f64)), whole)
     twice = b.native("Mul", turns, b.scalar(2.0, f64))
     mean, once, again = (b.scalar(term, f64) for term in TERMS[call.op])
-    made = b.native("Sub", mean, b.native("Mul", once, b.op("Cos", turns)))
-    return b.native("Add", made, b.native("Mul", again, b.op("Cos", twice)), shape=call.shape)
+    result = b.native("Sub", mean, b.native("Mul", once, b.op("Cos", turns)))
+    return b.native("Add", result, b.native("Mul", again, b.op("Cos", twice)), shape=call.shape)

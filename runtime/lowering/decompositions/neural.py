@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.errors import GraphError
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import count_up, length, reshaped, symbol, vector
 from graphcore.runtime.lowering.decompositions.windows import Window, reduced, total, unfolded
@@ -16,36 +16,36 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape
 
 
-def mean_of(b: Builder, call: Call) -> Replacement:
+def mean_of(b: Builder, call: OpCall) -> Replacement:
     """Compute Mean and Sum of any number of operands."""
-    made = call.inputs[0]
+    result = call.inputs[0]
     for other in call.inputs[1:]:
-        made = b.op("Add", made, other)
+        result = b.op("Add", result, other)
     if call.op == "Mean" and len(call.inputs) > 1:
-        made = b.op("Div", made, b.scalar(float(len(call.inputs)), made.dtype))
-    return b.op("Identity", made, shape=call.shape)
+        result = b.op("Div", result, b.scalar(float(len(call.inputs)), result.dtype))
+    return b.op("Identity", result, shape=call.shape)
 
 
-def hardmax(b: Builder, call: Call) -> Replacement:
-    """Compute Hardmax: 1 at the first of the greatest, 0 elsewhere.
+def hardmax(b: Builder, call: OpCall) -> Replacement:
+    """Compute Hardmax: 1 at the first maximum, 0 elsewhere.
 
-    ArgMax needs an element: where the axis may have none, one is added that is not chosen.
+    ArgMax needs an element: if the axis may be empty, one is added that is never chosen.
     """
     (x,) = call.inputs
     axis = call.attributes.get("axis", -1) % x.rank
-    kept = _shape([Dim(1) if a == axis else d for a, d in enumerate(x.shape)])
+    reduced_shape = _shape([Dim(1) if a == axis else d for a, d in enumerate(x.shape)])
     filled = x
     if not x.shape[axis].is_static or not int(x.shape[axis]):
         pads = b.vector([*[0] * x.rank, *[int(a == axis) for a in range(x.rank)]])
         longer = _shape([d + 1 if a == axis else d for a, d in enumerate(x.shape)])
         filled = b.op("Pad", x, pads, b.scalar(float("-inf"), x.dtype), shape=longer, mode="constant")
-    place = b.op("ArgMax", filled, dtype=DType.int64, shape=kept, axis=axis, keepdims=1)
+    place = b.op("ArgMax", filled, dtype=DType.int64, shape=reduced_shape, axis=axis, keepdims=1)
     counted = reshaped(b, count_up(b, length(b, x, axis)), [-1, *[1] * (x.rank - 1 - axis)])
-    found = b.op("Equal", symbol(b, counted), place, dtype=DType.bool, shape=x.shape)
-    return b.native_cast(found, x.dtype)
+    is_maximum = b.op("Equal", symbol(b, counted), place, dtype=DType.bool, shape=x.shape)
+    return b.native_cast(is_maximum, x.dtype)
 
 
-def response_normalization(b: Builder, call: Call) -> Replacement:
+def response_normalization(b: Builder, call: OpCall) -> Replacement:
     """Compute LRN: divide each element by a power of the squares of its neighbours among the channels."""
     (x,) = call.inputs
     size = call.attributes["size"]
@@ -64,7 +64,7 @@ def response_normalization(b: Builder, call: Call) -> Replacement:
     return b.op("Div", x, power)
 
 
-def mean_variance(b: Builder, call: Call) -> Replacement:
+def mean_variance(b: Builder, call: OpCall) -> Replacement:
     """Compute MeanVarianceNormalization from the deviations from the mean."""
     (x,) = call.inputs
     axes = [a % x.rank for a in call.attributes.get("axes") or [0, 2, 3]]
@@ -73,8 +73,8 @@ def mean_variance(b: Builder, call: Call) -> Replacement:
     return b.op("Div", centred, b.op("Add", b.op("Sqrt", variance), b.scalar(1e-9, x.dtype)))
 
 
-def one_hot(b: Builder, call: Call) -> Replacement:
-    """Compute OneHot by its int64 kernel, which tells where the values go: few pairs of dtypes have kernels."""
+def one_hot(b: Builder, call: OpCall) -> Replacement:
+    """Compute OneHot by its int64 kernel, which marks the positions: few pairs of dtypes have kernels."""
     indices, depth, values = call.inputs
     whole = DType.int64
     if indices.dtype is whole and depth.dtype is whole and values.dtype in (whole, DType.float32):
@@ -82,29 +82,27 @@ def one_hot(b: Builder, call: Call) -> Replacement:
     indices, depth = (b.cast(s, whole) for s in (indices, depth))
     shape = call.shape
     marks = b.native(call.op, indices, depth, b.vector([0, 1]), dtype=whole, shape=shape, **call.attributes)
-    off, there = (
-        b.op("Gather", values, b.scalar(i, whole), dtype=values.dtype, shape=_shape([]), axis=0) for i in (0, 1)
-    )
-    return b.op("Where", b.native_cast(marks, DType.bool), there, off, dtype=values.dtype, shape=shape)
+    off, on = (b.op("Gather", values, b.scalar(i, whole), dtype=values.dtype, shape=_shape([]), axis=0) for i in (0, 1))
+    return b.op("Where", b.native_cast(marks, DType.bool), on, off, dtype=values.dtype, shape=shape)
 
 
-def shrink(b: Builder, call: Call) -> Replacement:
-    """Compute Shrink in float64: the kernel computes in float32, in which 1e300 is infinite and 2^24 + 1 is even.
+def shrink(b: Builder, call: OpCall) -> Replacement:
+    """Compute Shrink in float64: the kernel computes in float32, in which 1e300 is infinite and 2^24 + 1 is rounded.
 
-    Integers of 8 and 16 bits are left to it: NumPy and ONNX's reference compute these in float32 too.
+    Integers of 8 and 16 bits keep their kernel: NumPy and ONNX's reference compute these in float32 too.
     """
     (x,) = call.inputs
     wide = b.cast(x, DType.float64)
     bias, bound = (b.scalar(float(call.attributes.get(n, d)), wide.dtype) for n, d in (("bias", 0.0), ("lambd", 0.5)))
     below = b.op("Less", wide, b.scalar(-float(call.attributes.get("lambd", 0.5)), wide.dtype), dtype=DType.bool)
     above = b.op("Greater", wide, bound, dtype=DType.bool)
-    made = b.op("Where", above, b.op("Sub", wide, bias), b.scalar(0.0, wide.dtype), dtype=wide.dtype, shape=x.shape)
-    made = b.op("Where", below, b.op("Add", wide, bias), made, dtype=wide.dtype, shape=x.shape)
-    return b.native_cast(made, x.dtype)
+    result = b.op("Where", above, b.op("Sub", wide, bias), b.scalar(0.0, wide.dtype), dtype=wide.dtype, shape=x.shape)
+    result = b.op("Where", below, b.op("Add", wide, bias), result, dtype=wide.dtype, shape=x.shape)
+    return b.native_cast(result, x.dtype)
 
 
-def nonzero_places(b: Builder, call: Call) -> Replacement:
-    """Compute NonZero of a scalar: it has no axes, so its places have no coordinates; the kernel gives one."""
+def nonzero_places(b: Builder, call: OpCall) -> Replacement:
+    """Compute NonZero of a scalar: it has no axes, so its positions have no coordinates; the kernel returns one."""
     (x,) = call.inputs
     if not x.shape.is_ranked or x.rank:
         return None
@@ -114,97 +112,97 @@ def nonzero_places(b: Builder, call: Call) -> Replacement:
     return b.op("Slice", places, none, none, none, dtype=DType.int64, shape=call.shape)
 
 
-def nonzero(b: Builder, call: Call) -> Replacement:
-    """Compute NonZero of all that is not equal to 0, which NaN is not."""
+def nonzero(b: Builder, call: OpCall) -> Replacement:
+    """Compute NonZero of all elements that are not equal to 0, including NaN."""
     (x,) = call.inputs
     zero = b.op("Equal", x, b.scalar(0.0 if x.dtype.is_float else 0, x.dtype), dtype=DType.bool)
     return b.op(call.op, b.native("Not", zero), dtype=DType.int64, shape=call.shape)
 
 
-def relu_integers(b: Builder, call: Call) -> Replacement:
+def relu_integers(b: Builder, call: OpCall) -> Replacement:
     return b.op("Max", call.inputs[0], b.scalar(0, call.inputs[0].dtype), shape=call.shape)
 
 
-def prelu_integers(b: Builder, call: Call) -> Replacement:
+def prelu_integers(b: Builder, call: OpCall) -> Replacement:
     x, slope = call.inputs
     below = b.op("Less", x, b.scalar(0, x.dtype), dtype=DType.bool)
     return b.op("Where", below, b.op("Mul", x, slope), x, dtype=x.dtype, shape=call.shape)
 
 
-def gemm_integers(b: Builder, call: Call) -> Replacement:
-    """Compute Gemm of integers by whole factors. Other factors have no meaning."""
+def gemm_integers(b: Builder, call: OpCall) -> Replacement:
+    """Compute Gemm of integers with integer alpha and beta. Others are not defined."""
     left, right, *added = call.inputs
     alpha, beta = call.attributes.get("alpha", 1.0), call.attributes.get("beta", 1.0)
     if not float(alpha).is_integer() or not float(beta).is_integer():
         return None
-    turned = [
+    factors = [
         b.op("Transpose", s, shape=s.shape[::-1], perm=[1, 0]) if call.attributes.get(name) else s
         for s, name in ((left, "transA"), (right, "transB"))
     ]
-    made = b.op("MatMul", *turned, shape=call.shape)
+    result = b.op("MatMul", *factors, shape=call.shape)
     if alpha != 1:
-        made = b.op("Mul", made, b.scalar(int(alpha), left.dtype))
+        result = b.op("Mul", result, b.scalar(int(alpha), left.dtype))
     if not added or added[0] is None:
-        return made
+        return result
     bias = added[0] if beta == 1 else b.op("Mul", added[0], b.scalar(int(beta), left.dtype))
-    return b.op("Add", made, bias, shape=call.shape)
+    return b.op("Add", result, bias, shape=call.shape)
 
 
-def sum_of_sizes(b: Builder, call: Call) -> Replacement:
+def sum_of_sizes(b: Builder, call: OpCall) -> Replacement:
     """Compute ReduceL1 and ReduceSumSquare of integers, which the kernels compute as floats."""
     x, *axes = call.inputs
-    if axes and axes[0] is not None and b.known(axes[0]) is None:
-        return None  # the sum of integers that wraps needs to know them
+    if axes and axes[0] is not None and b.array_of(axes[0]) is None:
+        return None  # a wrapping sum of integers needs constant axes
     each = b.op("Mul", x, x) if call.op == "ReduceSumSquare" else b.op("Abs", x)
     return b.op("ReduceSum", each, *axes, shape=call.shape, **call.attributes)
 
 
-def by_double(b: Builder, call: Call) -> Replacement:
+def by_double(b: Builder, call: OpCall) -> Replacement:
     """Compute an operator of integers with a fractional result in float64, which may round up to 2^63, and truncate."""
     x, *axes = call.inputs
     wide = b.cast(x, DType.float64)
-    made = b.op(call.op, wide, *axes, shape=call.shape, **call.attributes)
-    return b.saturated(made, x.dtype)
+    result = b.op(call.op, wide, *axes, shape=call.shape, **call.attributes)
+    return b.saturated(result, x.dtype)
 
 
-def unique_bool(b: Builder, call: Call) -> Replacement:
+def unique_bool(b: Builder, call: OpCall) -> Replacement:
     return compute_in(b, DType.int8, call)
 
 
-def determinant(b: Builder, call: Call) -> Replacement:
-    """Compute Det by elimination with the greatest pivot of each column."""
+def determinant(b: Builder, call: OpCall) -> Replacement:
+    """Compute Det by elimination with the largest pivot of each column."""
     (x,) = call.inputs
     if not x.shape[-1].is_static or not int(x.shape[-1]):
         return None
     front, dtype = x.shape[:-2], x.dtype
-    made = None
+    product = None
     one, zero = b.scalar(1.0, dtype), b.scalar(0.0, dtype)
-    for left in range(int(x.shape[-1]), 0, -1):
-        column = b.op("Gather", x, b.scalar(0, DType.int64), shape=_shape([*front, Dim(left)]), axis=-1)
+    for rows_left in range(int(x.shape[-1]), 0, -1):
+        column = b.op("Gather", x, b.scalar(0, DType.int64), shape=_shape([*front, Dim(rows_left)]), axis=-1)
         single = _shape([*front, Dim(1)])
         place = b.op("ArgMax", b.op("Abs", column), dtype=DType.int64, shape=single, axis=-1, keepdims=1)
         pivot = b.op("GatherElements", column, place, shape=single, axis=-1)
         odd = b.op("Equal", b.op("Mod", place, b.scalar(2, DType.int64)), b.scalar(1, DType.int64), dtype=DType.bool)
         factor = b.op("Where", odd, b.op("Neg", pivot), pivot, dtype=dtype)
-        made = factor if made is None else b.op("Mul", made, factor)
-        if left == 1:
+        product = factor if product is None else b.op("Mul", product, factor)
+        if rows_left == 1:
             break
-        # The other rows: those before the pivot's stay where they are, the others move up by one.
-        rows = symbol(b, np.arange(left - 1, dtype=np.int64))
-        moved = b.op("Less", rows, place, dtype=DType.bool, shape=_shape([*front, Dim(left - 1)]))
+        # The other rows: those before the pivot's stay, the others move up by one.
+        rows = symbol(b, np.arange(rows_left - 1, dtype=np.int64))
+        moved = b.op("Less", rows, place, dtype=DType.bool, shape=_shape([*front, Dim(rows_left - 1)]))
         rows = b.op("Where", moved, rows, b.op("Add", rows, b.scalar(1, DType.int64)), dtype=DType.int64)
-        others = _rows(b, x, rows, left, left - 1)
-        chosen = _rows(b, x, place, left, 1)
+        others = _rows(b, x, rows, rows_left, rows_left - 1)
+        chosen = _rows(b, x, place, rows_left, 1)
         none = b.op("Equal", pivot, zero, dtype=DType.bool)
         divisor = b.op("Where", none, one, pivot, dtype=dtype)
-        heads = b.op("Gather", others, b.scalar(0, DType.int64), shape=_shape([*front, Dim(left - 1)]), axis=-1)
+        heads = b.op("Gather", others, b.scalar(0, DType.int64), shape=_shape([*front, Dim(rows_left - 1)]), axis=-1)
         shares = b.op("Div", heads, divisor)
         shares = b.op("Unsqueeze", shares, b.vector([-1]), shape=_shape([*shares.shape, Dim(1)]))
         rest = b.op("Sub", others, b.op("Mul", shares, chosen))
-        ends = (b.vector([1]), b.vector([left]), b.vector([-1]))
-        x = b.op("Slice", rest, *ends, shape=_shape([*front, Dim(left - 1), Dim(left - 1)]))
-    assert made is not None
-    return b.op("Squeeze", made, b.vector([-1]), shape=call.shape)
+        ends = (b.vector([1]), b.vector([rows_left]), b.vector([-1]))
+        x = b.op("Slice", rest, *ends, shape=_shape([*front, Dim(rows_left - 1), Dim(rows_left - 1)]))
+    assert product is not None
+    return b.op("Squeeze", product, b.vector([-1]), shape=call.shape)
 
 
 def _rows(b: Builder, x: Any, rows: Any, columns: int, count: int) -> Any:
@@ -214,40 +212,40 @@ def _rows(b: Builder, x: Any, rows: Any, columns: int, count: int) -> Any:
     return b.op("GatherElements", x, wide, shape=shape, axis=-2)
 
 
-# Activations whose kernels are less exact than docs/numbers.md promises.
+# Activations whose kernels are less accurate than docs/numbers.md promises.
 
 
-def sigmoid(b: Builder, call: Call) -> Replacement:
-    """Compute Sigmoid by other operators: the kernel gives 0 below -18."""
+def sigmoid(b: Builder, call: OpCall) -> Replacement:
+    """Compute Sigmoid by other operators: the kernel returns 0 below -18."""
     (x,) = call.inputs
     one = b.scalar(1.0, x.dtype)
     return b.native("Reciprocal", b.native("Add", one, b.native("Exp", b.native("Neg", x))))
 
 
-def log_softmax(b: Builder, call: Call) -> Replacement:
-    """Compute LogSoftmax with every row of a NaN all NaN: the kernel sees a NaN only where it comes first."""
+def log_softmax(b: Builder, call: OpCall) -> Replacement:
+    """Compute LogSoftmax with NaN in every row that has a NaN: the kernel notices a NaN only in the first place."""
     (x,) = call.inputs
-    made = b.native(call.op, x, shape=call.shape, **call.attributes)
+    result = b.native(call.op, x, shape=call.shape, **call.attributes)
     axis = call.attributes.get("axis", -1)
     row = _shape([Dim(1) if i == axis % x.rank else d for i, d in enumerate(x.shape)])
     unknown = b.native_cast(b.native("IsNaN", x, dtype=DType.bool), DType.int32)
     any_unknown = b.native("ReduceMax", unknown, b.vector([axis]), shape=row, keepdims=1)
     condition = b.native_cast(any_unknown, DType.bool)
-    return b.native("Where", condition, b.scalar(float("nan"), x.dtype), made, dtype=x.dtype, shape=call.shape)
+    return b.native("Where", condition, b.scalar(float("nan"), x.dtype), result, dtype=x.dtype, shape=call.shape)
 
 
-# Integers of 2 and 4 bits, and other dtypes that most kernels do not read.
+# Integers of 2 and 4 bits, and other dtypes that most kernels do not support.
 
 
-def shape(b: Builder, call: Call) -> Replacement:
+def shape(b: Builder, call: OpCall) -> Replacement:
     """Compute Shape of the operand in a wider dtype: onnxruntime drops a Cast before Shape, and then has no kernel."""
     (x,) = call.inputs
     wide = b.casts.apart(b.native_cast(x, DType.int8 if x.dtype.is_integer else DType.float32))
-    made: tuple[Any, ...] = b.emit_many(call.op, (wide,), call.types, call.attributes)
-    return made
+    results: tuple[Any, ...] = b.emit_many(call.op, (wide,), call.types, call.attributes)
+    return results
 
 
-def decoder(b: Builder, call: Call) -> Replacement:
+def refuse_image_decoder(b: Builder, call: OpCall) -> Replacement:
     """Refuse ImageDecoder."""
     raise GraphError(
         "ImageDecoder: no kernel decodes images, only Pillow in sessions",

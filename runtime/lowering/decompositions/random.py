@@ -1,7 +1,7 @@
 """Random numbers: onnxruntime has kernels up to opset 21 only, so they come from counters (`ops/shared/random`).
 
-With a seed a model gives the same numbers in every run; without one the keys come from Dropout, the one kernel left
-that draws.
+With a seed a model returns the same numbers in every run; without one the keys come from Dropout, the only remaining
+kernel that draws random numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared import counter
 from graphcore.ops.shared.counter import F32, F64, U32, Places
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
@@ -25,7 +25,7 @@ _I64 = DType.int64
 
 
 @dataclass(frozen=True, slots=True)
-class _Lowered:
+class _LegalBuilder:
     """Builds the generator's operators so that they are legal."""
 
     b: Builder
@@ -40,39 +40,41 @@ class _Lowered:
         return self.b.native_cast(x, dtype)
 
 
-def uniform(b: Builder, call: Call) -> Replacement:
-    """Compute RandomUniform: from `low`, and below `high`."""
+def uniform(b: Builder, call: OpCall) -> Replacement:
+    """Compute RandomUniform: in [`low`, `high`)."""
     return _uniform(b, b.vector(call.attributes["shape"]), call.types[0], call.attributes)
 
 
-def uniform_like(b: Builder, call: Call) -> Replacement:
+def uniform_like(b: Builder, call: OpCall) -> Replacement:
     return _uniform(b, _shape_of(b, call.inputs[0]), call.types[0], call.attributes)
 
 
-def normal(b: Builder, call: Call) -> Replacement:
+def normal(b: Builder, call: OpCall) -> Replacement:
     """Compute RandomNormal by the method of Box and Muller."""
     return _normal(b, b.vector(call.attributes["shape"]), call.types[0], call.attributes)
 
 
-def normal_like(b: Builder, call: Call) -> Replacement:
+def normal_like(b: Builder, call: OpCall) -> Replacement:
     return _normal(b, _shape_of(b, call.inputs[0]), call.types[0], call.attributes)
 
 
-def bernoulli(b: Builder, call: Call) -> Replacement:
+def bernoulli(b: Builder, call: OpCall) -> Replacement:
     """Compute Bernoulli: 1 with the given probability."""
     (x,) = call.inputs
-    own = x.dtype if x.dtype is F64 else F32
-    chance = b.cast(x, own)
-    drawn = _unit(b, _shape_of(b, x), call.attributes, own, x.shape)
+    float_dtype = x.dtype if x.dtype is F64 else F32
+    chance = b.cast(x, float_dtype)
+    drawn = _unit(b, _shape_of(b, x), call.attributes, float_dtype, x.shape)
     return b.cast(b.op("Less", drawn, chance, dtype=DType.bool), call.types[0].dtype)
 
 
-def multinomial(b: Builder, call: Call) -> Replacement:
-    """Compute Multinomial: count the running sums of the weights that are not above the drawn number."""
+def multinomial(b: Builder, call: OpCall) -> Replacement:
+    """Compute Multinomial: count the running sums of the weights that do not exceed the drawn number."""
     (x,) = call.inputs
     count = call.attributes.get("sample_size", 1)
     if count < 1:
-        raise GraphError(f"Multinomial: it draws {count} samples", help="give a sample_size of 1 or more")
+        raise GraphError(
+            f"Multinomial: sample_size must be at least 1, got {count}", help="pass a sample_size of 1 or more"
+        )
     rows, classes = x.shape if x.shape.is_ranked else (Dim.dynamic(), Dim.dynamic())
     logs = b.cast(x, F64)
     greatest = b.op("ReduceMax", logs, b.vector([1]), shape=_shape([rows, Dim(1)]), keepdims=1)
@@ -83,15 +85,15 @@ def multinomial(b: Builder, call: Call) -> Replacement:
     sums = b.op("Slice", sums, b.vector([0]), b.vector([-1]), b.vector([1]), shape=fewer)
     drawn_shape = _shape([rows, Dim(count)])
     batch = b.op("Slice", _shape_of(b, x), b.vector([0]), b.vector([1]), dtype=_I64, shape=_shape([Dim(1)]))
-    wanted = b.op("Concat", batch, b.vector([count]), dtype=_I64, shape=_shape([Dim(2)]), axis=0)
-    drawn = b.op("Mul", _unit(b, wanted, call.attributes, F64, drawn_shape), total, shape=drawn_shape)
+    drawn_sizes = b.op("Concat", batch, b.vector([count]), dtype=_I64, shape=_shape([Dim(2)]), axis=0)
+    drawn = b.op("Mul", _unit(b, drawn_sizes, call.attributes, F64, drawn_shape), total, shape=drawn_shape)
     drawn = b.op("Unsqueeze", drawn, b.vector([2]), shape=_shape([*drawn_shape, Dim(1)]))
     sums = b.op("Unsqueeze", sums, b.vector([1]), shape=_shape([rows, Dim(1), fewer[1]]))
     whole = _shape([*drawn_shape, fewer[1]])
     passed = b.op("LessOrEqual", sums, drawn, dtype=DType.bool, shape=whole)
     ones = b.cast(passed, F64)
-    made = b.op("ReduceSum", ones, b.vector([2]), shape=drawn_shape, keepdims=0)
-    return b.cast(made, call.types[0].dtype)
+    indices = b.op("ReduceSum", ones, b.vector([2]), shape=drawn_shape, keepdims=0)
+    return b.cast(indices, call.types[0].dtype)
 
 
 def _uniform(b: Builder, shape: Symbol, type_: Any, attributes: dict[str, Any]) -> Symbol:
@@ -99,10 +101,10 @@ def _uniform(b: Builder, shape: Symbol, type_: Any, attributes: dict[str, Any]) 
     low, high = float(attributes.get("low", 0.0)), float(attributes.get("high", 1.0))
     drawn = _unit(b, shape, attributes, dtype, type_.shape)
     if (low, high) != (0.0, 1.0):
-        own = drawn.dtype
-        drawn = b.op("Add", b.op("Mul", drawn, b.scalar(high - low, own)), b.scalar(low, own))
+        drawn_dtype = drawn.dtype
+        drawn = b.op("Add", b.op("Mul", drawn, b.scalar(high - low, drawn_dtype)), b.scalar(low, drawn_dtype))
         narrow = b.cast(drawn, dtype)
-        if low < high:  # the sum may round up to the limit, which is not among what is drawn
+        if low < high:  # the sum may round up to the limit, which is excluded
             below = float(np.nextafter(np.asarray(high, dtype.numpy), np.asarray(low, dtype.numpy)))
             narrow = b.op("Min", narrow, b.scalar(below, dtype))
         return narrow
@@ -112,10 +114,10 @@ def _uniform(b: Builder, shape: Symbol, type_: Any, attributes: dict[str, Any]) 
 def _normal(b: Builder, shape: Symbol, type_: Any, attributes: dict[str, Any]) -> Symbol:
     dtype = type_.dtype
     mean, scale = float(attributes.get("mean", 0.0)), float(attributes.get("scale", 1.0))
-    own = F64 if dtype is F64 else F32
-    drawn = counter.normal(_Lowered(b), _places(b, shape, attributes), own)
+    drawn_dtype = F64 if dtype is F64 else F32
+    drawn = counter.normal(_LegalBuilder(b), _places(b, shape, attributes), drawn_dtype)
     drawn = b.native("Reshape", drawn, shape, shape=type_.shape, allowzero=1)
-    drawn = b.op("Add", b.op("Mul", drawn, b.scalar(scale, own)), b.scalar(mean, own))
+    drawn = b.op("Add", b.op("Mul", drawn, b.scalar(scale, drawn_dtype)), b.scalar(mean, drawn_dtype))
     return b.cast(drawn, dtype)
 
 
@@ -125,9 +127,9 @@ def _shape_of(b: Builder, x: Symbol) -> Symbol:
 
 
 def _places(b: Builder, shape: Symbol, attributes: dict[str, Any]) -> Places:
-    known = b.known(shape)
-    if known is not None:
-        count, line = b.scalar(int(np.prod(known)), _I64), _shape([Dim(int(np.prod(known)))])
+    sizes = b.array_of(shape)
+    if sizes is not None:
+        count, line = b.scalar(int(np.prod(sizes)), _I64), _shape([Dim(int(np.prod(sizes)))])
     else:
         count = b.native("ReduceProd", shape, dtype=_I64, shape=_shape([]), keepdims=0)
         line = _shape([Dim.dynamic()])
@@ -156,5 +158,5 @@ def _keys(b: Builder, seed: float | None) -> tuple[Symbol, Symbol]:
 
 def _unit(b: Builder, shape: Symbol, attributes: dict[str, Any], dtype: DType, type_shape: Shape) -> Symbol:
     """Return numbers in [0, 1) for a tensor of `shape`, an int64 vector."""
-    drawn = counter.unit(_Lowered(b), _places(b, shape, attributes), dtype)
+    drawn = counter.unit(_LegalBuilder(b), _places(b, shape, attributes), dtype)
     return b.native("Reshape", drawn, shape, shape=type_shape, allowzero=1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     calculate,
@@ -25,53 +25,53 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape, tensor_type
 
 
-def where_bool(b: Builder, call: Call) -> Replacement:
+def where_bool(b: Builder, call: OpCall) -> Replacement:
     condition, x, y = call.inputs
     return b.native(
         "Or", b.native("And", condition, x), b.native("And", b.native("Not", condition), y), shape=call.shape
     )
 
 
-def where_bits(b: Builder, call: Call) -> Replacement:
-    """Compute Where on the bits of floats as integers: the float kernel takes a -0.0 of x for an element not chosen.
+def where_bits(b: Builder, call: OpCall) -> Replacement:
+    """Compute Where on the bits of floats as integers: the float kernel uses a -0.0 of x even where it is not chosen.
 
-    A constant without zeros can be x. That makes it x where it is y; onnxruntime would swap them again after a Not.
+    A constant without zeros can be x. If y is such a constant, the operands swap; with Not onnxruntime would undo that.
     """
     condition, x, y = call.inputs
-    own = x.dtype
+    dtype = x.dtype
     if _has_no_zeros(b, x):
         return None
     if _has_no_zeros(b, y):
         opposite = b.native("Xor", condition, b.scalar(True, DType.bool))
-        return b.native(call.op, opposite, y, x, dtype=own, shape=call.shape)
+        return b.native(call.op, opposite, y, x, dtype=dtype, shape=call.shape)
     if not b.rules.views_bits:
         return _where_signed(b, condition, x, y, call.types)
-    bits = DType.int32 if own is DType.float32 else DType.int64
-    made = b.native(call.op, condition, b.view(x, bits), b.view(y, bits), dtype=bits, shape=call.shape)
-    return b.native("BitCast", made, dtype=own, to=own)
+    bits = DType.int32 if dtype is DType.float32 else DType.int64
+    result = b.native(call.op, condition, b.view(x, bits), b.view(y, bits), dtype=bits, shape=call.shape)
+    return b.native("BitCast", result, dtype=dtype, to=dtype)
 
 
 def _where_signed(b: Builder, condition: Symbol, x: Symbol, y: Symbol, types: Any) -> Symbol:
-    """Return the kernel's choice, negated where it is a -0.0 of x: without the bits of floats."""
-    own = x.dtype
-    zero, one = b.scalar(0.0, own), b.scalar(1.0, own)
+    """Return the kernel's result, negated where a -0.0 of x lost its sign: for targets without BitCast."""
+    dtype = x.dtype
+    zero, one = b.scalar(0.0, dtype), b.scalar(1.0, dtype)
     below = b.native("Less", b.native("Reciprocal", x), zero, dtype=DType.bool)
     lost = b.native("And", b.native("Equal", x, zero, dtype=DType.bool), below)
     lost = b.native("And", condition, lost)
-    chosen = b.native("Where", condition, x, y, dtype=own, shape=types[0].shape)
-    # A condition of one element is right: then the sign is there.
+    chosen = b.native("Where", condition, x, y, dtype=dtype, shape=types[0].shape)
+    # For a condition of one element the kernel is correct: then the sign is there already.
     above = b.native("Greater", b.native("Reciprocal", chosen), zero, dtype=DType.bool)
-    sign = b.native("Where", b.native("And", lost, above), b.scalar(-1.0, own), one, dtype=own)
+    sign = b.native("Where", b.native("And", lost, above), b.scalar(-1.0, dtype), one, dtype=dtype)
     return b.native("Mul", chosen, sign, shape=types[0].shape)
 
 
 def _has_no_zeros(b: Builder, symbol: Symbol) -> bool:
-    array = b.known(symbol)
+    array = b.array_of(symbol)
     return array is not None and bool(array.size) and not (array == 0).any()
 
 
-def top_k_floats(b: Builder, call: Call) -> Replacement:
-    """Compute TopK of floats by integers in the same order, NaN the greatest, which the kernel misplaces."""
+def top_k_floats(b: Builder, call: OpCall) -> Replacement:
+    """Compute TopK of floats on integers of the same order, with NaN as the maximum, which the kernel misplaces."""
     x, k = call.inputs
     keys = _in_order(b, x)
     types = [t.cast(keys.dtype) if t.dtype is x.dtype else t for t in call.types]
@@ -80,8 +80,8 @@ def top_k_floats(b: Builder, call: Call) -> Replacement:
     return b.native("GatherElements", x, positions, shape=call.shape, axis=axis), positions
 
 
-def unique_floats(b: Builder, call: Call) -> Replacement:
-    """Compute Unique of floats by integers in the same order, which keep NaN as one value; the kernel loses it."""
+def unique_floats(b: Builder, call: OpCall) -> Replacement:
+    """Compute Unique of floats on integers of the same order, with all NaN equal; the kernel loses NaN."""
     (x,) = call.inputs
     keys = _in_order(b, x)
     first = call.types[1] if len(call.types) > 1 else tensor_type(DType.int64, _shape([Dim.dynamic()]))
@@ -94,7 +94,7 @@ def unique_floats(b: Builder, call: Call) -> Replacement:
 
 
 def _in_order(b: Builder, x: Symbol) -> Symbol:
-    """Return integers in the order of floats: equal for equal zeros, and the greatest for NaN."""
+    """Return integers in the order of floats: equal for both zeros, and the largest for NaN."""
     whole = DType.int32 if x.dtype is DType.float32 else DType.int64
     least = -(1 << (whole.bits - 1))
     bits = b.view(x, whole)
@@ -107,7 +107,7 @@ def _in_order(b: Builder, x: Symbol) -> Symbol:
 # Operators that move elements, by operators that have a kernel for every dtype.
 
 
-def depth_and_space(b: Builder, call: Call) -> Replacement:
+def depth_and_space(b: Builder, call: OpCall) -> Replacement:
     """Compute DepthToSpace and SpaceToDepth: move the axes of a block out of the channels or into them."""
     (x,) = call.inputs
     block = call.attributes["blocksize"]
@@ -117,118 +117,120 @@ def depth_and_space(b: Builder, call: Call) -> Replacement:
         depth = calculate(b, "Div", channels, block * block)
         split = [depth, block, block] if columns_first else [block, block, depth]
         order = [0, 1, 4, 2, 5, 3] if columns_first else [0, 3, 4, 1, 5, 2]
-        made = transpose(b, reshape(b, x, [batch, *split, height, width]), order)
+        result = transpose(b, reshape(b, x, [batch, *split, height, width]), order)
         sizes = [batch, depth, calculate(b, "Mul", height, block), calculate(b, "Mul", width, block)]
     else:
         height, width = calculate(b, "Div", height, block), calculate(b, "Div", width, block)
         order = [0, 1, 3, 5, 2, 4] if columns_first else [0, 3, 5, 1, 2, 4]
-        made = transpose(b, reshape(b, x, [batch, channels, height, block, width, block]), order)
+        result = transpose(b, reshape(b, x, [batch, channels, height, block, width, block]), order)
         sizes = [batch, calculate(b, "Mul", channels, block * block), height, width]
-    return b.op("Identity", reshape(b, made, sizes), shape=call.shape)
+    return b.op("Identity", reshape(b, result, sizes), shape=call.shape)
 
 
-def space_to_depth(b: Builder, call: Call) -> Replacement:
-    """Compute SpaceToDepth with a mode, which the kernel does not know."""
+def space_to_depth(b: Builder, call: OpCall) -> Replacement:
+    """Compute SpaceToDepth with a mode, which the kernel does not support."""
     return depth_and_space(b, call) if "mode" in call.attributes else None
 
 
-# Operators that move strings: they move the strings' numbers, by which the strings are then looked up.
+# Operators that move strings: move their indices, and look the strings up.
 
-_STRINGS = frozenset({"Pad", "TensorScatter"})
-"""Operators of which more operands than the first are strings."""
+_SEVERAL_STRINGS = frozenset({"Pad", "TensorScatter"})
+"""Operators with more than one operand of strings."""
 
 
-def moved(b: Builder, call: Call) -> Replacement:
-    """Compute a move of strings by their numbers; 0 is the empty string, since operators fill with zeros."""
+def move_strings(b: Builder, call: OpCall) -> Replacement:
+    """Compute a move of strings by their indices; index 0 is the empty string, because operators pad with zeros."""
     _check(call)
     dtype = DType.int32 if call.op in ("Resize", "GridSample") else DType.int64
     texts = [b.constant(np.array([""], object), DType.string)]
     seen: Any = np.asarray(1, np.int64)
-    given: list[Symbol | None] = []
+    operands: list[Symbol | None] = []
     for position, operand in enumerate(call.inputs):
-        if operand is None or operand.dtype is not DType.string or (position and call.op not in _STRINGS):
-            given.append(operand)
+        if operand is None or operand.dtype is not DType.string or (position and call.op not in _SEVERAL_STRINGS):
+            operands.append(operand)
             continue
         size = times(b, lengths(b, operand, range(operand.rank)))
         numbers = symbol(b, calculate(b, "Add", count_up(b, size), seen))
         like = b.native("Shape", operand, dtype=DType.int64, shape=_shape([Dim(operand.rank)]))
         numbers = b.native("Reshape", numbers, like, shape=operand.shape, allowzero=1)
-        given.append(b.cast(numbers, dtype))
+        operands.append(b.cast(numbers, dtype))
         texts.append(b.native("Reshape", operand, b.vector([-1]), shape=_shape([Dim.dynamic()])))
         seen = calculate(b, "Add", seen, size)
-    held = b.native("Concat", *texts, shape=_shape([Dim.dynamic()]), axis=0)
-    places = b.op(call.op, *given, dtype=dtype, shape=call.shape, **call.attributes)
-    return b.native("Gather", held, b.cast(places, DType.int64), shape=call.shape)
+    all_texts = b.native("Concat", *texts, shape=_shape([Dim.dynamic()]), axis=0)
+    places = b.op(call.op, *operands, dtype=dtype, shape=call.shape, **call.attributes)
+    return b.native("Gather", all_texts, b.cast(places, DType.int64), shape=call.shape)
 
 
-def _check(call: Call) -> None:
+def _check(call: OpCall) -> None:
     mode = call.attributes.get("mode", "linear" if call.op == "GridSample" else "nearest")
     if call.op not in ("Resize", "GridSample") or mode == "nearest":
         return
     raise GraphError(
-        f"{call.op}: mode {mode!r} makes averages, and strings have none",
+        f"{call.op}: mode {mode!r} averages elements, and strings have no average",
         operands={"X": str(call.inputs[0].type)},
-        help="use mode='nearest', which takes strings as they are",
+        help="use mode='nearest', which supports strings",
     )
 
 
-def nonzero(b: Builder, call: Call) -> Replacement:
-    """Compute NonZero of strings: of those that are not empty."""
+def nonzero(b: Builder, call: OpCall) -> Replacement:
+    """Compute NonZero of strings: the positions of strings that are not empty."""
     empty = b.native("Equal", call.inputs[0], b.constant(np.array("", object), DType.string), dtype=DType.bool)
     return b.op("NonZero", b.native("Not", empty), dtype=DType.int64, shape=call.shape)
 
 
-def not_added(b: Builder, call: Call) -> Replacement:
+def refuse_sum_of_strings(b: Builder, call: OpCall) -> Replacement:
     raise GraphError(
-        f"{call.op}: it adds what overlaps, and strings have no sum",
+        f"{call.op}: it adds overlapping elements, and strings have no sum",
         operands={"input": str(call.inputs[0].type)},
-        help="arrange numbers in place of the strings, and look the strings up by them: ops.gather",
+        help="use indices in place of the strings, and look the strings up afterwards: ops.gather",
     )
 
 
-# ReverseSequence of what its kernel does not survive, or leaves unwritten.
+# ReverseSequence of operands on which its kernel crashes, or leaves the result unwritten.
 
 
-def reverse(b: Builder, call: Call) -> Replacement:
-    """Compute ReverseSequence of lengths that may be 0, and of operands whose rank only the run knows.
+def reverse(b: Builder, call: OpCall) -> Replacement:
+    """Compute ReverseSequence of lengths that may be 0, and of operands whose rank is known at run time only.
 
-    The kernel leaves a sequence of length 0 unwritten: the first element alone, turned around, is itself, and an axis
-    without elements has none. It does not survive operands of one axis: a Gather of the second one's length fails.
+    The kernel does not write a sequence of length 0: reversing only the first element writes it unchanged, and an axis
+    without elements has none. It crashes on operands of one axis: here a Gather of the length of the second one fails.
     """
     x, lengths = call.inputs
-    held = lengths
+    safe_lengths = lengths
     if not x.type.shape.is_ranked and b.rules.has_trap(REVERSED_ONE_AXIS):
         second = b.op("Gather", b.op("Shape", x, dtype=DType.int64), b.vector([1]), dtype=DType.int64)
-        held = b.op("Add", held, b.op("Mul", second, b.vector([0]), shape=_shape([Dim(1)])), shape=lengths.shape)
-    known = b.known(lengths)
-    if b.rules.has_trap(REVERSED_EMPTY) and (known is None or not (known > 0).all()):
+        safe_lengths = b.op(
+            "Add", safe_lengths, b.op("Mul", second, b.vector([0]), shape=_shape([Dim(1)])), shape=lengths.shape
+        )
+    array = b.array_of(lengths)
+    if b.rules.has_trap(REVERSED_EMPTY) and (array is None or not (array > 0).all()):
         axis = call.attributes.get("time_axis", 0)
         size: Symbol = b.op("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=axis, end=axis + 1)
         least = b.op("Min", b.vector([1]), size, dtype=DType.int64, shape=_shape([Dim(1)]))
-        held = b.op("Max", held, least, dtype=DType.int64, shape=lengths.shape)
-    if held is lengths:
+        safe_lengths = b.op("Max", safe_lengths, least, dtype=DType.int64, shape=lengths.shape)
+    if safe_lengths is lengths:
         return None
-    (made,) = b.emit_many(call.op, (x, held), call.types, call.attributes)
-    return made
+    (result,) = b.emit_many(call.op, (x, safe_lengths), call.types, call.attributes)
+    return result
 
 
-# Scatters that combine floats: onnxruntime has none for narrow floats, and its extremes lose NaN.
+# Scatters that combine floats: onnxruntime has none for narrow floats, and their maxima and minima lose NaN.
 
 
-def narrow(b: Builder, call: Call) -> Any:
+def scatter_narrow(b: Builder, call: OpCall) -> Any:
     """Compute a scatter of narrow floats in float32: several updates of one element are rounded once."""
     if call.attributes.get("reduction", "none") == "none":
         return None
     return compute_in(b, DType.float32, call)
 
 
-def wide(b: Builder, call: Call) -> Symbol | None:
-    """Compute a scatter with NaN kept: the kernels keep whichever operand is not NaN, or the later one."""
+def scatter_with_nan(b: Builder, call: OpCall) -> Symbol | None:
+    """Compute a scatter with NaN preserved: the kernels keep the operand that is not NaN, or the later one."""
     if call.attributes.get("reduction") not in ("max", "min"):
         return None
     x, indices, updates = call.inputs
-    made = b.native(call.op, x, indices, updates, shape=call.shape, **call.attributes)
+    result = b.native(call.op, x, indices, updates, shape=call.shape, **call.attributes)
     before, new = (b.native("IsNaN", s, dtype=DType.bool) for s in (x, updates))
-    # Added bools are *or*ed: true wherever a NaN is or comes.
+    # The sum of bools is a logical or: true wherever a NaN is or arrives.
     any_unknown = b.native(call.op, before, indices, new, shape=call.shape, **{**call.attributes, "reduction": "add"})
-    return b.native("Where", any_unknown, b.scalar(float("nan"), x.dtype), made, dtype=x.dtype, shape=call.shape)
+    return b.native("Where", any_unknown, b.scalar(float("nan"), x.dtype), result, dtype=x.dtype, shape=call.shape)

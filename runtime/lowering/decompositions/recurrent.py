@@ -6,42 +6,42 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 
-MOST_STEPS = 256
+MAX_STEPS = 256
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _ACTIVATIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 _PLAIN = frozenset({"Sigmoid", "Tanh", "Relu", "Softplus", "Softsign"})
 
 
-def batch_second(b: Builder, call: Call) -> Replacement:
+def batch_second(b: Builder, call: OpCall) -> Replacement:
     """Compute layout=1, which the kernels refuse, in layout 0: transpose the operands and the results."""
     if not call.attributes.get("layout"):
-        return occupied(b, call)
-    given = list(call.inputs)
+        return pad_empty(b, call)
+    operands = list(call.inputs)
     for i in (0, 5, 6):  # X, initial_h, initial_c
-        if i < len(given) and given[i] is not None:
-            given[i] = _turned(b, given[i], [1, 0, 2])
-    turned = [_turned_type(t, [1, 2, 0, 3] if i == 0 else [1, 0, 2]) for i, t in enumerate(call.types)]
-    made = b.legal(call._replace(inputs=given, types=turned, attributes={**call.attributes, "layout": 0}))
+        if i < len(operands) and operands[i] is not None:
+            operands[i] = _transpose(b, operands[i], [1, 0, 2])
+    types = [_transposed_type(t, [1, 2, 0, 3] if i == 0 else [1, 0, 2]) for i, t in enumerate(call.types)]
+    results = b.legal(call._replace(inputs=operands, types=types, attributes={**call.attributes, "layout": 0}))
     return tuple(
-        _turned(b, m, [2, 0, 1, 3] if i == 0 else [1, 0, 2], t.shape)
-        for i, (m, t) in enumerate(zip(made, call.types, strict=True))
+        _transpose(b, m, [2, 0, 1, 3] if i == 0 else [1, 0, 2], t.shape)
+        for i, (m, t) in enumerate(zip(results, call.types, strict=True))
     )
 
 
-def _turned(b: Builder, x: Symbol, order: list[int], shape: Shape | None = None) -> Symbol:
+def _transpose(b: Builder, x: Symbol, order: list[int], shape: Shape | None = None) -> Symbol:
     return b.op("Transpose", x, shape=shape or _shape([x.shape[a] for a in order]), perm=order)
 
 
-def _turned_type(type_: TensorType, order: list[int]) -> TensorType:
+def _transposed_type(type_: TensorType, order: list[int]) -> TensorType:
     return tensor_type(type_.dtype, _shape([type_.shape[a] for a in order]))
 
 
-def unrolled(b: Builder, call: Call) -> Replacement:
+def unroll(b: Builder, call: OpCall) -> Replacement:
     """Compute RNN, GRU and LSTM of sequences of known length, one step after the other."""
     if call.attributes.get("layout"):
         return batch_second(b, call)
@@ -49,7 +49,7 @@ def unrolled(b: Builder, call: Call) -> Replacement:
     steps = x.shape[0]
     directions = 2 if call.attributes.get("direction") == "bidirectional" else 1
     names = call.attributes.get("activations") or _ACTIVATIONS[call.op] * directions
-    if not steps.is_static or not 0 < int(steps) <= MOST_STEPS or not set(names) <= _PLAIN:
+    if not steps.is_static or not 0 < int(steps) <= MAX_STEPS or not set(names) <= _PLAIN:
         return None
     hidden = int(call.attributes.get("hidden_size") or r.shape[2])
     each = len(names) // directions
@@ -62,12 +62,12 @@ def unrolled(b: Builder, call: Call) -> Replacement:
         cell.weigh(*(_part(b, s, i) for s in (w, r, bias, peepholes)))
         start = [_part(b, s, i) if s is not None else cell.zeros(x) for s in (h, c)]
         backward = i == 1 or call.attributes.get("direction") == "reverse"
-        made, last, memory = _run(b, cell, x, start, ends, int(steps), backward=backward)
-        rows.append(made)
+        outputs, last, memory = _run(b, cell, x, start, ends, int(steps), backward=backward)
+        rows.append(outputs)
         lasts.append(last)
         cells.append(memory)
-    results = [_stacked(b, [_stacked(b, list(at)) for at in zip(*rows, strict=True)])]
-    results += [_stacked(b, lasts), _stacked(b, cells)]
+    results = [_stack(b, [_stack(b, list(at)) for at in zip(*rows, strict=True)])]
+    results += [_stack(b, lasts), _stack(b, cells)]
     return tuple(b.op("Identity", s, shape=t.shape) for s, t in zip(results, call.types, strict=False))
 
 
@@ -76,7 +76,7 @@ def _run(
 ) -> tuple[list[Symbol], Symbol, Symbol]:
     """Return the output of each step, and the last states. After the end of a sequence the output is 0."""
     h, c = start
-    made: list[Symbol] = []
+    outputs: list[Symbol] = []
     for step in reversed(range(steps)) if backward else range(steps):
         now = b.op("Gather", x, b.scalar(step, DType.int64), shape=x.shape[1:], axis=0)
         new_h, new_c = cell(now, h, c)
@@ -87,9 +87,9 @@ def _run(
             new_h, new_c = (
                 b.op("Where", goes, new, old, dtype=x.dtype, shape=new.shape) for new, old in ((new_h, h), (new_c, c))
             )
-        made.append(output)
+        outputs.append(output)
         h, c = new_h, new_c
-    return made[::-1] if backward else made, h, c
+    return outputs[::-1] if backward else outputs, h, c
 
 
 class _Cell:
@@ -110,7 +110,7 @@ class _Cell:
     def weigh(self, w: Symbol, r: Symbol, bias: Symbol | None, peepholes: Symbol | None) -> None:
         """Split the weights by gate."""
         count = _GATES[self._op]
-        self._w, self._r = ([_turned(self._b, g, [1, 0]) for g in self._gates(s, count)] for s in (w, r))
+        self._w, self._r = ([_transpose(self._b, g, [1, 0]) for g in self._gates(s, count)] for s in (w, r))
         parts = self._gates(bias, 2 * count) if bias is not None else [None] * (2 * count)
         self._bias_w, self._bias_r = parts[:count], parts[count:]
         self._peepholes = self._gates(peepholes, 3) if peepholes is not None else [None] * 3
@@ -129,15 +129,15 @@ class _Cell:
         return b.op("Expand", b.scalar(0.0, x.dtype), target, shape=self._state)
 
     def _linear(self, x: Symbol, weights: Symbol, bias: Symbol | None) -> Symbol:
-        made = self._b.op("MatMul", x, weights, shape=self._state)
-        return made if bias is None else self._b.op("Add", made, bias)
+        result = self._b.op("MatMul", x, weights, shape=self._state)
+        return result if bias is None else self._b.op("Add", result, bias)
 
     def _gate(self, x: Symbol, h: Symbol, i: int) -> Symbol:
-        left = self._linear(x, self._w[i], self._bias_w[i])
-        return self._b.op("Add", left, self._linear(h, self._r[i], self._bias_r[i]))
+        from_input = self._linear(x, self._w[i], self._bias_w[i])
+        return self._b.op("Add", from_input, self._linear(h, self._r[i], self._bias_r[i]))
 
     def _active(self, which: int, x: Symbol) -> Symbol:
-        # The memory of an LSTM is not clipped on its way out: the float32 kernel does not either.
+        # The output activation of an LSTM is not clipped, as in the float32 kernel.
         if self._clip and which < 2:
             bound = float(self._clip)
             x = self._b.op("Clip", x, self._b.scalar(-bound, x.dtype), self._b.scalar(bound, x.dtype), shape=x.shape)
@@ -157,28 +157,28 @@ class _Cell:
         update, reset = (self._active(0, self._gate(x, h, i)) for i in (0, 1))
         fresh = self._linear(x, self._w[2], self._bias_w[2])
         if self._resets_last:
-            kept = op("Mul", reset, self._linear(h, self._r[2], self._bias_r[2]))
+            from_state = op("Mul", reset, self._linear(h, self._r[2], self._bias_r[2]))
         else:
-            kept = self._linear(op("Mul", reset, h), self._r[2], self._bias_r[2])
-        fresh = self._active(1, op("Add", fresh, kept))
+            from_state = self._linear(op("Mul", reset, h), self._r[2], self._bias_r[2])
+        fresh = self._active(1, op("Add", fresh, from_state))
         rest = op("Sub", self._b.scalar(1.0, x.dtype), update)
         return op("Add", op("Mul", rest, fresh), op("Mul", update, h)), c
 
-    def _peeped(self, gate: Symbol, c: Symbol, i: int) -> Symbol:
+    def _add_peephole(self, gate: Symbol, c: Symbol, i: int) -> Symbol:
         factor = self._peepholes[i]
         return gate if factor is None else self._b.op("Add", gate, self._b.op("Mul", factor, c, shape=self._state))
 
     def _lstm(self, x: Symbol, h: Symbol, c: Symbol) -> tuple[Symbol, Symbol]:
         op = self._b.op
-        taken = self._active(0, self._peeped(self._gate(x, h, 0), c, 0))
+        input_gate = self._active(0, self._add_peephole(self._gate(x, h, 0), c, 0))
         if self._couples:
-            kept = op("Sub", self._b.scalar(1.0, x.dtype), taken)
+            forget_gate = op("Sub", self._b.scalar(1.0, x.dtype), input_gate)
         else:
-            kept = self._active(0, self._peeped(self._gate(x, h, 2), c, 2))
+            forget_gate = self._active(0, self._add_peephole(self._gate(x, h, 2), c, 2))
         fresh = self._active(1, self._gate(x, h, 3))
-        memory = op("Add", op("Mul", kept, c), op("Mul", taken, fresh))
-        shown = self._active(0, self._peeped(self._gate(x, h, 1), memory, 1))
-        return op("Mul", shown, self._active(2, memory)), memory
+        memory = op("Add", op("Mul", forget_gate, c), op("Mul", input_gate, fresh))
+        output_gate = self._active(0, self._add_peephole(self._gate(x, h, 1), memory, 1))
+        return op("Mul", output_gate, self._active(2, memory)), memory
 
 
 def _part(b: Builder, x: Symbol | None, direction: int) -> Any:
@@ -188,76 +188,75 @@ def _part(b: Builder, x: Symbol | None, direction: int) -> Any:
     return b.op("Gather", x, b.scalar(direction, DType.int64), shape=x.shape[1:], axis=0)
 
 
-def _stacked(b: Builder, parts: list[Symbol]) -> Symbol:
+def _stack(b: Builder, parts: list[Symbol]) -> Symbol:
     each = [b.op("Unsqueeze", p, b.vector([0]), shape=_shape([Dim(1), *p.shape])) for p in parts]
     shape = _shape([Dim(len(parts)), *parts[0].shape])
     return each[0] if len(each) == 1 else b.op("Concat", *each, shape=shape, axis=0)
 
 
-# Recurrent networks of empty operands: onnxruntime's end the process, or give what lay in memory before.
+# Recurrent networks of empty operands: onnxruntime's crash, or return uninitialised memory.
 
 ENDS: dict[str, dict[int, str]] = {
     "GRU": {0: "GRU without steps", 1: "GRU without sequences", 2: "GRU without features"},
     "LSTM": {0: "LSTM without steps", 1: "LSTM without sequences", 2: "LSTM without features"},
     "RNN": {0: "RNN without steps"},
 }
-"""The axes of X of which a length of 0 is a trap, and its name: 0 is the steps, 1 the sequences, 2 the features."""
+"""The axes of X for which a length of 0 is a trap, with its name: 0 is the steps, 1 the sequences, 2 the features."""
 FEATURES = 2
 FLAT = "recurrent operators of fewer axes"
-"""A trap of models that run as they are; here a Pad refuses operands of another rank than 3."""
+"""A trap of models that run unchanged; here a Pad refuses operands of another rank than 3."""
 _UNKNOWN = _shape([Dim.dynamic()] * 3)
 
 
-def occupied(b: Builder, call: Call) -> Replacement:
+def pad_empty(b: Builder, call: OpCall) -> Replacement:
     """Compute the operator on at least one step of at least one sequence: pad with zeros, and cut the result.
 
-    Without steps the last states are the first ones; a feature of zeros changes nothing. None where no axis can be
-    empty.
+    Without steps the last states are the initial ones; a feature of zeros has no effect. None if no axis can be empty.
     """
     x, w, r, bias, ends, h, c, peepholes = [*call.inputs, *[None] * 8][:8]
     assert x is not None
     assert w is not None
     shapes = {0: x.type.shape, FEATURES: w.type.shape}
-    # Of what has another rank the kernel says so.
+    # The kernel refuses operands of another rank.
     for place, shape in shapes.items():
         if not shape.is_ranked:
             shapes[place] = _UNKNOWN
         elif len(shape) != 3:
             return None
-    # Features of X and W that differ are refused by the kernel, in words.
+    # The kernel refuses X and W with different numbers of features.
     lengths = {0: shapes[0][0], 1: shapes[0][1], FEATURES: shapes[FEATURES][FEATURES]}
     trapped = {axis for axis, trap in ENDS.get(call.op, {}).items() if b.rules.has_trap(trap)}
     axes = [a for a in sorted(trapped) if not (lengths[a].is_static and int(lengths[a]))]
     if not axes:
         return None
     sizes = {a: b.op("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=a, end=a + 1) for a in axes}
-    lacking = {a: b.op("Max", b.op("Sub", b.vector([1]), n), b.vector([0])) for a, n in sizes.items()}
-    given = [
-        _padded(b, x, lacking),
-        _padded(b, w, {FEATURES: lacking[FEATURES]} if FEATURES in axes else {}),
+    missing = {a: b.op("Max", b.op("Sub", b.vector([1]), n), b.vector([0])) for a, n in sizes.items()}
+    operands = [
+        _padded(b, x, missing),
+        _padded(b, w, {FEATURES: missing[FEATURES]} if FEATURES in axes else {}),
         r,
         bias,
-        _padded(b, ends, {0: lacking[1]} if 1 in axes else {}),
-        _padded(b, h, {1: lacking[1]} if 1 in axes else {}),
-        _padded(b, c, {1: lacking[1]} if 1 in axes else {}),
+        _padded(b, ends, {0: missing[1]} if 1 in axes else {}),
+        _padded(b, h, {1: missing[1]} if 1 in axes else {}),
+        _padded(b, c, {1: missing[1]} if 1 in axes else {}),
         peepholes,
     ][: len(call.inputs)]
-    wide = [_loose(t, (0, 2) if i == 0 else (1,)) for i, t in enumerate(call.types)]
-    made = list(b.emit_many(call.op, tuple(given), wide, call.attributes))
-    made[0] = _cut(b, made[0], {0: sizes.get(0), 2: sizes.get(1)}, call.types[0])
-    for i in range(1, len(made)):
-        state = _cut(b, made[i], {1: sizes.get(1)}, call.types[i])
+    wide = [_with_unknown_dims(t, (0, 2) if i == 0 else (1,)) for i, t in enumerate(call.types)]
+    results = list(b.emit_many(call.op, tuple(operands), wide, call.attributes))
+    results[0] = _cut(b, results[0], {0: sizes.get(0), 2: sizes.get(1)}, call.types[0])
+    for i in range(1, len(results)):
+        state = _cut(b, results[i], {1: sizes.get(1)}, call.types[i])
         if 0 in axes:
-            given_first = h if i == 1 else c
-            first = given_first if given_first is not None else b.scalar(0.0, state.dtype)
-            nothing = b.op("Equal", sizes[0], b.vector([0]), dtype=DType.bool)
-            state = b.op("Where", nothing, first, state, dtype=state.dtype, shape=call.types[i].shape)
-        made[i] = state
-    return tuple(made)
+            initial = h if i == 1 else c
+            first = initial if initial is not None else b.scalar(0.0, state.dtype)
+            has_no_steps = b.op("Equal", sizes[0], b.vector([0]), dtype=DType.bool)
+            state = b.op("Where", has_no_steps, first, state, dtype=state.dtype, shape=call.types[i].shape)
+        results[i] = state
+    return tuple(results)
 
 
 def _padded(b: Builder, x: Symbol | None, lacking: dict[int, Symbol]) -> Symbol | None:
-    """Return the tensor with as many zeros appended to each axis as it lacks."""
+    """Append zeros to each axis, as many as it lacks."""
     if x is None or not lacking:
         return x
     rank = x.rank if x.shape.is_ranked else 3
@@ -269,19 +268,19 @@ def _padded(b: Builder, x: Symbol | None, lacking: dict[int, Symbol]) -> Symbol 
         shape=_shape([Dim(2 * rank)]),
         axis=0,
     )
-    return b.op("Pad", x, pads, shape=_loose(x.type, tuple(lacking)).shape)
+    return b.op("Pad", x, pads, shape=_with_unknown_dims(x.type, tuple(lacking)).shape)
 
 
 def _cut(b: Builder, x: Symbol, sizes: dict[int, Symbol | None], type_: TensorType) -> Symbol:
-    """Return the tensor cut to a size along each axis that has one."""
+    """Cut the tensor to a size along each axis that has one."""
     for axis, size in sizes.items():
         if size is not None:
             x = b.op("Slice", x, b.vector([0]), size, b.vector([axis]), shape=type_.shape)
     return x
 
 
-def _loose(type_: TensorType, axes: Sequence[int]) -> TensorType:
-    """Return the type with nothing known of some axes."""
+def _with_unknown_dims(type_: TensorType, axes: Sequence[int]) -> TensorType:
+    """Return the type with some dims unknown."""
     shape: Shape = type_.shape
     if not shape.is_ranked:
         return type_

@@ -1,4 +1,4 @@
-"""Reductions: integers wrap, and NaN in floats is kept."""
+"""Reductions: integers wrap, and NaN in floats is preserved."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape
 
 
-def sum_integers(b: Builder, call: Call) -> Replacement:
+def sum_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute integer sums by a product with ones, which wraps and is faster: the kernel saturates in float64."""
     x = call.inputs[0]
     if x.dtype.bits < 32:
         return compute_in(b, DType.int32, call)
-    flat, finish = reduced_last(b, call)
+    flat, finish = merge_reduced_axes(b, call)
     if finish is None:
         return b.op("Identity", x)
-    # A column rather than a vector of ones: the kernel refuses a vector where the batch turns out empty.
+    # A column of ones, not a vector: the kernel refuses a vector if the batch is empty.
     last = flat.shape[-1]
     if last.is_static:
         ones = b.constant(np.ones((int(last), 1), x.dtype.numpy), x.dtype)
@@ -37,53 +37,55 @@ def sum_integers(b: Builder, call: Call) -> Replacement:
     return finish(b.native("Squeeze", total, b.vector([-1]), shape=flat.shape[:-1]))
 
 
-def product_integers(b: Builder, call: Call) -> Replacement:
+def product_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute integer products as the last running product, exact and wrapped: the kernel saturates in float64."""
     x = call.inputs[0]
     if x.dtype.bits < 32:
         return compute_in(b, DType.int32, call)
-    flat, finish = reduced_last(b, call)
+    flat, finish = merge_reduced_axes(b, call)
     if finish is None:
         return b.op("Identity", x)
-    padded = _after(b, flat, 1)
+    padded = _prepend(b, flat, 1)
     running = b.native("CumProd", padded, b.scalar(-1, DType.int64), shape=padded.shape)
     return finish(b.native("Gather", running, b.scalar(-1, DType.int64), shape=flat.shape[:-1], axis=-1))
 
 
-def _after(b: Builder, flat: Symbol, number: float) -> Symbol:
-    """Return what lies along the last axis after a number, so that there is one even of none."""
+def _prepend(b: Builder, flat: Symbol, number: float) -> Symbol:
+    """Prepend a number along the last axis, so that it is not empty."""
     pads = b.vector([0] * (flat.rank - 1) + [1] + [0] * flat.rank)
     longer = _shape([*flat.shape[:-1], flat.shape[-1] + 1])
     return b.native("Pad", flat, pads, b.scalar(number, flat.dtype), shape=longer, mode="constant")
 
 
-def reduced_last(b: Builder, call: Call) -> tuple[Symbol, Callable[[Symbol], Symbol] | None]:
-    """Return the operand with the reduced axes together as the last one, and the function that shapes the result."""
+def merge_reduced_axes(b: Builder, call: OpCall) -> tuple[Symbol, Callable[[Symbol], Symbol] | None]:
+    """Return the operand with the reduced axes merged into the last one, and the function that shapes the result."""
     x = call.inputs[0]
     axes = _axes(b, call.inputs, x.rank)
     if not axes:
         if call.attributes.get("noop_with_empty_axes") or not x.rank:
             return x, None
         axes = list(range(x.rank))
-    kept = [a for a in range(x.rank) if a not in axes]
-    order = [*kept, *axes]
+    remaining = [a for a in range(x.rank) if a not in axes]
+    order = [*remaining, *axes]
     if order != list(range(x.rank)):
         x = b.native("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=order)
     if len(axes) > 1:
-        kept_shape = x.shape[: len(kept)]
-        together = x.shape[len(kept) :].size
-        lengths = b.native("Shape", x, dtype=DType.int64, shape=_shape([Dim(len(kept))]), start=0, end=len(kept))
-        rest = b.native("Shape", x, dtype=DType.int64, shape=_shape([Dim(len(axes))]), start=len(kept))
+        kept_shape = x.shape[: len(remaining)]
+        together = x.shape[len(remaining) :].size
+        lengths = b.native(
+            "Shape", x, dtype=DType.int64, shape=_shape([Dim(len(remaining))]), start=0, end=len(remaining)
+        )
+        rest = b.native("Shape", x, dtype=DType.int64, shape=_shape([Dim(len(axes))]), start=len(remaining))
         one = b.native("ReduceProd", rest, dtype=DType.int64, shape=_shape([Dim(1)]), keepdims=1)
-        target = b.native("Concat", lengths, one, shape=_shape([Dim(len(kept) + 1)]), axis=0)
+        target = b.native("Concat", lengths, one, shape=_shape([Dim(len(remaining) + 1)]), axis=0)
         if all(d.is_static for d in (*kept_shape, together)):
             target = b.vector([int(d) for d in (*kept_shape, together)])
         x = b.native("Reshape", x, target, shape=_shape([*kept_shape, together]), allowzero=1)
 
-    def finish(made: Symbol) -> Symbol:
+    def finish(result: Symbol) -> Symbol:
         if not call.attributes.get("keepdims", 1):
-            return made
-        return b.native("Unsqueeze", made, b.vector(sorted(axes)), shape=call.shape)
+            return result
+        return b.native("Unsqueeze", result, b.vector(sorted(axes)), shape=call.shape)
 
     return x, finish
 
@@ -91,54 +93,54 @@ def reduced_last(b: Builder, call: Call) -> tuple[Symbol, Callable[[Symbol], Sym
 def _axes(b: Builder, inputs: Sequence[Any], rank: int) -> list[int]:
     if len(inputs) < 2 or inputs[1] is None:
         return []
-    given = b.known(inputs[1])
-    if given is None:
+    axes = b.array_of(inputs[1])
+    if axes is None:
         raise GraphError(
             "a reduction of integers needs axes that are known when the graph is lowered",
             operands={"x": str(inputs[0].type), "axes": str(inputs[1].type)},
-            help="give the axes as a constant, or cast x to a float first",
+            help="pass the axes as a constant, or cast x to a float first",
         )
-    return [int(a) % rank for a in given]
+    return [int(a) % rank for a in axes]
 
 
-def extreme_floats(b: Builder, call: Call) -> Replacement:
-    """Compute ReduceMax and ReduceMin with NaN kept: the kernels see a NaN only when it comes first."""
+def extreme_floats(b: Builder, call: OpCall) -> Replacement:
+    """Compute ReduceMax and ReduceMin with NaN preserved: the kernels notice a NaN only in the first place."""
     x = call.inputs[0]
-    made = b.native(call.op, *call.inputs, shape=call.shape, **call.attributes)
+    result = b.native(call.op, *call.inputs, shape=call.shape, **call.attributes)
     unknown = b.native("IsNaN", x, dtype=DType.bool)
     any_unknown = b.op("ReduceMax", unknown, *call.inputs[1:], dtype=DType.bool, shape=call.shape, **call.attributes)
-    return b.native("Where", any_unknown, b.scalar(float("nan"), x.dtype), made, dtype=x.dtype, shape=call.shape)
+    return b.native("Where", any_unknown, b.scalar(float("nan"), x.dtype), result, dtype=x.dtype, shape=call.shape)
 
 
-def extreme_int64_along(b: Builder, call: Call) -> Replacement:
-    """Compute ReduceMax and ReduceMin of int64 by ArgMax and ArgMin, whose order is right."""
-    flat, finish = reduced_last(b, call)
+def extreme_int64_along(b: Builder, call: OpCall) -> Replacement:
+    """Compute ReduceMax and ReduceMin of int64 by ArgMax and ArgMin, whose order is correct."""
+    flat, finish = merge_reduced_axes(b, call)
     if finish is None:
         return b.op("Identity", call.inputs[0])
     if (flat.shape[-1].lower_bound or 0) < 1:
-        flat = _after(b, flat, flat.dtype.min if call.op == "ReduceMax" else flat.dtype.max)
-    one, last = _shape([*flat.shape[:-1], Dim(1)]), flat.rank - 1  # from the back the kernels count no axes of nothing
+        flat = _prepend(b, flat, flat.dtype.min if call.op == "ReduceMax" else flat.dtype.max)
+    one, last = _shape([*flat.shape[:-1], Dim(1)]), flat.rank - 1  # kernels refuse negative axes of empty operands
     place = b.native(call.op.replace("Reduce", "Arg"), flat, dtype=DType.int64, shape=one, axis=last, keepdims=1)
     chosen = b.native("GatherElements", flat, place, shape=one, axis=-1)
     return finish(b.native("Squeeze", chosen, b.vector([-1]), shape=flat.shape[:-1]))
 
 
-def extreme_int16(b: Builder, call: Call) -> Replacement:
-    """Compute extremes of int16 in int32, clipped: int32's result of an empty axis would wrap to 0 or -1."""
+def extreme_int16(b: Builder, call: OpCall) -> Replacement:
+    """Compute ReduceMax and ReduceMin of int16 in int32, clipped: int32's result of an empty axis would wrap."""
     x = call.inputs[0]
     if x.shape.is_ranked and all((d.lower_bound or 0) > 0 for d in x.shape):
         return None
     wide = b.cast(x, DType.int32)
-    made = b.native(call.op, wide, *call.inputs[1:], dtype=DType.int32, shape=call.shape, **call.attributes)
+    result = b.native(call.op, wide, *call.inputs[1:], dtype=DType.int32, shape=call.shape, **call.attributes)
     bound, end = ("Max", DType.int16.min) if call.op == "ReduceMax" else ("Min", DType.int16.max)
-    kept = b.native(bound, made, b.scalar(end, DType.int32), dtype=DType.int32, shape=call.shape)
-    return b.cast(kept, DType.int16)
+    clipped = b.native(bound, result, b.scalar(end, DType.int32), dtype=DType.int32, shape=call.shape)
+    return b.cast(clipped, DType.int16)
 
 
-def argument_floats(b: Builder, call: Call) -> Replacement:
+def argument_floats(b: Builder, call: OpCall) -> Replacement:
     """Compute ArgMax and ArgMin with the index of the first NaN, which the kernels misplace."""
     (x,) = call.inputs
-    made = b.native(call.op, x, dtype=DType.int64, shape=call.shape, **call.attributes)
+    result = b.native(call.op, x, dtype=DType.int64, shape=call.shape, **call.attributes)
     unknown = b.native_cast(b.native("IsNaN", x, dtype=DType.bool), DType.int32)
     first = b.native("ArgMax", unknown, dtype=DType.int64, shape=call.shape, **call.attributes)
     axis = call.attributes.get("axis", 0)
@@ -146,16 +148,16 @@ def argument_floats(b: Builder, call: Call) -> Replacement:
         "ReduceMax", unknown, b.vector([axis]), shape=call.shape, keepdims=call.attributes.get("keepdims", 1)
     )
     condition = b.native_cast(any_unknown, DType.bool)
-    return b.native("Where", condition, first, made, dtype=DType.int64, shape=call.shape)
+    return b.native("Where", condition, first, result, dtype=DType.int64, shape=call.shape)
 
 
 def over_empty_axes(then: Decomposition | None) -> Decomposition:
-    """Compute ReduceMax and ReduceMin over no elements, which the kernels refuse: the least and the greatest number.
+    """Compute ReduceMax and ReduceMin over no elements, which the kernels refuse: the limits of the dtype.
 
-    then: the decomposition where there are elements, or where it is known only to the running graph whether there are.
+    then: the decomposition if there are elements, or if that is known at run time only.
     """
 
-    def decomposition(b: Builder, call: Call) -> Replacement:
+    def decomposition(b: Builder, call: OpCall) -> Replacement:
         x = call.inputs[0]
         if not is_empty(x.type, call.types[0]):
             return then(b, call) if then else None
@@ -164,9 +166,9 @@ def over_empty_axes(then: Decomposition | None) -> Decomposition:
             value: Any = float("-inf" if call.op == "ReduceMax" else "inf")
         else:
             value = dtype.min if call.op == "ReduceMax" else dtype.max
-        # An empty sum, which is 0, has the shape of the result.
-        nothing = b.cast(x, DType.float32)
-        sums = b.native("ReduceSum", nothing, *call.inputs[1:], shape=call.shape, **call.attributes)
+        # A sum over an empty axis has the shape of the result.
+        floats = b.cast(x, DType.float32)
+        sums = b.native("ReduceSum", floats, *call.inputs[1:], shape=call.shape, **call.attributes)
         shape = b.op("Shape", sums, dtype=DType.int64, shape=_rank_of(call.types[0]))
         return b.op("Expand", b.scalar(bool(value) if dtype is DType.bool else value, dtype), shape, shape=call.shape)
 
@@ -174,7 +176,7 @@ def over_empty_axes(then: Decomposition | None) -> Decomposition:
 
 
 def is_empty(operand: TensorType, result: TensorType) -> bool:
-    """Return whether there is certainly nothing to reduce."""
+    """Return True if the operand is certainly empty."""
     return operand.shape.is_ranked and any(d.is_static and not int(d) for d in operand.shape)
 
 

@@ -1,4 +1,4 @@
-"""Images at other positions: Resize, one axis after another, GridSample, and pools of regions."""
+"""Images at other positions: Resize, one axis after another, GridSample, and pooling of regions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     Number,
     calculate,
@@ -31,49 +31,49 @@ from graphcore.types.tensor_types import Shape, _shape
 F64 = DType.float64
 
 
-def resize(b: Builder, call: Call) -> Replacement:
+def resize(b: Builder, call: OpCall) -> Replacement:
     """Compute Resize in any dtype: nearest moves elements, the other modes compute in float64 and round once."""
     x, roi, scales, sizes = [*call.inputs, None, None, None][:4]
-    own = x.dtype
+    dtype = x.dtype
     nearest = call.attributes.get("mode", "nearest") == "nearest"
     axes = [a % x.rank for a in call.attributes.get("axes") or range(x.rank)]
     factors, ends = _factors(b, x, axes, scales, sizes, call.attributes)
     has_crops = call.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize" and not _is_empty(roi)
     crops = elements_of_floats(b, roi, 2 * len(axes)) if roi is not None and has_crops else []
-    if not nearest and own is not F64:
+    if not nearest and dtype is not F64:
         x = b.cast(x, F64)
     for i, axis in enumerate(axes):
         crop = (crops[i], crops[i + len(axes)]) if crops else None
         if crop is None and not isinstance(factors[i], Symbol) and float(factors[i]) == 1.0:
             continue
         x = _along(b, x, axis, factors[i], ends[i], crop, call.attributes)
-    made = x if x.dtype is own else b.cast(x, own)
-    return b.op("Identity", made, shape=call.shape)
+    result = x if x.dtype is dtype else b.cast(x, dtype)
+    return b.op("Identity", result, shape=call.shape)
 
 
-def resize_wrong(b: Builder, call: Call) -> Replacement:
-    """Compute Resize by scales with aligned corners: the float32 kernels take the rounded size for the exact one."""
+def resize_aligned_corners(b: Builder, call: OpCall) -> Replacement:
+    """Compute Resize by scales with aligned corners: the float32 kernels use the rounded size, not the exact one."""
     x, _, scales, sizes = [*call.inputs, None, None, None][:4]
     corners = call.attributes.get("coordinate_transformation_mode") == "align_corners"
     if not corners or sizes is not None or call.attributes.get("mode", "nearest") == "nearest":
         return None
-    known = b.known(scales)
-    if known is not None and x.type.is_static:
+    constant = b.array_of(scales)
+    if constant is not None and x.type.is_static:
         axes = call.attributes.get("axes") or range(x.rank)
-        found = [float(f) * int(x.shape[a]) for f, a in zip(known, axes, strict=True)]
-        if all(abs(f - round(f)) < 1e-6 for f in found):
+        exact_sizes = [float(f) * int(x.shape[a]) for f, a in zip(constant, axes, strict=True)]
+        if all(abs(f - round(f)) < 1e-6 for f in exact_sizes):
             return None
     return resize(b, call)
 
 
 def _is_empty(x: Symbol | None) -> bool:
-    """Return whether an operand is left out, or a vector without numbers."""
+    """Return True if an operand is omitted, or is a vector without numbers."""
     return x is None or (x.shape.is_ranked and x.shape.size == 0)
 
 
 def elements_of_floats(b: Builder, x: Symbol, count: int) -> list[Number]:
     """Return the scalars of a vector of floats, in float64."""
-    array = b.known(x)
+    array = b.array_of(x)
     if array is not None:
         return [np.asarray(v, np.float64) for v in array]
     return [cast(b, v, F64) for v in elements(b, x, count)]
@@ -83,25 +83,27 @@ def _factors(
     b: Builder, x: Symbol, axes: list[int], scales: Symbol | None, sizes: Symbol | None, attributes: dict[str, Any]
 ) -> tuple[list[Number], list[Number]]:
     """Return the factor by which each axis grows, in float64, and its new size."""
-    there = [length(b, x, axis) for axis in axes]
+    axis_lengths = [length(b, x, axis) for axis in axes]
     if sizes is None or _is_empty(sizes):
         assert scales is not None
-        known = b.known(scales)
-        if known is not None and known.size != len(axes):
+        constant = b.array_of(scales)
+        if constant is not None and constant.size != len(axes):
             raise ShapeError(
-                f"Resize: {known.size} scales for {len(axes)} axes",
+                f"Resize: got {constant.size} scales for {len(axes)} axes",
                 operands={"scales": scales},
-                help="give one scale for each axis",
+                help="pass one scale for each axis",
             )
-        given = [np.asarray(v, np.float32) for v in known] if known is not None else elements(b, scales, len(axes))
+        scale_numbers = (
+            [np.asarray(v, np.float32) for v in constant] if constant is not None else elements(b, scales, len(axes))
+        )
         ends = []
-        for factor, size in zip(given, there, strict=True):
+        for factor, size in zip(scale_numbers, axis_lengths, strict=True):
             grown = calculate(b, "Mul", cast(b, size, DType.float32), factor)
             ends.append(cast(b, calculate(b, "Floor", grown), DType.int64))
-        return [cast(b, f, F64) for f in given], ends
+        return [cast(b, f, F64) for f in scale_numbers], ends
     ends = elements(b, sizes, len(axes))
     factors = [
-        calculate(b, "Div", cast(b, end, F64), cast(b, size, F64)) for end, size in zip(ends, there, strict=True)
+        calculate(b, "Div", cast(b, end, F64), cast(b, size, F64)) for end, size in zip(ends, axis_lengths, strict=True)
     ]
     policy = attributes.get("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
@@ -110,18 +112,18 @@ def _factors(
     for factor in factors[1:]:
         chosen = calculate(b, "Min" if policy == "not_larger" else "Max", chosen, factor)
     ends = []
-    for size in there:
+    for size in axis_lengths:
         grown = calculate(b, "Mul", cast(b, size, F64), chosen)
         ends.append(cast(b, calculate(b, "Floor", calculate(b, "Add", grown, 0.5)), DType.int64))
     return [chosen] * len(axes), ends
 
 
 def _coordinates(
-    b: Builder, there: Number, factor: Number, end: Number, crop: tuple[Number, Number] | None, mode: str
+    b: Builder, axis_length: Number, factor: Number, end: Number, crop: tuple[Number, Number] | None, mode: str
 ) -> Number:
-    """Return where the middle of each new element was, in float64."""
+    """Return the old coordinate of the centre of each new element, in float64."""
     at = cast(b, count_up(b, end), F64)
-    size, whole = cast(b, there, F64), cast(b, end, F64)
+    size, whole = cast(b, axis_length, F64), cast(b, end, F64)
     grown = calculate(b, "Mul", size, factor)
     if mode in ("align_corners", "tf_crop_and_resize"):
         reach = calculate(b, "Sub", size, 1.0)
@@ -138,13 +140,13 @@ def _coordinates(
         return calculate(b, "Add", spread, calculate(b, "Mul", first, reach))
     if mode == "asymmetric":
         return calculate(b, "Div", at, factor)
-    made = calculate(b, "Sub", calculate(b, "Div", calculate(b, "Add", at, 0.5), factor), 0.5)
+    coordinates = calculate(b, "Sub", calculate(b, "Div", calculate(b, "Add", at, 0.5), factor), 0.5)
     if mode == "pytorch_half_pixel":
-        return calculate(b, "Where", calculate(b, "Equal", grown, 1.0), -0.5, made)
+        return calculate(b, "Where", calculate(b, "Equal", grown, 1.0), -0.5, coordinates)
     if mode == "half_pixel_symmetric":
         lost = calculate(b, "Sub", 1.0, calculate(b, "Div", whole, grown))
-        made = calculate(b, "Add", made, calculate(b, "Mul", calculate(b, "Mul", size, 0.5), lost))
-    return made
+        coordinates = calculate(b, "Add", coordinates, calculate(b, "Mul", calculate(b, "Mul", size, 0.5), lost))
+    return coordinates
 
 
 _ROUNDED = {
@@ -166,19 +168,19 @@ def _along(
 ) -> Symbol:
     """Return the tensor resized along one axis."""
     transformation = attributes.get("coordinate_transformation_mode", "half_pixel")
-    there = length(b, x, axis)
-    at = _coordinates(b, there, factor, end, crop, transformation)
-    last = calculate(b, "Sub", there, 1)
+    axis_length = length(b, x, axis)
+    at = _coordinates(b, axis_length, factor, end, crop, transformation)
+    last = calculate(b, "Sub", axis_length, 1)
     if attributes.get("mode", "nearest") == "nearest":
         rounding, shift = _ROUNDED[attributes.get("nearest_mode", "round_prefer_floor")]
         index = cast(b, calculate(b, rounding, calculate(b, "Add", at, shift)), DType.int64)
         index = calculate(b, "Max", calculate(b, "Min", index, last), 0)
-        made = _gathered(b, x, axis, symbol(b, index))
+        resized = _gathered(b, x, axis, symbol(b, index))
     else:
-        taken, weights = _taps(b, at, there, factor, attributes)
-        index = calculate(b, "Max", calculate(b, "Min", taken, last), 0)
+        sources, weights = _taps(b, at, axis_length, factor, attributes)
+        index = calculate(b, "Max", calculate(b, "Min", sources, last), 0)
         if attributes.get("exclude_outside"):
-            inside = calculate(b, "Equal", index, taken)
+            inside = calculate(b, "Equal", index, sources)
             weights = calculate(b, "Where", inside, weights, 0.0)
             weights = calculate(b, "Div", weights, _row_sums(b, weights))
         parts = _gathered(b, x, axis, symbol(b, index))
@@ -190,7 +192,7 @@ def _along(
             if x.rank - 1 - axis
             else column
         )
-        made = total(b, b.op("Mul", parts, column, shape=parts.shape), axis + 1)
+        resized = total(b, b.op("Mul", parts, column, shape=parts.shape), axis + 1)
     if transformation == "tf_crop_and_resize":
         reach = cast(b, last, F64)
         outside = calculate(b, "Or", calculate(b, "Less", at, 0.0), calculate(b, "Less", reach, at))
@@ -198,8 +200,8 @@ def _along(
             spread = symbol(b, reshaped(b, outside, [-1, *[1] * (x.rank - 1 - axis)]))
             value = attributes.get("extrapolation_value", 0.0)
             other = b.scalar(value if x.dtype.is_float else int(value), x.dtype)
-            made = b.op("Where", spread, other, made, dtype=x.dtype, shape=made.shape)
-    return made
+            resized = b.op("Where", spread, other, resized, dtype=x.dtype, shape=resized.shape)
+    return resized
 
 
 def _column(weights: Symbol, trailing: int) -> Shape:
@@ -217,8 +219,10 @@ def _row_sums(b: Builder, weights: Number) -> Number:
     return total(b, weights, 1, keepdims=True)
 
 
-def _taps(b: Builder, at: Number, there: Number, factor: Number, attributes: dict[str, Any]) -> tuple[Number, Number]:
-    """Return the source elements of each new one, before they are clipped to the axis, and their weights."""
+def _taps(
+    b: Builder, at: Number, axis_length: Number, factor: Number, attributes: dict[str, Any]
+) -> tuple[Number, Number]:
+    """Return the source elements of each new element, before clipping to the axis, and their weights."""
     cubic = attributes["mode"] == "cubic"
     reach = 2 if cubic else 1
     a = attributes.get("cubic_coeff_a", -0.75)
@@ -229,8 +233,8 @@ def _taps(b: Builder, at: Number, there: Number, factor: Number, attributes: dic
     first = calculate(b, "Add", calculate(b, "Floor", calculate(b, "Div", float(-reach), shrink)), 1.0)
     count = cast(b, calculate(b, "Sub", 2.0, calculate(b, "Mul", first, 2.0)), DType.int64)
     steps = calculate(b, "Add", cast(b, reshaped(b, count_up(b, count), [1, -1]), F64), first)
-    taken = calculate(b, "Add", reshaped(b, floor, [-1, 1]), steps)
-    distance = calculate(b, "Abs", calculate(b, "Sub", taken, reshaped(b, at, [-1, 1])))
+    sources = calculate(b, "Add", reshaped(b, floor, [-1, 1]), steps)
+    distance = calculate(b, "Abs", calculate(b, "Sub", sources, reshaped(b, at, [-1, 1])))
     distance = calculate(b, "Mul", distance, shrink)
     if cubic:
         weights = cubic_weights(b, distance, a)
@@ -238,17 +242,17 @@ def _taps(b: Builder, at: Number, there: Number, factor: Number, attributes: dic
         weights = calculate(b, "Max", calculate(b, "Sub", 1.0, distance), 0.0)
     if attributes.get("antialias"):
         weights = calculate(b, "Div", weights, _row_sums(b, weights))
-    return cast(b, taken, DType.int64), weights
+    return cast(b, sources, DType.int64), weights
 
 
 def cubic_weights(b: Builder, distance: Number, a: float) -> Number:
     """Return the weights of Keys' kernel: "Cubic convolution interpolation for digital image processing" (1981)."""
 
     def polynomial(*coefficients: float) -> Number:
-        made: Number = calculate(b, "Mul", distance, coefficients[0])
+        value: Number = calculate(b, "Mul", distance, coefficients[0])
         for c in coefficients[1:-1]:
-            made = calculate(b, "Mul", calculate(b, "Add", made, c), distance)
-        return calculate(b, "Add", made, coefficients[-1])
+            value = calculate(b, "Mul", calculate(b, "Add", value, c), distance)
+        return calculate(b, "Add", value, coefficients[-1])
 
     near = polynomial(a + 2, -(a + 3), 0.0, 1.0)
     far = polynomial(a, -5 * a, 8 * a, -4 * a)
@@ -261,12 +265,12 @@ def cubic_weights(b: Builder, distance: Number, a: float) -> Number:
 _TAPS = {"nearest": (0,), "linear": (0, 1), "bilinear": (0, 1), "cubic": (-1, 0, 1, 2), "bicubic": (-1, 0, 1, 2)}
 
 
-def grid_sample(b: Builder, call: Call) -> Replacement:
+def grid_sample(b: Builder, call: OpCall) -> Replacement:
     """Compute GridSample in any dtype: nearest moves elements, the other modes compute in float64 and round once."""
     x, grid = call.inputs
-    own, mode = x.dtype, call.attributes.get("mode", "linear")
+    dtype, mode = x.dtype, call.attributes.get("mode", "linear")
     offsets = _TAPS[mode]
-    if mode != "nearest" and own is not F64:
+    if mode != "nearest" and dtype is not F64:
         x = b.cast(x, F64)
     grid = b.cast(grid, F64)
     count = x.rank - 2
@@ -280,7 +284,7 @@ def grid_sample(b: Builder, call: Call) -> Replacement:
     taps = 1
     for axis, size in enumerate(sizes):
         at = b.op("Gather", flat, b.scalar(count - 1 - axis, DType.int64), shape=flat.shape[:3], axis=3)
-        taken, parts, beyond = _grid_sample_along(b, at, size, offsets, call.attributes)
+        sources, parts, beyond = _grid_sample_along(b, at, size, offsets, call.attributes)
         wide = [places, taps * len(offsets)]
 
         def outer(op_type: str, left: Number, right: Number, wide: list[Any] = wide) -> Number:
@@ -288,36 +292,36 @@ def grid_sample(b: Builder, call: Call) -> Replacement:
             right = reshape(b, symbol(b, right), [batch, places, 1, len(offsets)])
             return reshape(b, symbol(b, calculate(b, op_type, left, right)), [batch, *wide])
 
-        index = outer("Add", calculate(b, "Mul", index, size), taken)
+        index = outer("Add", calculate(b, "Mul", index, size), sources)
         weights = outer("Mul", weights, parts)
         outside = outer("Or", outside, beyond)
         taps *= len(offsets)
-    # All images as one list of pixels with their channels.
+    # Flatten all images to one list of pixels with their channels.
     moved = transpose(b, x, [0, *range(2, x.rank), 1])
     area = times(b, sizes)
     pixels = reshape(b, moved, [times(b, [batch, area]), channels])
     first = reshaped(b, calculate(b, "Mul", count_up(b, batch), area), [-1, 1, 1])
     index = symbol(b, calculate(b, "Add", index, first))
     shape = _shape([*index.shape, pixels.shape[1]])
-    found = b.op("Gather", pixels, index, shape=shape, axis=0)
+    values = b.op("Gather", pixels, index, shape=shape, axis=0)
     if call.attributes.get("padding_mode", "zeros") == "zeros":
         mask = b.op("Unsqueeze", symbol(b, outside), b.vector([3]), shape=_shape([*index.shape, Dim(1)]))
-        found = b.op("Where", mask, b.scalar(0, x.dtype), found, dtype=x.dtype, shape=shape)
+        values = b.op("Where", mask, b.scalar(0, x.dtype), values, dtype=x.dtype, shape=shape)
     if mode != "nearest":
         factor = b.op("Unsqueeze", symbol(b, weights), b.vector([3]), shape=_shape([*index.shape, Dim(1)]))
-        found = b.op("Mul", found, factor, shape=shape)
-        made = total(b, found, 2)
+        values = b.op("Mul", values, factor, shape=shape)
+        sampled = total(b, values, 2)
     else:
-        made = b.op("Squeeze", found, b.vector([2]), shape=_shape([*shape[:2], shape[3]]))
-    made = reshape(b, transpose(b, made, [0, 2, 1]), [batch, channels, *ends])
-    made = made if made.dtype is own else b.cast(made, own)
-    return b.op("Identity", made, shape=call.shape)
+        sampled = b.op("Squeeze", values, b.vector([2]), shape=_shape([*shape[:2], shape[3]]))
+    sampled = reshape(b, transpose(b, sampled, [0, 2, 1]), [batch, channels, *ends])
+    sampled = sampled if sampled.dtype is dtype else b.cast(sampled, dtype)
+    return b.op("Identity", sampled, shape=call.shape)
 
 
 def _grid_sample_along(
     b: Builder, at: Symbol, size: Number, offsets: tuple[int, ...], attributes: dict[str, Any]
 ) -> tuple[Number, Number, Number]:
-    """Return the pixels read along one axis, their weights, and whether they are outside."""
+    """Return the pixels read along one axis, their weights, and a mask of those outside."""
     align, padding = attributes.get("align_corners", 0), attributes.get("padding_mode", "zeros")
     whole = cast(b, size, F64)
     last = calculate(b, "Sub", whole, 1.0)
@@ -328,33 +332,33 @@ def _grid_sample_along(
         place = calculate(b, "Round", place)
     low: Number = np.asarray(0.0 if align else -0.5)
     high = calculate(b, "Sub", whole, 1.0 if align else 0.5)
-    if padding == "border" and len(offsets) < 4:  # of cubic weights the kernel moves the neighbours one by one
+    if padding == "border" and len(offsets) < 4:  # for cubic modes the kernel clips each neighbour
         place = calculate(b, "Max", calculate(b, "Min", place, last), 0.0)
     elif padding == "reflection":
         place = _reflected(b, place, low, high)
     floor = calculate(b, "Floor", place)
     steps = np.asarray(offsets, np.float64).reshape(1, 1, -1)
-    taken = calculate(b, "Add", floor, steps)
-    distance = calculate(b, "Abs", calculate(b, "Sub", taken, place))
+    sources = calculate(b, "Add", floor, steps)
+    distance = calculate(b, "Abs", calculate(b, "Sub", sources, place))
     if len(offsets) == 4:
         weights = cubic_weights(b, distance, -0.75)
     else:
         weights = calculate(b, "Sub", 1.0, distance)
-    beyond = calculate(b, "Or", calculate(b, "Less", taken, 0.0), calculate(b, "Less", last, taken))
+    beyond = calculate(b, "Or", calculate(b, "Less", sources, 0.0), calculate(b, "Less", last, sources))
     if padding == "reflection":
-        taken = _reflected(b, taken, low, high)
-    inside = calculate(b, "Max", calculate(b, "Min", taken, last), 0.0)
+        sources = _reflected(b, sources, low, high)
+    inside = calculate(b, "Max", calculate(b, "Min", sources, last), 0.0)
     return cast(b, inside, DType.int64), weights, beyond
 
 
 def _reflected(b: Builder, place: Number, low: Number, high: Number) -> Number:
     """Return coordinates reflected between two borders."""
-    room = calculate(b, "Sub", high, low)
-    none = calculate(b, "Equal", room, 0.0)
-    span = calculate(b, "Where", none, 1.0, room)
-    there = calculate(b, "Sub", place, low)
-    turns = calculate(b, "Floor", calculate(b, "Div", there, calculate(b, "Mul", span, 2.0)))
-    rest = calculate(b, "Sub", there, calculate(b, "Mul", calculate(b, "Mul", turns, span), 2.0))
+    distance = calculate(b, "Sub", high, low)
+    none = calculate(b, "Equal", distance, 0.0)
+    span = calculate(b, "Where", none, 1.0, distance)
+    offset = calculate(b, "Sub", place, low)
+    turns = calculate(b, "Floor", calculate(b, "Div", offset, calculate(b, "Mul", span, 2.0)))
+    rest = calculate(b, "Sub", offset, calculate(b, "Mul", calculate(b, "Mul", turns, span), 2.0))
     back = calculate(b, "Sub", span, calculate(b, "Abs", calculate(b, "Sub", rest, span)))
     return calculate(b, "Where", none, low, calculate(b, "Add", low, back))
 
@@ -364,41 +368,41 @@ def _reflected(b: Builder, place: Number, low: Number, high: Number) -> Number:
 _ONE = Dim(1)
 
 
-def max_roi_pool(b: Builder, call: Call) -> Replacement:
-    """Compute MaxRoiPool: the greatest of each part of each region; 0 where a part has no pixel.
+def max_roi_pool(b: Builder, call: OpCall) -> Replacement:
+    """Compute MaxRoiPool: the maximum of each part of each region; 0 if a part has no pixel.
 
-    A region is from one whole pixel to another: its corners, times `spatial_scale`, rounded, halves away from zero.
+    The corners of a region, times `spatial_scale`, are rounded to pixels, halves away from zero.
     """
     x, regions = call.inputs
-    own = x.dtype
+    dtype = x.dtype
     rows, columns = (Dim(n) for n in call.attributes["pooled_shape"])
     count, channels, width = regions.shape[0], x.shape[1], x.shape[3]
     corners = b.cast(regions, F64)
     batch = b.native("Gather", corners, b.scalar(0, DType.int64), shape=_shape([count]), axis=1)
-    made = b.op("Gather", x, b.cast(batch, DType.int64), shape=_shape([count, *x.shape[1:]]), axis=0)
+    pooled = b.op("Gather", x, b.cast(batch, DType.int64), shape=_shape([count, *x.shape[1:]]), axis=0)
     scaled = b.native("Mul", corners, b.scalar(call.attributes.get("spatial_scale", 1.0), F64))
     size = b.native("Add", b.native("Abs", scaled), b.scalar(0.5, F64))
     whole = b.native("Mul", b.native("Sign", scaled), b.native("Floor", size))
-    low = b.scalar(-np.inf, own)
+    low = b.scalar(-np.inf, dtype)
 
     inside = _inside(b, whole, 2, int(rows), x, 2)
     mask = b.native("Unsqueeze", inside, b.vector([1, 4]), shape=_shape([count, _ONE, rows, x.shape[2], _ONE]))
-    wide = b.op("Unsqueeze", made, b.vector([2]), shape=_shape([count, channels, _ONE, *x.shape[2:]]))
-    wide = b.op("Where", mask, wide, low, dtype=own)
-    made = b.op("ReduceMax", wide, b.vector([3]), shape=_shape([count, channels, rows, width]), keepdims=0)
+    wide = b.op("Unsqueeze", pooled, b.vector([2]), shape=_shape([count, channels, _ONE, *x.shape[2:]]))
+    wide = b.op("Where", mask, wide, low, dtype=dtype)
+    pooled = b.op("ReduceMax", wide, b.vector([3]), shape=_shape([count, channels, rows, width]), keepdims=0)
     filled = _any(b, mask, 3, [count, _ONE, rows, _ONE])
 
     inside = _inside(b, whole, 1, int(columns), x, 3)
     mask = b.native("Unsqueeze", inside, b.vector([1, 2]), shape=_shape([count, _ONE, _ONE, columns, width]))
-    wide = b.op("Unsqueeze", made, b.vector([3]), shape=_shape([count, channels, rows, _ONE, width]))
-    wide = b.op("Where", mask, wide, low, dtype=own)
-    made = b.op("ReduceMax", wide, b.vector([4]), shape=_shape([count, channels, rows, columns]), keepdims=0)
+    wide = b.op("Unsqueeze", pooled, b.vector([3]), shape=_shape([count, channels, rows, _ONE, width]))
+    wide = b.op("Where", mask, wide, low, dtype=dtype)
+    pooled = b.op("ReduceMax", wide, b.vector([4]), shape=_shape([count, channels, rows, columns]), keepdims=0)
     filled = b.native("And", filled, _any(b, mask, 4, [count, _ONE, _ONE, columns]))
-    return b.op("Where", filled, made, b.scalar(0.0, own), dtype=own, shape=call.shape)
+    return b.op("Where", filled, pooled, b.scalar(0.0, dtype), dtype=dtype, shape=call.shape)
 
 
 def _inside(b: Builder, corners: Symbol, column: int, parts: int, x: Symbol, axis: int) -> Symbol:
-    """Return which pixels along the axis are in which part of each region: [regions, parts, pixels]."""
+    """Return a mask of the pixels along the axis in each part of each region: [regions, parts, pixels]."""
     count, size = corners.shape[0], length(b, x, axis)
     shape = _shape([count, _ONE, _ONE])
     begin, end = (
@@ -420,7 +424,7 @@ def _inside(b: Builder, corners: Symbol, column: int, parts: int, x: Symbol, axi
 
 
 def _any(b: Builder, mask: Symbol, axis: int, shape: list[Dim]) -> Symbol:
-    """Return whether any element is true along the axis."""
-    most = b.op("ReduceMax", b.cast(mask, DType.uint8), b.vector([axis]), shape=_shape(shape),
+    """Return a mask that is true where any element is true along the axis."""
+    maximum = b.op("ReduceMax", b.cast(mask, DType.uint8), b.vector([axis]), shape=_shape(shape),
                  keepdims=0)  # fmt: skip
-    return b.cast(most, DType.bool)
+    return b.cast(maximum, DType.bool)

@@ -1,7 +1,7 @@
 """Decompositions of operators for which onnxruntime has no kernel, or a wrong one.
 
-One row an (operator, dtype): the function that builds the replacement. It returns None where the kernel may stay. The
-modules that have these functions are imported when one of them is first called: most loads call none.
+One row per (operator, dtype): the function that builds the replacement. It returns None if the kernel can stay. The
+modules with these functions are imported on the first call: most loads call none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Decomposition, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions import bits, float64_functions, older, reductions
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.compute_dtypes import HALVES
@@ -24,7 +24,7 @@ from graphcore.types.tensor_types import TensorType, Type
 
 
 def _late(name: str) -> Any:
-    """Return a function of a module of this folder, which is imported when it is called: most loads call none."""
+    """Return a function of a module of this folder; calling it imports the module."""
     module, _, function = name.rpartition(".")
 
     def call(*operands: Any) -> Any:
@@ -46,10 +46,10 @@ _ORDERED = tuple(d for d in _STORED if d is not DType.string and d is not DType.
 _WIDE = tuple(d for d in INTEGERS if d.bits >= 32)
 
 _MOVED_AS_NUMBERS = "CenterCropPad DepthToSpace GridSample Pad Resize SpaceToDepth TensorScatter Trilu".split()
-"""Operators that move strings by their numbers."""
+"""Operators that move strings by their indices."""
 
 _WINDOWS = ("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix")
-"""Operators whose results may be of a narrow float and are chosen by the dtype of a length."""
+"""Operators that are selected by the dtype of a length, and whose result may be of a narrow float."""
 
 _OF_OPTIONALS = frozenset({"OptionalGetElement", "OptionalHasElement"})
 
@@ -57,7 +57,7 @@ _EXTREMES = [(op, dtype) for op in ("ReduceMax", "ReduceMin") for dtype in _ORDE
 """Operators for which `reductions.over_empty_axes` comes before other decompositions."""
 
 _PLAINLY_REDUCED = (DType.bool, DType.int8, DType.uint8, DType.int32)
-"""The dtypes whose extremes the kernels find as they are."""
+"""The dtypes whose kernels of ReduceMax and ReduceMin are correct."""
 
 
 def _table() -> dict[tuple[str, DType], Decomposition]:
@@ -65,7 +65,7 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("Div", "Mod"), INTEGERS, "matmul.divide"),
         (("Pow",), (DType.int32, DType.int64), "matmul.power"),
         (("Einsum",), (DType.int32, DType.int64), "matmul.einsum"),
-        (("Einsum",), WIDE_FLOATS, "matmul.turned"),
+        (("Einsum",), WIDE_FLOATS, "matmul.einsum_of_empty"),
         (("Where",), (DType.bool,), "rearranging.where_bool"),
         (("Where",), WIDE_FLOATS, "rearranging.where_bits"),
         (("Max", "Min"), (DType.int64,), "matmul.extreme_int64"),
@@ -88,9 +88,9 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("Sigmoid",), (DType.float32,), "neural.sigmoid"),
         (("LogSoftmax",), (DType.float64,), "neural.log_softmax"),
         (("Shape", "Size"), (DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0), "neural.shape"),
-        (_WINDOWS, (DType.int32, DType.int64), "fourier.rounded"),
-        (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), "rearranging.narrow"),
-        (("ScatterElements", "ScatterND"), WIDE_FLOATS, "rearranging.wide"),
+        (_WINDOWS, (DType.int32, DType.int64), "fourier.narrow_window"),
+        (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), "rearranging.scatter_narrow"),
+        (("ScatterElements", "ScatterND"), WIDE_FLOATS, "rearranging.scatter_with_nan"),
         (("Conv",), (_F64, *INTEGERS), "windows.convolve"),
         (("ConvTranspose",), (_F64, *INTEGERS), "windows.convolve_transposed"),
         (("Col2Im",), (_F64, *INTEGERS), "windows.col2im"),
@@ -102,7 +102,7 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("GlobalAveragePool",), (_F64,), "pooling.global_pool"),
         (("GlobalLpPool",), (_F32, _F64), "pooling.global_pool"),
         (("MaxUnpool",), (_F32, _F64, *INTEGERS), "pooling.unpool"),
-        (("Resize",), (_F32,), "resizing.resize_wrong"),
+        (("Resize",), (_F32,), "resizing.resize_aligned_corners"),
         (("Resize",), (_F64, *_WIDE), "resizing.resize"),
         (("GridSample",), (_F64, DType.bool, *INTEGERS), "resizing.grid_sample"),
         (("DepthToSpace", "SpaceToDepth"), _WIDE, "rearranging.depth_and_space"),
@@ -117,8 +117,8 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("NonZero",), (DType.bool, DType.int32, DType.int64, DType.uint8, _F32), "neural.nonzero_places"),
         (("Shrink",), (_F64, *_WIDE), "neural.shrink"),
         (("NonZero",), (DType.string,), "rearranging.nonzero"),
-        (_MOVED_AS_NUMBERS, (DType.string,), "rearranging.moved"),
-        (("Col2Im",), (DType.string,), "rearranging.not_added"),
+        (_MOVED_AS_NUMBERS, (DType.string,), "rearranging.move_strings"),
+        (("Col2Im",), (DType.string,), "rearranging.refuse_sum_of_strings"),
         (("Col2Im",), (DType.bool,), "windows.col2im_bool"),
         (("MaxRoiPool",), (_F32, _F64), "resizing.max_roi_pool"),
         (("Relu",), (DType.int64,), "neural.relu_integers"),
@@ -129,10 +129,10 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("Unique",), (DType.bool,), "neural.unique_bool"),
         (("Unique",), (DType.uint64,), "matmul.ordered_view"),
         (("RNN", "GRU", "LSTM"), (_F32,), "recurrent.batch_second"),
-        (("RNN", "GRU", "LSTM"), (_F64,), "recurrent.unrolled"),
+        (("RNN", "GRU", "LSTM"), (_F64,), "recurrent.unroll"),
         (("DFT", "STFT"), (_F32,), "fourier.in_double"),
         (("DFT",), (_F64,), "fourier.inverse"),
-        (("STFT",), (_F64,), "fourier.framed"),
+        (("STFT",), (_F64,), "fourier.stft_of_frames"),
         (("StringNormalizer",), (DType.string,), "strings.normalizer"),
         (("StringSplit",), (DType.string,), "strings.split"),
         (("Gather",), (DType.string,), "strings.gather"),
@@ -140,9 +140,9 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("BitCast",), _NIBBLES, bits.nibble),
         (("QuantizeLinear",), (DType.int32,), "matmul.quantize"),
         (("DequantizeLinear",), _QUANTIZED, "matmul.dequantize"),
-        (("QLinearMatMul",), _FLOAT8, "matmul.product"),
+        (("QLinearMatMul",), _FLOAT8, "matmul.qlinear_matmul"),
         (("ConvInteger",), (DType.int8, DType.uint8), "matmul.convolve"),
-        (("ImageDecoder",), (DType.uint8,), "neural.decoder"),
+        (("ImageDecoder",), (DType.uint8,), "neural.refuse_image_decoder"),
         (("RandomUniform",), _FLOATS, "random.uniform"),
         (("RandomNormal",), _FLOATS, "random.normal"),
         (("RandomUniformLike",), _STORED, "random.uniform_like"),
@@ -165,8 +165,8 @@ OLDER_TRAPS: dict[tuple[str, DType], Decomposition] = {
 """The rows for kernels that are wrong in older releases."""
 
 
-def _of_older() -> dict[tuple[str, DType], Decomposition]:
-    """Return the rows for a runtime without operators that came late."""
+def _rows_of_older() -> dict[tuple[str, DType], Decomposition]:
+    """Return the rows for a runtime without newer operators."""
     return {
         **bits.rows_of_older(),
         **{("LpNormalization", dtype): _late("cuda.networks.norm") for dtype in WIDE_FLOATS},
@@ -174,9 +174,9 @@ def _of_older() -> dict[tuple[str, DType], Decomposition]:
 
 
 def _of_operands(function: Callable[..., Symbol]) -> Decomposition:
-    """Return the decomposition that gives a function the operands alone."""
+    """Return the decomposition that calls a function with the operands only."""
 
-    def decomposition(b: Builder, call: Call) -> Replacement:
+    def decomposition(b: Builder, call: OpCall) -> Replacement:
         return function(b, *call.inputs)
 
     return decomposition
@@ -189,21 +189,21 @@ Needed: TypeAlias = Mapping[tuple[str, DType], Callable[[TensorType, TensorType]
 
 NEEDED: Needed = {
     **{("MatMul", dtype): _late("matmul.may_be_empty") for dtype in (DType.float32, DType.int32, DType.int64)},
-    **{("DequantizeLinear", dtype): _late("matmul.becomes_other") for dtype in _QUANTIZED},
+    **{("DequantizeLinear", dtype): _late("matmul.may_lack_kernel") for dtype in _QUANTIZED},
     **{("BitCast", dtype): bits.needed for dtype in (DType.int8, DType.uint8)},
     **{(op, dtype): reductions.is_empty for op, dtype in _EXTREMES if dtype in _PLAINLY_REDUCED},
 }
-"""Tells whether a row is taken, by the types of the first operand and the result, where they alone tell.
+"""Tests whether a row is needed, by the types of the first operand and the result, for rows where these decide.
 
-A graph that needs no row is seen to be legal without building any."""
+So a graph that needs no row is found to be legal without building any."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class TargetRows:
     """The operators that a target computes by decompositions.
 
-    rows: by operator and dtype. own: those of them that stand for a kernel that the target lacks, and build with other
-    operators than the one they are for. needed: when a row is taken, where that can be told.
+    rows: by operator and dtype. own: rows that stand for a kernel that the target lacks, and build with other
+    operators. needed: tests whether a row is needed, for rows where types decide.
     """
 
     rows: Mapping[tuple[str, DType], Decomposition]
@@ -212,82 +212,82 @@ class Replaced:
 
 
 @functools.cache
-def rows_of(rules: Legality) -> Replaced:
-    """Return the rows of a target: for the kernels that it lacks, and for the traps of the releases in use."""
-    if not rules.decomposes:  # standard ONNX of an opset that lacks an operator
-        late = {key: d for key, d in _of_older().items() if key[0] in bits.LATE}
-        return Replaced(
+def rows_of(rules: Legality) -> TargetRows:
+    """Return the rows of a target: for kernels that it lacks, and for the traps of the releases in use."""
+    if not rules.decomposes:  # standard ONNX of an opset without an operator
+        late = {key: d for key, d in _rows_of_older().items() if key[0] in bits.LATE}
+        return TargetRows(
             {}, {key: d for key, d in {**late, **older.rows_of_bits()}.items() if not rules.allows(*key)}, {}
         )
-    made = {
+    rows = {
         key: decomposition
         for key, decomposition in DECOMPOSITIONS.items()
         if not rules.allows(*key) or rules.has_trap(traps.of_kernel(*key))
     }
     if rules.target.name == "cuda":
-        return _with_own(made, _late("cuda.rows")(made))
+        return _with_own(rows, _late("cuda.rows")(rows))
     if rules.target.name == "openvino":
-        return _with_own(made, {**_of_older(), **older.sums(made), **_late("openvino.rows")()})
-    lacking = {
+        return _with_own(rows, {**_rows_of_older(), **older.einsum_rows(rows), **_late("openvino.rows")()})
+    substitutes = {
         key: decomposition
-        for key, decomposition in _of_older().items()
+        for key, decomposition in _rows_of_older().items()
         if not rules.allows(*key) and rules.has_lost(*key)
     }
-    lacking.update({key: d for key, d in older.rows().items() if not rules.allows(*key)})
-    made.update(older.traps(rules.runtime))
-    # Those of traps build on the kernel that they mend.
-    mended = {k: d for k, d in OLDER_TRAPS.items() if rules.has_trap(traps.of_kernel(*k)) and not rules.has_lost(*k)}
-    own = {**lacking, **mended}
+    substitutes.update({key: d for key, d in older.rows().items() if not rules.allows(*key)})
+    rows.update(older.traps(rules.runtime))
+    # Rows for traps build on the kernel that they fix.
+    fixed = {k: d for k, d in OLDER_TRAPS.items() if rules.has_trap(traps.of_kernel(*k)) and not rules.has_lost(*k)}
+    own_rows = {**substitutes, **fixed}
     if rules.has_trap(traps.REVERSED_EMPTY) or rules.has_trap(traps.REVERSED_ONE_AXIS):
         reverse = _late("rearranging.reverse")
-        own.update({("ReverseSequence", d): reverse for d in rules.dtypes("ReverseSequence") or ()})
-    workarounds = older.rows_of_empty({**made, **own})
-    own.update({key: workaround for key, workaround in workarounds.items() if rules.has_trap(older.trap(*key))})
-    untold = {"DequantizeLinear"} if rules.has_trap(traps.NARROW_SCALES) else set()
-    needed = {key: test for key, test in NEEDED.items() if key not in own and key[0] not in untold}
-    return Replaced({**made, **own}, own, needed)
+        own_rows.update({("ReverseSequence", d): reverse for d in rules.dtypes("ReverseSequence") or ()})
+    workarounds = older.rows_of_empty({**rows, **own_rows})
+    own_rows.update({key: workaround for key, workaround in workarounds.items() if rules.has_trap(older.trap(*key))})
+    undecided = {"DequantizeLinear"} if rules.has_trap(traps.NARROW_SCALES) else set()
+    needed = {key: test for key, test in NEEDED.items() if key not in own_rows and key[0] not in undecided}
+    return TargetRows({**rows, **own_rows}, own_rows, needed)
 
 
 def _with_own(
     rows: Mapping[tuple[str, DType], Decomposition], own: Mapping[tuple[str, DType], Decomposition | None]
-) -> Replaced:
-    """Return the rows of a target that puts its own before others. None: it needs no row."""
-    whole = {key: decomposition for key, decomposition in {**rows, **own}.items() if decomposition is not None}
-    return Replaced(whole, {key: whole[key] for key in own if key in whole}, NEEDED)
+) -> TargetRows:
+    """Return the rows of a target whose own rows come before others. None: it needs no row."""
+    all_rows = {key: decomposition for key, decomposition in {**rows, **own}.items() if decomposition is not None}
+    return TargetRows(all_rows, {key: all_rows[key] for key in own if key in all_rows}, NEEDED)
 
 
 AS_WRITTEN = frozenset(
     "ArgMax ArgMin GlobalMaxPool MaxPool ReduceMax ReduceMin ScatterElements ScatterND Sigmoid TopK Where".split()
 )
-"""Operators whose float32 kernels differ from what docs/numbers.md says in NaN, the sign of zero or far tails alone.
+"""Operators whose float32 kernels differ from docs/numbers.md only in NaN, the sign of zero or far tails.
 
-Nodes of models that others wrote keep them, and with them their speed."""
+Nodes of imported models keep them, and with them their speed."""
 
 
 def keeps_half(
     rules: Legality, op_type: str, dtype: DType, operand: Type | None = None, result: Type | None = None
 ) -> bool:
-    """Return whether a node of a model that others wrote is left to the runtime in float16 or bfloat16.
+    """Return True if a node of an imported model is left to the runtime in float16 or bfloat16.
 
-    It is not where the kernel of float32, which the runtime may put casts around, needs a replacement. operand, result:
-    the types of the first operand and result, where they are known.
+    It is not if the float32 kernel, which the runtime may put casts around, needs a replacement. operand, result: the
+    types of the first operand and result, if they are known.
     """
     if dtype not in HALVES or not rules.runs_half(op_type, dtype):
         return False
-    replaced = rows_of(rules)
+    target_rows = rows_of(rules)
     wide = op_type, DType.float32
-    if (op_type, dtype) in replaced.rows:
+    if (op_type, dtype) in target_rows.rows:
         return False
-    if wide not in replaced.rows or op_type in AS_WRITTEN:
+    if wide not in target_rows.rows or op_type in AS_WRITTEN:
         return True
-    needed = replaced.needed.get(wide)
+    needed = target_rows.needed.get(wide)
     if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
         return False
     return not needed(operand, result)
 
 
 def keeps_kernel(op_type: str, dtype: DType, operand: Type | None) -> bool:
-    """Return whether a node of a model that others wrote keeps its kernel. operand: the type of its first operand."""
+    """Return True if a node of an imported model keeps its kernel. operand: the type of its first operand."""
     if dtype is not DType.float32 or op_type not in AS_WRITTEN:
         return False
     shape = operand.shape if isinstance(operand, TensorType) else None
@@ -295,18 +295,20 @@ def keeps_kernel(op_type: str, dtype: DType, operand: Type | None) -> bool:
 
 
 def may_be_replaced(op_type: str, domain: str, operand: Type | None, result: Type | None) -> bool:
-    """Return whether an operator of ai.onnx.ml, or one of optionals, may be replaced whatever kernels there are.
+    """Return True if an operator of ai.onnx.ml, or one of optionals, may be replaced independent of kernels.
 
     operand, result: the types of the first ones.
     """
     if domain:
-        return domain == "ai.onnx.ml" and bool(_late("ml_operators.replaces")(op_type, operand, result))
+        return domain == "ai.onnx.ml" and bool(_late("ml_operators.needs_replacement")(op_type, operand, result))
     return op_type in _OF_OPTIONALS
 
 
-def replaced(b: Builder, call: Call) -> tuple[Symbol, ...] | None:
-    """Return the results that replace such an operator's; None where its kernel stays."""
+def replace_call(b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
+    """Return the results that replace those of such an operator; None if its kernel stays."""
     if not call.domain and call.op not in _OF_OPTIONALS:
         return None
-    made: tuple[Symbol, ...] | None = _late("ml_operators.replaced" if call.domain else "strings.replaced")(b, call)
-    return made
+    results: tuple[Symbol, ...] | None = _late("ml_operators.replace_call" if call.domain else "strings.replace_call")(
+        b, call
+    )
+    return results

@@ -1,7 +1,7 @@
-"""Numbers that are known when a graph is lowered, or are computed when it runs: one notation for both.
+"""Numbers that are constants when a graph is lowered, or computed at run time: one notation for both.
 
-A `Number` is a NumPy array, or a Symbol where it depends on the sizes of what is fed. Functions of arrays alone give
-arrays, so that tables of indices and weights of static sizes become constants.
+A `Number` is a NumPy array, or a Symbol if it depends on the sizes of the inputs. Functions of arrays return arrays, so
+that tables of indices and weights of static sizes become constants.
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ def symbol(b: Builder, number: Number) -> Symbol:
 
 
 def calculate(b: Builder, op: str, *numbers: Number | int | float) -> Number:
-    """Return an element-wise result; Python numbers take the others' dtype. `Div` of integers is a floor division."""
-    given = [n for n in numbers if not isinstance(n, (int, float))]
-    own = DType.of(given[-1].dtype)
-    operands: list[Number] = [np.asarray(n, own.numpy) if isinstance(n, (int, float)) else n for n in numbers]
+    """Return an element-wise result; Python numbers take the others' dtype. `Div` of integers is floor division."""
+    typed = [n for n in numbers if not isinstance(n, (int, float))]
+    dtype = DType.of(typed[-1].dtype)
+    operands: list[Number] = [np.asarray(n, dtype.numpy) if isinstance(n, (int, float)) else n for n in numbers]
     arrays = [n for n in operands if not isinstance(n, Symbol)]
     if len(arrays) == len(operands):
         if op == "Div":
-            return np.asarray(arrays[0] // arrays[1] if own.is_integer else arrays[0] / arrays[1])
+            return np.asarray(arrays[0] // arrays[1] if dtype.is_integer else arrays[0] / arrays[1])
         return np.asarray(_NUMPY[op](*arrays))
     symbols = [symbol(b, n) for n in operands]
-    if op == "Div" and own.is_integer:
+    if op == "Div" and dtype.is_integer:
         left, right = symbols
         return b.native("Div", b.native("Sub", left, b.native("Mod", left, right)), right)
-    return b.op(op, *symbols, dtype=DType.bool if op in _TESTS else own)
+    return b.op(op, *symbols, dtype=DType.bool if op in _TESTS else dtype)
 
 
 def cast(b: Builder, number: Number, dtype: DType) -> Number:
-    """Return a number in another dtype that holds it."""
+    """Return a number in another dtype that represents it."""
     if isinstance(number, Symbol):
         return b.cast(number, dtype)
     return number.astype(dtype.numpy)
 
 
 def reshaped(b: Builder, number: Number, shape: Sequence[int]) -> Number:
-    """Return a vector with dims of 1 and one of -1, which broadcasts along an axis."""
+    """Reshape a vector to dims of 1 and one of -1, so that it broadcasts along an axis."""
     if not isinstance(number, Symbol):
         return number.reshape(shape)
     size = number.shape.size
@@ -91,7 +91,7 @@ def length(b: Builder, x: Symbol, axis: int) -> Number:
 
 
 _MAX_COUNTED = 1 << 20
-"""Elements of the longest count that is a constant: a file of 200 bytes may say 2^31."""
+"""The maximum length of a constant count: a file of 200 bytes may request 2^31 elements."""
 
 
 def count_up(b: Builder, count: Number) -> Number:
@@ -105,10 +105,10 @@ def count_up(b: Builder, count: Number) -> Number:
 
 def vector(b: Builder, numbers: Sequence[Number | int]) -> Symbol:
     """Return scalars as an int64 vector: the target of a Reshape, the pads of a Pad."""
-    held = [np.asarray(n, np.int64) if isinstance(n, int) else n for n in numbers]
-    if not any(isinstance(n, Symbol) for n in held):
-        return b.vector([int(n) for n in held])
-    parts = [reshaped(b, n, [1]) for n in held]
+    scalars = [np.asarray(n, np.int64) if isinstance(n, int) else n for n in numbers]
+    if not any(isinstance(n, Symbol) for n in scalars):
+        return b.vector([int(n) for n in scalars])
+    parts = [reshaped(b, n, [1]) for n in scalars]
     shape = _shape([Dim(len(parts))])
     return b.native("Concat", *(symbol(b, p) for p in parts), dtype=DType.int64, shape=shape, axis=0)
 
@@ -118,7 +118,7 @@ def lengths(b: Builder, x: Symbol, axes: Sequence[int]) -> list[Number]:
 
 
 def dim_of(number: Number) -> Dim:
-    """Return the dim of an axis of this size, dynamic where only the running graph knows."""
+    """Return the dim of an axis of this size, dynamic if it is known at run time only."""
     return Dim.dynamic() if isinstance(number, Symbol) else Dim(int(number))
 
 
@@ -127,7 +127,7 @@ def dims(numbers: Sequence[Number | int]) -> Shape:
 
 
 def reshape(b: Builder, x: Symbol, sizes: Sequence[Number | int]) -> Symbol:
-    """Return a tensor in a shape of sizes, all given."""
+    """Reshape a tensor to sizes, without -1."""
     return b.op("Reshape", x, vector(b, sizes), shape=dims(sizes), allowzero=1)
 
 
@@ -139,15 +139,15 @@ def transpose(b: Builder, x: Symbol, order: Sequence[int]) -> Symbol:
 
 def times(b: Builder, numbers: Sequence[Number | int]) -> Number:
     """Return the product."""
-    made: Number = np.asarray(1, np.int64)
+    product: Number = np.asarray(1, np.int64)
     for number in numbers:
-        made = calculate(b, "Mul", made, number)
-    return made
+        product = calculate(b, "Mul", product, number)
+    return product
 
 
 def elements(b: Builder, x: Symbol, count: int | None = None) -> list[Number]:
-    """Return the scalars of a vector. count: their number, where the operator tells it; that of the shape otherwise."""
-    array = b.known(x)
+    """Return the scalars of a vector. count: their number, if it follows from the operator; default: the shape."""
+    array = b.array_of(x)
     if array is not None:
         return [np.asarray(v, np.int64) for v in array]
     zero = b.vector([0])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape
@@ -19,36 +19,40 @@ _ALL_CATEGORIES = 0x1FBF
 """LC_ALL_MASK of glibc."""
 
 
-def normalizer(b: Builder, call: Call) -> Replacement:
-    """Compute StringNormalizer in a locale that this machine has: the kernel's default need not be installed."""
+def normalizer(b: Builder, call: OpCall) -> Replacement:
+    """Compute StringNormalizer in an installed locale: the kernel's default may not be installed."""
     chosen = None if call.attributes.get("locale") else locale()
     if chosen is None:
         return None
-    made: tuple[Any, ...] = b.emit_many(call.op, tuple(call.inputs), call.types, {**call.attributes, "locale": chosen})
-    return made
+    results: tuple[Any, ...] = b.emit_many(
+        call.op, tuple(call.inputs), call.types, {**call.attributes, "locale": chosen}
+    )
+    return results
 
 
-def split(b: Builder, call: Call) -> Replacement:
-    """Compute StringSplit by a delimiter: "" is one part, "", of which the kernel counts none."""
+def split(b: Builder, call: OpCall) -> Replacement:
+    """Compute StringSplit by a delimiter: "" has one part, "", but the kernel counts none."""
     if not call.attributes.get("delimiter"):
         return None
     (x,) = call.inputs
     parts, counts = call.types
-    first, found = b.emit_many(call.op, (x,), call.types, call.attributes)
-    found = b.op("Max", found, b.scalar(1, DType.int64), dtype=DType.int64, shape=counts.shape)
+    first, part_counts = b.emit_many(call.op, (x,), call.types, call.attributes)
+    part_counts = b.op("Max", part_counts, b.scalar(1, DType.int64), dtype=DType.int64, shape=counts.shape)
     rank = Dim(x.rank + 1) if x.shape.is_ranked else Dim.dynamic()
     sizes = b.op("Shape", x, dtype=DType.int64, shape=_shape([rank - 1 if rank.is_static else rank]))
     sizes = b.op("Concat", sizes, b.vector([1]), shape=_shape([rank]), axis=0)
-    nothing = b.constant(np.array("", object), DType.string)
-    more = b.op("Expand", nothing, sizes, shape=parts.shape)
+    empty = b.constant(np.array("", object), DType.string)
+    more = b.op("Expand", empty, sizes, shape=parts.shape)
     longer = b.op("Concat", first, more, shape=parts.shape, axis=-1)
-    every = b.op("Concat", b.op("Reshape", found, b.vector([-1]), shape=_LINE), b.vector([0]), shape=_LINE, axis=0)
-    most = b.op("ReduceMax", every, b.vector([0]), shape=_shape([Dim(1)]), keepdims=1)
-    return b.op("Slice", longer, b.vector([0]), most, b.vector([-1]), shape=parts.shape), found
+    every = b.op(
+        "Concat", b.op("Reshape", part_counts, b.vector([-1]), shape=_LINE), b.vector([0]), shape=_LINE, axis=0
+    )
+    max_count = b.op("ReduceMax", every, b.vector([0]), shape=_shape([Dim(1)]), keepdims=1)
+    return b.op("Slice", longer, b.vector([0]), max_count, b.vector([-1]), shape=parts.shape), part_counts
 
 
-def gather(b: Builder, call: Call) -> Replacement:
-    """Compute Gather of strings by single elements: of a longer slice the kernel copies only the first."""
+def gather(b: Builder, call: OpCall) -> Replacement:
+    """Compute Gather of strings by single elements: the kernel copies only the first element of longer slices."""
     x, indices = call.inputs
     axis = call.attributes.get("axis", 0)
     if axis == -1 or (x.shape.is_ranked and axis == x.rank - 1):
@@ -68,9 +72,9 @@ def gather(b: Builder, call: Call) -> Replacement:
     cube = b.op("Reshape", x, _joined(b, outer, length, inner), shape=_CUBE, allowzero=1)
     cube = b.op("Transpose", cube, shape=_CUBE, perm=[0, 2, 1])
     line = b.op("Reshape", places, count, shape=_LINE, allowzero=1)
-    made = b.native("Gather", cube, line, shape=_CUBE, axis=2)
-    made = b.op("Transpose", made, shape=_CUBE, perm=[0, 2, 1])
-    return b.op("Reshape", made, _joined(b, before, taken, after_axis), shape=call.shape, allowzero=1)
+    gathered = b.native("Gather", cube, line, shape=_CUBE, axis=2)
+    gathered = b.op("Transpose", gathered, shape=_CUBE, perm=[0, 2, 1])
+    return b.op("Reshape", gathered, _joined(b, before, taken, after_axis), shape=call.shape, allowzero=1)
 
 
 def _shape_of(b: Builder, x: Symbol) -> Symbol:
@@ -86,7 +90,7 @@ _LINE, _CUBE, _ONE = _shape([Dim.dynamic()]), _shape([Dim.dynamic()] * 3), _shap
 
 @functools.cache
 def locale() -> str | None:
-    """Return the locale to name where a model names none; None where the kernel's own default serves.
+    """Return the locale for models that name none; None if the kernel's own default is installed.
 
     C.UTF-8, which is part of glibc, maps the cases of all letters as en_US.UTF-8 does.
     """
@@ -99,23 +103,23 @@ def _exists(name: str) -> bool:
     library = ctypes.CDLL(None)
     library.newlocale.restype = ctypes.c_void_p
     library.newlocale.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
-    found = library.newlocale(_ALL_CATEGORIES, name.encode(), None)
-    if not found:
+    handle = library.newlocale(_ALL_CATEGORIES, name.encode(), None)
+    if not handle:
         return False
     library.freelocale.argtypes = (ctypes.c_void_p,)
-    library.freelocale(found)
+    library.freelocale(handle)
     return True
 
 
-# Optionals of any dtype that one graph makes and reads: the runtime has them for few dtypes.
+# Optionals of any dtype that are created and read in one graph: the runtime supports few dtypes.
 
 
-def replaced(b: Builder, call: Call) -> tuple[Symbol, ...] | None:
-    """Return what is in an optional, or that there is something; None where the optional comes from elsewhere."""
+def replace_call(b: Builder, call: OpCall) -> tuple[Symbol, ...] | None:
+    """Return the element of an optional, or True for its presence; None if the optional comes from elsewhere."""
     operand = call.inputs[0] if call.inputs else None
-    made = operand.producer if operand is not None else None
-    if not isinstance(made, Node) or made.op_type != "Optional" or made.domain or not made.inputs:
+    source = operand.producer if operand is not None else None
+    if not isinstance(source, Node) or source.op_type != "Optional" or source.domain or not source.inputs:
         return None
-    (element,) = made.inputs
+    (element,) = source.inputs
     assert element is not None
     return (element if call.op == "OptionalGetElement" else b.scalar(True, DType.bool),)

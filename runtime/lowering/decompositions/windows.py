@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     Array,
     Number,
@@ -37,7 +37,7 @@ ZERO: Array = np.asarray(0, np.int64)
 class Window:
     """Along one axis: `size` elements `dilation` apart, and `stride` from each window to the next.
 
-    before, after: what is added to the axis. tail: what is added once more so that the last window has all elements.
+    before, after: the padding of the axis. tail: additional padding so that the last window is complete.
     """
 
     size: Number
@@ -55,7 +55,7 @@ def windows(b: Builder, x: Symbol, sizes: Sequence[Number], attributes: dict[str
     dilations = attributes.get("dilations") or [1] * count
     pads = attributes.get("pads") or [0] * (2 * count)
     automatic = attributes.get("auto_pad", "NOTSET")
-    made = []
+    result = []
     for axis in range(count):
         size, s, d = sizes[axis], strides[axis], dilations[axis]
         before: Number = np.asarray(pads[axis], np.int64)
@@ -66,36 +66,38 @@ def windows(b: Builder, x: Symbol, sizes: Sequence[Number], attributes: dict[str
             before, after = _same(b, length(b, x, axis + 2), size, s, d, upper=automatic == "SAME_UPPER")
         tail = 0
         if attributes.get("ceil_mode") and automatic not in ("SAME_UPPER", "SAME_LOWER"):
-            # A last window may reach beyond the end, unless all of it lies after the input.
-            known = (int(size) - 1) * d  # of a pool, whose kernel is an attribute
-            tail = min(s - 1, known - int(after))
-        made.append(Window(size, s, d, before, after, tail))
-    return made
+            # A last window may reach beyond the end, unless it lies completely after the input.
+            reach = (int(size) - 1) * d  # only pools have ceil_mode, and their size is an attribute
+            tail = min(s - 1, reach - int(after))
+        result.append(Window(size, s, d, before, after, tail))
+    return result
 
 
-def _same(b: Builder, there: Number, size: Number, stride: int, dilation: int, *, upper: bool) -> tuple[Number, Number]:
+def _same(
+    b: Builder, axis_length: Number, size: Number, stride: int, dilation: int, *, upper: bool
+) -> tuple[Number, Number]:
     """Return the padding with which there is a window every `stride` elements."""
-    places = calculate(b, "Div", calculate(b, "Add", there, stride - 1), stride)
+    places = calculate(b, "Div", calculate(b, "Add", axis_length, stride - 1), stride)
     covered = _covered(b, size, dilation)
     needed = calculate(b, "Add", calculate(b, "Mul", calculate(b, "Sub", places, 1), stride), covered)
-    total = calculate(b, "Max", calculate(b, "Sub", needed, there), 0)
+    total = calculate(b, "Max", calculate(b, "Sub", needed, axis_length), 0)
     half = calculate(b, "Div", total, 2)
     rest = calculate(b, "Sub", total, half)
     return (half, rest) if upper else (rest, half)
 
 
 def _covered(b: Builder, size: Number, dilation: int) -> Number:
-    """Return the distance from the first to the last element of a window."""
+    """Return the distance from the first to the last element of a window, inclusive."""
     return calculate(b, "Add", calculate(b, "Mul", calculate(b, "Sub", size, 1), dilation), 1)
 
 
-def padded(b: Builder, x: Symbol, found: Sequence[Window], value: bool | int | float) -> Symbol:
-    """Return `x` with its spatial axes grown by the padding of the windows."""
-    before = [w.before for w in found]
-    after = [calculate(b, "Add", w.after, w.tail) for w in found]
+def padded(b: Builder, x: Symbol, axis_windows: Sequence[Window], value: bool | int | float) -> Symbol:
+    """Return `x` with its spatial axes padded for the windows."""
+    before = [w.before for w in axis_windows]
+    after = [calculate(b, "Add", w.after, w.tail) for w in axis_windows]
     if not any(isinstance(n, Symbol) or int(n) for n in (*before, *after)):
         return x
-    front = x.rank - len(found)
+    front = x.rank - len(axis_windows)
     pads = vector(b, [*[0] * front, *before, *[0] * front, *after])
     sizes = []
     for axis, (p, q) in enumerate(zip(before, after, strict=True), front):
@@ -106,9 +108,9 @@ def padded(b: Builder, x: Symbol, found: Sequence[Window], value: bool | int | f
 
 
 def table(b: Builder, there: Number, window: Window) -> Number:
-    """Return which elements of a padded axis of size `there` each window has: [places, size]."""
-    room = calculate(b, "Sub", there, _covered(b, window.size, window.dilation))
-    places = calculate(b, "Add", calculate(b, "Div", room, window.stride), 1)
+    """Return the elements of a padded axis of size `there` that each window has: [places, size]."""
+    positions = calculate(b, "Sub", there, _covered(b, window.size, window.dilation))
+    places = calculate(b, "Add", calculate(b, "Div", positions, window.stride), 1)
     places = calculate(b, "Max", places, 0)
     starts = calculate(b, "Mul", reshaped(b, count_up(b, places), [-1, 1]), window.stride)
     steps = calculate(b, "Mul", reshaped(b, count_up(b, window.size), [1, -1]), window.dilation)
@@ -116,24 +118,24 @@ def table(b: Builder, there: Number, window: Window) -> Number:
 
 
 def unfolded(b: Builder, x: Symbol, axis: int, window: Window) -> Symbol:
-    """Return a padded axis as two: the windows, and the elements of each."""
+    """Split a padded axis into two: the windows, and the elements of each."""
     chosen = symbol(b, table(b, length(b, x, axis), window))
     shape = _shape([*x.shape[:axis], *chosen.shape, *x.shape[axis + 1 :]])
     return b.op("Gather", x, chosen, shape=shape, axis=axis)
 
 
-def pooled(b: Builder, x: Symbol, found: Sequence[Window], reduce: Callable[[Symbol, int], Symbol]) -> Symbol:
-    """Return each window reduced to one element, one axis after the other. reduce: (x, axis) -> x without the axis."""
-    front = x.rank - len(found)
-    for axis, window in enumerate(found, front):
+def pooled(b: Builder, x: Symbol, axis_windows: Sequence[Window], reduce: Callable[[Symbol, int], Symbol]) -> Symbol:
+    """Reduce each window to one element, one axis after the other. reduce: (x, axis) -> x without the axis."""
+    front = x.rank - len(axis_windows)
+    for axis, window in enumerate(axis_windows, front):
         x = reduce(unfolded(b, x, axis, window), axis + 1)
     return x
 
 
-def columns(b: Builder, x: Symbol, found: Sequence[Window]) -> tuple[Symbol, list[Number]]:
+def columns(b: Builder, x: Symbol, axis_windows: Sequence[Window]) -> tuple[Symbol, list[Number]]:
     """Return the windows' elements after the channels, [N, C, *kernel, *places], and the numbers of places."""
-    count = len(found)
-    for i, window in enumerate(found):
+    count = len(axis_windows)
+    for i, window in enumerate(axis_windows):
         x = unfolded(b, x, 2 + 2 * i, window)
     order = [0, 1, *range(3, 3 + 2 * count, 2), *range(2, 2 + 2 * count, 2)]
     x = b.op("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=order) if count else x
@@ -141,10 +143,10 @@ def columns(b: Builder, x: Symbol, found: Sequence[Window]) -> tuple[Symbol, lis
 
 
 def overlapped(b: Builder, cols: Symbol, axis: int, tap: int, window: Window, size: Number) -> Symbol:
-    """Return the reverse of `unfolded`: every element added where it came from, along one axis.
+    """Invert `unfolded` along one axis: add every element at the position that it came from.
 
-    axis: of the places. tap: the axis of the elements of a window, before it. size: of the axis to make.
-    Returns the axes without `tap`.
+    axis: of the places. tap: the axis of the elements of a window, before it. size: that of the resulting axis. Returns
+    the axes without `tap`.
     """
     places, taps = length(b, cols, axis), length(b, cols, tap)
     order = [a for a in range(cols.rank) if a not in (tap, axis)]
@@ -153,20 +155,20 @@ def overlapped(b: Builder, cols: Symbol, axis: int, tap: int, window: Window, si
     front = [length(b, cols, a) for a in range(axis - 1)]
     after_axis = [length(b, cols, a) for a in range(axis + 1, cols.rank)]
     flat = reshape(b, cols, [*front, calculate(b, "Mul", places, taps), *after_axis])
-    # One zero after all elements, for the places of the result that a tap does not reach.
+    # One zero after all elements, for positions of the result that a tap does not reach.
     pads = [0] * (2 * flat.rank)
     pads[flat.rank + axis - 1] = 1
     shape = _shape([d + 1 if a == axis - 1 else d for a, d in enumerate(flat.shape)])
     flat = b.op("Pad", flat, b.vector(pads), b.scalar(0, flat.dtype), shape=shape, mode="constant")
     at = calculate(b, "Add", reshaped(b, count_up(b, size), [-1, 1]), window.before)
-    taken = reshaped(b, count_up(b, taps), [1, -1])
-    at = calculate(b, "Sub", at, calculate(b, "Mul", taken, window.dilation))
+    tap_indices = reshaped(b, count_up(b, taps), [1, -1])
+    at = calculate(b, "Sub", at, calculate(b, "Mul", tap_indices, window.dilation))
     place = calculate(b, "Div", at, window.stride)
     fits = calculate(b, "Equal", calculate(b, "Mod", at, window.stride), 0)
     inside = calculate(b, "And", calculate(b, "Less", -1, place), calculate(b, "Less", place, places))
-    index = calculate(b, "Add", calculate(b, "Mul", taken, places), place)
-    nothing = calculate(b, "Mul", taps, places)
-    chosen = symbol(b, calculate(b, "Where", calculate(b, "And", fits, inside), index, nothing))
+    index = calculate(b, "Add", calculate(b, "Mul", tap_indices, places), place)
+    end = calculate(b, "Mul", taps, places)
+    chosen = symbol(b, calculate(b, "Where", calculate(b, "And", fits, inside), index, end))
     shape = _shape([*flat.shape[: axis - 1], *chosen.shape, *flat.shape[axis:]])
     parts = b.op("Gather", flat, chosen, shape=shape, axis=axis - 1)
     return total(b, parts, axis)
@@ -178,40 +180,40 @@ def total(b: Builder, x: Symbol, axis: int, keepdims: bool = False) -> Symbol:
 
 
 def reduced(b: Builder, op: str, x: Symbol, axes: Sequence[int], keepdims: bool = False) -> Symbol:
-    """Return a reduction along axes counted from 0."""
-    kept = [Dim(1) if a in axes else d for a, d in enumerate(x.shape) if keepdims or a not in axes]
-    return b.op(op, x, b.vector(axes), shape=_shape(kept), keepdims=int(keepdims))
+    """Return a reduction along non-negative axes."""
+    dims = [Dim(1) if a in axes else d for a, d in enumerate(x.shape) if keepdims or a not in axes]
+    return b.op(op, x, b.vector(axes), shape=_shape(dims), keepdims=int(keepdims))
 
 
 def kernel_of(b: Builder, filters: Symbol, attributes: dict[str, Any]) -> list[Number]:
     """Return the sizes of a filter [F, C, *kernel]."""
-    given = attributes.get("kernel_shape")
-    if given:
-        return [np.asarray(k, np.int64) for k in given]
+    kernel_shape = attributes.get("kernel_shape")
+    if kernel_shape:
+        return [np.asarray(k, np.int64) for k in kernel_shape]
     return [length(b, filters, axis) for axis in range(2, filters.rank)]
 
 
-# Convolutions as matrix products, for the dtypes in which there is a product but no convolution.
+# Convolutions as matrix products, for dtypes with a kernel for the product but not for the convolution.
 
 
-def convolve(b: Builder, call: Call) -> Replacement:
+def convolve(b: Builder, call: OpCall) -> Replacement:
     """Compute Conv as a product of the elements under the filter and the filter."""
     x, filters, *bias = call.inputs
     groups = call.attributes.get("group", 1)
     kernel = kernel_of(b, filters, call.attributes)
-    found = windows(b, x, kernel, call.attributes)
+    axis_windows = windows(b, x, kernel, call.attributes)
     batch = length(b, x, 0)
-    cols, places = columns(b, padded(b, x, found, 0), found)
+    cols, places = columns(b, padded(b, x, axis_windows, 0), axis_windows)
     features, per_group = length(b, filters, 0), length(b, filters, 1)
     depth = times(b, [per_group, *kernel])
     flat = reshape(b, cols, [batch, groups, depth, times(b, places)])
     factor = reshape(b, filters, [groups, calculate(b, "Div", features, groups), depth])
-    made = b.op("MatMul", factor, flat, shape=_shape([flat.shape[0], *factor.shape[:2], flat.shape[3]]))
-    made = reshape(b, made, [batch, features, *places])
-    return _biased(b, made, bias, call.shape)
+    result = b.op("MatMul", factor, flat, shape=_shape([flat.shape[0], *factor.shape[:2], flat.shape[3]]))
+    result = reshape(b, result, [batch, features, *places])
+    return _biased(b, result, bias, call.shape)
 
 
-def convolve_transposed(b: Builder, call: Call) -> Replacement:
+def convolve_transposed(b: Builder, call: OpCall) -> Replacement:
     """Compute ConvTranspose: multiply each element by the filter, and add where the filters overlap."""
     x, filters, *bias = call.inputs
     groups = call.attributes.get("group", 1)
@@ -219,19 +221,19 @@ def convolve_transposed(b: Builder, call: Call) -> Replacement:
     count = x.rank - 2
     batch, features = length(b, x, 0), length(b, x, 1)
     sizes = lengths(b, x, range(2, x.rank))
-    found, ends = _transposed_windows(b, sizes, kernel, call.attributes)
+    axis_windows, ends = _transposed_windows(b, sizes, kernel, call.attributes)
     per_group = length(b, filters, 1)
     depth = times(b, [per_group, *kernel])
     flat = reshape(b, x, [batch, groups, calculate(b, "Div", features, groups), times(b, sizes)])
     factor = reshape(b, filters, [groups, calculate(b, "Div", features, groups), depth])
     shape = _shape([factor.shape[0], factor.shape[2], factor.shape[1]])
     factor = b.op("Transpose", factor, shape=shape, perm=[0, 2, 1])
-    made = b.op("MatMul", factor, flat, shape=_shape([flat.shape[0], *factor.shape[:2], flat.shape[3]]))
+    result = b.op("MatMul", factor, flat, shape=_shape([flat.shape[0], *factor.shape[:2], flat.shape[3]]))
     channels = calculate(b, "Mul", per_group, groups)
-    made = reshape(b, made, [batch, channels, *kernel, *sizes])
-    for window, end in zip(found, ends, strict=True):  # the kernel's first axis goes, the next of the places is made
-        made = overlapped(b, made, 2 + count, 2, window, end)
-    return _biased(b, made, bias, call.shape)
+    result = reshape(b, result, [batch, channels, *kernel, *sizes])
+    for window, end in zip(axis_windows, ends, strict=True):  # replaces the first axis of the kernel and of the places
+        result = overlapped(b, result, 2 + count, 2, window, end)
+    return _biased(b, result, bias, call.shape)
 
 
 def _transposed_windows(
@@ -243,43 +245,45 @@ def _transposed_windows(
     dilations = attributes.get("dilations") or [1] * count
     extra = attributes.get("output_padding") or [0] * count
     pads = attributes.get("pads") or [0] * (2 * count)
-    asked = (attributes.get("output_shape") or [])[-count:]
+    output_shape = (attributes.get("output_shape") or [])[-count:]
     automatic = attributes.get("auto_pad", "NOTSET")
     same = automatic in ("SAME_UPPER", "SAME_LOWER")
-    found, ends = [], []
-    for axis, (there, size, s, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
-        whole = calculate(b, "Mul", calculate(b, "Sub", there, 1), s)
+    axis_windows, ends = [], []
+    for axis, (axis_length, size, s, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
+        whole = calculate(b, "Mul", calculate(b, "Sub", axis_length, 1), s)
         covered = calculate(b, "Mul", calculate(b, "Sub", size, 1), d)
         whole = calculate(b, "Add", calculate(b, "Add", whole, covered), 1 + extra[axis])
         before: Number = np.asarray(0 if automatic == "VALID" else pads[axis], np.int64)
-        if asked or same:
-            end: Number = np.asarray(asked[axis], np.int64) if asked else calculate(b, "Mul", there, s)
+        if output_shape or same:
+            end: Number = (
+                np.asarray(output_shape[axis], np.int64) if output_shape else calculate(b, "Mul", axis_length, s)
+            )
             both = calculate(b, "Max", calculate(b, "Sub", whole, end), 0)
             half = calculate(b, "Div", both, 2)
             before = half if automatic == "SAME_UPPER" else calculate(b, "Sub", both, half)
         else:
             cut = 0 if automatic == "VALID" else pads[axis] + pads[axis + count]
             end = calculate(b, "Sub", whole, cut)
-        found.append(Window(size, s, d, before, before))
+        axis_windows.append(Window(size, s, d, before, before))
         ends.append(end)
-    return found, ends
+    return axis_windows, ends
 
 
-def _biased(b: Builder, made: Symbol, bias: Sequence[Any], shape: Shape) -> Symbol:
+def _biased(b: Builder, result: Symbol, bias: Sequence[Any], shape: Shape) -> Symbol:
     if not bias or bias[0] is None:
-        return b.op("Identity", made, shape=shape)
-    column = reshaped(b, bias[0], [-1, *[1] * (made.rank - 2)])
-    return b.op("Add", made, symbol(b, column), shape=shape)
+        return b.op("Identity", result, shape=shape)
+    column = reshaped(b, bias[0], [-1, *[1] * (result.rank - 2)])
+    return b.op("Add", result, symbol(b, column), shape=shape)
 
 
-def col2im(b: Builder, call: Call) -> Replacement:
+def col2im(b: Builder, call: OpCall) -> Replacement:
     """Compute Col2Im: add the blocks where they overlap."""
     x, image, block = call.inputs
     if not image.shape[0].is_static or not block.shape[0].is_static:
         raise GraphError(
             "Col2Im: how many axes the image has is known only when the graph runs",
             operands={"image_shape": str(image.type), "block_shape": str(block.type)},
-            help="say in the model how long the two are",
+            help="declare the lengths of the two vectors in the model",
         )
     block_sizes = elements(b, block)
     ends = elements(b, image)
@@ -287,23 +291,23 @@ def col2im(b: Builder, call: Call) -> Replacement:
     strides = call.attributes.get("strides") or [1] * count
     dilations = call.attributes.get("dilations") or [1] * count
     pads = call.attributes.get("pads") or [0] * (2 * count)
-    found, places = [], []
+    axis_windows, places = [], []
     for axis in range(count):
         before, after = pads[axis], pads[axis + count]
         covered = calculate(b, "Mul", calculate(b, "Sub", block_sizes[axis], 1), dilations[axis])
-        room = calculate(b, "Sub", calculate(b, "Add", ends[axis], before + after - 1), covered)
-        places.append(calculate(b, "Add", calculate(b, "Div", room, strides[axis]), 1))
+        positions = calculate(b, "Sub", calculate(b, "Add", ends[axis], before + after - 1), covered)
+        places.append(calculate(b, "Add", calculate(b, "Div", positions, strides[axis]), 1))
         pad = np.asarray(before, np.int64)
-        found.append(Window(block_sizes[axis], strides[axis], dilations[axis], pad, pad))
+        axis_windows.append(Window(block_sizes[axis], strides[axis], dilations[axis], pad, pad))
     channels = calculate(b, "Div", length(b, x, 1), times(b, block_sizes))
-    made = reshape(b, x, [length(b, x, 0), channels, *block_sizes, *places])
-    for window, end in zip(found, ends, strict=True):
-        made = overlapped(b, made, 2 + count, 2, window, end)
-    return b.op("Identity", made, shape=call.shape)
+    result = reshape(b, x, [length(b, x, 0), channels, *block_sizes, *places])
+    for window, end in zip(axis_windows, ends, strict=True):
+        result = overlapped(b, result, 2 + count, 2, window, end)
+    return b.op("Identity", result, shape=call.shape)
 
 
-def col2im_bool(b: Builder, call: Call) -> Replacement:
-    """Compute Col2Im of bools by counts in int32: to add bools is *or*."""
+def col2im_bool(b: Builder, call: OpCall) -> Replacement:
+    """Compute Col2Im of bools by counts in int32: the sum of bools is a logical or."""
     x, *sizes = call.inputs
     counted = b.op(call.op, b.cast(x, DType.int32), *sizes, shape=call.shape, **call.attributes)
     return b.cast(counted, DType.bool)

@@ -1,1 +1,1 @@
-"""Dtypes that a target does not store: each pass puts others in their place."""
+"""Dtypes that a target does not store: each pass replaces some by storage dtypes."""

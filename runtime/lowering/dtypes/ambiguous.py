@@ -1,8 +1,8 @@
-"""Integers whose dtype was only a default, computed in the narrower dtype that they were given in the end.
+"""Integers whose dtype is only a default, computed in the narrower dtype that they are cast to.
 
-A pass before the others. The low bits of a sum, product or bitwise combination depend on the low bits of its operands
-alone, so that what is cast once it is computed may as well be cast before, where that takes fewer casts: `x + 1` of a
-bool `x` that ends as int16 is one cast of `x`.
+A pass before the others. The low bits of a sum, product or bitwise combination depend only on the low bits of its
+operands, so that a cast of the result can become casts of the operands if that takes fewer casts: `x + 1` of a bool `x`
+that is cast to int16 needs one cast of `x`.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ from graphcore.runtime.lowering.passes import Summary
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
 
-_OPERATORS = having(Trait.ELEMENTWISE) & having(Trait.RING) & ONNX - {"Sum"}  # which ops do not build
+_OPERATORS = having(Trait.ELEMENTWISE) & having(Trait.RING) & ONNX - {"Sum"}  # Sum is not built by ops
 _ELSEWHERE = -1
-"""The reader of outputs, and of what the body of a node reads."""
+"""The reader of outputs, and of values that the body of a node reads."""
 
 
-def needed(has: Summary) -> bool:
-    """Return whether an integer that was only a default is cast to a narrower one, in the graph or a body."""
-    return any(_is_narrowed(operand, result) for _, _, operand, result in has.kinds("Cast"))
+def needed(summary: Summary) -> bool:
+    """Return True if an integer of default dtype is cast to a narrower one, in the graph or a body."""
+    return any(_is_narrowed(operand, result) for _, _, operand, result in summary.kinds("Cast"))
 
 
 def narrowed(graph: Graph) -> Graph:
-    """The graph with such values computed in the dtype that they are cast to, where that takes fewer casts."""
-    return Rewrite(graph, _Narrowing(graph)).run()
+    """Return the graph with such values computed in the dtype that they are cast to, if that takes fewer casts."""
+    return Rewrite(graph, _NarrowPolicy(graph)).run()
 
 
-class _Narrowing(Policy[Rewrite]):
+class _NarrowPolicy(Policy[Rewrite]):
     def __init__(self, graph: Graph) -> None:
-        self._narrow = {id(part.symbols[i]): dtype for part in nested(graph) for i, dtype in _found(part).items()}
+        self._narrow = {
+            id(part.symbols[i]): dtype for part in nested(graph) for i, dtype in _find_narrower(part).items()
+        }
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
         dtype = self._narrow.get(id(node.outputs[0])) if node.outputs else None
@@ -45,7 +47,7 @@ class _Narrowing(Policy[Rewrite]):
             return None
         if node.op_type == "Cast":
             return (rewrite.of(_operand(node)),)
-        parts = tuple(None if s is None else _as(rewrite, s, dtype) for s in node.inputs)
+        parts = tuple(None if s is None else _narrow_operand(rewrite, s, dtype) for s in node.inputs)
         type_ = tensor_type(dtype, node.outputs[0].shape)
         return (rewrite.new.build.emit(node.op_type, parts, type_, node.attributes),)
 
@@ -68,8 +70,8 @@ def _operand(node: Node) -> Symbol:
     return symbol
 
 
-def _found(graph: Graph) -> dict[int, DType]:
-    """The narrower dtypes of values by number, and those of the casts that go because of them."""
+def _find_narrower(graph: Graph) -> dict[int, DType]:
+    """Return the narrower dtypes of values by Symbol id, and those of the casts that become unnecessary."""
     readers: defaultdict[int, set[int]] = defaultdict(set)
     for output in graph.outputs:
         readers[output.id].add(_ELSEWHERE)
@@ -88,14 +90,14 @@ def _found(graph: Graph) -> dict[int, DType]:
 
 
 def _expression(cast: Node, readers: Mapping[int, set[int]]) -> dict[int, DType]:
-    """The values that only this cast makes use of, and the cast; nothing where casting them first saves no cast."""
-    made = cast.outputs[0]
-    inside = {made.id}
+    """Return the cast and the values that only it reads; nothing if casting their operands first saves no cast."""
+    result = cast.outputs[0]
+    inside = {result.id}
     leaves: dict[int, Symbol] = {}
     waiting = [-_operand(cast).id]
     seen = set(waiting)
-    while waiting:  # the latest first: all that read a value come after it
-        symbol = made.graph.symbols[-heapq.heappop(waiting)]
+    while waiting:  # latest first: all readers of a value come after it
+        symbol = result.graph.symbols[-heapq.heappop(waiting)]
         producer = symbol.producer
         if (
             isinstance(producer, Node)
@@ -110,15 +112,15 @@ def _expression(cast: Node, readers: Mapping[int, set[int]]) -> dict[int, DType]
                     heapq.heappush(waiting, -operand.id)
         elif not isinstance(producer, Constant) or producer.is_weight:
             leaves[symbol.id] = symbol
-    gone = sum(_wraps(leaf) is not leaf and readers[leaf.id] <= inside for leaf in leaves.values())
-    sources = {_wraps(leaf).id for leaf in leaves.values() if _wraps(leaf).dtype is not made.dtype}
+    gone = sum(_before_cast(leaf) is not leaf and readers[leaf.id] <= inside for leaf in leaves.values())
+    sources = {_before_cast(leaf).id for leaf in leaves.values() if _before_cast(leaf).dtype is not result.dtype}
     if len(inside) == 1 or len(sources) >= 1 + gone:
         return {}
-    return dict.fromkeys(inside, made.dtype)
+    return dict.fromkeys(inside, result.dtype)
 
 
-def _wraps(symbol: Symbol) -> Symbol:
-    """Return the operand of a Cast from an integer or bool that made the Symbol, if one did."""
+def _before_cast(symbol: Symbol) -> Symbol:
+    """Return the operand if the Symbol is a Cast of an integer or bool, else the Symbol."""
     producer = symbol.producer
     if isinstance(producer, Node) and producer.op_type == "Cast" and not producer.domain:
         source = _operand(producer)
@@ -127,10 +129,10 @@ def _wraps(symbol: Symbol) -> Symbol:
     return symbol
 
 
-def _as(rewrite: Rewrite, symbol: Symbol, dtype: DType) -> Symbol:
-    """An operand in the narrower dtype."""
+def _narrow_operand(rewrite: Rewrite, symbol: Symbol, dtype: DType) -> Symbol:
+    """Return an operand in the narrower dtype."""
     new = rewrite.of(symbol)
-    if new.dtype is dtype:  # computed in it
+    if new.dtype is dtype:  # computed in it already
         return new
-    source = rewrite.of(_wraps(symbol))
+    source = rewrite.of(_before_cast(symbol))
     return source.graph.build.cast(source, dtype)

@@ -1,6 +1,6 @@
-"""float4 stored as float8_e4m3fn, which holds each of its 16 values: onnxruntime has no kernel for float4.
+"""float4 stored as float8_e4m3fn, which represents all of its 16 values: onnxruntime has no kernel for float4.
 
-A pass before the others. Casts to float4 become the rounding, what else there is of it moves float8 instead.
+A pass before the others. Casts to float4 become arithmetic that rounds; all other nodes move float8 instead.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType,
 FOUR, STORAGE = DType.float4_e2m1, DType.float8_e4m3fn
 _F32, _F64, _I32, _I64 = DType.float32, DType.float64, DType.int32, DType.int64
 MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""By code; the sign is the bit above."""
+"""By code; the next higher bit is the sign."""
 _EXACT_IN_DOUBLE = frozenset({_F64, _I32, _I64, DType.uint32, DType.uint64})
 
 
-def needed(has: Summary) -> bool:
-    """Return whether there is float4 in the graph or one of its bodies."""
-    return FOUR in has.dtypes or any(map(_holds, has.list_types))
+def needed(summary: Summary) -> bool:
+    """Return True if the graph or one of its bodies has float4."""
+    return FOUR in summary.dtypes or any(map(_holds, summary.list_types))
 
 
 def store_as_float8(graph: Graph) -> Graph:
-    """Return the graph with float8_e4m3fn in place of float4. Raises `GraphError` for what has no meaning on it."""
-    return _Float4(graph, _Storing()).run()
+    """Return the graph with float8_e4m3fn in place of float4. Raises `GraphError` for nodes that have no equivalent."""
+    return _Float4Rewrite(graph, _Float4Policy()).run()
 
 
-class _Float4(Rewrite):
+class _Float4Rewrite(Rewrite):
     def _constant(self, symbol: Symbol, producer: Constant) -> Symbol:
         if _holds(symbol.type):
             producer = Constant(producer.array.astype(STORAGE.numpy), producer.is_weight, producer.origin)
@@ -46,13 +46,13 @@ class _Float4(Rewrite):
         return {key: _converted(value) for key, value in super().attributes(node).items()}
 
 
-class _Storing(Policy[Rewrite]):
+class _Float4Policy(Policy[Rewrite]):
     def retype(self, type_: Type) -> Type:
         return _retyped(type_)
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
-        made = _special(node, inputs)
-        return None if made is None else (made,)
+        result = _special(node, inputs)
+        return None if result is None else (result,)
 
 
 def _holds(type_: Type) -> bool:
@@ -94,41 +94,41 @@ def _special(node: Node, inputs: tuple[Symbol | None, ...]) -> Symbol | None:
 
 
 def rounded(x: Symbol) -> Symbol:
-    """Return x rounded to the nearest float4 as ONNX casts: ties to even, clipped to the range, NaN to -0.0."""
+    """Round x to the nearest float4 as ONNX casts: ties to even, clipped to the range, NaN to -0.0."""
     graph = x.graph
     x = graph.build.cast(x, _F64 if x.dtype in _EXACT_IN_DOUBLE else _F32)
-    own = x.dtype
+    dtype = x.dtype
     const = graph.build.scalar
     truth = tensor_type(DType.bool, x.type.shape)
-    known = graph.build.emit(
-        "Where", (graph.build.emit("IsNaN", (x,), truth), const(-0.1, own), x), x.type
+    number = graph.build.emit(
+        "Where", (graph.build.emit("IsNaN", (x,), truth), const(-0.1, dtype), x), x.type
     )  # rounds to -0.0
-    near = graph.build.emit("Clip", (known, const(-6.0, own), const(6.0, own)), x.type)
+    near = graph.build.emit("Clip", (number, const(-6.0, dtype), const(6.0, dtype)), x.type)
     size = graph.build.emit("Abs", (near,), x.type)
-    small, middle = (graph.build.emit("Less", (size, const(limit, own)), truth) for limit in (2.0, 4.0))
-    step = graph.build.emit("Where", (middle, const(1.0, own), const(2.0, own)), x.type)
-    step = graph.build.emit("Where", (small, const(0.5, own), step), x.type)
+    small, middle = (graph.build.emit("Less", (size, const(limit, dtype)), truth) for limit in (2.0, 4.0))
+    step = graph.build.emit("Where", (middle, const(1.0, dtype), const(2.0, dtype)), x.type)
+    step = graph.build.emit("Where", (small, const(0.5, dtype), step), x.type)
     steps = graph.build.emit("Round", (graph.build.emit("Div", (near, step), x.type),), x.type)
     return graph.build.cast(graph.build.emit("Mul", (steps, step), x.type), STORAGE)
 
 
 def _quantized(node: Node, inputs: tuple[Symbol | None, ...]) -> Symbol:
-    """QuantizeLinear to float4, whose zero point is 0."""
+    """Build QuantizeLinear to float4, whose zero point is 0."""
     x, scale = inputs[0], inputs[1]
     assert x is not None
     assert scale is not None
     graph = x.graph
-    wide, factor = graph.build.cast(x, _F32), _beside(graph.build.cast(scale, _F32), x, node.attributes)
+    wide, factor = graph.build.cast(x, _F32), _broadcast_scale(graph.build.cast(scale, _F32), x, node.attributes)
     return rounded(graph.build.emit("Div", (wide, factor), wide.type))
 
 
-def _beside(scale: Symbol, x: Symbol, attributes: Mapping[str, Any]) -> Symbol:
-    """A scale of the whole, of each place along an axis, or of blocks, brought to where it broadcasts."""
+def _broadcast_scale(scale: Symbol, x: Symbol, attributes: Mapping[str, Any]) -> Symbol:
+    """Reshape a scale, for the tensor, along an axis or for blocks, so that it broadcasts with x."""
     if not scale.shape.is_ranked or not x.shape.is_ranked:
         raise GraphError(
-            "QuantizeLinear: to float4 it needs ranks that are known",
+            "QuantizeLinear: quantising to float4 needs operands of known rank",
             operands={"x": str(x.type), "scale": str(scale.type)},
-            help="say in the model what the shapes are",
+            help="declare the shapes in the model",
         )
     graph = x.graph
     axis = attributes.get("axis", 1)
@@ -173,10 +173,10 @@ def _to_code(x: Symbol, target: DType) -> Symbol:
 
 
 def _from_code(code: Symbol) -> Symbol:
-    """Return the stored values of int4 or uint4 that are their bits."""
+    """Return the stored values whose bits are the int4 or uint4."""
     graph = code.graph
     whole = graph.build.cast(code, _I32)
     place = graph.build.emit("Mod", (whole, graph.build.scalar(16, _I32)), whole.type)
     table = graph.build.constant(np.array([*MAGNITUDES, *(-m for m in MAGNITUDES)], np.float32), _F32)
-    made = graph.build.emit("Gather", (table, place), tensor_type(_F32, code.type.shape))
-    return graph.build.cast(made, STORAGE)
+    values = graph.build.emit("Gather", (table, place), tensor_type(_F32, code.type.shape))
+    return graph.build.cast(values, STORAGE)

@@ -1,7 +1,7 @@
-"""Lists of dtypes that ONNX has no sequences of, stored as lists of a dtype that holds their values.
+"""Lists of dtypes that ONNX has no sequences of, stored as lists of a dtype that represents their values.
 
-A pass before the others. Elements are cast on their way into a list and out of it. A tensor of a dtype that the target
-cuts into no list is cut in a wider one, and the pieces are brought back.
+A pass before the others. Elements are cast when they enter a list and when they leave it. A tensor that the target
+cannot split in its dtype is split in a wider one, and the pieces are cast back.
 """
 
 from __future__ import annotations
@@ -27,30 +27,32 @@ LISTED = frozenset(
 )
 """The dtypes that ONNX has sequences of, as they are stored."""
 
-_TAKE = {"SequenceConstruct": 0, "SequenceInsert": 1, "SplitToSequence": 0}
-"""Operators that put tensors into a list: the first operand that is one."""
+_TAKES_TENSORS = {"SequenceConstruct": 0, "SequenceInsert": 1, "SplitToSequence": 0}
+"""Operators that put tensors into a list, with the position of the first one."""
 
-_GIVE = frozenset({"SequenceAt", "ConcatFromSequence"})
-"""Operators that make a tensor of a list."""
-
-
-def needed(has: Summary, rules: Legality) -> bool:
-    """Return whether the graph or one of its bodies has lists that the target lacks, or cuts them as it cannot."""
-    return are_held(has) or any(not _cuts(operand, rules) for _, _, operand, _ in has.kinds("SplitToSequence"))
+_RETURNS_TENSOR = frozenset({"SequenceAt", "ConcatFromSequence"})
+"""Operators that return a tensor from a list."""
 
 
-def are_held(has: Summary) -> bool:
-    """Return whether the graph or one of its bodies has lists of a dtype that ONNX has none of."""
-    return any(_stored_type(type_) != type_ for type_ in has.list_types)
+def needed(summary: Summary, rules: Legality) -> bool:
+    """Return True if the graph or a body has lists, or splits into lists, that the target does not support."""
+    return has_unsupported(summary) or any(
+        not _can_split(operand, rules) for _, _, operand, _ in summary.kinds("SplitToSequence")
+    )
+
+
+def has_unsupported(summary: Summary) -> bool:
+    """Return True if the graph or one of its bodies has lists of a dtype that ONNX has no sequences of."""
+    return any(_stored_type(type_) != type_ for type_ in summary.list_types)
 
 
 def store(graph: Graph, rules: Legality) -> Graph:
-    """Return the graph with lists that the target has."""
-    return Rewrite(graph, _Storing(rules)).run()
+    """Return the graph with lists that the target supports."""
+    return Rewrite(graph, _SequencePolicy(rules)).run()
 
 
 @dataclass(eq=False)
-class _Storing(Policy[Rewrite]):
+class _SequencePolicy(Policy[Rewrite]):
     rules: Legality
     keeps_types = True
 
@@ -58,7 +60,7 @@ class _Storing(Policy[Rewrite]):
         return _stored_type(type_)
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
-        if node.domain or node.op_type not in _TAKE.keys() | _GIVE | {"SequenceEmpty"}:
+        if node.domain or node.op_type not in _TAKES_TENSORS.keys() | _RETURNS_TENSOR | {"SequenceEmpty"}:
             return None
         return (_node(rewrite.new, node, inputs, self.rules),)
 
@@ -66,45 +68,45 @@ class _Storing(Policy[Rewrite]):
 def _node(graph: Graph, node: Node, inputs: tuple[Symbol | None, ...], rules: Legality) -> Symbol:
     type_ = _stored_type(node.outputs[0].type)
     attributes = node.attributes
-    if node.op_type in _GIVE:
-        own = node.outputs[0].type
+    if node.op_type in _RETURNS_TENSOR:
+        result_type = node.outputs[0].type
         source = inputs[0]
-        if not isinstance(own, TensorType) or source is None or not isinstance(source.type, SequenceType):
+        if not isinstance(result_type, TensorType) or source is None or not isinstance(source.type, SequenceType):
             return graph.build.emit(node.op_type, inputs, type_, attributes)
         inner = source.type.element
-        dtype = inner.dtype if isinstance(inner, TensorType) else own.dtype
-        made = graph.build.emit(node.op_type, inputs, tensor_type(dtype, own.shape), attributes)
-        return graph.build.cast(made, own.dtype)
+        dtype = inner.dtype if isinstance(inner, TensorType) else result_type.dtype
+        result = graph.build.emit(node.op_type, inputs, tensor_type(dtype, result_type.shape), attributes)
+        return graph.build.cast(result, result_type.dtype)
     element = type_.element if isinstance(type_, SequenceType) else None
     if not isinstance(element, TensorType):
         return graph.build.emit(node.op_type, inputs, type_, attributes)
     if node.op_type == "SequenceEmpty":
         return graph.build.emit(node.op_type, inputs, type_, {**attributes, "dtype": element.dtype.storage})
-    first = _TAKE[node.op_type]
+    first = _TAKES_TENSORS[node.op_type]
     if node.op_type == "SplitToSequence" and not _has_kernel(element.dtype.storage, rules):
-        return _cut(graph, inputs, element, attributes)
-    taken = range(first, len(inputs)) if node.op_type == "SequenceConstruct" else (first,)
-    given = [
-        graph.build.cast(s, element.dtype) if s is not None and i in taken and _needs_storage(s.dtype) else s
+        return _split(graph, inputs, element, attributes)
+    cast_positions = range(first, len(inputs)) if node.op_type == "SequenceConstruct" else (first,)
+    operands = [
+        graph.build.cast(s, element.dtype) if s is not None and i in cast_positions and _needs_storage(s.dtype) else s
         for i, s in enumerate(inputs)
     ]
-    return graph.build.emit(node.op_type, tuple(given), type_, attributes)
+    return graph.build.emit(node.op_type, tuple(operands), type_, attributes)
 
 
-def _cut(
+def _split(
     graph: Graph, inputs: tuple[Symbol | None, ...], element: TensorType, attributes: Mapping[str, object]
 ) -> Symbol:
-    """A tensor cut into pieces in a wider dtype, each of which is brought back to its own."""
+    """Split a tensor in a wider dtype and cast each piece back to its own."""
     x, *rest = inputs
     assert x is not None
     wide = DType.int32 if element.dtype.storage.bits < 32 else DType.int64
     type_ = SequenceType(tensor_type(wide, element.shape))
     pieces = graph.build.emit("SplitToSequence", (graph.build.cast(x, wide), *rest), type_, attributes)
-    made: Symbol = list_map(lambda piece: piece.cast(element.dtype), pieces)
-    return made
+    result: Symbol = list_map(lambda piece: piece.cast(element.dtype), pieces)
+    return result
 
 
-def _cuts(type_: Type | None, rules: Legality) -> bool:
+def _can_split(type_: Type | None, rules: Legality) -> bool:
     return not isinstance(type_, TensorType) or _has_kernel(type_.dtype.storage, rules)
 
 
@@ -117,7 +119,7 @@ def _needs_storage(dtype: DType) -> bool:
 
 
 def _stored_type(type_: Type) -> Type:
-    """Return the type with lists that ONNX has; tensors stay as they are."""
+    """Return the type with lists that ONNX has; tensors are unchanged."""
     if isinstance(type_, OptionalType):
         return OptionalType(_stored_type(type_.element)) if not isinstance(type_.element, TensorType) else type_
     if not isinstance(type_, SequenceType):

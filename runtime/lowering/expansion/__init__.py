@@ -1,1 +1,1 @@
-"""The library's own operators by ONNX's, or by kernels of the runtime."""
+"""Expansion of the operators of graphcore into ONNX's, or into kernels of the runtime."""

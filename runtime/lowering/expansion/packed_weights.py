@@ -1,10 +1,10 @@
-"""Products with weights that are known now and stay quantised: the kernels that take them packed.
+"""Products with constant weights that stay quantised, by kernels that read packed weights.
 
-onnxruntime's MatMulNBits sums products of x and the dequantised weight in float32 where its accuracy level is 0, and
-holds x in int8 where it is 4. Of 4 bits level 0 takes about as long as a product of floats. Of 8 bits it dequantises
-all of the weight in each run, one number after another, which takes up to 70 times as long: there the weight is
-dequantised now instead, and takes the room of floats. Where x is quantised too, `integers` has the products. On CUDA
-all other weights are dequantised now.
+onnxruntime's MatMulNBits multiplies x by the dequantised weight in float32 at accuracy level 0, and quantises x to int8
+at level 4. With 4 bits level 0 takes about as long as a product of floats. With 8 bits it dequantises the whole weight
+in each run, one number after another, which takes up to 70 times as long: there the weight is dequantised while
+lowering, and takes the memory of floats. If x is quantised too, `composed` has the products. On CUDA all other weights
+are dequantised while lowering.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from graphcore.types.tensor_types import _shape, tensor_type
 Packed = composed.Packed
 _F32, _BYTE = DType.float32, DType.uint8
 _BLOCKS = (128, 64, 32, 16)
-"""Sizes of blocks that MatMulNBits takes, where they are free: the greater, the faster."""
+"""Block sizes of MatMulNBits, where they can be chosen: larger ones are faster."""
 
 
-def fitted(node: Node, inputs: Sequence[Symbol | None], rules: Legality, done: Packed) -> Symbol | None:
-    """A product or a tensor by what the runtime computes right; None where the operator's expansion is for that."""
+def build_product(node: Node, inputs: Sequence[Symbol | None], rules: Legality, done: Packed) -> Symbol | None:
+    """Return a product or a tensor by kernels that are correct; None if the operator's expansion is used."""
     if node.op_type not in ("QMatMul", "Dequantize"):
         return None
-    given, is_product = node.attributes, node.op_type == "QMatMul"
+    attributes, is_product = node.attributes, node.op_type == "QMatMul"
     x, values, *rest = [None, *inputs][1 if is_product else 0 :]
     parts = [s for s in rest if s is not None]
     assert values is not None
     arrays = [a for s in (values, *parts) if (a := constant_array(s, outer=True)) is not None]
-    how = given["encoding"], given.get("axis", 0), given.get("block_size", 0)
-    # The arrays are constants of the graph and outlive this run of lowering, so that a number names one.
+    how = attributes["encoding"], attributes.get("axis", 0), attributes.get("block_size", 0)
+    # The arrays are constants of the graph and outlive this run of lowering, so that an id identifies one.
     key = (*map(id, arrays), *how) if len(arrays) == 1 + len(parts) else None
     saturates = rules.runtime.saturates
-    if x is not None and given.get("dynamic") and 0 not in (values.shape[0], values.shape[1]):
-        count = given.get("digits", 1)
+    if x is not None and attributes.get("dynamic") and 0 not in (values.shape[0], values.shape[1]):
+        count = attributes.get("digits", 1)
         if key is None or not rules.target.packs_weights:
             return composed.unsaturated(x, values, parts, saturates, count) if rules.decomposes else None
         of_integers = composed.half_split if count == 2 else composed.dynamic
@@ -59,11 +59,11 @@ def fitted(node: Node, inputs: Sequence[Symbol | None], rules: Legality, done: P
     if x is not None and how[0] == "int8_split" and is_summed(values):
         if key is not None and rules.target.packs_weights:
             return composed.split(x, arrays, key, done, saturates)
-        if key is None or not rules.decomposes:  # elsewhere known digits are floats: the CPU multiplies integers
+        if key is None or not rules.decomposes:  # on devices constant digits become floats
             return composed.unsaturated(x, values, parts, saturates) if rules.decomposes else None
     if key is not None and rules.decomposes:
-        tensor = _tensor(given, arrays)
-        return _tensor_of(values, tensor, key, done) if x is None else _product(x, tensor, given, rules, key, done)
+        tensor = _tensor(attributes, arrays)
+        return _tensor_of(values, tensor, key, done) if x is None else _product(x, tensor, attributes, rules, key, done)
     if key is None:
         make = computed if rules.decomposes else dequantized
         weight = make(how[0], values, parts, *how[1:])
@@ -81,29 +81,29 @@ def _tensor_of(values: Symbol, tensor: QuantizedTensor, key: Key, done: Packed) 
 
 
 def _product(
-    x: Symbol, tensor: QuantizedTensor, given: Mapping[str, Any], rules: Legality, key: Key, done: Packed
+    x: Symbol, tensor: QuantizedTensor, attributes: Mapping[str, Any], rules: Legality, key: Key, done: Packed
 ) -> Symbol:
     if rules.target.packs_weights and x.dtype is _F32 and 0 not in tensor.shape:
-        level = given.get("accuracy_level", 0)
-        if ENCODINGS[given["encoding"]].bits == 4:
+        level = attributes.get("accuracy_level", 0)
+        if ENCODINGS[attributes["encoding"]].bits == 4:
             return _by_kernel(x, tensor, 4, level, key, done)
         if level:
             return _by_kernel(x, tensor, 8, level, key, done)
     return _by_floats(x, tensor, key, done)
 
 
-def _tensor(given: Mapping[str, Any], arrays: Sequence[Any]) -> QuantizedTensor:
+def _tensor(attributes: Mapping[str, Any], arrays: Sequence[Any]) -> QuantizedTensor:
     """Return the quantised tensor of a node's arrays."""
     data, scales, zeros = (*arrays, None, None)[:3]
-    encoding = ENCODINGS[given["encoding"]]
+    encoding = ENCODINGS[attributes["encoding"]]
     if encoding.block is not None and encoding.block_bytes is not None:
         shape = (*data.shape[:-1], data.shape[-1] // encoding.block_bytes * encoding.block)
         return QuantizedTensor(encoding.gguf, shape, data)
     if encoding.name in ("int8", "int8_split"):
-        axis = given.get("axis", 0) if scales.ndim else None
+        axis = attributes.get("axis", 0) if scales.ndim else None
         shape = data.shape if encoding.name == "int8" else data.shape[1:]
         return QuantizedTensor(encoding.name, shape, data, scales, zeros, axis)
-    block = given["block_size"]
+    block = attributes["block_size"]
     *leading, blocks = scales.shape
     data = data if data.dtype == np.uint8 else packed(data.astype(np.uint8))
     zeros = None if zeros is None else zeros.astype(np.uint8)
@@ -111,11 +111,11 @@ def _tensor(given: Mapping[str, Any], arrays: Sequence[Any]) -> QuantizedTensor:
 
 
 def _by_floats(x: Symbol, tensor: QuantizedTensor, key: Key, done: Packed) -> Symbol:
-    """The weight dequantised now."""
+    """Build a product with the weight dequantised while lowering."""
     key = (*key, x.dtype)
     if key not in done:
-        turned = np.ascontiguousarray(tensor.dequantize().T, x.dtype.numpy)
-        done[key] = (x.graph.build.constant(turned, x.dtype),)
+        transposed = np.ascontiguousarray(tensor.dequantize().T, x.dtype.numpy)
+        done[key] = (x.graph.build.constant(transposed, x.dtype),)
     (weight,) = done[key]
     return e.emit("MatMul", x, weight, shape=x.shape[:-1] + weight.shape[1:])
 
@@ -136,27 +136,29 @@ def _by_kernel(x: Symbol, tensor: QuantizedTensor, bits: int, level: int, key: K
     shape = x.shape[:-1] + _shape([Dim(rows)])
     block = inner // int(scales.shape[1])
     attributes = {"K": inner, "N": rows, "bits": bits, "block_size": block, "accuracy_level": level}
-    made = x.graph.build.emit("MatMulNBits", (x, data, scales, *zeros), tensor_type(_F32, shape), attributes, MICROSOFT)
+    result = x.graph.build.emit(
+        "MatMulNBits", (x, data, scales, *zeros), tensor_type(_F32, shape), attributes, MICROSOFT
+    )
     for rest in others[len(zeros) :]:
         each = e.emit("MatMul", _sums(x, inner, block), rest, shape=shape)
-        made = e.emit("Add", made, each, shape=shape)
-    return e.emit("Add", made, flaws(x, Dim(inner)), shape=shape) if level else made
+        result = e.emit("Add", result, each, shape=shape)
+    return e.emit("Add", result, flaws(x, Dim(inner)), shape=shape) if level else result
 
 
 def _sums(x: Symbol, inner: int, block: int) -> Symbol:
-    """The sums of the blocks of x."""
+    """Return the sums of the blocks of x."""
     leading, count = x.shape[:-1], inner // block
     split = leading + _shape([Dim(count), Dim(block)])
     blocks = e.emit("Reshape", x, e.ints(x, [*[0] * len(leading), count, block]), shape=split)
-    # For empty operands the kernel drops the wrong axis where that is counted from the end.
+    # For empty operands the kernel drops the wrong axis if it is negative.
     return e.emit("ReduceSum", blocks, e.ints(x, [x.rank]), shape=split[:-1], keepdims=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Weight:
-    """The operands of MatMulNBits after x, and the offset of the weight from them: float32[blocks, n], by block.
+class _KernelWeight:
+    """The operands of MatMulNBits after x, and what they lack of the weight: float32[blocks, n], by block.
 
-    zeros are None where they are 8 of 4 bits or 128 of 8.
+    zeros: None if they are 8 for 4 bits or 128 for 8.
     """
 
     data: Array
@@ -165,24 +167,24 @@ class _Weight:
     rest: Array | None = None
 
 
-def _four_bits(tensor: QuantizedTensor) -> _Weight:
+def _four_bits(tensor: QuantizedTensor) -> _KernelWeight:
     if tensor.encoding != "int4":
         return _of_blocks(tensor, 4)
     assert tensor.scales is not None
     assert tensor.block_size is not None
-    # The bytes are those of int4 itself.
+    # int4 has the same bytes.
     data = tensor.data.reshape(*tensor.scales.shape, tensor.block_size // 2)
     zeros = tensor.zero_points
-    return _Weight(data, tensor.scales, None if zeros is None else _even(zeros))
+    return _KernelWeight(data, tensor.scales, None if zeros is None else _pack_zero_points(zeros))
 
 
-def _even(zeros: Array) -> Array:
-    """Zero points of 4 bits, two in a byte."""
+def _pack_zero_points(zeros: Array) -> Array:
+    """Return zero points of 4 bits, two in a byte."""
     return packed(np.pad(zeros, ((0, 0), (0, zeros.shape[1] % 2))))
 
 
-def _eight_bits(tensor: QuantizedTensor) -> _Weight | None:
-    """Of int8 blocks are made up; None where none divides a row."""
+def _eight_bits(tensor: QuantizedTensor) -> _KernelWeight | None:
+    """Return int8 in blocks; None if no block size divides a row."""
     if tensor.encoding != "int8":
         return _of_blocks(tensor, 8)
     rows, inner = tensor.shape
@@ -193,13 +195,13 @@ def _eight_bits(tensor: QuantizedTensor) -> _Weight | None:
     scales = np.ascontiguousarray(np.broadcast_to(tensor.scales.reshape(-1, 1), shape))
     zeros = tensor.zero_points
     if zeros is None:
-        return _Weight((tensor.data.view(np.uint8) ^ np.uint8(128)).reshape(*shape, block), scales)
+        return _KernelWeight((tensor.data.view(np.uint8) ^ np.uint8(128)).reshape(*shape, block), scales)
     points = np.ascontiguousarray(np.broadcast_to(zeros.reshape(-1, 1), shape))
-    return _Weight(tensor.data.reshape(*shape, block), scales, points)
+    return _KernelWeight(tensor.data.reshape(*shape, block), scales, points)
 
 
-def _of_blocks(tensor: QuantizedTensor, bits: int) -> _Weight:
-    """GGUF's blocks. The kernel has whole zero points alone: what minima are beside them is the rest."""
+def _of_blocks(tensor: QuantizedTensor, bits: int) -> _KernelWeight:
+    """Return GGUF's blocks. The kernel has only integer zero points: the remainder of the minima is `rest`."""
     rows, inner = tensor.shape
     parts = parts_of(tensor.data, tensor.encoding)
     scales = parts.steps.reshape(rows, -1)
@@ -208,34 +210,34 @@ def _of_blocks(tensor: QuantizedTensor, bits: int) -> _Weight:
     zero = BLOCKS[tensor.encoding].zero
     if parts.minima is None:
         if zero == 1 << bits - 1:
-            return _Weight(data, scales)
-        return _Weight(data, scales, np.full(scales.shape, zero, np.uint8))
+            return _KernelWeight(data, scales)
+        return _KernelWeight(data, scales, np.full(scales.shape, zero, np.uint8))
     minima = parts.minima.reshape(scales.shape).astype(np.float64)
     with np.errstate(all="ignore"):
         near = np.clip(np.nan_to_num(np.rint(minima / scales)), 0, (1 << bits) - 1)
         rest = np.ascontiguousarray((scales * near - minima).T, np.float32)
     zeros = near.astype(np.uint8)
-    return _Weight(data, scales, _even(zeros) if bits == 4 else zeros, rest)
+    return _KernelWeight(data, scales, _pack_zero_points(zeros) if bits == 4 else zeros, rest)
 
 
 # Add biases inside the kernels of quantised products, which then write their result once.
 #
-# onnxruntime has such a fusion for products of floats, and for quantised ones only where it fused those itself.
+# onnxruntime has such a fusion for products of floats, but for quantised ones only if it quantised them itself.
 
 _MICROSOFT = "com.microsoft"
 _POSITIONS = {"MatMulIntegerToFloat": 6, "MatMulNBits": 5}
-"""Which operand the bias is. Those before it may be left out."""
+"""The position of the bias. Operands before it may be omitted."""
 
 
-def may_fuse(has: Summary) -> bool:
-    """Return whether a graph or one of its bodies has such products."""
-    return any((op_type, _MICROSOFT) in has.operators for op_type in _POSITIONS)
+def may_fuse(summary: Summary) -> bool:
+    """Return True if a graph or one of its bodies has such products."""
+    return any((op_type, _MICROSOFT) in summary.operators for op_type in _POSITIONS)
 
 
 def fuse(parts: Sequence[Graph]) -> bool:
-    """Give such products of a new graph and its bodies the vectors that are added to their results.
+    """Fuse vectors that are added to the results of such products, in a new graph and its bodies.
 
-    Return whether there are any.
+    Return True if there are any.
     """
     changed = [_fuse(part) for part in reversed(parts)]
     return any(changed)
@@ -250,15 +252,15 @@ def _fuse(graph: Graph) -> bool:
         uses.update(outer for body in bodies(node) for outer in body.scope.captured)
     gone: set[int] = set()
     for node in graph.nodes:
-        if node.op_type == "Add" and not node.domain and _fused(node, uses):
+        if node.op_type == "Add" and not node.domain and _fuse_bias(node, uses):
             gone.add(id(node))
     if gone:
         edit(graph, dropped=gone)
     return bool(gone)
 
 
-def _fused(node: Node, uses: Counter[int]) -> bool:
-    """Let a product take the place of an Add of its result and a vector. Return whether it does."""
+def _fuse_bias(node: Node, uses: Counter[int]) -> bool:
+    """Replace an Add of a product and a vector by the product with a bias. Return True if that is possible."""
     for sum_, bias in (node.inputs, node.inputs[::-1]):
         assert sum_ is not None
         assert bias is not None
@@ -271,10 +273,10 @@ def _fused(node: Node, uses: Counter[int]) -> bool:
             assert inner is not None
             if not isinstance(inner.producer, Node) or uses[inner.id] > 1:
                 continue
-            if not is_flaw(other) and not _is_rest(other, inner.producer):
+            if not is_flaw(other) and not _is_second_digits(other, inner.producer):
                 continue
             product = inner.producer
-        if not _takes(product, bias) or sum_.type is not node.outputs[0].type:
+        if not _accepts_bias(product, bias) or sum_.type is not node.outputs[0].type:
             continue
         position = _POSITIONS[product.op_type]
         change(product, inputs=(*product.inputs, *(None,) * (position - len(product.inputs)), bias))
@@ -284,16 +286,16 @@ def _fused(node: Node, uses: Counter[int]) -> bool:
     return False
 
 
-def _takes(node: Node, bias: Symbol) -> bool:
+def _accepts_bias(node: Node, bias: Symbol) -> bool:
     position = _POSITIONS.get(node.op_type)
     if position is None or node.domain != _MICROSOFT or len(node.inputs) > position:
         return False
-    made = node.outputs[0]
-    return made.dtype is bias.dtype and bool(made.rank) and made.shape[-1] == bias.shape[0]
+    result = node.outputs[0]
+    return result.dtype is bias.dtype and bool(result.rank) and result.shape[-1] == bias.shape[0]
 
 
-def _is_rest(symbol: Symbol | None, product: Node) -> bool:
-    """Return whether it is of second digits, whose first ones `product` multiplies: a product, or the sum of two."""
+def _is_second_digits(symbol: Symbol | None, product: Node) -> bool:
+    """Return True if a value is the product, or sum of two, of second digits whose first digits `product` has."""
     sum_ = symbol.producer if symbol is not None else None
     if not isinstance(sum_, Node):
         return False
@@ -310,7 +312,7 @@ def _is_rest(symbol: Symbol | None, product: Node) -> bool:
 
 
 def _is_vector(symbol: Symbol) -> bool:
-    """Return whether it is a vector that is there before any product."""
+    """Return True if a value is a vector that exists before any product."""
     if not isinstance(symbol.producer, (Captured, Constant, Input)):
         return False
     return hasattr(symbol.type, "shape") and symbol.shape.is_ranked and symbol.rank == 1 and symbol.shape.is_static

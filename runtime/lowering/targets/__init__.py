@@ -1,6 +1,6 @@
-"""Targets: one row each. `release` and `saturates` of a run are in `releases.Runtime`.
+"""Targets of lowering, one row each. `releases.Runtime` has the onnxruntime release and processor facts of one run.
 
-A new provider is a row, a table of its kernels, and a file of decompositions where it lacks something.
+To add a provider, add a row, a table of its kernels, and a file of decompositions for what it lacks.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ _KERNELS_OF_BITS = frozenset("DequantizeLinear Transpose".split())
 class Target:
     """A target that graphs are lowered for.
 
-    provider: onnxruntime's name; "" for standard ONNX. table: the file of its measured kernels; "" where ONNX's schemas
-    say what is legal. host: the target that runs what it has no kernel for. has_bitcast: whether there are kernels of
-    BitCast that no other provider has to run.
+    provider: onnxruntime's name; "" for standard ONNX. table: the file of its measured kernels; "" if ONNX's schemas
+    decide what is legal. host: the target that runs operators without a kernel here. has_bitcast: whether it has
+    kernels of BitCast of its own, without another provider's help.
 
     incorrect: kernels that are not used. rounded: dtypes that are legal only for `compute_dtypes.UNROUNDED` and `once`,
-    since the other kernels round between their steps or drop a rounding. extra: by dtype operators that were tried on
-    dtypes which only models of others hold, and which measuring leaves out.
+    because the other kernels round between their steps or omit a rounding. extra: operators that were tried on dtypes
+    which only imported models have and which the measurement leaves out, by dtype.
 
     by_release: whether traps, and operators of com.microsoft, were measured release by release; otherwise all traps are
-    avoided. lists_kernels: whether the installed build tells its kernels. is_late: whether its package follows the
+    avoided. lists_kernels: whether the installed build lists its kernels. is_late: whether its package follows the
     releases of onnxruntime late, so that files are lowered for its newest one. takes_empty_operands: whether calls with
     empty operands reach it. packs_weights: whether it has the kernels of quantised products of com.microsoft.
-    runs_whole_graphs: whether it runs whole graphs alone, so that files with other graphs are refused. unverified:
-    dtypes in which models of others keep operators of other domains, whose kernels were not compared.
+    runs_whole_graphs: whether it runs only whole graphs, so that files with other graphs are refused. unverified:
+    dtypes in which imported models keep operators of other domains, whose kernels were not compared.
 
-    options: those that a session starts the provider with, for exact products. tensor_cores: the same where all
-    products are of tensor_float32, whose values are rounded already. missing_help: what to do where it is not
-    installed.
+    options: provider options of a session, for exact products. tensor_cores: the same if all products are of
+    tensor_float32, whose values are rounded already. missing_help: how to install the provider.
     """
 
     name: TargetName
@@ -63,7 +62,7 @@ class Target:
 
     @property
     def is_host(self) -> bool:
-        """Return whether it runs all that there is, and what other targets leave to it."""
+        """True if it runs every operator, and those that other targets leave to it."""
         return bool(self.table) and self.host is None
 
 
@@ -77,7 +76,7 @@ TARGETS: Mapping[TargetName, Target] = {
             "cpu.json",
             has_bitcast=True,
             incorrect=compute_dtypes.CPU,
-            # Kernels that round between their steps or after none, and a rounding dropped between two in float32.
+            # Some kernels round between their steps or not at all, or omit a rounding between two operators in float32.
             rounded=HALVES,
             extra={
                 DType.int2: _KERNELS_OF_BITS,

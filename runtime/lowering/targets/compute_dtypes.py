@@ -1,4 +1,4 @@
-"""Which dtypes an operator is computed in where a target has no kernel, or one that docs/numbers.md does not allow."""
+"""Dtypes to compute an operator in if a target has no kernel, or one that docs/numbers.md does not allow."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TypeAlias
 from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType
 
-# Operators that put values elsewhere and leave them as they are: any dtype that holds them does. The others with these
+# Operators that only move values: any dtype that represents the values can be used. The other operators with these
 # traits have decompositions or definitions.
 MOVES = having(Trait.MOVES, Trait.FILLS, Trait.JOINS, Trait.SELECTS, Trait.SIGN, Trait.BODIES) - frozenset(
     "CenterCropPad GlobalMaxPool MaxRoiPool OneHot SequenceMap Unique".split()
 )
 
-# dtype -> the dtypes to compute in instead, best first. Integers wrap when they come back.
+# dtype -> the dtypes to compute in instead, best first. Integers wrap when they are cast back.
 PROMOTIONS: dict[DType, tuple[DType, ...]] = {
     DType.bool: (DType.uint8, DType.int32, DType.float32),
     DType.int4: (DType.int8, DType.int32, DType.int64, DType.float32),
@@ -36,7 +36,7 @@ PROMOTIONS: dict[DType, tuple[DType, ...]] = {
     DType.bfloat16: (DType.float32,),
 }
 
-# Their results hold in any dtype that holds the operands: nothing is rounded or wrapped when they come back.
+# Their results fit any dtype that represents the operands: casting back does not round or wrap.
 KEEPS_VALUES = (
     MOVES
     - having(Trait.SIGN, Trait.BODIES)
@@ -44,14 +44,14 @@ KEEPS_VALUES = (
 )
 KEEPS_FLOATS = KEEPS_VALUES | {"Abs", "Neg"}
 
-# The low bits of their integer results depend on the low bits of the operands alone.
+# The low bits of their integer results depend only on the low bits of the operands.
 LOW_BITS = frozenset(
     "Add Sub Mul Neg BitwiseAnd BitwiseOr BitwiseXor BitwiseNot MatMul Einsum ReduceSum ReduceProd CumSum Concat "
     "Expand Flatten Gather GatherElements GatherND Identity Pad Reshape ReverseSequence Slice Split Squeeze Tile "
     "Transpose Trilu Unsqueeze Where DepthToSpace SpaceToDepth".split()
 )
 
-# Unsigned numbers read as signed ones, for operators that do not mind.
+# Unsigned dtypes with the signed dtype of the same size, for operators that compute the same bits for both.
 VIEWS = {DType.uint64: DType.int64, DType.uint32: DType.int32, DType.uint16: DType.int16, DType.uint8: DType.int8}
 VIEWED = frozenset(
     "Neg Where CumSum Trilu Gather Compress Einsum MatMul Mul Add Sub Tile Expand Pad Concat Reshape ScatterElements "
@@ -61,9 +61,9 @@ VIEWED = frozenset(
 
 # Kernels whose values are not what docs/numbers.md promises: they are not legal.
 #
-# The table of a target is measured and has all kernels; this has, by hand and with the reason, those that are not
-# used, and `traps.json` in which releases. Kernels that are wrong for some operands only (NaN in a maximum, MIN / -1)
-# are not here: they have a row in `decompositions`.
+# The table of a target is measured and has all kernels; this table is written by hand and has those that are not used,
+# with the reason; `traps.json` has the releases. Kernels that are wrong for some operands only (NaN in a maximum,
+# MIN / -1) have a row in `decompositions` instead.
 
 HALVES = frozenset({DType.float16, DType.bfloat16})
 
@@ -74,22 +74,22 @@ UNROUNDED = frozenset(
     "SequenceErase SequenceInsert SequenceLength SequenceMap Shape Size Slice Split SplitToSequence Squeeze "
     "TensorScatter Transpose Unsqueeze".split()
 )
-"""Operators that give values as they are, whole numbers or bools: there is nothing to round in them."""
+"""Operators whose results are unchanged values, whole numbers or bools: nothing can be rounded."""
 
 CUDA_ONCE = frozenset(
     "Abs Add ArgMax ArgMin Ceil Conv DepthToSpace Div Equal Erf Exp Floor Gemm Greater GreaterOrEqual Less "
     "LessOrEqual Log LogSoftmax MatMul Mul Neg NonZero OneHot Pad Pow Reciprocal ReduceMax ReduceMean ReduceMin "
     "ReduceSum Relu Softmax SpaceToDepth Sqrt Sub Tanh Tile TopK Trilu Where".split()
 )
-"""Operators whose narrow kernels of the CUDA provider compute in float32, or correctly, and round at the end."""
+"""Operators whose narrow kernels of the CUDA provider compute in float32, or exactly, and round at the end."""
 
 Incorrect: TypeAlias = Mapping[str, tuple[str, str]]
-"""By operator the dtypes, and what is wrong with the values."""
+"""By operator: the dtypes, and what is wrong with the values."""
 
 CPU: Incorrect = {
     "Attention": (
         "float32",
-        "ignores nonpad_kv_seqlen, and computes masks beside is_causal not as opset 24 says",
+        "ignores nonpad_kv_seqlen, and does not combine masks with is_causal as opset 24 defines",
     ),
     "GroupNormalization": (
         "float32 float64",

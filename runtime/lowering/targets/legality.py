@@ -1,8 +1,7 @@
-"""The operators that a target runs as they are, by dtype, from measured tables and the installed build.
+"""The operators that a target runs unchanged, by dtype, from measured tables and the installed build.
 
-An operator is legal in a dtype where the nearest measured release was seen to run it, the installed build lists a
-kernel of it at the model's opset, and its values are what docs/numbers.md promises (`compute_dtypes.py`,
-`decompositions`).
+An operator is legal in a dtype if the nearest measured release ran it, the installed build lists a kernel of it at the
+model's opset, and its values are what docs/numbers.md promises (`compute_dtypes.py`, `decompositions`).
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from graphcore.runtime.lowering.targets.traps import in_force, of_kernel, on_swi
 from graphcore.types.dtypes import DType
 
 PRIMARY = {"Where": 1, "OneHot": 2}
-"""The operand whose dtype an operator's kernels are chosen by, where not the first; the result has that dtype too."""
+"""The operand whose dtype selects the kernel, if not the first; the result has that dtype too."""
 
-CONTROL = having(Trait.BODIES) - {"SequenceMap"}  # which has no kernel, but a definition
-"""Operators of any number of dtypes at once: those of all that goes through their bodies count."""
+CONTROL = having(Trait.BODIES) - {"SequenceMap"}  # a function of ONNX, without a kernel
+"""Operators of several dtypes at once: all values that enter or leave their bodies count."""
 
 BY_RESULT = frozenset({"ConstantOfShape", "EyeLike", "Constant"})
-"""Operators whose kernels are chosen by the dtype of the result."""
+"""Operators whose kernel is selected by the dtype of the result."""
 
 
 class Legality:
@@ -41,29 +40,29 @@ class Legality:
         self.target = target
         self.runtime = runtime
         self.host = host
-        """The target that runs the operators this one cannot."""
+        """The target that runs operators without a kernel in this one."""
         self.decomposes = bool(target.table)
-        """True if operators that compute something else than docs/numbers.md says are replaced."""
+        """True if operators whose results differ from docs/numbers.md are replaced."""
         self.table = table
-        self._found: dict[str, frozenset[DType] | None] = {}
+        self._dtypes_cache: dict[str, frozenset[DType] | None] = {}
         self._traps: dict[str, bool] = {}
 
     @functools.cached_property
     def views_bits(self) -> bool:
-        """Return whether there is a BitCast."""
+        """True if there is a kernel of BitCast."""
         row = self.dtypes("BitCast")
         return self.target.has_bitcast and (row is None or bool(row))
 
     def allows(self, op_type: str, dtype: DType) -> bool:
-        """Return whether there is a kernel."""
+        """Return True if there is a kernel."""
         row = self.dtypes(op_type)
         return row is None or dtype in row
 
     def dtypes(self, op_type: str) -> frozenset[DType] | None:
-        """The dtypes that have a kernel that is right; None where all have."""
-        if op_type not in self._found:
-            self._found[op_type] = self._dtypes(op_type)
-        return self._found[op_type]
+        """Return the dtypes that have a correct kernel; None if all have."""
+        if op_type not in self._dtypes_cache:
+            self._dtypes_cache[op_type] = self._dtypes(op_type)
+        return self._dtypes_cache[op_type]
 
     def _dtypes(self, op_type: str) -> frozenset[DType] | None:
         opset = self.runtime.opset
@@ -72,16 +71,16 @@ class Legality:
         row = self.table.get(op_type)
         if row is None:
             return None
-        if opset < OLDEST_OPSET and _changed(op_type, opset):  # some releases take more than ONNX allows in files
+        if opset < OLDEST_OPSET and _changed(op_type, opset):  # some releases accept more than ONNX allows in files
             row &= schema_dtypes(op_type, opset)
         return _registered(self.target, op_type, row, self.runtime) - incorrect(self.target, op_type, self.runtime)
 
     def runs_half(self, op_type: str, dtype: DType) -> bool:
-        """Return whether the runtime runs an operator in float16 or bfloat16, rounding as it likes.
+        """Return True if the runtime runs an operator in float16 or bfloat16, with rounding at any point.
 
-        Where the CPU provider has no kernel of float16, the runtime puts casts around that of float32. It would take
-        Attention apart first, and round after each part; the kernels that some releases have of it are not right. The
-        parts that it takes AffineGrid into do not run.
+        If the CPU provider has no kernel of float16, the runtime puts casts around that of float32. It would decompose
+        Attention first, and round after each part; the kernels of some releases are not correct. The parts that it
+        decomposes AffineGrid into do not run.
         """
         row = self.table.get(op_type)
         if not self.decomposes or row is None or op_type in ("AffineGrid", "Attention"):
@@ -94,25 +93,25 @@ class Legality:
 
     @functools.cached_property
     def may_lack(self) -> bool:
-        """Return whether kernels may not be there that the replacements of others are built of."""
+        """True if kernels that decompositions use may be missing."""
         if not self.decomposes:
             return not self.views_bits
         newest = table_of(self.target.name).newest.version
         return not self.views_bits or self.runtime.registry is not None or self.runtime.version != newest
 
     def lacks(self, op_type: str, dtype: DType) -> bool:
-        """Return whether a kernel that replacements are built of, right or wrong, is not there."""
+        """Return True if a kernel that decompositions use, exact or not, is missing."""
         return (not self.views_bits and not self.allows(op_type, dtype)) or self.has_lost(op_type, dtype)
 
     def has_lost(self, op_type: str, dtype: DType) -> bool:
-        """Return whether there is no kernel that the newest measured release has."""
+        """Return True if a kernel is missing that the newest measured release has."""
         if not self.decomposes or dtype not in _newest(self.target.name).get(op_type, ()):
             return False
         row = self.table.get(op_type, frozenset())
         return dtype not in row or dtype not in _registered(self.target, op_type, row, self.runtime)
 
     def has_trap(self, trap: str) -> bool:
-        """Return whether a trap is to be avoided."""
+        """Return True if a trap must be avoided."""
         if trap not in self._traps:
             self._traps[trap] = _has_trap(self.target, trap, self.runtime)
         return self._traps[trap]
@@ -122,7 +121,7 @@ class Legality:
 def legality(target: TargetName, runtime: Runtime | None = None) -> Legality:
     """Return the legality of a target.
 
-    runtime: what is lowered for, where it is not what files are written for.
+    runtime: the runtime to lower for; by default the one that files are written for.
     """
     row = TARGETS[target]
     runtime = runtime or default(target)
@@ -134,7 +133,7 @@ on_switching(legality.cache_clear)
 
 
 def incorrect(target: Target, op_type: str, runtime: Runtime = ANY) -> frozenset[DType]:
-    """Return the dtypes in which a target's kernels of an operator are not used, in the releases lowered for."""
+    """Return the dtypes in which a target's kernels of an operator are not used, in the releases to lower for."""
     listed, _ = target.incorrect.get(op_type, ("", ""))
     here = {d for d in map(DType.of, listed.split()) if _has_trap(target, of_kernel(op_type, d), runtime)}
     if op_type not in UNROUNDED and op_type not in target.once:
@@ -143,33 +142,35 @@ def incorrect(target: Target, op_type: str, runtime: Runtime = ANY) -> frozenset
 
 
 def _has_trap(target: Target, trap: str, runtime: Runtime) -> bool:
-    """Return whether a trap is to be avoided; those that were not measured always are."""
+    """Return True if a trap must be avoided; traps that were not measured always are."""
     return not target.by_release or in_force(trap, runtime)
 
 
 def kernels(target: TargetName, runtime: Runtime | None = None) -> dict[str, frozenset[DType]]:
-    """Return for each operator the dtypes that the target's provider was seen to run, right or wrong.
+    """Return for each operator the dtypes that the target's provider ran when measured, correct or not.
 
     Operators that are newer than the runtime's opset have none.
     """
-    found = table_of(target).kernels(runtime or default(target))
+    dtypes = table_of(target).kernels(runtime or default(target))
     host = TARGETS[target].host
-    if host is not None:  # whose table has more operators
+    if host is not None:  # the table of the host has more operators
         newest = table_of(host).rows
-        found.update({op: frozenset() for op in newest if op not in found and min(newest[op]) > (runtime or ANY).opset})
-    found.update(dict.fromkeys((runtime or ANY).avoided, frozenset()))
-    return found
+        dtypes.update(
+            {op: frozenset() for op in newest if op not in dtypes and min(newest[op]) > (runtime or ANY).opset}
+        )
+    dtypes.update(dict.fromkeys((runtime or ANY).avoided, frozenset()))
+    return dtypes
 
 
 @functools.cache
 def _newest(target: TargetName) -> dict[str, frozenset[DType]]:
-    """The kernels of the newest measured release, at the opset that graphs are built of."""
+    """Return the kernels of the newest measured release, at the opset that graphs are built with."""
     table = table_of(target)
     return table.kernels(Runtime(table.newest.version))
 
 
 def _registered(target: Target, op_type: str, row: frozenset[DType], runtime: Runtime) -> frozenset[DType]:
-    """Return the dtypes of a row that the installed build lists too, where it was asked."""
+    """Return the dtypes of a row that the installed build lists too, if its list was read."""
     if runtime.registry is None or not target.lists_kernels:
         return row
     listed = runtime.registry.dtypes(target.provider, op_type, runtime.opset)
@@ -177,7 +178,7 @@ def _registered(target: Target, op_type: str, row: frozenset[DType], runtime: Ru
 
 
 def _changed(op_type: str, opset: int) -> bool:
-    """Return whether an operator changed after an opset."""
+    """Return True if an operator changed after an opset."""
     from graphcore.onnx.versions.table import versions  # onnx, which running a Graph does not import
 
     return any(version.version > opset for version in versions(op_type))
@@ -185,14 +186,14 @@ def _changed(op_type: str, opset: int) -> bool:
 
 @functools.cache
 def schema_dtypes(op_type: str, opset: int) -> frozenset[DType]:
-    """The dtypes that the ONNX schema at an opset allows for the operand that decides."""
+    """Return the dtypes that the ONNX schema at an opset allows for the operand that selects the kernel."""
     import onnx
 
     from graphcore.onnx.versions.downgrade import REPLACED  # onnx, as above
 
     try:
         schema = onnx.defs.get_schema(op_type, opset)
-    except onnx.defs.SchemaError:  # which is newer, or none of ONNX's
+    except onnx.defs.SchemaError:  # newer, or not an operator of ONNX
         return frozenset()
     if schema.deprecated or opset < REPLACED.get(op_type, 0):
         return frozenset()
@@ -201,11 +202,11 @@ def schema_dtypes(op_type: str, opset: int) -> frozenset[DType]:
         if op_type in BY_RESULT or op_type in CONTROL or not schema.inputs
         else schema.inputs[min(PRIMARY.get(op_type, 0), len(schema.inputs) - 1)]
     )
-    found = set()
+    dtypes = set()
     for name in parameter.types:
         try:
             plain = name.removeprefix("tensor(").removesuffix(")")
-            found.add(DType.of(plain.replace("float8e", "float8_e").replace("float4e", "float4_e")))
-        except DTypeError:  # sequences, complex numbers and formats that graphcore has not
+            dtypes.add(DType.of(plain.replace("float8e", "float8_e").replace("float4e", "float4_e")))
+        except DTypeError:  # sequences, complex numbers and dtypes without a counterpart in graphcore
             continue
-    return frozenset(found)
+    return frozenset(dtypes)

@@ -1,9 +1,8 @@
-"""Releases of onnxruntime that graphs are lowered for, and the measured tables of what each has kernels for.
+"""Releases of onnxruntime that graphs are lowered for, and the measured tables of their kernels.
 
 `<target>.json` has for every operator, in each of its versions, the dtypes that a provider ran in each measured
-release, as the package `measure` finds them. A session lowers for the release that is installed, whose list of kernels
-is asked where it was not measured (`graphcore.runtime.ort.release`); a file is lowered for every supported release, or
-for one that is named.
+release; `tools/kernel_probe` writes it. A session lowers for the installed release; if that was not measured, its list
+of kernels is read (`graphcore.runtime.ort.release`). A file is lowered for every supported release, or for a named one.
 """
 
 from __future__ import annotations
@@ -22,39 +21,39 @@ from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.types.dtypes import DType
 
 OLDEST_SUPPORTED = "1.27.0"
-"""The oldest release that the package asks for, and that files are lowered for where none is named."""
+"""The oldest release that the package requires; files are lowered for it unless a release is named."""
 
 OLDEST_OPSET = 24
-"""The opset from which on no operator that graphs are built of changed its meaning: what sessions are given."""
+"""From this opset on no operator that graphs are built with changed its meaning; sessions get it."""
 
 
 class Registry(Protocol):
-    """The kernels that an installed build reports."""
+    """The kernels that the installed build reports."""
 
     def dtypes(self, provider: str, op_type: str, opset: int) -> frozenset[DType] | None:
-        """Return the dtypes that are registered; None where the list does not tell: no kernel, or one of any dtype."""
+        """Return the registered dtypes; None if the list is inconclusive: no kernel, or one for any dtype."""
 
 
 def on_some_processor() -> bool:
-    """Return True: some processor does it, and which one runs a file is not known when it is written."""
+    """Return True: some processor does, and which one runs a file is unknown when it is written."""
     return True
 
 
 def on_no_processor() -> None:
-    """Return None: which processor runs a file is not known when it is written."""
+    """Return None: which processor runs a file is unknown when it is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The runtime that a graph is lowered for: one release, or where `version` is empty every one that is supported.
+    """The runtime that a graph is lowered for: one release, or every supported one if `version` is empty.
 
-    opset, ir: the newest of ONNX that it is given. registry: the kernels of the installed build, None where the
-    release is not the installed one or its list cannot be read. avoided: operators that it is not given, though it has
-    kernels of them. is_fixed: whether the opset is that one, and not an older one that has more kernels. in_file:
-    whether it reads a file by itself, with all of its optimisers, of which a session switches some off. saturates:
-    whether products of unsigned with signed bytes saturate on the processor that runs the graph, a function since only
-    graphs with such products ask; a file may run on any processor, so its answer is True. many_rows: the rows from
-    which on that processor a product with weights of 4 bits is faster in bytes; None where it never is known to be.
+    opset, ir: the newest ONNX versions to use. registry: the kernels of the installed build; None if the release is not
+    the installed one or its list cannot be read. avoided: operators to avoid though the release has kernels of them.
+    is_fixed: use exactly this opset, not an older one that has more kernels. in_file: the release loads a file by
+    itself, with all of its optimisers, of which a session disables some. saturates: whether products of unsigned with
+    signed bytes saturate on the processor that runs the graph; a function, since only graphs with such products need
+    it; True for a file, which may run on any processor. many_rows: the number of rows from which on that processor a
+    product with 4-bit weights is faster in bytes; None if unknown or never.
     """
 
     version: str = ""
@@ -69,12 +68,12 @@ class Runtime:
 
 
 ANY = Runtime()
-"""Every release that is supported, at the opset that graphs are built of."""
+"""Every supported release, at the opset that graphs are built with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A measured release. opset, ir: the newest that it takes. commit: what it was built from, as far as it says so."""
+    """A measured release. opset, ir: the newest that it supports. commit: what it was built from, if reported."""
 
     version: str
     opset: int
@@ -84,25 +83,25 @@ class Release:
 
 @functools.cache
 def ordered(version: str) -> tuple[int, ...]:
-    """Return what versions are compared by: their numbers."""
+    """Return the numbers of a version, for comparisons."""
     return tuple(map(int, re.findall(r"\d+", version.split("+")[0])[:3]))
 
 
 def is_supported(version: str) -> bool:
-    """Return whether a release is one of those that the package asks for."""
+    """Return True if the package supports a release."""
     return ordered(version) >= ordered(OLDEST_SUPPORTED)
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """The measured releases in which something was seen. An empty end is open."""
+class ReleaseRange:
+    """The measured releases that show some behaviour. An empty end is open."""
 
     first: str = ""
     last: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Range:
-        """Return the range that "1.24.4-1.31.1", "1.27.0-" or "-1.31.1" stands for; "-" is every release."""
+    def parse(cls, text: str) -> ReleaseRange:
+        """Parse "1.24.4-1.31.1", "1.27.0-" or "-1.31.1"; "-" is every release."""
         first, _, last = text.partition("-")
         return cls(first, last)
 
@@ -110,64 +109,66 @@ class Range:
         return f"{self.first}-{self.last}"
 
     def includes(self, version: str) -> bool:
-        """Return whether a measured release is in the range."""
+        """Return True if a measured release is in the range."""
         number = ordered(version)
         return (not self.first or ordered(self.first) <= number) and (not self.last or number <= ordered(self.last))
 
 
 @dataclass(frozen=True, slots=True)
-class Contributed:
-    """An operator of com.microsoft by release. operands: how many. attributes: in which releases each is."""
+class ContribOperator:
+    """An operator of com.microsoft by release. operands: their number. attributes: the releases that have each."""
 
-    operands: Mapping[Range, int]
-    attributes: Mapping[str, tuple[Range, ...]]
+    operands: Mapping[ReleaseRange, int]
+    attributes: Mapping[str, tuple[ReleaseRange, ...]]
 
     def takes(self, version: str, operands: int, attributes: Iterable[str]) -> bool:
-        """Return whether a measured release knows so many operands and these attributes."""
-        most = max((count for found, count in self.operands.items() if found.includes(version)), default=0)
-        known = (any(r.includes(version) for r in self.attributes.get(name, ())) for name in attributes)
-        return operands <= most and all(known)
+        """Return True if a measured release supports that many operands and these attributes."""
+        max_operands = max(
+            (count for releases, count in self.operands.items() if releases.includes(version)), default=0
+        )
+        are_supported = (any(r.includes(version) for r in self.attributes.get(name, ())) for name in attributes)
+        return operands <= max_operands and all(are_supported)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """The kernels of a provider.
 
-    releases: oldest first. rows: by operator, version of it and range of releases; a release that is in no range of a
-    version does not know it.
+    releases: oldest first. rows: by operator, version of it and range of releases; a release in no range of a version
+    does not have that version.
     """
 
     provider: str
     releases: tuple[Release, ...]
-    rows: Mapping[str, Mapping[int, Mapping[Range, frozenset[DType]]]]
-    contributed: Mapping[str, Contributed]
+    rows: Mapping[str, Mapping[int, Mapping[ReleaseRange, frozenset[DType]]]]
+    contributed: Mapping[str, ContribOperator]
 
     def takes(self, op_type: str, operands: int, attributes: Iterable[str], runtime: Runtime) -> bool:
-        """Return whether all releases that count know an operator of com.microsoft in such a form."""
-        found = self.contributed.get(op_type)
-        if found is None:
+        """Return True if all releases to lower for support an operator of com.microsoft in this form."""
+        row = self.contributed.get(op_type)
+        if row is None:
             return True
         names = tuple(attributes)
-        return all(found.takes(release.version, operands, names) for release in self.considered(runtime))
+        return all(row.takes(release.version, operands, names) for release in self.considered(runtime))
 
     @property
     def newest(self) -> Release:
         return self.releases[-1]
 
     def nearest(self, version: str) -> Release:
-        """Return the release that stands for a version: the newest that is no newer but in its last number."""
+        """Return the release that stands for a version: the newest one that is not newer in its first two numbers."""
         fit = [r for r in self.releases if ordered(r.version)[:2] <= ordered(version)[:2]]
         return fit[-1] if fit else self.releases[0]
 
     def measures(self, version: str) -> bool:
-        """Return whether a release was measured."""
+        """Return True if a release was measured."""
         return any(r.version == version for r in self.releases)
 
     def named(self, version: str) -> Runtime | None:
-        """Return the runtime that "1.20" or "1.20.1" means; None for a release older than all that were measured.
+        """Return the runtime that "1.20" or "1.20.1" names; None for a release older than all measured ones.
 
-        Without a third number it is the newest measured one of those two; what was not measured has the table of the
-        nearest older release.
+        Without a third number it is the newest measured one with these two; a release that was not measured has the
+        table of the nearest older one.
         """
         number = ordered(version)
         if number[:2] < ordered(self.releases[0].version)[:2]:
@@ -177,18 +178,18 @@ class Table:
         return Runtime(release.version if alike else version, min(release.opset, OPSET), min(release.ir, IR_VERSION))
 
     def considered(self, runtime: Runtime) -> tuple[Release, ...]:
-        """Return the releases whose kernels count: the nearest one, or all that are supported."""
+        """Return the releases whose kernels count: the nearest one, or all supported ones."""
         if runtime.version:
             return (self.nearest(runtime.version),)
         return tuple(r for r in self.releases if is_supported(r.version)) or (self.newest,)
 
     def since(self, op_type: str, opset: int, version: str) -> int | None:
-        """Return the version of an operator at an opset of a measured release; None where it does not know it."""
+        """Return the version of an operator at an opset of a measured release; None if the release does not have it."""
         rows = self.rows.get(op_type, {})
         return max((v for v in rows if v <= opset and any(r.includes(version) for r in rows[v])), default=None)
 
     def kernels(self, runtime: Runtime = ANY) -> dict[str, frozenset[DType]]:
-        """Return for each operator the dtypes in which all releases that count ran it at the runtime's opset."""
+        """Return for each operator the dtypes in which all releases to lower for ran it at the runtime's opset."""
         versions = [release.version for release in self.considered(runtime)]
         return {op: frozenset.intersection(*(self._dtypes(op, runtime.opset, v) for v in versions)) for op in self.rows}
 
@@ -196,13 +197,13 @@ class Table:
         since = self.since(op_type, opset, version)
         if since is None:
             return frozenset()
-        fit = [dtypes for found, dtypes in self.rows[op_type][since].items() if found.includes(version)]
+        fit = [dtypes for releases, dtypes in self.rows[op_type][since].items() if releases.includes(version)]
         return fit[0] if len(fit) == 1 else frozenset().union(*fit)
 
 
 @functools.cache
 def table_of(target: TargetName) -> Table:
-    """Return the table of a target."""
+    """Return the table of kernels of a target."""
     content = pkgutil.get_data(
         "graphcore.runtime.lowering.targets", TARGETS[target].table
     )  # importlib.resources takes 9 ms
@@ -210,27 +211,30 @@ def table_of(target: TargetName) -> Table:
     read = json.loads(content)
     releases = [Release(version, *facts) for version, facts in read["releases"].items()]
     rows = {
-        op: {int(since): {Range.parse(r): _parsed(d) for r, d in ranges.items()} for since, ranges in versions.items()}
+        op: {
+            int(since): {ReleaseRange.parse(r): _parse_dtypes(d) for r, d in ranges.items()}
+            for since, ranges in versions.items()
+        }
         for op, versions in read["kernels"].items()
     }
     contributed = {
-        op: Contributed(
-            {Range.parse(found): count for found, count in known["operands"].items()},
-            {name: tuple(map(Range.parse, found.split())) for name, found in known["attributes"].items()},
+        op: ContribOperator(
+            {ReleaseRange.parse(text): count for text, count in row["operands"].items()},
+            {name: tuple(map(ReleaseRange.parse, text.split())) for name, text in row["attributes"].items()},
         )
-        for op, known in read.get("com.microsoft", {}).items()
+        for op, row in read.get("com.microsoft", {}).items()
     }
     return Table(read["provider"], tuple(sorted(releases, key=lambda r: ordered(r.version))), rows, contributed)
 
 
 @functools.cache
-def _parsed(names: str) -> frozenset[DType]:
-    """Return the dtypes of a row; many operators have the row of another."""
+def _parse_dtypes(names: str) -> frozenset[DType]:
+    """Return the dtypes of a row; many operators share a row."""
     return frozenset(map(DType.of, names.split()))
 
 
 def default(target: TargetName) -> Runtime:
-    """Return what files are lowered for: every release, or the one that the target's package follows."""
+    """Return the runtime that files are written for: every release, or the one that the target's package follows."""
     if not TARGETS[target].is_late:
         return ANY
     release = table_of(target).newest

@@ -1,7 +1,7 @@
-"""In which releases of onnxruntime each trap was seen: a kernel that is wrong, or an optimiser that changes numbers.
+"""The releases of onnxruntime that have each trap: a wrong kernel, or an optimiser that changes numbers.
 
-`traps.json` has for every trap the range of measured releases, as `measure --releases` finds them. What is done about a
-trap is in the file that names it. A release newer than all measured ones has every trap of the newest.
+`traps.json` has the range of measured releases for every trap, as `measure --releases` finds them. The file that names
+a trap also avoids it. A release newer than all measured ones has every trap of the newest.
 """
 
 from __future__ import annotations
@@ -13,57 +13,57 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from graphcore.runtime.lowering.targets.releases import Range, Runtime, is_supported, ordered, table_of
+from graphcore.runtime.lowering.targets.releases import ReleaseRange, Runtime, is_supported, ordered, table_of
 from graphcore.types.dtypes import DType
 
 _off: frozenset[str] = frozenset()
-"""Traps that a measurement looks for, which are not avoided while it does."""
+"""Traps that a measurement looks for, which are not avoided meanwhile."""
 
 COUNTED_PADDING = "AveragePool that counts padding"
 NARROW_SCALES = "DequantizeLinear of narrow scales"
-"""A trap that the types of an operand and a result do not tell of."""
+"""A trap that does not show in the types of an operand and a result."""
 REVERSED_EMPTY = "ReverseSequence of no elements"
 REVERSED_ONE_AXIS = "ReverseSequence of one axis"
 
-_forgetting: list[Callable[[], None]] = []
+_cache_clears: list[Callable[[], None]] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """releases: the measured ones, oldest first. ranges: of each trap.
+class TrapRanges:
+    """The content of `traps.json`. releases: the measured ones, oldest first. ranges: those of each trap.
 
-    files: the ranges of traps that only files meet, of releases that no session runs on or optimisers that sessions
-    switch off. They are not measured again.
+    files: the ranges of traps that affect only files: of releases that no session runs on, or of optimisers that
+    sessions disable. They are not measured again.
     """
 
     releases: tuple[str, ...]
-    ranges: Mapping[str, Range]
-    files: Mapping[str, Range] = field(default_factory=dict)
+    ranges: Mapping[str, ReleaseRange]
+    files: Mapping[str, ReleaseRange] = field(default_factory=dict)
 
 
 def of_kernel(op_type: str, dtype: DType) -> str:
-    """Return the name of the trap that a kernel is."""
+    """Return the name of the trap for a wrong kernel."""
     return f"{op_type} {dtype}"
 
 
 def in_force(trap: str, runtime: Runtime) -> bool:
-    """Return whether a trap is to be avoided in a release: where it was seen, or was not measured.
+    """Return True if a trap must be avoided in a release: if the release has it, or it was not measured.
 
-    A file for every supported release avoids the traps of all; one for a release that is named avoids those of the
-    newer ones too, which run it as well. A release between two measured ones has the traps of both.
+    A file for every supported release avoids the traps of all; one for a named release avoids those of the newer ones
+    too, which also run it. A release between two measured ones has the traps of both.
     """
     if trap in _off:
         return False
-    known = seen()
-    found = known.ranges.get(trap)
-    return found is None or _includes(found, runtime.version, known.releases, runtime.in_file)
+    content = trap_ranges()
+    releases = content.ranges.get(trap)
+    return releases is None or _includes(releases, runtime.version, content.releases, runtime.in_file)
 
 
 @functools.cache
-def _includes(found: Range, version: str, releases: tuple[str, ...], in_file: bool) -> bool:
-    meant = _neighbours(version, releases) if version else _supported(releases)
+def _includes(affected: ReleaseRange, version: str, releases: tuple[str, ...], in_file: bool) -> bool:
+    lowered_for = _neighbours(version, releases) if version else _supported(releases)
     newer = [r for r in releases if version and in_file and ordered(r) > ordered(version)]
-    return any(map(found.includes, (*meant, *newer)))
+    return any(map(affected.includes, (*lowered_for, *newer)))
 
 
 @functools.cache
@@ -73,7 +73,7 @@ def _supported(releases: tuple[str, ...]) -> tuple[str, ...]:
 
 @functools.cache
 def _neighbours(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the measured release of a version, or those next to it."""
+    """Return the measured release of a version, or its neighbours."""
     number = ordered(version)
     same = [r for r in releases if ordered(r) == number]
     if same:
@@ -84,24 +84,26 @@ def _neighbours(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @functools.cache
-def seen() -> Seen:
+def trap_ranges() -> TrapRanges:
     """Return the content of `traps.json`."""
     content = pkgutil.get_data("graphcore.runtime.lowering.targets", "traps.json")
     assert content is not None
     read = json.loads(content)
-    ranges, files = ({name: Range.parse(text) for name, text in read[key].items()} for key in ("traps", "files"))
-    return Seen(tuple(read["releases"]), ranges, files)
+    ranges, files = ({name: ReleaseRange.parse(text) for name, text in read[key].items()} for key in ("traps", "files"))
+    return TrapRanges(tuple(read["releases"]), ranges, files)
 
 
 def met_by_files(trap: str, runtime: Runtime) -> bool:
-    """Return whether a trap that only files meet was seen in a release that is lowered for, or was not measured."""
-    found = seen().files.get(trap)
-    return found is None or any(found.includes(release.version) for release in table_of("cpu").considered(runtime))
+    """Return True if a release to lower for has a trap that affects only files, or the trap was not measured."""
+    releases = trap_ranges().files.get(trap)
+    return releases is None or any(
+        releases.includes(release.version) for release in table_of("cpu").considered(runtime)
+    )
 
 
 @contextmanager
 def switched_off(*traps: str) -> Iterator[None]:
-    """Lower as if a release did not have these traps: to measure whether it has them."""
+    """Lower as if no release had these traps, to measure whether it has them."""
     global _off
     before, _off = _off, _off.union(traps)
     _forget()
@@ -113,10 +115,10 @@ def switched_off(*traps: str) -> Iterator[None]:
 
 
 def on_switching(forget: Callable[[], None]) -> None:
-    """Call `forget` whenever traps are switched off or on: for caches of what depends on them."""
-    _forgetting.append(forget)
+    """Call `forget` whenever traps are switched off or on, to clear caches that depend on them."""
+    _cache_clears.append(forget)
 
 
 def _forget() -> None:
-    for forget in _forgetting:
+    for forget in _cache_clears:
         forget()

@@ -1,1 +1,1 @@
-"""Workarounds: edits that keep onnxruntime from taking what was lowered for something else."""
+"""Workarounds: edits that avoid bugs of onnxruntime's optimisers and kernels."""

@@ -1,4 +1,4 @@
-"""Arithmetic that optimisers of onnxruntime take for something else."""
+"""Arithmetic that optimisers of onnxruntime simplify wrongly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.runtime.lowering.passes import Pass, built_here, hide, rewriting
+from graphcore.runtime.lowering.passes import Pass, built_here, hide_operand, node_workaround
 from graphcore.runtime.lowering.workarounds.dequantized import dequantizing
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
@@ -22,13 +22,13 @@ _SUMS = ("Add", "Sub")
 _PRODUCTS = ("Mul", "Div")
 _COMMUTATIVE = ("Add", "Mul")
 _EXACT = "biuOSUT"
-"""The kinds of NumPy's dtypes that hold no floats."""
+"""Kinds of NumPy dtypes that are not floats."""
 
 Array = np.ndarray[Any, Any]
 
 
 def is_rounded(array: Array, neutral: Sequence[float] = (0.0, 1.0)) -> bool:
-    """Return whether an array is one float64 that float32 rounds to one of these numbers, which it is not."""
+    """Return True if an array is one float64 that is not one of these numbers but rounds to one in float32."""
     if array.size != 1 or array.dtype != np.float64:
         return False
     number = array.reshape(())
@@ -37,8 +37,8 @@ def is_rounded(array: Array, neutral: Sequence[float] = (0.0, 1.0)) -> bool:
     return rounded in neutral and rounded != float(number)
 
 
-def is_endless(array: Array, op_type: str) -> bool:
-    """Return whether a product with an array is one with a number that is not finite, or a quotient one by 0."""
+def is_infinite_factor(array: Array, op_type: str) -> bool:
+    """Return True if an array is one number that is not finite, or a divisor of 0."""
     if array.size != 1 or array.dtype.kind in _EXACT:
         return False
     number = float(array.reshape(()))
@@ -46,24 +46,24 @@ def is_endless(array: Array, op_type: str) -> bool:
 
 
 def constant_place(node: Node, is_meant: Callable[[Array, str], bool]) -> int | None:
-    """Return where a sum or a product has a constant that is meant, beside an operand that is none.
+    """Return the position of an affected constant in a sum or a product whose other operand is not constant, or None.
 
-    is_meant: tells of its array and the operator. None where there is none.
+    is_meant: tests an array and the operator.
     """
     for place in (1, 0) if node.op_type in _COMMUTATIVE else (1,):
-        held, other = node.inputs[place], node.inputs[1 - place]
+        constant, other = node.inputs[place], node.inputs[1 - place]
         if (
-            held is not None
+            constant is not None
             and other is not None
-            and type(held.producer) is Constant
+            and type(constant.producer) is Constant
             and type(other.producer) is not Constant
-            and is_meant(held.producer.array, node.op_type)
+            and is_meant(constant.producer.array, node.op_type)
         ):
             return place
     return None
 
 
-def _hiding(
+def _constant_workaround(
     trap: str,
     when: str,
     why: str,
@@ -72,12 +72,12 @@ def _hiding(
     write: Callable[[Graph, Node, int], None],
     beside: Sequence[str] = (),
 ) -> Pass:
-    """Return the workaround that writes nodes of these operators, built here, which have a constant that is meant.
+    """Return a workaround that rewrites nodes of these operators with an affected constant, except imported ones.
 
-    beside: operators without which the optimiser has nothing to do, where these are others.
+    beside: operators without which the optimiser has nothing to do, if they are others.
     """
 
-    def found(graph: Graph) -> Iterator[Node]:
+    def affected(graph: Graph) -> Iterator[Node]:
         return (node for node in built_here(graph, operators) if constant_place(node, is_meant) is not None)
 
     def write_node(graph: Graph, node: Node) -> None:
@@ -85,76 +85,78 @@ def _hiding(
         assert place is not None
         write(graph, node, place)
 
-    return rewriting(trap, when, why, beside or operators, found, write_node)
+    return node_workaround(trap, when, why, beside or operators, affected, write_node)
 
 
 def _write_rounded(graph: Graph, node: Node, place: int) -> None:
-    """Write a Sum, which computes what Add does and is left alone, or a factor that only the run knows."""
+    """Write a Sum, which computes the same as Add and is not optimised, or a factor that is known at run time only."""
     if node.op_type in _SUMS:
         as_sum(graph, node)
     else:
         _write_factor(graph, node, place)
 
 
-def _write_endless(graph: Graph, node: Node, place: int) -> None:
-    """Write a factor that only the run knows; in place of a divisor of 0 too, whose sign a Where may lose."""
-    held = _operand(node, place)
+def _write_infinite_factor(graph: Graph, node: Node, place: int) -> None:
+    """Write a factor that is known at run time only; also for a divisor of 0, whose sign a Where may lose."""
+    constant = _operand(node, place)
     if node.op_type == "Div":
-        assert isinstance(held.producer, Constant)
+        assert isinstance(constant.producer, Constant)
         with np.errstate(divide="ignore"):
-            inverse = np.reciprocal(held.producer.array)
+            inverse = np.reciprocal(constant.producer.array)
         if np.isinf(inverse).all():
-            held = graph.build.constant(inverse, held.dtype)
-            change(node, op_type="Mul", inputs=(_operand(node, 0), held))
+            constant = graph.build.constant(inverse, constant.dtype)
+            change(node, op_type="Mul", inputs=(_operand(node, 0), constant))
     _write_factor(graph, node, place)
 
 
 def _write_factor(graph: Graph, node: Node, place: int) -> None:
-    """Give the constant of a node by a Where whose condition only the run knows."""
-    held, other = _operand(node, place), _operand(node, 1 - place)
+    """Put the constant of a node through a Where whose condition is known at run time only."""
+    constant, other = _operand(node, place), _operand(node, 1 - place)
     unknown = graph.build.emit("IsNaN", (other,), tensor_type(DType.bool, other.shape))
-    factor = graph.build.emit("Where", (unknown, held, held), tensor_type(held.dtype, node.outputs[0].shape))
+    factor = graph.build.emit(
+        "Where", (unknown, constant, constant), tensor_type(constant.dtype, node.outputs[0].shape)
+    )
     inputs: list[Symbol | None] = [other, other]
     inputs[place] = factor
     change(node, inputs=tuple(inputs))
 
 
 def _write_empty(graph: Graph, node: Node, place: int) -> None:
-    """Write the constant in the shape of the result, which has no elements either."""
-    held, other = _operand(node, place), _operand(node, 1 - place)
+    """Expand the constant to the shape of the result, which has no elements either."""
+    constant, other = _operand(node, place), _operand(node, 1 - place)
     shape = graph.build.emit("Shape", (other,), tensor_type(DType.int64, Shape([other.rank])))
-    change(node, op_type="Expand", inputs=(held, shape))
+    change(node, op_type="Expand", inputs=(constant, shape))
 
 
 def _operand(node: Node, place: int) -> Symbol:
-    found = node.inputs[place]
-    assert found is not None
-    return found
+    operand = node.inputs[place]
+    assert operand is not None
+    return operand
 
 
 _NEUTRAL: Mapping[str, float] = MappingProxyType({"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0})
 
-ROUNDED = _hiding(
+ROUNDED = _constant_workaround(
     "optimiser NoopElimination float64",
     "Add, Sub, Mul, Div",
-    "the optimiser drops x + 1e-300, whose constant is 0 in float32",
+    "the optimiser drops x + 1e-300, since the constant is 0 in float32",
     (*_SUMS, *_PRODUCTS),
     lambda array, op_type: is_rounded(array, (_NEUTRAL[op_type],)),
     _write_rounded,
 )
-ENDLESS = _hiding(
+INFINITE_FACTOR = _constant_workaround(
     "optimiser MatMulScaleFusion of infinity",
     "MatMul, and Mul or Div",
-    "the optimiser multiplies by infinity after the sum, where infinities have met",
+    "the optimiser multiplies by infinity after the sum, where infinities meet",
     _PRODUCTS,
-    is_endless,
-    _write_endless,
+    is_infinite_factor,
+    _write_infinite_factor,
     beside=("MatMul",),
 )
-EMPTY = _hiding(
+EMPTY = _constant_workaround(
     "optimiser NoopElimination",
     "Add, Sub, Mul, Div",
-    "the optimiser takes a constant without elements for a 0 or a 1",
+    "the optimiser reads a constant without elements as 0 or 1",
     (*_SUMS, *_PRODUCTS),
     lambda array, op_type: not array.size,
     _write_empty,
@@ -165,15 +167,15 @@ EMPTY = _hiding(
 
 
 def _write_clipped(graph: Graph, node: Node) -> None:
-    """Make a Clip from 0 up of a Relu."""
-    # Without an upper bound the kernel takes the greatest number for infinity.
+    """Turn a Relu into a Clip from 0 up."""
+    # Without an upper bound the kernel clips infinity to the largest number.
     bounds = (graph.build.constant(np.array(bound), DType.float64) for bound in (0.0, np.inf))
     change(node, op_type="Clip", inputs=(node.inputs[0], *bounds))
 
 
 def _clipped(graph: Graph) -> Iterable[Node]:
-    """Return the Relus of float64 that were built here and that a Clip reads."""
-    found: dict[int, Node] = {}
+    """Return the Relus of float64, except imported ones, that a Clip reads."""
+    relus: dict[int, Node] = {}
     for node in graph.nodes:
         if node.op_type == "Clip" and not node.domain and node.inputs[0] is not None:
             relu = node.inputs[0].producer
@@ -184,11 +186,11 @@ def _clipped(graph: Graph) -> Iterable[Node]:
                 and relu.outputs[0].dtype is DType.float64
                 and type(relu.origin) is not Imported
             ):
-                found[id(relu)] = relu
-    return found.values()
+                relus[id(relu)] = relu
+    return relus.values()
 
 
-CLIPPED_RELU = rewriting(
+CLIPPED_RELU = node_workaround(
     "optimiser FuseReluClip",
     "Relu, Clip",
     "the optimiser fails on a Relu of float64 before a Clip",
@@ -198,18 +200,18 @@ CLIPPED_RELU = rewriting(
 )
 
 
-# Keep a Sigmoid of float64 apart from a product: some releases fuse the two to a QuickGelu, of float32 alone.
+# Keep a Sigmoid of float64 apart from a product: some releases fuse the two to a QuickGelu, which has only float32.
 
 
 def _products(graph: Graph) -> Iterator[Node]:
-    """Return the products with a Sigmoid of float64."""
+    """Yield the products with a Sigmoid of float64."""
     return (node for node in built_here(graph, {"Mul"}) if any(map(_is_sigmoid, node.inputs)))
 
 
 def _write_gelu(graph: Graph, node: Node) -> None:
     for place, operand in enumerate(node.inputs):
         if _is_sigmoid(operand):
-            hide(graph, node, place)
+            hide_operand(graph, node, place)
 
 
 def _is_sigmoid(symbol: Symbol | None) -> bool:
@@ -219,10 +221,10 @@ def _is_sigmoid(symbol: Symbol | None) -> bool:
     return node.outputs[0].dtype is DType.float64
 
 
-QUICK_GELU = rewriting(
+QUICK_GELU = node_workaround(
     "optimiser QuickGeluFusion",
     "Sigmoid, Mul",
-    "the optimiser makes of both an operator that has no kernel in float64",
+    "the optimiser fuses both to an operator that has no kernel in float64",
     {"Sigmoid"},
     _products,
     _write_gelu,
@@ -231,14 +233,14 @@ QUICK_GELU = rewriting(
 
 # Keep x + 0.0: onnxruntime's optimiser removes it, but -0.0 + 0.0 is 0.0.
 #
-# The optimiser knows Add and Sub; Sum computes the same and is left alone.
+# The optimiser knows Add and Sub; Sum computes the same and is not optimised.
 
 _ZEROS = {"Add": False, "Sub": True}
-"""The operators, and the sign of the zero with which they change -0.0."""
+"""The operators, and whether the zero that changes -0.0 is negative."""
 
 
 def as_sum(graph: Graph, node: Node) -> None:
-    """Make Sum of an Add, or of a Sub of a constant."""
+    """Turn an Add, or a Sub of a constant, into a Sum."""
     if node.op_type == "Sub":
         lhs, rhs = node.inputs
         assert rhs is not None
@@ -248,8 +250,8 @@ def as_sum(graph: Graph, node: Node) -> None:
 
 
 def _sums(graph: Graph) -> Iterator[Node]:
-    """Yield the nodes that were built here and add a constant zero to a float."""
-    # The longest step of lowering a graph that is legal: most nodes have to end here.
+    """Yield the nodes, except imported ones, that add a constant zero to a float."""
+    # The slowest step of lowering a graph that is legal: most nodes must be rejected here.
     for node in graph.nodes:
         if node.op_type in _ZEROS and not node.domain and type(node.origin) is not Imported:
             lhs, rhs = node.inputs
@@ -263,7 +265,7 @@ def _adds_zero(node: Node) -> bool:
 
 
 def _is_zero(symbol: Symbol | None, negative: bool) -> bool:
-    """Return whether a Symbol is a constant of one zero of that sign."""
+    """Return True if a Symbol is a constant zero of that sign."""
     if symbol is None or type(symbol.producer) is not Constant:
         return False
     array = symbol.producer.array
@@ -273,7 +275,7 @@ def _is_zero(symbol: Symbol | None, negative: bool) -> bool:
     return bool(number == 0) and bool(np.signbit(number)) is negative
 
 
-ADDED_ZERO = rewriting(
+ADDED_ZERO = node_workaround(
     "sum with a constant zero",
     "Add, Sub",
     "the optimiser drops x + 0.0, which is not x for -0.0",
@@ -285,9 +287,9 @@ ADDED_ZERO = rewriting(
 
 # Make signed weights of bytes unsigned where products of unsigned with signed bytes saturate.
 #
-# x86 processors without VNNI add pairs of such products in 16 bits. Kernels and the optimiser that makes them of
-# DequantizeLinear nodes take weights that are 128 more, with a zero point that is, and give the numbers that are
-# meant. ConvInteger multiplies filters by x: there filters that are unsigned beside a signed x become signed.
+# x86 processors without VNNI add pairs of such products in 16 bits. Kernels, and the optimiser that builds them from
+# DequantizeLinear nodes, accept weights and zero points that are both larger by 128, with equal results. ConvInteger
+# multiplies filters by x: there unsigned filters beside a signed x become signed.
 
 _MICROSOFT = "com.microsoft"
 _WEIGHTS: dict[tuple[str, str], tuple[tuple[int, int, int | None], ...]] = {
@@ -300,28 +302,28 @@ _WEIGHTS: dict[tuple[str, str], tuple[tuple[int, int, int | None], ...]] = {
     ("MatMulIntegerToFloat", _MICROSOFT): ((1, 5, 3),),
     ("QGemm", _MICROSOFT): ((3, 5, None),),
 }
-"""The operands that are weights, their zero points, and scales that a zero point left out takes the shape of."""
+"""The operands that are weights, their zero points, and scales that give an omitted zero point its shape."""
 _MOVES = frozenset({"Flatten", "MaxPool", "Relu", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
-_WIDEST = 64
-"""Two products of 255 with it stay within 16 bits."""
+_MAX_UNSATURATED = 64
+"""Two products of 255 with this weight fit in 16 bits."""
 
 
-def _found(graph: Graph) -> Iterator[Node]:
-    made = set()
+def _saturating_weights(graph: Graph) -> Iterator[Node]:
+    reported = set()
     for node in graph.nodes:
         if any(_saturates(node, at) for at, _, _ in _places(node)):
             yield node
         elif not node.domain and node.op_type in ("Conv", "Gemm", "MatMul"):
             weight, x = (dequantizing(s, _MOVES) for s in node.inputs[1::-1])
-            if weight is None or x is None or id(weight) in made or not _saturates(weight, 0):
+            if weight is None or x is None or id(weight) in reported or not _saturates(weight, 0):
                 continue
             if _dtype(x.inputs[0]) is DType.uint8:
-                made.add(id(weight))
+                reported.add(id(weight))
                 yield weight
 
 
 def _places(node: Node) -> Sequence[tuple[int, int, int | None]]:
-    """Return the places of weights of a node, if its other operand is one beside which they may saturate."""
+    """Return the positions of weights of a node, if they may saturate beside its other operand."""
     rows = _WEIGHTS.get((node.op_type, node.domain), ())
     is_rounded = node.op_type.startswith("Dynamic")  # from float32 to unsigned bytes
     other = DType.int8 if node.op_type == "ConvInteger" else DType.uint8
@@ -333,16 +335,16 @@ def _dtype(symbol: Symbol | None) -> DType | None:
 
 
 def _saturates(node: Node, at: int) -> bool:
-    """Return whether weights have the other sign than the other operand, and are not known to be small enough."""
+    """Return True if weights have the other sign than the other operand, and may be too large."""
     symbol, is_first = node.inputs[at], node.op_type == "ConvInteger"
     if symbol is None or _dtype(symbol) is not (DType.uint8 if is_first else DType.int8):
         return False
     array = constant_array(symbol, weights=True, outer=True)
-    widest = 2 * _WIDEST - 1 if is_first else _WIDEST  # beside 128, and beside 255
+    widest = 2 * _MAX_UNSATURATED - 1 if is_first else _MAX_UNSATURATED  # beside 128, and beside 255
     return array is None or bool(array.size and (array.max() > widest or array.min() < -widest))
 
 
-def _turn(graph: Graph, node: Node) -> None:
+def _flip_signs(graph: Graph, node: Node) -> None:
     if node.op_type == "DequantizeLinear":
         places: Sequence[tuple[int, int, int | None]] = ((0, 2, 1),)
     else:
@@ -356,37 +358,37 @@ def _turn(graph: Graph, node: Node) -> None:
         zero, scale = inputs[zero_at], None if scale_at is None else inputs[scale_at]
         dims = () if scale is None else tuple(scale.shape.static_dims)
         zero = graph.build.constant(np.zeros(dims, weight.dtype.numpy), weight.dtype) if zero is None else zero
-        inputs[zero_at] = _turned(graph, zero)
-        inputs[at] = _turned(graph, weight)
+        inputs[zero_at] = _flipped(graph, zero)
+        inputs[at] = _flipped(graph, weight)
     change(node, inputs=tuple(inputs))
 
 
-def _turned(graph: Graph, x: Symbol) -> Symbol:
-    """Return bytes that are 128 more and unsigned, or 128 less and signed, made once for all nodes that read them."""
-    made_once = graph.memory.values
-    if ("turned", x.id) not in made_once:
-        made_once["turned", x.id] = _made(graph, x)
-    return made_once["turned", x.id]
+def _flipped(graph: Graph, x: Symbol) -> Symbol:
+    """Return bytes that are 128 more and unsigned, or 128 less and signed; cached for all nodes that read them."""
+    cache = graph.memory.values
+    if ("turned", x.id) not in cache:
+        cache["turned", x.id] = _flip(graph, x)
+    return cache["turned", x.id]
 
 
-def _made(graph: Graph, x: Symbol) -> Symbol:
+def _flip(graph: Graph, x: Symbol) -> Symbol:
     dtype, step = (DType.uint8, 128) if x.dtype is DType.int8 else (DType.int8, -128)
     array = constant_array(x, weights=True, outer=True)
     if array is not None:
-        turned: np.ndarray[Any, Any] = np.ascontiguousarray(array).view(np.uint8) ^ np.uint8(128)
-        return graph.build.constant(turned.view(dtype.numpy).reshape(array.shape), dtype)
+        flipped: np.ndarray[Any, Any] = np.ascontiguousarray(array).view(np.uint8) ^ np.uint8(128)
+        return graph.build.constant(flipped.view(dtype.numpy).reshape(array.shape), dtype)
     b, wide = graph.build, tensor_type(DType.int32, x.shape)
     moved = b.emit("Add", (b.emit("Cast", (x,), wide, {"to": DType.int32}), b.scalar(step, DType.int32)), wide)
     return b.emit("Cast", (moved,), tensor_type(dtype, x.shape), {"to": dtype})
 
 
-SIGNED_WEIGHTS = rewriting(
+SIGNED_WEIGHTS = node_workaround(
     "signed weights of bytes",
     "weights of bytes beside an operand of the other sign",
     "processors without VNNI saturate products of unsigned with signed bytes",
     {"DequantizeLinear", *(op_type for op_type, _ in _WEIGHTS)},
-    _found,
-    _turn,
+    _saturating_weights,
+    _flip_signs,
     is_of_processors=True,
     in_standard=True,
 )

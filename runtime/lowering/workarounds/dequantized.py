@@ -1,4 +1,4 @@
-"""Dequantised operands that optimisers of onnxruntime would round, retype or move wrongly."""
+"""Dequantised operands that optimisers of onnxruntime round, retype or move wrongly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.runtime.lowering.passes import built_here, hide, rewriting
+from graphcore.runtime.lowering.passes import built_here, hide_operand, node_workaround
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
@@ -21,8 +21,8 @@ def _lacks_zero_point(node: Node) -> bool:
     return len(node.inputs) < 3 or node.inputs[2] is None
 
 
-def _untold(graph: Graph) -> Iterator[Node]:
-    """Yield the nodes without a zero point, those of others' models too."""
+def _without_zero_point(graph: Graph) -> Iterator[Node]:
+    """Yield the nodes without a zero point, including those of imported models."""
     for node in graph.nodes:
         if node.op_type == "DequantizeLinear" and not node.domain and _lacks_zero_point(node):
             x = node.inputs[0]
@@ -30,7 +30,7 @@ def _untold(graph: Graph) -> Iterator[Node]:
                 yield node
 
 
-def _tell(graph: Graph, node: Node) -> None:
+def _add_zero_point(graph: Graph, node: Node) -> None:
     x, scale = node.inputs[:2]
     assert x is not None
     assert scale is not None
@@ -48,21 +48,21 @@ def _zeros(graph: Graph, dtype: DType, scale: Symbol) -> Symbol:
     )
 
 
-ZERO_POINTS = rewriting(
+ZERO_POINTS = node_workaround(
     "DequantizeLinear without a zero point",
     "DequantizeLinear, Transpose",
     "the optimiser that moves the Transpose would quantise to uint8",
     {"Transpose"},
-    _untold,
-    _tell,
+    _without_zero_point,
+    _add_zero_point,
 )
 
 
-# The node that dequantises a value, perhaps before moves.
+# The node that dequantises a value, possibly before moves.
 
 
 def dequantizing(symbol: Symbol | None, moves: Container[str] = ()) -> Node | None:
-    """Return the DequantizeLinear that a value comes from; None where there is none. moves: what may come after it."""
+    """Return the DequantizeLinear that a value comes from, or None. moves: operators that may follow it."""
     node = None if symbol is None else symbol.producer
     while isinstance(node, Node) and node.op_type in moves and not node.domain:
         node = None if node.inputs[0] is None else node.inputs[0].producer
@@ -73,9 +73,8 @@ def dequantizing(symbol: Symbol | None, moves: Container[str] = ()) -> Node | No
 # Widen dequantised weights by arithmetic: onnxruntime fuses their product into one that quantises the other operand.
 #
 # A DequantizeLinear of 8-bit weights before a MatMul becomes a MatMulNBits that rounds activations to int8, by
-# default. The numbers that are meant are those of a float product: the weights are widened by arithmetic, which the
-# runtime does once. Where both operands are dequantised, the runtime's integer product is the same but for its last
-# rounding.
+# default. The intended result is that of a float product: arithmetic widens the weights, which the runtime does once.
+# If both operands are dequantised, the runtime's integer product is the same but for its last rounding.
 
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 _MOVES = frozenset({"Reshape", "Transpose"})
@@ -88,15 +87,15 @@ def _dequantised(graph: Graph) -> Iterable[Node]:
 
 
 def _weights(node: Node) -> list[Node]:
-    """Return the nodes that dequantise an operand of a product, where the other operand is a float."""
+    """Return the nodes that dequantise an operand of a product whose other operand is a float."""
     if node.op_type not in _PRODUCTS or node.domain or len(node.inputs) < 2:
         return []
-    made = [dequantizing(s, _MOVES) for s in node.inputs[:2]]
-    return [weight for weight in made if weight is not None and _is_weight(weight)] if None in made else []
+    nodes = [dequantizing(s, _MOVES) for s in node.inputs[:2]]
+    return [weight for weight in nodes if weight is not None and _is_weight(weight)] if None in nodes else []
 
 
 def _is_weight(node: Node) -> bool:
-    """Return whether a node widens constant bytes to float32, by one scale or by one for each place of an axis."""
+    """Return True if a node widens constant bytes to float32, by one scale or by one for each index of an axis."""
     x, scale = node.inputs[:2]
     if (
         x is None
@@ -111,7 +110,7 @@ def _is_weight(node: Node) -> bool:
 
 
 def _widen(graph: Graph, node: Node) -> None:
-    """Make a node the product of the widened bytes, less their zero point, and the scale."""
+    """Turn a node into the product of the widened bytes, less their zero point, and the scale."""
     x, scale, *zero = node.inputs
     factor = constant_array(scale, weights=True, outer=True)
     assert x is not None
@@ -125,14 +124,14 @@ def _widen(graph: Graph, node: Node) -> None:
 
 
 def _along(graph: Graph, node: Node, x: Symbol, array: np.ndarray[Any, Any]) -> Symbol:
-    """Return a constant of one element, or of one for each place of the node's axis, that broadcasts against `x`."""
+    """Return a constant of one element, or of one for each index of the node's axis, that broadcasts against `x`."""
     if array.ndim:
         axis = node.attributes.get("axis", 1) % x.rank
         array = array.reshape([-1 if i == axis else 1 for i in range(x.rank)])
     return graph.build.constant(array, DType.float32)
 
 
-MATMUL = rewriting(
+MATMUL = node_workaround(
     "product with dequantised weights",
     "DequantizeLinear",
     "the optimiser would round the other operand to int8",
@@ -142,29 +141,28 @@ MATMUL = rewriting(
 )
 
 
-# Keep moves of dequantised int8 and int32 apart from what dequantises it.
+# Keep moves of dequantised int8 and int32 apart from the node that dequantises.
 #
-# An optimiser quantises again after a move (QDQPropagationTransformer): there is no QuantizeLinear to int32, and up to
-# opset 20 one without a zero point gives uint8. Another one makes uint8 of int8 (QDQS8ToU8Transformer), beside an
-# attribute of newer opsets that still says int8. A Sum of one operand gives that operand and is left alone. Sessions
-# leave the optimisers out, for models that others wrote too. Moves that are quantised again by the graph itself are
-# left as they are: both nodes then go.
+# QDQPropagationTransformer quantises again after a move: there is no QuantizeLinear to int32, and up to opset 20 one
+# without a zero point gives uint8. QDQS8ToU8Transformer turns int8 into uint8, beside an attribute of newer opsets that
+# still says int8. A Sum of one operand returns that operand and is not optimised. Sessions disable the optimisers, for
+# imported models too. Moves that the graph itself quantises again are unchanged: both nodes then disappear.
 
 _QUANTIZED_MOVES = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def _moves(graph: Graph) -> Sequence[Node]:
-    """Return the moves of dequantised int8, built here, that others than QuantizeLinear read."""
-    found = [node for node in built_here(graph, _QUANTIZED_MOVES) if _dequantises_int8(node.inputs[0])]
-    if not found:
+    """Return the moves of dequantised int8, except imported ones, whose result other nodes than QuantizeLinear read."""
+    moves = [node for node in built_here(graph, _QUANTIZED_MOVES) if _dequantises_int8(node.inputs[0])]
+    if not moves:
         return ()
     readers: dict[int, list[Node]] = {}
     for node in graph.nodes:
         for symbol in node.inputs:
             if symbol is not None:
                 readers.setdefault(symbol.id, []).append(node)
-    given = {symbol.id for symbol in graph.outputs}
-    return [node for node in found if not _is_quantised(node, readers, given)]
+    output_ids = {symbol.id for symbol in graph.outputs}
+    return [node for node in moves if not _is_quantised(node, readers, output_ids)]
 
 
 def _is_move(node: Node) -> bool:
@@ -172,16 +170,16 @@ def _is_move(node: Node) -> bool:
 
 
 def is_requantised(node: Node) -> bool:
-    """Return whether a node moves what is dequantised from int32, or from signed integers without a zero point."""
-    made = dequantizing(node.inputs[0]) if node.op_type in _QUANTIZED_MOVES and not node.domain else None
-    if made is None or made.inputs[0] is None:
+    """Return True if a node moves values dequantised from int32, or from signed integers without a zero point."""
+    source = dequantizing(node.inputs[0]) if node.op_type in _QUANTIZED_MOVES and not node.domain else None
+    if source is None or source.inputs[0] is None:
         return False
-    dtype = made.inputs[0].type.dtype
-    return dtype is DType.int32 or (dtype is not DType.uint8 and _lacks_zero_point(made))
+    dtype = source.inputs[0].type.dtype
+    return dtype is DType.int32 or (dtype is not DType.uint8 and _lacks_zero_point(source))
 
 
 def _dequantises_int8(symbol: Symbol | None) -> bool:
-    """Return whether a value is made of int8 by one scale and a zero point."""
+    """Return True if a value is dequantised from int8 by one scale and a zero point."""
     node = dequantizing(symbol)
     if node is None or len(node.inputs) < 3:
         return False
@@ -191,39 +189,38 @@ def _dequantises_int8(symbol: Symbol | None) -> bool:
     return constant_array(x, weights=True, outer=True) is None
 
 
-def _is_quantised(node: Node, readers: Mapping[int, Sequence[Node]], given: set[int]) -> bool:
-    """Return whether what a move gives is only ever quantised again, perhaps after other moves."""
+def _is_quantised(node: Node, readers: Mapping[int, Sequence[Node]], output_ids: set[int]) -> bool:
+    """Return True if the result of a move is always quantised again, possibly after other moves."""
     result = node.outputs[0]
-    if result.id in given:
+    if result.id in output_ids:
         return False
     after = readers.get(result.id, ())
-    return all(n.op_type == "QuantizeLinear" or (_is_move(n) and _is_quantised(n, readers, given)) for n in after)
+    return all(n.op_type == "QuantizeLinear" or (_is_move(n) and _is_quantised(n, readers, output_ids)) for n in after)
 
 
-INT8 = rewriting(
+INT8 = node_workaround(
     "optimiser QDQS8ToU8Transformer",
     "DequantizeLinear before a move",
-    "the optimiser makes uint8 of int8 and leaves what says int8",
+    "the optimiser turns int8 into uint8 but not the attribute that says int8",
     {"DequantizeLinear"},
     _moves,
-    lambda graph, node: hide(graph, node, 0),
+    lambda graph, node: hide_operand(graph, node, 0),
 )
-MOVED = rewriting(
+MOVED = node_workaround(
     "optimiser QDQPropagationTransformer",
     "DequantizeLinear before a move",
-    "the optimiser quantises to int32, which no kernel does, or signed integers to uint8",
+    "the optimiser quantises to int32, for which there is no kernel, or signed integers to uint8",
     {"DequantizeLinear"},
     lambda graph: filter(is_requantised, built_here(graph, _QUANTIZED_MOVES)),
-    lambda graph, node: hide(graph, node, 0),
+    lambda graph, node: hide_operand(graph, node, 0),
 )
 
 
 # Keep operands that are dequantised by scales along an axis from being multiplied as integers.
 #
-# onnxruntime's QDQSelectorActionTransformer makes one operator of DequantizeLinear and what reads it, for any scales.
-# Its kernels take one scale, and scales for the filters of a Conv and the columns of a second factor; of others they
-# refuse some, and multiply by wrong ones elsewhere. Sessions leave the optimiser out, for models that others wrote
-# too.
+# onnxruntime's QDQSelectorActionTransformer fuses DequantizeLinear and the node that reads it, for any scales. Its
+# kernels support one scale, and scales for the filters of a Conv or the columns of a second factor; they refuse some
+# others, and multiply by wrong ones elsewhere. Sessions disable the optimiser, for imported models too.
 
 _FUSED = frozenset(
     "Add ArgMax AveragePool Concat Conv ConvTranspose Div Gemm GlobalAveragePool LeakyRelu MatMul Mul Pow Resize"
@@ -234,67 +231,67 @@ _MOVED_SCALES = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def has_scales(node: Node) -> bool:
-    """Return whether an operator that may be computed on integers has such an operand."""
+    """Return True if an operator that may be computed on integers has such an operand."""
     if node.op_type not in _FUSED or node.domain:
         return False
     for place, operand in enumerate(node.inputs):
-        made = _dequantizing(operand)
-        if made is None or operand is None or _has_one(made):
+        source = _dequantizing(operand)
+        if source is None or operand is None or _has_single_scale(source):
             continue
-        if operand.producer is not made or not _is_taken(node, place, made):
+        if operand.producer is not source or not _is_supported(node, place, source):
             return True
     return False
 
 
 def _dequantizing(symbol: Symbol | None) -> Node | None:
-    """Return the node that dequantises bytes, perhaps before moves."""
+    """Return the node that dequantises bytes, possibly before moves."""
     node = dequantizing(symbol, _MOVED_SCALES)
     x = None if node is None else node.inputs[0]
     return node if x is not None and x.type.dtype in _BYTES else None
 
 
-def _has_one(made: Node) -> bool:
-    """Return whether a node dequantises by one scale."""
-    scale = made.inputs[1]
+def _has_single_scale(node: Node) -> bool:
+    """Return True if a node dequantises by one scale."""
+    scale = node.inputs[1]
     assert scale is not None
     return scale.shape.is_ranked and (scale.rank == 0 or (scale.rank == 1 and scale.shape[0] == 1))
 
 
-def _is_taken(node: Node, place: int, made: Node) -> bool:
-    """Return whether kernels take scales along the axis of an operand."""
-    if made.attributes.get("block_size"):
-        return True  # which the optimiser leaves alone, or multiplies as blocks
-    x = made.inputs[0]
+def _is_supported(node: Node, place: int, source: Node) -> bool:
+    """Return True if kernels support scales along the axis of an operand."""
+    if source.attributes.get("block_size"):
+        return True  # not optimised, or multiplied as blocks
+    x = source.inputs[0]
     assert x is not None
     rank = x.rank if x.shape.is_ranked else 0
-    axis = made.attributes.get("axis", 1)
+    axis = source.attributes.get("axis", 1)
     axis = axis + rank if axis < 0 else axis
     if node.op_type in ("Conv", "ConvTranspose"):
         return place == 1 and axis == (0 if node.op_type == "Conv" else 1)
     if place != 1 or rank != 2:
         return False
     if node.op_type == "Gemm":
-        has_zero = len(made.inputs) > 2 and made.inputs[2] is not None
+        has_zero = len(source.inputs) > 2 and source.inputs[2] is not None
         return has_zero and axis == (0 if node.attributes.get("transB") else 1)
     return node.op_type == "MatMul" and axis == 1
 
 
-def _found(graph: Graph) -> Iterator[Node]:
+def _affected(graph: Graph) -> Iterator[Node]:
     return filter(has_scales, built_here(graph, _FUSED))
 
 
-def _write(graph: Graph, node: Node) -> None:
-    """Hide all that is dequantised: a product of one such factor is another trap, which rounds the other factor."""
+def _hide_dequantised(graph: Graph, node: Node) -> None:
+    """Hide all dequantised operands: a product of one such factor is another trap, which rounds the other factor."""
     for place, operand in enumerate(node.inputs):
         if _dequantizing(operand) is not None:
-            hide(graph, node, place)
+            hide_operand(graph, node, place)
 
 
-SCALES = rewriting(
+SCALES = node_workaround(
     "optimiser QDQSelectorActionTransformer",
     "DequantizeLinear by scales along an axis",
-    "the optimiser multiplies integers whose scales its kernels do not take",
+    "the optimiser multiplies integers whose scales its kernels do not support",
     {"DequantizeLinear"},
-    _found,
-    _write,
+    _affected,
+    _hide_dequantised,
 )

@@ -15,54 +15,54 @@ from graphcore.ir.state.settings import least, minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import bodies, constant_array, edit
 from graphcore.operators import REDUCTIONS
-from graphcore.runtime.lowering.passes import of_onnx, rewriting, sizes_type, workaround
+from graphcore.runtime.lowering.passes import node_workaround, of_onnx, sizes_type, workaround
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 
 
 def _negative(graph: Graph) -> Iterator[Node]:
-    """Yield the reductions along an axis below 0."""
-    return (node for node in graph.nodes if _counted(node) is not None)
+    """Yield the reductions along a negative axis."""
+    return (node for node in graph.nodes if _axes_from_front(node) is not None)
 
 
-def _write(graph: Graph, node: Node) -> None:
-    axes = _counted(node)
+def _count_from_front(graph: Graph, node: Node) -> None:
+    axes = _axes_from_front(node)
     assert axes is not None
     change(node, inputs=(node.inputs[0], graph.build.vector(axes)))
 
 
-def _counted(node: Node) -> list[int] | None:
-    """Return the axes counted from the front; None where they are already, or not constant."""
+def _axes_from_front(node: Node) -> list[int] | None:
+    """Return the non-negative axes; None if no axis is negative, or they are not constant."""
     if node.op_type not in REDUCTIONS or node.domain or len(node.inputs) < 2:
         return None
     x, axes = node.inputs
-    known = constant_array(axes, weights=True, outer=True)
-    if x is None or known is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
+    array = constant_array(axes, weights=True, outer=True)
+    if x is None or array is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
         return None
-    found: list[int] = np.reshape(known, -1).tolist()
-    return [axis % len(x.shape) for axis in found] if any(axis < 0 for axis in found) else None
+    numbers: list[int] = np.reshape(array, -1).tolist()
+    return [axis % len(x.shape) for axis in numbers] if any(axis < 0 for axis in numbers) else None
 
 
-NEGATIVE_AXES = rewriting(
+NEGATIVE_AXES = node_workaround(
     "empty reduction along an axis below 0",
     "Reduce*",
-    "the kernel leaves out reductions of empty tensors along them",
+    "the kernel does not reduce empty tensors along negative axes",
     REDUCTIONS,
     _negative,
-    _write,
+    _count_from_front,
 )
 
 
 def _without_axes(graph: Graph) -> Iterator[Node]:
-    """Yield each Squeeze along axes of which there are none, or of which only a run tells whether there are any."""
+    """Yield each Squeeze whose axes are empty, or may be empty at run time."""
     for node in of_onnx(graph, {"Squeeze"}):
         if len(node.inputs) > 1 and node.inputs[1] is not None and _may_be_empty(node.inputs[1].shape):
             yield node
 
 
 def _may_be_empty(shape: Shape, start: int = 0) -> bool:
-    """Return whether a tensor may have no elements along an axis from `start` on."""
+    """Return True if a tensor may have no elements along an axis from `start` on."""
     return not shape.is_ranked or any((dim.lower_bound or 0) < 1 for dim in shape[start:])
 
 
@@ -85,11 +85,11 @@ def _keep_axes(graph: Graph, node: Node) -> None:
         TensorType(DType.bool, ["?"]),
         {"to": DType.bool},
     )
-    kept = emit("Compress", (sizes, is_kept), numbers)
-    change(node, op_type="Reshape", inputs=(x, kept), attributes=Attributes({"allowzero": 1}))
+    remaining_sizes = emit("Compress", (sizes, is_kept), numbers)
+    change(node, op_type="Reshape", inputs=(x, remaining_sizes), attributes=Attributes({"allowzero": 1}))
 
 
-NO_AXES = rewriting(
+NO_AXES = node_workaround(
     "Squeeze along no axes",
     "Squeeze",
     "the kernel removes every axis of size 1",
@@ -100,42 +100,42 @@ NO_AXES = rewriting(
 )
 
 
-# Workaround attention against empty inputs: the kernel fails on them, and sizes are known at run time only.
+# Test the inputs of Attention at run time: the kernel fails on empty ones, and sizes may be known at run time only.
 #
-# Where a dim may be 0, an If chooses between the kernel and zeros, the result without keys. The result is empty itself
-# where there are no queries.
+# If a dim may be 0, an If chooses between the kernel and zeros, the result without keys. The result is empty itself if
+# there are no queries.
 
 _COUNTED = (DType.float32, DType.int64, DType.int32)
-"""Dtypes of inputs whose elements are counted, which every provider can."""
+"""Dtypes of inputs of which every provider can compute the size."""
 _FLAG = tensor_type(DType.bool, _shape([]))
 _NUMBER = tensor_type(DType.int64, _shape([]))
 
 
 def _is_needed(parts: Sequence[Graph]) -> bool:
-    """Return whether there is such an attention."""
-    return any(_may_fail(node) for graph in _unguarded(parts) for node in graph.nodes)
+    """Return True if there is such an Attention."""
+    return any(_may_fail(node) for graph in _without_workarounds(parts) for node in graph.nodes)
 
 
 def _run(parts: Sequence[Graph]) -> bool:
-    """Put the test before such nodes. Return whether there are any."""
+    """Put the test before such nodes. Return True if there are any."""
     is_changed = False
-    for graph in [*_unguarded(parts)]:
+    for graph in [*_without_workarounds(parts)]:
         tests: dict[frozenset[Dim], Symbol] = {}
-        found = [node for node in graph.nodes if _may_fail(node)]
-        if found:
-            edit(graph, {id(node): partial(_workaround, graph, tests, node) for node in found})
-        is_changed |= bool(found)
+        affected = [node for node in graph.nodes if _may_fail(node)]
+        if affected:
+            edit(graph, {id(node): partial(_workaround, graph, tests, node) for node in affected})
+        is_changed |= bool(affected)
     return is_changed
 
 
-def _unguarded(parts: Sequence[Graph]) -> Iterator[Graph]:
-    """Yield the graphs but the branches of such tests."""
+def _without_workarounds(parts: Sequence[Graph]) -> Iterator[Graph]:
+    """Yield the graphs except the branches of such tests."""
     branches = {id(body) for graph in parts for node in graph.nodes if _is_workaround(node) for body in bodies(node)}
     return (graph for graph in parts if id(graph) not in branches)
 
 
 def _may_fail(node: Node) -> bool:
-    """Return whether a node is attention without a past, of which some dim may turn out to be 0."""
+    """Return True if a node is an Attention without a past, of which some dim may be 0."""
     if node.op_type != "Attention" or node.domain or len(node.outputs) != 1 or any(node.inputs[4:6]):
         return False
     q, k, v = node.inputs[:3]
@@ -143,22 +143,22 @@ def _may_fail(node: Node) -> bool:
         return False
     assert q is not None
     assert k is not None
-    return bool(_unsure(q) | _unsure(k)) and (q.rank == 4 or node.outputs[0].shape[-1].is_static)
+    return bool(_possibly_empty(q) | _possibly_empty(k)) and (q.rank == 4 or node.outputs[0].shape[-1].is_static)
 
 
-def _unsure(symbol: Symbol) -> frozenset[Dim]:
-    known = minima(outermost(symbol.graph).metadata)
-    return frozenset([d for d in symbol.shape if least(d, known) <= 0])
+def _possibly_empty(symbol: Symbol) -> frozenset[Dim]:
+    lower_bounds = minima(outermost(symbol.graph).metadata)
+    return frozenset([d for d in symbol.shape if least(d, lower_bounds) <= 0])
 
 
 def _is_workaround(node: Node) -> bool:
-    """Return whether a node is such a test already, in a model that was exported and is read."""
+    """Return True if a node is such a test already, in an exported model."""
     branches = [[n.op_type for n in inner.nodes] for inner in bodies(node)] if node.op_type == "If" else []
     return len(branches) == 2 and branches[0][-2:] == ["Concat", "Expand"] and branches[1] == ["Attention"]
 
 
 def _workaround(graph: Graph, tests: dict[frozenset[Dim], Symbol], node: Node) -> None:
-    """Make a node the test, with the kernel in one branch and zeros in the other."""
+    """Turn a node into the test, with the kernel in one branch and zeros in the other."""
     q, k = node.inputs[:2]
     assert q is not None
     assert k is not None
@@ -168,9 +168,9 @@ def _workaround(graph: Graph, tests: dict[frozenset[Dim], Symbol], node: Node) -
 
 
 def _zeros(graph: Graph, node: Node) -> Graph:
-    """Return the body that gives zeros, as many as the result has."""
-    with body(graph, "attention") as made:
-        b = made.build
+    """Return the body that gives zeros in the shape of the result."""
+    with body(graph, "attention") as zeros:
+        b = zeros.build
         q, _, v = [None if s is None else b.capture(s) for s in node.inputs[:3]]
         assert q is not None
         assert v is not None
@@ -184,44 +184,44 @@ def _zeros(graph: Graph, node: Node) -> Graph:
         )
         shape = b.emit("Concat", (front, last), sizes_type(result.rank), {"axis": 0})
         b.outputs([(None, b.emit("Expand", (b.scalar(0.0, result.dtype), shape), result.type))])
-    return made
+    return zeros
 
 
 def _kernel(graph: Graph, node: Node) -> Graph:
-    with body(graph, "attention") as made:
-        given = tuple([None if s is None else made.build.capture(s) for s in node.inputs])
-        made.build.outputs([(None, made.build.emit("Attention", given, node.outputs[0].type, node.attributes))])
-    return made
+    with body(graph, "attention") as inner:
+        operands = tuple([None if s is None else inner.build.capture(s) for s in node.inputs])
+        inner.build.outputs([(None, inner.build.emit("Attention", operands, node.outputs[0].type, node.attributes))])
+    return inner
 
 
 def _is_empty(graph: Graph, q: Symbol, k: Symbol, tests: dict[frozenset[Dim], Symbol]) -> Symbol:
-    """Return the test for no queries or no keys: the same for all layers where an input of the graph tells."""
-    dims = _unsure(q) | _unsure(k)
+    """Return the test for no queries or no keys, shared by all layers if an input of the graph decides it."""
+    dims = _possibly_empty(q) | _possibly_empty(k)
     if dims in tests:
         return tests[dims]
     has_names = not any(d.is_dynamic for d in dims)
-    telling = [s for s in graph.input_symbols if _tells(s, dims)] if has_names else []
-    asked = telling[:1] or ([q] if has_names and _unsure(q) == _unsure(k) else [q, k])
+    deciding_inputs = [s for s in graph.input_symbols if _tells(s, dims)] if has_names else []
+    tested = deciding_inputs[:1] or ([q] if has_names and _possibly_empty(q) == _possibly_empty(k) else [q, k])
     zero = graph.build.scalar(0, DType.int64)
-    first, *more = [graph.build.emit("Equal", (graph.build.emit("Size", (s,), _NUMBER), zero), _FLAG) for s in asked]
+    first, *more = [graph.build.emit("Equal", (graph.build.emit("Size", (s,), _NUMBER), zero), _FLAG) for s in tested]
     test = graph.build.emit("Or", (first, more[0]), _FLAG) if more else first
-    if telling:
+    if deciding_inputs:
         tests[dims] = test
     return test
 
 
 def _tells(symbol: Symbol, dims: frozenset[Dim]) -> bool:
-    """Return whether an input has no elements exactly where one of the dims is 0."""
+    """Return True if an input has no elements exactly if one of the dims is 0."""
     type_ = symbol.type
     if not isinstance(type_, TensorType) or type_.dtype not in _COUNTED or not type_.shape.is_ranked:
         return False
-    return _unsure(symbol) == dims
+    return _possibly_empty(symbol) == dims
 
 
 ATTENTION = workaround(
     "Attention without elements",
     "Attention from a fusion",
-    "the kernel fails on no queries or keys",
+    "the kernel fails if there are no queries or keys",
     {"Attention"},
     _is_needed,
     _run,
@@ -231,17 +231,18 @@ ATTENTION = workaround(
 
 # Refuse convolutions whose filters have no elements along an axis.
 #
-# onnxruntime's kernel of Conv never ends, and cannot be stopped; those of integers give what the memory held before.
+# onnxruntime's kernel of Conv never ends and cannot be stopped; those of integers return uninitialised memory.
 #
-# Where only the run knows, a Reshape to at least one element along each of these axes fails in words.
+# If the sizes are known at run time only, a Reshape to at least one element along each of these axes fails with an
+# error.
 
 _FILTERS = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
-"""The operators, with the operand that is their filters."""
+"""The operators, with the position of their filters."""
 _LEADING = 2
-"""The axes of filters that are channels, before those of the kernel."""
+"""The number of leading axes of filters that are channels."""
 
 
-def _found(graph: Graph) -> Iterator[Node]:
+def _filters_without_elements(graph: Graph) -> Iterator[Node]:
     for node in of_onnx(graph, _FILTERS):
         filters = node.inputs[_FILTERS[node.op_type]]
         if filters is not None and isinstance(filters.type, TensorType) and _may_be_empty(filters.shape, _LEADING):
@@ -254,9 +255,9 @@ def _write_kernel(graph: Graph, node: Node) -> None:
     assert w is not None
     if w.shape.is_ranked and any(dim.is_static and not int(dim) for dim in w.shape[_LEADING:]):
         raise GraphError(
-            f"{node.op_type}: its filters have no elements along an axis, which kernels of onnxruntime do not survive",
+            f"{node.op_type}: its filters have no elements along an axis, on which kernels of onnxruntime hang or fail",
             operands={"W": w},
-            help="give filters of at least one element along each axis",
+            help="pass filters with at least one element along each axis",
         )
     b = graph.build
     count = Dim.dynamic() if not w.shape.is_ranked else Dim(w.rank)
@@ -264,23 +265,23 @@ def _write_kernel(graph: Graph, node: Node) -> None:
     kernel = b.emit("Shape", (w,), sizes_type(count - _LEADING), {"start": _LEADING})
     least = b.emit("Max", (kernel, b.vector([1])), kernel.type)
     shape = b.emit("Concat", (front, least), sizes_type(count), {"axis": 0})
-    # Without allowzero a 0 of the channels is what stands there already.
+    # Without allowzero a size of 0 keeps the size of the operand, for the channels.
     reshaped = b.emit("Reshape", (w, shape), w.type)
     change(node, inputs=(*node.inputs[:place], reshaped, *node.inputs[place + 1 :]))
 
 
-KERNELS = rewriting(
+KERNELS = node_workaround(
     "Conv without a kernel",
     "Conv, ConvInteger, QLinearConv",
-    "kernels never end, or give what memory holds, on filters without elements along an axis",
+    "on filters without elements along an axis kernels never end, or return uninitialised memory",
     _FILTERS,
-    _found,
+    _filters_without_elements,
     _write_kernel,
 )
 
 
-# Pool images whose channels may turn out to be none plane by plane: kernels refuse no channels, and the optimiser of
-# layouts fails on them. A batch of none is right, and no Reshape copies. Planes without elements are reduced.
+# Pool images that may have no channels plane by plane: kernels refuse images without channels, and the optimiser of
+# layouts fails on them. An empty batch works, and no Reshape copies. Planes without elements are reduced.
 
 _POOLS = {
     "AveragePool": "",
@@ -289,15 +290,15 @@ _POOLS = {
     "LpPool": "",
     "MaxPool": "",
 }
-"""The operators, with the reduction that one of whole planes is."""
+"""The operators, with the reduction that pools whole planes."""
 
 
 def _pools(graph: Graph) -> Iterator[Node]:
-    """Yield the pools that may fail, but those of no channels that give places as well, which are two results."""
+    """Yield the pools that may fail, except those of no channels with a second result for the positions."""
     for node in of_onnx(graph, _POOLS):
         x = node.inputs[0] if len(node.outputs) == 1 else None
         if x is not None and x.shape.is_ranked and x.rank > _LEADING:
-            if x.shape[1] in _unsure(x) or _is_of_nothing(node, x):
+            if x.shape[1] in _possibly_empty(x) or _is_of_nothing(node, x):
                 yield node
 
 
@@ -326,7 +327,7 @@ def _write_pool(graph: Graph, node: Node) -> None:
     change(node, op_type="Reshape", inputs=(pooled, sizes(pooled, front)), attributes=exact)
 
 
-POOLS = rewriting(
+POOLS = node_workaround(
     "pools without elements",
     ", ".join(_POOLS),
     "kernels refuse images without channels, and planes without elements",
@@ -336,8 +337,8 @@ POOLS = rewriting(
 )
 
 
-# Normalise images whose planes may turn out to have no elements as none of planes that have some: kernels read what a
-# plane of a computed image begins with. No Reshape copies.
+# Normalise images whose planes may have no elements as an empty batch of planes with elements: kernels read the first
+# element of every plane of a computed image. No Reshape copies.
 
 
 def _images(graph: Graph) -> Iterator[Node]:
@@ -365,7 +366,7 @@ def _write_normalization(graph: Graph, node: Node) -> None:
     change(node, op_type="Reshape", inputs=(even, sizes), attributes=exact)
 
 
-IMAGES = rewriting(
+IMAGES = node_workaround(
     "InstanceNormalization without elements",
     "InstanceNormalization",
     "the kernel reads the first element of planes that have none",
@@ -375,9 +376,9 @@ IMAGES = rewriting(
 )
 
 
-# Refuse limits of NonMaxSuppression without elements, of which the kernel reads one all the same.
+# Refuse limits of NonMaxSuppression without elements: the kernel reads the first one without a check.
 #
-# Where only the run knows, a Reshape to one element fails in words.
+# If the sizes are known at run time only, a Reshape to one element fails with an error.
 
 
 def _limits(node: Node) -> Iterator[tuple[int, Symbol]]:
@@ -392,32 +393,32 @@ def _write_limits(graph: Graph, node: Node) -> None:
     for place, x in _limits(node):
         if x.shape.is_ranked and any(dim == 0 for dim in x.shape):
             raise GraphError(
-                "NonMaxSuppression: a limit has no elements, and onnxruntime reads one of it",
+                "NonMaxSuppression: a limit has no elements, but onnxruntime reads one",
                 operands={f"input {place}": x},
-                help="give one number, or leave the operand out",
+                help="pass one number, or leave the operand out",
             )
         inputs[place] = graph.build.emit("Reshape", (x, graph.build.vector([1])), TensorType(x.dtype, [1]))
     change(node, inputs=tuple(inputs))
 
 
-LIMITS = rewriting(
+LIMITS = node_workaround(
     "limits of NonMaxSuppression without elements",
     "NonMaxSuppression",
-    "the kernel reads a limit of an operand that has no elements",
+    "the kernel reads a limit from an operand without elements",
     {"NonMaxSuppression"},
     lambda graph: (n for n in of_onnx(graph, {"NonMaxSuppression"}) if any(_limits(n))),
     _write_limits,
 )
 
 
-# Let products of integers add up at least one term, of zeros: of none the kernels give what the memory held before.
+# Add a term of zeros to products of integers without terms: kernels return uninitialised memory for these.
 
 _PRODUCTS = {"ConvInteger": (1, 2), "MatMulInteger": (1, 2), "QLinearConv": (3, 2), "QLinearMatMul": (3, 2)}
-"""The operators, with the operands that are the right factor and the zero point of the left one."""
+"""The operators, with the positions of the right factor and of the zero point of the left one."""
 
 
 def _terms(node: Node) -> tuple[int, int] | None:
-    """Return the axes of both factors that are added up along where there may be no terms; None where there are."""
+    """Return the axes of both factors that are summed over, if there may be no terms; None otherwise."""
     right, zero = _PRODUCTS[node.op_type]
     x, y = node.inputs[0], node.inputs[right]
     point = node.inputs[zero] if len(node.inputs) > zero else None
@@ -436,7 +437,7 @@ def _add_term(graph: Graph, node: Node) -> None:
     right, zero = _PRODUCTS[node.op_type]
     assert axes is not None
     count = b.emit("Shape", (inputs[0],), sizes_type(1), {"start": axes[0], "end": axes[0] + 1})
-    lacking = b.emit("Max", (b.emit("Sub", (b.vector([1]), count), count.type), b.vector([0])), count.type)
+    missing = b.emit("Max", (b.emit("Sub", (b.vector([1]), count), count.type), b.vector([0])), count.type)
     group = node.attributes.get("group", 1)
     for place, axis, times, point in (
         (0, axes[0], group, inputs[zero] if len(inputs) > zero else None),
@@ -444,19 +445,19 @@ def _add_term(graph: Graph, node: Node) -> None:
     ):
         x = inputs[place]
         assert x is not None
-        more = lacking if times == 1 else b.emit("Mul", (lacking, b.vector([times])), lacking.type)
+        more = missing if times == 1 else b.emit("Mul", (missing, b.vector([times])), missing.type)
         parts = (b.vector([0] * (x.rank + axis)), more, b.vector([0] * (x.rank - axis - 1)))
         pads = b.emit("Concat", parts, sizes_type(2 * x.rank), {"axis": 0})
-        given = (x, pads) if point is None else (x, pads, point)
+        operands = (x, pads) if point is None else (x, pads, point)
         dims = [Dim.maximum(d, times) if a == axis else d for a, d in enumerate(x.shape)]
-        inputs[place] = b.emit("Pad", given, TensorType(x.dtype, dims))
+        inputs[place] = b.emit("Pad", operands, TensorType(x.dtype, dims))
     change(node, inputs=tuple(inputs))
 
 
-TERMS = rewriting(
+TERMS = node_workaround(
     "integer products of nothing",
     ", ".join(_PRODUCTS),
-    "kernels leave the result unwritten where nothing is added up",
+    "kernels do not write the result of an empty sum",
     _PRODUCTS,
     lambda graph: (n for n in of_onnx(graph, _PRODUCTS) if _terms(n) is not None),
     _add_term,

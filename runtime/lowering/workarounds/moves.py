@@ -1,8 +1,8 @@
-"""Keep Transposes away from operators that onnxruntime's optimisers cannot move them into or past.
+"""Keep Transposes and Casts away from operators that onnxruntime's optimisers cannot move them into or past.
 
-MatmulTransposeFusion takes a Transpose into a product, past a Cast between them; where the Transpose moves the first
-axis of several batches it reads a node that it removed, and the process ends. TransposeOptimizer moves a Transpose past
-a cubic Resize, whose kernel takes images on the last two axes only.
+MatmulTransposeFusion takes a Transpose into a product, past a Cast between them; if the Transpose moves the first axis
+of several batches it reads a node that it removed, and the process crashes. TransposeOptimizer moves a Transpose past a
+cubic Resize, whose kernel scales only the last two axes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.passes import built_here, rewriting
+from graphcore.runtime.lowering.passes import built_here, node_workaround
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
@@ -22,30 +22,30 @@ _HALVES = (DType.float16, DType.bfloat16)
 
 
 def moves_first(perm: Sequence[int]) -> bool:
-    """Return whether a permutation of three axes or more moves the first one."""
+    """Return True if a permutation of three axes or more moves the first one."""
     return len(perm) > 2 and perm[0] != 0
 
 
 def is_cast_transpose(x: Symbol | None) -> bool:
-    """Return whether a value comes from a Transpose that moves the first axis, by a Cast that is there or will be.
+    """Return True if a value comes from a Transpose that moves the first axis, by a Cast that exists or will be added.
 
-    The runtime casts halves around products, of which it has no kernels.
+    The runtime adds casts around products of halves, for which it has no kernels.
     """
-    made, is_cast = None if x is None else x.producer, x is not None and x.dtype in _HALVES
-    if isinstance(made, Node) and made.op_type == "Cast" and made.inputs[0] is not None:
-        made, is_cast = made.inputs[0].producer, True
-    if not is_cast or not isinstance(made, Node) or made.op_type != "Transpose" or made.domain:
+    source, is_cast = None if x is None else x.producer, x is not None and x.dtype in _HALVES
+    if isinstance(source, Node) and source.op_type == "Cast" and source.inputs[0] is not None:
+        source, is_cast = source.inputs[0].producer, True
+    if not is_cast or not isinstance(source, Node) or source.op_type != "Transpose" or source.domain:
         return False
-    x = made.outputs[0]
-    return x.shape.is_ranked and moves_first(made.attributes.get("perm") or range(x.rank)[::-1])
+    x = source.outputs[0]
+    return x.shape.is_ranked and moves_first(source.attributes.get("perm") or range(x.rank)[::-1])
 
 
 def _products(graph: Graph) -> Iterator[Node]:
     return (node for node in graph.nodes if node.op_type in PRODUCTS and any(map(is_cast_transpose, node.inputs)))
 
 
-def _apart(graph: Graph, node: Node) -> None:
-    """Put an Unsqueeze and a Squeeze before such operands, which change nothing and which no optimiser leaves out."""
+def _insert_unsqueeze(graph: Graph, node: Node) -> None:
+    """Put an Unsqueeze and a Squeeze before such operands, which have no effect and which no optimiser removes."""
     b, inputs = graph.build, [*node.inputs]
     for place, x in enumerate(inputs):
         if x is not None and is_cast_transpose(x):
@@ -55,13 +55,13 @@ def _apart(graph: Graph, node: Node) -> None:
     change(node, inputs=tuple(inputs))
 
 
-CAST = rewriting(
+CAST = node_workaround(
     "optimiser MatmulTransposeFusion of casts",
     "Transpose, Cast, MatMul",
-    "the optimiser ends the process where a Cast is between a Transpose of batches and a product",
+    "the optimiser crashes on a Cast between a Transpose of batches and a product",
     {"Transpose"},
     _products,
-    _apart,
+    _insert_unsqueeze,
     in_standard=True,
 )
 
@@ -74,32 +74,32 @@ def _cubic(graph: Graph) -> Iterator[Node]:
                 yield node
 
 
-def _copy(graph: Graph, node: Node) -> None:
-    """Put a DepthToSpace of blocks of one before a Resize: TransposeOptimizer moves nothing past it."""
+def _insert_depth_to_space(graph: Graph, node: Node) -> None:
+    """Put a DepthToSpace with blocks of 1 before a Resize: TransposeOptimizer moves nothing past it."""
     x = node.inputs[0]
     assert x is not None
     change(node, inputs=(graph.build.emit("DepthToSpace", (x,), x.type, {"blocksize": 1}), *node.inputs[1:]))
 
 
-CUBIC = rewriting(
+CUBIC = node_workaround(
     "optimiser TransposeOptimizer",
     "Transpose and cubic Resize",
-    "the optimiser moves a Transpose past a Resize that has no kernel for other axes than the last two",
+    "the optimiser moves a Transpose past a Resize, which has a kernel for the last two axes only",
     {"Transpose"},
     _cubic,
-    _copy,
+    _insert_depth_to_space,
     in_standard=True,
 )
 
 
 # Keep Casts of narrow dtypes before a Shape: onnxruntime's optimiser drops them, and has no Shape of such dtypes.
 #
-# An Unsqueeze stands between, and the Shape begins after the axis that it adds. Sessions leave the optimiser out, for
-# models that others wrote too.
+# An Unsqueeze in between prevents that, and the Shape starts after the axis that it adds. Sessions disable the
+# optimiser, for imported models too.
 
 
 def is_of_narrow(node: Node) -> bool:
-    """Return whether a node is a Shape of what a Cast made of a dtype of 2 or 4 bits, or of float8."""
+    """Return True if a node is a Shape of a Cast from a dtype of 2 or 4 bits, or from float8."""
     if node.op_type != "Shape" or node.domain:
         return False
     cast = None if node.inputs[0] is None else node.inputs[0].producer
@@ -111,16 +111,16 @@ def is_of_narrow(node: Node) -> bool:
     )
 
 
-def _found(graph: Graph) -> Iterator[Node]:
+def _narrow_shapes(graph: Graph) -> Iterator[Node]:
     return filter(is_of_narrow, built_here(graph, {"Shape"}))
 
 
-def _write(graph: Graph, node: Node) -> None:
+def _shape_of_unsqueezed(graph: Graph, node: Node) -> None:
     (x,) = node.inputs
     assert x is not None
     shape = Shape([Dim(1), *x.shape]) if x.shape.is_ranked else x.shape
     wide = graph.build.emit("Unsqueeze", (x, graph.build.vector([0])), tensor_type(x.dtype, shape))
-    # Places from the end on are those that they were.
+    # Negative positions count from the end and stay.
     moved = {key: at + 1 if at >= 0 else at for key, at in node.attributes.items() if key in ("start", "end")}
     start = moved.pop("start", 1)
     if start < 0 and x.shape.is_ranked:
@@ -128,11 +128,11 @@ def _write(graph: Graph, node: Node) -> None:
     change(node, inputs=(wide,), attributes={"start": start, **moved})
 
 
-WORKAROUND = rewriting(
+CAST_BEFORE_SHAPE = node_workaround(
     "optimiser PreShapeNodeElimination",
     "Cast before Shape",
-    "the optimiser drops the Cast, and there is no Shape of dtypes of 2 or 4 bits",
+    "the optimiser drops the Cast, and Shape has no kernel for dtypes of 2 or 4 bits",
     {"Shape"},
-    _found,
-    _write,
+    _narrow_shapes,
+    _shape_of_unsqueezed,
 )

@@ -1,4 +1,4 @@
-"""Workarounds of sizes that only a run tells: of axes that are too few, and of pads of `auto_pad`."""
+"""Workarounds for sizes that are known at run time only: numbers of axes, and pads of `auto_pad`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.sequences import list_map
-from graphcore.runtime.lowering.passes import Pass, of_onnx, rewriting, sizes_type
+from graphcore.runtime.lowering.passes import Pass, node_workaround, of_onnx, sizes_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import SequenceType, TensorType
 
-# Write pads in numbers where auto_pad asks for them around windows with dilations or with gaps between them.
+# Write explicit pads for auto_pad around windows with dilations or with gaps between them.
 #
-# Kernels of onnxruntime pad as if there were no dilations, so that pools give less than ONNX says and convolutions are
-# refused; between windows with gaps they pad by numbers below 0, and begin behind the first element.
+# Kernels of onnxruntime pad as if there were no dilations, so that pools return less than ONNX defines and convolutions
+# are refused; between windows with gaps they use negative pads, and start after the first element.
 
 _FILTERS = {"AveragePool": None, "Conv": 1, "ConvInteger": 1, "LpPool": None, "MaxPool": None, "QLinearConv": 3}
-"""The operators, with the operand that has the sizes of the windows where no attribute does."""
+"""The operators, with the operand whose shape has the window sizes if no attribute has."""
 
 
-def _found(graph: Graph) -> Iterator[Node]:
+def _affected_windows(graph: Graph) -> Iterator[Node]:
     for node in graph.nodes:
         if node.op_type in _FILTERS and not node.domain and node.attributes.get("auto_pad", "").startswith("SAME"):
             if any(n != 1 for n in node.attributes.get("dilations", ())) or _has_gaps(node):
@@ -34,24 +34,24 @@ def _found(graph: Graph) -> Iterator[Node]:
 
 
 def _has_gaps(node: Node) -> bool:
-    """Return whether windows leave such gaps between them that a kernel pads wrongly: of convolutions gaps of 3."""
+    """Return True if the gaps between windows are so large that a kernel pads wrongly: 3 or more for convolutions."""
     place, steps = _FILTERS[node.op_type], node.attributes.get("strides", ())
     sizes = node.attributes.get("kernel_shape", ())
     filters = None if sizes or place is None else node.inputs[place]
     if filters is not None and filters.shape.is_ranked:
         sizes = [int(dim) if dim.is_static else step for dim, step in zip(filters.shape[2:], steps, strict=False)]
-    most = 0 if place is None else 2
-    return any(step - size > most for step, size in zip(steps, sizes, strict=False))
+    max_gap = 0 if place is None else 2
+    return any(step - size > max_gap for step, size in zip(steps, sizes, strict=False))
 
 
 def _write_pads(graph: Graph, node: Node) -> None:
     attributes = {**node.attributes}
     upper = attributes.pop("auto_pad") == "SAME_UPPER"
-    attributes.pop("ceil_mode", None)  # which auto_pad takes the place of
+    attributes.pop("ceil_mode", None)  # auto_pad overrides it
     x, sizes = _operand(node), _sizes(node)
     gaps = attributes.get("dilations") or [1] * len(sizes)
     steps = attributes.get("strides") or [1] * len(gaps)
-    is_pool = _FILTERS[node.op_type] is None  # of which no kernel takes pads of a whole window
+    is_pool = _FILTERS[node.op_type] is None  # pools do not accept pads of a whole window
     spans = [(size - 1) * gap + 1 for size, gap in zip(sizes, gaps, strict=True)]
     dims = list(x.shape[2:]) if x.shape.is_ranked else [Dim.dynamic()] * len(sizes)
     totals: list[int | None] = []
@@ -60,18 +60,18 @@ def _write_pads(graph: Graph, node: Node) -> None:
             totals.append(max((-(-int(dim) // step) - 1) * step + span - int(dim), 0))
         else:
             totals.append(span - 1 if step == 1 or span == 1 else None)
-    known = [total for total in totals if total is not None]
-    before = [total // 2 if upper else total - total // 2 for total in known]
-    after = [total - first for total, first in zip(known, before, strict=True)]
-    is_known = len(known) == len(totals)
+    static_totals = [total for total in totals if total is not None]
+    before = [total // 2 if upper else total - total // 2 for total in static_totals]
+    after = [total - first for total, first in zip(static_totals, before, strict=True)]
+    is_known = len(static_totals) == len(totals)
     if is_known and (not is_pool or all(n < size for n, size in zip(before + after, sizes * 2, strict=True))):
         change(node, attributes={**attributes, "pads": [*before, *after]})
         return
     if len(node.outputs) > 1:
-        raise _unknown(node, "pads of less than a window where places are asked for")
+        raise _unknown(node, "pads that are smaller than the window, since it also returns positions")
     b, dtype, maxima = graph.build, x.dtype, node.op_type == "MaxPool"
-    there = b.emit("Shape", (x,), sizes_type(len(sizes)), {"start": 2})
-    pads = b.vector([0, 0, *before, 0, 0, *after]) if is_known else _pads(graph, there, spans, steps, upper)
+    image_sizes = b.emit("Shape", (x,), sizes_type(len(sizes)), {"start": 2})
+    pads = b.vector([0, 0, *before, 0, 0, *after]) if is_known else _pads(graph, image_sizes, spans, steps, upper)
     lowest = b.scalar(-math.inf if dtype.is_float else dtype.min, dtype) if maxima else _zero_point(node)
     grown = [Dim.dynamic() if total is None else dim + total for dim, total in zip(dims, totals, strict=True)]
     front = list(x.shape[:2]) if x.shape.is_ranked else [Dim.dynamic()] * 2
@@ -79,26 +79,26 @@ def _write_pads(graph: Graph, node: Node) -> None:
     if node.op_type != "AveragePool" or attributes.pop("count_include_pad", 0):
         change(node, inputs=(padded, *node.inputs[1:]), attributes=attributes)
         return
-    shape = b.emit("Concat", (b.vector([1, 1]), there), sizes_type(len(sizes) + 2), {"axis": 0})
+    shape = b.emit("Concat", (b.vector([1, 1]), image_sizes), sizes_type(len(sizes) + 2), {"axis": 0})
     one = np.ones(1, dtype.numpy)
     ones = b.emit("ConstantOfShape", (shape,), TensorType(dtype, [1, 1, *dims]), {"value": one})
     ones = b.emit("Pad", (ones, pads), TensorType(dtype, [1, 1, *grown]))
     share = b.emit("AveragePool", (ones,), TensorType(dtype, [1, 1, *node.outputs[0].shape[2:]]), attributes)
-    made = b.emit("AveragePool", (padded,), node.outputs[0].type, attributes)
-    change(node, op_type="Div", inputs=(made, share), attributes={})
+    sums = b.emit("AveragePool", (padded,), node.outputs[0].type, attributes)
+    change(node, op_type="Div", inputs=(sums, share), attributes={})
 
 
-def _pads(graph: Graph, there: Symbol, spans: list[int], steps: list[int], upper: bool) -> Symbol:
-    """Return the pads of images whose sizes the run knows."""
-    b, type_ = graph.build, there.type
+def _pads(graph: Graph, image_sizes: Symbol, spans: list[int], steps: list[int], upper: bool) -> Symbol:
+    """Return the pads of images whose sizes are known at run time only."""
+    b, type_ = graph.build, image_sizes.type
 
     def number(op: str, x: Symbol, y: Sequence[int] | Symbol) -> Symbol:
         return b.emit(op, (x, y if isinstance(y, Symbol) else b.vector(list(y))), type_)
 
-    rounded = number("Add", there, [step - 1 for step in steps])
+    rounded = number("Add", image_sizes, [step - 1 for step in steps])
     starts = number("Mul", number("Div", rounded, steps), steps)
-    total = number("Sub", starts, number("Add", there, [step - n for step, n in zip(steps, spans, strict=True)]))
-    is_more = b.emit("Greater", (total, b.vector([0])), TensorType(DType.bool, there.shape))
+    total = number("Sub", starts, number("Add", image_sizes, [step - n for step, n in zip(steps, spans, strict=True)]))
+    is_more = b.emit("Greater", (total, b.vector([0])), TensorType(DType.bool, image_sizes.shape))
     total = number("Mul", total, b.emit("Cast", (is_more,), type_, {"to": DType.int64}))
     half = number("Div", total, [2])
     rest = number("Sub", total, half)
@@ -107,7 +107,7 @@ def _pads(graph: Graph, there: Symbol, spans: list[int], steps: list[int], upper
 
 
 def _zero_point(node: Node) -> Symbol | None:
-    """Return what a convolution of integers takes for 0."""
+    """Return the value that pads convolutions of integers."""
     return node.inputs[2] if node.op_type in ("ConvInteger", "QLinearConv") and len(node.inputs) > 2 else None
 
 
@@ -118,10 +118,10 @@ def _operand(node: Node) -> Symbol:
 
 
 def _sizes(node: Node) -> list[int]:
-    """Return the sizes of the windows. Raises `GraphError` where only the run knows them."""
-    given, place = node.attributes.get("kernel_shape"), _FILTERS[node.op_type]
-    if given or place is None:
-        return list(given or ())
+    """Return the sizes of the windows. Raises `GraphError` if they are known at run time only."""
+    kernel_shape, place = node.attributes.get("kernel_shape"), _FILTERS[node.op_type]
+    if kernel_shape or place is None:
+        return list(kernel_shape or ())
     filters = node.inputs[place]
     if filters is None or not filters.shape.is_ranked or not all(dim.is_static for dim in filters.shape[2:]):
         raise _unknown(node, "the sizes of its filters")
@@ -132,33 +132,33 @@ def _unknown(node: Node, what: str) -> GraphError:
     return GraphError(
         f"{node.op_type}: auto_pad with dilations or gaps needs {what}, since onnxruntime pads such windows wrongly",
         operands={"X": _operand(node)},
-        help="give the size (with_dims, or set-dims of the command), or write pads in place of auto_pad",
+        help="declare the size (with_dims, or the command set-dims), or write pads instead of auto_pad",
     )
 
 
-SAME_PADS = rewriting(
+SAME_PADS = node_workaround(
     "windows with dilations and auto_pad",
     "AveragePool, Conv, ConvInteger, LpPool, MaxPool, QLinearConv",
     "kernels pad as if there were no dilations",
     _FILTERS,
-    _found,
+    _affected_windows,
     _write_pads,
 )
 
 
-# Count the axes of operands of unknown rank: kernels that read sizes of axes which are not there end the process.
+# Check the number of axes of operands of unknown rank: kernels that read sizes of missing axes crash.
 #
-# An Unsqueeze at the last axis that there must be fails in words where it is not there, and a Squeeze takes the new
-# axis away. Neither copies.
+# An Unsqueeze at the last required axis fails with an error if the operand has too few, and a Squeeze removes the new
+# axis again. Neither copies.
 
-LEAST: Mapping[tuple[str, str], Mapping[int, int]] = {
+MIN_AXES: Mapping[tuple[str, str], Mapping[int, int]] = {
     ("", "DFT"): {0: 2},
     ("", "GridSample"): {0: 3},
     ("", "STFT"): {0: 2},
     ("com.microsoft", "DynamicQuantizeMatMul"): {1: 2},
     ("com.microsoft", "GroupQueryAttention"): {7: 2, 8: 2},
 }
-"""By domain and operator, the fewest axes of operands; inference asks for them where the rank is known."""
+"""By domain and operator, the minimum number of axes of operands; inference checks known ranks."""
 
 OLDER: Mapping[tuple[str, str], Mapping[int, int]] = {
     ("", "AffineGrid"): {1: 1},
@@ -166,55 +166,57 @@ OLDER: Mapping[tuple[str, str], Mapping[int, int]] = {
     ("", "Conv"): {1: 3},
     ("", "Einsum"): {},
 }
-"""The same of kernels that say so in the newest release. The terms of Einsum tell; Attention may say how many heads
-queries of three axes have."""
+"""The same for kernels that check it themselves in the newest release. For Einsum the terms decide; Attention may have
+queries of three axes and an attribute for the number of heads."""
 
 
-def _least(node: Node) -> Mapping[int, int]:
+def _min_axes(node: Node) -> Mapping[int, int]:
     key = node.domain, node.op_type
     if key == ("", "Einsum"):
         terms = node.attributes["equation"].partition("->")[0].split(",")
         return {place: sum(map(str.isalpha, term)) for place, term in enumerate(terms)}
     if key == ("", "Attention") and "q_num_heads" in node.attributes:
         return {}
-    return LEAST.get(key) or OLDER.get(key) or {}
+    return MIN_AXES.get(key) or OLDER.get(key) or {}
 
 
-def _unsure(node: Node) -> Iterator[tuple[int, Symbol, int]]:
-    """Yield the operands whose axes are to be counted, with their positions and the fewest axes."""
-    for place, least in _least(node).items():
+def _unranked_operands(node: Node) -> Iterator[tuple[int, Symbol, int]]:
+    """Yield the operands whose axes must be counted, with their positions and minimum numbers of axes."""
+    for place, minimum in _min_axes(node).items():
         x = node.inputs[place] if place < len(node.inputs) else None
         if x is not None and isinstance(x.type, TensorType) and not x.type.shape.is_ranked:
-            yield place, x, least
+            yield place, x, minimum
 
 
 def _count_axes(graph: Graph, node: Node) -> None:
     b = graph.build
     inputs = [*node.inputs]
-    for place, x, least in _unsure(node):
-        last = b.vector([least])
+    for place, x, minimum in _unranked_operands(node):
+        last = b.vector([minimum])
         inputs[place] = b.emit("Squeeze", (b.emit("Unsqueeze", (x, last), x.type), last), x.type)
     change(node, inputs=tuple(inputs))
 
 
-def _workaround(trap: str, least: Mapping[tuple[str, str], Mapping[int, int]]) -> Pass:
-    signs = [op_type for _, op_type in least]
-    return rewriting(
+def _workaround(trap: str, minima: Mapping[tuple[str, str], Mapping[int, int]]) -> Pass:
+    signs = [op_type for _, op_type in minima]
+    return node_workaround(
         trap,
         ", ".join(signs),
-        "kernels end the process on operands of fewer axes than the operator has",
+        "kernels crash on operands of fewer axes than the operator has",
         signs,
-        lambda graph: (n for n in graph.nodes if (n.domain, n.op_type) in least and any(True for _ in _unsure(n))),
+        lambda graph: (
+            n for n in graph.nodes if (n.domain, n.op_type) in minima and any(True for _ in _unranked_operands(n))
+        ),
         _count_axes,
     )
 
 
-FEW_AXES = _workaround("operands of fewer axes", LEAST)
+FEW_AXES = _workaround("operands of fewer axes", MIN_AXES)
 OLD = _workaround("operands of fewer axes that newer kernels refuse", OLDER)
 
 
-# Compare how many axes joined operands have, where only the run knows: kernels end the process where one has no
-# elements and fewer axes than others. A Concat of the shapes fails in words, since each is behind a 1 and so not empty.
+# Compare the ranks of joined operands at run time: kernels crash if one has no elements and fewer axes than others. A
+# Concat of the shapes fails with an error, since each follows a 1 and so is not empty.
 
 
 def _joined(graph: Graph) -> Iterator[Node]:
@@ -230,14 +232,14 @@ def _compare_ranks(graph: Graph, node: Node) -> None:
     assert first is not None
     if isinstance(first.type, SequenceType):
         element = b.emit("SequenceAt", (first, b.scalar(0, DType.int64)), first.type.element)
-        change(node, inputs=(list_map(lambda piece: _alike(piece, element), first),))
+        change(node, inputs=(list_map(lambda piece: _require_same_rank(piece, element), first),))
         return
-    checked = _alike(first, *[other for other in others if other is not None])
+    checked = _require_same_rank(first, *[other for other in others if other is not None])
     change(node, inputs=(checked, *others))
 
 
-def _alike(x: Symbol, *others: Symbol) -> Symbol:
-    """Return a value; the run fails where another one has not as many axes."""
+def _require_same_rank(x: Symbol, *others: Symbol) -> Symbol:
+    """Return a value; the run fails if another one has a different rank."""
     b = x.graph.build
 
     def row(y: Symbol | None) -> Symbol:
@@ -248,15 +250,15 @@ def _alike(x: Symbol, *others: Symbol) -> Symbol:
 
     rows = [row(x), *(row(b.capture(other)) for other in others)]
     every = b.emit("Concat", tuple(rows), TensorType(DType.int64, [len(rows), *rows[0].shape[1:]]), {"axis": 0})
-    own = b.emit("Gather", (every, b.scalar(0, DType.int64)), sizes_type(rows[0].shape[1]), {"axis": 0})
-    shape = b.emit("Slice", (own, b.vector([1]), b.vector([1 << 31])), sizes_type(rows[0].shape[1] - 1))
+    shape_row = b.emit("Gather", (every, b.scalar(0, DType.int64)), sizes_type(rows[0].shape[1]), {"axis": 0})
+    shape = b.emit("Slice", (shape_row, b.vector([1]), b.vector([1 << 31])), sizes_type(rows[0].shape[1] - 1))
     return b.emit("Reshape", (x, shape), x.type, {"allowzero": 1})
 
 
-RANKS = rewriting(
+RANKS = node_workaround(
     "joined operands of fewer axes",
     "Concat, ConcatFromSequence",
-    "kernels end the process on an operand without elements that has fewer axes than others",
+    "kernels crash on an operand without elements that has fewer axes than others",
     ("Concat", "ConcatFromSequence"),
     _joined,
     _compare_ranks,

@@ -15,7 +15,7 @@ from graphcore.onnx.read.checks import check_node
 from graphcore.onnx.schemas.schemas import Operator, operator, schema_of
 from graphcore.operators import Trait, having
 from graphcore.runtime.fusions import FUSIONS
-from graphcore.runtime.lowering.decompositions.ml_operators import DOMAIN, replaces
+from graphcore.runtime.lowering.decompositions.ml_operators import DOMAIN, needs_replacement
 from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_kernel, rows_of
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.ort.memory import PACKED
@@ -141,7 +141,7 @@ def _is_sound(node: onnx.NodeProto, version: int) -> bool:
 @functools.cache
 def _replaces(op_type: str, operand: DType, result: DType) -> bool:
     unknown = Shape.unknown()
-    return replaces(op_type, TensorType(operand, unknown), TensorType(result, unknown))
+    return needs_replacement(op_type, TensorType(operand, unknown), TensorType(result, unknown))
 
 
 def _of(*dtypes: DType) -> Row:

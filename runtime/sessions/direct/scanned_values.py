@@ -14,7 +14,7 @@ from graphcore.arrays.resource_limits import USUAL
 from graphcore.onnx.proto.ranges import LONGEST, MOST_AXES
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.workarounds import empty, moves
-from graphcore.runtime.lowering.workarounds.arithmetic import is_endless, is_rounded
+from graphcore.runtime.lowering.workarounds.arithmetic import is_infinite_factor, is_rounded
 from graphcore.types.dtypes import DType
 
 _DTYPES: dict[int, DType] = {
@@ -90,7 +90,7 @@ class ScannedValues:
             return False
         for name in node.input if node.op_type == "Mul" else node.input[1:]:
             array = self._values(name) if name in names else None
-            if array is not None and is_endless(array, node.op_type):
+            if array is not None and is_infinite_factor(array, node.op_type):
                 return True
         return False
 

@@ -29,7 +29,7 @@ from graphcore._version import __version__
 from graphcore.arrays.casting import Array
 from graphcore.errors import ModelError
 from graphcore.onnx.proto.value_protos import raw
-from graphcore.runtime.lowering.targets.releases import Range
+from graphcore.runtime.lowering.targets.releases import ReleaseRange
 from graphcore.runtime.ort.release import runtime
 from graphcore.support.atomic_files import replace_files
 from graphcore.types.dtypes import DType
@@ -43,7 +43,7 @@ Kind: TypeAlias = Literal["optimised", "start"]
 _MAGIC = b"graphcore optimised 2\n"
 _DIGEST = hashlib.sha256().digest_size
 
-_REPEATS = Range(last="1.31.0")
+_REPEATS = ReleaseRange(last="1.31.0")
 """The releases that write the initializers of bodies twice where weights have a file of their own, which they refuse to
 read: seen in 1.27 to 1.30."""
 

@@ -49,14 +49,14 @@ STAY: list[tuple[Sequence[str], Sequence[DType]]] = [
     (("Where",), (F32, F64)),
     (("Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool", "Sum", "LRN", "Erf", "Softplus"), (F64,)),
 ]
-"""Operators that the CPU's kernels get wrong or lack, and the CUDA provider's compute right."""
+"""Operators whose kernels are wrong or missing in the CPU provider but correct in the CUDA provider."""
 
 AS_DOUBLE = ("Hardmax", "MeanVarianceNormalization", "Det", "Col2Im", "LpPool", "Mean")
-"""Operators that have no kernel for float32 either, and whose float64 rows build in any float."""
+"""Operators without a kernel even for float32, whose float64 rows work for any float."""
 
 
 def rows(others: Mapping[tuple[str, DType], Decomposition]) -> dict[tuple[str, DType], Decomposition | None]:
-    """Return the rows of the CUDA target; None for those of `others` that it does not need."""
+    """Return the rows of the CUDA target; None for rows of `others` that it does not need."""
     table: dict[tuple[str, DType], Decomposition | None] = {}
     table.update({(op, dtype): None for ops, dtypes in STAY for op in ops for dtype in dtypes})
     table.update({(op, F32): others[op, F64] for op in AS_DOUBLE})

@@ -1,8 +1,8 @@
-"""The order of numbers: extremes of 64-bit integers, ArgMax and ArgMin, and TopK.
+"""The order of numbers: maxima and minima of 64-bit integers, ArgMax and ArgMin, and TopK.
 
-The provider reduces integers in float32, and its indices are not always the first. TopK of a long axis keeps equal
-numbers in no order. The decompositions use extremes in float64, which are exact, and TopK of keys that are all
-different.
+The provider reduces integers in float32, and does not always return the first index. TopK of a long axis returns equal
+numbers in any order. The decompositions use maxima and minima in float64, which are exact, and TopK of keys that are
+all different.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.build.builder import Builder, Call, Replacement
+from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
 from graphcore.runtime.lowering.decompositions import bits
 from graphcore.runtime.lowering.decompositions.cuda.networks import joined, pieces
@@ -26,79 +26,79 @@ from graphcore.types.tensor_types import _shape
 
 F64, I32, I64 = DType.float64, DType.int32, DType.int64
 
-SHORT = 512
-"""Axes up to this size are sorted whole, equal keys in the order of their places."""
+_MAX_SORTED_AT_ONCE = 512
+"""Axes up to this size are sorted in one step, equal keys in the order of their positions."""
 
 
 def _places(b: Builder, x: Symbol, axis: int) -> Symbol:
-    """Return 0, 1, ... along an axis, as int64, of a shape that broadcasts with `x`."""
+    """Return 0, 1, ... along an axis as int64, in a shape that broadcasts with `x`."""
     counted = count_up(b, length(b, x, axis))
     return symbol(b, reshaped(b, counted, [-1, *[1] * (x.rank - 1 - axis)]))
 
 
-def extreme(b: Builder, call: Call) -> Replacement:
-    """Compute the extreme of the high halves, then that of the low halves where the high one is it."""
+def extreme(b: Builder, call: OpCall) -> Replacement:
+    """Compute the maximum or minimum of the high halves, then that of the low halves of numbers that have it."""
     x, *axes = call.inputs
     keepdims = call.attributes.get("keepdims", 1)
-    given = b.known(axes[0]) if axes and axes[0] is not None else None
-    has_axes = bool(axes) and axes[0] is not None and (given is None or given.size > 0)
+    constant_axes = b.array_of(axes[0]) if axes and axes[0] is not None else None
+    has_axes = bool(axes) and axes[0] is not None and (constant_axes is None or constant_axes.size > 0)
     if call.attributes.get("noop_with_empty_axes") and not has_axes:
         return b.op("Identity", x)
-    kept = call.shape if keepdims else _shape([Dim.dynamic()] * x.rank)
+    reduced_shape = call.shape if keepdims else _shape([Dim.dynamic()] * x.rank)
     options = {**call.attributes, "keepdims": 1}
     low, high = pieces(b, x, 64, 32)
-    top = b.native(call.op, high, *axes, shape=kept, **options)
+    top = b.native(call.op, high, *axes, shape=reduced_shape, **options)
     outside = b.scalar(-1.0 if call.op == "ReduceMax" else 2.0**33, F64)
     low = b.native("Where", b.native("Equal", high, top, dtype=DType.bool, shape=x.shape), low, outside, dtype=F64)
-    made = joined(b, [b.native(call.op, low, *axes, shape=kept, **options), top], 32)
+    result = joined(b, [b.native(call.op, low, *axes, shape=reduced_shape, **options), top], 32)
     if keepdims:
-        return made
-    return b.native("Squeeze", made, *axes, shape=call.shape)
+        return result
+    return b.native("Squeeze", result, *axes, shape=call.shape)
 
 
-def argument(b: Builder, call: Call) -> Replacement:
-    """Compute ArgMax and ArgMin: the least of the indices that hold the extreme, or NaN."""
+def argument(b: Builder, call: OpCall) -> Replacement:
+    """Compute ArgMax and ArgMin: the smallest index of the maximum or minimum, or of NaN."""
     (x,) = call.inputs
     if call.attributes.get("select_last_index"):
         return b.on_host(call)
     axis = call.attributes.get("axis", 0) % x.rank
-    kept = _shape([Dim(1) if a == axis else d for a, d in enumerate(x.shape)])
+    reduced_shape = _shape([Dim(1) if a == axis else d for a, d in enumerate(x.shape)])
     axes = b.vector([axis])
-    best = b.op(call.op.replace("Arg", "Reduce"), x, axes, shape=kept, keepdims=1)
-    found = b.op("Equal", x, best, dtype=DType.bool, shape=x.shape)
+    best = b.op(call.op.replace("Arg", "Reduce"), x, axes, shape=reduced_shape, keepdims=1)
+    is_best = b.op("Equal", x, best, dtype=DType.bool, shape=x.shape)
     if x.dtype.is_float:
-        found = b.native("Or", found, b.native("IsNaN", x, dtype=DType.bool), shape=x.shape)
+        is_best = b.native("Or", is_best, b.native("IsNaN", x, dtype=DType.bool), shape=x.shape)
     places = b.native_cast(_places(b, x, axis), F64)
-    chosen = b.native("Where", found, places, b.scalar(2.0**53, F64), dtype=F64, shape=x.shape)
+    chosen = b.native("Where", is_best, places, b.scalar(2.0**53, F64), dtype=F64, shape=x.shape)
     first = b.native("ReduceMin", chosen, axes, shape=call.shape, keepdims=call.attributes.get("keepdims", 1))
     return b.native_cast(first, I64)
 
 
-def top_k_integers(b: Builder, call: Call) -> Replacement:
+def top_k_integers(b: Builder, call: OpCall) -> Replacement:
     """Compute TopK of up to 32 bits by keys that are never equal: each number with its index in the low bits."""
     x, k = call.inputs
     axis = call.attributes.get("axis", -1) % x.rank
-    found = _top_k_keys(b, b.native_cast(x, I64), k, call.types[1], {**call.attributes, "axis": axis})
-    return b.native("GatherElements", x, found, shape=call.shape, axis=axis), found
+    indices = _top_k_keys(b, b.native_cast(x, I64), k, call.types[1], {**call.attributes, "axis": axis})
+    return b.native("GatherElements", x, indices, shape=call.shape, axis=axis), indices
 
 
 def _top_k_keys(b: Builder, x: Symbol, k: Symbol, type_: Any, attributes: dict[str, Any]) -> Symbol:
-    """Return the indices of the first int64 numbers, which have no more than 32 bits."""
+    """Return the indices of the first int64 numbers, which have at most 32 bits."""
     places = _places(b, x, attributes["axis"])
     if attributes.get("largest", 1):
         places = b.native("Sub", b.scalar((1 << 31) - 1, I64), places)
     keys = b.native("Add", b.native("Mul", x, b.scalar(1 << 31, I64)), places, shape=x.shape)
-    _, found = b.emit_many("TopK", (keys, k), [type_, type_], attributes)
-    return found
+    _, indices = b.emit_many("TopK", (keys, k), [type_, type_], attributes)
+    return indices
 
 
 def _is_short(x: Symbol, attributes: dict[str, Any]) -> bool:
     dim = x.shape[attributes.get("axis", -1)]
-    return dim.is_static and int(dim) <= SHORT
+    return dim.is_static and int(dim) <= _MAX_SORTED_AT_ONCE
 
 
-def top_k_int64(b: Builder, call: Call) -> Replacement:
-    """Compute TopK of int64: sort a short axis as it is, a long one by its low halves and then by its high halves."""
+def top_k_int64(b: Builder, call: OpCall) -> Replacement:
+    """Compute TopK of int64: sort a short axis directly, a long one by its low halves and then by its high halves."""
     x, k = call.inputs
     if _is_short(x, call.attributes):
         return None
@@ -108,13 +108,13 @@ def top_k_int64(b: Builder, call: Call) -> Replacement:
     size = reshaped(b, length(b, x, axis), [1])
     order = _top_k_keys(b, low, symbol(b, size), x.type, {**call.attributes, "axis": axis, "sorted": 1})
     sorted_ = b.native("GatherElements", high, order, shape=x.shape, axis=axis)
-    found = _top_k_keys(b, sorted_, k, call.types[1], {**call.attributes, "axis": axis})
-    places = b.native("GatherElements", order, found, shape=call.types[1].shape, axis=axis)
+    indices = _top_k_keys(b, sorted_, k, call.types[1], {**call.attributes, "axis": axis})
+    places = b.native("GatherElements", order, indices, shape=call.types[1].shape, axis=axis)
     return b.native("GatherElements", x, places, shape=call.shape, axis=axis), places
 
 
-def top_k_floats(b: Builder, call: Call) -> Replacement:
-    """Compute TopK with NaN the greatest: sort a short axis by keys without NaN, a long one by the bits as integers."""
+def top_k_floats(b: Builder, call: OpCall) -> Replacement:
+    """Compute TopK with NaN as the maximum: sort a short axis by keys without NaN, a long one by bits as integers."""
     x, k = call.inputs
     if not _is_short(x, call.attributes):
         if x.dtype.bits == 16:
@@ -123,33 +123,33 @@ def top_k_floats(b: Builder, call: Call) -> Replacement:
     axis = call.attributes.get("axis", -1)
     unknown = b.native("IsNaN", x, dtype=DType.bool)
     if x.dtype is F64:
-        found = _in_two_steps(b, x, unknown, k, call.types, call.attributes)
+        indices = _in_two_steps(b, x, unknown, k, call.types, call.attributes)
     else:
         keys = b.native("Clip", b.native_cast(x, F64), b.scalar(-1e300, F64), b.scalar(1e300, F64))
         keys = b.native("Where", unknown, b.scalar(float("inf"), F64), keys, dtype=F64)
-        _, found = b.emit_many(call.op, (keys, k), [call.types[0].cast(F64), call.types[1]], call.attributes)
-    return b.native("GatherElements", x, found, shape=call.shape, axis=axis), found
+        _, indices = b.emit_many(call.op, (keys, k), [call.types[0].cast(F64), call.types[1]], call.attributes)
+    return b.native("GatherElements", x, indices, shape=call.shape, axis=axis), indices
 
 
 def _in_two_steps(b: Builder, x: Symbol, unknown: Symbol, k: Symbol, types: Any, attributes: dict[str, Any]) -> Symbol:
-    """Return the order by number, NaN as infinity, and then by whether it is NaN, in a stable sort."""
+    """Return the order by number, with NaN as infinity, then by being NaN, in a stable sort."""
     axis = attributes.get("axis", -1)
     keys = b.native("Where", unknown, b.scalar(float("inf"), F64), x, dtype=F64)
     all_of_it = b.vector([int(x.shape[axis])])
     whole = [x.type, x.type.cast(I64)]
     _, sorted_ = b.emit_many("TopK", (keys, all_of_it), whole, {**attributes, "sorted": 1})
     marks = b.native("GatherElements", b.native_cast(unknown, I32), sorted_, shape=x.shape, axis=axis)
-    _, found = b.emit_many("TopK", (marks, k), [types[0].cast(I32), types[1]], attributes)
-    return b.native("GatherElements", sorted_, found, shape=types[1].shape, axis=axis)
+    _, order = b.emit_many("TopK", (marks, k), [types[0].cast(I32), types[1]], attributes)
+    return b.native("GatherElements", sorted_, order, shape=types[1].shape, axis=axis)
 
 
-# Bitwise operators of integers without kernels: by arithmetic, and *and* by a table of all pairs of bytes.
+# Bitwise operators of integers without kernels: by arithmetic, and And by a table of all pairs of bytes.
 
 _BYTES = np.bitwise_and.outer(np.arange(256), np.arange(256)).astype(np.uint8).reshape(-1)
 _BYTES.setflags(write=False)
 
 
-def bitcast(b: Builder, call: Call) -> Replacement:
+def bitcast(b: Builder, call: OpCall) -> Replacement:
     """Compute BitCast of integers of one width by Cast, which wraps. Wider floats are left to the CPU."""
     (x,) = call.inputs
     target = call.types[0].dtype
@@ -162,14 +162,14 @@ def bitcast(b: Builder, call: Call) -> Replacement:
     return b.emit_many(call.op, (x,), call.types, call.attributes)
 
 
-def invert(b: Builder, call: Call) -> Replacement:
+def invert(b: Builder, call: OpCall) -> Replacement:
     """Compute BitwiseNot as -1 - x, where -1 has all bits set."""
     (x,) = call.inputs
     return b.native("Sub", b.scalar(-1 if x.dtype.is_signed else int(x.dtype.max), x.dtype), x)
 
 
-def bitwise(b: Builder, call: Call) -> Replacement:
-    """Compute *or* and *exclusive or*: the sum less *and*, once or twice."""
+def bitwise(b: Builder, call: OpCall) -> Replacement:
+    """Compute Or and Xor: the sum less And, once or twice."""
     x, y = call.inputs
     shape = call.shape
     common = _and(b, x, y, shape)
@@ -182,31 +182,31 @@ def bitwise(b: Builder, call: Call) -> Replacement:
 
 def _and(b: Builder, x: Symbol, y: Symbol, shape: Any) -> Symbol:
     for value, mask in ((x, y), (y, x)):
-        array = b.known(mask)
+        array = b.array_of(mask)
         if array is not None and array.size == 1:
             masked = _masked(b, value, int(array.reshape(())), shape)
             if masked is not None:
                 return masked
-    own = x.dtype
-    wide = DType.int64 if own.bits == 64 else DType.int32
+    dtype = x.dtype
+    wide = DType.int64 if dtype.bits == 64 else DType.int32
     table = b.constant(_BYTES.astype(wide.numpy), wide)
-    if own.bits == 8:
+    if dtype.bits == 8:
         left, right = (b.native("Mod", b.native_cast(s, wide), b.scalar(256, wide)) for s in (x, y))
         place = b.native("Add", b.native("Mul", left, b.scalar(256, wide)), right, shape=shape)
-        return b.native_cast(b.native("Gather", table, place, shape=shape, axis=0), own)
-    count = own.bits // 8
+        return b.native_cast(b.native("Gather", table, place, shape=shape, axis=0), dtype)
+    count = dtype.bits // 8
     weights = b.constant(np.array([1 << 8 * i for i in range(count)], wide.numpy), wide)
     left, right = (_bytes(b, b.native_cast(s, wide), weights) for s in (x, y))
     parts = _shape([*shape, Dim(count)])
     place = b.native("Add", b.native("Mul", left, b.scalar(256, wide)), right, shape=parts)
-    found = b.native("Mul", b.native("Gather", table, place, shape=parts, axis=0), weights, shape=parts)
-    # The running sum is exact in the dtype, where a reduction goes through float32.
-    total = b.native("CumSum", found, b.scalar(-1, DType.int64), shape=parts)
-    return b.native_cast(b.native("Gather", total, b.scalar(count - 1, DType.int64), shape=shape, axis=-1), own)
+    weighted = b.native("Mul", b.native("Gather", table, place, shape=parts, axis=0), weights, shape=parts)
+    # The running sum is exact in the dtype, while a reduction uses float32.
+    total = b.native("CumSum", weighted, b.scalar(-1, DType.int64), shape=parts)
+    return b.native_cast(b.native("Gather", total, b.scalar(count - 1, DType.int64), shape=shape, axis=-1), dtype)
 
 
 def _bytes(b: Builder, x: Symbol, weights: Symbol) -> Symbol:
-    """Return the bytes of an integer along a new last axis, the lowest first."""
+    """Return the bytes of an integer along a new last axis, lowest first."""
     column = b.native("Unsqueeze", x, b.vector([-1]), shape=_shape([*x.shape, Dim(1)]))
     parts = _shape([*x.shape, weights.shape[0]])
     below = b.native("Mod", column, weights, shape=parts)
@@ -215,92 +215,92 @@ def _bytes(b: Builder, x: Symbol, weights: Symbol) -> Symbol:
 
 
 def _masked(b: Builder, x: Symbol, mask: int, shape: Any) -> Symbol | None:
-    """Return *and* with a constant that is a run of ones at either end."""
-    own = x.dtype
-    bits = mask % (1 << own.bits)
+    """Return And with a constant that is a run of ones at either end."""
+    dtype = x.dtype
+    bits = mask % (1 << dtype.bits)
     if bits == 0:
         return None
     low = bits.bit_length()
-    if bits == (1 << low) - 1 and low < own.bits - own.is_signed:
-        return b.native("Mod", x, b.scalar(1 << low, own), shape=shape)
-    rest = (1 << own.bits) - bits
-    if rest & (rest - 1) == 0 and rest < 1 << (own.bits - own.is_signed) and rest > 1:
-        return b.native("Sub", x, b.native("Mod", x, b.scalar(rest, own)), shape=shape)
+    if bits == (1 << low) - 1 and low < dtype.bits - dtype.is_signed:
+        return b.native("Mod", x, b.scalar(1 << low, dtype), shape=shape)
+    rest = (1 << dtype.bits) - bits
+    if rest & (rest - 1) == 0 and rest < 1 << (dtype.bits - dtype.is_signed) and rest > 1:
+        return b.native("Sub", x, b.native("Mod", x, b.scalar(rest, dtype)), shape=shape)
     return None
 
 
-def shift(b: Builder, call: Call) -> Replacement:
-    """Compute shifts by Mul and Div with powers of two; 0 for a count that is not below the width."""
+def shift(b: Builder, call: OpCall) -> Replacement:
+    """Compute shifts by Mul and Div with powers of two; 0 for counts of at least the width."""
     x, count = call.inputs
-    own, shape = x.dtype, call.shape
-    powers = [1 << i for i in range(own.bits)]
-    place = b.native_cast(b.native("Min", count, b.scalar(own.bits, own)), DType.int64)
+    dtype, shape = x.dtype, call.shape
+    powers = [1 << i for i in range(dtype.bits)]
+    place = b.native_cast(b.native("Min", count, b.scalar(dtype.bits, dtype)), DType.int64)
 
     def chosen(values: list[int]) -> Symbol:
-        table = b.constant(np.array(values, own.numpy), own)
+        table = b.constant(np.array(values, dtype.numpy), dtype)
         return b.native("Gather", table, place, shape=count.shape, axis=0)
 
     if call.attributes["direction"] in ("LEFT", b"LEFT"):
         return b.native("Mul", x, chosen([*powers, 0]), shape=shape)
     quotient = b.native("Div", x, chosen([*powers, 1]), shape=shape)
-    known = b.known(count)
-    if known is not None and (known < own.bits).all():
+    array = b.array_of(count)
+    if array is not None and (array < dtype.bits).all():
         return quotient
-    return b.native("Mul", quotient, chosen([*([1] * own.bits), 0]), shape=shape)
+    return b.native("Mul", quotient, chosen([*([1] * dtype.bits), 0]), shape=shape)
 
 
 # Operators of floats whose kernels lose a sign or a NaN, and functions without kernels.
 
 
-def absolute(b: Builder, call: Call) -> Replacement:
-    """Compute Abs by other operators: the kernel negates all that is not above 0, and so gives -0.0 for 0.0."""
+def absolute(b: Builder, call: OpCall) -> Replacement:
+    """Compute Abs with another operator: the kernel negates all numbers that are not above 0, so 0.0 becomes -0.0."""
     (x,) = call.inputs
     if not b.rules.allows(call.op, x.dtype):
         return None
     return b.native("Max", b.native(call.op, x), b.scalar(0.0, x.dtype), shape=call.shape)
 
 
-def bits_extreme(b: Builder, call: Call) -> Replacement:
-    """Compute Max and Min as for wider floats: NaN wins."""
+def bits_extreme(b: Builder, call: OpCall) -> Replacement:
+    """Compute ReduceMax and ReduceMin as for wider floats: NaN wins."""
     if not b.rules.allows(call.op, call.inputs[0].dtype):
         return None
     return extreme_floats(b, call)
 
 
-def sign(b: Builder, call: Call) -> Replacement:
-    """Compute Sign with NaN kept: the kernel compares with 0, and so gives 0 for NaN."""
+def sign(b: Builder, call: OpCall) -> Replacement:
+    """Compute Sign with NaN preserved: the kernel compares with 0, and so returns 0 for NaN."""
     (x,) = call.inputs
     unknown = b.native("IsNaN", x, dtype=DType.bool)
     return b.native("Where", unknown, x, b.native(call.op, x), dtype=x.dtype)
 
 
-def relu(b: Builder, call: Call) -> Replacement:
-    """Compute Relu with NaN kept: the kernel gives 0 for all that is not above 0."""
+def relu(b: Builder, call: OpCall) -> Replacement:
+    """Compute Relu with NaN preserved: the kernel returns 0 for all numbers that are not above 0."""
     (x,) = call.inputs
     zero = b.scalar(0.0, x.dtype)
     return b.native("Where", b.native("Less", x, zero, dtype=DType.bool), zero, x, dtype=x.dtype)
 
 
-def through_double(b: Builder, call: Call) -> Replacement:
-    """Compute in float64 the functions that are written for it."""
+def through_double(b: Builder, call: OpCall) -> Replacement:
+    """Compute functions in float64 that have a decomposition only for it."""
     return compute_in(b, DType.float64, call)
 
 
-def convolve_narrow(b: Builder, call: Call) -> Replacement:
+def convolve_narrow(b: Builder, call: OpCall) -> Replacement:
     """Compute Conv of narrow floats in float32: the kernel adds the bias to a rounded sum."""
     if len(call.inputs) < 3 or call.inputs[2] is None:
         return None
     return compute_in(b, DType.float32, call)
 
 
-def scatter(b: Builder, call: Call) -> Replacement:
-    """Compute extremes of a scatter with NaN kept: its marks are int32, since no kernel combines bools."""
+def scatter(b: Builder, call: OpCall) -> Replacement:
+    """Compute Max and Min scatters with NaN preserved: the marks are int32, because no kernel combines bools."""
     if call.attributes.get("reduction") not in ("max", "min"):
         return None
     x, indices, updates = call.inputs
     shape = call.shape
-    made = b.native(call.op, x, indices, updates, shape=shape, **call.attributes)
+    result = b.native(call.op, x, indices, updates, shape=shape, **call.attributes)
     marks = [b.native_cast(b.native("IsNaN", s, dtype=DType.bool), DType.int32) for s in (x, updates)]
-    found = b.native(call.op, marks[0], indices, marks[1], shape=shape, **{**call.attributes, "reduction": "max"})
-    unknown = b.native_cast(found, DType.bool)
-    return b.native("Where", unknown, b.scalar(float("nan"), x.dtype), made, dtype=x.dtype, shape=shape)
+    has_nan = b.native(call.op, marks[0], indices, marks[1], shape=shape, **{**call.attributes, "reduction": "max"})
+    unknown = b.native_cast(has_nan, DType.bool)
+    return b.native("Where", unknown, b.scalar(float("nan"), x.dtype), result, dtype=x.dtype, shape=shape)

@@ -1,4 +1,4 @@
-"""Complex numbers as their real and imaginary parts: a pass before the others, which then see real dtypes alone."""
+"""Complex numbers as their real and imaginary parts: a pass before the others, which then see only real dtypes."""
 
 from importlib import import_module
 
@@ -8,15 +8,15 @@ from graphcore.runtime.lowering.passes import Summary
 from graphcore.types.tensor_types import complex_in_use
 
 
-def needed(has: Summary) -> bool:
-    """Return whether there are complex numbers in the graph or one of its bodies."""
-    return bool(complex_in_use) and any(map(is_complex, has.types))
+def needed(summary: Summary) -> bool:
+    """Return True if the graph or one of its bodies has complex numbers."""
+    return bool(complex_in_use) and any(map(is_complex, summary.types))
 
 
 def store(graph: Graph, *, fast: bool = False) -> Graph:
-    """Return the graph with real tensors in place of complex ones. fast: matrix products may take three real products.
+    """Return the graph with real tensors in place of complex ones. fast: matrix products may use three real products.
 
-    Raises `DTypeError` for what has no rule.
+    Raises `DTypeError` for operators without a rule.
     """
-    made: Graph = import_module(f"{__name__}.layers").stored(graph, fast=fast)  # few graphs have complex numbers
-    return made
+    stored: Graph = import_module(f"{__name__}.layers").stored(graph, fast=fast)  # few graphs have complex numbers
+    return stored

@@ -1,4 +1,4 @@
-"""Arithmetic of complex numbers in their parts: NumPy's formulas, bit for bit, and comparisons."""
+"""Arithmetic of complex numbers by parts: NumPy's formulas, bit for bit, and comparisons."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.complex_numbers import parts as r
-from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair, Parts, Result, holds_complex
+from graphcore.runtime.lowering.dtypes.complex_numbers.parts import ComplexPair, ComplexPolicy, Result, holds_complex
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import Shape
 
 
-def operands(on: Parts, node: Node) -> list[Pair]:
-    """Return the parts of the operands of a node, those of real ones too."""
+def operands(on: ComplexPolicy, node: Node) -> list[ComplexPair]:
+    """Return the parts of the operands of a node, including real ones."""
     return [on.pair(s) if holds_complex(s) else from_real(on.of(s)) for s in node.inputs if s is not None]
 
 
-def from_real(x: Symbol) -> Pair:
+def from_real(x: Symbol) -> ComplexPair:
     """Return a real value as a complex one."""
-    return Pair(x, r.zeros(x))
+    return ComplexPair(x, r.zeros(x))
 
 
-def total(x: Pair, y: Pair) -> Pair:
-    return Pair(r.add(x.real, y.real), r.add(x.imag, y.imag))
+def total(x: ComplexPair, y: ComplexPair) -> ComplexPair:
+    return ComplexPair(r.add(x.real, y.real), r.add(x.imag, y.imag))
 
 
-def difference(x: Pair, y: Pair) -> Pair:
-    return Pair(r.sub(x.real, y.real), r.sub(x.imag, y.imag))
+def difference(x: ComplexPair, y: ComplexPair) -> ComplexPair:
+    return ComplexPair(r.sub(x.real, y.real), r.sub(x.imag, y.imag))
 
 
-def product(x: Pair, y: Pair) -> Pair:
+def product(x: ComplexPair, y: ComplexPair) -> ComplexPair:
     real = r.sub(r.mul(x.real, y.real), r.mul(x.imag, y.imag))
-    return Pair(real, r.add(r.mul(x.real, y.imag), r.mul(x.imag, y.real)))
+    return ComplexPair(real, r.add(r.mul(x.real, y.imag), r.mul(x.imag, y.real)))
 
 
-def scaled(x: Pair, value: float) -> Pair:
-    return Pair(r.times(x.real, value), r.times(x.imag, value))
+def scaled(x: ComplexPair, value: float) -> ComplexPair:
+    return ComplexPair(r.times(x.real, value), r.times(x.imag, value))
 
 
-def quotient(x: Pair, y: Pair) -> Pair:
-    """By Smith's algorithm (Algorithm 116, 1962) as NumPy has it; a divisor of 0 gives infinities and NaN.
+def quotient(x: ComplexPair, y: ComplexPair) -> ComplexPair:
+    """Divide by Smith's algorithm (Algorithm 116, 1962) as NumPy does; a divisor of 0 gives infinities and NaN.
 
-    Operands so large or small that a step of it would overflow or vanish are scaled first, by a power of 2.
+    Operands for which a step would overflow or vanish are first scaled by a power of 2.
     """
     of_x, of_y = (e.emit("Max", *(r.magnitude(part) for part in pair)) for pair in (x, y))
     scale = _scale(e.emit("Max", of_x, of_y), e.emit("Min", of_x, of_y))
@@ -57,52 +57,52 @@ def quotient(x: Pair, y: Pair) -> Pair:
     real = r.mul(r.add(first, r.mul(second, ratio)), inverse)
     crossed = r.mul(first, ratio)
     imag = r.mul(e.where(steep, r.sub(second, crossed), r.sub(crossed, second)), inverse)
-    nothing = r.is_zero(high)
-    nothing = e.both(nothing, steep)
+    is_zero = r.is_zero(high)
+    is_zero = e.both(is_zero, steep)
     size = r.magnitude(y.real)
-    return Pair(e.where(nothing, r.div(x.real, size), real), e.where(nothing, r.div(x.imag, size), imag))
+    return ComplexPair(e.where(is_zero, r.div(x.real, size), real), e.where(is_zero, r.div(x.imag, size), imag))
 
 
-def _scale(most: Symbol, least: Symbol) -> Symbol:
-    """Return the power of 2 for operands of such magnitudes: 1 for all but the largest and the smallest."""
-    info = np.finfo(most.dtype.numpy)
+def _scale(largest: Symbol, smallest: Symbol) -> Symbol:
+    """Return the power of 2 to scale by: 1 unless the magnitudes are extreme."""
+    info = np.finfo(largest.dtype.numpy)
     bits = float(info.nmant + 8)
-    is_small = e.less(least, r.number(least, 2.0 ** (info.minexp + bits)))
-    up = e.where(is_small, r.number(least, 2.0**bits), r.number(least, 1.0))
-    return e.where(r.above(most, 2.0 ** (info.maxexp - bits - 2)), r.number(most, 2.0**-bits), up)
+    is_small = e.less(smallest, r.number(smallest, 2.0 ** (info.minexp + bits)))
+    up = e.where(is_small, r.number(smallest, 2.0**bits), r.number(smallest, 1.0))
+    return e.where(r.above(largest, 2.0 ** (info.maxexp - bits - 2)), r.number(largest, 2.0**-bits), up)
 
 
-def inverse(x: Pair) -> Pair:
-    """1 / x as NumPy computes it, the largest numbers scaled first by a power of 2."""
+def inverse(x: ComplexPair) -> ComplexPair:
+    """Return 1 / x as NumPy computes it; the largest numbers are first scaled by a power of 2."""
     info = np.finfo(x.real.dtype.numpy)
-    most = e.emit("Max", *(r.magnitude(part) for part in x))
-    one = r.number(most, 1.0)
-    scale = e.where(r.above(most, 2.0 ** (info.maxexp - 3)), r.number(most, 0.125), one)
+    largest = e.emit("Max", *(r.magnitude(part) for part in x))
+    one = r.number(largest, 1.0)
+    scale = e.where(r.above(largest, 2.0 ** (info.maxexp - 3)), r.number(largest, 0.125), one)
     a, b = (r.mul(part, scale) for part in x)
     steep = e.emit("LessOrEqual", r.magnitude(b), r.magnitude(a), dtype=DType.bool)
     high, low = e.where(steep, a, b), e.where(steep, b, a)
     ratio = r.div(low, high)
     below = r.add(high, r.mul(low, ratio))
     one, other = r.div(scale, below), r.div(r.mul(ratio, scale), below)
-    return Pair(e.where(steep, one, other), r.neg(e.where(steep, other, one)))
+    return ComplexPair(e.where(steep, one, other), r.neg(e.where(steep, other, one)))
 
 
-def size(x: Pair) -> Symbol:
-    """Return the magnitude, which overflows only where it is beyond the dtype: infinite if either part is."""
+def size(x: ComplexPair) -> Symbol:
+    """Return the magnitude, which overflows only beyond the dtype; infinite if either part is."""
     if x.real.dtype is DType.float32:
         wide = [e.cast(part, DType.float64) for part in x]
-        made = e.cast(r.sqrt(r.add(*(r.mul(part, part) for part in wide))), DType.float32)
-        return _infinite_if_either(x, made)
+        result = e.cast(r.sqrt(r.add(*(r.mul(part, part) for part in wide))), DType.float32)
+        return _infinite_if_either(x, result)
     return _infinite_if_either(x, _hypot(x.real, x.imag))
 
 
-def _infinite_if_either(x: Pair, made: Symbol) -> Symbol:
+def _infinite_if_either(x: ComplexPair, result: Symbol) -> Symbol:
     either = e.either(r.is_infinite(x.real), r.is_infinite(x.imag))
-    return e.where(either, r.number(made, float("inf")), made)
+    return e.where(either, r.number(result, float("inf")), result)
 
 
 def _hypot(x: Symbol, y: Symbol) -> Symbol:
-    """Borges' corrected square root of the sum of squares ("An improved algorithm for hypot(a, b)", 2019), scaled."""
+    """Return the root of the sum of squares, by Borges' "An improved algorithm for hypot(a, b)" (2019), scaled."""
     x, y = r.magnitude(x), r.magnitude(y)
     swapped = e.less(x, y)
     x, y = e.where(swapped, y, x), e.where(swapped, x, y)
@@ -127,129 +127,131 @@ def _hypot(x: Symbol, y: Symbol) -> Symbol:
     error = e.where(e.greater(h, r.times(b, 2.0)), rest, other)
     step = r.div(error, r.times(h, 2.0))
     corrected = e.where(r.is_zero(h), h, r.sub(h, step))
-    made = r.div(corrected, scale)
-    return e.where(e.either(apart, r.is_zero(y)), r.add(x, y), made)
+    result = r.div(corrected, scale)
+    return e.where(e.either(apart, r.is_zero(y)), r.add(x, y), result)
 
 
-def angle(x: Pair) -> Symbol:
+def angle(x: ComplexPair) -> Symbol:
     return r.atan2(x.imag, x.real)
 
 
-def _add(on: Parts, node: Node) -> Sequence[Result]:
-    made, *rest = operands(on, node)
+def _add(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    result, *rest = operands(on, node)
     for other in rest:
-        made = total(made, other)
-    return (made,)
+        result = total(result, other)
+    return (result,)
 
 
-def _sub(on: Parts, node: Node) -> Sequence[Result]:
+def _sub(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (difference(*operands(on, node)),)
 
 
-def _mul(on: Parts, node: Node) -> Sequence[Result]:
+def _mul(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (product(*operands(on, node)),)
 
 
-def _div(on: Parts, node: Node) -> Sequence[Result]:
+def _div(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (quotient(*operands(on, node)),)
 
 
-def _square(on: Parts, node: Node) -> Sequence[Result]:
+def _square(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (x,) = operands(on, node)
     cross = r.mul(x.real, x.imag)
-    return (Pair(r.sub(r.mul(x.real, x.real), r.mul(x.imag, x.imag)), r.add(cross, cross)),)
+    return (ComplexPair(r.sub(r.mul(x.real, x.real), r.mul(x.imag, x.imag)), r.add(cross, cross)),)
 
 
-def _neg(on: Parts, node: Node) -> Sequence[Result]:
+def _neg(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (x,) = operands(on, node)
-    return (Pair(r.neg(x.real), r.neg(x.imag)),)
+    return (ComplexPair(r.neg(x.real), r.neg(x.imag)),)
 
 
-def _reciprocal(on: Parts, node: Node) -> Sequence[Result]:
+def _reciprocal(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (inverse(*operands(on, node)),)
 
 
-def _conjugate(on: Parts, node: Node) -> Sequence[Result]:
+def _conjugate(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (x,) = operands(on, node)
-    return (Pair(x.real, r.neg(x.imag)),)
+    return (ComplexPair(x.real, r.neg(x.imag)),)
 
 
-def _complex_of(on: Parts, node: Node) -> Sequence[Result]:
+def _complex_of(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     real, imag = (on.of(s) for s in node.inputs if s is not None)
     shape = node.outputs[0].shape
-    return (Pair(*(_spread(part, other, shape) for part, other in ((real, imag), (imag, real)))),)
+    return (ComplexPair(*(_spread(part, other, shape) for part, other in ((real, imag), (imag, real)))),)
 
 
 def _spread(part: Symbol, other: Symbol, shape: Shape) -> Symbol:
-    """Return a part in the shape that it and the other have together."""
+    """Expand a part to the shape that it and the other broadcast to."""
     if part.shape == shape and not part.shape.is_dynamic:
         return part
     return e.emit("Expand", part, r.shape_of(other), shape=shape)
 
 
-def _real(on: Parts, node: Node) -> Sequence[Result]:
+def _real(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (operands(on, node)[0].real,)
 
 
-def _imag(on: Parts, node: Node) -> Sequence[Result]:
+def _imag(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (operands(on, node)[0].imag,)
 
 
-def _abs(on: Parts, node: Node) -> Sequence[Result]:
+def _abs(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (size(operands(on, node)[0]),)
 
 
-def _angle(on: Parts, node: Node) -> Sequence[Result]:
+def _angle(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (angle(operands(on, node)[0]),)
 
 
-def _sign(on: Parts, node: Node) -> Sequence[Result]:
-    """z / |z|, and 0 for 0; of one infinite part its sign, of two NaN, as NumPy has it."""
+def _sign(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Return z / |z|, and 0 for 0; the sign of one infinite part, NaN for two, as NumPy does."""
     (x,) = operands(on, node)
     info = np.finfo(x.real.dtype.numpy)
-    most = e.emit("Max", *(r.magnitude(part) for part in x))
+    largest = e.emit("Max", *(r.magnitude(part) for part in x))
     bits = float(info.nmant + 8)
-    is_small = e.less(most, r.number(most, 2.0 ** (info.minexp + bits)))
-    up = e.where(is_small, r.number(most, 2.0**bits), r.number(most, 1.0))
-    scale = e.where(r.above(most, 2.0 ** (info.maxexp - 3)), r.number(most, 0.125), up)
-    length = size(Pair(*(r.mul(part, scale) for part in x)))
-    nothing = r.is_zero(length)
+    is_small = e.less(largest, r.number(largest, 2.0 ** (info.minexp + bits)))
+    up = e.where(is_small, r.number(largest, 2.0**bits), r.number(largest, 1.0))
+    scale = e.where(r.above(largest, 2.0 ** (info.maxexp - 3)), r.number(largest, 0.125), up)
+    length = size(ComplexPair(*(r.mul(part, scale) for part in x)))
+    is_zero = r.is_zero(length)
     unlimited = r.is_infinite(length)
-    made = []
+    result = []
     for part in x:
-        own = e.where(r.is_infinite(part), e.emit("Sign", part), r.number(part, 0.0))
-        made.append(e.where(nothing, r.number(part, 0.0), e.where(unlimited, own, r.div(r.mul(part, scale), length))))
+        direction = e.where(r.is_infinite(part), e.emit("Sign", part), r.number(part, 0.0))
+        result.append(
+            e.where(is_zero, r.number(part, 0.0), e.where(unlimited, direction, r.div(r.mul(part, scale), length)))
+        )
     unknown = e.both(r.is_infinite(x.real), r.is_infinite(x.imag))
     unknown = e.either(unknown, r.is_nan(length))
     nan = r.number(x.real, float("nan"))
-    return (Pair(*(e.where(unknown, nan, part) for part in made)),)
+    return (ComplexPair(*(e.where(unknown, nan, part) for part in result)),)
 
 
-def _equal(on: Parts, node: Node) -> Sequence[Result]:
+def _equal(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     x, y = operands(on, node)
     return (e.both(e.equal(x.real, y.real), e.equal(x.imag, y.imag)),)
 
 
-def _not_equal(on: Parts, node: Node) -> Sequence[Result]:
+def _not_equal(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     return (e.opposite(*_equal(on, node)),)  # type: ignore[arg-type]
 
 
-def _is_nan(on: Parts, node: Node) -> Sequence[Result]:
+def _is_nan(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (x,) = operands(on, node)
     return (e.either(r.is_nan(x.real), r.is_nan(x.imag)),)
 
 
-def _is_inf(on: Parts, node: Node) -> Sequence[Result]:
+def _is_inf(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (x,) = operands(on, node)
     return (e.either(r.is_infinite(x.real), r.is_infinite(x.imag)),)
 
 
-def _is_finite(on: Parts, node: Node) -> Sequence[Result]:
+def _is_finite(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (x,) = operands(on, node)
     return (e.both(r.is_finite(x.real), r.is_finite(x.imag)),)
 
 
-def _cast(on: Parts, node: Node) -> Sequence[Result]:
+def _cast(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (source,) = node.inputs
     assert source is not None
     to = node.outputs[0].dtype
@@ -259,7 +261,7 @@ def _cast(on: Parts, node: Node) -> Sequence[Result]:
         return (e.opposite(e.both(r.is_zero(x.real), r.is_zero(x.imag))),)
     if not holds_complex(source):
         return (from_real(e.cast(on.of(source), to.storage)),)
-    return (Pair(*(e.cast(part, to.storage) for part in on.pair(source))),)
+    return (ComplexPair(*(e.cast(part, to.storage) for part in on.pair(source))),)
 
 
 RULES = {

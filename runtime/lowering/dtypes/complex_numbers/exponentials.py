@@ -1,6 +1,6 @@
 """Exponentials, logarithms, roots and powers of complex numbers, with the special cases of C99's Annex G.
 
-All are computed in float64, whatever the dtype, and rounded to it once.
+All are computed in float64 for any dtype, and rounded once to the dtype.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from graphcore.runtime.lowering.dtypes.complex_numbers.arithmetic import (
     scaled,
     size,
 )
-from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair, Parts, Result
+from graphcore.runtime.lowering.dtypes.complex_numbers.parts import ComplexPair, ComplexPolicy, Result
 from graphcore.types.dtypes import DType
 
-_MOST = 709.0
-"""The greatest whole number whose exponential float64 holds."""
+_MAX_EXPONENT = 709.0
+"""The largest integer whose exponential is finite in float64."""
 
 _FAR = 1e150
-"""Stands for infinity in angles: no float32 is near it, and its square is finite."""
+"""Stands for infinity in angles: far above float32, and its square is finite."""
 
 INFINITY, NAN = math.inf, math.nan
 
 
-Function: TypeAlias = "Callable[[Pair, bool], Pair]"
-"""A function of complex numbers in float64. Its second operand: the result is rounded to float32, so that what float64
-itself rounds counts for nothing."""
+Function: TypeAlias = "Callable[[ComplexPair, bool], ComplexPair]"
+"""A function of complex numbers in float64. The second argument is True if the result is rounded to float32, so that
+rounding errors of float64 do not matter."""
 
 
-def elementwise(function: Function) -> Callable[[Parts, Node], Sequence[Result]]:
+def elementwise(function: Function) -> Callable[[ComplexPolicy, Node], Sequence[Result]]:
     """Return the rule of a function of complex numbers that is computed in float64."""
 
-    def rule(on: Parts, node: Node) -> Sequence[Result]:
+    def rule(on: ComplexPolicy, node: Node) -> Sequence[Result]:
         (x,) = operands(on, node)
         dtype = x.real.dtype
         return (rounded(function(wide(x), dtype is DType.float32), dtype),)
@@ -49,104 +49,106 @@ def elementwise(function: Function) -> Callable[[Parts, Node], Sequence[Result]]
     return rule
 
 
-def wide(x: Pair) -> Pair:
-    return Pair(*(e.cast(part, DType.float64) for part in x))
+def wide(x: ComplexPair) -> ComplexPair:
+    return ComplexPair(*(e.cast(part, DType.float64) for part in x))
 
 
-def rounded(x: Pair, dtype: DType) -> Pair:
-    return Pair(*(e.cast(part, dtype) for part in x))
+def rounded(x: ComplexPair, dtype: DType) -> ComplexPair:
+    return ComplexPair(*(e.cast(part, dtype) for part in x))
 
 
 def times_exp(factor: Symbol, x: Symbol, *, half: bool = False) -> Symbol:
-    """Return factor * e^x, or half of it, which overflows only where that does. factor: at most 1 in magnitude."""
-    return _times_power(r.exp, _MOST, factor, x, half=half)
+    """Return factor * e^x, or half of it, which overflows only if the result does. factor: at most 1 in magnitude."""
+    return _times_power(r.exp, _MAX_EXPONENT, factor, x, half=half)
 
 
-def _times_power(power: Callable[[Symbol], Symbol], most: float, factor: Symbol, x: Symbol, *, half: bool) -> Symbol:
-    """most: the greatest whole number whose power float64 holds."""
-    first = e.emit("Min", x, r.number(x, most))
-    rest = r.clip(r.sub(x, first), 0.0, 2 * most)
-    second = e.emit("Min", rest, r.number(x, most))
+def _times_power(
+    power: Callable[[Symbol], Symbol], max_exponent: float, factor: Symbol, x: Symbol, *, half: bool
+) -> Symbol:
+    """max_exponent: the largest integer whose power is finite in float64."""
+    first = e.emit("Min", x, r.number(x, max_exponent))
+    rest = r.clip(r.sub(x, first), 0.0, 2 * max_exponent)
+    second = e.emit("Min", rest, r.number(x, max_exponent))
     third = r.sub(rest, second)
-    made = r.mul(factor, power(first))
+    result = r.mul(factor, power(first))
     if half:
-        made = r.times(made, 0.5)
-    return r.mul(r.mul(made, power(second)), power(third))
+        result = r.times(result, 0.5)
+    return r.mul(r.mul(result, power(second)), power(third))
 
 
-def exponential(z: Pair, narrow: bool) -> Pair:
+def exponential(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     sin, cos = sin_cos(y, narrow=narrow)
-    if narrow:  # float32 holds no power of e beyond that of 700, whatever it is multiplied by
+    if narrow:  # beyond e^700 every product overflows float32
         power = r.exp(e.emit("Min", x, r.number(x, 700.0)))
         real, imag = r.mul(power, cos), r.mul(power, sin)
     else:
         real, imag = times_exp(cos, x), times_exp(sin, x)
-    return _limits(z, sin, cos, Pair(real, imag), are_known=narrow)
+    return _limits(z, sin, cos, ComplexPair(real, imag), are_known=narrow)
 
 
-def _power_of(base: int, log: float, rest: float, most: float) -> Function:
-    """Return the function of the powers of a whole number. log + rest: its logarithm. most: as for `_times_power`."""
+def _power_of(base: int, log: float, rest: float, max_exponent: float) -> Function:
+    """Return the powers of an integer. log + rest: its logarithm. max_exponent: as for `_times_power`."""
 
-    def power(z: Pair, _: bool) -> Pair:
+    def power(z: ComplexPair, _: bool) -> ComplexPair:
         x, y = z
         sin, cos = sin_cos(*times_constant(y, log, rest))
         raised = lambda part: e.emit("Pow", r.number(part, float(base)), part)  # noqa: E731
-        made = (_times_power(raised, most, part, x, half=False) for part in (cos, sin))
-        return _limits(z, sin, cos, Pair(*made))
+        powers = (_times_power(raised, max_exponent, part, x, half=False) for part in (cos, sin))
+        return _limits(z, sin, cos, ComplexPair(*powers))
 
     return power
 
 
-def _limits(z: Pair, sin: Symbol, cos: Symbol, made: Pair, *, are_known: bool = False) -> Pair:
-    """Return an exponential with its values where a part is 0 or infinite. are_known: those at finite angles are."""
-    (x, y), (real, imag) = z, made
+def _limits(z: ComplexPair, sin: Symbol, cos: Symbol, power: ComplexPair, *, are_known: bool = False) -> ComplexPair:
+    """Set the values where a part is 0 or infinite. are_known: those at finite angles are correct already."""
+    (x, y), (real, imag) = z, power
     zero = r.number(x, 0.0)
     flat = r.is_zero(y)
     imag = e.where(flat, y, imag)
     unlimited, turns = r.is_infinite(x), r.is_finite(y)
-    apart = e.both(unlimited, e.opposite(turns))
+    has_no_angle = e.both(unlimited, e.opposite(turns))
     below = e.less(x, zero)
-    real = e.where(apart, e.where(below, zero, x), real)
-    imag = e.where(apart, e.where(below, r.signed_as(zero, y), r.number(x, NAN)), imag)
+    real = e.where(has_no_angle, e.where(below, zero, x), real)
+    imag = e.where(has_no_angle, e.where(below, r.signed_as(zero, y), r.number(x, NAN)), imag)
     if are_known:
-        return Pair(real, imag)
-    # e^-inf is 0 with the signs of the cosine and the sine; e^inf an infinity with them.
+        return ComplexPair(real, imag)
+    # e^-inf is 0 with the signs of the cosine and the sine; e^inf is an infinity with them.
     straight = e.both(unlimited, turns, e.opposite(flat))
     limit = e.where(below, zero, r.number(x, INFINITY))
     real = e.where(straight, r.signed_as(limit, cos), real)
     imag = e.where(straight, r.signed_as(limit, sin), imag)
-    return Pair(e.where(e.both(unlimited, flat), limit, real), imag)
+    return ComplexPair(e.where(e.both(unlimited, flat), limit, real), imag)
 
 
-def exponential_less_one(z: Pair, narrow: bool) -> Pair:
+def exponential_less_one(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     half, _ = sin_cos(r.times(y, 0.5), narrow=narrow)
     _, cos = sin_cos(y, narrow=narrow)
     near = r.sub(r.mul(r.expm1(x), cos), r.times(r.mul(half, half), 2.0))
     whole = exponential(z, narrow)
     far = e.either(r.above(x, 40.0), e.opposite(e.both(r.is_finite(x), r.is_finite(y))))
-    return Pair(e.where(far, r.plus(whole.real, -1.0), near), whole.imag)
+    return ComplexPair(e.where(far, r.plus(whole.real, -1.0), near), whole.imag)
 
 
-def logarithm(z: Pair, narrow: bool) -> Pair:
-    return Pair(log_of_size(z, narrow), _angle(z, narrow))
+def logarithm(z: ComplexPair, narrow: bool) -> ComplexPair:
+    return ComplexPair(log_of_size(z, narrow), _angle(z, narrow))
 
 
-def _angle(z: Pair, narrow: bool) -> Symbol:
-    """Return the angle. Of float32's numbers by that of half of it, whose tangent is y / (|z| + x) = (|z| - x) / y."""
+def _angle(z: ComplexPair, narrow: bool) -> Symbol:
+    """Return the angle. For float32 by the half angle, whose tangent is y / (|z| + x) = (|z| - x) / y."""
     if not narrow:
         return r.atan2(z.imag, z.real)
     x, y = (r.clip(part, -_FAR, _FAR) for part in z)
     length = r.sqrt(r.add(r.mul(x, x), r.mul(y, y)))
     length = r.greater_of(length, r.number(length, 1 / _FAR))  # above 0
-    left = r.is_negative(x)
-    over = e.where(left, r.sub(length, x), y)
-    return r.times(e.emit("Atan", r.div(over, e.where(left, y, r.add(length, x)))), 2.0)
+    is_left = r.is_negative(x)
+    over = e.where(is_left, r.sub(length, x), y)
+    return r.times(e.emit("Atan", r.div(over, e.where(is_left, y, r.add(length, x)))), 2.0)
 
 
-def log_of_size(z: Pair, narrow: bool) -> Symbol:
-    """Return log|z| without overflow, accurate where |z| is near 1."""
+def log_of_size(z: ComplexPair, narrow: bool) -> Symbol:
+    """Return log|z| without overflow, accurate if |z| is near 1."""
     if narrow:
         return _log_of_narrow_size(z)
     x, y = (r.magnitude(part) for part in z)
@@ -157,130 +159,130 @@ def log_of_size(z: Pair, narrow: bool) -> Symbol:
     plain = r.add(r.log(high), r.times(r.log1p(r.mul(ratio, ratio)), 0.5))
     near = e.both(r.above(high, 0.5), e.less(high, r.number(high, 2.0)))
     beside = r.times(r.log1p(squares_and(r.number(high, -1.0), high, low)), 0.5)
-    made = e.where(near, beside, plain)
-    made = e.where(e.both(r.is_zero(x), r.is_zero(y)), r.number(high, -INFINITY), made)
-    return e.where(unlimited, r.number(high, INFINITY), made)
+    result = e.where(near, beside, plain)
+    result = e.where(e.both(r.is_zero(x), r.is_zero(y)), r.number(high, -INFINITY), result)
+    return e.where(unlimited, r.number(high, INFINITY), result)
 
 
-def _log_of_narrow_size(z: Pair) -> Symbol:
-    """Half the logarithm of the sum of squares, which float64 holds, and of what that lost near 1."""
+def _log_of_narrow_size(z: ComplexPair) -> Symbol:
+    """Return half the logarithm of the sum of squares, with its rounding error near 1."""
     x, y = (r.magnitude(part) for part in z)
     high, low = r.greater_of(x, y), e.emit("Min", x, y)
     square = r.mul(low, low)
     whole = r.add(r.mul(high, high), square)
     beyond = r.add(r.mul(r.plus(high, -1.0), r.plus(high, 1.0)), square)
     lost = r.div(r.sub(beyond, r.plus(whole, -1.0)), r.greater_of(whole, r.number(whole, 0.25)))
-    made = r.times(r.add(r.log(whole), lost), 0.5)
+    result = r.times(r.add(r.log(whole), lost), 0.5)
     unlimited = e.either(r.is_infinite(x), r.is_infinite(y))
-    return e.where(unlimited, r.number(high, INFINITY), made)
+    return e.where(unlimited, r.number(high, INFINITY), result)
 
 
-def logarithm_of_one_more(z: Pair, narrow: bool) -> Pair:
+def logarithm_of_one_more(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
-    above = Pair(r.plus(x, 1.0), y)
+    above = ComplexPair(r.plus(x, 1.0), y)
     small = e.both(e.less(r.magnitude(x), r.number(x, 0.5)), e.less(r.magnitude(y), r.number(y, 2.0)))
     double = r.times(x, 2.0)
     beyond = r.add(r.add(double, r.mul(x, x)), r.mul(y, y)) if narrow else squares_and(double, y, x)
     near = r.times(r.log1p(beyond), 0.5)
-    return Pair(e.where(small, near, log_of_size(above, narrow)), _angle(above, narrow))
+    return ComplexPair(e.where(small, near, log_of_size(above, narrow)), _angle(above, narrow))
 
 
-def narrow_square_root(z: Pair) -> Pair:
-    """By the same formula as `square_root`, of numbers whose squares float64 holds."""
+def narrow_square_root(z: ComplexPair) -> ComplexPair:
+    """The formula of `square_root`, for numbers whose squares are finite in float64."""
     x, y = z
     unlimited = r.is_infinite(x)
     length = r.sqrt(r.add(r.mul(x, x), r.mul(y, y)))
     length = e.where(unlimited, r.number(x, INFINITY), length)
     half = r.sqrt(r.times(r.add(r.magnitude(x), length), 0.5))
     other = r.div(y, r.times(half, 2.0))
-    left = e.less(x, r.number(x, 0.0))
-    real = e.where(left, r.magnitude(other), half)
-    imag = e.where(left, r.signed_as(half, y), e.where(r.is_zero(half), y, other))
+    is_left = e.less(x, r.number(x, 0.0))
+    real = e.where(is_left, r.magnitude(other), half)
+    imag = e.where(is_left, r.signed_as(half, y), e.where(r.is_zero(half), y, other))
     steep = r.is_infinite(y)
-    return Pair(e.where(steep, r.number(x, INFINITY), real), e.where(steep, y, imag))
+    return ComplexPair(e.where(steep, r.number(x, INFINITY), real), e.where(steep, y, imag))
 
 
-def square_root(z: Pair) -> Pair:
-    """Kahan's, in "Branch cuts for complex elementary functions" (1987), scaled by powers of four."""
+def square_root(z: ComplexPair) -> ComplexPair:
+    """Kahan's algorithm, from "Branch cuts for complex elementary functions" (1987), scaled by powers of four."""
     x, y = z
-    most = r.greater_of(r.magnitude(x), r.magnitude(y))
-    large, small = r.above(most, 2.0**1000), e.less(most, r.number(most, 2.0**-900))
+    largest = r.greater_of(r.magnitude(x), r.magnitude(y))
+    large, small = r.above(largest, 2.0**1000), e.less(largest, r.number(largest, 2.0**-900))
     one = r.number(x, 1.0)
     scale = e.where(large, r.number(x, 2.0**-4), e.where(small, r.number(x, 2.0**200), one))
     back = e.where(large, r.number(x, 4.0), e.where(small, r.number(x, 2.0**-100), one))
     a, b = r.mul(x, scale), r.mul(y, scale)
-    half = r.sqrt(r.times(r.add(r.magnitude(a), size(Pair(a, b))), 0.5))
+    half = r.sqrt(r.times(r.add(r.magnitude(a), size(ComplexPair(a, b))), 0.5))
     other = r.div(r.magnitude(b), r.times(half, 2.0))
-    left = e.less(x, r.number(x, 0.0))
-    real, imag = e.where(left, other, half), e.where(left, half, other)
+    is_left = e.less(x, r.number(x, 0.0))
+    real, imag = e.where(is_left, other, half), e.where(is_left, half, other)
     real, imag = r.mul(real, back), r.signed_as(r.mul(imag, back), y)
-    nothing = e.both(r.is_zero(x), r.is_zero(y))
+    is_zero = e.both(r.is_zero(x), r.is_zero(y))
     zero, infinity, nan = (r.number(x, value) for value in (0.0, INFINITY, NAN))
-    real, imag = e.where(nothing, zero, real), e.where(nothing, y, imag)
+    real, imag = e.where(is_zero, zero, real), e.where(is_zero, y, imag)
     # Infinite parts.
     flat = r.is_infinite(x)
     unknown = r.is_nan(y)
     of_zero = e.where(unknown, nan, zero)
-    real = e.where(flat, e.where(left, of_zero, infinity), real)
-    imag = e.where(flat, e.where(left, r.signed_as(infinity, y), e.where(unknown, nan, r.signed_as(zero, y))), imag)
+    real = e.where(flat, e.where(is_left, of_zero, infinity), real)
+    imag = e.where(flat, e.where(is_left, r.signed_as(infinity, y), e.where(unknown, nan, r.signed_as(zero, y))), imag)
     steep = r.is_infinite(y)
     real, imag = e.where(steep, infinity, real), e.where(steep, y, imag)
     lost = e.both(e.either(r.is_nan(x), unknown), e.opposite(flat), e.opposite(steep))
-    return Pair(e.where(lost, nan, real), e.where(lost, nan, imag))
+    return ComplexPair(e.where(lost, nan, real), e.where(lost, nan, imag))
 
 
-_MOST_STEPS = 100
-"""The greatest power that is computed by multiplying, as NumPy's is."""
+_MAX_POWER = 100
+"""The largest power that is computed by multiplications, as in NumPy."""
 
 
-def _pow(on: Parts, node: Node) -> Sequence[Result]:
+def _pow(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     x, y = operands(on, node)
     dtype = x.real.dtype
-    power = _whole(node.inputs[1])
+    power = _small_integer(node.inputs[1])
     if power is not None:
         return (rounded(power_of(wide(x), power), dtype),)
     return (rounded(_general_power(wide(x), wide(y), dtype is DType.float32), dtype),)
 
 
-def _whole(symbol: Symbol | None) -> int | None:
-    """Return the value of a constant that is a small whole number."""
+def _small_integer(symbol: Symbol | None) -> int | None:
+    """Return the value of a constant that is a small integer."""
     array = constant_array(symbol)
     if array is None or array.size != 1:
         return None
     value = array.reshape(()).item()
     is_whole = not value.imag and math.isfinite(value.real) and value.real == int(value.real)
-    return int(value.real) if is_whole and abs(value.real) < _MOST_STEPS else None
+    return int(value.real) if is_whole and abs(value.real) < _MAX_POWER else None
 
 
-def power_of(x: Pair, power: int) -> Pair:
-    """Return a small whole power, by multiplying."""
+def power_of(x: ComplexPair, power: int) -> ComplexPair:
+    """Return a small integer power, by multiplications."""
     if power < 0:
         return inverse(power_of(x, -power))
-    made: Pair | None = None
+    result: ComplexPair | None = None
     square = x
     while power:
         if power & 1:
-            made = square if made is None else product(made, square)
+            result = square if result is None else product(result, square)
         power >>= 1
         if power:
             square = product(square, square)
-    return made or from_real(r.add(r.zeros(x.real), r.number(x.real, 1.0)))
+    return result or from_real(r.add(r.zeros(x.real), r.number(x.real, 1.0)))
 
 
-def _general_power(x: Pair, y: Pair, narrow: bool) -> Pair:
-    made = exponential(product(y, logarithm(x, narrow)), narrow)
+def _general_power(x: ComplexPair, y: ComplexPair, narrow: bool) -> ComplexPair:
+    power = exponential(product(y, logarithm(x, narrow)), narrow)
     zero, one, nan = (r.number(x.real, value) for value in (0.0, 1.0, NAN))
     base_is_zero = e.both(r.is_zero(x.real), r.is_zero(x.imag))
     rises = r.above(y.real, 0.0)
     none = e.both(r.is_zero(y.real), r.is_zero(y.imag))
-    real = e.where(base_is_zero, e.where(rises, zero, nan), made.real)
-    imag = e.where(base_is_zero, e.where(rises, zero, nan), made.imag)
+    real = e.where(base_is_zero, e.where(rises, zero, nan), power.real)
+    imag = e.where(base_is_zero, e.where(rises, zero, nan), power.imag)
     itself = e.both(e.equal(y.real, one), r.is_zero(y.imag))
     real, imag = e.where(itself, x.real, real), e.where(itself, x.imag, imag)
-    return Pair(e.where(none, one, real), e.where(none, zero, imag))
+    return ComplexPair(e.where(none, one, real), e.where(none, zero, imag))
 
 
-def _root(z: Pair, narrow: bool) -> Pair:
+def _root(z: ComplexPair, narrow: bool) -> ComplexPair:
     return narrow_square_root(z) if narrow else square_root(z)
 
 
@@ -299,33 +301,33 @@ RULES = {
 }
 
 
-# Sums and products of float64 with what their rounding loses, and sines whose relative error is small everywhere.
+# Sums and products of float64 with their rounding errors, and sines with a small relative error everywhere.
 #
-# Sums are D. Knuth's ("The Art of Computer Programming", volume 2, 4.2.2), products T. Dekker's ("A floating-point
-# technique for extending the available precision", 1971). Angles are reduced by W. Cody's and W. Waite's method, with
-# the parts of pi / 2 of 33 bits that fdlibm has.
+# Sums are by D. Knuth ("The Art of Computer Programming", volume 2, 4.2.2), products by T. Dekker ("A floating-point
+# technique for extending the available precision", 1971). Angles are reduced by the method of W. Cody and W. Waite,
+# with the parts of pi / 2 of 33 bits from fdlibm.
 
 _SPLITTER = 134217729.0
 """2^27 + 1: splits 53 bits into two halves."""
 _QUARTER = (1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624871116645580e-21, 8.47842766036889956997e-32)
 """pi / 2, 33 bits a part."""
-_MOST_TURNED = 2.0**20
-"""Up to this angle the products of whole numbers and the parts of pi / 2 are exact."""
+_MAX_ANGLE = 2.0**20
+"""Up to this angle the products of integers and the parts of pi / 2 are exact."""
 
 
 def sum_of(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
-    """Return x + y and what its rounding loses."""
-    made = r.add(x, y)
-    other = r.sub(made, x)
-    return made, r.add(r.sub(x, r.sub(made, other)), r.sub(y, other))
+    """Return x + y and its rounding error."""
+    total = r.add(x, y)
+    other = r.sub(total, x)
+    return total, r.add(r.sub(x, r.sub(total, other)), r.sub(y, other))
 
 
 def product_of(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
-    """Return x * y and what its rounding loses, where no product is above 2^996 or below 2^-969."""
-    made = r.mul(x, y)
+    """Return x * y and its rounding error, if no product is above 2^996 or below 2^-969."""
+    result = r.mul(x, y)
     (a, b), (c, d) = _halves(x), (_halves(x) if x is y else _halves(y))
-    rest = r.add(r.add(r.sub(r.mul(a, c), made), r.mul(a, d)), r.mul(b, c))
-    return made, r.add(rest, r.mul(b, d))
+    rest = r.add(r.add(r.sub(r.mul(a, c), result), r.mul(a, d)), r.mul(b, c))
+    return result, r.add(rest, r.mul(b, d))
 
 
 def _halves(x: Symbol) -> tuple[Symbol, Symbol]:
@@ -335,7 +337,7 @@ def _halves(x: Symbol) -> tuple[Symbol, Symbol]:
 
 
 def squares_and(start: Symbol, x: Symbol, y: Symbol) -> Symbol:
-    """Return start + x^2 + y^2, rounded about once however much of it cancels."""
+    """Return start + x^2 + y^2, rounded about once even under cancellation."""
     (p, p_rest), (q, q_rest) = product_of(x, x), product_of(y, y)
     first, first_rest = sum_of(start, p)
     second, second_rest = sum_of(first, q)
@@ -345,12 +347,12 @@ def squares_and(start: Symbol, x: Symbol, y: Symbol) -> Symbol:
 def sin_cos(y: Symbol, rest: Symbol | None = None, *, narrow: bool = False) -> tuple[Symbol, Symbol]:
     """Return the sine and the cosine of y + rest, NaN where y is not finite. rest: a few units in the last place of y.
 
-    Up to angles of 2^20 their error is relative to them, beyond it and where `narrow` to 1.
+    Up to angles of 2^20 their error is relative to them, beyond and if `narrow` relative to 1.
     """
     if narrow:
         return r.sin(y), r.cos(y)
-    turned = r.magnitude(y)
-    whole = e.both(e.less(r.number(y, 0.78), turned), e.less(turned, r.number(y, _MOST_TURNED)))
+    magnitude = r.magnitude(y)
+    whole = e.both(e.less(r.number(y, 0.78), magnitude), e.less(magnitude, r.number(y, _MAX_ANGLE)))
     zero = r.number(y, 0.0)
     turns = e.where(whole, e.emit("Round", r.times(y, 2 / r.PI)), zero)
     first, second, third, fourth = (r.times(turns, part) for part in _QUARTER)
@@ -366,14 +368,14 @@ def sin_cos(y: Symbol, rest: Symbol | None = None, *, narrow: bool = False) -> t
     place = r.sub(turns, e.emit("Floor", turns))
     is_odd = e.either(e.equal(place, r.number(y, 0.25)), e.equal(place, r.number(y, 0.75)))
     below = r.above(place, 0.3)
-    left = e.both(r.above(place, 0.2), e.less(place, r.number(y, 0.6)))
+    is_left = e.both(r.above(place, 0.2), e.less(place, r.number(y, 0.6)))
     sine, cosine = e.where(is_odd, cos, sin), e.where(is_odd, sin, cos)
-    return e.where(below, r.neg(sine), sine), e.where(left, r.neg(cosine), cosine)
+    return e.where(below, r.neg(sine), sine), e.where(is_left, r.neg(cosine), cosine)
 
 
 def times_constant(y: Symbol, value: float, rest: float) -> tuple[Symbol, Symbol]:
-    """Return y * (value + rest) and what its rounding loses; 0 for that where y is beyond 2^900."""
-    made, lost = product_of(y, r.number(y, value))
+    """Return y * (value + rest) and its rounding error; 0 for the error if y is beyond 2^900."""
+    result, lost = product_of(y, r.number(y, value))
     lost = r.add(lost, r.times(y, rest))
     near = e.less(r.magnitude(y), r.number(y, 2.0**900))
-    return made, e.where(near, lost, r.number(y, 0.0))
+    return result, e.where(near, lost, r.number(y, 0.0))

@@ -1,4 +1,4 @@
-"""Layers of complex numbers: convolutions, normalisations by magnitudes, and functions that gate."""
+"""Layers of complex numbers: convolutions, normalisations by magnitudes, and gating functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,13 @@ from graphcore.runtime.lowering.dtypes.complex_numbers.arithmetic import (
     total,
 )
 from graphcore.runtime.lowering.dtypes.complex_numbers.exponentials import exponential, logarithm, rounded, wide
-from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair, Parts, Result, holds_complex, stored_type
+from graphcore.runtime.lowering.dtypes.complex_numbers.parts import (
+    ComplexPair,
+    ComplexPolicy,
+    Result,
+    holds_complex,
+    stored_type,
+)
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, _shape, tensor_type
@@ -36,8 +42,8 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType,
 # Sums of products
 
 
-def _convolution(on: Parts, node: Node) -> Sequence[Result]:
-    """Four real convolutions, or three (Gauss) where products may round otherwise. The bias goes into two of them."""
+def _convolution(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Build four real convolutions, or three (Gauss) if the rounding may differ. The bias goes into two of them."""
     x, filters, *biases = operands(on, node)
     type_ = tensor_type(x.real.dtype, node.outputs[0].shape)
 
@@ -47,15 +53,15 @@ def _convolution(on: Parts, node: Node) -> Sequence[Result]:
     real_bias, imag_bias = [b.real for b in biases], [b.imag for b in biases]
     if not on.fast:
         real = r.sub(convolved(x.real, filters.real, *real_bias), convolved(x.imag, filters.imag))
-        return (Pair(real, r.add(convolved(x.real, filters.imag, *imag_bias), convolved(x.imag, filters.real))),)
+        return (ComplexPair(real, r.add(convolved(x.real, filters.imag, *imag_bias), convolved(x.imag, filters.real))),)
     first = convolved(r.add(x.real, x.imag), filters.real)
     second = convolved(x.real, r.sub(filters.imag, filters.real), *imag_bias)
-    # The first product goes into both parts, so that a bias of its own is in none of them.
+    # The first product is part of both results, so it gets no bias.
     third = convolved(x.imag, r.add(filters.real, filters.imag), *map(r.neg, real_bias))
-    return (Pair(r.sub(first, third), r.add(first, second)),)
+    return (ComplexPair(r.sub(first, third), r.add(first, second)),)
 
 
-def _fma(on: Parts, node: Node) -> Sequence[Result]:
+def _fma(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     x, y, z = operands(on, node)
     return (rounded(total(product(wide(x), wide(y)), wide(z)), x.real.dtype),)
 
@@ -63,50 +69,50 @@ def _fma(on: Parts, node: Node) -> Sequence[Result]:
 # Gates
 
 
-def _gate(z: Pair) -> Pair:
-    """1 / (1 + e^-z), of e^-|Re z|, which does not overflow. In float64."""
-    left = e.less(z.real, r.number(z.real, 0.0))
-    outward = Pair(*(e.where(left, part, r.neg(part)) for part in z))
+def _gate(z: ComplexPair) -> ComplexPair:
+    """Return 1 / (1 + e^-z) in float64, by e^-|Re z|, which does not overflow."""
+    is_left = e.less(z.real, r.number(z.real, 0.0))
+    outward = ComplexPair(*(e.where(is_left, part, r.neg(part)) for part in z))
     power = exponential(outward, False)
     one = from_real(r.number(z.real, 1.0))
-    return quotient(Pair(*(e.where(left, a, b) for a, b in zip(power, one, strict=True))), total(power, one))
+    return quotient(ComplexPair(*(e.where(is_left, a, b) for a, b in zip(power, one, strict=True))), total(power, one))
 
 
-def _gated(values: Pair, gates: Pair) -> Pair:
+def _gated(values: ComplexPair, gates: ComplexPair) -> ComplexPair:
     """Return values times the sigmoid of gates, rounded to their dtype."""
     return rounded(product(wide(values), _gate(wide(gates))), values.real.dtype)
 
 
-def _sigmoid(on: Parts, node: Node) -> Sequence[Result]:
+def _sigmoid(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (z,) = operands(on, node)
     return (rounded(_gate(wide(z)), z.real.dtype),)
 
 
-def _swish(on: Parts, node: Node) -> Sequence[Result]:
+def _swish(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (z,) = operands(on, node)
     alpha = float(node.attributes.get("alpha", 1.0))
-    return (_gated(z, Pair(*(r.times(part, alpha) for part in z)) if alpha != 1 else z),)
+    return (_gated(z, ComplexPair(*(r.times(part, alpha) for part in z)) if alpha != 1 else z),)
 
 
-def _glu(on: Parts, node: Node) -> Sequence[Result]:
+def _glu(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (z,) = operands(on, node)
     halves = []
     for part in z:
         type_ = tensor_type(part.dtype, node.outputs[0].shape)
         attributes = {"axis": node.attributes["axis"], "num_outputs": 2}
         halves.append(on.new.build.emit_many("Split", (part,), [type_, type_], attributes))
-    return (_gated(*(Pair(real, imag) for real, imag in zip(*halves, strict=True))),)
+    return (_gated(*(ComplexPair(real, imag) for real, imag in zip(*halves, strict=True))),)
 
 
-def _swiglu(on: Parts, node: Node) -> Sequence[Result]:
+def _swiglu(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     gate, up = operands(on, node)
     return (product(_gated(gate, gate), up),)
 
 
-def _softsign(on: Parts, node: Node) -> Sequence[Result]:
+def _softsign(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (z,) = operands(on, node)
     below = r.plus(size(z), 1.0)
-    return (Pair(*(r.div(part, below) for part in z)),)
+    return (ComplexPair(*(r.div(part, below) for part in z)),)
 
 
 # Norms
@@ -117,41 +123,43 @@ def _mean(x: Symbol, axes: Sequence[int]) -> Symbol:
     return e.emit("ReduceMean", x, e.ints(x, list(axes)), shape=shape, keepdims=1)
 
 
-def _scaled(z: Pair, axes: Sequence[int], epsilon: float) -> Pair:
+def _scaled(z: ComplexPair, axes: Sequence[int], epsilon: float) -> ComplexPair:
     """Return z over the root of its mean square magnitude."""
     square = r.add(*(r.mul(part, part) for part in z))
     root = r.sqrt(r.plus(_mean(square, axes), epsilon))
-    return Pair(*(r.div(part, root) for part in z))
+    return ComplexPair(*(r.div(part, root) for part in z))
 
 
-def _trailing(node: Node, z: Pair) -> tuple[range, float]:
+def _trailing(node: Node, z: ComplexPair) -> tuple[range, float]:
     rank = z.real.rank
     return range(int(node.attributes.get("axis", -1)) % rank, rank), float(node.attributes.get("epsilon", 1e-5))
 
 
-def _rms_norm(on: Parts, node: Node) -> Sequence[Result]:
+def _rms_norm(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     z, weight = operands(on, node)
     offset = float(node.attributes.get("weight_offset", 0.0))
     if offset:
-        weight = Pair(r.plus(weight.real, offset), weight.imag)
+        weight = ComplexPair(r.plus(weight.real, offset), weight.imag)
     return (product(_scaled(z, *_trailing(node, z)), weight),)
 
 
-def _layer_norm(on: Parts, node: Node) -> Sequence[Result]:
+def _layer_norm(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     z, scale, *bias = operands(on, node)
     axes, epsilon = _trailing(node, z)
-    centred = difference(z, Pair(*(_mean(part, axes) for part in z)))
-    made = product(_scaled(centred, axes, epsilon), scale)
-    return (total(made, bias[0]) if bias else made,)
+    centred = difference(z, ComplexPair(*(_mean(part, axes) for part in z)))
+    normalised = product(_scaled(centred, axes, epsilon), scale)
+    return (total(normalised, bias[0]) if bias else normalised,)
 
 
-def _magnitude(on: Parts, node: Node) -> Sequence[Result]:
+def _magnitude(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (z,) = operands(on, node)
     type_ = node.outputs[0].type
-    return (size(Pair(*(on.new.build.emit("Magnitude", (part,), type_, node.attributes, LIBRARY) for part in z))),)
+    return (
+        size(ComplexPair(*(on.new.build.emit("Magnitude", (part,), type_, node.attributes, LIBRARY) for part in z))),
+    )
 
 
-def _lp_normalize(on: Parts, node: Node) -> Sequence[Result]:
+def _lp_normalize(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (z,) = operands(on, node)
     axis = int(node.attributes.get("axis", -1)) % z.real.rank
     shape = _shape([Dim(1) if i == axis else d for i, d in enumerate(z.real.shape)])
@@ -160,27 +168,29 @@ def _lp_normalize(on: Parts, node: Node) -> Sequence[Result]:
     else:
         type_ = tensor_type(z.real.dtype, shape)
         attributes = {"axes": [axis], "keepdims": 1, "scaled": int(z.real.dtype is DType.float64)}
-        length = size(Pair(*(on.new.build.emit("Magnitude", (part,), type_, attributes, LIBRARY) for part in z)))
+        length = size(ComplexPair(*(on.new.build.emit("Magnitude", (part,), type_, attributes, LIBRARY) for part in z)))
     divisor = e.where(r.is_zero(length), r.number(length, 1.0), length)
-    return (Pair(*(r.div(part, divisor) for part in z)),)
+    return (ComplexPair(*(r.div(part, divisor) for part in z)),)
 
 
-def _log_sum_exp(on: Parts, node: Node) -> Sequence[Result]:
-    """Of what is left when the greatest real part is taken away, as for real numbers."""
+def _log_sum_exp(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Subtract the largest real part first, as for real numbers."""
     source = node.inputs[0]
     assert source is not None
     dtype = source.dtype.storage
     z = wide(on.pair(source))
     axes = [on.of(s) for s in node.inputs[1:] if s is not None]
     keeps = int(node.attributes.get("keepdims", 1))
-    kept = _shape([Dim.dynamic()] * z.real.rank)
-    most = e.emit("ReduceMax", z.real, *axes, shape=kept, keepdims=1)
-    most = e.where(r.is_finite(most), most, r.number(most, 0.0))
-    power = exponential(Pair(r.sub(z.real, most), z.imag), False)
+    reduced_shape = _shape([Dim.dynamic()] * z.real.rank)
+    largest = e.emit("ReduceMax", z.real, *axes, shape=reduced_shape, keepdims=1)
+    largest = e.where(r.is_finite(largest), largest, r.number(largest, 0.0))
+    power = exponential(ComplexPair(r.sub(z.real, largest), z.imag), False)
     shape = node.outputs[0].shape
-    made = logarithm(Pair(*(e.emit("ReduceSum", part, *axes, shape=shape, keepdims=keeps) for part in power)), False)
-    added = e.emit("ReduceMax", most, *axes, shape=shape, keepdims=keeps)
-    return (rounded(Pair(r.add(made.real, added), made.imag), dtype),)
+    log_sum = logarithm(
+        ComplexPair(*(e.emit("ReduceSum", part, *axes, shape=shape, keepdims=keeps) for part in power)), False
+    )
+    added = e.emit("ReduceMax", largest, *axes, shape=shape, keepdims=keeps)
+    return (rounded(ComplexPair(r.add(log_sum.real, added), log_sum.imag), dtype),)
 
 
 RULES = {
@@ -203,8 +213,8 @@ RULES = {
 # Products of complex matrices and products along axes.
 
 
-def _matmul(on: Parts, node: Node) -> Sequence[Result]:
-    """Four real products, or three (Gauss) where products may round otherwise."""
+def _matmul(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Build four real products, or three (Gauss) if the rounding may differ."""
     x, y = operands(on, node)
     type_ = tensor_type(x.real.dtype, node.outputs[0].shape)
 
@@ -213,162 +223,169 @@ def _matmul(on: Parts, node: Node) -> Sequence[Result]:
 
     if not on.fast:
         real = r.sub(times(x.real, y.real), times(x.imag, y.imag))
-        return (Pair(real, r.add(times(x.real, y.imag), times(x.imag, y.real))),)
+        return (ComplexPair(real, r.add(times(x.real, y.imag), times(x.imag, y.real))),)
     first = times(r.add(x.real, x.imag), y.real)
     second = times(x.real, r.sub(y.imag, y.real))
     third = times(x.imag, r.add(y.real, y.imag))
-    return (Pair(r.sub(first, third), r.add(first, second)),)
+    return (ComplexPair(r.sub(first, third), r.add(first, second)),)
 
 
-def _einsum(on: Parts, node: Node) -> Sequence[Result]:
-    """The sum of the real equations of every choice of parts: i to the power of the imaginary ones among them."""
-    given = operands(on, node)
-    type_ = tensor_type(given[0].real.dtype, node.outputs[0].shape)
-    made: list[Symbol | None] = [None, None]
-    for places in itertools.product((0, 1), repeat=len(given)):
+def _einsum(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Return the sum of the real equations for every choice of parts, times i for each imaginary part."""
+    pairs = operands(on, node)
+    type_ = tensor_type(pairs[0].real.dtype, node.outputs[0].shape)
+    sums: list[Symbol | None] = [None, None]
+    for places in itertools.product((0, 1), repeat=len(pairs)):
         turns = sum(places)
-        parts = tuple(pair[place] for pair, place in zip(given, places, strict=True))
+        parts = tuple(pair[place] for pair, place in zip(pairs, places, strict=True))
         term = on.new.build.emit("Einsum", parts, type_, node.attributes, node.domain)
         is_minus = turns % 4 >= 2
-        held = made[turns % 2]
-        if held is None:
-            made[turns % 2] = r.neg(term) if is_minus else term
+        term_sum = sums[turns % 2]
+        if term_sum is None:
+            sums[turns % 2] = r.neg(term) if is_minus else term
         else:
-            made[turns % 2] = r.sub(held, term) if is_minus else r.add(held, term)
-    real, imag = made
+            sums[turns % 2] = r.sub(term_sum, term) if is_minus else r.add(term_sum, term)
+    real, imag = sums
     assert real is not None
     assert imag is not None
-    return (Pair(real, imag),)
+    return (ComplexPair(real, imag),)
 
 
-def _reduce_prod(on: Parts, node: Node) -> Sequence[Result]:
+def _reduce_prod(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     """Multiply one element after the other, along one axis after the other."""
     source, axes = node.inputs[0], constant_array(node.inputs[1]) if len(node.inputs) > 1 else None
     assert source is not None
-    made = on.pair(source)
+    current = on.pair(source)
     keeps = node.attributes.get("keepdims", 1)
     along = range(source.rank) if axes is None else sorted(int(axis) % source.rank for axis in axes)
     for axis in reversed(along):
-        made, _ = _multiplied(made, axis)
+        current, _ = _running_product(current, axis)
         if keeps:
-            shape = made.real.shape
-            at = e.ints(made.real, [axis])
-            made = Pair(
-                *(e.emit("Unsqueeze", part, at, shape=_shape([*shape[:axis], Dim(1), *shape[axis:]])) for part in made)
+            shape = current.real.shape
+            at = e.ints(current.real, [axis])
+            current = ComplexPair(
+                *(
+                    e.emit("Unsqueeze", part, at, shape=_shape([*shape[:axis], Dim(1), *shape[axis:]]))
+                    for part in current
+                )
             )
-    return (made,)
+    return (current,)
 
 
-def _cum_prod(on: Parts, node: Node) -> Sequence[Result]:
+def _cum_prod(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     source, at = node.inputs
     assert source is not None
     axis = constant_scalar(at)
     assert axis is not None
     is_exclusive, is_reverse = (bool(node.attributes.get(key, 0)) for key in ("exclusive", "reverse"))
-    _, made = _multiplied(on.pair(source), axis % source.rank, is_exclusive=is_exclusive, is_reverse=is_reverse)
-    return (made,)
+    _, products = _running_product(
+        on.pair(source), axis % source.rank, is_exclusive=is_exclusive, is_reverse=is_reverse
+    )
+    return (products,)
 
 
-def _multiplied(x: Pair, axis: int, *, is_exclusive: bool = False, is_reverse: bool = False) -> tuple[Pair, Pair]:
-    """Return the product along an axis, and the running products there."""
+def _running_product(
+    x: ComplexPair, axis: int, *, is_exclusive: bool = False, is_reverse: bool = False
+) -> tuple[ComplexPair, ComplexPair]:
+    """Return the product along an axis, and the running products."""
     shape = x.real.shape
-    left = _shape([*shape[:axis], *shape[axis + 1 :]])
-    kept = e.ints(x.real, [i for i in range(len(shape)) if i != axis])
-    sizes = e.emit("Gather", r.shape_of(x.real), kept, shape=_shape([Dim(len(left))]), axis=0)
-    start = [e.emit("Expand", r.number(x.real, value), sizes, shape=left) for value in (1.0, 0.0)]
+    remaining_shape = _shape([*shape[:axis], *shape[axis + 1 :]])
+    remaining_axes = e.ints(x.real, [i for i in range(len(shape)) if i != axis])
+    sizes = e.emit("Gather", r.shape_of(x.real), remaining_axes, shape=_shape([Dim(len(remaining_shape))]), axis=0)
+    start = [e.emit("Expand", r.number(x.real, value), sizes, shape=remaining_shape) for value in (1.0, 0.0)]
 
-    def step(held: tuple[Symbol, Symbol], row: tuple[Symbol, Symbol]) -> tuple[object, object]:
-        after = tuple(product(Pair(*held), Pair(*row)))
-        return after, held if is_exclusive else after
+    def step(state: tuple[Symbol, Symbol], row: tuple[Symbol, Symbol]) -> tuple[object, object]:
+        after = tuple(product(ComplexPair(*state), ComplexPair(*row)))
+        return after, state if is_exclusive else after
 
     last, running = scan(step, tuple(start), tuple(x), axis=axis, reverse=is_reverse, out_axis=axis)
-    return Pair(*last), Pair(*running)
+    return ComplexPair(*last), ComplexPair(*running)
 
 
 PRODUCT_RULES = {"CumProd": _cum_prod, "Einsum": _einsum, "MatMul": _matmul, "ReduceProd": _reduce_prod}
 
 
-# Complex numbers put elsewhere: each part is, by the operator itself. Bodies and lists take them as one tensor.
+# Moves of complex numbers: each part is moved by the operator itself. Bodies and lists take them as one tensor.
 
 SUMS = frozenset("AveragePool Col2Im CumSum GridSample ReduceMean ReduceSum Resize RoiAlign".split())
-"""Sums with real weights, which do to a complex number what they do to each of its parts, as moves do."""
+"""Sums with real weights, which can be applied to each part of a complex number, as moves can."""
 
 
-def _moved(on: Parts, node: Node) -> Sequence[Result]:
+def _moved(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     if not all(isinstance(s.type, TensorType) for s in (*node.inputs, *node.outputs) if s is not None):
-        return _carried(on, node)  # Identity of a list
+        return _keep_operator(on, node)  # Identity of a list
     types = [tensor_type(s.dtype.storage, s.shape) for s in node.outputs]
     pairs = [on.pair(s) if s is not None and holds_complex(s) else None for s in node.inputs]
-    made = []
+    parts_results = []
     for place in (0, 1):
         inputs = tuple(
             None if s is None else on.of(s) if pair is None else pair[place]
             for s, pair in zip(node.inputs, pairs, strict=True)
         )
-        made.append(on.new.build.emit_many(node.op_type, inputs, types, node.attributes, node.domain))
-    return [Pair(*parts) for parts in zip(*made, strict=True)]
+        parts_results.append(on.new.build.emit_many(node.op_type, inputs, types, node.attributes, node.domain))
+    return [ComplexPair(*parts) for parts in zip(*parts_results, strict=True)]
 
 
-def _measured(on: Parts, node: Node) -> Sequence[Result]:
-    """Shape and Size, which each part has."""
+def _shape_or_size(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Apply Shape or Size to one part: both have the same shape."""
     (x,) = node.inputs
     assert x is not None
-    made = e.emit(node.op_type, on.pair(x).real, dtype=DType.int64, shape=node.outputs[0].shape, **node.attributes)
-    return (made,)
+    result = e.emit(node.op_type, on.pair(x).real, dtype=DType.int64, shape=node.outputs[0].shape, **node.attributes)
+    return (result,)
 
 
-def _to_pairs(on: Parts, node: Node) -> Sequence[Result]:
-    """Return complex numbers as the tensor that carries them."""
+def _to_pairs(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Return complex numbers as a tensor of pairs."""
     (x,) = node.inputs
     assert x is not None
     return (on.packed(x),)
 
 
-def _from_pairs(on: Parts, node: Node) -> Sequence[Result]:
+def _from_pairs(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     (x,) = node.inputs
     assert x is not None
     return (on.of(x),)
 
 
-def _filled(on: Parts, node: Node) -> Sequence[Result]:
-    """ConstantOfShape, one for each part."""
+def _constant_of_shape(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Apply ConstantOfShape for each part."""
     (out,) = node.outputs
     (shape,) = (on.of(s) for s in node.inputs if s is not None)
     value = np.asarray(node.attributes["value"])
     type_ = tensor_type(out.dtype.storage, out.shape)
     parts = (np.ascontiguousarray(part).reshape(value.shape) for part in (value.real, value.imag))
-    return (Pair(*(on.new.build.emit("ConstantOfShape", (shape,), type_, {"value": part}) for part in parts)),)
+    return (ComplexPair(*(on.new.build.emit("ConstantOfShape", (shape,), type_, {"value": part}) for part in parts)),)
 
 
-def _carried(on: Parts, node: Node) -> Sequence[Result]:
+def _keep_operator(on: ComplexPolicy, node: Node) -> Sequence[Result]:
     inputs = tuple([None if s is None else on.of(s) for s in node.inputs])
     types = [stored_type(s.type) for s in node.outputs]
     attributes = on.rewrite.attributes(node)
     if node.op_type == "SequenceEmpty":
         attributes = {**attributes, "dtype": _leaf(node.outputs[0]).storage}
     if node.op_type in ("ConcatFromSequence", "SplitToSequence", "Scan"):
-        attributes = _from_the_front(node, attributes)
+        attributes = _with_axes_from_front(node, attributes)
     return on.new.build.emit_many(node.op_type, inputs, types, attributes, node.domain)
 
 
-def _from_the_front(node: Node, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return attributes whose axes are counted from the front: after the last one there is another now."""
-    made = dict(attributes)
+def _with_axes_from_front(node: Node, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return attributes with non-negative axes: the stored tensor has one more axis, the last."""
+    result = dict(attributes)
     if node.op_type == "Scan":
         scanned = int(attributes["num_scan_inputs"])
         states = len(node.inputs) - scanned
         groups = {"scan_input_axes": node.inputs[states:], "scan_output_axes": node.outputs[states:]}
         for key, symbols in groups.items():
-            if key in made:
-                pairs = zip(made[key], symbols, strict=True)
-                made[key] = [axis + s.rank if axis < 0 and s is not None else axis for axis, s in pairs]
-        return made
+            if key in result:
+                pairs = zip(result[key], symbols, strict=True)
+                result[key] = [axis + s.rank if axis < 0 and s is not None else axis for axis, s in pairs]
+        return result
     axis = int(attributes.get("axis", 0))
     if axis < 0:
         element = _leaf_type(node.inputs[0])
         is_new = node.op_type == "ConcatFromSequence" and attributes.get("new_axis", 0)
-        made["axis"] = axis + element.rank + int(bool(is_new))
-    return made
+        result["axis"] = axis + element.rank + int(bool(is_new))
+    return result
 
 
 def _leaf_type(symbol: Symbol | None) -> TensorType:
@@ -385,18 +402,18 @@ def _leaf(symbol: Symbol) -> DType:
 
 MOVEMENT_RULES = {
     **dict.fromkeys(MOVES | SUMS, _moved),
-    **dict.fromkeys(PASS_THROUGH, _carried),
-    "ConstantOfShape": _filled,
+    **dict.fromkeys(PASS_THROUGH, _keep_operator),
+    "ConstantOfShape": _constant_of_shape,
     "FromPairs": _from_pairs,
-    "Shape": _measured,
-    "Size": _measured,
+    "Shape": _shape_or_size,
+    "Size": _shape_or_size,
     "ToPairs": _to_pairs,
 }
 
 
-# Operators on complex numbers. One row an operator; what has none is refused.
+# Operators on complex numbers. One row per operator; operators without one are refused.
 
-_RULES: dict[str, Callable[[Parts, Node], Sequence[Result]]] = {
+_RULES: dict[str, Callable[[ComplexPolicy, Node], Sequence[Result]]] = {
     **MOVEMENT_RULES,
     **arithmetic.RULES,
     **exponentials.RULES,
@@ -406,11 +423,11 @@ _RULES: dict[str, Callable[[Parts, Node], Sequence[Result]]] = {
 }
 
 SUPPORTED = frozenset(_RULES)
-"""The operators that take complex numbers."""
+"""The operators that support complex numbers."""
 
 
-def computed(on: Parts, node: Node) -> Sequence[Result]:
-    """Return the results of a node on complex numbers. Raises `DTypeError` where there is no way to compute it."""
+def computed(on: ComplexPolicy, node: Node) -> Sequence[Result]:
+    """Return the results of a node on complex numbers. Raises `DTypeError` for operators without a rule."""
     rule = _RULES.get(node.op_type) if node.domain in ("", LIBRARY) else None
     if rule is None:
         raise _refused(node)
@@ -419,16 +436,16 @@ def computed(on: Parts, node: Node) -> Sequence[Result]:
 
 def _refused(node: Node) -> DTypeError:
     value = next(s for s in (*node.inputs, *node.outputs) if holds_complex(s))
-    shown: dict[str, Any] = {f"input {i}": s for i, s in enumerate(node.inputs) if s is not None}
+    inputs: dict[str, Any] = {f"input {i}": s for i, s in enumerate(node.inputs) if s is not None}
     if node.line is not None:
-        shown["made at"] = str(node.line)
+        inputs["made at"] = str(node.line)
     return DTypeError(
         f"{node.op_type}: nothing computes it on {value.type}" if value is not None else node.op_type,
-        operands=shown,
+        operands=inputs,
         help="compute on the parts: ops.real(z), ops.imag(z), ops.abs(z)",
     )
 
 
 def stored(graph: Graph, *, fast: bool) -> Graph:
     """Return the graph with real tensors in place of complex ones."""
-    return Parts(graph, computed, fast=fast).rewrite.run()
+    return ComplexPolicy(graph, computed, fast=fast).rewrite.run()

@@ -1,7 +1,7 @@
-"""The pass itself: a graph of real tensors, made of one with complex ones.
+"""The pass: from a graph with complex tensors to one of real tensors.
 
-A complex value is two Symbols, its parts, for as long as it is computed with; so every real kernel and fusion is there
-for it. It is one tensor, with a last axis of two, where it goes in and out: of the graph, of bodies, of lists.
+A complex value is two Symbols, its parts, within computations, so that all real kernels and fusions apply. It is one
+tensor with a last axis of two where it enters or leaves the graph, bodies and lists.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type
 
 
-class Pair(NamedTuple):
+class ComplexPair(NamedTuple):
     """The parts of a complex value, Symbols of the new graph of one shape."""
 
     real: Symbol
     imag: Symbol
 
 
-Result: TypeAlias = "Symbol | Pair"
+Result: TypeAlias = "Symbol | ComplexPair"
 
 
 def stored_type(type_: Type) -> Type:
-    """Return the type that carries it outside of the graph: complex numbers as pairs along a last axis."""
+    """Return the transport type of a value: complex numbers become pairs along a last axis."""
     if isinstance(type_, (SequenceType, OptionalType)):
         return type(type_)(stored_type(type_.element))
     if not isinstance(type_, TensorType) or not type_.dtype.is_complex:
@@ -44,7 +44,7 @@ def stored_type(type_: Type) -> Type:
 
 
 def holds_complex(symbol: Symbol | None) -> bool:
-    """Return whether a Symbol is, or is a list or optional of, complex numbers."""
+    """Return True if a Symbol is complex, or a list or optional of complex numbers."""
     return symbol is not None and is_complex(symbol.type)
 
 
@@ -52,25 +52,25 @@ def _is_complex(node: Node) -> bool:
     return any(map(holds_complex, node.inputs)) or any(map(holds_complex, node.outputs))
 
 
-class Parts(Policy[Rewrite]):
-    """The pass over one graph. outer: that over the outer graph, where this one is a body."""
+class ComplexPolicy(Policy[Rewrite]):
+    """The pass over one graph. outer: the pass over the outer graph, if this one is a body."""
 
     def __init__(
         self,
         graph: Graph,
-        computed: Callable[[Parts, Node], Sequence[Result]],
-        outer: Parts | None = None,
+        computed: Callable[[ComplexPolicy, Node], Sequence[Result]],
+        outer: ComplexPolicy | None = None,
         *,
         fast: bool = False,
     ) -> None:
-        """computed: gives the results of a node on complex numbers. fast: products of matrices may round otherwise."""
+        """computed: computes the results of a node on complex numbers. fast: matrix products may round differently."""
         self.rewrite: Rewrite = Rewrite(graph, self, outer.rewrite if outer else None)
         self.old = graph
         self.new = self.rewrite.new
         self.fast = fast
         self._outer = outer
         self._computed = computed
-        self._pairs: dict[int, Pair] = {}
+        self._pairs: dict[int, ComplexPair] = {}
         self._packed = {s.id for s in graph.input_symbols}
 
     def retype(self, type_: Type) -> Type:
@@ -91,72 +91,72 @@ class Parts(Policy[Rewrite]):
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
         if not _is_complex(node):
             return None
-        made = self._computed(self, node)
-        for symbol, result in zip(node.outputs, made, strict=True):
-            if isinstance(result, Pair):
+        results = self._computed(self, node)
+        for symbol, result in zip(node.outputs, results, strict=True):
+            if isinstance(result, ComplexPair):
                 self._pairs[symbol.id] = result
             elif holds_complex(symbol):
                 self._packed.add(symbol.id)
-        return [None if isinstance(result, Pair) else result for result in made]
+        return [None if isinstance(result, ComplexPair) else result for result in results]
 
     def body(self, rewrite: Rewrite, body: Graph) -> Graph:
-        return Parts(body, self._computed, self, fast=self.fast).rewrite.run()
+        return ComplexPolicy(body, self._computed, self, fast=self.fast).rewrite.run()
 
-    # What a Symbol of the old graph is in the new one
+    # Symbols of the new graph for those of the old graph
 
     def of(self, symbol: Symbol) -> Symbol:
-        """Return what stands for a Symbol: a complex one as one tensor."""
+        """Return the new Symbol of an old one: a complex one as one tensor."""
         return self.packed(symbol) if holds_complex(symbol) else self.rewrite.of(symbol)
 
-    def pair(self, symbol: Symbol) -> Pair:
+    def pair(self, symbol: Symbol) -> ComplexPair:
         """Return the parts of a complex Symbol."""
-        found = self._pairs.get(symbol.id)
-        if found is None:
-            found = self._pairs[symbol.id] = self._parts(symbol)
-        return found
+        parts = self._pairs.get(symbol.id)
+        if parts is None:
+            parts = self._pairs[symbol.id] = self._parts(symbol)
+        return parts
 
-    def _parts(self, symbol: Symbol) -> Pair:
+    def _parts(self, symbol: Symbol) -> ComplexPair:
         producer = symbol.producer
         if isinstance(producer, Captured):
             assert self._outer is not None
-            return Pair(*map(self.rewrite.captured, self._outer.pair(producer.symbol)))
+            return ComplexPair(*map(self.rewrite.captured, self._outer.pair(producer.symbol)))
         part = symbol.dtype.storage
         if isinstance(producer, Constant) and not producer.is_weight:
             array = producer.array
             arrays = (np.ascontiguousarray(array.real), np.ascontiguousarray(array.imag))
-            return Pair(*(self.new.build.constant(a.reshape(array.shape), part) for a in arrays))
-        return Pair(*split(self.packed(symbol)))
+            return ComplexPair(*(self.new.build.constant(a.reshape(array.shape), part) for a in arrays))
+        return ComplexPair(*split(self.packed(symbol)))
 
     def packed(self, symbol: Symbol) -> Symbol:
-        """Return a complex Symbol, or a list of such, as the new graph carries it."""
+        """Return a complex Symbol, or a list of such, in its transport type."""
         if symbol.id in self._packed:
             return self.rewrite.of(symbol)
         producer = symbol.producer
         if symbol.id in self._pairs:
-            made = joined(*self._pairs[symbol.id])
-            if symbol.given_name is not None and made.given_name is None and isinstance(made.producer, Node):
-                self.new.names.rename(made, symbol.given_name)
+            result = joined(*self._pairs[symbol.id])
+            if symbol.given_name is not None and result.given_name is None and isinstance(result.producer, Node):
+                self.new.names.rename(result, symbol.given_name)
         elif isinstance(producer, Captured):
             assert self._outer is not None
-            made = self.rewrite.captured(self._outer.packed(producer.symbol))
+            result = self.rewrite.captured(self._outer.packed(producer.symbol))
         else:
             assert isinstance(producer, Constant), "nodes come in an order they can run in"
             constant = Constant(casting.paired(producer.array), producer.is_weight, producer.origin)
-            made = self.new.build.symbol(stored_type(symbol.type), constant, symbol.given_name)
+            result = self.new.build.symbol(stored_type(symbol.type), constant, symbol.given_name)
         self._packed.add(symbol.id)
-        self.rewrite.bind(symbol, made)
-        return made
+        self.rewrite.bind(symbol, result)
+        return result
 
 
 def split(packed: Symbol) -> tuple[Symbol, Symbol]:
-    """Return the two parts of a tensor of pairs. By Split, whose kernel takes a tenth of the time of Gather's here."""
+    """Return the two parts of a tensor of pairs. Split takes a tenth of the time of Gather here."""
     shape = packed.shape
-    left = shape[:-1] if shape.is_ranked else shape
-    axis = len(left) if shape.is_ranked else -1
-    type_ = tensor_type(packed.dtype, _shape([*left, Dim(1)]) if shape.is_ranked else shape)
+    remaining = shape[:-1] if shape.is_ranked else shape
+    axis = len(remaining) if shape.is_ranked else -1
+    type_ = tensor_type(packed.dtype, _shape([*remaining, Dim(1)]) if shape.is_ranked else shape)
     halves = packed.graph.build.emit_many("Split", (packed,), [type_, type_], {"axis": axis, "num_outputs": 2})
     last = e.ints(packed, [axis])
-    real, imag = (e.emit("Squeeze", half, last, shape=left) for half in halves)
+    real, imag = (e.emit("Squeeze", half, last, shape=remaining) for half in halves)
     return real, imag
 
 
@@ -170,7 +170,7 @@ def joined(real: Symbol, imag: Symbol) -> Symbol:
     return e.emit("Concat", *parts, shape=two, axis=axis)
 
 
-# Single operators on real Symbols, by short names: what the formulas of complex functions are written with.
+# Single operators on real Symbols under short names, for the formulas of complex functions.
 
 PI = 3.141592653589793
 LN_2 = 0.6931471805599453
@@ -226,15 +226,15 @@ def log(x: Symbol) -> Symbol:
 
 
 def log1p(x: Symbol) -> Symbol:
-    return _own("Log1p", x)
+    return _graphcore_op("Log1p", x)
 
 
 def expm1(x: Symbol) -> Symbol:
-    return _own("Expm1", x)
+    return _graphcore_op("Expm1", x)
 
 
 def sin(x: Symbol) -> Symbol:
-    """Return the sine; NaN of what is not finite, whatever the kernel makes of it."""
+    """Return the sine; NaN where x is not finite, independent of the kernel."""
     return e.emit("Sin", _finite(x))
 
 
@@ -250,8 +250,8 @@ def atan2(y: Symbol, x: Symbol) -> Symbol:
     return x.graph.build.emit("Atan2", (y, x), tensor_type(x.dtype, e._joint([y.shape, x.shape])), {}, LIBRARY)
 
 
-def _own(op_type: str, x: Symbol) -> Symbol:
-    """One of the library's own operators of one operand, which is expanded later."""
+def _graphcore_op(op_type: str, x: Symbol) -> Symbol:
+    """Build an operator of graphcore with one operand, which is expanded later."""
     return x.graph.build.emit(op_type, (x,), x.type, {}, LIBRARY)
 
 
@@ -284,13 +284,13 @@ def above(x: Symbol, value: float) -> Symbol:
 
 
 def is_negative(x: Symbol) -> Symbol:
-    """Return whether a number is below 0, or is -0.0."""
+    """Return True where a number is below 0, or -0.0."""
     zero = number(x, 0.0)
     return e.either(e.less(x, zero), e.less(div(number(x, 1.0), x), zero))
 
 
 def signed_as(size: Symbol, sign: Symbol) -> Symbol:
-    """Return a number of 0 or more with the sign of another, which may be -0.0."""
+    """Return a nonnegative number with the sign of another, which may be -0.0."""
     return e.where(is_negative(sign), neg(size), size)
 
 

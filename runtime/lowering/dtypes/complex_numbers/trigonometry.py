@@ -1,6 +1,6 @@
 """Trigonometric and hyperbolic functions of complex numbers and their inverses, with the cases of C99's Annex G.
 
-The inverses are W. Kahan's: "Branch cuts for complex elementary functions, or much ado about nothing's sign bit"
+The inverses are by W. Kahan: "Branch cuts for complex elementary functions, or much ado about nothing's sign bit"
 (1987). Circular functions are hyperbolic ones of i z, as Annex G defines them.
 """
 
@@ -20,27 +20,27 @@ from graphcore.runtime.lowering.dtypes.complex_numbers.exponentials import (
     square_root,
     times_exp,
 )
-from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair
+from graphcore.runtime.lowering.dtypes.complex_numbers.parts import ComplexPair
 
 _FAR = 22.0
 """From here on cosh x and |sinh x| are both e^|x| / 2 in float64."""
 _LARGE = 2.0**500
-"""From here on a square overflows soon, and 1 is nothing beside the number."""
+"""Beyond this magnitude squares may overflow, and adding 1 has no effect."""
 
 
-def turned(z: Pair) -> Pair:
+def times_i(z: ComplexPair) -> ComplexPair:
     """Return i z."""
-    return Pair(r.neg(z.imag), z.real)
+    return ComplexPair(r.neg(z.imag), z.real)
 
 
-def turned_back(z: Pair) -> Pair:
+def times_minus_i(z: ComplexPair) -> ComplexPair:
     """Return -i z."""
-    return Pair(z.imag, r.neg(z.real))
+    return ComplexPair(z.imag, r.neg(z.real))
 
 
 def circular(hyperbolic: Function) -> Function:
     """Return -i f(i z) for sine, tangent and their inverses."""
-    return lambda z, narrow: turned_back(hyperbolic(turned(z), narrow))
+    return lambda z, narrow: times_minus_i(hyperbolic(times_i(z), narrow))
 
 
 def _cosh_sinh(x: Symbol) -> tuple[Symbol, Symbol]:
@@ -59,16 +59,16 @@ def _times_cosh_sinh(x: Symbol, sin: Symbol, cos: Symbol) -> tuple[Symbol, Symbo
     far = r.above(r.magnitude(x), _FAR)
     long = r.magnitude(x)
     far_cos, far_sin = (times_exp(part, long, half=True) for part in (cos, sin))
-    left = e.less(x, r.number(x, 0.0))
+    is_left = e.less(x, r.number(x, 0.0))
     return (
         e.where(far, far_cos, r.mul(cosh, cos)),
-        e.where(far, e.where(left, r.neg(far_sin), far_sin), r.mul(sinh, sin)),
-        e.where(far, e.where(left, r.neg(far_cos), far_cos), r.mul(sinh, cos)),
+        e.where(far, e.where(is_left, r.neg(far_sin), far_sin), r.mul(sinh, sin)),
+        e.where(far, e.where(is_left, r.neg(far_cos), far_cos), r.mul(sinh, cos)),
         e.where(far, far_sin, r.mul(cosh, sin)),
     )
 
 
-def sinh(z: Pair, narrow: bool) -> Pair:
+def sinh(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     sin, cos = sin_cos(y, narrow=narrow)
     _, _, real, imag = _times_cosh_sinh(x, sin, cos)
@@ -80,14 +80,14 @@ def sinh(z: Pair, narrow: bool) -> Pair:
     below = e.less(x, zero)
     real = e.where(straight, r.signed_as(infinity, e.where(below, r.neg(cos), cos)), real)
     imag = e.where(straight, r.signed_as(infinity, sin), imag)
-    apart = e.both(unlimited, e.opposite(turns))
-    real, imag = e.where(apart, x, real), e.where(apart, nan, imag)
+    has_no_angle = e.both(unlimited, e.opposite(turns))
+    real, imag = e.where(has_no_angle, x, real), e.where(has_no_angle, nan, imag)
     real = e.where(e.both(r.is_zero(x), e.opposite(turns)), x, real)
     real = e.where(e.both(unlimited, r.is_zero(y)), x, real)
-    return Pair(real, e.where(r.is_zero(y), y, imag))
+    return ComplexPair(real, e.where(r.is_zero(y), y, imag))
 
 
-def cosh(z: Pair, narrow: bool) -> Pair:
+def cosh(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     sin, cos = sin_cos(y, narrow=narrow)
     real, imag, _, _ = _times_cosh_sinh(x, sin, cos)
@@ -98,21 +98,21 @@ def cosh(z: Pair, narrow: bool) -> Pair:
     below = e.less(x, zero)
     real = e.where(straight, r.signed_as(infinity, cos), real)
     imag = e.where(straight, r.signed_as(infinity, e.where(below, r.neg(sin), sin)), imag)
-    apart = e.both(unlimited, e.opposite(turns))
-    real, imag = e.where(apart, infinity, real), e.where(apart, nan, imag)
+    has_no_angle = e.both(unlimited, e.opposite(turns))
+    real, imag = e.where(has_no_angle, infinity, real), e.where(has_no_angle, nan, imag)
     imag = e.where(e.both(r.is_zero(x), e.opposite(turns)), zero, imag)
     flat = r.is_zero(y)
     side = e.where(r.is_nan(x), y, r.mul(y, r.clip(x, -1.0, 1.0)))
-    return Pair(e.where(e.both(unlimited, flat), infinity, real), e.where(flat, side, imag))
+    return ComplexPair(e.where(e.both(unlimited, flat), infinity, real), e.where(flat, side, imag))
 
 
-def tanh(z: Pair, narrow: bool) -> Pair:
+def tanh(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     sin, cos = sin_cos(y, narrow=narrow)
     _, s = _cosh_sinh(x)
     square = r.mul(s, s)
     rho = r.sqrt(r.plus(square, 1.0))
-    below = r.add(r.mul(cos, cos), square)  # sums of squares: a tangent would overflow beside its poles
+    below = r.add(r.mul(cos, cos), square)  # sums of squares: a tangent would overflow near its poles
     is_pole = r.is_zero(below)
     below = e.where(is_pole, r.number(x, 1.0), below)
     real = e.where(is_pole, x, r.div(r.mul(rho, s), below))
@@ -128,14 +128,14 @@ def tanh(z: Pair, narrow: bool) -> Pair:
     lost = e.opposite(e.either(r.is_infinite(x), e.either(r.is_zero(x), turns)))
     real = e.where(e.either(lost, r.is_nan(x)), nan, real)
     imag = e.where(r.is_nan(x), nan, imag)
-    return Pair(real, e.where(r.is_zero(y), y, imag))
+    return ComplexPair(real, e.where(r.is_zero(y), y, imag))
 
 
 # Inverses
 
 
 def _asinh(x: Symbol) -> Symbol:
-    """The inverse hyperbolic sine of a real number."""
+    """Return the inverse hyperbolic sine of a real number."""
     long = r.magnitude(x)
     square = r.mul(long, long)
     near = r.log1p(r.add(long, r.div(square, r.plus(r.sqrt(r.plus(square, 1.0)), 1.0))))
@@ -143,17 +143,19 @@ def _asinh(x: Symbol) -> Symbol:
     return r.signed_as(e.where(r.above(long, _LARGE), far, near), x)
 
 
-def _roots(z: Pair) -> tuple[Pair, Pair]:
+def _roots(z: ComplexPair) -> tuple[ComplexPair, ComplexPair]:
     """Return the square roots of 1 - z and of 1 + z."""
     one = r.number(z.real, 1.0)
-    return square_root(Pair(r.sub(one, z.real), r.neg(z.imag))), square_root(Pair(r.add(one, z.real), z.imag))
+    return square_root(ComplexPair(r.sub(one, z.real), r.neg(z.imag))), square_root(
+        ComplexPair(r.add(one, z.real), z.imag)
+    )
 
 
-def _is_large(z: Pair) -> Symbol:
+def _is_large(z: ComplexPair) -> Symbol:
     return e.either(r.above(r.magnitude(z.real), _LARGE), r.above(r.magnitude(z.imag), _LARGE))
 
 
-def acos(z: Pair, narrow: bool) -> Pair:
+def acos(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     less, more = _roots(z)
     real = r.times(r.atan2(less.real, more.real), 2.0)
@@ -162,10 +164,10 @@ def acos(z: Pair, narrow: bool) -> Pair:
     real = e.where(far, r.atan2(r.magnitude(y), x), real)
     imag = e.where(far, r.signed_as(r.plus(log_of_size(z, narrow), r.LN_2), r.neg(y)), imag)
     quarter = r.number(x, r.PI / 2)
-    return Pair(e.where(r.is_zero(x), quarter, real), imag)
+    return ComplexPair(e.where(r.is_zero(x), quarter, real), imag)
 
 
-def asin(z: Pair, narrow: bool) -> Pair:
+def asin(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     less, more = _roots(z)
     real = r.atan2(x, r.sub(r.mul(less.real, more.real), r.mul(less.imag, more.imag)))
@@ -173,15 +175,15 @@ def asin(z: Pair, narrow: bool) -> Pair:
     far = _is_large(z)
     real = e.where(far, r.atan2(x, r.magnitude(y)), real)
     imag = e.where(far, r.signed_as(r.plus(log_of_size(z, narrow), r.LN_2), y), imag)
-    return Pair(e.where(r.is_zero(x), x, real), imag)
+    return ComplexPair(e.where(r.is_zero(x), x, real), imag)
 
 
-def acosh(z: Pair, narrow: bool) -> Pair:
-    made = acos(z, narrow)
-    return Pair(r.magnitude(made.imag), r.signed_as(made.real, z.imag))
+def acosh(z: ComplexPair, narrow: bool) -> ComplexPair:
+    angle = acos(z, narrow)
+    return ComplexPair(r.magnitude(angle.imag), r.signed_as(angle.real, z.imag))
 
 
-def atanh(z: Pair, narrow: bool) -> Pair:
+def atanh(z: ComplexPair, narrow: bool) -> ComplexPair:
     x, y = z
     one, zero, quarter = (r.number(x, value) for value in (1.0, 0.0, r.PI / 2))
     long, high = r.magnitude(x), r.magnitude(y)
@@ -192,7 +194,7 @@ def atanh(z: Pair, narrow: bool) -> Pair:
     real = e.where(at_one, r.times(r.sub(r.number(x, r.LN_2), r.log(high)), 0.5), real)
     imag = r.times(r.atan2(r.times(y, 2.0), r.sub(r.mul(less, r.add(one, long)), r.mul(y, y))), 0.5)
     far = _is_large(z)
-    half = Pair(r.times(long, 0.5), r.times(y, 0.5))  # a magnitude beyond float64 has a half in it
+    half = ComplexPair(r.times(long, 0.5), r.times(y, 0.5))  # half of an overflowing magnitude is finite
     length = size(half)
     real = e.where(far, r.times(r.div(r.div(half.real, length), length), 0.5), real)
     real = e.where(e.either(r.is_infinite(x), r.is_infinite(y)), zero, real)
@@ -201,7 +203,7 @@ def atanh(z: Pair, narrow: bool) -> Pair:
     lost = e.both(r.is_nan(y), e.opposite(e.either(r.is_zero(x), r.is_infinite(x))))
     real = e.where(lost, r.number(x, NAN), real)
     real = r.signed_as(real, x)
-    return Pair(e.where(r.is_zero(x), x, real), imag)
+    return ComplexPair(e.where(r.is_zero(x), x, real), imag)
 
 
 RULES = {
@@ -211,7 +213,7 @@ RULES = {
     "Asinh": elementwise(circular(asin)),
     "Atan": elementwise(circular(atanh)),
     "Atanh": elementwise(atanh),
-    "Cos": elementwise(lambda z, narrow: cosh(turned(z), narrow)),
+    "Cos": elementwise(lambda z, narrow: cosh(times_i(z), narrow)),
     "Cosh": elementwise(cosh),
     "Sin": elementwise(circular(sinh)),
     "Sinh": elementwise(sinh),

@@ -11,24 +11,24 @@ from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
 
-def needed(has: Summary) -> bool:
-    """Return whether there are integers of other widths than ONNX has in the graph or one of its bodies."""
-    return any(map(concerns, has.types))
+def needed(summary: Summary) -> bool:
+    """Return True if the graph or one of its bodies has integers of widths that ONNX does not have."""
+    return any(map(concerns, summary.types))
 
 
 def store(graph: Graph) -> Graph:
-    """Return the graph with integers of ONNX's widths in place of others. Raises `DTypeError` for what has no rule."""
-    made: Graph = import_module(f"{__name__}.wide.operators").stored(graph)  # few graphs have such integers
-    return made
+    """Return the graph with integers of ONNX's widths. Raises `DTypeError` for operators without a rule."""
+    stored: Graph = import_module(f"{__name__}.wide.operators").stored(graph)  # few graphs have such integers
+    return stored
 
 
 def is_odd(dtype: DType) -> bool:
-    """Return whether a dtype is an integer of at most 64 bits that ONNX lacks."""
+    """Return True if a dtype is an integer of at most 64 bits that ONNX does not have."""
     return dtype.is_integer and dtype.storage is not dtype and dtype.bits <= 64 and dtype.storage.bits > dtype.bits
 
 
 def concerns(type_: Type) -> bool:
-    """Return whether a type is, or is a list or optional of, integers of a width that ONNX lacks."""
+    """Return True if a type is an integer of a width that ONNX does not have, or a list or optional of such."""
     if isinstance(type_, (SequenceType, OptionalType)):
         return concerns(type_.element)
     return isinstance(type_, TensorType) and (is_odd(type_.dtype) or is_wide(type_.dtype))

@@ -1,8 +1,8 @@
-"""The pass itself: a graph whose integers are all of widths that ONNX has, made of one with any.
+"""The pass: from a graph with integers of any width to one with integers of ONNX's widths only.
 
-Up to 64 bits a value is stored in the next integer that ONNX has, and is the same as what is meant modulo 2^bits
-only, as long as nothing looks at its upper bits. What it may hold is known as an interval; where that lies within the
-width, nothing needs to be done before something does look.
+Up to 64 bits a value is stored in the next wider integer of ONNX. As long as nothing reads its upper bits, it need only
+be equal modulo 2^bits. Its possible values are tracked as an interval; if that lies within the width, the value needs
+no wrapping before its upper bits are read.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from graphcore.runtime.lowering.dtypes.integers.kinds import (
     stored_type,
     with_axes_of_digits,
 )
-from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limbs, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limbs, WideValue
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.dtypes import is_wide as is_wide_dtype
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
-Result: TypeAlias = "Symbol | Value | Digits"
+Result: TypeAlias = "Symbol | WideValue | WideDigits"
 
 _SHIFTS = frozenset({"ShiftLeft", "ShiftRight"})
 
 
 @dataclass(frozen=True, slots=True)
-class Digits:
+class WideDigits:
     """A wide integer as uint32 digits along a last axis, within its width."""
 
     symbol: Symbol
@@ -53,14 +53,14 @@ class Digits:
 
 @dataclass(frozen=True, slots=True)
 class WideRules:
-    """The rules of wide integers. results: of a node on them. count: a wide count of a shift, as int64."""
+    """The rules of wide integers. results: those of a node on them. count: a wide shift count as int64."""
 
     results: Callable[[Widths, Node], Sequence[Result]]
     count: Callable[[Widths, Symbol], Symbol]
 
 
 class Widths(Policy[Rewrite]):
-    """The pass over one graph. outer: that over the outer graph, where this one is a body."""
+    """The pass over one graph. outer: the pass over the outer graph, if this one is a body."""
 
     def __init__(self, graph: Graph, rules: WideRules, outer: Widths | None = None) -> None:
         self.rewrite: Rewrite = Rewrite(graph, self, outer.rewrite if outer else None)
@@ -72,9 +72,9 @@ class Widths(Policy[Rewrite]):
         self._narrowed = narrowed(graph)
         self._intervals: dict[int, Interval] = {}
         self._wrapped: dict[tuple[int, DType], Symbol] = {}
-        self._values: dict[int, Value] = {}
+        self._values: dict[int, WideValue] = {}
         self._digits: dict[int, Symbol] = {}
-        self._exact_values: dict[int, Value] = {}
+        self._exact_values: dict[int, WideValue] = {}
 
     def retype(self, type_: Type) -> Type:
         return stored_type(type_)
@@ -93,7 +93,7 @@ class Widths(Policy[Rewrite]):
         return rewrite.finish()
 
     def _output(self, symbol: Symbol, labels: set[str]) -> None:
-        """Brings an output into its width, or into digits; the unfinished value gives up a name that an output has."""
+        """Wrap an output, or convert it to digits; the unwrapped value loses its name if an output needs that."""
         if not isinstance(symbol.type, TensorType) or not concerns(symbol.type):
             return
         if is_wide(symbol):
@@ -102,29 +102,29 @@ class Widths(Policy[Rewrite]):
             return
         self.new.site.origin, self.new.site.layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
         loose = self.rewrite.of(symbol)
-        made = self.exact(symbol)
-        if made is not loose and loose.given_name in labels and isinstance(loose.producer, Node):
+        exact = self.exact(symbol)
+        if exact is not loose and loose.given_name in labels and isinstance(loose.producer, Node):
             del self.new.names.taken[loose.given_name]
             change(loose, given_name=None)
-        self.rewrite.bind(symbol, made)
+        self.rewrite.bind(symbol, exact)
 
-    # What a Symbol of the old graph is in the new one
+    # Symbols of the new graph for those of the old graph
 
     def dtype(self, symbol: Symbol) -> DType:
-        """Its dtype, or int64 where it is wide and only 64 bits of it are used."""
-        found: DType = symbol.type.dtype
-        return DType.int64 if symbol.id in self._narrowed else found
+        """Return the dtype of a Symbol, or int64 if it is wide and only 64 bits of it are used."""
+        dtype: DType = symbol.type.dtype
+        return DType.int64 if symbol.id in self._narrowed else dtype
 
     def loose(self, symbol: Symbol) -> Symbol:
-        """Return the new Symbol, equal modulo 2^bits; of wide integers modulo 2^64."""
+        """Return the new Symbol, equal modulo 2^bits, or modulo 2^64 for wide integers."""
         if is_wide(symbol) and symbol.id not in self._narrowed:
-            made, interval = conversions.low_bits(self.limbs, self.value(symbol), DType.int64)
-            self._intervals.setdefault(made.id, interval)
-            return made
+            low, interval = conversions.low_bits(self.limbs, self.value(symbol), DType.int64)
+            self._intervals.setdefault(low.id, interval)
+            return low
         return self.rewrite.of(symbol)
 
     def exact(self, symbol: Symbol) -> Symbol:
-        """Return the new Symbol, within its width. Wide integers must fit into int64."""
+        """Return the new Symbol, within its width. Wide integers must fit in int64."""
         if not isinstance(symbol.type, TensorType):
             return self.rewrite.of(symbol)
         dtype = self.dtype(symbol)
@@ -134,7 +134,7 @@ class Widths(Policy[Rewrite]):
             assert limits is not None
             if not value.interval.within(limits):
                 raise DTypeError(
-                    f"{symbol.dtype} values do not fit where an operator takes int64", operands={"value": symbol}
+                    f"{symbol.dtype} values do not fit in the int64 operand of an operator", operands={"value": symbol}
                 )
             return self.loose(symbol)
         loose = self.loose(symbol)
@@ -143,29 +143,29 @@ class Widths(Policy[Rewrite]):
         limits = of_dtype(dtype)
         assert limits is not None
         key = (loose.id, dtype)
-        found = self._wrapped.get(key)
-        if found is None:
-            found = loose
+        result = self._wrapped.get(key)
+        if result is None:
+            result = loose
             if not self.interval(loose).within(limits):
-                found = wrapped(loose, dtype, self.interval(loose))
-                self._intervals[found.id] = limits
-            self._wrapped[key] = found
-        return found
+                result = wrapped(loose, dtype, self.interval(loose))
+                self._intervals[result.id] = limits
+            self._wrapped[key] = result
+        return result
 
     def interval(self, symbol: Symbol) -> Interval:
-        """Return the range of a Symbol of the new graph, which is an integer or bool."""
-        found = self._intervals.get(symbol.id)
-        if found is None:
+        """Return the interval of a Symbol of the new graph, an integer or bool."""
+        interval = self._intervals.get(symbol.id)
+        if interval is None:
             producer = symbol.producer
             if isinstance(producer, Captured) and self._outer is not None:
-                found = self._outer.interval(producer.symbol)
+                interval = self._outer.interval(producer.symbol)
             elif isinstance(producer, Constant) and not producer.is_weight:
-                found = of_array(producer.array)
-            found = self._intervals[symbol.id] = found or of_dtype(symbol.dtype.storage) or Interval(0, 0)
-        return found
+                interval = of_array(producer.array)
+            interval = self._intervals[symbol.id] = interval or of_dtype(symbol.dtype.storage) or Interval(0, 0)
+        return interval
 
-    def value(self, symbol: Symbol) -> Value:
-        """The limbs of an integer, modulo 2^bits if it is wide and within its width if not."""
+    def value(self, symbol: Symbol) -> WideValue:
+        """Return the limbs of an integer: modulo 2^bits if it is wide, within its width otherwise."""
         dtype = self.dtype(symbol)
         if not is_wide_dtype(dtype):
             loose = self.loose(symbol)
@@ -173,58 +173,58 @@ class Widths(Policy[Rewrite]):
             if dtype.bits > 32 and limits and (loose.id, dtype) not in self._wrapped:
                 if not self.interval(loose).within(limits):
                     return conversions.split(self.limbs, loose, dtype)
-            made = self.exact(symbol)
-            return conversions.widened(made, self.interval(made))
-        found = self._values.get(symbol.id)
-        if found is None:
+            exact = self.exact(symbol)
+            return conversions.widened(exact, self.interval(exact))
+        value = self._values.get(symbol.id)
+        if value is None:
             producer = symbol.producer
             if isinstance(producer, Constant):
-                found = conversions.of_constant(self.limbs, self._any(), producer.array)
-            elif isinstance(producer, Input) and self._outer is None:  # what is fed may lie beyond the width
-                found = conversions.unpacked(self.rewrite.of(symbol), symbol.dtype)
+                value = conversions.of_constant(self.limbs, self._any(), producer.array)
+            elif isinstance(producer, Input) and self._outer is None:  # a fed value may exceed the width
+                value = conversions.unpacked(self.rewrite.of(symbol), symbol.dtype)
             else:
-                found = conversions.unpacked(self.digits(symbol), symbol.dtype, of_dtype(symbol.dtype))
-            self._values[symbol.id] = found
-        return found
+                value = conversions.unpacked(self.digits(symbol), symbol.dtype, of_dtype(symbol.dtype))
+            self._values[symbol.id] = value
+        return value
 
     def digits(self, symbol: Symbol) -> Symbol:
-        """The uint32 digits of a wide integer along a last axis, within its width."""
-        found = self._digits.get(symbol.id)
-        if found is not None:
-            return found
+        """Return the uint32 digits of a wide integer along a last axis, within its width."""
+        digits = self._digits.get(symbol.id)
+        if digits is not None:
+            return digits
         producer = symbol.producer
         if isinstance(producer, Captured) and self._outer is not None:
-            found = self.rewrite.captured(self._outer.digits(producer.symbol))
+            digits = self.rewrite.captured(self._outer.digits(producer.symbol))
         elif isinstance(producer, Constant):
-            found = self.new.build.constant(big_integers.to_digits(producer.array, symbol.dtype), DType.uint32)
+            digits = self.new.build.constant(big_integers.to_digits(producer.array, symbol.dtype), DType.uint32)
         elif isinstance(producer, Input):
-            found = self.rewrite.of(symbol)
+            digits = self.rewrite.of(symbol)
             if self._outer is None:
-                found = words.exact(found, symbol.dtype)
+                digits = words.exact(digits, symbol.dtype)
         else:
-            found = conversions.packed(self.limbs, self.value(symbol), symbol.dtype, symbol.shape)
-        self._digits[symbol.id] = found
-        return found
+            digits = conversions.packed(self.limbs, self.value(symbol), symbol.dtype, symbol.shape)
+        self._digits[symbol.id] = digits
+        return digits
 
     def fed_digits(self, symbol: Symbol) -> Symbol:
-        """The uint32 digits of a wide integer along a last axis, modulo 2^bits."""
+        """Return the uint32 digits of a wide integer along a last axis, modulo 2^bits."""
         is_fed = self._outer is None and isinstance(symbol.producer, Input)
         return self.rewrite.of(symbol) if is_fed else self.digits(symbol)
 
-    def exact_value(self, symbol: Symbol) -> Value:
-        """The limbs of an integer that lies within its width."""
+    def exact_value(self, symbol: Symbol) -> WideValue:
+        """Return the limbs of an integer, within its width."""
         if not is_wide_dtype(self.dtype(symbol)):
             return self.value(symbol)
-        found = self._exact_values.get(symbol.id)
-        if found is None:
-            found = self._exact_values[symbol.id] = self.limbs.wrapped(self.value(symbol), symbol.dtype)
-        return found
+        value = self._exact_values.get(symbol.id)
+        if value is None:
+            value = self._exact_values[symbol.id] = self.limbs.wrapped(self.value(symbol), symbol.dtype)
+        return value
 
     def _any(self) -> Symbol:
         return self.new.build.scalar(0, U64)
 
-    def known(self, symbol: Symbol, interval: Interval) -> Symbol:
-        """The Symbol of the new graph, which from now on is known to hold no more than `interval`."""
+    def with_interval(self, symbol: Symbol, interval: Interval) -> Symbol:
+        """Record the interval of a Symbol of the new graph, and return it."""
         self._intervals[symbol.id] = interval
         return symbol
 
@@ -238,13 +238,13 @@ class Widths(Policy[Rewrite]):
         return self._narrow(node)
 
     def _is_view(self, node: Node) -> bool:
-        """Return whether a node reads integers of an odd width as others of that width: a cast does so."""
+        """Return True if a node reinterprets integers of an odd width as others of that width: then it is a cast."""
         if node.op_type != "BitCast" or node.domain or not concerns(node.outputs[0].type):
             return False
         return node.inputs[0] is not None and self.dtype(node.inputs[0]).is_integer
 
     def _is_wide(self, node: Node) -> bool:
-        """Return whether a node computes in limbs: its result is wide, or it looks at operands that are."""
+        """Return True if a node computes in limbs: its result is wide, or it reads all bits of wide operands."""
         if node.op_type in WHOLE_BODIES and not node.domain:
             return False
         results = [s for s in node.outputs if is_wide(s)]
@@ -254,17 +254,17 @@ class Widths(Policy[Rewrite]):
             return False
         if node.op_type in _SHIFTS and not is_wide(node.inputs[0]):
             return False
-        # What else takes a wide operand takes it as a position or a size, which fits into int64.
+        # Other operators read wide operands as positions or sizes, which fit in int64.
         return node.op_type in LOOKS or not low_operands(node)
 
     def _wide(self, node: Node) -> Results:
-        made = self._rules.results(self, node)
-        for symbol, result in zip(node.outputs, made, strict=True):
-            if isinstance(result, Value):
+        results = self._rules.results(self, node)
+        for symbol, result in zip(node.outputs, results, strict=True):
+            if isinstance(result, WideValue):
                 self._values[symbol.id] = result
-            elif isinstance(result, Digits):
+            elif isinstance(result, WideDigits):
                 self._digits[symbol.id] = result.symbol
-        return [None if isinstance(result, (Value, Digits)) else result for result in made]
+        return [None if isinstance(result, (WideValue, WideDigits)) else result for result in results]
 
     def _narrow(self, node: Node) -> Results:
         whole = node.op_type in WHOLE_BODIES and not node.domain
@@ -286,15 +286,15 @@ class Widths(Policy[Rewrite]):
         attributes = self.rewrite.attributes(node)
         if node.op_type == "Scan":
             attributes = with_axes_of_digits(node, attributes)
-        made = self.new.build.emit_many(node.op_type, tuple(inputs), types, attributes, node.domain)
-        for symbol, result in zip(node.outputs, made, strict=True):
+        results = self.new.build.emit_many(node.op_type, tuple(inputs), types, attributes, node.domain)
+        for symbol, result in zip(node.outputs, results, strict=True):
             if whole and is_wide(symbol):
                 self._digits[symbol.id] = result
                 continue
-            found = self._result(node, symbol, inputs)
-            if found is not None:
-                self._intervals[result.id] = found
-        return made
+            interval = self._result(node, symbol, inputs)
+            if interval is not None:
+                self._intervals[result.id] = interval
+        return results
 
     def _agrees(self, symbol: Symbol, out: Symbol) -> bool:
         if out.id in self._narrowed:
@@ -306,7 +306,7 @@ class Widths(Policy[Rewrite]):
         return tensor_type(DType.int64, symbol.shape) if symbol.id in self._narrowed else type_
 
     def _result(self, node: Node, symbol: Symbol, inputs: Sequence[Symbol | None]) -> Interval | None:
-        """Return the range of a result where more is known than its storage."""
+        """Return the interval of a result, if it is narrower than its storage dtype."""
         if not isinstance(symbol.type, TensorType):
             return None
         dtype = self.dtype(symbol)
@@ -321,94 +321,94 @@ class Widths(Policy[Rewrite]):
             moved = [s for s in data_of(node.op_type, inputs) if s is not None]
             if node.attributes.get("reduction", "none") not in ("none", b"none"):
                 return None
-            if not all(_is_whole(s) for s in moved):
+            if not all(_is_integral(s) for s in moved):
                 return None
-            nothing = [Interval(0, 0)] if node.op_type in ZEROS else []
-            found: Interval | None = joined([*(self.interval(s) for s in moved), *nothing])
+            inserted = [Interval(0, 0)] if node.op_type in ZEROS else []
+            interval: Interval | None = joined([*(self.interval(s) for s in moved), *inserted])
         else:
             rule = RULES.get(node.op_type)
-            given = [s for s in inputs if s is not None]
-            whole = [s for s in given if _is_whole(s)]
-            if rule is None or not whole or len(whole) < min(len(given), 2):
+            operands = [s for s in inputs if s is not None]
+            whole = [s for s in operands if _is_integral(s)]
+            if rule is None or not whole or len(whole) < min(len(operands), 2):
                 return None
-            found = rule([self.interval(s) for s in whole], node)
-        return found if found is not None and found.within(limits) else None
+            interval = rule([self.interval(s) for s in whole], node)
+        return interval if interval is not None and interval.within(limits) else None
 
     def _cast(self, node: Node) -> Symbol:
-        """Return a cast between dtypes that are stored in one tensor."""
+        """Return the result of a cast between dtypes that are each stored in one tensor."""
         (source,) = node.inputs
         assert source is not None
         from_, to = self.dtype(source), self.dtype(node.outputs[0])
         if from_.is_float and is_odd(to):
             limits = of_dtype(to)
             assert limits is not None
-            made = e.cast(self.rewrite.of(source), to.storage)
-            made = e.emit("Clip", made, *(e.const(made, limit) for limit in limits))
-            self._intervals[made.id] = limits
-            return made
+            result = e.cast(self.rewrite.of(source), to.storage)
+            result = e.emit("Clip", result, *(e.const(result, limit) for limit in limits))
+            self._intervals[result.id] = limits
+            return result
         is_low = from_.is_integer and to.is_integer and (to.bits <= from_.bits or is_wide(source))
         value = self.loose(source) if is_low else self.exact(source)
         stored = to.storage if is_odd(to) else to
         if value.dtype is stored:
             return value
-        made = self.new.build.emit("Cast", (value,), tensor_type(stored, value.shape), {"to": stored})
+        result = self.new.build.emit("Cast", (value,), tensor_type(stored, value.shape), {"to": stored})
         limits = of_dtype(stored)
-        if limits is not None and _is_whole(value) and stored.kind is not Kind.bool:
-            known = self.interval(value)
-            self._intervals[made.id] = known if known.within(limits) else limits
-        return made
+        if limits is not None and _is_integral(value) and stored.kind is not Kind.bool:
+            interval = self.interval(value)
+            self._intervals[result.id] = interval if interval.within(limits) else limits
+        return result
 
-    def spread(self, values: Sequence[Value], node: Node, others: Sequence[Symbol] = ()) -> list[Value]:
-        """The operands of an element-wise node, with limbs of the whole shape of its result.
+    def spread(self, values: Sequence[WideValue], node: Node, others: Sequence[Symbol] = ()) -> list[WideValue]:
+        """Expand the limbs of the operands of an element-wise node to the shape of its result.
 
-        values: of its wide operands. others: Symbols of the new graph that broadcast with them.
+        values: its wide operands. others: Symbols of the new graph that broadcast with them.
         """
         shape = node.outputs[0].shape
         some = [next((b.symbol for b in v.limbs if b.symbol is not None), None) for v in values]
-        given = [*(s for s in some if s is not None), *others]
-        if not given or (len(given) == 1 and not others) or _all_of(shape, given):
+        tensors = [*(s for s in some if s is not None), *others]
+        if not tensors or (len(tensors) == 1 and not others) or _have_shape(shape, tensors):
             return list(values)
-        nothing = self.zeros(given)
+        zeros = self.zeros(tensors)
         spread = []
         for value in values:
             limbs = [
                 b
-                if b.symbol is None or (_all_of(shape, [b.symbol]))
-                else b._replace(symbol=e.emit("Add", b.symbol, nothing))
+                if b.symbol is None or (_have_shape(shape, [b.symbol]))
+                else b._replace(symbol=e.emit("Add", b.symbol, zeros))
                 for b in value.limbs
             ]
-            spread.append(Value(tuple(limbs), value.interval))
+            spread.append(WideValue(tuple(limbs), value.interval))
         return spread
 
-    def zeros(self, given: Sequence[Symbol]) -> Symbol:
-        """A uint64 tensor of zeros of the shape that Symbols of the new graph broadcast to."""
-        found: Symbol | None = None
-        for symbol in given:
+    def zeros(self, symbols: Sequence[Symbol]) -> Symbol:
+        """Return a uint64 tensor of zeros in the shape that Symbols of the new graph broadcast to."""
+        result: Symbol | None = None
+        for symbol in symbols:
             wide = symbol if symbol.dtype is U64 else e.cast_within(symbol, U64)
-            nothing = e.emit("BitwiseAnd", wide, e.const(wide, 0))
-            found = nothing if found is None else e.emit("Add", found, nothing)
-        assert found is not None
-        return found
+            zeros = e.emit("BitwiseAnd", wide, e.const(wide, 0))
+            result = zeros if result is None else e.emit("Add", result, zeros)
+        assert result is not None
+        return result
 
 
-def _all_of(shape: Shape, given: Sequence[Symbol]) -> bool:
-    """Return whether Symbols have one shape for certain."""
-    return shape.is_ranked and not shape.is_dynamic and all(s.shape.is_ranked and s.shape == shape for s in given)
+def _have_shape(shape: Shape, symbols: Sequence[Symbol]) -> bool:
+    """Return True if Symbols certainly have one shape."""
+    return shape.is_ranked and not shape.is_dynamic and all(s.shape.is_ranked and s.shape == shape for s in symbols)
 
 
-def _is_whole(symbol: Symbol) -> bool:
+def _is_integral(symbol: Symbol) -> bool:
     type_ = symbol.type
     return isinstance(type_, TensorType) and (type_.dtype.is_integer or type_.dtype.kind is Kind.bool)
 
 
-# Integers of widths that ONNX lacks, brought into their range.
+# Wrapping of integers of widths that ONNX does not have.
 
 
-def wrapped(symbol: Symbol, dtype: DType, held: Interval) -> Symbol:
-    """A tensor of a storage dtype brought into the range of the narrower one."""
+def wrapped(symbol: Symbol, dtype: DType, interval: Interval) -> Symbol:
+    """Wrap a tensor of a storage dtype into the range of the narrower dtype."""
     mask = (1 << dtype.bits) - 1
     low = symbol
-    if held.lo < 0 or held.hi > mask:
+    if interval.lo < 0 or interval.hi > mask:
         low = e.emit("BitwiseAnd", symbol, e.const(symbol, mask))
     if dtype.is_unsigned:
         return low

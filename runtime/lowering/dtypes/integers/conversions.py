@@ -1,4 +1,4 @@
-"""Limbs of wide integers from and to what else there is: uint32 digits, floats, bools and integers that ONNX has."""
+"""Conversions between limbs of wide integers and uint32 digits, floats, bools and integers of ONNX."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from graphcore.arrays.big_integers import DIGIT, count_of
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, of_array, of_dtype
-from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Limbs, Value, is_window
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Limbs, WideValue, is_window
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape
 
 _F64, _I64, _U32 = DType.float64, DType.int64, DType.uint32
 _FLOAT_DIGITS = 32
-"""The digits of the greatest float64, which is below 2^1024."""
+"""The digits of the largest float64, which is below 2^1024."""
 
 
 # Inputs, outputs, constants
 
 
-def unpacked(symbol: Symbol, dtype: DType, limits: Interval | None = None) -> Value:
-    """The value of uint32 digits along the last axis, which lies in `limits`; without these it may lie beyond the
-    dtype's range."""
+def unpacked(symbol: Symbol, dtype: DType, limits: Interval | None = None) -> WideValue:
+    """Return the value of uint32 digits along the last axis. limits: an interval that has it; without, it may exceed
+    the dtype's range."""
     count = count_of(dtype.bits)
     shape = symbol.shape[:-1] if symbol.shape.is_ranked else symbol.shape
     limbs = []
@@ -36,15 +36,15 @@ def unpacked(symbol: Symbol, dtype: DType, limits: Interval | None = None) -> Va
         if place == count - 1 and dtype.is_signed:
             digit, window = e.bitcast(digit, DType.int32), Interval(-(1 << 31), (1 << 31) - 1)
         if place == count - 1 and limits is not None:
-            window = window.met(limits >> (DIGIT * place))
+            window = window.intersection(limits >> (DIGIT * place))
         limbs.append(Limb(e.cast_within(digit, U64), window))
     lows = sum(limb.window.lo << (DIGIT * i) for i, limb in enumerate(limbs))
-    told = Interval(lows, sum(limb.window.hi << (DIGIT * i) for i, limb in enumerate(limbs)))
-    return Value(tuple(limbs), told if limits is None else told.met(limits))
+    interval = Interval(lows, sum(limb.window.hi << (DIGIT * i) for i, limb in enumerate(limbs)))
+    return WideValue(tuple(limbs), interval if limits is None else interval.intersection(limits))
 
 
-def packed(limbs: Limbs, value: Value, dtype: DType, shape: Shape) -> Symbol:
-    """The uint32 digits of a value modulo 2^bits, along a last axis; sign or zeros fill the last digit."""
+def packed(limbs: Limbs, value: WideValue, dtype: DType, shape: Shape) -> Symbol:
+    """Return the uint32 digits of a value modulo 2^bits along a last axis; the sign or zeros fill the last digit."""
     count = count_of(dtype.bits)
     if dtype.bits % DIGIT:
         value = limbs.wrapped(value, dtype)
@@ -58,38 +58,38 @@ def packed(limbs: Limbs, value: Value, dtype: DType, shape: Shape) -> Symbol:
             break
         carries = []
         digits.append(limbs.column(entries, carries))
-        # Of the last digit 32 bits count: the sign of the carry into it does not matter.
+        # Only 32 bits of the last digit count, so the sign of the carry into it does not matter.
         carries.append(limbs.logical(digits[-1]) if place == count - 2 else limbs.cut(digits[-1], DIGIT))
-    # The last digit is summed in 32 bits, which is half the work.
+    # The last digit is summed in 32 bits, which halves the work.
     digits += last or [limbs.number(0)]
-    parts = [e.cast_within(s, _U32) for s in limbs.full(Value(tuple(digits), value.interval))]
+    parts = [e.cast_within(s, _U32) for s in limbs.full(WideValue(tuple(digits), value.interval))]
     symbols = parts[: count - 1]
     symbols.append(functools.reduce(functools.partial(e.emit, "Add"), parts[count - 1 :]))
     line = symbols[0].graph.build.vector([-1])
-    columns = [e.emit("Unsqueeze", s, line, shape=_behind(shape, 1)) for s in symbols]
-    return e.emit("Concat", *columns, shape=_behind(shape, count), axis=-1)
+    columns = [e.emit("Unsqueeze", s, line, shape=_append_dim(shape, 1)) for s in symbols]
+    return e.emit("Concat", *columns, shape=_append_dim(shape, count), axis=-1)
 
 
-def _behind(shape: Shape, size: int) -> Shape:
+def _append_dim(shape: Shape, size: int) -> Shape:
     return Shape((*shape, size)) if shape.is_ranked else shape
 
 
-def of_constant(limbs: Limbs, like: Symbol, array: np.ndarray[tuple[int, ...], np.dtype[np.object_]]) -> Value:
-    """The value of an array of Python integers; `like`: a Symbol whose graph is to hold it."""
+def of_constant(limbs: Limbs, like: Symbol, array: np.ndarray[tuple[int, ...], np.dtype[np.object_]]) -> WideValue:
+    """Return the value of an array of Python integers. like: a Symbol whose graph gets the constants."""
     interval = of_array(array) or Interval(0, 0)
     if not array.ndim:
         return of_number(limbs, interval.lo)
     if is_window(interval):
         low = (array.astype(object) % (1 << 64)).astype(np.uint64)
-        return Value((Limb(like.graph.build.constant(np.asarray(low), U64), interval),), interval)
-    made = []
+        return WideValue((Limb(like.graph.build.constant(np.asarray(low), U64), interval),), interval)
+    pieces = []
     rest = array
     count = count_of(max(interval.lo.bit_length(), interval.hi.bit_length()) + 1)
     for _ in range(count - 1):
-        made.append(_constant_limb(like, rest % (1 << DIGIT)))
+        pieces.append(_constant_limb(like, rest % (1 << DIGIT)))
         rest = rest >> DIGIT
-    made.append(_constant_limb(like, rest))
-    return Value(tuple(made), interval)
+    pieces.append(_constant_limb(like, rest))
+    return WideValue(tuple(pieces), interval)
 
 
 def _constant_limb(like: Symbol, array: np.ndarray[tuple[int, ...], np.dtype[np.object_]]) -> Limb:
@@ -97,28 +97,28 @@ def _constant_limb(like: Symbol, array: np.ndarray[tuple[int, ...], np.dtype[np.
     return Limb(like.graph.build.constant((array % (1 << 64)).astype(np.uint64), U64), window)
 
 
-def of_number(limbs: Limbs, number: int) -> Value:
-    """The value of one integer, of any shape."""
+def of_number(limbs: Limbs, number: int) -> WideValue:
+    """Return the value of one integer, of any shape."""
     interval = Interval(number, number)
-    made = []
+    lower = []
     while not is_window(Interval(min(number, 0), max(number, 0))):
-        made.append(limbs.number(number % (1 << DIGIT)))
+        lower.append(limbs.number(number % (1 << DIGIT)))
         number >>= DIGIT
-    return Value((*made, limbs.number(number)), interval)
+    return WideValue((*lower, limbs.number(number)), interval)
 
 
 # Integers
 
 
-def widened(symbol: Symbol, interval: Interval) -> Value:
-    """The value of an integer tensor of up to 64 bits, or of bools."""
+def widened(symbol: Symbol, interval: Interval) -> WideValue:
+    """Return the value of an integer tensor of up to 64 bits, or of bools."""
     if symbol.dtype is _I64:
-        return Value((Limb(e.bitcast(symbol, U64), interval),), interval)
-    return Value((Limb(e.cast_within(symbol, U64), interval),), interval)
+        return WideValue((Limb(e.bitcast(symbol, U64), interval),), interval)
+    return WideValue((Limb(e.cast_within(symbol, U64), interval),), interval)
 
 
-def split(limbs: Limbs, symbol: Symbol, dtype: DType) -> Value:
-    """The value of an odd integer of 33 to 63 bits that is known modulo 2^bits: cut in two before it is wrapped."""
+def split(limbs: Limbs, symbol: Symbol, dtype: DType) -> WideValue:
+    """Return the value of an odd integer of 33 to 63 bits, known modulo 2^bits: split in two before wrapping."""
     view = e.bitcast(symbol, U64)
     low = limbs.masked(Limb(view, Interval(0, (1 << 64) - 1)), (1 << DIGIT) - 1)
     upper = e.emit("BitShift", view, e.const(view, DIGIT), direction="RIGHT")
@@ -128,16 +128,16 @@ def split(limbs: Limbs, symbol: Symbol, dtype: DType) -> Value:
         top = Limb(limbs.extended(upper, bits), limits >> DIGIT)
     else:
         top = limbs.masked(Limb(upper, Interval(0, (1 << DIGIT) - 1)), (1 << bits) - 1)
-    return Value((low, top), limits)
+    return WideValue((low, top), limits)
 
 
-def low_bits(limbs: Limbs, value: Value, dtype: DType) -> tuple[Symbol, Interval]:
-    """The value modulo 2^bits as a dtype that ONNX stores, and what that may hold."""
+def low_bits(limbs: Limbs, value: WideValue, dtype: DType) -> tuple[Symbol, Interval]:
+    """Return the value modulo 2^bits in a dtype that ONNX stores, and its interval."""
     low = value.limbs[0] if dtype.bits <= DIGIT else limbs.low64(value)
     symbol = limbs.symbol(low)
     limits = of_dtype(dtype)
     assert limits is not None
-    if low.symbol is None and dtype is _I64:  # a constant, which what follows may want to know
+    if low.symbol is None and dtype is _I64:  # stays a constant, for later rules
         number = ((low.window.lo + (1 << 63)) % (1 << 64)) - (1 << 63)
         return symbol.graph.build.scalar(number, _I64), Interval(number, number)
     interval = value.interval if value.interval.within(limits) else limits
@@ -149,18 +149,18 @@ def low_bits(limbs: Limbs, value: Value, dtype: DType) -> tuple[Symbol, Interval
 # Floats
 
 
-def to_float(limbs: Limbs, value: Value, target: DType) -> Symbol:
-    """An integer that lies in its dtype's range, rounded once. `target` is any float."""
+def to_float(limbs: Limbs, value: WideValue, target: DType) -> Symbol:
+    """Cast an integer within its dtype's range to `target`, any float, with one rounding."""
     for dtype in (_I64, U64):
         limits = of_dtype(dtype)
         if limits is not None and value.interval.within(limits):
             return e.cast(low_bits(limbs, value, dtype)[0], target)
     negative = limbs.negative_mask(value) if value.interval.lo < 0 else None
-    size = value if negative is None else limbs.chosen(negative, limbs.negate(value), value)
-    size = Value(size.limbs, Interval(0, value.interval.size))
-    digits = [e.bitcast(s, _I64) for s in limbs.full(Value(limbs.digits(size, 3), size.interval))]
+    size = value if negative is None else limbs.where(negative, limbs.negate(value), value)
+    size = WideValue(size.limbs, Interval(0, value.interval.size))
+    digits = [e.bitcast(s, _I64) for s in limbs.full(WideValue(limbs.digits(size, 3), size.interval))]
     constant = digits[0].graph.build.scalar
-    # The highest digit that is not 0, the two below it, whether there is anything below those, and what they count.
+    # The highest nonzero digit, the two below it, whether anything below those is nonzero, and their scale.
     parts = digits[2::-1]
     scale: Symbol = constant(1.0, _F64)
     below: Symbol | None = None
@@ -172,22 +172,22 @@ def to_float(limbs: Limbs, value: Value, target: DType) -> Symbol:
         above = (digits[place], digits[place - 1], third)
         parts = [e.where(some, new, old) for new, old in zip(above, parts, strict=True)]
         scale = e.where(some, constant(2.0 ** (DIGIT * (place - 2)), _F64), scale)
-    made = _rounded(*(e.cast_within(part, _F64) for part in parts), to_odd=target is not _F64)
-    made = e.emit("Mul", made, scale)
+    result = _rounded(*(e.cast_within(part, _F64) for part in parts), to_odd=target is not _F64)
+    result = e.emit("Mul", result, scale)
     beyond = digits[_FLOAT_DIGITS + 2 :]
     if beyond:
         some = functools.reduce(functools.partial(e.emit, "BitwiseOr"), beyond)
-        made = e.where(e.equal(some, constant(0, _I64)), made, constant(math.inf, _F64))
+        result = e.where(e.equal(some, constant(0, _I64)), result, constant(math.inf, _F64))
     if negative is not None:
-        made = e.where(negative, e.emit("Neg", made), made)
-    return e.cast(made, target)
+        result = e.where(negative, e.emit("Neg", result), result)
+    return e.cast(result, target)
 
 
 def _rounded(a: Symbol, b: Symbol, c: Symbol, *, to_odd: bool) -> Symbol:
-    """a 2^64 + b 2^32 + c as float64, rounded once: the sum of the upper two and what it lost are exact.
+    """Return a 2^64 + b 2^32 + c as float64, rounded once: the sum of the upper two and its error are exact.
 
-    to_odd: an inexact result is made the neighbour whose last bit is set, which rounds on to fewer bits as the sum
-    itself would.
+    to_odd: an inexact result becomes the neighbour whose last bit is set, which rounds to fewer bits as the exact sum
+    does.
     """
     constant = a.graph.build.scalar
     a = e.emit("Mul", a, constant(2.0**64, _F64))
@@ -195,49 +195,49 @@ def _rounded(a: Symbol, b: Symbol, c: Symbol, *, to_odd: bool) -> Symbol:
     upper = e.emit("Add", a, b)
     lost = e.emit("Sub", b, e.emit("Sub", upper, a))
     rest = e.emit("Add", lost, c)
-    made = e.emit("Add", upper, rest)
+    result = e.emit("Add", upper, rest)
     if not to_odd:
-        return made
-    error = e.emit("Sub", rest, e.emit("Sub", made, upper))
+        return result
+    error = e.emit("Sub", rest, e.emit("Sub", result, upper))
     zero = constant(0.0, _F64)
     up, down = (e.cast_within(test(error, zero), _I64) for test in (e.greater, e.less))
-    bits = e.bitcast(made, _I64)
+    bits = e.bitcast(result, _I64)
     is_even = e.emit("BitwiseAnd", e.emit("BitwiseNot", bits), constant(1, _I64))
     step = e.emit("Mul", e.emit("Sub", up, down), is_even)
     return e.bitcast(e.emit("Add", bits, step), _F64)
 
 
-def of_float(limbs: Limbs, symbol: Symbol, dtype: DType) -> Value:
-    """A float tensor truncated and saturated at the limits of `dtype`, NaN as 0."""
+def of_float(limbs: Limbs, symbol: Symbol, dtype: DType) -> WideValue:
+    """Truncate a float tensor and saturate it at the limits of `dtype`; NaN becomes 0."""
     constant = symbol.graph.build.scalar
     zero = constant(0.0, _F64)
     x = e.cast(symbol, _F64)
     x = e.where(e.emit("IsNaN", x, dtype=DType.bool), zero, x)
     count, bits = count_of(dtype.bits), dtype.bits - dtype.is_signed
-    is_held = bits < DIGIT * _FLOAT_DIGITS  # a finite float may lie beyond the limits
-    limit = constant(2.0**bits if is_held else math.inf, _F64)
+    is_limited = bits < DIGIT * _FLOAT_DIGITS  # a finite float may lie beyond the limits
+    limit = constant(2.0**bits if is_limited else math.inf, _F64)
     over = e.cast_within(e.emit("GreaterOrEqual", x, limit, dtype=DType.bool), U64)
     sign = e.emit("Sign", x) if dtype.is_signed else None
     size = e.emit("Abs", x) if sign is not None else e.emit("Max", x, zero)
     infinite = e.equal(size, limit)
-    rest = e.emit("Floor", e.emit("Min", size, limit) if is_held else e.where(infinite, zero, size))
-    made: list[Limb] = []
+    rest = e.emit("Floor", e.emit("Min", size, limit) if is_limited else e.where(infinite, zero, size))
+    pieces: list[Limb] = []
     for place in range(count - 1, -1, -1):
         digit = rest
         if place >= _FLOAT_DIGITS:
             if place < count - 1:
-                made.insert(0, limbs.number(0))
+                pieces.insert(0, limbs.number(0))
                 continue
             digit = e.where(infinite, constant(2.0 ** (bits - DIGIT * place), _F64), zero)
         elif place:
             digit = e.emit("Floor", e.emit("Mul", rest, constant(2.0 ** (-DIGIT * place), _F64)))
             rest = e.emit("Sub", rest, e.emit("Mul", digit, constant(2.0 ** (DIGIT * place), _F64)))
-            if place == count - 1 and not is_held:
+            if place == count - 1 and not is_limited:
                 digit = e.where(infinite, constant(2.0 ** (bits - DIGIT * place), _F64), digit)
         signed = digit if sign is None else e.emit("Mul", digit, sign)
         whole = e.bitcast(e.cast_within(signed, _I64), U64)
         window = Interval(0 if sign is None else -(1 << DIGIT), 1 << DIGIT)
-        made.insert(0, Limb(whole, window))
-    low = made[0]
-    made[0] = Limb(e.emit("Sub", limbs.symbol(low), over), low.window + Interval(-1, 0))
-    return Value(tuple(made), Interval(int(dtype.min), int(dtype.max)))
+        pieces.insert(0, Limb(whole, window))
+    low = pieces[0]
+    pieces[0] = Limb(e.emit("Sub", limbs.symbol(low), over), low.window + Interval(-1, 0))
+    return WideValue(tuple(pieces), Interval(int(dtype.min), int(dtype.max)))

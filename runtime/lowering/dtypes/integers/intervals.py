@@ -1,4 +1,4 @@
-"""The ranges of integer tensors, as closed intervals of Python ints, and the effect of operators on them."""
+"""The ranges of integer tensors, as closed intervals of Python ints, and how operators transform them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphcore.types.dtypes import DType, Kind
 
 
 class Interval(NamedTuple):
-    """The integers from `lo` to `hi`, both among them."""
+    """The integers from `lo` to `hi`, inclusive."""
 
     lo: int
     hi: int
@@ -23,8 +23,8 @@ class Interval(NamedTuple):
     def within(self, other: Interval) -> bool:
         return self.lo >= other.lo and self.hi <= other.hi
 
-    def met(self, other: Interval) -> Interval:
-        """Return the intersection; the interval itself where they have nothing in common."""
+    def intersection(self, other: Interval) -> Interval:
+        """Return the intersection, or the interval itself if that is empty."""
         lo, hi = max(self.lo, other.lo), min(self.hi, other.hi)
         return Interval(lo, hi) if lo <= hi else self
 
@@ -45,24 +45,24 @@ class Interval(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The greatest magnitude."""
+        """The largest magnitude."""
         return max(abs(self.lo), abs(self.hi))
 
 
 def joined(intervals: Sequence[Interval]) -> Interval:
-    """The least interval that holds all of some."""
+    """Return the smallest interval that contains all of some."""
     return Interval(min(i.lo for i in intervals), max(i.hi for i in intervals))
 
 
 def of_dtype(dtype: DType) -> Interval | None:
-    """The values of a dtype; None for what is no integer or bool."""
+    """Return the values of a dtype; None if it is not an integer or bool."""
     if dtype.is_integer or dtype.kind is Kind.bool:
         return Interval(int(dtype.min), int(dtype.max))
     return None
 
 
 def of_array(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Interval | None:
-    """The values of an array of integers or bools; None for an empty one."""
+    """Return the range of an array of integers or bools; None if it is empty."""
     if not array.size:
         return None
     plain = array if array.dtype.kind in "biuO" else array.astype(np.int8)
@@ -70,7 +70,7 @@ def of_array(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Interv
 
 
 def constant_axes(node: Node) -> Sequence[int] | None:
-    """Return the axes, from 0, along which ReduceSum and similar operators reduce, where they are known."""
+    """Return the non-negative axes of ReduceSum and similar operators, if they are known."""
     x = node.inputs[0]
     if x is None or not x.shape.is_ranked:
         return None
@@ -84,7 +84,7 @@ def constant_axes(node: Node) -> Sequence[int] | None:
 
 
 def reduced_count(node: Node) -> int | None:
-    """Return how many elements ReduceSum and similar operators combine for each result, where that is known."""
+    """Return the number of elements that ReduceSum and similar operators combine for each result, if it is known."""
     x, axes = node.inputs[0], constant_axes(node)
     if x is None or axes is None:
         return None
@@ -93,27 +93,27 @@ def reduced_count(node: Node) -> int | None:
 
 
 def known_scalar(symbol: Symbol | None) -> int | None:
-    """Return the value of a constant that holds one integer, over and over if it has many elements."""
+    """Return the value of a constant all of whose elements are one integer."""
     array = constant_array(symbol)
     if array is None or array.dtype.kind not in "biuO":
         return None
-    found = of_array(array)
-    return found.lo if found is not None and found.lo == found.hi else None
+    interval = of_array(array)
+    return interval.lo if interval is not None and interval.lo == interval.hi else None
 
 
 Rule: TypeAlias = Callable[[Sequence[Interval], Node], "Interval | None"]
-"""(intervals of the integer operands, node) -> the interval of the result as if nothing wrapped; None where unknown."""
+"""(intervals of the integer operands, node) -> the interval of the result before wrapping; None if unknown."""
 
 
 def _bits(intervals: Sequence[Interval]) -> int:
-    """Return how many bits below the sign hold the values."""
+    """Return the number of bits, without the sign, that represent the values."""
     return max(max(i.hi, ~i.lo).bit_length() for i in intervals)
 
 
 def _and(operands: Sequence[Interval], node: Node | None = None) -> Interval:
-    whole = [i for i in operands if i.lo >= 0]
-    if whole:
-        return Interval(0, min(i.hi for i in whole))
+    nonnegative = [i for i in operands if i.lo >= 0]
+    if nonnegative:
+        return Interval(0, min(i.hi for i in nonnegative))
     return Interval(-(1 << _bits(operands)), (1 << _bits(operands)) - 1)
 
 
@@ -123,10 +123,10 @@ def _or(operands: Sequence[Interval], node: Node | None = None) -> Interval:
 
 
 def _total(operands: Sequence[Interval], node: Node) -> Interval:
-    found = operands[0]
+    result = operands[0]
     for other in operands[1:]:
-        found = found + other
-    return found
+        result = result + other
+    return result
 
 
 def _not(operands: Sequence[Interval], node: Node) -> Interval:
@@ -160,8 +160,8 @@ def _quotient(operands: Sequence[Interval], node: Node) -> Interval:
 def _modulo(operands: Sequence[Interval], node: Node) -> Interval:
     x, y = operands
     if node.attributes.get("fmod"):
-        most = min(x.size, max(y.size - 1, 0))
-        return Interval(-most if x.lo < 0 else 0, most if x.hi > 0 else 0)
+        bound = min(x.size, max(y.size - 1, 0))
+        return Interval(-bound if x.lo < 0 else 0, bound if x.hi > 0 else 0)
     return Interval(min(y.lo + 1, 0), max(y.hi - 1, 0))
 
 
@@ -207,7 +207,7 @@ RULES: dict[str, Rule] = {
     "ReduceMax": lambda operands, node: operands[0],
     "ReduceMin": lambda operands, node: operands[0],
 }
-"""Operators whose results' intervals follow from those of their operands; `MOVES` of `low_bits` have their union."""
+"""Operators whose results' intervals follow from those of their operands; the `MOVES` have the union of these."""
 
 bitwise_and = _and
 bitwise_or = _or

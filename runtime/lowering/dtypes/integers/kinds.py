@@ -1,4 +1,4 @@
-"""The dtypes of widths that ONNX lacks, and the types that store them."""
+"""The dtypes of widths that ONNX does not have, and the types that store them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType,
 
 
 def is_wide(symbol: Symbol | None) -> bool:
-    """Return whether a Symbol is an integer of more bits than any that ONNX has."""
+    """Return True if a Symbol is an integer of more bits than any of ONNX."""
     return symbol is not None and isinstance(symbol.type, TensorType) and is_wide_dtype(symbol.type.dtype)
 
 
 def stored_type(type_: Type) -> Type:
-    """The type that carries it outside of the graph: wide integers as uint32 digits along a last axis."""
+    """Return the transport type of a value: wide integers become uint32 digits along a last axis."""
     if isinstance(type_, (SequenceType, OptionalType)):
         return type(type_)(stored_type(type_.element))
     if not isinstance(type_, TensorType) or not concerns(type_):
@@ -37,45 +37,47 @@ def stored_type(type_: Type) -> Type:
     return tensor_type(type_.dtype.storage, type_.shape)
 
 
-# Operands and results of If, Loop and Scan: wide integers go into bodies and out of them as digits.
+# Operands and results of If, Loop and Scan: wide integers enter and leave bodies as digits.
 
-WHOLE_BODIES = having(Trait.BODIES) - {"SequenceMap"}  # which `ops.onnx` alone builds
-"""Operators whose results are those of bodies, which take and give them within their widths, wide ones as digits."""
+WHOLE_BODIES = having(Trait.BODIES) - {"SequenceMap"}  # only `ops.onnx` builds it
+"""Operators with bodies, whose operands and results are within their widths, wide ones as digits."""
 
 
 def is_count(node: Node, position: int) -> bool:
-    """Return whether an operand of If, Loop or Scan is a condition or a number of iterations."""
+    """Return True if an operand of If, Loop or Scan is a condition or a number of iterations."""
     return position < {"If": 1, "Loop": 2}.get(node.op_type, 0)
 
 
 def with_axes_of_digits(node: Node, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the attributes of a Scan whose wide operands have one more axis, the last: axes are counted before it."""
-    made = dict(attributes)
-    scanned = node.inputs[len(node.inputs) - int(made["num_scan_inputs"]) :]
-    stacked = node.outputs[len(node.inputs) - int(made["num_scan_inputs"]) :]
+    """Return the attributes of a Scan whose wide operands have one more axis, the last: negative axes shift by one."""
+    result = dict(attributes)
+    scanned = node.inputs[len(node.inputs) - int(result["num_scan_inputs"]) :]
+    stacked = node.outputs[len(node.inputs) - int(result["num_scan_inputs"]) :]
     for key, symbols in (("scan_input_axes", scanned), ("scan_output_axes", stacked)):
-        if key in made:
-            made[key] = [axis - (axis < 0 and is_wide(s)) for axis, s in zip(made[key], symbols, strict=True)]
-    return made
+        if key in result:
+            result[key] = [axis - (axis < 0 and is_wide(s)) for axis, s in zip(result[key], symbols, strict=True)]
+    return result
 
 
-# Operators the low bits of whose results depend on the low bits of their operands alone; how many bits are used.
+# Operators whose low result bits depend only on the low bits of their operands, and the number of bits used.
 
-LOOKS = (having(Trait.COMPARES) & ONNX) | {"Cast", "NotEqual"}  # the library's other comparisons are those of bools
-"""Operators that take wide operands and give other results."""
+LOOKS = (having(Trait.COMPARES) & ONNX) | {"Cast", "NotEqual"}  # graphcore's other comparisons are of bools
+"""Operators whose results depend on all bits of wide operands."""
 
 ZEROS = having(Trait.FILLS) & MOVES
-"""Moves that may put zeros among the values."""
+"""Moves that may insert zeros."""
 
-_RING = having(Trait.RING) - {"ReduceSumSquare"}  # which takes no wide integers
+_RING = having(Trait.RING) - {"ReduceSumSquare"}  # not supported for wide integers
 _ARITHMETIC: Mapping[str, Collection[int]] = {
     **dict.fromkeys(_RING, EVERY),
-    **dict.fromkeys((_RING & having(Trait.REDUCES)) | {"ShiftLeft"}, (0,)),  # the others are axes and counts of bits
+    **dict.fromkeys(
+        (_RING & having(Trait.REDUCES)) | {"ShiftLeft"}, (0,)
+    ),  # the other operands are axes and bit counts
 }
 
 
 def low_operands(node: Node) -> Collection[int]:
-    """The operands of which a node uses no more bits than there are used of its result."""
+    """Return the operands of which a node uses no more bits than are used of its result."""
     if node.domain not in ("", LIBRARY):
         return ()
     if node.op_type in MOVES:
@@ -92,28 +94,28 @@ def low_operands(node: Node) -> Collection[int]:
 
 
 def narrowed(graph: Graph) -> frozenset[int]:
-    """The numbers of the wide results of which nothing uses more than the low 64 bits: they are computed in int64."""
+    """Return the ids of wide results of which only the low 64 bits are used: they are computed in int64."""
     used: dict[int, int] = {s.id: s.type.dtype.bits for s in graph.outputs if is_wide(s)}
     for node in graph.nodes:
         for body in bodies(node):
             used.update(dict.fromkeys(body.scope.captured, 1 << 62))
-    found: set[int] = set()
+    narrow: set[int] = set()
     for node in reversed(graph.nodes):
         if not any(map(is_wide, (*node.inputs, *node.outputs))):
             continue
-        most = max(used.get(s.id, 0) for s in node.outputs)
-        low = _low_of_wide(node, most)
-        if most <= 64 and low is not None:
-            found.update(s.id for s in node.outputs if is_wide(s))
+        max_bits = max(used.get(s.id, 0) for s in node.outputs)
+        low = _low_of_wide(node, max_bits)
+        if max_bits <= 64 and low is not None:
+            narrow.update(s.id for s in node.outputs if is_wide(s))
         for position, symbol in enumerate(node.inputs):
             if symbol is not None and is_wide(symbol):
-                bits = most if low is not None and position in low else symbol.type.dtype.bits
+                bits = max_bits if low is not None and position in low else symbol.type.dtype.bits
                 used[symbol.id] = max(used.get(symbol.id, 0), bits)
-    return frozenset(found)
+    return frozenset(narrow)
 
 
 def _low_of_wide(node: Node, used: int) -> Collection[int] | None:
-    """The operands of a node on wide integers that need no more bits than its result; None where all bits count."""
+    """Return the operands of a node on wide integers that need no more bits than its result; None if all bits count."""
     if node.op_type == "Cast" and not node.domain:
         source = node.inputs[0]
         assert source is not None

@@ -1,8 +1,8 @@
 """Integers of any width as sums of 64-bit tensors, one for each 32 bits: limb i counts 2^(32 i).
 
-A limb is a uint64 tensor that stands for the integers of a window of less than 2^64 values, each by its residue. So
-negative digits and carries that are not needed yet take no operators: carries go up only where a window would
-overflow, or where digits are asked for.
+A limb is a uint64 tensor of residues modulo 2^64; its window, an interval of fewer than 2^64 integers, defines the
+values that they represent. So negative digits and pending carries cost no operators: carries move up only when a window
+would overflow, or when digits are needed.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ _LOW = (1 << DIGIT) - 1
 _DIGIT = Interval(0, _LOW)
 _SIGNED_DIGIT = Interval(-(1 << 31), (1 << 31) - 1)
 _ALL = Interval(0, (1 << 64) - 1)
-ENDLESS = 1 << 40
-"""More limbs than any number has: for sums that are not taken modulo anything."""
+UNLIMITED = 1 << 40
+"""More limbs than any number has: for sums that are not reduced modulo anything."""
 
 
 class Limb(NamedTuple):
-    """A tensor and the window of what it stands for; a constant, of any shape, where there is no tensor."""
+    """A tensor and the window of the integers that it represents; without a tensor a constant, of any shape."""
 
     symbol: Symbol | None
     window: Interval
 
     @property
-    def is_nothing(self) -> bool:
+    def is_zero(self) -> bool:
         return self.symbol is None and self.window == (0, 0)
 
 
-NOTHING = Limb(None, Interval(0, 0))
+ZERO = Limb(None, Interval(0, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """The sum of its limbs, which lies in `interval`. Every limb with a tensor has the whole shape of the value."""
+class WideValue:
+    """The sum of its limbs, which lies in `interval`. Every limb with a tensor has the shape of the value."""
 
     limbs: tuple[Limb, ...]
     interval: Interval
 
 
 def is_window(interval: Interval) -> bool:
-    """Return whether 64 bits tell its integers apart, also after the low digit is cut off."""
+    """Return True if 64 bits distinguish its integers, also after the low digit is removed."""
     return (interval.hi >> DIGIT) - (interval.lo >> DIGIT) < 1 << DIGIT
 
 
 class Limbs:
-    """Arithmetic on limbs. constant: makes a uint64 scalar of the graph that is built."""
+    """Arithmetic on limbs. constant: creates a uint64 scalar in the new graph."""
 
     def __init__(self, constant: Callable[[int], Symbol]) -> None:
         self._constant = constant
@@ -63,34 +63,34 @@ class Limbs:
     # One limb
 
     def symbol(self, limb: Limb) -> Symbol:
-        """The tensor of a limb; of a constant a scalar."""
+        """Return the tensor of a limb; for a constant a scalar."""
         return limb.symbol if limb.symbol is not None else self._constant(limb.window.lo % (1 << 64))
 
     def number(self, value: int) -> Limb:
         return Limb(None, Interval(value, value))
 
     def plus(self, a: Limb, b: Limb, window: Interval | None = None) -> Limb:
-        """The sum; its window is that of all sums, or the one given."""
-        if a.is_nothing:
-            return b if window is None else Limb(b.symbol, window.met(b.window))
-        if b.is_nothing:
-            return a if window is None else Limb(a.symbol, window.met(a.window))
-        found = a.window + b.window if window is None else window
+        """Return the sum; its window is that of all sums unless `window` is passed."""
+        if a.is_zero:
+            return b if window is None else Limb(b.symbol, window.intersection(b.window))
+        if b.is_zero:
+            return a if window is None else Limb(a.symbol, window.intersection(a.window))
+        result_window = a.window + b.window if window is None else window
         if a.symbol is None and b.symbol is None:
             return self.number(a.window.lo + b.window.lo)
-        return Limb(e.emit("Add", self.symbol(a), self.symbol(b)), found)
+        return Limb(e.emit("Add", self.symbol(a), self.symbol(b)), result_window)
 
     def times(self, a: Limb, b: Limb, window: Interval | None = None) -> Limb:
-        """The product; its window is that of all products, or the one given."""
-        if a.is_nothing or b.is_nothing:
-            return NOTHING
-        found = a.window * b.window if window is None else window
+        """Return the product; its window is that of all products unless `window` is passed."""
+        if a.is_zero or b.is_zero:
+            return ZERO
+        result_window = a.window * b.window if window is None else window
         if a.symbol is None and b.symbol is None:
             return self.number(a.window.lo * b.window.lo)
         for one, other in ((a, b), (b, a)):
             if one.symbol is None and one.window == (1, 1):
                 return other
-        return Limb(e.emit("Mul", self.symbol(a), self.symbol(b)), found)
+        return Limb(e.emit("Mul", self.symbol(a), self.symbol(b)), result_window)
 
     def negative(self, a: Limb) -> Limb:
         if a.symbol is None:
@@ -98,7 +98,7 @@ class Limbs:
         return Limb(e.emit("Sub", self._constant(0), a.symbol), -a.window)
 
     def masked(self, a: Limb, mask: int) -> Limb:
-        """The bits of a limb that are set in `mask`."""
+        """Return the bits of a limb that are set in `mask`."""
         if a.symbol is None:
             value = a.window.lo & mask
             return self.number(value)
@@ -109,13 +109,13 @@ class Limbs:
         return Limb(e.emit("BitwiseAnd", a.symbol, self._constant(mask)), Interval(0, mask))
 
     def cut(self, a: Limb, bits: int) -> Limb:
-        """The floor of a limb by 2^bits."""
-        assert is_window(a.window), "a limb whose values 64 bits do not tell apart"
+        """Return the floor of a limb divided by 2^bits."""
+        assert is_window(a.window), "a limb whose values 64 bits do not distinguish"
         window = a.window >> bits
         if a.symbol is None:
             return Limb(None, window)
         if window == (0, 0):
-            return NOTHING
+            return ZERO
         step = self._constant(bits)
         if a.window.lo >= 0 and a.window.hi < 1 << 64:
             return Limb(e.emit("BitShift", a.symbol, step, direction="RIGHT"), window)
@@ -128,37 +128,37 @@ class Limbs:
         return Limb(e.emit("Sub", moved, self._constant((bias >> bits) % (1 << 64))), window)
 
     def logical(self, a: Limb) -> Limb:
-        """Something whose low 32 bits are those of the floor of a limb by 2^32."""
+        """Return a limb with the low 32 bits of the floor of a limb divided by 2^32."""
         if a.symbol is None:
             return Limb(None, a.window >> DIGIT)
         if a.window.lo >= 0 and a.window.hi <= _LOW:
-            return NOTHING
+            return ZERO
         step = self._constant(DIGIT)
         return Limb(e.emit("BitShift", a.symbol, step, direction="RIGHT"), _DIGIT)
 
     def extended(self, symbol: Symbol, bits: int) -> Symbol:
-        """The low bits of a tensor, read as a signed integer."""
-        if bits in (8, 16, 32):  # two casts are a quarter of the time of three operators
+        """Return the low bits of a tensor as a signed integer."""
+        if bits in (8, 16, 32):  # two casts take a quarter of the time of three operators
             return e.cast_within(e.cast_within(symbol, DType.int(bits)), U64)
         low = e.emit("BitwiseAnd", symbol, self._constant((1 << bits) - 1))
         sign = self._constant(1 << (bits - 1))
         return e.emit("Sub", e.emit("BitwiseXor", low, sign), sign)
 
     def split(self, a: Limb) -> tuple[Limb, Limb]:
-        """Its low 32 bits and what is left, which counts 2^32."""
+        """Return the low 32 bits, and the rest, which counts 2^32."""
         if a.symbol is None:
             return self.number(a.window.lo & _LOW), self.number(a.window.lo >> DIGIT)
         key = (a.symbol.id, a.window)
-        found = self._split.get(key)
-        if found is None:
-            found = self._split[key] = self.masked(a, _LOW), self.cut(a, DIGIT)
-        return found
+        parts = self._split.get(key)
+        if parts is None:
+            parts = self._split[key] = self.masked(a, _LOW), self.cut(a, DIGIT)
+        return parts
 
     # Columns
 
     def column(self, entries: Sequence[Limb], spill: list[Limb]) -> Limb:
-        """Return the sum of one column; its overflow goes to the next one, `spill`."""
-        total = NOTHING
+        """Return the sum of one column; its overflow is appended to `spill`, for the next column."""
+        total = ZERO
         for entry in entries:
             if not is_window(total.window + entry.window):
                 if entry.window.hi - entry.window.lo > total.window.hi - total.window.lo:
@@ -172,120 +172,120 @@ class Limbs:
         return total
 
     def modular(self, entries: Sequence[Limb]) -> Limb:
-        """The sum of what stands in the topmost column, modulo 2^64."""
-        total = NOTHING
+        """Return the sum of the topmost column, modulo 2^64."""
+        total = ZERO
         for entry in entries:
             window = total.window + entry.window
             total = self.plus(total, entry, window if is_window(window) else _ALL)
         return total
 
-    def summed(self, columns: Sequence[Sequence[Limb]], most: int, interval: Interval) -> Value:
-        """The sum of all columns modulo 2^(32 most). interval: of the sum before it is taken modulo anything."""
-        waiting: list[list[Limb]] = [[limb for limb in column if not limb.is_nothing] for column in columns]
-        is_exact = not any(waiting[most:])
+    def summed(self, columns: Sequence[Sequence[Limb]], max_limbs: int, interval: Interval) -> WideValue:
+        """Return the sum of all columns modulo 2^(32 max_limbs). interval: that of the sum before reduction."""
+        waiting: list[list[Limb]] = [[limb for limb in column if not limb.is_zero] for column in columns]
+        is_exact = not any(waiting[max_limbs:])
         limbs: list[Limb] = []
-        while len(limbs) < min(len(waiting), most):
+        while len(limbs) < min(len(waiting), max_limbs):
             entries = waiting[len(limbs)]
-            if len(limbs) == most - 1:
+            if len(limbs) == max_limbs - 1:
                 limbs.append(self.modular(entries))
                 is_exact &= limbs[-1].window == _sum(entries)
                 break
             spill: list[Limb] = []
             limbs.append(self.column(entries, spill))
-            spill = [limb for limb in spill if not limb.is_nothing]
+            spill = [limb for limb in spill if not limb.is_zero]
             if spill:
                 if len(limbs) == len(waiting):
                     waiting.append([])
                 waiting[len(limbs)] += spill
         return _value(limbs, interval if is_exact else None)
 
-    def digits(self, value: Value, least: int = 1, most: int = ENDLESS) -> tuple[Limb, ...]:
-        """Its digits in base 2^32, the last one signed: `least` or more of them, till the last one has a digit's size.
+    def digits(self, value: WideValue, least: int = 1, max_limbs: int = UNLIMITED) -> tuple[Limb, ...]:
+        """Return digits in base 2^32, the last one signed: at least `least`, until the last one fits in a digit.
 
-        Above `most` they are cut off, and the last one is anything that has its low 32 bits.
+        Digits beyond `max_limbs` are dropped; then only the low 32 bits of the last one are meaningful.
         """
         done: list[Limb] = []
         limbs = list(value.limbs)
         carries: list[Limb] = []
         while True:
             entries = [*carries, *limbs[len(done) : len(done) + 1]]
-            if len(done) == most - 1:
+            if len(done) == max_limbs - 1:
                 return (*done, self.modular(entries))
             carries = []
             total = self.column(entries, carries)
             floor = value.interval >> (DIGIT * len(done))
-            if len(done) + 1 >= len(limbs) and not any(not c.is_nothing for c in carries):
+            if len(done) + 1 >= len(limbs) and not any(not c.is_zero for c in carries):
                 if total.symbol is not None:
-                    total = Limb(total.symbol, total.window.met(floor))
+                    total = Limb(total.symbol, total.window.intersection(floor))
                 is_last = total.window.within(_SIGNED_DIGIT) or total.window.within(_DIGIT)
                 if is_last and len(done) + 1 >= least:
                     return (*done, total)
             low, carry = self.split(total)
             done.append(low)
-            if not carry.is_nothing:
+            if not carry.is_zero:
                 carries.append(carry)
 
     # Values
 
-    def add(self, a: Value, b: Value, most: int) -> Value:
-        return self.summed(_beside(a, b), most, a.interval + b.interval)
+    def add(self, a: WideValue, b: WideValue, max_limbs: int) -> WideValue:
+        return self.summed(_columns_of(a, b), max_limbs, a.interval + b.interval)
 
-    def subtract(self, a: Value, b: Value, most: int) -> Value:
+    def subtract(self, a: WideValue, b: WideValue, max_limbs: int) -> WideValue:
         b = self._reversible(b)
         columns: list[list[Limb]] = []
         for i in range(max(len(a.limbs), len(b.limbs))):
-            x = a.limbs[i] if i < len(a.limbs) else NOTHING
-            y = b.limbs[i] if i < len(b.limbs) else NOTHING
+            x = a.limbs[i] if i < len(a.limbs) else ZERO
+            y = b.limbs[i] if i < len(b.limbs) else ZERO
             window = x.window + -y.window
             if y.symbol is not None and is_window(window):
                 columns.append([Limb(e.emit("Sub", self.symbol(x), y.symbol), window)])
             else:
                 columns.append([x, self.negative(y)])
-        return self.summed(columns, most, a.interval + -b.interval)
+        return self.summed(columns, max_limbs, a.interval + -b.interval)
 
-    def negate(self, a: Value) -> Value:
-        return Value(tuple(map(self.negative, self._reversible(a).limbs)), -a.interval)
+    def negate(self, a: WideValue) -> WideValue:
+        return WideValue(tuple(map(self.negative, self._reversible(a).limbs)), -a.interval)
 
-    def inverted(self, a: Value) -> Value:
-        """Every bit flipped: -a - 1."""
+    def inverted(self, a: WideValue) -> WideValue:
+        """Flip every bit: -a - 1."""
         low, *above = self._reversible(a).limbs
         once = Interval(-1, -1)
         flipped = Limb(None if low.symbol is None else e.emit("BitwiseNot", low.symbol), -low.window + once)
-        return Value((flipped, *map(self.negative, above)), -a.interval + once)
+        return WideValue((flipped, *map(self.negative, above)), -a.interval + once)
 
-    def _reversible(self, a: Value) -> Value:
-        """The value in limbs whose windows are windows too with the other sign, with room for one more."""
+    def _reversible(self, a: WideValue) -> WideValue:
+        """Return the value in limbs whose negated windows are windows too, with a margin of one."""
         if all(is_window(-limb.window + Interval(-1, 0)) for limb in a.limbs):
             return a
-        return Value(self.digits(a), a.interval)
+        return WideValue(self.digits(a), a.interval)
 
-    def multiply(self, a: Value, b: Value, most: int) -> Value:
-        """The product modulo 2^(32 most): the greatest limbs are split until every partial product has a window."""
+    def multiply(self, a: WideValue, b: WideValue, max_limbs: int) -> WideValue:
+        """Return the product modulo 2^(32 max_limbs): large limbs are split until all partial products fit."""
         left, right = list(a.limbs), list(b.limbs)
-        while not _has_windows(left, right, most):
-            # Digits stay what they are, though limbs of the other side may be smaller and no digits.
+        while not _has_windows(left, right, max_limbs):
+            # Digits stay unsplit, though limbs of the other side may be smaller and not digits.
             of_left, of_right = (
                 0 if _are_digits(side) else max(limb.window.size for limb in side) for side in (left, right)
             )
             if of_left >= of_right:
-                left = list(self.digits(Value(tuple(left), a.interval)))
+                left = list(self.digits(WideValue(tuple(left), a.interval)))
             if of_right >= of_left:
-                right = list(self.digits(Value(tuple(right), b.interval)))
-        columns: list[list[Limb]] = [[] for _ in range(min(len(left) + len(right) - 1, most))]
+                right = list(self.digits(WideValue(tuple(right), b.interval)))
+        columns: list[list[Limb]] = [[] for _ in range(min(len(left) + len(right) - 1, max_limbs))]
         is_exact = True
         for i, x in enumerate(left):
             for j, y in enumerate(right):
                 window = x.window * y.window
-                if i + j >= most:
+                if i + j >= max_limbs:
                     is_exact &= window == (0, 0)
                     continue
                 is_exact &= is_window(window)
                 columns[i + j].append(self.times(x, y, window if is_window(window) else _ALL))
-        made = self.summed(columns, most, a.interval * b.interval)
-        return made if is_exact else _value(made.limbs, None)
+        result = self.summed(columns, max_limbs, a.interval * b.interval)
+        return result if is_exact else _value(result.limbs, None)
 
-    def wrapped(self, value: Value, dtype: DType) -> Value:
-        """The value of `dtype` that is the same modulo 2^bits."""
+    def wrapped(self, value: WideValue, dtype: DType) -> WideValue:
+        """Return the value of `dtype` that is equal modulo 2^bits."""
         limits = Interval(int(dtype.min), int(dtype.max))
         if value.interval.within(limits):
             return value
@@ -301,48 +301,48 @@ class Limbs:
             top = Limb(self.extended(top.symbol, bits), Interval(-(1 << (bits - 1)), (1 << (bits - 1)) - 1))
         return _value([*rest, top], limits)
 
-    def low64(self, value: Value) -> Limb:
-        """The value modulo 2^64."""
+    def low64(self, value: WideValue) -> Limb:
+        """Return the value modulo 2^64."""
         low, *above = value.limbs
         if above:
             upper = self.times(above[0], self.number(1 << DIGIT), _ALL)
             low = self.plus(low, upper, _ALL)
         return low
 
-    def full(self, value: Value) -> list[Symbol]:
-        """The tensors of its limbs, all of one shape."""
+    def full(self, value: WideValue) -> list[Symbol]:
+        """Return the tensors of its limbs, all of one shape."""
         some = next((limb.symbol for limb in value.limbs if limb.symbol is not None), None)
         if some is None:
             return [self.symbol(limb) for limb in value.limbs]
-        nothing: Symbol | None = None
-        made = []
+        zeros: Symbol | None = None
+        tensors = []
         for limb in value.limbs:
             symbol = limb.symbol
             if symbol is None:
-                nothing = e.emit("BitwiseAnd", some, self._constant(0)) if nothing is None else nothing
-                symbol = e.emit("Add", nothing, self.symbol(limb)) if limb.window.lo else nothing
-            made.append(symbol)
-        return made
+                zeros = e.emit("BitwiseAnd", some, self._constant(0)) if zeros is None else zeros
+                symbol = e.emit("Add", zeros, self.symbol(limb)) if limb.window.lo else zeros
+            tensors.append(symbol)
+        return tensors
 
-    def negative_mask(self, value: Value) -> Symbol:
-        """Return whether a value is less than 0, as a tensor of bools."""
+    def negative_mask(self, value: WideValue) -> Symbol:
+        """Return a tensor of bools: True where a value is negative."""
         digits = self.digits(value)
         bias = max(0, -digits[-1].window.lo)
-        symbol = self.full(Value(digits, value.interval))[-1]
+        symbol = self.full(WideValue(digits, value.interval))[-1]
         if bias:
             symbol = e.emit("Add", symbol, self._constant(bias))
         return e.less(symbol, self._constant(bias))
 
-    def zero_mask(self, value: Value) -> Symbol:
-        """Return whether a value is 0, as a tensor of bools."""
-        symbols = self.full(Value(self.digits(value), value.interval))
-        met = symbols[0]
+    def zero_mask(self, value: WideValue) -> Symbol:
+        """Return a tensor of bools: True where a value is 0."""
+        symbols = self.full(WideValue(self.digits(value), value.interval))
+        combined = symbols[0]
         for symbol in symbols[1:]:
-            met = e.emit("BitwiseOr", met, symbol)
-        return e.equal(met, self._constant(0))
+            combined = e.emit("BitwiseOr", combined, symbol)
+        return e.equal(combined, self._constant(0))
 
-    def chosen(self, condition: Symbol, a: Value, b: Value) -> Value:
-        """`a` where `condition` holds, else `b`."""
+    def where(self, condition: Symbol, a: WideValue, b: WideValue) -> WideValue:
+        """Return `a` where `condition` is true, else `b`."""
         left, right = self.aligned([a, b])
         limbs = []
         for place, (x, y) in enumerate(zip(left, right, strict=True)):
@@ -351,15 +351,15 @@ class Limbs:
                 continue
             first = self.symbol(x)
             if x.symbol is None and y.symbol is None:  # the condition may not have the shape of the value
-                first = self.full(Value(tuple(left), a.interval))[place]
+                first = self.full(WideValue(tuple(left), a.interval))[place]
             limbs.append(Limb(e.where(condition, first, self.symbol(y)), joined((x.window, y.window))))
-        return Value(tuple(limbs), joined((a.interval, b.interval)))
+        return WideValue(tuple(limbs), joined((a.interval, b.interval)))
 
-    def aligned(self, values: Sequence[Value]) -> list[list[Limb]]:
-        """The limbs of several values, as many of each, such that corresponding ones have one window."""
+    def aligned(self, values: Sequence[WideValue]) -> list[list[Limb]]:
+        """Return the limbs of several values, equally many of each, so that corresponding ones have one window."""
         limbs = [value.limbs for value in values]
         count = max(map(len, limbs))
-        rows = [[*row, *[NOTHING] * (count - len(row))] for row in limbs]
+        rows = [[*row, *[ZERO] * (count - len(row))] for row in limbs]
         if all(is_window(joined([row[i].window for row in rows])) for i in range(count)):
             return rows
         rows = [list(self.digits(value)) for value in values]
@@ -374,33 +374,33 @@ def _sum(entries: Sequence[Limb]) -> Interval:
     return total
 
 
-def _value(limbs: Sequence[Limb], interval: Interval | None) -> Value:
-    """A value of limbs without those above that are nothing; its interval is met with what the windows tell."""
-    kept = list(limbs) or [NOTHING]
-    while len(kept) > 1 and kept[-1].is_nothing:
-        kept.pop()
-    told = Interval(
-        sum(limb.window.lo << (DIGIT * i) for i, limb in enumerate(kept)),
-        sum(limb.window.hi << (DIGIT * i) for i, limb in enumerate(kept)),
+def _value(limbs: Sequence[Limb], interval: Interval | None) -> WideValue:
+    """Return a value without its leading zero limbs; its interval is intersected with that of the windows."""
+    significant = list(limbs) or [ZERO]
+    while len(significant) > 1 and significant[-1].is_zero:
+        significant.pop()
+    window = Interval(
+        sum(limb.window.lo << (DIGIT * i) for i, limb in enumerate(significant)),
+        sum(limb.window.hi << (DIGIT * i) for i, limb in enumerate(significant)),
     )
-    return Value(tuple(kept), told if interval is None else interval.met(told))
+    return WideValue(tuple(significant), window if interval is None else interval.intersection(window))
 
 
-def _beside(a: Value, b: Value) -> list[list[Limb]]:
+def _columns_of(a: WideValue, b: WideValue) -> list[list[Limb]]:
     count = max(len(a.limbs), len(b.limbs))
     return [[*a.limbs[i : i + 1], *b.limbs[i : i + 1]] for i in range(count)]
 
 
 def _are_digits(limbs: Sequence[Limb]) -> bool:
-    """Return whether limbs are digits in base 2^32, the last of which may have a sign."""
+    """Return True if limbs are digits in base 2^32; the last one may be signed."""
     *below, last = limbs
     return all(limb.window.within(_DIGIT) for limb in below) and (
         last.window.within(_DIGIT) or last.window.within(_SIGNED_DIGIT)
     )
 
 
-def _has_windows(left: Sequence[Limb], right: Sequence[Limb], most: int) -> bool:
-    """Return whether every partial product that is not in the topmost column or beyond has a window."""
+def _has_windows(left: Sequence[Limb], right: Sequence[Limb], max_limbs: int) -> bool:
+    """Return True if every partial product below the topmost column has a window."""
     return all(
-        is_window(x.window * y.window) for i, x in enumerate(left) for j, y in enumerate(right) if i + j < most - 1
+        is_window(x.window * y.window) for i, x in enumerate(left) for j, y in enumerate(right) if i + j < max_limbs - 1
     )

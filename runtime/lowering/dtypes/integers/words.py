@@ -1,6 +1,6 @@
 """Integers modulo 2^(16 n) as int64 tensors of words along a first axis: word i, from 0 to 2^16 - 1, counts 2^(16 i).
 
-Their operators take as many nodes for 65 bits as for thousands: Scans go along the words.
+Their operators need as many nodes for 65 bits as for thousands: Scans run along the words.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def count_of(dtype: DType) -> int:
 
 
 def along(like: Symbol, values: object, dtype: DType, rank: int) -> Symbol:
-    """Return a constant that lies along the first of `rank` axes."""
+    """Return a constant along the first of `rank` axes."""
     array = np.asarray(values, dtype.numpy)
     return like.graph.build.constant(array.reshape(array.shape + (1,) * (rank - 1)), dtype)
 
@@ -52,7 +52,7 @@ def of_digits(digits: Symbol, dtype: DType, order: Sequence[int] | None = None) 
 
 
 def to_digits(words: Symbol, dtype: DType) -> Symbol:
-    """Return the uint32 digits of words, along a last axis; sign or zeros fill the last digit."""
+    """Return the uint32 digits of words, along a last axis; the sign or zeros fill the last digit."""
     rank, count = words.rank, words_to_digits(dtype)
     shape = _shape([Dim(count), *words.shape[1:]])
     last = count_of(dtype) - 1
@@ -60,19 +60,19 @@ def to_digits(words: Symbol, dtype: DType) -> Symbol:
     low = e.emit("Gather", words, build.vector(range(0, 2 * count, 2)), shape=shape, axis=0)
     upper = e.emit("Gather", words, build.vector([min(i, last) for i in range(1, 2 * count, 2)]), shape=shape, axis=0)
     factors = [_BASE if i <= last else 0 for i in range(1, 2 * count, 2)]
-    made = e.emit("Add", low, e.emit("Mul", upper, along(upper, factors, _I64, rank)))
+    pairs = e.emit("Add", low, e.emit("Mul", upper, along(upper, factors, _I64, rank)))
     if dtype.bits % DIGIT:
-        made = _cut(made, dtype)
+        pairs = _wrap_last(pairs, dtype)
     turned = _shape([*words.shape[1:], Dim(count)])
-    return e.emit("Transpose", e.cast_within(made, _U32), shape=turned, perm=[*range(1, rank), 0])
+    return e.emit("Transpose", e.cast_within(pairs, _U32), shape=turned, perm=[*range(1, rank), 0])
 
 
 def words_to_digits(dtype: DType) -> int:
     return -(-dtype.bits // DIGIT)
 
 
-def _cut(digits: Symbol, dtype: DType) -> Symbol:
-    """Return digits of int64 along the first axis with the last one brought into the width."""
+def _wrap_last(digits: Symbol, dtype: DType) -> Symbol:
+    """Return digits of int64 along the first axis with the last one wrapped to the width."""
     count, bits = words_to_digits(dtype), dtype.bits % DIGIT
     masks = [(1 << DIGIT) - 1] * (count - 1) + [(1 << bits) - 1]
     low = e.emit("BitwiseAnd", digits, along(digits, masks, _I64, digits.rank))
@@ -83,7 +83,7 @@ def _cut(digits: Symbol, dtype: DType) -> Symbol:
 
 
 def unsigned(digits: Symbol, dtype: DType) -> Symbol:
-    """Return uint32 digits along a last axis modulo 2^bits: without what is above the width."""
+    """Return uint32 digits along a last axis modulo 2^bits: bits above the width are cleared."""
     if not dtype.bits % DIGIT:
         return digits
     masks = np.array([(1 << DIGIT) - 1] * (words_to_digits(dtype) - 1) + [(1 << dtype.bits % DIGIT) - 1], np.uint32)
@@ -91,14 +91,14 @@ def unsigned(digits: Symbol, dtype: DType) -> Symbol:
 
 
 def exact(digits: Symbol, dtype: DType) -> Symbol:
-    """Return uint32 digits along a last axis, such as a caller feeds, brought into the width of the dtype."""
-    made = unsigned(digits, dtype)
-    if made is digits or dtype.is_unsigned:
-        return made
+    """Return uint32 digits along a last axis, such as a caller feeds, wrapped to the width of the dtype."""
+    result = unsigned(digits, dtype)
+    if result is digits or dtype.is_unsigned:
+        return result
     signs = np.array([0] * (words_to_digits(dtype) - 1) + [1 << (dtype.bits % DIGIT - 1)], np.int64)
-    held = digits.graph.build.constant(signs, _I64)
-    made = e.emit("Sub", e.emit("BitwiseXor", e.cast_within(made, _I64), held), held)
-    return e.cast_within(made, _U32)
+    sign_bits = digits.graph.build.constant(signs, _I64)
+    result = e.emit("Sub", e.emit("BitwiseXor", e.cast_within(result, _I64), sign_bits), sign_bits)
+    return e.cast_within(result, _U32)
 
 
 def one(like: Symbol, dtype: DType, rank: int) -> Symbol:
@@ -107,32 +107,34 @@ def one(like: Symbol, dtype: DType, rank: int) -> Symbol:
 
 
 def aligned(x: Symbol, rank: int) -> Symbol:
-    """Return words with axes of length 1 after the first, so that they have a rank."""
-    room = list(range(1, 1 + rank - x.rank))
-    if not room:
+    """Return words with axes of length 1 after the first, up to a rank."""
+    new_axes = list(range(1, 1 + rank - x.rank))
+    if not new_axes:
         return x
-    return e.emit("Unsqueeze", x, e.ints(x, room), shape=_shape([x.shape[0], *[Dim(1)] * len(room), *x.shape[1:]]))
+    return e.emit(
+        "Unsqueeze", x, e.ints(x, new_axes), shape=_shape([x.shape[0], *[Dim(1)] * len(new_axes), *x.shape[1:]])
+    )
 
 
 def multiplied(x: Symbol, y: Symbol, *terms: Symbol) -> Symbol:
-    """Return the product of words, and the sum of it and terms; all others broadcast to the shape of those of y."""
+    """Return the product of words, plus terms; all others broadcast to the shape of y."""
     columns = _columns(x, y, "Mul", y.shape)
     for term in terms:
         columns = e.emit("Add", columns, aligned(term, y.rank), shape=y.shape)
-    return _carried(columns, _without_first(y.shape))
+    return _propagate_carries(columns, _without_first(y.shape))
 
 
 def contracted(x: Symbol, y: Symbol, shape: Shape) -> Symbol:
     """Return the matrix product of words, in the shape of the result with its words along the first axis."""
-    return _carried(_columns(x, y, "MatMul", shape), _without_first(shape))
+    return _propagate_carries(_columns(x, y, "MatMul", shape), _without_first(shape))
 
 
 def _columns(x: Symbol, y: Symbol, op: str, shape: Shape) -> Symbol:
-    """Return the sums of products of words that count the same: Horner's rule along the words of x, the last first."""
+    """Return the sums of products of words of equal weight: Horner's rule along the words of x, last first."""
     word_type = tensor_type(_I64, _without_first(x.shape))
     with body(y.graph, "times", [tensor_type(_I64, shape), word_type]) as step:
         total, word = step.inputs
-        # What moves beyond the last word is cut off.
+        # A word that moves beyond the last one is dropped.
         moved = e.emit("Pad", total, e.ints(total, [1, -1]), None, e.ints(total, [0]), shape=shape, mode="constant")
         finish(step, [e.emit("Add", moved, e.emit(op, word, step.build.own(y, op, "y"), shape=shape))])
     some = y
@@ -144,8 +146,8 @@ def _columns(x: Symbol, y: Symbol, op: str, shape: Shape) -> Symbol:
     return y.graph.build.emit("Scan", (start, x), tensor_type(_I64, shape), attributes)
 
 
-def _carried(columns: Symbol, shape: Shape) -> Symbol:
-    """Return whole numbers along the first axis as words; what goes beyond the last one is cut off."""
+def _propagate_carries(columns: Symbol, shape: Shape) -> Symbol:
+    """Return integers along the first axis as words; the carry out of the last one is dropped."""
     graph = columns.graph
     types = [tensor_type(_I64, shape), tensor_type(_I64, shape)]
     with body(graph, "carry", types) as step:
@@ -156,8 +158,8 @@ def _carried(columns: Symbol, shape: Shape) -> Symbol:
     first = e.emit("Gather", columns, graph.build.scalar(0, _I64), shape=shape, axis=0)
     start = e.emit("Mul", first, e.const(first, 0))
     attributes = {"body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_output_axes": [0]}
-    made = graph.build.emit_many("Scan", (start, columns), [types[0], columns.type], attributes)
-    return made[1]
+    results = graph.build.emit_many("Scan", (start, columns), [types[0], columns.type], attributes)
+    return results[1]
 
 
 def _without_first(shape: Shape) -> Shape:

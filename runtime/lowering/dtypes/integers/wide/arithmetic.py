@@ -17,57 +17,57 @@ from graphcore.runtime.lowering.dtypes.integers.intervals import (
     reduced_count,
 )
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import ENDLESS, U64, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, UNLIMITED, Limb, WideValue
 from graphcore.runtime.lowering.dtypes.integers.wide import long_division
 from graphcore.runtime.lowering.dtypes.integers.wide.long_division import limbs_divided
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
-    MOST_TERMS,
+    MAX_TERMS,
     Rule,
     filled_out,
     first,
-    most_limbs,
+    max_limbs,
     operands,
 )
 from graphcore.types.dtypes import DType
 
 _I64 = DType.int64
-MOST_BITS_OF_FLOATS = 991
-"""The widest integers whose quotients float64 tells digit by digit, unrolled: it has no powers of two far above."""
+MAX_BITS_IN_FLOATS = 991
+"""The widest integers that are divided digit by digit in float64, unrolled: far wider ones overflow its powers of 2."""
 
 
 def _add(on: Widths, node: Node) -> Sequence[Result]:
     total, *others = operands(on, node)
     for other in others:
-        total = on.limbs.add(total, other, most_limbs(node))
+        total = on.limbs.add(total, other, max_limbs(node))
     return (total,)
 
 
 def _subtract(on: Widths, node: Node) -> Sequence[Result]:
     x, y = operands(on, node)
-    return (on.limbs.subtract(x, y, most_limbs(node)),)
+    return (on.limbs.subtract(x, y, max_limbs(node)),)
 
 
 def _multiply(on: Widths, node: Node) -> Sequence[Result]:
     if long_division.is_long(node):
         return long_division.multiplied(on, node)
     x, y = operands(on, node)
-    return (on.limbs.multiply(x, y, most_limbs(node)),)
+    return (on.limbs.multiply(x, y, max_limbs(node)),)
 
 
 def _multiply_add(on: Widths, node: Node) -> Sequence[Result]:
     if long_division.is_long(node):
         return long_division.multiplied(on, node)
     x, y, z = operands(on, node)
-    product = on.limbs.multiply(x, y, most_limbs(node))
-    return (on.limbs.add(product, z, most_limbs(node)),)
+    product = on.limbs.multiply(x, y, max_limbs(node))
+    return (on.limbs.add(product, z, max_limbs(node)),)
 
 
 def _square(on: Widths, node: Node) -> Sequence[Result]:
     if long_division.is_long(node):
         return long_division.multiplied(on, node, is_square=True)
     (x,) = operands(on, node)
-    made = on.limbs.multiply(x, x, most_limbs(node))
-    return (Value(made.limbs, made.interval.met(Interval(0, x.interval.size**2))),)
+    result = on.limbs.multiply(x, x, max_limbs(node))
+    return (WideValue(result.limbs, result.interval.intersection(Interval(0, x.interval.size**2))),)
 
 
 def _negate(on: Widths, node: Node) -> Sequence[Result]:
@@ -79,8 +79,8 @@ def _abs(on: Widths, node: Node) -> Sequence[Result]:
     (x,) = operands(on, node, exact=True)
     if x.interval.lo >= 0:
         return (x,)
-    made = on.limbs.chosen(on.limbs.negative_mask(x), on.limbs.negate(x), x)
-    return (Value(made.limbs, Interval(0, x.interval.size)),)
+    result = on.limbs.where(on.limbs.negative_mask(x), on.limbs.negate(x), x)
+    return (WideValue(result.limbs, Interval(0, x.interval.size)),)
 
 
 def _sign(on: Widths, node: Node) -> Sequence[Result]:
@@ -88,88 +88,88 @@ def _sign(on: Widths, node: Node) -> Sequence[Result]:
     limbs = on.limbs
     some = e.cast_within(e.opposite(limbs.zero_mask(x)), U64)
     if x.interval.lo >= 0:
-        return (Value((Limb(some, Interval(0, 1)),), Interval(0, 1)),)
+        return (WideValue((Limb(some, Interval(0, 1)),), Interval(0, 1)),)
     twice = e.emit("Mul", e.cast_within(limbs.negative_mask(x), U64), e.const(some, 2))
-    return (Value((Limb(e.emit("Sub", some, twice), Interval(-1, 1)),), Interval(-1, 1)),)
+    return (WideValue((Limb(e.emit("Sub", some, twice), Interval(-1, 1)),), Interval(-1, 1)),)
 
 
 def _sum(on: Widths, node: Node) -> Sequence[Result]:
     """The digits of the sum are the sums of the digits, which stay far below 2^64."""
     x = on.value(first(node))
     count = reduced_count(node)
-    terms = Interval(0, MOST_TERMS) if count is None else Interval(count, count)
+    terms = Interval(0, MAX_TERMS) if count is None else Interval(count, count)
     axes = [on.exact(s) for s in node.inputs[1:] if s is not None]
     shape = node.outputs[0].shape
     limbs = []
     digits = on.limbs.digits(x)
-    for digit, symbol in zip(digits, on.limbs.full(Value(digits, x.interval)), strict=True):
+    for digit, symbol in zip(digits, on.limbs.full(WideValue(digits, x.interval)), strict=True):
         signed = e.bitcast(symbol, _I64)
         total = e.emit("ReduceSum", signed, *axes, shape=shape, **node.attributes)
         limbs.append([Limb(e.bitcast(total, U64), digit.window * terms)])
-    return (on.limbs.summed(limbs, most_limbs(node), x.interval * terms),)
+    return (on.limbs.summed(limbs, max_limbs(node), x.interval * terms),)
 
 
-def _divided(on: Widths, node: Node) -> tuple[Value, Value, Value, Value]:
-    """x, y, and the quotient and remainder of their magnitudes."""
+def _divided(on: Widths, node: Node) -> tuple[WideValue, WideValue, WideValue, WideValue]:
+    """Return x, y, and the quotient and remainder of their magnitudes."""
     x, y = operands(on, node, exact=True)
     quotient, rest = limbs_divided(on.limbs, _magnitude(on, x), _magnitude(on, y))
     return x, y, quotient, rest
 
 
-def _magnitude(on: Widths, x: Value) -> Value:
+def _magnitude(on: Widths, x: WideValue) -> WideValue:
     if x.interval.lo >= 0:
         return x
     if x.interval.hi <= 0:
         return on.limbs.negate(x)
-    made = on.limbs.chosen(on.limbs.negative_mask(x), on.limbs.negate(x), x)
-    return Value(made.limbs, Interval(0, x.interval.size))
+    result = on.limbs.where(on.limbs.negative_mask(x), on.limbs.negate(x), x)
+    return WideValue(result.limbs, Interval(0, x.interval.size))
 
 
-def _signed(on: Widths, x: Value, negative: Symbol | None) -> Value:
-    return x if negative is None else on.limbs.chosen(negative, on.limbs.negate(x), x)
+def _signed(on: Widths, x: WideValue, negative: Symbol | None) -> WideValue:
+    return x if negative is None else on.limbs.where(negative, on.limbs.negate(x), x)
 
 
-def _below(on: Widths, x: Value) -> Symbol | None:
-    """Return where a value is below 0; None where it never is."""
+def _negative_mask(on: Widths, x: WideValue) -> Symbol | None:
+    """Return a mask of negative values; None if there are none."""
     return on.limbs.negative_mask(x) if x.interval.lo < 0 else None
 
 
-def _opposed(on: Widths, x: Value, y: Value) -> Symbol | None:
-    left, right = _below(on, x), _below(on, y)
+def _have_opposite_signs(on: Widths, x: WideValue, y: WideValue) -> Symbol | None:
+    left, right = _negative_mask(on, x), _negative_mask(on, y)
     if left is None or right is None:
         return left if right is None else right
     return e.emit("Xor", left, right)
 
 
 def _divide(on: Widths, node: Node) -> Sequence[Result]:
-    if node.outputs[0].dtype.bits > MOST_BITS_OF_FLOATS:
+    if node.outputs[0].dtype.bits > MAX_BITS_IN_FLOATS:
         return long_division.divided(on, node)
     x, y, quotient, _ = _divided(on, node)
-    return (_signed(on, quotient, _opposed(on, x, y)),)
+    return (_signed(on, quotient, _have_opposite_signs(on, x, y)),)
 
 
 def _floor_divide(on: Widths, node: Node) -> Sequence[Result]:
-    if node.outputs[0].dtype.bits > MOST_BITS_OF_FLOATS:
+    if node.outputs[0].dtype.bits > MAX_BITS_IN_FLOATS:
         return long_division.divided(on, node)
     x, y, quotient, rest = _divided(on, node)
-    opposed = _opposed(on, x, y)
+    opposed = _have_opposite_signs(on, x, y)
     if opposed is None:
         return (quotient,)
     inexact = e.both(opposed, e.opposite(on.limbs.zero_mask(rest)))
-    step = Value((Limb(e.cast_within(inexact, U64), Interval(0, 1)),), Interval(0, 1))
-    return (on.limbs.subtract(_signed(on, quotient, opposed), step, most_limbs(node)),)
+    step = WideValue((Limb(e.cast_within(inexact, U64), Interval(0, 1)),), Interval(0, 1))
+    return (on.limbs.subtract(_signed(on, quotient, opposed), step, max_limbs(node)),)
 
 
 def _modulo(on: Widths, node: Node) -> Sequence[Result]:
-    if node.outputs[0].dtype.bits > MOST_BITS_OF_FLOATS:
+    if node.outputs[0].dtype.bits > MAX_BITS_IN_FLOATS:
         return long_division.divided(on, node)
     x, y, _, rest = _divided(on, node)
-    rest = _signed(on, rest, _below(on, x))
-    opposed = _opposed(on, x, y)
+    rest = _signed(on, rest, _negative_mask(on, x))
+    opposed = _have_opposite_signs(on, x, y)
     if node.attributes.get("fmod") or opposed is None:
         return (rest,)
-    apart = e.both(opposed, e.opposite(on.limbs.zero_mask(rest)))
-    return (on.limbs.chosen(apart, on.limbs.add(rest, y, ENDLESS), rest),)
+    differs = e.both(opposed, e.opposite(on.limbs.zero_mask(rest)))
+    return (on.limbs.where(differs, on.limbs.add(rest, y, UNLIMITED), rest),)
 
 
 # Bitwise logic and shifts of wide integers.
@@ -184,7 +184,7 @@ def _bitwise(op_type: str, rule: Callable[[Sequence[Interval]], Interval]) -> Ru
         limbs = [
             Limb(e.emit(op_type, on.limbs.symbol(a), on.limbs.symbol(b)), rule((a.window, b.window))) for a, b in pairs
         ]
-        return (Value(tuple(limbs), rule((x.interval, y.interval))),)
+        return (WideValue(tuple(limbs), rule((x.interval, y.interval))),)
 
     return build
 
@@ -197,16 +197,16 @@ def _not(on: Widths, node: Node) -> Sequence[Result]:
 def _shift_left(on: Widths, node: Node) -> Sequence[Result]:
     x, count = _shifted(on, node, exact=False)
     bits = node.outputs[0].dtype.bits
-    limbs, most = on.limbs, most_limbs(node)
+    limbs, limit = on.limbs, max_limbs(node)
     if isinstance(count, int):
         factor = 1 << count if 0 <= count < bits else 0
-        return (limbs.multiply(x, conversions.of_number(limbs, factor), most),)
-    made = x
+        return (limbs.multiply(x, conversions.of_number(limbs, factor), limit),)
+    result = x
     for place in range((bits - 1).bit_length()):
-        moved = limbs.multiply(made, conversions.of_number(limbs, 1 << (1 << place)), most)
-        made = limbs.chosen(_bit(count, place), moved, made)
-    made = limbs.chosen(_inside(count, bits), made, conversions.of_number(limbs, 0))
-    return (made,)
+        moved = limbs.multiply(result, conversions.of_number(limbs, 1 << (1 << place)), limit)
+        result = limbs.where(_bit(count, place), moved, result)
+    result = limbs.where(_is_in_range(count, bits), result, conversions.of_number(limbs, 0))
+    return (result,)
 
 
 def _shift_right(on: Widths, node: Node) -> Sequence[Result]:
@@ -214,36 +214,36 @@ def _shift_right(on: Widths, node: Node) -> Sequence[Result]:
     bits = node.outputs[0].dtype.bits
     limbs = on.limbs
     if isinstance(count, int):
-        return (_down(on, x, count if 0 <= count < bits else bits),)
-    made = x
+        return (_floor_shift(on, x, count if 0 <= count < bits else bits),)
+    result = x
     for place in range((bits - 1).bit_length()):
-        made = limbs.chosen(_bit(count, place), _down(on, made, 1 << place), made)
-    made = limbs.chosen(_inside(count, bits), made, _down(on, x, bits))
-    return (made,)
+        result = limbs.where(_bit(count, place), _floor_shift(on, result, 1 << place), result)
+    result = limbs.where(_is_in_range(count, bits), result, _floor_shift(on, x, bits))
+    return (result,)
 
 
-def _shifted(on: Widths, node: Node, *, exact: bool) -> tuple[Value, int | Symbol]:
+def _shifted(on: Widths, node: Node, *, exact: bool) -> tuple[WideValue, int | Symbol]:
     """Return the operand of a shift, and its count: a number, or a tensor of int64 that broadcasts with it."""
     x, count = node.inputs
     assert x is not None
     assert count is not None
-    known = known_scalar(count)
+    number = known_scalar(count)
     value = on.exact_value(x) if exact else on.value(x)
-    if known is not None and not count.rank:
-        return value, known
-    counts = small(on, count) if is_wide(count) else on.exact(count)
-    if counts.dtype is DType.uint64:  # those beyond int64 are as good as any that is too large
+    if number is not None and not count.rank:
+        return value, number
+    counts = clip_count(on, count) if is_wide(count) else on.exact(count)
+    if counts.dtype is DType.uint64:  # counts beyond int64 act like any that is too large
         counts = e.emit("Min", counts, e.const(counts, (1 << 63) - 1))
     wide = e.cast_within(counts, _I64)
     (value,) = on.spread([value], node, [wide])
     return value, wide
 
 
-def small(on: Widths, count: Symbol) -> Symbol:
-    """Return a wide count as int64: those beyond are as good as any that is too large."""
-    known = known_scalar(count)
-    if known is not None and not count.rank:
-        return on.new.build.scalar(min(max(known, -1), 1 << 32), _I64)
+def clip_count(on: Widths, count: Symbol) -> Symbol:
+    """Return a wide count as int64; counts beyond act like any that is too large."""
+    number = known_scalar(count)
+    if number is not None and not count.rank:
+        return on.new.build.scalar(min(max(number, -1), 1 << 32), _I64)
     low, high = (conversions.of_number(on.limbs, limit) for limit in (-1, 1 << 32))
     value = pick(on, pick(on, on.exact_value(count), low, greatest=True), high, greatest=False)
     return conversions.low_bits(on.limbs, value, _I64)[0]
@@ -254,12 +254,12 @@ def _bit(count: Symbol, place: int) -> Symbol:
     return e.opposite(e.equal(bit, e.const(count, 0)))
 
 
-def _inside(count: Symbol, bits: int) -> Symbol:
+def _is_in_range(count: Symbol, bits: int) -> Symbol:
     return e.both(e.opposite(e.less(count, e.const(count, 0))), e.less(count, e.const(count, bits)))
 
 
-def _down(on: Widths, x: Value, count: int) -> Value:
-    """The floor of a value by 2^count."""
+def _floor_shift(on: Widths, x: WideValue, count: int) -> WideValue:
+    """Return the floor of a value divided by 2^count."""
     limbs = on.limbs
     places, bits = divmod(count, DIGIT)
     digits = limbs.digits(x, places + 1)[places:]
@@ -272,23 +272,23 @@ def _down(on: Widths, x: Value, count: int) -> Value:
                 low = limbs.plus(low, limbs.times(upper, limbs.number(1 << (DIGIT - bits))))
             moved.append(low)
         digits = tuple(moved)
-    return Value(tuple(digits), x.interval >> count)
+    return WideValue(tuple(digits), x.interval >> count)
 
 
-# Comparisons and extremes of wide integers.
+# Comparisons, maxima and minima of wide integers.
 
 
 def _less(on: Widths, node: Node, *, swap: bool = False) -> Symbol:
     x, y = operands(on, node, exact=True)
     if swap:
         x, y = y, x
-    return on.limbs.negative_mask(filled_out(on, node, on.limbs.subtract(x, y, ENDLESS)))
+    return on.limbs.negative_mask(filled_out(on, node, on.limbs.subtract(x, y, UNLIMITED)))
 
 
 def _compared(*, swap: bool, opposite: bool) -> Rule:
     def build(on: Widths, node: Node) -> Sequence[Result]:
-        made = _less(on, node, swap=swap)
-        return (_truth(node, e.opposite(made) if opposite else made),)
+        mask = _less(on, node, swap=swap)
+        return (_truth(node, e.opposite(mask) if opposite else mask),)
 
     return build
 
@@ -296,15 +296,15 @@ def _compared(*, swap: bool, opposite: bool) -> Rule:
 def _equal(*, opposite: bool) -> Rule:
     def build(on: Widths, node: Node) -> Sequence[Result]:
         x, y = operands(on, node, exact=True)
-        made = on.limbs.zero_mask(filled_out(on, node, on.limbs.subtract(x, y, ENDLESS)))
-        return (_truth(node, e.opposite(made) if opposite else made),)
+        mask = on.limbs.zero_mask(filled_out(on, node, on.limbs.subtract(x, y, UNLIMITED)))
+        return (_truth(node, e.opposite(mask) if opposite else mask),)
 
     return build
 
 
-def _truth(node: Node, made: Symbol) -> Symbol:
-    wanted = node.outputs[0].dtype
-    return made if wanted is DType.bool else e.cast_within(made, wanted.storage)
+def _truth(node: Node, mask: Symbol) -> Symbol:
+    dtype = node.outputs[0].dtype
+    return mask if dtype is DType.bool else e.cast_within(mask, dtype.storage)
 
 
 def _extreme(*, greatest: bool) -> Rule:
@@ -317,18 +317,18 @@ def _extreme(*, greatest: bool) -> Rule:
     return build
 
 
-def pick(on: Widths, x: Value, y: Value, *, greatest: bool) -> Value:
-    smaller = on.limbs.negative_mask(on.limbs.subtract(x, y, ENDLESS))
-    made = on.limbs.chosen(smaller, *((y, x) if greatest else (x, y)))
+def pick(on: Widths, x: WideValue, y: WideValue, *, greatest: bool) -> WideValue:
+    smaller = on.limbs.negative_mask(on.limbs.subtract(x, y, UNLIMITED))
+    result = on.limbs.where(smaller, *((y, x) if greatest else (x, y)))
     choose = max if greatest else min
     interval = Interval(choose(x.interval.lo, y.interval.lo), choose(x.interval.hi, y.interval.hi))
-    return Value(made.limbs, interval)
+    return WideValue(result.limbs, interval)
 
 
 def _clip(on: Widths, node: Node) -> Sequence[Result]:
     x, *bounds = operands(on, node, exact=True)
-    given = [greatest for s, greatest in zip(node.inputs[1:], (True, False), strict=False) if s is not None]
-    for bound, greatest in zip(bounds, given, strict=True):
+    are_lower = [greatest for s, greatest in zip(node.inputs[1:], (True, False), strict=False) if s is not None]
+    for bound, greatest in zip(bounds, are_lower, strict=True):
         x = pick(on, x, bound, greatest=greatest)
     return (x,)
 

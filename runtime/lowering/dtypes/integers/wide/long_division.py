@@ -1,6 +1,6 @@
 """Quotients and remainders of integers of thousands of bits: long division in a Scan, word by word.
 
-It takes as many nodes for every width: see `words`.
+It needs as many nodes for every width: see `words`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from graphcore.build import primitives as e
 from graphcore.ir.definitions import body, finish
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.integers import conversions, words
-from graphcore.runtime.lowering.dtypes.integers.carrying import Digits, Result, Widths
+from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideDigits, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
-from graphcore.runtime.lowering.dtypes.integers.limbs import ENDLESS, NOTHING, U64, Limb, Limbs, Value
-from graphcore.runtime.lowering.dtypes.integers.wide.operands import digits_of, most_limbs, refused
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, UNLIMITED, ZERO, Limb, Limbs, WideValue
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import digits_of, max_limbs, refused
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
@@ -26,7 +26,7 @@ from graphcore.types.tensor_types import Shape, _shape, tensor_type
 _F64, _I64 = DType.float64, DType.int64
 _BASE = 1 << words.BITS
 _LOWEST, _HIGHEST = -6, 4
-"""Words that count as much beside the divisor's highest one: further ones are below float64's digits, or 0."""
+"""The words that matter beside the divisor's highest one: others are below float64's precision, or 0."""
 
 
 def divided(on: Widths, node: Node) -> Sequence[Result]:
@@ -38,33 +38,33 @@ def divided(on: Widths, node: Node) -> Sequence[Result]:
     if not (left.shape.is_ranked and right.shape.is_ranked and shape.is_ranked):
         raise refused(node, "the rank of an operand is not known")
     whole = _shape([Dim(words.count_of(dtype)), *shape])
-    given = [words.aligned(words.of_digits(digits_of(on, s, dtype), dtype), len(whole)) for s in (left, right)]
-    nothing = [e.emit("Mul", s, e.const(s, 0)) for s in given]
-    x, y = (e.emit("Add", given[i], nothing[1 - i], shape=whole) for i in range(2))
+    operands = [words.aligned(words.of_digits(digits_of(on, s, dtype), dtype), len(whole)) for s in (left, right)]
+    zeros = [e.emit("Mul", s, e.const(s, 0)) for s in operands]
+    x, y = (e.emit("Add", operands[i], zeros[1 - i], shape=whole) for i in range(2))
     signs = [_sign(s, dtype) for s in (x, y)]
     x, y = (_magnitude(s, sign, dtype) for s, sign in zip((x, y), signs, strict=True))
     is_zero = _is_zero(y)
     quotient, rest = _divided(x, e.where(is_zero, words.one(y, dtype, len(whole)), y))
-    made = _result(node, quotient, rest, y, signs)
-    made = e.where(is_zero, e.const(made, 0), made)
-    return (Digits(words.to_digits(_carried(made)[1], dtype)),)
+    result = _result(node, quotient, rest, y, signs)
+    result = e.where(is_zero, e.const(result, 0), result)
+    return (WideDigits(words.to_digits(_propagate_carries(result)[1], dtype)),)
 
 
 def _result(node: Node, quotient: Symbol, rest: Symbol, y: Symbol, signs: list[Symbol | None]) -> Symbol:
-    """Return the quotient or remainder of numbers with signs in words that are yet to be carried."""
+    """Return the quotient or remainder of signed numbers, in words with pending carries."""
     of_x, of_y = signs
     if of_x is None or of_y is None:
         return rest if node.op_type == "Mod" else quotient
     opposed = e.emit("Xor", of_x, of_y)
-    apart = e.both(opposed, e.opposite(_is_zero(rest)))
+    differs = e.both(opposed, e.opposite(_is_zero(rest)))
     if node.op_type == "Mod":
-        made = e.where(of_x, e.emit("Neg", rest), rest)
+        result = e.where(of_x, e.emit("Neg", rest), rest)
         if node.attributes.get("fmod"):
-            return made
+            return result
         divisor = e.where(of_y, e.emit("Neg", y), y)
-        return e.where(apart, e.emit("Add", made, divisor), made)
+        return e.where(differs, e.emit("Add", result, divisor), result)
     if node.op_type == "FloorDiv":
-        quotient = e.emit("Add", quotient, _lowest(quotient, e.cast_within(apart, _I64)))
+        quotient = e.emit("Add", quotient, _lowest(quotient, e.cast_within(differs, _I64)))
     return e.where(opposed, e.emit("Neg", quotient), quotient)
 
 
@@ -97,20 +97,20 @@ def _magnitude(x: Symbol, negative: Symbol | None, dtype: DType) -> Symbol:
         return x
     last = words.count_of(dtype) - 1
     end = words.along(x, [0] * last + [1 << (dtype.bits - words.BITS * last)], _I64, x.rank)
-    return _carried(e.where(negative, e.emit("Sub", end, x, shape=x.shape), x))[1]
+    return _propagate_carries(e.where(negative, e.emit("Sub", end, x, shape=x.shape), x))[1]
 
 
 def _is_zero(x: Symbol) -> Symbol:
-    most = e.emit("ReduceMax", x, e.ints(x, [0]), shape=_one(x.shape), keepdims=1)
-    return e.equal(most, e.const(most, 0))
+    maximum = e.emit("ReduceMax", x, e.ints(x, [0]), shape=_one(x.shape), keepdims=1)
+    return e.equal(maximum, e.const(maximum, 0))
 
 
 def _divided(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
-    """Return the quotient, in words that are yet to be carried, and the remainder of words.
+    """Return the quotient, in words with pending carries, and the remainder.
 
-    float64 tells each word of the quotient to half a unit, so that the remainder so far is at most a little more than
-    half of the divisor, either way. Its words are kept between -2^15 - 2 and 2^15 + 2: what is in each that counts
-    more goes to the next one, twice a step.
+    float64 gives each word of the quotient to within half a unit, so that the magnitude of the remainder is at most a
+    little more than half of the divisor. Its words stay between -2^15 - 2 and 2^15 + 2: the excess of each goes to the
+    next one, twice per step.
     """
     graph, rank, count = x.graph, x.rank, int(x.shape[0])
     longer = _shape([Dim(count + 2), *x.shape[1:]])
@@ -125,23 +125,25 @@ def _divided(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
         low = e.emit("Unsqueeze", word, step.build.vector([0]), shape=_one(x.shape))
         above = _rows(rest, 0, count + 1)
         moved = e.emit("Concat", low, above, shape=longer, axis=0)
-        own = {name: step.build.own(s, "Mul", name) for name, s in (("y", divisor), ("w", weights), ("size", size))}
-        ratio = e.emit("Round", e.emit("Div", _weighed(moved, own["w"]), own["size"]))
+        captured = {
+            name: step.build.own(s, "Mul", name) for name, s in (("y", divisor), ("w", weights), ("size", size))
+        }
+        ratio = e.emit("Round", e.emit("Div", _weighed(moved, captured["w"]), captured["size"]))
         digit = e.cast_within(ratio, _I64)
-        left = e.emit("Sub", moved, e.emit("Mul", digit, own["y"], shape=longer))
+        remainder = e.emit("Sub", moved, e.emit("Mul", digit, captured["y"], shape=longer))
         for _ in range(2):
-            left = _passed_on(left, low)
-        found = e.emit("Squeeze", digit, step.build.vector([0]), shape=_shape(x.shape[1:]))
-        finish(step, [left, found])
+            remainder = _pass_excess_on(remainder, low)
+        quotient_word = e.emit("Squeeze", digit, step.build.vector([0]), shape=_shape(x.shape[1:]))
+        finish(step, [remainder, quotient_word])
     attributes = {
         "body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_input_directions": [1],
         "scan_output_axes": [0], "scan_output_directions": [1],
     }  # fmt: skip
     rest, quotient = graph.build.emit_many("Scan", (start, x), [types[0], x.type], attributes)
-    carry, rest = _carried(rest)
+    carry, rest = _propagate_carries(rest)
     below = e.cast_within(e.less(carry, e.const(carry, 0)), _I64)
     whole = e.emit("Add", rest, e.emit("Mul", below, divisor, shape=longer))
-    rest = _rows(_carried(whole)[1], 0, count)
+    rest = _rows(_propagate_carries(whole)[1], 0, count)
     return e.emit("Sub", quotient, _lowest(quotient, below)), rest
 
 
@@ -152,15 +154,15 @@ def _rows(x: Symbol, start: int, end: int) -> Symbol:
 
 
 def _weights(y: Symbol) -> Symbol:
-    """Return by what each word counts beside the highest of y that is not 0."""
+    """Return the weight of each word relative to the highest nonzero word of y."""
     places = words.along(y, range(int(y.shape[0])), _I64, y.rank)
     some = e.cast_within(e.greater(y, e.const(y, 0)), _I64)
     top = e.emit("ReduceMax", e.emit("Mul", some, places), e.ints(y, [0]), shape=_one(y.shape), keepdims=1)
-    apart = e.emit("Sub", places, top, shape=y.shape)
-    bounded = e.emit("Min", e.emit("Max", apart, e.const(apart, _LOWEST)), e.const(apart, _HIGHEST))
+    distance = e.emit("Sub", places, top, shape=y.shape)
+    bounded = e.emit("Min", e.emit("Max", distance, e.const(distance, _LOWEST)), e.const(distance, _HIGHEST))
     table = [0.0, *(2.0 ** (words.BITS * i) for i in range(_LOWEST + 1, _HIGHEST + 1))]
-    held = y.graph.build.constant(np.array(table), _F64)
-    return e.emit("Gather", held, e.emit("Sub", bounded, e.const(bounded, _LOWEST)), shape=y.shape, axis=0)
+    factors = y.graph.build.constant(np.array(table), _F64)
+    return e.emit("Gather", factors, e.emit("Sub", bounded, e.const(bounded, _LOWEST)), shape=y.shape, axis=0)
 
 
 def _weighed(x: Symbol, weights: Symbol) -> Symbol:
@@ -168,8 +170,8 @@ def _weighed(x: Symbol, weights: Symbol) -> Symbol:
     return e.emit("ReduceSum", parts, e.ints(x, [0]), shape=_one(x.shape), keepdims=1)
 
 
-def _passed_on(x: Symbol, nothing_like: Symbol) -> Symbol:
-    """Return words with what is beyond -2^15 to 2^15 added to the next ones."""
+def _pass_excess_on(x: Symbol, nothing_like: Symbol) -> Symbol:
+    """Return words whose excess beyond -2^15 to 2^15 is added to the next ones."""
     half = e.const(x, _BASE // 2)
     low = e.emit("Sub", e.emit("BitwiseAnd", e.emit("Add", x, half), e.const(x, _BASE - 1)), half)
     carry = e.emit("Div", e.emit("Sub", x, low), e.const(x, _BASE))
@@ -178,8 +180,8 @@ def _passed_on(x: Symbol, nothing_like: Symbol) -> Symbol:
     return e.emit("Add", low, below)
 
 
-def _carried(columns: Symbol) -> tuple[Symbol, Symbol]:
-    """Return what goes beyond the last word, below 0 of a negative number, along an axis of length 1; and the words."""
+def _propagate_carries(columns: Symbol) -> tuple[Symbol, Symbol]:
+    """Return the carry out of the last word, negative for negative numbers, with an axis of length 1; and words."""
     graph, shape = columns.graph, _shape(columns.shape[1:])
     types = [tensor_type(_I64, shape), tensor_type(_I64, shape)]
     with body(graph, "carry", types) as step:
@@ -190,35 +192,35 @@ def _carried(columns: Symbol) -> tuple[Symbol, Symbol]:
     first = e.emit("Gather", columns, graph.build.scalar(0, _I64), shape=shape, axis=0)
     start = e.emit("Mul", first, e.const(first, 0))
     attributes = {"body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_output_axes": [0]}
-    beyond, made = graph.build.emit_many("Scan", (start, columns), [types[0], columns.type], attributes)
+    beyond, result = graph.build.emit_many("Scan", (start, columns), [types[0], columns.type], attributes)
     last = e.emit("Unsqueeze", beyond, e.ints(beyond, [0]), shape=_one(columns.shape))
-    return last, made
+    return last, result
 
 
-# Products of integers of thousands of bits: limbs multiplied one by one take as many nodes as the square of their
+# Products of integers of thousands of bits: multiplying limbs one by one takes as many nodes as the square of their
 # number.
 
-_MOST_LIMBS = 32
-"""Limbs of a product up to which the products of each two of them run faster than a Scan."""
+_MAX_LIMBS = 32
+"""Products of up to so many limbs run faster limb by limb than in a Scan."""
 
 
 def is_long(node: Node) -> bool:
-    """Return whether the operands of a product are to be multiplied word by word."""
-    return most_limbs(node) > _MOST_LIMBS and all(s is not None and s.shape.is_ranked for s in node.inputs)
+    """Return True if the operands of a product are multiplied word by word."""
+    return max_limbs(node) > _MAX_LIMBS and all(s is not None and s.shape.is_ranked for s in node.inputs)
 
 
 def multiplied(on: Widths, node: Node, *, is_square: bool = False) -> Sequence[Result]:
-    """Return the product of the first two operands, or the square of one, and what a third adds to it."""
+    """Return the product of the first two operands, or the square of one, plus an optional third."""
     dtype, shape = node.outputs[0].dtype, node.outputs[0].shape
-    given = _words_of(on, node, dtype)
-    x, y, *terms = given * 2 if is_square else given
+    operands = _words_of(on, node, dtype)
+    x, y, *terms = operands * 2 if is_square else operands
     whole = _shape([Dim(words.count_of(dtype)), *shape])
     if y.shape != whole:
         x, y = y, x
     if y.shape != whole:
         others = [e.emit("Mul", s, e.const(s, 0)) for s in (words.aligned(s, len(whole)) for s in (x, *terms))]
         y = reduce(lambda a, b: e.emit("Add", a, b, shape=whole), others, words.aligned(y, len(whole)))
-    return (Digits(words.to_digits(words.multiplied(x, y, *terms), dtype)),)
+    return (WideDigits(words.to_digits(words.multiplied(x, y, *terms), dtype)),)
 
 
 def contracted(on: Widths, node: Node) -> Sequence[Result]:
@@ -227,7 +229,7 @@ def contracted(on: Widths, node: Node) -> Sequence[Result]:
     x, y = _words_of(on, node, dtype)
     dims = list(shape)
     lines = []
-    if x.rank == 2:  # of a vector: it has a row, which the result does not have
+    if x.rank == 2:  # a vector becomes a row, which the result does not have
         x = e.emit("Unsqueeze", x, e.ints(x, [1]), shape=_shape([x.shape[0], Dim(1), x.shape[1]]))
         dims.insert(len(dims) - (y.rank > 2), Dim(1))
         lines.append(-1 - (y.rank > 2))
@@ -236,100 +238,100 @@ def contracted(on: Widths, node: Node) -> Sequence[Result]:
         dims.append(Dim(1))
         lines = [-1, *(axis - 1 for axis in lines)]
     whole = _shape([x.shape[0], *dims])
-    made = words.contracted(x, words.aligned(y, max(x.rank, y.rank)), whole)
+    result = words.contracted(x, words.aligned(y, max(x.rank, y.rank)), whole)
     if lines:
-        made = e.emit("Squeeze", made, e.ints(made, lines), shape=_shape([x.shape[0], *shape]))
-    return (Digits(words.to_digits(made, dtype)),)
+        result = e.emit("Squeeze", result, e.ints(result, lines), shape=_shape([x.shape[0], *shape]))
+    return (WideDigits(words.to_digits(result, dtype)),)
 
 
 def _words_of(on: Widths, node: Node, dtype: DType) -> list[Symbol]:
     """Return the operands in words of the result's dtype."""
-    made = []
+    operands = []
     for symbol in node.inputs:
         assert symbol is not None
         if symbol.dtype is dtype:
             digits = digits_of(on, symbol, dtype)
         else:
             digits = conversions.packed(on.limbs, on.exact_value(symbol), dtype, symbol.shape)
-        made.append(words.of_digits(digits, dtype))
-    return made
+        operands.append(words.of_digits(digits, dtype))
+    return operands
 
 
-# Quotients and remainders of integers of more than 64 bits, by school's long division in base 2^32.
+# Quotients and remainders of integers of more than 64 bits, by long division in base 2^32.
 
 _ZERO = Interval(0, 0)
 _WORD = Interval(0, (1 << 64) - 1)
 
 
-def limbs_divided(limbs: Limbs, x: Value, y: Value) -> tuple[Value, Value]:
-    """The quotient, rounded down, and the remainder of two integers that are not negative; 0 and 0 where y is 0."""
-    nothing = None if y.interval.lo > 0 else limbs.zero_mask(y)
-    if nothing is not None:
-        one = Value((Limb(e.cast_within(nothing, U64), Interval(0, 1)),), Interval(0, 1))
-        y = Value(limbs.add(y, one, ENDLESS).limbs, Interval(1, max(1, y.interval.hi)))
+def limbs_divided(limbs: Limbs, x: WideValue, y: WideValue) -> tuple[WideValue, WideValue]:
+    """Return the floored quotient and the remainder of two nonnegative integers; 0 and 0 if y is 0."""
+    is_zero = None if y.interval.lo > 0 else limbs.zero_mask(y)
+    if is_zero is not None:
+        one = WideValue((Limb(e.cast_within(is_zero, U64), Interval(0, 1)),), Interval(0, 1))
+        y = WideValue(limbs.add(y, one, UNLIMITED).limbs, Interval(1, max(1, y.interval.hi)))
     by_digit = y.interval.hi < 1 << DIGIT
     quotient, rest = _by_digit(limbs, x, y) if by_digit else _by_number(limbs, x, y)
-    if nothing is None:
+    if is_zero is None:
         return quotient, rest
-    zero = Value((NOTHING,), _ZERO)
-    return limbs.chosen(nothing, zero, quotient), limbs.chosen(nothing, zero, rest)
+    zero = WideValue((ZERO,), _ZERO)
+    return limbs.where(is_zero, zero, quotient), limbs.where(is_zero, zero, rest)
 
 
-def _by_digit(limbs: Limbs, x: Value, y: Value) -> tuple[Value, Value]:
-    """By a divisor of 32 bits: each step divides 64 bits by 32."""
+def _by_digit(limbs: Limbs, x: WideValue, y: WideValue) -> tuple[WideValue, WideValue]:
+    """Divide by a divisor of 32 bits: each step divides 64 bits by 32."""
     (by, *_) = limbs.digits(y)
     divisor = limbs.symbol(by)
-    rest = NOTHING
+    rest = ZERO
     quotients: list[Limb] = []
     for digit in reversed(limbs.digits(x)):
         dividend = limbs.symbol(limbs.plus(limbs.times(rest, limbs.number(1 << DIGIT), _WORD), digit, _WORD))
         quotient = e.emit("Div", dividend, divisor)
         rest = Limb(e.emit("Sub", dividend, e.emit("Mul", quotient, divisor)), Interval(0, y.interval.hi - 1))
         quotients.insert(0, Limb(quotient, Interval(0, (1 << DIGIT) - 1)))
-    return Value(tuple(quotients), Interval(0, x.interval.hi)), Value((rest,), rest.window)
+    return WideValue(tuple(quotients), Interval(0, x.interval.hi)), WideValue((rest,), rest.window)
 
 
-def _by_number(limbs: Limbs, x: Value, y: Value) -> tuple[Value, Value]:
-    """By any divisor: float64 tells each digit of the quotient, and the remainder may turn negative in between.
+def _by_number(limbs: Limbs, x: WideValue, y: WideValue) -> tuple[WideValue, WideValue]:
+    """Divide by any divisor: float64 gives each digit of the quotient, and the remainder may be negative in between.
 
-    The float quotient is below 2^34 and off by 2^-15 at most, so what is left of the remainder after a step is at most
-    a little more than half of the divisor, either way, and the next quotient again below 2^34. In the end it is off by
-    one at most.
+    The float quotient is below 2^34 with an error of at most 2^-15, so the magnitude of the remainder after a step is
+    at most a little more than half of the divisor, and the next quotient again below 2^34. In the end it is off by at
+    most one.
     """
-    most = y.interval.hi
+    max_divisor = y.interval.hi
     divisor = _as_float(limbs, y)
-    left = Interval(-most, most)
-    rest = Value((NOTHING,), _ZERO)
+    remainder_bounds = Interval(-max_divisor, max_divisor)
+    rest = WideValue((ZERO,), _ZERO)
     quotients: list[Limb] = []
     for digit in reversed(limbs.digits(x)):
-        taken = Interval(left.lo << DIGIT, (left.hi + 1) << DIGIT)
-        rest = limbs.summed([[digit], *([limb] for limb in rest.limbs)], ENDLESS, taken)
+        bounds = Interval(remainder_bounds.lo << DIGIT, (remainder_bounds.hi + 1) << DIGIT)
+        rest = limbs.summed([[digit], *([limb] for limb in rest.limbs)], UNLIMITED, bounds)
         ratio = e.emit("Round", e.emit("Div", _as_float(limbs, rest), divisor))
         whole = Limb(e.bitcast(e.cast_within(ratio, _I64), U64), Interval(-(1 << 34), 1 << 34))
         quotients.insert(0, whole)
-        product = limbs.multiply(Value((whole,), whole.window), y, ENDLESS)
-        rest = _shortened(limbs, limbs.subtract(rest, product, ENDLESS), left)
+        product = limbs.multiply(WideValue((whole,), whole.window), y, UNLIMITED)
+        rest = _shorten(limbs, limbs.subtract(rest, product, UNLIMITED), remainder_bounds)
     below = limbs.negative_mask(rest)
-    rest = limbs.chosen(below, limbs.add(rest, y, ENDLESS), rest)
-    step = Value((Limb(e.cast_within(below, U64), Interval(0, 1)),), Interval(0, 1))
-    quotient = limbs.subtract(Value(tuple(quotients), Interval(0, x.interval.hi + 1)), step, ENDLESS)
-    return Value(quotient.limbs, Interval(0, x.interval.hi)), Value(rest.limbs, Interval(0, most - 1))
+    rest = limbs.where(below, limbs.add(rest, y, UNLIMITED), rest)
+    step = WideValue((Limb(e.cast_within(below, U64), Interval(0, 1)),), Interval(0, 1))
+    quotient = limbs.subtract(WideValue(tuple(quotients), Interval(0, x.interval.hi + 1)), step, UNLIMITED)
+    return WideValue(quotient.limbs, Interval(0, x.interval.hi)), WideValue(rest.limbs, Interval(0, max_divisor - 1))
 
 
-def _shortened(limbs: Limbs, value: Value, interval: Interval) -> Value:
-    """The value in no more digits than are needed for the interval that it is known to lie in."""
+def _shorten(limbs: Limbs, value: WideValue, interval: Interval) -> WideValue:
+    """Return the value in no more digits than its interval needs."""
     count = max(1, -(-(interval.hi.bit_length() + 1) // DIGIT))
     *low, top = limbs.digits(value, count, count)
     if top.symbol is not None:
         top = Limb(limbs.extended(top.symbol, DIGIT), interval >> (DIGIT * (count - 1)))
-    return Value((*low, top), interval)
+    return WideValue((*low, top), interval)
 
 
-def _as_float(limbs: Limbs, value: Value) -> Symbol:
-    """The value as float64, off by a few parts in 2^53: the sums from the top down are exact till they have 53 bits."""
+def _as_float(limbs: Limbs, value: WideValue) -> Symbol:
+    """Return the value as float64, within a few parts in 2^53: sums from the top are exact until they have 53 bits."""
     total: Symbol | None = None
     digits = limbs.digits(value)
-    for place, symbol in reversed(list(enumerate(limbs.full(Value(digits, value.interval))))):
+    for place, symbol in reversed(list(enumerate(limbs.full(WideValue(digits, value.interval))))):
         part = e.cast_within(e.bitcast(symbol, _I64), _F64)
         part = e.emit("Mul", part, e.const(part, 2.0 ** (DIGIT * place))) if place else part
         total = part if total is None else e.emit("Add", total, part)

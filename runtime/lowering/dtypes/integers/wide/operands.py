@@ -1,4 +1,4 @@
-"""Helpers of the rules for wide operators: operands as limbs, and the refusal of operators without a rule."""
+"""Helpers of the rules for wide operators: operands as limbs, and the error for operators without a rule."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from graphcore.runtime.lowering.dtypes.integers import conversions
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import Limb, WideValue
 from graphcore.types.dtypes import DType
 
-MOST_TERMS = 1 << 32
-"""More elements than any sum of limbs has: as many take 32 GiB a limb."""
+MAX_TERMS = 1 << 32
+"""An upper bound of the number of terms of a sum: that many take 32 GiB per limb."""
 
 Rule: TypeAlias = Callable[[Widths, Node], Sequence[Result]]
 """Computes a node: limbs for its wide results, Symbols of the new graph for others."""
 
 
 def refused(node: Node, why: str = "") -> DTypeError:
-    """The error for an operator on wide integers that has no rule."""
+    """Return the error for an operator on wide integers that has no rule."""
     wide = next(s for s in (*node.inputs, *node.outputs) if s is not None and is_wide(s))
-    shown: dict[str, Any] = {f"input {i}": s for i, s in enumerate(node.inputs) if s is not None}
+    inputs: dict[str, Any] = {f"input {i}": s for i, s in enumerate(node.inputs) if s is not None}
     if node.line is not None:
-        shown["made at"] = str(node.line)
+        inputs["made at"] = str(node.line)
     return DTypeError(
         f"{node.op_type}: {why or f'nothing computes it on {wide.dtype}, an integer of more than 64 bits'}",
-        operands=shown,
+        operands=inputs,
         help="cast the operands to at most 64 bits first: .cast(DType.int64)",
     )
 
 
-def operands(on: Widths, node: Node, *, exact: bool = False) -> list[Value]:
-    """The values of a node's operands, which broadcast. exact: within their widths."""
+def operands(on: Widths, node: Node, *, exact: bool = False) -> list[WideValue]:
+    """Return the values of a node's operands, which broadcast. exact: within their widths."""
     symbols = [s for s in node.inputs if s is not None]
     values = [on.exact_value(s) if exact else on.value(s) for s in symbols]
     return on.spread(values, node)
@@ -50,8 +50,8 @@ def digits_of(on: Widths, symbol: Symbol, dtype: DType) -> Symbol:
     return conversions.packed(on.limbs, on.value(symbol), dtype, symbol.shape)
 
 
-def most_limbs(node: Node) -> int:
-    """The limbs beyond which nothing of a node's result counts."""
+def max_limbs(node: Node) -> int:
+    """Return the number of limbs of a node's result."""
     return count_of(node.outputs[0].dtype.bits)
 
 
@@ -61,38 +61,38 @@ def first(node: Node) -> Symbol:
     return first
 
 
-def filled_out(on: Widths, node: Node, value: Value) -> Value:
-    """The value with limbs that all have the shape of the node's result, but for constants, and one at least."""
+def filled_out(on: Widths, node: Node, value: WideValue) -> WideValue:
+    """Return the value with limbs of the shape of the node's result, at least one of them not a constant."""
     symbols = [limb.symbol for limb in value.limbs if limb.symbol is not None]
     whole = next((s for s in symbols if _rank(s)), None)
-    if whole is not None and not all(map(_rank, symbols)):  # what was made of constants alone is a scalar
+    if whole is not None and not all(map(_rank, symbols)):  # results of constants alone are scalars
         nothing = on.zeros([whole])
         limbs = [
             b if b.symbol is None or _rank(b.symbol) else b._replace(symbol=e.emit("Add", nothing, b.symbol))
             for b in value.limbs
         ]
-        return Value(tuple(limbs), value.interval)
+        return WideValue(tuple(limbs), value.interval)
     if whole is not None or (symbols and not _rank(node.outputs[0])):
         return value
-    given = [
+    tensors = [
         b.symbol for s in node.inputs if s is not None and is_wide(s) for b in on.value(s).limbs if b.symbol is not None
     ]
-    if not given:
+    if not tensors:
         return value
     low, *above = value.limbs
-    zeros = Limb(on.zeros(given), Interval(0, 0))
-    return filled_out(on, node, Value((on.limbs.plus(zeros, low), *above), value.interval))
+    zeros = Limb(on.zeros(tensors), Interval(0, 0))
+    return filled_out(on, node, WideValue((on.limbs.plus(zeros, low), *above), value.interval))
 
 
-def with_shape(on: Widths, value: Value) -> Value:
-    """The value with a lowest limb of its shape, which is a constant where the bits of it are known."""
+def with_shape(on: Widths, value: WideValue) -> WideValue:
+    """Return the value with a lowest limb of its shape, which is a constant if its bits are known."""
     low, *above = value.limbs
     whole = next((b.symbol for b in above if b.symbol is not None and _rank(b.symbol)), None)
     if whole is None or (low.symbol is not None and _rank(low.symbol)):
         return value
-    return Value((on.limbs.plus(Limb(on.zeros([whole]), Interval(0, 0)), low), *above), value.interval)
+    return WideValue((on.limbs.plus(Limb(on.zeros([whole]), Interval(0, 0)), low), *above), value.interval)
 
 
 def _rank(symbol: Symbol) -> int:
-    """The rank, 1 where it is not known."""
+    """Return the rank, or 1 if it is unknown."""
     return symbol.rank if symbol.shape.is_ranked else 1

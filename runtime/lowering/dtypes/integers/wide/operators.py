@@ -1,4 +1,4 @@
-"""Operators on integers of more than 64 bits. One row an operator; what has none is refused."""
+"""Operators on integers of more than 64 bits. One row per operator; operators without one are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphcore.ir.symbol import Node
 from graphcore.runtime.lowering.dtypes.integers import conversions, is_odd
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideRules, Widths
 from graphcore.runtime.lowering.dtypes.integers.kinds import WHOLE_BODIES, is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import WideValue
 from graphcore.runtime.lowering.dtypes.integers.wide import arithmetic, products, running, sorting
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, first, refused, with_shape
 from graphcore.types.dtypes import Kind
@@ -31,8 +31,8 @@ def _cast(on: Widths, node: Node) -> Sequence[Result]:
         value = on.value(source)
         if is_wide(out):
             return (on.limbs.summed([[limb] for limb in value.limbs], count_of(to.bits), value.interval),)
-        made, interval = conversions.low_bits(on.limbs, with_shape(on, value), to.storage)
-        return (on.known(made if is_odd(to) else e.cast(made, to), interval),)
+        low, interval = conversions.low_bits(on.limbs, with_shape(on, value), to.storage)
+        return (on.with_interval(low if is_odd(to) else e.cast(low, to), interval),)
     value = on.exact_value(source)
     if to.is_integer:
         return (value,)
@@ -51,17 +51,17 @@ _RULES: dict[str, Rule] = {
 }
 
 SUPPORTED_WIDE = frozenset({*_RULES, *WHOLE_BODIES})
-"""The operators that take integers of more than 64 bits."""
+"""The operators that support integers of more than 64 bits."""
 
 
 def computed(on: Widths, node: Node) -> list[Result]:
-    """Return the results of a node on wide integers. Raises `DTypeError` where there is no way to compute it."""
+    """Return the results of a node on wide integers. Raises `DTypeError` for operators without a rule."""
     rule = _RULES.get(node.op_type) if node.domain in ("", LIBRARY) else None
     if rule is None:
         raise refused(node)
-    return [filled_out(on, node, made) if isinstance(made, Value) else made for made in rule(on, node)]
+    return [filled_out(on, node, result) if isinstance(result, WideValue) else result for result in rule(on, node)]
 
 
 def stored(graph: Graph) -> Graph:
     """Return the graph with integers of ONNX's widths in place of others."""
-    return Widths(graph, WideRules(computed, arithmetic.small)).rewrite.run()
+    return Widths(graph, WideRules(computed, arithmetic.clip_count)).rewrite.run()

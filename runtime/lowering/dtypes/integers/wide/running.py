@@ -13,16 +13,16 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import constant_array
 from graphcore.runtime.lowering.dtypes.integers import conversions, words
-from graphcore.runtime.lowering.dtypes.integers.carrying import Digits, Result, Widths
+from graphcore.runtime.lowering.dtypes.integers.carrying import Result, WideDigits, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, constant_axes, known_scalar
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, WideValue
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
-    MOST_TERMS,
+    MAX_TERMS,
     Rule,
     digits_of,
     first,
-    most_limbs,
+    max_limbs,
     refused,
 )
 from graphcore.types.dims import Dim
@@ -41,65 +41,65 @@ def _running_sum(on: Widths, node: Node) -> Sequence[Result]:
     value = on.value(x)
     place = known_scalar(axis)
     length = x.shape[place] if x.shape.is_ranked and place is not None else Dim.dynamic()
-    terms = Interval(0, int(length) if length.is_static else MOST_TERMS)
+    terms = Interval(0, int(length) if length.is_static else MAX_TERMS)
     where = on.exact(axis)
     columns = []
     digits = on.limbs.digits(value)
-    for digit, symbol in zip(digits, on.limbs.full(Value(digits, value.interval)), strict=True):
+    for digit, symbol in zip(digits, on.limbs.full(WideValue(digits, value.interval)), strict=True):
         total = e.emit("CumSum", e.bitcast(symbol, _I64), where, shape=x.shape, **node.attributes)
         columns.append([Limb(e.bitcast(total, U64), digit.window * terms)])
-    return (on.limbs.summed(columns, most_limbs(node), value.interval * terms),)
+    return (on.limbs.summed(columns, max_limbs(node), value.interval * terms),)
 
 
 # Products
 
 
 def _product(on: Widths, node: Node) -> Sequence[Result]:
-    """Multiply one half of the elements with the other until one is left."""
+    """Multiply one half of the elements by the other until one is left."""
     x, out = first(node), node.outputs[0]
     axes = constant_axes(node)
     if axes is None or not x.shape.is_ranked:
         raise refused(node, "the axes are not known")
     if not axes:
         return (on.value(x),)
-    kept = [axis for axis in range(x.rank) if axis not in axes]
-    rows = _in_front(on, x, axes, kept)
+    remaining_axes = [axis for axis in range(x.rank) if axis not in axes]
+    rows = _in_front(on, x, axes, remaining_axes)
     if (rows.shape[1].lower_bound or 0) < 1:
-        rows = _after_one(rows, x.dtype)
+        rows = _prepend_one(rows, x.dtype)
     last = rows
     if rows.shape[1] != 1:
-        last = _halved(rows)
-    found = e.emit("Gather", last, on.new.build.scalar(0, _I64), shape=_without(rows.shape, 1), axis=1)
-    digits = words.to_digits(found, x.dtype)
+        last = _multiply_halves(rows)
+    result = e.emit("Gather", last, on.new.build.scalar(0, _I64), shape=_without(rows.shape, 1), axis=1)
+    digits = words.to_digits(result, x.dtype)
     if node.attributes.get("keepdims", 1):
         shape = _shape([*out.shape, digits.shape[-1]])
         digits = e.emit("Unsqueeze", digits, on.new.build.vector(sorted(axes)), shape=shape)
-    return (Digits(digits),)
+    return (WideDigits(digits),)
 
 
-def _in_front(on: Widths, x: Symbol, axes: Sequence[int], kept: Sequence[int]) -> Symbol:
-    """Return words [words, elements along the axes, *kept axes]."""
-    made = words.of_digits(on.fed_digits(x), x.dtype, (*axes, *kept))
+def _in_front(on: Widths, x: Symbol, axes: Sequence[int], remaining_axes: Sequence[int]) -> Symbol:
+    """Return words [words, elements along the axes, *remaining axes]."""
+    rows = words.of_digits(on.fed_digits(x), x.dtype, (*axes, *remaining_axes))
     if len(axes) == 1:
-        return made
+        return rows
     count = len(axes)
-    together = _shape(list(made.shape[1 : 1 + count])).size
-    shape = _shape([made.shape[0], together, *made.shape[1 + count :]])
-    build = made.graph.build
+    together = _shape(list(rows.shape[1 : 1 + count])).size
+    shape = _shape([rows.shape[0], together, *rows.shape[1 + count :]])
+    build = rows.graph.build
     if shape.is_static:
         sizes = build.vector([int(d) for d in shape])
     else:
-        each = e.emit("Shape", made, dtype=_I64, shape=_shape([Dim(count)]), start=1, end=1 + count)
+        each = e.emit("Shape", rows, dtype=_I64, shape=_shape([Dim(count)]), start=1, end=1 + count)
         size = e.emit("ReduceProd", each, shape=_shape([Dim(1)]), keepdims=1)
-        parts = [build.vector([int(made.shape[0])]), size]
-        if kept:
-            parts.append(e.emit("Shape", made, dtype=_I64, shape=_shape([Dim(len(kept))]), start=1 + count))
-        sizes = e.emit("Concat", *parts, shape=_shape([Dim(2 + len(kept))]), axis=0)
-    return e.emit("Reshape", made, sizes, shape=shape, allowzero=1)
+        parts = [build.vector([int(rows.shape[0])]), size]
+        if remaining_axes:
+            parts.append(e.emit("Shape", rows, dtype=_I64, shape=_shape([Dim(len(remaining_axes))]), start=1 + count))
+        sizes = e.emit("Concat", *parts, shape=_shape([Dim(2 + len(remaining_axes))]), axis=0)
+    return e.emit("Reshape", rows, sizes, shape=shape, allowzero=1)
 
 
-def _after_one(rows: Symbol, dtype: DType) -> Symbol:
-    """Return the rows after one of ones."""
+def _prepend_one(rows: Symbol, dtype: DType) -> Symbol:
+    """Prepend a row of ones."""
     build = rows.graph.build
     one = words.one(rows, dtype, rows.rank)
     if rows.rank > 2:
@@ -111,8 +111,8 @@ def _after_one(rows: Symbol, dtype: DType) -> Symbol:
     return e.emit("Concat", one, rows, shape=shape, axis=1)
 
 
-def _halved(rows: Symbol) -> Symbol:
-    """Return one row at most: the product of all, of which there is one at least."""
+def _multiply_halves(rows: Symbol) -> Symbol:
+    """Return at most one row: the product of all rows, of which there is at least one."""
     build = rows.graph.build
     shape = _with_rows(rows.shape, Dim.dynamic())
     scalar = tensor_type(DType.bool, _shape(()))
@@ -131,33 +131,33 @@ def _halved(rows: Symbol) -> Symbol:
 
 
 def _running_product(on: Widths, node: Node) -> Sequence[Result]:
-    """Multiply each with the one 1, 2, 4, ... places before, so that it is the product of twice as many."""
+    """Multiply each row by the one 1, 2, 4, ... places before, so that it is the product of twice as many."""
     x = first(node)
     place = known_scalar(node.inputs[1])
     if place is None or not x.shape.is_ranked:
         raise refused(node, "the axis is not known")
     axis = place % x.rank
-    kept = [a for a in range(x.rank) if a != axis]
-    rows = _in_front(on, x, [axis], kept)
+    remaining_axes = [a for a in range(x.rank) if a != axis]
+    rows = _in_front(on, x, [axis], remaining_axes)
     build = on.new.build
     backwards = bool(node.attributes.get("reverse"))
     if backwards:
         rows = _reversed(rows)
     if node.attributes.get("exclusive"):
-        longer = _after_one(rows, x.dtype)
+        longer = _prepend_one(rows, x.dtype)
         rows = _rows(longer, build.vector([0]), build.vector([-1]), rows.shape[1])
-    rows = _doubled(rows)
+    rows = _multiply_doubling(rows)
     if backwards:
         rows = _reversed(rows)
     digits = words.to_digits(rows, x.dtype)
-    order = [axis, *kept]
+    order = [axis, *remaining_axes]
     if axis:
         perm = [*(order.index(a) for a in range(x.rank)), x.rank]
         digits = e.emit("Transpose", digits, shape=_shape([*x.shape, digits.shape[-1]]), perm=perm)
-    return (Digits(digits),)
+    return (WideDigits(digits),)
 
 
-def _doubled(rows: Symbol) -> Symbol:
+def _multiply_doubling(rows: Symbol) -> Symbol:
     one = _shape([Dim(1)])
     types = [
         tensor_type(_I64, _shape(())), tensor_type(DType.bool, _shape(())), tensor_type(_I64, rows.shape),
@@ -175,8 +175,8 @@ def _doubled(rows: Symbol) -> Symbol:
     build = rows.graph.build
     size = e.emit("Shape", rows, dtype=_I64, shape=one, start=1, end=2)
     goes_on = _scalar(e.greater(size, e.const(size, 1)))
-    made = build.emit_many("Loop", (None, goes_on, rows, build.vector([1])), types[2:], {"body": step})
-    return made[0]
+    results = build.emit_many("Loop", (None, goes_on, rows, build.vector([1])), types[2:], {"body": step})
+    return results[0]
 
 
 def _rows(x: Symbol, start: Symbol, end: Symbol, count: Dim | None = None) -> Symbol:
@@ -205,15 +205,15 @@ def _without(shape: Shape, axis: int) -> Shape:
 
 # Powers of wide integers: squared and multiplied in a Loop over the bits of the exponents.
 #
-# A known small power takes no Loop. The Loop has as many nodes for every width: see `words`.
+# A small constant power needs no Loop. The Loop has as many nodes for every width: see `words`.
 
 _F64, _U32 = DType.float64, DType.uint32
 _I32 = DType.int32
-_MOST_WORD = (1 << words.BITS) - 1
-_MOST_PRODUCTS = 9
-"""Products of two limbs, beyond which a known power takes more nodes than the Loop."""
-_NARROW = DType.int(65)
-"""The dtype of an exponent of up to 64 bits."""
+_MAX_WORD = (1 << words.BITS) - 1
+_MAX_PRODUCTS = 9
+"""The number of products of two limbs beyond which a constant power takes more nodes than the Loop."""
+_INT65 = DType.int(65)
+"""The dtype for an exponent of up to 64 bits."""
 
 
 def _power(on: Widths, node: Node) -> Sequence[Result]:
@@ -221,7 +221,7 @@ def _power(on: Widths, node: Node) -> Sequence[Result]:
     assert base is not None
     assert exponent is not None
     power = known_scalar(exponent)
-    if power is not None and power >= 0 and not exponent.rank and _products(power, most_limbs(node)) <= _MOST_PRODUCTS:
+    if power is not None and power >= 0 and not exponent.rank and _products(power, max_limbs(node)) <= _MAX_PRODUCTS:
         return _unrolled(on, node, power)
     if not base.shape.is_ranked or not exponent.shape.is_ranked:
         raise refused(node, "the rank of an operand is not known")
@@ -229,28 +229,28 @@ def _power(on: Widths, node: Node) -> Sequence[Result]:
 
 
 def _products(power: int, limbs: int) -> int:
-    """Return how many products of two limbs a known power takes."""
+    """Return the number of products of two limbs for a constant power."""
     return max(0, power.bit_length() + power.bit_count() - 2) * limbs * (limbs + 1) // 2
 
 
 def _unrolled(on: Widths, node: Node, power: int) -> Sequence[Result]:
     base = on.value(first(node))
-    made = conversions.of_number(on.limbs, 1)
+    result = conversions.of_number(on.limbs, 1)
     while power:
         if power & 1:
-            made = on.limbs.multiply(made, base, most_limbs(node))
+            result = on.limbs.multiply(result, base, max_limbs(node))
         power >>= 1
         if power:
-            base = on.limbs.multiply(base, base, most_limbs(node))
-    return (made,)
+            base = on.limbs.multiply(base, base, max_limbs(node))
+    return (result,)
 
 
-def _looped(on: Widths, node: Node, base: Symbol, exponent: Symbol) -> Digits:
+def _looped(on: Widths, node: Node, base: Symbol, exponent: Symbol) -> WideDigits:
     dtype, shape = node.outputs[0].dtype, node.outputs[0].shape
-    counted = exponent.dtype if is_wide(exponent) else _NARROW
+    counted = exponent.dtype if is_wide(exponent) else _INT65
     digits = words.unsigned(digits_of(on, exponent, counted), counted)
     x = words.of_digits(digits_of(on, base, dtype), dtype)
-    # An axis in front for the power and the square, and others so that x has the rank of the result.
+    # An axis in front for the power and the square, and more so that x has the rank of the result.
     square = words.aligned(x, 2 + len(shape))
     if _may_be_negative(exponent, counted):
         square = _unless_inverse(x, square, digits, (dtype, counted))
@@ -261,7 +261,7 @@ def _looped(on: Widths, node: Node, base: Symbol, exponent: Symbol) -> Digits:
         "Loop", (trips, None, start), _wider(start, shape), {"body": _step(start, one, digits, shape)}
     )
     result = e.emit("Gather", last, e.const(trips, 0), shape=_shape([x.shape[0], *shape]), axis=1)
-    return Digits(words.to_digits(result, dtype))
+    return WideDigits(words.to_digits(result, dtype))
 
 
 def _wider(start: Symbol, shape: Shape) -> TensorType:
@@ -269,12 +269,12 @@ def _wider(start: Symbol, shape: Shape) -> TensorType:
 
 
 def _choice(like: Symbol, of: Sequence[bool]) -> Symbol:
-    """Return a constant that tells the power from the square, along the second axis."""
+    """Return a constant that distinguishes the power from the square, along the second axis."""
     return words.along(like, of, DType.bool, like.rank - 1)
 
 
 def _step(start: Symbol, one: Symbol, digits: Symbol, shape: Shape) -> Graph:
-    """Return the body of the Loop: from the power and the square so far to the next ones."""
+    """Return the body of the Loop: from the current power and square to the next ones."""
     count = int(digits.shape[-1])
     dims = [a if a == b else Dim.dynamic() for a, b in zip(start.shape[2:], shape, strict=True)]
     scalar = _shape(())
@@ -303,51 +303,51 @@ def _second(shape: Shape) -> Shape:
 
 
 def _may_be_negative(exponent: Symbol, dtype: DType) -> bool:
-    held = constant_array(exponent)
-    return dtype.is_signed if held is None else bool((held.astype(object) < 0).any())
+    array = constant_array(exponent)
+    return dtype.is_signed if array is None else bool((array.astype(object) < 0).any())
 
 
 def _unless_inverse(x: Symbol, square: Symbol, digits: Symbol, dtypes: tuple[DType, DType]) -> Symbol:
-    """Return 0 in place of those whose inverse truncates to 0: all but 1 and -1, where the exponent is negative.
+    """Replace by 0 where the inverse truncates to 0: for all but 1 and -1, if the exponent is negative.
 
-    To the power of the digits of a negative exponent, read as unsigned, 1 and -1 and 0 are what they are to be.
+    0, 1 and -1 to the power of a negative exponent's digits, read as unsigned, are correct.
     dtypes: of the base and of the exponent.
     """
     build = x.graph.build
-    own, counted = dtypes
+    dtype, counted = dtypes
     last = e.emit("Gather", digits, build.scalar(int(digits.shape[-1]) - 1, _I64), shape=digits.shape[:-1], axis=-1)
     sign = e.const(last, (counted.bits - 1) % DIGIT)
     negative = e.cast_within(e.emit("BitShift", last, sign, direction="RIGHT"), DType.bool)
-    # 1 has the least sum of words but for 0, and -1 the greatest, with weights that nothing else makes up for.
-    weights = [1.0] + [2.0] * (words.count_of(own) - 1)
+    # With these weights 1 has the smallest nonzero sum of words and -1 the largest, and no other number has either.
+    weights = [1.0] + [2.0] * (words.count_of(dtype) - 1)
     weighted = e.emit("Mul", e.cast_within(x, _F64), words.along(x, weights, _F64, x.rank))
     total = e.emit("ReduceSum", weighted, e.ints(x, [0]), shape=_shape(x.shape[1:]), keepdims=0)
-    most = sum(weights) * _MOST_WORD - weights[-1] * (_MOST_WORD - _greatest_last_word(own))
-    apart = e.emit("Abs", e.emit("Sub", total, e.const(total, (most + 1) / 2)))
-    vanishes = e.both(negative, e.less(apart, e.const(apart, (most - 1) / 2)))
+    max_sum = sum(weights) * _MAX_WORD - weights[-1] * (_MAX_WORD - _max_last_word(dtype))
+    distance = e.emit("Abs", e.emit("Sub", total, e.const(total, (max_sum + 1) / 2)))
+    vanishes = e.both(negative, e.less(distance, e.const(distance, (max_sum - 1) / 2)))
     return e.where(vanishes, e.const(square, 0), square)
 
 
-def _greatest_last_word(dtype: DType) -> int:
+def _max_last_word(dtype: DType) -> int:
     return (1 << (dtype.bits - words.BITS * (words.count_of(dtype) - 1))) - 1
 
 
 def _trips(exponent: Symbol, dtype: DType, digits: Symbol, least: int) -> Symbol:
-    """Return the bits of the greatest exponent or one more. least: 1 where the first turn broadcasts the operands."""
+    """Return the bits of the largest exponent, at least `least`: 1 if the first iteration broadcasts the operands."""
     build = digits.graph.build
-    held = constant_array(exponent)
-    if held is not None:
-        numbers = [int(v) % (1 << dtype.bits) for v in held.ravel()]
+    array = constant_array(exponent)
+    if array is not None:
+        numbers = [int(v) % (1 << dtype.bits) for v in array.ravel()]
         return build.scalar(max([least, *(v.bit_length() for v in numbers)]), _I64)
-    # The bits of a number by the exponent of the float32 that it rounds to.
+    # The number of bits of an integer, from the exponent of the float32 that it rounds to.
     rounded = e.bitcast(e.cast_within(digits, DType.float32), _I32)
     powers = e.emit("Div", rounded, e.const(rounded, 1 << 23))
     offsets = build.constant((DIGIT * np.arange(int(digits.shape[-1])) - 126).astype(np.int32), _I32)
     bits = e.emit("Add", powers, offsets)
-    most = e.emit("ReduceMax", bits, e.ints(bits, range(bits.rank)), shape=_shape(()), keepdims=0)
+    count = e.emit("ReduceMax", bits, e.ints(bits, range(bits.rank)), shape=_shape(()), keepdims=0)
     if least:
-        most = e.emit("Max", most, e.const(most, least))
-    return e.cast_within(most, _I64)
+        count = e.emit("Max", count, e.const(count, least))
+    return e.cast_within(count, _I64)
 
 
 RULES: dict[str, Rule] = {

@@ -1,6 +1,6 @@
-"""Orders of many wide integers: the greatest and least along axes, their positions, and sorting.
+"""Maxima and minima of wide integers along axes, their positions, and sorting.
 
-Each digit is read as int32 in the order of the digits, whose kernels are right and fast.
+Each digit is read as an int32 of equal order, for which kernels are correct and fast.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from graphcore.runtime.lowering.dtypes.integers import conversions
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, constant_axes, joined, of_dtype
 from graphcore.runtime.lowering.dtypes.integers.kinds import ZEROS, is_wide
-from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, Value
-from graphcore.runtime.lowering.dtypes.integers.wide.operands import MOST_TERMS, Rule, first, most_limbs, refused
+from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, WideValue
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import MAX_TERMS, Rule, first, max_limbs, refused
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
@@ -29,16 +29,16 @@ _MIDDLE = 1 << (DIGIT - 1)
 _INT32 = Interval(-_MIDDLE, _MIDDLE - 1)
 
 
-def _keys(on: Widths, value: Value, least: int = 1) -> list[tuple[Symbol, Limb]]:
-    """Return the digits as int32 in their order, the lowest first, each with its limb."""
+def _keys(on: Widths, value: WideValue, least: int = 1) -> list[tuple[Symbol, Limb]]:
+    """Return the digits as int32 of equal order, lowest first, each with its limb."""
     digits = on.limbs.digits(value, least)
-    symbols = on.limbs.full(Value(digits, value.interval))
+    symbols = on.limbs.full(WideValue(digits, value.interval))
     limbs = [Limb(symbol, digit.window) for symbol, digit in zip(symbols, digits, strict=True)]
     return [(key_of(on, limb), limb) for limb in limbs]
 
 
 def key_of(on: Widths, digit: Limb) -> Symbol:
-    """Return a digit as int32, in the order of those of its window."""
+    """Return a digit as int32, in the order of its window."""
     low = digit if _is_signed(digit) else on.limbs.plus(digit, on.limbs.number(-_MIDDLE))
     return e.cast_within(on.limbs.symbol(low), _I32)
 
@@ -49,13 +49,13 @@ def _is_signed(limb: Limb) -> bool:
 
 def digit_of(on: Widths, key: Symbol, limb: Limb) -> Limb:
     """Return the digit of a key."""
-    made = Limb(e.cast_within(key, U64), _INT32)
+    digit = Limb(e.cast_within(key, U64), _INT32)
     if _is_signed(limb):
-        return made._replace(window=limb.window)
-    return on.limbs.plus(made, on.limbs.number(_MIDDLE), limb.window)
+        return digit._replace(window=limb.window)
+    return on.limbs.plus(digit, on.limbs.number(_MIDDLE), limb.window)
 
 
-# The greatest and the least
+# Maxima and minima
 
 
 def _extreme(*, greatest: bool) -> Rule:
@@ -68,27 +68,27 @@ def _extreme(*, greatest: bool) -> Rule:
         if node_axes is None and node.attributes.get("noop_with_empty_axes"):
             return (on.value(x),)
         axes = [] if node_axes is None else [on.exact(node_axes)]
-        value, shape = on.exact_value(x), _kept(x, node)
+        value, shape = on.exact_value(x), _reduced_shape(x, node)
         limits = of_dtype(x.dtype)
         assert limits is not None
         is_whole = _has_elements(x)
-        if not is_whole:  # of none it is the end of the dtype's range, whatever the value is known to hold
-            value = Value(value.limbs, limits)
-        found, _ = _narrowed(on, value, axes, shape, greatest=greatest, least=1 if is_whole else most_limbs(node))
+        if not is_whole:  # without elements the result is an end of the dtype's range
+            value = WideValue(value.limbs, limits)
+        keys, _ = _find_best(on, value, axes, shape, greatest=greatest, least=1 if is_whole else max_limbs(node))
         digits = []
-        for place, (key, limb) in enumerate(found):
+        for place, (key, limb) in enumerate(keys):
             if not is_whole:
                 key = _clamped(key, limb, limits >> (DIGIT * place), greatest=greatest)
             if not node.attributes.get("keepdims", 1):
                 key = e.emit("Squeeze", key, *axes, shape=node.outputs[0].shape)
             digits.append(digit_of(on, key, limb))
-        return (Value(tuple(digits), value.interval),)
+        return (WideValue(tuple(digits), value.interval),)
 
     return build
 
 
 def _clamped(key: Symbol, limb: Limb, limits: Interval, *, greatest: bool) -> Symbol:
-    """Return the key of the last digit within the dtype: of no elements it is the end of int32's range."""
+    """Clamp the key of the last digit to the dtype: without elements it is an end of int32's range."""
     end = limits.lo if greatest else limits.hi
     end -= 0 if _is_signed(limb) else _MIDDLE
     if not _INT32.lo < end < _INT32.hi:
@@ -96,24 +96,24 @@ def _clamped(key: Symbol, limb: Limb, limits: Interval, *, greatest: bool) -> Sy
     return e.emit("Max" if greatest else "Min", key, e.const(key, end))
 
 
-def _narrowed(
-    on: Widths, value: Value, axes: Sequence[Symbol], shape: Shape, *, greatest: bool, least: int = 1
+def _find_best(
+    on: Widths, value: WideValue, axes: Sequence[Symbol], shape: Shape, *, greatest: bool, least: int = 1
 ) -> tuple[list[tuple[Symbol, Limb]], Symbol]:
-    """Return the keys of the greatest or least along axes, which are kept, and where it stands: digit by digit."""
+    """Return the keys of the maxima or minima along axes, which stay, and a mask of their positions: digit by digit."""
     chosen: Symbol | None = None
-    found: list[tuple[Symbol, Limb]] = []
+    keys: list[tuple[Symbol, Limb]] = []
     worst = _INT32.lo if greatest else _INT32.hi
     for key, limb in reversed(_keys(on, value, least)):
-        left = key if chosen is None else e.where(chosen, key, e.const(key, worst))
-        best = e.emit("ReduceMax" if greatest else "ReduceMin", left, *axes, shape=shape, keepdims=1)
-        found.insert(0, (best, limb))
-        equal = e.equal(left, best)
+        candidates = key if chosen is None else e.where(chosen, key, e.const(key, worst))
+        best = e.emit("ReduceMax" if greatest else "ReduceMin", candidates, *axes, shape=shape, keepdims=1)
+        keys.insert(0, (best, limb))
+        equal = e.equal(candidates, best)
         chosen = equal if chosen is None else e.both(chosen, equal)
     assert chosen is not None
-    return found, chosen
+    return keys, chosen
 
 
-def _kept(x: Symbol, node: Node) -> Shape:
+def _reduced_shape(x: Symbol, node: Node) -> Shape:
     """Return the shape of a reduction that keeps its axes."""
     if not x.shape.is_ranked:
         raise refused(node, "the rank of an operand is not known")
@@ -135,7 +135,7 @@ def _position(*, greatest: bool) -> Rule:
         axis = int(node.attributes.get("axis", 0)) % max(x.rank, 1)
         shape = _shape([Dim(1) if i == axis else d for i, d in enumerate(x.shape)])
         axes = [x.graph.build.vector([axis])] if x.graph is on.new else [on.new.build.vector([axis])]
-        _, chosen = _narrowed(on, on.exact_value(x), axes, shape, greatest=greatest)
+        _, chosen = _find_best(on, on.exact_value(x), axes, shape, greatest=greatest)
         marks = e.cast_within(chosen, _I32)
         return (e.emit("ArgMax", marks, dtype=_I64, shape=node.outputs[0].shape, **node.attributes),)
 
@@ -146,7 +146,7 @@ def _position(*, greatest: bool) -> Rule:
 
 
 def _top_k(on: Widths, node: Node) -> Sequence[Result]:
-    """Sort by each digit, from the lowest on: each sort keeps the order of what is equal."""
+    """Sort by each digit, from the lowest on: each sort is stable."""
     x, count = node.inputs
     assert x is not None
     assert count is not None
@@ -172,14 +172,14 @@ def _top_k(on: Widths, node: Node) -> Sequence[Result]:
         limb._replace(symbol=e.emit("GatherElements", symbol, order, shape=values.shape, axis=axis))
         for limb, symbol in zip(value.limbs, on.limbs.full(value), strict=True)
     )
-    return Value(limbs, value.interval), order
+    return WideValue(limbs, value.interval), order
 
 
-# Wide integers put elsewhere: each limb is, by the operator itself.
+# Moves of wide integers: each limb is moved by the operator itself.
 
 
 def moved(on: Widths, node: Node) -> Sequence[Result]:
-    """An operator that puts values elsewhere does so with each limb."""
+    """Apply an operator that moves values to each limb."""
     positions = [i for i, s in enumerate(node.inputs) if s is not None and i in ROWS[node.op_type].data]
     if not all(is_wide(node.inputs[i]) for i in positions):
         raise refused(node)
@@ -187,21 +187,21 @@ def moved(on: Widths, node: Node) -> Sequence[Result]:
     if node.op_type in ZEROS:
         values.append(conversions.of_number(on.limbs, 0))
     aligned = on.limbs.aligned(values)
-    rows = [on.limbs.full(Value(tuple(row), values[0].interval)) for row in aligned]
+    rows = [on.limbs.full(WideValue(tuple(row), values[0].interval)) for row in aligned]
     windows = [joined([limb.window for limb in column]) for column in zip(*aligned, strict=True)]
     interval = joined([value.interval for value in values])
     others = {i: on.exact(s) for i, s in enumerate(node.inputs) if s is not None and i not in positions}
     types = [tensor_type(U64, s.shape) for s in node.outputs]
-    made: list[list[Limb]] = [[] for _ in types]
+    result_limbs: list[list[Limb]] = [[] for _ in types]
     for place, window in enumerate(windows):
         inputs = [
             None if s is None else rows[positions.index(i)][place] if i in positions else others[i]
             for i, s in enumerate(node.inputs)
         ]
         results = on.new.build.emit_many(node.op_type, tuple(inputs), types, node.attributes, node.domain)
-        for limbs, result in zip(made, results, strict=True):
+        for limbs, result in zip(result_limbs, results, strict=True):
             limbs.append(Limb(result, window))
-    return [Value(tuple(limbs), interval) for limbs in made]
+    return [WideValue(tuple(limbs), interval) for limbs in result_limbs]
 
 
 def _where(on: Widths, node: Node) -> Sequence[Result]:
@@ -211,20 +211,20 @@ def _where(on: Widths, node: Node) -> Sequence[Result]:
     assert y is not None
     truth = on.exact(condition)
     left, right = on.spread([on.value(x), on.value(y)], node, [truth])
-    return (on.limbs.chosen(truth, left, right),)
+    return (on.limbs.where(truth, left, right),)
 
 
-def _measured(on: Widths, node: Node) -> Sequence[Result]:
-    """Shape and Size, which every limb has."""
+def _shape_or_size(on: Widths, node: Node) -> Sequence[Result]:
+    """Apply Shape or Size to one limb: all have the same shape."""
     x = on.value(first(node))
-    made = e.emit(node.op_type, on.limbs.full(x)[0], dtype=_I64, shape=node.outputs[0].shape, **node.attributes)
-    return (made,)
+    result = e.emit(node.op_type, on.limbs.full(x)[0], dtype=_I64, shape=node.outputs[0].shape, **node.attributes)
+    return (result,)
 
 
-def _filled(on: Widths, node: Node) -> Sequence[Result]:
-    """ConstantOfShape, one for each limb."""
-    held = node.attributes.get("value")
-    number = 0 if held is None else int(held.reshape(()))
+def _constant_of_shape(on: Widths, node: Node) -> Sequence[Result]:
+    """Apply ConstantOfShape for each limb."""
+    fill = node.attributes.get("value")
+    number = 0 if fill is None else int(fill.reshape(()))
     value = conversions.of_number(on.limbs, number)
     shape = on.exact(first(node))
     type_ = tensor_type(U64, node.outputs[0].shape)
@@ -232,10 +232,10 @@ def _filled(on: Widths, node: Node) -> Sequence[Result]:
     for limb in value.limbs:
         one = np.array([limb.window.lo % (1 << 64)], np.uint64)
         limbs.append(Limb(on.new.build.emit(node.op_type, (shape,), type_, {"value": one}), limb.window))
-    return (Value(tuple(limbs), value.interval),)
+    return (WideValue(tuple(limbs), value.interval),)
 
 
-# Scatters that combine wide integers: their sums, and the greater or lesser of them.
+# Scatters that combine wide integers: sums, maxima and minima.
 
 
 def _scatter(on: Widths, node: Node) -> Sequence[Result]:
@@ -251,40 +251,42 @@ def _scatter(on: Widths, node: Node) -> Sequence[Result]:
         raise refused(node)
     places = on.exact(indices)
     if how == "add":
-        return (_added(on, node, on.value(data), on.value(updates), places),)
+        return (_scatter_add(on, node, on.value(data), on.value(updates), places),)
     if how in ("max", "min"):
-        return (_chosen(on, node, on.exact_value(data), on.exact_value(updates), places, greatest=how == "max"),)
+        return (_scatter_best(on, node, on.exact_value(data), on.exact_value(updates), places, greatest=how == "max"),)
     raise refused(node, f'nothing computes reduction="{how}" on {data.dtype}, an integer of more than 64 bits')
 
 
-def _added(on: Widths, node: Node, data: Value, updates: Value, places: Symbol) -> Value:
-    """Add up the digits, whose sums stay below 2^64."""
+def _scatter_add(on: Widths, node: Node, data: WideValue, updates: WideValue, places: Symbol) -> WideValue:
+    """Add the digits, whose sums stay below 2^64."""
     shape = node.outputs[0].shape
-    given = on.limbs.digits(updates)
-    base = on.limbs.digits(data, len(given))
-    given = on.limbs.digits(updates, len(base))
-    terms = Interval(0, MOST_TERMS // 2)
+    added = on.limbs.digits(updates)
+    base = on.limbs.digits(data, len(added))
+    added = on.limbs.digits(updates, len(base))
+    terms = Interval(0, MAX_TERMS // 2)
     columns = []
-    rows = on.limbs.full(Value(base, data.interval)), on.limbs.full(Value(given, updates.interval))
-    for one, other, x, y in zip(base, given, *rows, strict=True):
+    rows = on.limbs.full(WideValue(base, data.interval)), on.limbs.full(WideValue(added, updates.interval))
+    for one, other, x, y in zip(base, added, *rows, strict=True):
         signed = (e.bitcast(x, _I64), places, e.bitcast(y, _I64))
         total = e.emit(node.op_type, *signed, shape=shape, **node.attributes)
         columns.append([Limb(e.bitcast(total, U64), one.window + other.window * terms)])
-    return on.limbs.summed(columns, most_limbs(node), data.interval + updates.interval * terms)
+    return on.limbs.summed(columns, max_limbs(node), data.interval + updates.interval * terms)
 
 
-def _chosen(on: Widths, node: Node, data: Value, updates: Value, places: Symbol, *, greatest: bool) -> Value:
+def _scatter_best(
+    on: Widths, node: Node, data: WideValue, updates: WideValue, places: Symbol, *, greatest: bool
+) -> WideValue:
     """Choose digit by digit, from the last one on, among those whose digits so far are the best."""
     shape = node.outputs[0].shape
     interval = joined((data.interval, updates.interval))
-    given, others = on.limbs.digits(data), on.limbs.digits(updates)
-    count = max(len(given), len(others))
-    if interval.lo < 0 and interval.hi >> (DIGIT * count - 1):  # the last digit of one has a sign, the other's has none
+    first_digits, second_digits = on.limbs.digits(data), on.limbs.digits(updates)
+    count = max(len(first_digits), len(second_digits))
+    if interval.lo < 0 and interval.hi >> (DIGIT * count - 1):  # one last digit is signed, the other is not
         count += 1
     pairs = []
     for value in (data, updates):
         digits = on.limbs.digits(value, count)
-        pairs.append(list(zip(on.limbs.full(Value(digits, value.interval)), digits, strict=True)))
+        pairs.append(list(zip(on.limbs.full(WideValue(digits, value.interval)), digits, strict=True)))
     worst = -(1 << 31) if greatest else (1 << 31) - 1
     gather = "GatherElements" if node.op_type == "ScatterElements" else "GatherND"
     attributes = {"axis": node.attributes.get("axis", 0)} if gather == "GatherElements" else {}
@@ -293,17 +295,17 @@ def _chosen(on: Widths, node: Node, data: Value, updates: Value, places: Symbol,
     chosen: list[Limb] = []
     for (one, limb), (another, other) in reversed(list(zip(*pairs, strict=True))):
         window = joined((limb.window, other.window))
-        own, new = (key_of(on, Limb(symbol, window)) for symbol in (one, another))
-        mine = own if stays is None else e.where(stays, own, e.const(own, worst))
-        theirs = new if comes is None else e.where(comes, new, e.const(new, worst))
-        best = e.emit(node.op_type, mine, places, theirs, shape=shape, **node.attributes)
+        old, new = (key_of(on, Limb(symbol, window)) for symbol in (one, another))
+        candidates = old if stays is None else e.where(stays, old, e.const(old, worst))
+        new_candidates = new if comes is None else e.where(comes, new, e.const(new, worst))
+        best = e.emit(node.op_type, candidates, places, new_candidates, shape=shape, **node.attributes)
         chosen.insert(0, digit_of(on, best, Limb(one, window)))
-        kept = e.equal(mine, best)
-        stays = kept if stays is None else e.both(stays, kept)
-        there = e.emit(gather, best, places, shape=new.shape, **attributes)
-        taken = e.equal(theirs, there)
-        comes = taken if comes is None else e.both(comes, taken)
-    return Value(tuple(chosen), interval)
+        stays_best = e.equal(candidates, best)
+        stays = stays_best if stays is None else e.both(stays, stays_best)
+        best_there = e.emit(gather, best, places, shape=new.shape, **attributes)
+        comes_best = e.equal(new_candidates, best_there)
+        comes = comes_best if comes is None else e.both(comes, comes_best)
+    return WideValue(tuple(chosen), interval)
 
 
 RULES: dict[str, Rule] = {
@@ -314,9 +316,9 @@ RULES: dict[str, Rule] = {
     "TopK": _top_k,
     **dict.fromkeys(MOVES, moved),
     "Where": _where,
-    "Shape": _measured,
-    "Size": _measured,
-    "ConstantOfShape": _filled,
+    "Shape": _shape_or_size,
+    "Size": _shape_or_size,
+    "ConstantOfShape": _constant_of_shape,
     "ScatterElements": _scatter,
     "ScatterND": _scatter,
 }
