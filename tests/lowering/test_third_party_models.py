@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.runtime.lowering.build.ranges import Range, range_of
+from graphcore.runtime.lowering.build.ranges import ValueRange, range_of
 
 pytestmark = pytest.mark.releases
 
@@ -99,8 +99,8 @@ def test_range_is_wider_than_its_numbers_by_what_rounding_adds() -> None:
     assert whole.largest >= 2.0**31  # what 2^31 - 1 rounds to
     assert range_of(graph["y"]) is None
     assert range_of(graph["y"] + 1.0) is None
-    assert range_of(ops.clip(graph["y"], -1.0, 1.0)) == Range(-1.0, 1.0, has_nan=True)
-    assert range_of(ops.tanh(graph["y"])) == Range(-1.0 - 2**-23, 1.0 + 2**-23, has_nan=True)
+    assert range_of(ops.clip(graph["y"], -1.0, 1.0)) == ValueRange(-1.0, 1.0, has_nan=True)
+    assert range_of(ops.tanh(graph["y"])) == ValueRange(-1.0 - 2**-23, 1.0 + 2**-23, has_nan=True)
     tenth = float(np.float32(0.1))
     product = range_of(ops.clip(graph["y"], 0.0, tenth) * tenth)
     assert product is not None

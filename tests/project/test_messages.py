@@ -143,10 +143,10 @@ def command(line: str) -> None:
     stderr = io.StringIO()
     with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(io.StringIO()):
         try:
-            code = main(line.split())
+            is_wrong = bool(main(line.split()))
         except SystemExit as error:
-            code = error.code
-    if code:
+            is_wrong = bool(error.code)
+    if is_wrong:
         raise CommandFailed(stderr.getvalue())
 
 

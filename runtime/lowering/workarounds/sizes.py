@@ -299,7 +299,7 @@ def _state_count(graph: Graph, node: Node) -> None:
     change(node, inputs=(x, roi, scales, stated))
 
 
-RESIZED = rewriting(
+RESIZED = node_workaround(
     "Resize to sizes of a tensor of unknown rank",
     "Resize with computed sizes",
     "inference takes sizes of leading axes for none and refuses the model",
