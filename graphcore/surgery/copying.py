@@ -226,8 +226,12 @@ def compose(
     Example:
         composed = gc.compose(preprocess, model, {"pixels": "images"})
     """
-    first.verify()
-    second.verify()
+    for graph in (first, second):
+        if not isinstance(graph, Graph):
+            raise GraphError(
+                f"compose: it takes two Graphs, got {type(graph).__name__}", help="load the file first: Graph.load(path)"
+            )
+        graph.verify()
     chosen = _connections(first, second, connect)
     fed = {s.name: s for s in second.input_symbols if s.given_name not in second.buffers}
     own = {s.name: s for s in first.input_symbols if s.given_name not in first.buffers}
