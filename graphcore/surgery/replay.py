@@ -101,14 +101,14 @@ class Replay(Rewrite):
 
     def bind(self, symbol: Symbol, made: Symbol, *, is_altered: bool = True) -> None:
         """Let `made` stand for a Symbol of the old graph. is_altered: its value may be another one than so far."""
-        self._made[symbol.id] = made
+        self._mapped[symbol.id] = made
         if is_altered:
             self._altered.add(made.id)
 
     def _leaf(self, symbol: Symbol) -> Symbol:
         producer = symbol.producer
         if type(producer) is Constant:  # of weights there are many
-            made = self._made[symbol.id] = self._constant(symbol, producer)
+            made = self._mapped[symbol.id] = self._constant(symbol, producer)
         elif type(producer) is Captured:
             made = super()._leaf(symbol)
             assert self._outer is not None
@@ -124,7 +124,7 @@ class Replay(Rewrite):
 
     def settle(self, symbol: Symbol) -> Symbol:
         """Ask the policy what stands for a Symbol, which is bound, from here on, and return that."""
-        made = self._made[symbol.id]
+        made = self._mapped[symbol.id]
         assert made is not None
         found = self.policy.replace_value(self, symbol, made) if self.policy.replaces_values else made
         if found is not made:
@@ -186,7 +186,7 @@ class Replay(Rewrite):
 
     def needed(self, results: Iterable[Symbol]) -> list[Node]:
         """Return the nodes that lead to Symbols, back to what is bound, and nodes without results."""
-        made = self._made
+        made = self._mapped
         used = {s.id for s in results if made[s.id] is None}
         found = []
         for node in reversed(self.old.nodes):

@@ -110,7 +110,7 @@ class _Call(Rewrite):
     def __init__(self, new: Graph, definition: Definition, inputs: Inputs, policy: _Inlining) -> None:
         super().__init__(definition.body, policy, new=new)
         for symbol, given in zip(self.old.input_symbols, inputs, strict=True):
-            self._made[symbol.id] = given
+            self._mapped[symbol.id] = given
         self._definition = definition
         self._layer = new.site.layer
 
@@ -131,7 +131,7 @@ class _Call(Rewrite):
             found = self.policy.constants[key] = self.new.build.symbol(symbol.type, producer)
         return found
 
-    def _called(self, name: str) -> str | None:
+    def _result_name(self, name: str) -> str | None:
         name = f"{self._layer}{name}"
         return None if name in self.new.names.taken else name
 

@@ -175,7 +175,7 @@ BAD_CALLS: dict[str, tuple[Callable[[Symbol], object], type[GraphcoreError], str
     "too large": (lambda x: scaled_tanh(x, scale=1e39), GraphError, r"'scale' is 1e\+39"),
     "a Symbol": (lambda x: scaled_tanh(x, scale=x), GraphError, "attribute 'scale'"),
     "no tensor": (lambda x: scaled_tanh("a"), GraphError, "no operand is a Symbol"),
-    "a list": (lambda x: scaled_tanh(x, [1, 2]), DTypeError, "bias is a list"),
+    "a list": (lambda x: scaled_tanh(x, [1, 2]), DTypeError, "bias has unsupported type list"),
     "other graph": (lambda x: scaled_tanh(x, graph()[0]), GraphError, "belongs to graph"),
     "None among many": (lambda x: moments(x, None), GraphError, "None is among the operands"),
 }

@@ -692,7 +692,7 @@ def test_subgraph_refuses_operands_that_are_not_as_declared() -> None:
     for wrong in (x[0], x.T, ops.concat([x, x]), u):
         with pytest.raises(ShapeError, match=r"operand input1 is declared as float32\[batch, 4\]"):
             sub(x, wrong)
-    with pytest.raises(DTypeError, match="is a str"):
+    with pytest.raises(DTypeError, match="has unsupported type str"):
         sub(x, "x")
     assert sub(x, x).shape == x.shape
 
@@ -813,16 +813,16 @@ def test_arguments_that_the_function_does_not_take_are_refused() -> None:
 def test_names_and_values_that_are_none_are_refused() -> None:
     names: list[Any] = ["", 3, "a\nb"]
     for name in names:
-        with pytest.raises(GraphError, match="is no name"):
+        with pytest.raises(GraphError, match="is not a valid name"):
             gc.function(layer, name=name)
-        with pytest.raises(GraphError, match="is no name"):
+        with pytest.raises(GraphError, match="is not a valid name"):
             Graph("g").subgraph(name, layer, [F32, F32])
     for value in (3, "layer", X):
         with pytest.raises(GraphError, match="is no function"):
             gc.function(value)  # type: ignore[call-overload]
         with pytest.raises(GraphError, match="is no function"):
             Graph("g").subgraph("sub", value, [])  # type: ignore[arg-type]
-    with pytest.raises(GraphError, match="the type of input 'input0' is 3"):
+    with pytest.raises(GraphError, match="the type of input 'input0' must be a TensorType, got 3"):
         Graph("g").subgraph("sub", layer, [3])  # type: ignore[list-item]
 
 

@@ -49,7 +49,7 @@ def test_constant_raises_when_dtype_cannot_hold_value() -> None:
 
 
 def test_creation_raises_when_no_graph_is_current() -> None:
-    with pytest.raises(GraphError, match="no graph is current"):
+    with pytest.raises(GraphError, match="there is no current graph"):
         ops.constant(1)
     with pytest.raises(GraphError, match=r"zeros: .* there is no graph to build in"):
         ops.zeros([2])

@@ -243,7 +243,7 @@ class _Branch(Rewrite):
         self.bind(symbol, found)
         return found
 
-    def _called(self, name: str) -> None:
+    def _result_name(self, name: str) -> None:
         return None
 
     def product(self, node: Node) -> Symbol:
