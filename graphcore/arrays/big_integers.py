@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphcore.types.dtypes import MOST_BITS, DType, Kind
+from graphcore.types.dtypes import MAX_BITS, DType, Kind
 from graphcore.types.dtypes import is_wide as is_wide
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -57,7 +57,7 @@ def integers(value: Any) -> Array | None:
 def least_dtype(array: Array) -> DType:
     """Return the narrowest integer of more than 64 bits that holds an array of Python ints, signed where one does."""
     bits = max((item.bit_length() for item in array.ravel()), default=0)
-    if bits == MOST_BITS:
+    if bits == MAX_BITS:
         return DType.uint(bits)  # no signed integer is wider
     return DType.int(max(65, bits + 1))
 

@@ -13,7 +13,7 @@ from graphcore.errors import DTypeError
 from graphcore.promotion.rules import NoPromotion, Real, Scalar, check_literal, no_complex
 from graphcore.promotion.system import PromotionSystem
 from graphcore.support.escaping import text_of
-from graphcore.types.dtypes import MOST_BITS, DType, real_of
+from graphcore.types.dtypes import MAX_BITS, DType, real_of
 
 
 def array_dtype(array: Array | np.generic, op: str, role: str) -> DType:
@@ -54,7 +54,7 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
     """
     is_wide = dtype is not None and big_integers.is_wide(DType.of(dtype))
     if is_wide and (array := big_integers.integers(value)) is not None:
-        if any(item.bit_length() > MOST_BITS for item in array.ravel()):
+        if any(item.bit_length() > MAX_BITS for item in array.ravel()):
             raise _not_a_tensor(value)
         return array, big_integers.least_dtype(array)
     if isinstance(value, EagerArray):
@@ -128,9 +128,9 @@ def literal_dtype(system: PromotionSystem, value: Scalar, op: str) -> DType:
 
 
 def _not_a_tensor(value: object) -> DTypeError:
-    if (bits := _max_bits(value)) > MOST_BITS:
+    if (bits := _max_bits(value)) > MAX_BITS:
         return DTypeError(
-            f"constant: {text_of(value):.80} fits no dtype: integers have {MOST_BITS} bits at most",
+            f"constant: {text_of(value):.80} fits no dtype: integers have {MAX_BITS} bits at most",
             help="split it into shorter integers",
         )
     if bits > 64:

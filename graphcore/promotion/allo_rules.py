@@ -10,7 +10,7 @@ from typing import Protocol
 
 from graphcore.errors import DTypeError
 from graphcore.promotion.rules import NoPromotion
-from graphcore.types.dtypes import MOST_BITS, DType
+from graphcore.types.dtypes import MAX_BITS, DType
 
 
 class Style(Protocol):
@@ -34,9 +34,9 @@ def is_integer(dtype: DType) -> bool:
 
 def integer(bits: int, signed: bool) -> DType:
     """The integer of a width; the unsigned one of 1 bit is bool. Raises `NoPromotion` for one that there is not."""
-    if bits > MOST_BITS:
+    if bits > MAX_BITS:
         raise NoPromotion(
-            f"the result has {bits} bits; {MOST_BITS} are the most",
+            f"the result has {bits} bits; {MAX_BITS} are the most",
             help="cast the operands to the width that is needed: .cast(DType.int(64))",
             error=DTypeError,
         )

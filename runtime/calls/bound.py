@@ -21,7 +21,7 @@ from graphcore.runtime.ort.transport_dtypes import PLAIN, from_value, to_ort, un
 from graphcore.runtime.stopping.limit import Limit, run, seconds_of
 from graphcore.support.escaping import escaped
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType, is_carried
+from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
 
 _HOST = onnxruntime.OrtDevice.make("cpu", 0)._get_c_device()
@@ -399,7 +399,7 @@ def _shape(type_: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...] | Non
 
 def _meant(type_: TensorType, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of a value whose stored one is given."""
-    return shape[:-1] if is_carried(type_.dtype) else shape
+    return shape[:-1] if has_storage_axis(type_.dtype) else shape
 
 
 def _is_known(dim: Dim, sizes: Mapping[str, int]) -> bool:

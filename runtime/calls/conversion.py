@@ -15,7 +15,7 @@ from graphcore.errors import DTypeError, FeedError
 from graphcore.ir.literals import array_of, checked_cast, holds_numpy
 from graphcore.ir.symbol import Symbol
 from graphcore.support.escaping import suggestion
-from graphcore.types.dtypes import DType, is_carried, is_wide
+from graphcore.types.dtypes import DType, has_storage_axis, is_wide
 from graphcore.types.tensor_types import ForeignType, SequenceType, TensorType, Type
 
 
@@ -187,7 +187,7 @@ def _elements(element: Type) -> Look:
     """Return the look at a list of tensors whose dtype and shape say all; others are checked in full."""
     if not isinstance(element, TensorType) or element.dtype in (DType.bool, DType.string):
         return _refused
-    if is_carried(element.dtype) or not element.shape.is_ranked:
+    if has_storage_axis(element.dtype) or not element.shape.is_ranked:
         return _refused
     dtype = element.dtype.numpy
     rank = element.rank

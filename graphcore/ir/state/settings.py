@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from graphcore.errors import GraphError
 from graphcore.support.escaping import suggestion
-from graphcore.types.dim_polynomial import BOUND, MOST, parse
+from graphcore.types.dim_polynomial import BOUND, MAX_BOUND, parse
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
 
@@ -45,7 +45,9 @@ def minima(metadata: Mapping[str, str]) -> dict[str, int]:
         return {}
     try:
         bounds = json.loads(text)
-        return {Dim(name).name or "": Dim(name, min=least).min for name, least in bounds.items() if 0 < least <= MOST}
+        return {
+            Dim(name).name or "": Dim(name, min=least).min for name, least in bounds.items() if 0 < least <= MAX_BOUND
+        }
     except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
