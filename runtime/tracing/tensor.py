@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from graphcore.arrays.eager_array import EagerArray, OutOfBounds
-from graphcore.build.declare import REGISTRY, at_once_by
+from graphcore.build.declare import REGISTRY, register_eager
 from graphcore.build.operands import graph_of
 from graphcore.errors import DTypeError, GraphError, PromotionError, ShapeError
 from graphcore.ir.literals import array_of, checked_cast, holds_numpy, python_dtype
@@ -406,4 +406,4 @@ def _operator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _attach_operators()
-at_once_by(Tensor, at_once)
+register_eager(Tensor, at_once)

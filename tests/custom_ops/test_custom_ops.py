@@ -346,7 +346,7 @@ def test_body_that_gives_other_types_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (lambda x, *, scale: 5, "returned a int where Symbols are wanted"),
+        (lambda x, *, scale: 5, "must return Symbols, got int"),
         (lambda x, *, scale: x[7, 7, 7], "Bodies"),
         (lambda x, *, scale: dict[str, int]()["a"], "its body raised KeyError"),
         (lambda x, *, scale: Graph.current().weight("w", np.ones(3, np.float32)) + x, "its body makes weights"),

@@ -133,7 +133,7 @@ def test_wrong_axis_says_which_there_are() -> None:
     )
     with pytest.raises(ShapeError, match="there is no axis 0 of a tensor of rank 0") as raised:
         ops.squeeze(scalar, 0)
-    assert raised.value.help == "axis must be nothing: a scalar has no axes"
+    assert raised.value.help == "axis must be empty: a scalar has no axes"
 
 
 def test_duplicate_names_show_who_has_it() -> None:

@@ -513,7 +513,7 @@ def test_transpose_moves_values_when_of_any_dtype(dtype: Any) -> None:
         (lambda x: x.transpose(0, 3), "transpose: there is no axis 3 of a tensor of rank 3"),
         (lambda x: x.transpose((0, 1)), "transpose: 2 axes are given for a tensor of rank 3"),
         (lambda x: x.permute(0, 1, 1), "permute: axis=.* names an axis twice"),
-        (lambda x: x.permute(0, 1, 1.5), "permute: 1.5 is no axis"),
+        (lambda x: x.permute(0, 1, 1.5), "permute: 1.5 is not an axis"),
         (lambda x: x.permute(None), "permute: which axis"),
         (lambda x: x.swapaxes(0, -4), "swapaxes: there is no axis -4"),
         (lambda x: x.T, "T: a tensor of rank 3 is no matrix"),

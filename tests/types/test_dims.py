@@ -100,7 +100,7 @@ def test_substitute_with_an_expression_is_evaluate_with_its_size(
     try:
         replaced = pair.dim.substitute({"a": inner.dim})
     except ValueError as error:
-        assume("terms" not in str(error) and "cannot be" not in str(error))
+        assume(not any(text in str(error) for text in ("terms", "cannot be", "too many characters")))
         raise
     except ZeroDivisionError:
         assume(False)
