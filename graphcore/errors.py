@@ -50,10 +50,10 @@ class GraphcoreError(Exception):
 
     def with_help(self, summary: str, help: str) -> Self:
         """Return the error with the same operands, that says something else and what to do about it."""
-        made = type(self)(summary, help=help)
-        made._rows = self._rows
-        made.args = ("\n".join([made.summary, *_table(made._rows), *_closing(made.help, made.line)]),)
-        return made
+        error = type(self)(summary, help=help)
+        error._rows = self._rows
+        error.args = ("\n".join([error.summary, *_table(error._rows), *_closing(error.help, error.line)]),)
+        return error
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, (type(self), str(self), self.summary, self.help, self.line)

@@ -58,14 +58,14 @@ def store(self: Graph, key: str, value: Any) -> None:
 
     Raises `GraphError` for other names.
     """
-    held = self.buffers.get(key)
-    if held is None:
+    buffer = self.buffers.get(key)
+    if buffer is None:
         raise GraphError(
             f"graph[{key!r}] = ...: graph {self.name!r} has no buffer that is called so",
             help=f"its buffers: {', '.join(map(repr, self.buffers)) or 'none'}",
         )
-    if value is not held:  # `graph["cache"] += value` has stored already
-        ops.buffer_store(held, value)
+    if value is not buffer:  # `graph["cache"] += value` has stored already
+        ops.buffer_store(buffer, value)
 
 
 @method(Graph)
@@ -182,9 +182,9 @@ def verify(self: Graph) -> None:
 @method(Graph)
 def copy(self: Graph) -> Graph:
     """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
-    made = pickling.copied(self)
-    made.build.outputs(None)
-    return made
+    graph = pickling.copied(self)
+    graph.build.outputs(None)
+    return graph
 
 
 @method(Graph)
@@ -315,10 +315,10 @@ def save_html(
     asked for raises; `DTypeError` for values that are no arrays.
     """
     drawing = _drawing()
-    shown = drawing.Shown(
+    options = drawing.Shown(
         title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics
     )
-    drawing.save_html(self, path, shown)
+    drawing.save_html(self, path, options)
 
 
 @method(Graph)
@@ -346,10 +346,10 @@ def view(
         graph.view(profile=model.profile(x))
     """
     drawing = _drawing()
-    shown = drawing.Shown(
+    options = drawing.Shown(
         title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics
     )
-    path_of_page: str = drawing.view(self, path, open, shown)
+    path_of_page: str = drawing.view(self, path, open, options)
     return path_of_page
 
 

@@ -102,7 +102,7 @@ class Bound:
         self._raw = {n: slot.array for n, slot in slots.items()}
         self._inputs = {n: unpaired(self._raw[n], t) for n, t in tensors}
         stored = {
-            n: made[n].array if n in made else np.zeros((0, *big_integers.carried_axis(t.dtype)), t.dtype.storage.numpy)
+            n: made[n].array if n in made else np.zeros((0, *big_integers.storage_axis(t.dtype)), t.dtype.storage.numpy)
             for n, t in results
         }
         self._outputs = {n: unpaired(stored[n], t) for n, t in results}
@@ -354,7 +354,7 @@ def _shapes(
         if n in given:
             made[n] = ()
         elif n in stated:
-            made[n] = (*stated[n], *big_integers.carried_axis(type_.dtype))
+            made[n] = (*stated[n], *big_integers.storage_axis(type_.dtype))
         else:
             shape = _shape(type_, known)
             if shape is None:
@@ -394,7 +394,7 @@ def _shape(type_: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...] | Non
     """Return the shape as numbers, with the axis that stored ones have more; None where only the run knows it."""
     if not type_.shape.is_ranked or not all(_is_known(dim, sizes) for dim in type_.shape):
         return None
-    return (*(dim.evaluate(sizes) for dim in type_.shape), *big_integers.carried_axis(type_.dtype))
+    return (*(dim.evaluate(sizes) for dim in type_.shape), *big_integers.storage_axis(type_.dtype))
 
 
 def _meant(type_: TensorType, shape: tuple[int, ...]) -> tuple[int, ...]:

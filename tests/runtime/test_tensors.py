@@ -129,7 +129,7 @@ def test_tensor_has_the_dtype_that_is_said_or_its_own() -> None:
         (lambda: anvil([1, 2])[2], IndexError, "index 2 is out of bounds"),
         (lambda: anvil([1, 2])["a"], GraphcoreError, ""),
         (lambda: anvil([1, 2]).item(), ShapeError, "has 2 elements"),
-        (lambda: bool(anvil([1, 2])), DTypeError, "an array of rank 1 is no scalar"),
+        (lambda: bool(anvil([1, 2])), DTypeError, "an array of rank 1 is not a scalar"),
         (lambda: operator.setitem(anvil([1, 2]), 0, 1), GraphError, "a Tensor does not change"),
         (lambda: anvil(1).nothing, AttributeError, "a Tensor has no attribute 'nothing'"),
         (lambda: anvil(1) + None, TypeError, "unsupported operand"),
@@ -157,7 +157,7 @@ def test_values_go_to_python_and_other_libraries() -> None:
     assert 2.0 in x
     assert (f"{x[0, 0]:.2f}", f"{gc.tensor(1.5, 'bfloat16'):>5}", f"{gc.tensor(7):03d}") == ("1.50", "  1.5", "007")
     assert f"{x}" == str(x)
-    with pytest.raises(DTypeError, match="format: an array of rank 2 is no scalar"):
+    with pytest.raises(DTypeError, match="format: an array of rank 2 is not a scalar"):
         f"{x:.2f}"
     with pytest.raises(ValueError, match="read-only"):
         x.numpy()[0, 0] = 1
