@@ -1,4 +1,6 @@
-"""Properties of operators, one row per operator. Other tables of operators are expressions of traits, with exceptions:
+"""Properties of operators, one row per operator.
+
+Other tables of operators are expressions of traits, with exceptions:
 
 MOVES = having(Trait.MOVES, Trait.FILLS) - {"CenterCropPad"}  # with the reason
 """
