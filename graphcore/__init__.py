@@ -13,9 +13,8 @@ from graphcore._version import FOLDER as _FOLDER
 from graphcore._version import __version__ as __version__
 from graphcore.support import telemetry as _telemetry
 
-if not os.path.isdir(
-    os.path.join(_FOLDER, "ops")
-):  # a checkout without symbolic links: the packages are beside this folder
+# In a checkout without symbolic links, the packages are beside this folder.
+if not os.path.isdir(os.path.join(_FOLDER, "ops")):
     __path__.append(os.path.dirname(_FOLDER))
 
 _telemetry.turn_off()

@@ -22,7 +22,7 @@ NEWEST = 1 << 30
 
 
 @dataclass(slots=True)
-class Call:
+class OperatorCall:
     """A node whose results have no shapes yet.
 
     shapes: the shapes of the operands, `Shape.unknown()` for unknown rank, None for omitted operands. attributes: those
@@ -48,7 +48,7 @@ class Call:
         return None if shape is None or not shape.is_ranked else [*shape]
 
 
-Rule: TypeAlias = "Callable[[Call], Shape | list[Shape] | None]"
+Rule: TypeAlias = "Callable[[OperatorCall], Shape | list[Shape] | None]"
 """A rule returns the shape of all results, or one shape per result; None to leave it to ONNX's inference.
 
 Raises `ShapeError` for invalid operands. Different names of dims may have the same size, as in imported models; ops are
@@ -56,7 +56,7 @@ stricter.
 """
 
 
-def shapes_of(rule: Rule, call: Call) -> list[Shape] | None:
+def shapes_of(rule: Rule, call: OperatorCall) -> list[Shape] | None:
     """Return the shape of each result by a rule; None if the rule cannot determine it. Raises `ShapeError`."""
     result = rule(call)
     return result if result is None or isinstance(result, list) else [result] * call.count
@@ -86,24 +86,24 @@ def dim_of(size: Size) -> Dim:
 # Elementwise operators: the shape of one operand is kept, several operands broadcast.
 
 
-def same(call: Call) -> Shape | None:
+def same(call: OperatorCall) -> Shape | None:
     """Return the shape of operand 0."""
     return call.shapes[0]
 
 
-def pairs(call: Call) -> Shape:
+def pairs(call: OperatorCall) -> Shape:
     """ToPairs: adds a last axis of size 2."""
     dims = call.dims(0)
     return Shape.unknown() if dims is None else _shape([*dims, Dim(2)])
 
 
-def of_pairs(call: Call) -> Shape:
+def of_pairs(call: OperatorCall) -> Shape:
     """FromPairs: removes the last axis."""
     dims = call.dims(0)
     return Shape.unknown() if dims is None else _shape(dims[:-1])
 
 
-def broadcast(call: Call) -> Shape | None:
+def broadcast(call: OperatorCall) -> Shape | None:
     """Return the shape that the operands broadcast to."""
     shapes = [s for s in call.shapes if s is not None]
     if not shapes or "broadcast" in call.attributes:  # explicit axes of opset 6 and before

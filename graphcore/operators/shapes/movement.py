@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from graphcore.errors import ShapeError
-from graphcore.operators.shapes.call import UNKNOWN, Call, Size, axis_of, dim_of, joint_dims, size_of
+from graphcore.operators.shapes.call import UNKNOWN, OperatorCall, Size, axis_of, dim_of, joint_dims, size_of
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
 
@@ -18,19 +18,19 @@ def open_shape(rank: int) -> Shape:
     return _shape([UNKNOWN] * rank)
 
 
-def length_of(call: Call, position: int) -> int | None:
+def length_of(call: OperatorCall, position: int) -> int | None:
     """Return the length of a vector operand, None if it is unknown."""
     dims = call.dims(position)
     return int(dims[0]) if dims is not None and len(dims) == 1 and dims[0].is_static else None
 
 
-def numbers_of(call: Call, position: int, name: str) -> tuple[Size, ...] | None:
+def numbers_of(call: OperatorCall, position: int, name: str) -> tuple[Size, ...] | None:
     """Return the numbers of a vector operand, or of an attribute of older opsets; None if they are unknown."""
     numbers = call.value(position) if call.has(position) else call.attributes.get(name)
     return tuple(numbers) if isinstance(numbers, (tuple, list)) else None
 
 
-def known_numbers(call: Call, position: int, name: str) -> tuple[int, ...] | None:
+def known_numbers(call: OperatorCall, position: int, name: str) -> tuple[int, ...] | None:
     """Return numbers as `numbers_of` does; None if one is unknown."""
     numbers = numbers_of(call, position, name)
     return numbers if numbers is not None and all(isinstance(n, int) for n in numbers) else None  # type: ignore[return-value]
@@ -39,7 +39,7 @@ def known_numbers(call: Call, position: int, name: str) -> tuple[int, ...] | Non
 # Views
 
 
-def reshaped(call: Call) -> Shape | None:
+def reshaped(call: OperatorCall) -> Shape | None:
     """Reshape."""
     source, target = call.dims(0), call.value(1)
     if not call.has(1):  # of opset 1
@@ -93,7 +93,7 @@ def _quotient(factors: Sequence[Dim], divisors: Sequence[Dim], is_inferred: bool
     return numerator // denominator
 
 
-def flattened(call: Call) -> Shape:
+def flattened(call: OperatorCall) -> Shape:
     """Flatten."""
     dims, axis = call.dims(0), call.attributes.get("axis", 1)
     if dims is None:
@@ -105,7 +105,7 @@ def flattened(call: Call) -> Shape:
     return _shape([math.prod(part, start=_ONE) for part in (dims[:axis], dims[axis:])])
 
 
-def squeezed(call: Call) -> Shape:
+def squeezed(call: OperatorCall) -> Shape:
     """Squeeze."""
     dims = call.dims(0)
     if dims is None:
@@ -123,7 +123,7 @@ def squeezed(call: Call) -> Shape:
     return _shape([d for i, d in enumerate(dims) if i not in axes])
 
 
-def unsqueezed(call: Call) -> Shape:
+def unsqueezed(call: OperatorCall) -> Shape:
     """Unsqueeze."""
     dims, numbers = call.dims(0), known_numbers(call, 1, "axes")
     if dims is None:
@@ -139,7 +139,7 @@ def unsqueezed(call: Call) -> Shape:
     return _shape([_ONE if i in axes else next(rest) for i in range(rank)])
 
 
-def transposed(call: Call) -> Shape:
+def transposed(call: OperatorCall) -> Shape:
     """Transpose."""
     dims = call.dims(0)
     if dims is None:
@@ -155,7 +155,7 @@ def transposed(call: Call) -> Shape:
 # Joins and parts
 
 
-def joined(call: Call) -> Shape:
+def joined(call: OperatorCall) -> Shape:
     """Concat."""
     shapes = [call.dims(i) for i in range(len(call.shapes))]
     ranked = [dims for dims in shapes if dims is not None]
@@ -182,7 +182,7 @@ def _sum(dims: Sequence[Dim]) -> Dim:
     return sum(dims[1:], start=dims[0])
 
 
-def parts(call: Call) -> list[Shape] | None:
+def parts(call: OperatorCall) -> list[Shape] | None:
     """Split: by sizes, or into equal parts, of which the last may be smaller since opset 18."""
     dims, count = call.dims(0), call.count
     if dims is None:
@@ -217,7 +217,7 @@ def _equal_parts(whole: Dim, count: int, may_differ: bool) -> tuple[Size, ...] |
     return *[size] * (count - 1), int(whole) - size * (count - 1)
 
 
-def expanded(call: Call) -> Shape:
+def expanded(call: OperatorCall) -> Shape:
     """Expand."""
     dims, target = call.dims(0), call.value(1)
     if dims is None:
@@ -228,7 +228,7 @@ def expanded(call: Call) -> Shape:
     return _shape(joint_dims([dims, [dim_of(size) for size in target]]))
 
 
-def tiled(call: Call) -> Shape | None:
+def tiled(call: OperatorCall) -> Shape | None:
     """Tile."""
     dims, repeats = call.dims(0), call.value(1)
     if call.since < 6:
@@ -245,7 +245,7 @@ def tiled(call: Call) -> Shape | None:
 # Elements by position
 
 
-def gathered(call: Call) -> Shape:
+def gathered(call: OperatorCall) -> Shape:
     """Gather."""
     dims, indices = call.dims(0), call.dims(1)
     if dims is None or indices is None:
@@ -254,12 +254,12 @@ def gathered(call: Call) -> Shape:
     return _shape([*dims[:axis], *indices, *dims[axis + 1 :]])
 
 
-def as_indices(call: Call) -> Shape | None:
+def as_indices(call: OperatorCall) -> Shape | None:
     """GatherElements: the shape of operand 1."""
     return call.shapes[1]
 
 
-def gathered_rows(call: Call) -> Shape:
+def gathered_rows(call: OperatorCall) -> Shape:
     """GatherND: the rows of indices, then the axes of the data that they do not index."""
     dims, indices = call.dims(0), call.dims(1)
     if dims is None or not indices or not indices[-1].is_static:
@@ -270,7 +270,7 @@ def gathered_rows(call: Call) -> Shape:
     return _shape([*indices[:-1], *dims[indexed:]])
 
 
-def compressed(call: Call) -> Shape:
+def compressed(call: OperatorCall) -> Shape:
     """Compress."""
     dims, axis = call.dims(0), call.attributes.get("axis")
     if axis is None:
@@ -281,7 +281,7 @@ def compressed(call: Call) -> Shape:
     return _shape(dims)
 
 
-def in_blocks(call: Call) -> Shape:
+def in_blocks(call: OperatorCall) -> Shape:
     """DepthToSpace."""
     dims, block = call.dims(0), call.attributes.get("blocksize", 0)
     if dims is None:
@@ -295,7 +295,7 @@ def in_blocks(call: Call) -> Shape:
     return _shape([n, c // (block * block), h * block, w * block])
 
 
-def out_of_blocks(call: Call) -> Shape:
+def out_of_blocks(call: OperatorCall) -> Shape:
     """SpaceToDepth."""
     shape, block = in_blocks(call), call.attributes["blocksize"]
     n, c, h, w = call.dims(0) or shape

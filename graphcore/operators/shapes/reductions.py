@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from graphcore.errors import ShapeError
-from graphcore.operators.shapes.call import UNKNOWN, Call, Rule, Value, axis_of, dim_of, joint_dims, same
+from graphcore.operators.shapes.call import UNKNOWN, OperatorCall, Rule, Value, axis_of, dim_of, joint_dims, same
 from graphcore.operators.shapes.movement import open_shape
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
@@ -23,7 +23,7 @@ def reduced_shape(shape: Sequence[Dim], axes: Collection[int], keepdims: bool) -
     return _shape([d for i, d in enumerate(shape) if i not in axes])
 
 
-def reduced(call: Call) -> Shape:
+def reduced(call: OperatorCall) -> Shape:
     """Reductions along the axes in operand 1 or in an attribute of older opsets, or along all axes."""
     dims, keepdims = call.dims(0), bool(call.attributes.get("keepdims", 1))
     if dims is None:
@@ -42,7 +42,7 @@ def reduced(call: Call) -> Shape:
     return reduced_shape(dims, chosen, keepdims)
 
 
-def position(call: Call) -> Shape:
+def position(call: OperatorCall) -> Shape:
     """ArgMax and ArgMin."""
     dims, attributes = call.dims(0), call.attributes
     if dims is None:
@@ -50,7 +50,7 @@ def position(call: Call) -> Shape:
     return reduced_shape(dims, [axis_of(attributes.get("axis", 0), len(dims))], bool(attributes.get("keepdims", 1)))
 
 
-def along_axis(call: Call) -> Shape | None:
+def along_axis(call: OperatorCall) -> Shape | None:
     """Norms: the shape of operand 0, which must have the axis in the attribute."""
     dims, axis = call.dims(0), call.attributes.get("axis")
     if dims is not None and axis is not None:
@@ -58,7 +58,7 @@ def along_axis(call: Call) -> Shape | None:
     return call.shapes[0]
 
 
-def softmax(call: Call) -> Shape | None:
+def softmax(call: OperatorCall) -> Shape | None:
     """Softmax, LogSoftmax and Hardmax. The default axis of opset 11 is 1, not the last one."""
     dims = call.dims(0)
     if dims is not None and 11 <= call.since < 13:
@@ -66,7 +66,7 @@ def softmax(call: Call) -> Shape | None:
     return along_axis(call)
 
 
-def from_axis(call: Call) -> list[Shape]:
+def from_axis(call: OperatorCall) -> list[Shape]:
     """LayerNormalization: in the mean and the deviation, axes from `axis` on have length 1."""
     dims = call.dims(0)
     if dims is None:
@@ -75,7 +75,7 @@ def from_axis(call: Call) -> list[Shape]:
     return [_shape(dims), *[_shape([*dims[:axis], *[_ONE] * (len(dims) - axis)])] * (call.count - 1)]
 
 
-def by_channels(call: Call) -> list[Shape]:
+def by_channels(call: OperatorCall) -> list[Shape]:
     """BatchNormalization: its statistics have one number per channel."""
     operands = [(call.dims(0) or [])[1:2], *[call.dims(i) or [] for i in range(1, 5)]]
     sizes = [dim for dims in operands for dim in dims if not dim.is_dynamic]
@@ -98,7 +98,7 @@ def product_shape(batch: Sequence[Dim], left: Sequence[Dim], right: Sequence[Dim
 def matmul(right: int = 1) -> Rule:
     """MatMul and similar operators. right: the position of the second matrix."""
 
-    def rule(call: Call) -> Shape:
+    def rule(call: OperatorCall) -> Shape:
         a, b = call.dims(0), call.dims(right)
         if a is None or b is None:
             return Shape.unknown()
@@ -112,7 +112,7 @@ def matmul(right: int = 1) -> Rule:
     return rule
 
 
-def gemm(call: Call) -> Shape:
+def gemm(call: OperatorCall) -> Shape:
     """Gemm."""
     a, b, attributes = call.dims(0), call.dims(1), call.attributes
     for dims in (a, b):
@@ -122,7 +122,7 @@ def gemm(call: Call) -> Shape:
     return _shape([rows, UNKNOWN if b is None else b[0 if attributes.get("transB") else -1]])
 
 
-def recurrent(call: Call) -> list[Shape]:
+def recurrent(call: OperatorCall) -> list[Shape]:
     """RNN, GRU and LSTM: all states, and the final ones."""
     x, attributes = call.dims(0), call.attributes
     if x is not None and len(x) != 3:
@@ -136,7 +136,7 @@ def recurrent(call: Call) -> list[Shape]:
     return [_shape([length, ways, batch, hidden]), *[_shape([ways, batch, hidden])] * 2][: call.count]
 
 
-def rotated(call: Call) -> Shape | None:
+def rotated(call: OperatorCall) -> Shape | None:
     """RotaryEmbedding: without positions, caches must have the batch and sequence dims of x."""
     x = call.dims(0)
     expected = () if x is None or len(x) < 2 or call.has(3) else (x[0], x[-2])
@@ -177,7 +177,7 @@ def transposed_size(
 def convolved(filters: int) -> Rule:
     """Conv and similar operators. filters: the position of the filters."""
 
-    def rule(call: Call) -> Shape:
+    def rule(call: OperatorCall) -> Shape:
         x, weights = call.dims(0), call.dims(filters)
         if x is None:
             return Shape.unknown()
@@ -187,19 +187,19 @@ def convolved(filters: int) -> Rule:
     return rule
 
 
-def pooled(call: Call) -> Shape:
+def pooled(call: OperatorCall) -> Shape:
     """AveragePool, LpPool and MaxPool."""
     x = call.dims(0)
     return Shape.unknown() if x is None else _shape([*x[:2], *_windows(call, x, None)])
 
 
-def pooled_whole(call: Call) -> Shape:
+def pooled_whole(call: OperatorCall) -> Shape:
     """GlobalAveragePool and similar operators."""
     x = call.dims(0)
     return Shape.unknown() if x is None else _shape([*x[:2], *[_ONE] * (len(x) - 2)])
 
 
-def transposed(call: Call) -> Shape | None:
+def transposed(call: OperatorCall) -> Shape | None:
     """ConvTranspose."""
     x, filters, attributes = call.dims(0), call.dims(1), call.attributes
     if x is None or filters is None:
@@ -219,7 +219,7 @@ def transposed(call: Call) -> Shape | None:
 
 
 def _window_parameters(
-    call: Call, count: int, sides: Sequence[Dim] | None
+    call: OperatorCall, count: int, sides: Sequence[Dim] | None
 ) -> tuple[list[Dim], Sequence[int], Sequence[int], Sequence[int] | None]:
     """Return kernel, strides, dilations and pads (all begins, then all ends); None for pads that depend on sizes.
 
@@ -244,7 +244,7 @@ def _window_parameters(
     )
 
 
-def _windows(call: Call, x: Sequence[Dim], sides: Sequence[Dim] | None) -> list[Dim]:
+def _windows(call: OperatorCall, x: Sequence[Dim], sides: Sequence[Dim] | None) -> list[Dim]:
     count = len(x) - 2
     kernel, strides, dilations, pads = _window_parameters(call, count, sides)
     if pads is None:  # SAME_UPPER or SAME_LOWER: the size depends only on the stride
@@ -265,7 +265,7 @@ def _positive_dim(dim: Dim | int) -> Dim:
     return UNKNOWN if size is not None and size < 1 else Dim(dim)
 
 
-def images(call: Call) -> Shape | None:
+def images(call: OperatorCall) -> Shape | None:
     """Col2Im."""
     x, image, block = call.dims(0), call.value(1), call.value(2)
     if x is None or len(x) != 3 or not isinstance(image, tuple):
@@ -274,7 +274,7 @@ def images(call: Call) -> Shape | None:
     return _shape([x[0], x[1] // area if area else UNKNOWN, *map(dim_of, image)])
 
 
-def transformed(call: Call) -> Shape | None:
+def transformed(call: OperatorCall) -> Shape | None:
     """DFT: complex numbers, with the length along the axis or half of it."""
     x, attributes = call.dims(0), call.attributes
     axis: Any = call.value(2) if call.has(2) else attributes.get("axis")
@@ -293,7 +293,7 @@ def transformed(call: Call) -> Shape | None:
     return _shape([*x[:-1], _COMPLEX])
 
 
-def framed(call: Call) -> Shape | None:
+def framed(call: OperatorCall) -> Shape | None:
     """STFT: frames along the signal, and frequencies."""
     x, step, window = call.dims(0), call.value(1), call.dims(2)
     if x is None or len(x) not in (2, 3) or not isinstance(step, (int, Dim)):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcore.errors import ShapeError
-from graphcore.operators.shapes.call import UNKNOWN, Call, Size, Value, axis_of, dim_of
+from graphcore.operators.shapes.call import UNKNOWN, OperatorCall, Size, Value, axis_of, dim_of
 from graphcore.operators.shapes.movement import length_of, numbers_of, open_shape
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
@@ -22,7 +22,7 @@ _MAX_RATIO_TERM = 64
 # Parts and extensions of axes
 
 
-def cut(call: Call) -> Shape:
+def cut(call: OperatorCall) -> Shape:
     """Slice."""
     dims = call.dims(0)
     if dims is None:
@@ -86,7 +86,7 @@ def _is_natural(size: Size) -> bool:
     return least is not None and least >= 0
 
 
-def padded(call: Call) -> Shape | None:
+def padded(call: OperatorCall) -> Shape | None:
     """Pad."""
     dims, pads = call.dims(0), numbers_of(call, 1, "pads")
     if call.since < 2:
@@ -115,7 +115,7 @@ def _normalized_axes(axes: Sequence[Any], rank: int) -> tuple[int, ...]:
     return result
 
 
-def resized(call: Call) -> Shape | None:
+def resized(call: OperatorCall) -> Shape | None:
     """Resize to sizes, or by scales."""
     dims = call.dims(0)
     if dims is None or call.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
@@ -150,7 +150,7 @@ def _scaled(dim: Dim, scale: Any) -> Dim:
     return dim * above // below if above <= _MAX_RATIO_TERM and below <= _MAX_RATIO_TERM else UNKNOWN
 
 
-def cropped(call: Call) -> Shape | None:
+def cropped(call: OperatorCall) -> Shape | None:
     """CenterCropPad."""
     dims, target = call.dims(0), call.value(1)
     if dims is None:
@@ -159,7 +159,7 @@ def cropped(call: Call) -> Shape | None:
     return _with(dims, axes, [dim_of(size) for size in target] if isinstance(target, tuple) else [UNKNOWN] * len(axes))
 
 
-def greatest(call: Call) -> Shape:
+def greatest(call: OperatorCall) -> Shape:
     """TopK."""
     dims = call.dims(0)
     if dims is None:
@@ -178,7 +178,7 @@ def greatest(call: Call) -> Shape:
 # Generated results
 
 
-def counted(call: Call) -> Shape:
+def counted(call: OperatorCall) -> Shape:
     """Range."""
     start, limit, delta = (call.value(i) for i in range(3))
     if delta == 1 and isinstance(start, (int, Dim)) and isinstance(limit, (int, Dim)):
@@ -190,7 +190,7 @@ def counted(call: Call) -> Shape:
     return _shape([Dim(max(math.ceil(float(high - low) / float(by)), 0)) if by else UNKNOWN])
 
 
-def filled(call: Call) -> Shape:
+def filled(call: OperatorCall) -> Shape:
     """ConstantOfShape."""
     target = call.value(0)
     if not isinstance(target, tuple):
@@ -199,7 +199,7 @@ def filled(call: Call) -> Shape:
     return _shape([dim_of(size) for size in target])
 
 
-def one_hot(call: Call) -> Shape:
+def one_hot(call: OperatorCall) -> Shape:
     """OneHot."""
     dims, depth, array = call.dims(0), call.value(1), call.array(1)
     if dims is None:
@@ -213,25 +213,25 @@ def one_hot(call: Call) -> Shape:
     return _shape([*dims[:axis], dim_of(size), *dims[axis:]])
 
 
-def window(call: Call) -> Shape:
+def window(call: OperatorCall) -> Shape:
     """HannWindow and similar operators: the length is the value of the operand."""
     size = call.value(0)
     return _shape([UNKNOWN if isinstance(size, tuple) else dim_of(size)])
 
 
-def mel_weights(call: Call) -> Shape:
+def mel_weights(call: OperatorCall) -> Shape:
     """MelWeightMatrix: one row per frequency of a transform, one column per band."""
     bands, length = call.value(0), call.value(1)
     rows = UNKNOWN if isinstance(length, tuple) else dim_of(length) // 2 + 1
     return _shape([rows, UNKNOWN if isinstance(bands, tuple) else dim_of(bands)])
 
 
-def matrix(call: Call) -> Shape:
+def matrix(call: OperatorCall) -> Shape:
     """FeatureVectorizer, LinearRegressor and SVMRegressor."""
     return open_shape(2)
 
 
-def classified(call: Call) -> list[Shape]:
+def classified(call: OperatorCall) -> list[Shape]:
     """SVMClassifier: classes, and scores of all of them."""
     return [open_shape(1), open_shape(2)][: call.count]
 
@@ -239,24 +239,24 @@ def classified(call: Call) -> list[Shape]:
 # Shapes and positions
 
 
-def shape(call: Call) -> Shape:
+def shape(call: OperatorCall) -> Shape:
     """Shape: one number for each axis from `start` to `end`."""
     dims, attributes = call.dims(0), call.attributes
     return open_shape(1) if dims is None else Shape([len(dims[attributes.get("start", 0) : attributes.get("end")])])
 
 
-def scalar(call: Call) -> Shape:
+def scalar(call: OperatorCall) -> Shape:
     """Size."""
     return Shape()
 
 
-def places(call: Call) -> Shape:
+def places(call: OperatorCall) -> Shape:
     """NonZero: one row per axis."""
     dims = call.dims(0)
     return _shape([UNKNOWN if dims is None else Dim(len(dims)), UNKNOWN])
 
 
-def unique(call: Call) -> list[Shape]:
+def unique(call: OperatorCall) -> list[Shape]:
     """Unique: the elements, or slices along an axis, and vectors of positions and counts."""
     dims, axis = call.dims(0), call.attributes.get("axis")
     if axis is None:
