@@ -16,7 +16,7 @@ from graphcore.array_api._manipulation import broadcast_arrays
 from graphcore.arrays.casting import cast_array
 from graphcore.arrays.eager_array import EagerArray, check_device
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.ir.literals import array_of, held_as, scalar_array
+from graphcore.ir.literals import array_of, checked_cast, scalar_array
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion.rules import NoPromotion, check_literal
 from graphcore.types.dims import Dim
@@ -102,7 +102,7 @@ def _of_python(obj: Any, target: DType | None) -> np.ndarray[Any, Any]:
             target = own
     if target.is_float or target.is_complex or array.size == 0:  # of an empty list NumPy makes floats
         return cast_array(array, own, target)
-    return array if target is own else held_as(array, own, target, "asarray")
+    return array if target is own else checked_cast(array, own, target, "asarray")
 
 
 def _without_arrays(values: Any) -> Any:

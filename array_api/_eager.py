@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 import numpy as np
 
 from graphcore.arrays.eager_array import EagerArray
-from graphcore.build.declare import at_once
+from graphcore.build.declare import run_eagerly
 from graphcore.build.operands import graph_of, promote
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.literals import scalar_array
@@ -217,7 +217,7 @@ def _function(body: _F, *, static: bool) -> _F:
             ]
             return called(body, given, made)
         if any(isinstance(value, EagerArray) and type(value) is not Array for value in found):
-            return at_once(body, arguments, named)
+            return run_eagerly(body, arguments, named)
         if not any(type(value) is Array for value in found):
             return body(*arguments, **named)
         return run(EAGER, body, found, given, static=static)

@@ -13,7 +13,8 @@ from graphcore._version import FOLDER as _FOLDER
 from graphcore._version import __version__ as __version__
 from graphcore.support import telemetry as _telemetry
 
-if not os.path.isdir(os.path.join(_FOLDER, "ops")):  # a checkout without symlinks: the rooms lie beside this folder
+# In a checkout without symbolic links, the packages are beside this folder.
+if not os.path.isdir(os.path.join(_FOLDER, "ops")):
     __path__.append(os.path.dirname(_FOLDER))
 
 _telemetry.turn_off()
@@ -139,10 +140,10 @@ _HOMES = {
     "save_tensors": "checkpoints",
     "tensor": "runtime",
 }
-"""The module that each name is of."""
+"""The module of each public name."""
 
-_WHOLE = frozenset({"BufferValue", "Graph", "Symbol", "SymbolTuple"})
-"""The classes that operators and methods are attached to."""
+_ATTACHED = frozenset({"BufferValue", "Graph", "Symbol", "SymbolTuple"})
+"""The classes that other modules attach operators and methods to."""
 
 _MODULES = {"patterns": "surgery.patterns"} | {
     name: name
@@ -151,13 +152,13 @@ _MODULES = {"patterns": "surgery.patterns"} | {
         "quantization", "runtime", "scale", "support", "surgery_methods", "types",
     )
 }  # fmt: skip
-"""Modules that are attributes of the package without being imported by name."""
+"""Modules that are attributes of the package without an explicit import."""
 
 
-if not TYPE_CHECKING:  # checkers know each name from the imports above, and what is no name
+if not TYPE_CHECKING:  # type checkers read the imports above, and would accept unknown names
 
     def __getattr__(name: str) -> Any:
-        """Return a name, imported when first used: the command line needs few of them, and a loaded model not all."""
+        """Import a public name on first use: the command line and loaded models need only some of them."""
         if name not in _HOMES and name not in _MODULES:
             raise AttributeError(f"module 'graphcore' has no attribute {name!r}")
         from importlib import import_module
@@ -165,7 +166,7 @@ if not TYPE_CHECKING:  # checkers know each name from the imports above, and wha
         if name in _MODULES:
             value = import_module(f"graphcore.{_MODULES[name]}")
         else:
-            if name in _WHOLE:
+            if name in _ATTACHED:
                 import_module("graphcore.ir.state.attaching").attach()
             value = getattr(import_module(f"graphcore.{_HOMES[name]}"), name)
         globals()[name] = value

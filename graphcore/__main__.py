@@ -1,4 +1,4 @@
-"""`python -m graphcore` is the command `graphcore`."""
+"""`python -m graphcore` runs the command `graphcore`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 def _main() -> int:
     try:
-        from graphcore.cli import main  # the order of folders: this file is the door to the command
+        from graphcore.cli import main  # here, so that Ctrl-C during the import is handled
     except KeyboardInterrupt:
         return 130
     return main()

@@ -1,4 +1,4 @@
-"""The version of the package and where it lies, for whatever must not import all of it."""
+"""The version and the folder of the package, for code that must not import all of it."""
 
 import os
 

@@ -1,6 +1,6 @@
-"""Every exception and warning of the library, and the one look they have.
+"""The exceptions and warnings of the library, and their common format.
 
-What was asked and why not, each operand with its type and where it came from, what to do, and the user's own line:
+An error shows what failed and why, each operand with its type and source line, the fix, and the line of user code:
 
     ShapeError: matmul: inner dimensions differ: 768 and 512
         lhs  hidden   float32[batch, 128, 768]   encoder.py:41
@@ -20,15 +20,18 @@ from graphcore.support.source_lines import Line, user_line
 
 @runtime_checkable
 class Described(Protocol):
-    """An operand that an error can show: its name, its type and the line that made it."""
+    """An operand that errors can show: its name, its type and its source line."""
 
     def _describe(self) -> tuple[str, str, str]: ...
 
 
 class GraphcoreError(Exception):
-    """The root of all errors of the library.
+    """The base class of all errors of the library.
 
-    Attributes: `summary` (what was asked and why not), `help` (what to do, or ""), `line` (the user's line, or None).
+    Attributes:
+        summary: What failed and why.
+        help: The fix, or "".
+        line: The line of user code, or None.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class GraphcoreError(Exception):
         line: Line | None = None,
         raw: str = "",
     ) -> None:
-        """line: the user's line, where that is not the one that runs. raw: what another program said, word by word."""
+        """line: the line of user code, by default the running one. raw: the unchanged message of another program."""
         self.summary = summary = escaped_lines(summary)
         self.help = help = escaped_lines(help)
         self.line = user_line(2) if line is None else line
@@ -49,11 +52,11 @@ class GraphcoreError(Exception):
         super().__init__("\n".join([summary, *_table(self._rows), *closing]))
 
     def with_help(self, summary: str, help: str) -> Self:
-        """Return the error with the same operands, that says something else and what to do about it."""
-        made = type(self)(summary, help=help)
-        made._rows = self._rows
-        made.args = ("\n".join([made.summary, *_table(made._rows), *_closing(made.help, made.line)]),)
-        return made
+        """Return an error with the same operands, but another summary and help."""
+        error = type(self)(summary, help=help)
+        error._rows = self._rows
+        error.args = ("\n".join([error.summary, *_table(error._rows), *_closing(error.help, error.line)]),)
+        return error
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, (type(self), str(self), self.summary, self.help, self.line)
@@ -63,35 +66,35 @@ class GraphcoreError(Exception):
 
 
 class DTypeError(GraphcoreError, TypeError):
-    """A dtype that does not exist, does not fit, or that an op has no meaning for."""
+    """A dtype that does not exist, does not fit, or is not supported by an op."""
 
 
 class ShapeError(GraphcoreError, ValueError):
-    """Shapes, axes or ranks that do not go together."""
+    """Incompatible or invalid shapes, axes or ranks."""
 
 
 class PromotionError(GraphcoreError, TypeError):
-    """Operands whose dtypes the promotion system does not bring together."""
+    """Operands whose dtypes have no common dtype in the promotion system."""
 
 
 class GraphError(GraphcoreError, ValueError):
-    """A graph used in a way that a graph cannot be: mixed graphs, duplicate names, missing outputs."""
+    """An invalid use of a graph: mixed graphs, duplicate names, missing outputs."""
 
 
 class SymbolError(GraphError, TypeError):
-    """A Symbol used where only a value would do: `if x`, `y in x`, `int(x)`."""
+    """A Symbol used where a value is needed: `if x`, `y in x`, `int(x)`."""
 
 
 class ImmutableError(GraphError, AttributeError, TypeError):
-    """An assignment to what does not change: `symbol.type = ...`, `node.attributes["axis"] = ...`."""
+    """An assignment to an immutable attribute: `symbol.type = ...`, `node.attributes["axis"] = ...`."""
 
 
 class ModelError(GraphcoreError, ValueError):
-    """A model that cannot be read or run as it is."""
+    """A model that cannot be read or run."""
 
 
 class FeedError(GraphcoreError, TypeError, ValueError):
-    """An array given to a Model that its input does not take."""
+    """An array passed to a Model that does not fit its input."""
 
 
 class RunError(GraphcoreError, RuntimeError):
@@ -99,19 +102,19 @@ class RunError(GraphcoreError, RuntimeError):
 
 
 class RunTimeoutError(RunError, TimeoutError):
-    """A run, or a request that waits for one, that has taken longer than its `timeout=`."""
+    """A run, or a waiting request, that exceeded its `timeout=`."""
 
 
 class RunCancelledError(RunError):
-    """A run, or a request that waits for one, that was cancelled."""
+    """A run, or a waiting request, that was cancelled."""
 
 
 class BusyError(RunError):
-    """A queue of requests that is full: try again later."""
+    """A full queue of requests: try again later."""
 
 
 class ExportError(GraphcoreError, OSError):
-    """A file that could not be written."""
+    """A file that cannot be written."""
 
 
 class MissingExtraError(GraphcoreError, ImportError):
@@ -119,15 +122,15 @@ class MissingExtraError(GraphcoreError, ImportError):
 
 
 class UnsafePathError(GraphcoreError, OSError):
-    """A path that leaves the folder it must stay in."""
+    """A path that leaves its allowed folder."""
 
 
 class ResourceLimitError(GraphcoreError, MemoryError):
-    """Something larger or deeper than the limit set for it."""
+    """A limit on size, depth or time that was exceeded."""
 
 
 class LossyCastWarning(UserWarning):
-    """An implicit cast to a dtype that cannot hold the range of the operand's."""
+    """An implicit cast to a dtype that cannot hold the range of the operand's dtype."""
 
 
 def _restore(kind: type[GraphcoreError], text: str, summary: str, help: str, line: Line | None) -> GraphcoreError:

@@ -1,8 +1,8 @@
-"""The methods of Graph and Symbol that need more than a graph: ops, passes, files, the runtime.
+"""Methods of Graph and Symbol that need more than `graphcore.ir`: ops, passes, files, the runtime.
 
-They are attached here, as the ops are attached to Symbol. For editors and type checkers `ir/attached.pyi` names those
-of Graph, and Symbol lists its own under TYPE_CHECKING. Code of the package calls the functions that they stand for.
-What is imported late is not needed to build a graph.
+This module attaches them. Editors and type checkers read `ir/attached.pyi` for Graph, and the declarations under
+TYPE_CHECKING for Symbol. Code of the package calls the underlying functions directly. Late imports are not needed to
+build a graph.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 
 def _installed_operators() -> runtime_operators.RuntimeOperators:
-    from graphcore.runtime.ort.operators import InstalledOperators  # onnxruntime, which building does not need
+    from graphcore.runtime.ort.operators import InstalledOperators  # imports onnxruntime, which building does not need
 
     return InstalledOperators()
 
 
 runtime_operators.provide(_installed_operators)
 
-# Of Graph
+# Methods of Graph
 
 
 @method(Graph, "__setitem__")
@@ -58,19 +58,19 @@ def store(self: Graph, key: str, value: Any) -> None:
 
     Raises `GraphError` for other names.
     """
-    held = self.buffers.get(key)
-    if held is None:
+    buffer = self.buffers.get(key)
+    if buffer is None:
         raise GraphError(
-            f"graph[{key!r}] = ...: graph {self.name!r} has no buffer that is called so",
+            f"graph[{key!r}] = ...: graph {self.name!r} has no buffer of that name",
             help=f"its buffers: {', '.join(map(repr, self.buffers)) or 'none'}",
         )
-    if value is not held:  # `graph["cache"] += value` has stored already
-        ops.buffer_store(held, value)
+    if value is not buffer:  # `graph["cache"] += value` has stored already
+        ops.buffer_store(buffer, value)
 
 
 @method(Graph)
 def full(self: Graph, value: Scalar, shape: Sequence[DimLike], dtype: object = None) -> Symbol:
-    """Return a tensor of `shape`, which may have named dims, with `value` everywhere. See `ops.full`."""
+    """Return a tensor of a shape, which may have named dims, filled with `value`. See `ops.full`."""
     with self:
         return ops.full(shape, value, dtype=dtype)
 
@@ -79,7 +79,7 @@ def full(self: Graph, value: Scalar, shape: Sequence[DimLike], dtype: object = N
 def range(
     self: Graph, start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: Any = None
 ) -> Symbol:
-    """Return the numbers from `start` up to `stop`, `step` apart. See `ops.range`."""
+    """Return the numbers from `start` to `stop`, exclusive, in steps of `step`. See `ops.range`."""
     with self:
         return ops.range(start, stop, step, dtype=dtype, out_dim=out_dim)
 
@@ -94,17 +94,25 @@ def op(
     *,
     domain: str = "",
 ) -> tuple[Symbol, ...]:
-    """Emit any operator of any domain as it is: no promotion, no check of operands.
+    """Emit an operator of any domain, without promotion and without checks of operands.
 
-    inputs: Symbols, arrays (they become constants), Python scalars, None for an optional input left out.
-    attributes: ints, floats, strings, arrays, Graphs and lists of them. out_types: one type an output; where they
-    are not given ONNX's own inference finds them, or that of the installed runtime for its own operators. `export`
-    raises `ExportError` where operands or out_types are not what the operator has. Returns the outputs. Raises
-    `GraphError` where the types are not found.
+    Args:
+        op_type: The name of the operator.
+        inputs: Symbols, arrays or Python scalars, which become constants, or None for an omitted optional input.
+        attributes: Ints, floats, strings, arrays, Graphs and lists of them.
+        out_types: The types of the outputs. By default ONNX's inference determines them, or for operators of the
+            installed runtime its own inference. `export` raises `ExportError` if they are wrong.
+        domain: The domain of the operator.
+
+    Returns:
+        The outputs.
+
+    Raises:
+        GraphError: The types of the outputs cannot be inferred.
     """
     symbols = tuple(None if v is None else self.build.operand(v, op_type, f"input {i}") for i, v in enumerate(inputs))
     if out_types is None:
-        from graphcore.onnx.schemas.inference import infer_types  # onnx takes longer to import than all of graphcore
+        from graphcore.onnx.schemas.inference import infer_types  # importing onnx is slow
 
         out_types = infer_types(op_type, symbols, dict(attributes or {}), domain)
     else:
@@ -116,13 +124,20 @@ def op(
 def subgraph(
     self: Graph, name: str, fn: Callable[..., Any], types: Mapping[str, Type] | Sequence[Type] = ()
 ) -> Callable[..., Any]:
-    """Return a function of declared operands, traced now, to be called any number of times.
+    """Trace a function with declared operands; it can be called any number of times. See `gc.function`.
 
-    name: of the function and of the layer of each call. fn: takes as many Symbols as there are types and returns a
-    Symbol, or a tuple, list or dict of them. types: by name, or a list; dims that are named may be any in a call.
-    Raises `GraphError` where `fn` uses Symbols from outside that are no constants, or returns none; calling it
-    raises `GraphError`, `DTypeError` or `ShapeError` for operands that are not as declared. See `gc.function`.
+    Args:
+        name: The name of the function and of the layer of each call.
+        fn: Takes one Symbol per type, and returns a Symbol, or a tuple, list or dict of them.
+        types: The types of the operands by name, or a list. Named dims may have any size in a call.
 
+    Returns:
+        The function. A call raises `GraphError`, `DTypeError` or `ShapeError` for operands of other types.
+
+    Raises:
+        GraphError: `fn` uses Symbols from outside other than constants, or does not return Symbols.
+
+    Example:
         twice = g.subgraph("twice", lambda x: x + x, [TensorType(DType.float32, ["n"])])
         y = twice(g[0])
     """
@@ -141,18 +156,26 @@ def load(
 ) -> Graph:
     """Read an ONNX model as a Graph.
 
-    source: a path, bytes or a ModelProto of opset 7 or newer. Weights stay in the mapped file; external data is
-    read from plain files in the model's folder only. Operators are brought to the opset that graphs are written
-    with; those of other domains stay as they are. implicit_casts: operands that should be of one dtype and are not
-    are cast to what the promotion system says. promotion: the system, by default the one that the model notes, or
-    "max". external_data: "links" follows symbolic links of the data, as the cache of Hugging Face's hub has them,
-    within external_data_root: by default the repository in that cache, else the model's folder (docs/security.md).
-    limits: what the model may take, by default `gc.Limits()`. custom_ops: those whose Python functions the model may
-    call, as `gc.custom_op` made them or by name: none by default.
-    Raises `ModelError` for what is no valid model, `UnsafePathError` for data outside of its folder or of the root,
-    `ResourceLimitError` for what is beyond a limit.
+    Weights stay in the memory-mapped file. Operators are converted to the opset that graphs use; operators of other
+    domains are unchanged.
+
+    Args:
+        source: A path, bytes or a ModelProto of opset 7 or newer.
+        implicit_casts: If True, operands of different dtypes are cast as the promotion system requires.
+        promotion: The promotion system, by default the one in the model's metadata, or "max".
+        external_data: "plain" reads external data only from plain files in the model's folder. "links" follows symbolic
+            links, as in the cache of Hugging Face's hub (docs/security.md).
+        external_data_root: The folder that links may lead to, by default the repository in that cache, else the model's
+            folder.
+        limits: Limits on the resources that the model may use, by default `gc.Limits()`.
+        custom_ops: Custom operators whose Python functions the model may call, as objects or by name; empty by default.
+
+    Raises:
+        ModelError: The model is invalid.
+        UnsafePathError: External data is outside of the model's folder or of the root.
+        ResourceLimitError: The model exceeds a limit.
     """
-    from graphcore.onnx.read.reader import load  # onnx, as above
+    from graphcore.onnx.read.reader import load  # imports onnx
 
     return load(
         source,
@@ -171,20 +194,20 @@ setattr(Graph, "load", staticmethod(load))  # noqa: B010 - as a static method
 
 @method(Graph)
 def verify(self: Graph) -> None:
-    """Check that the graph is complete and sound. Raises `GraphError` that says what is not.
+    """Check the invariants of the graph. Raises `GraphError` for the first violation.
 
-    Every operand, output and captured value is one of the graph or the body that it is in, and made before it is read;
-    no two have the same name.
+    All operands, outputs and captured values belong to their graph or body and are computed before they are used; names
+    are unique.
     """
     verification.verify(self)
 
 
 @method(Graph)
 def copy(self: Graph) -> Graph:
-    """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
-    made = pickling.copied(self)
-    made.build.outputs(None)
-    return made
+    """Return an independent copy of the graph without outputs; arrays are shared."""
+    graph = pickling.copied(self)
+    graph.build.outputs(None)
+    return graph
 
 
 @method(Graph)
@@ -195,17 +218,21 @@ def optimize(
     limit: int = 1 << 20,
     keep: str | Iterable[str] = (),
 ) -> Graph:
-    """Return a new graph that computes the same with fewer nodes, bit for bit but for which NaN a NaN is.
+    """Return a new graph with fewer nodes and the same results, bit for bit except NaN payloads.
 
-    passes: names or functions of `graphcore.passes`, by default all; they run together until they find nothing
-    more. limit: the bytes of the largest constant that folding makes, or what it replaces; all of them take at most 16
-    times as much more. keep: names or patterns ("head.*") of weights that can be replaced afterwards. Initializers of a
-    model that was read are constants otherwise, and `with_weights` of one that was used says by which pass; weights
-    that a user gave to a graph stay. Inputs, outputs, names that users gave, layers, lines and metadata stay; bodies
-    are optimised too. Raises `GraphError` for an unfinished graph, a pass that does not exist, and a pattern that
-    matches no weight.
+    Inputs, outputs, explicit names, layers, source lines and metadata are kept. Bodies are optimised too.
+
+    Args:
+        passes: Names or functions of `graphcore.passes`, by default all. They run together until nothing changes.
+        limit: The maximum size in bytes of a constant created by folding, unless it replaces larger ones. All such
+            constants together use at most 16 times as much additional memory.
+        keep: Names or patterns ("head.*") of weights that must remain replaceable. Other initializers of an imported
+            model become constants, and `with_weights` reports the pass that used one; weights of a built graph remain.
+
+    Raises:
+        GraphError: The graph is unfinished, a pass does not exist, or a pattern matches no weight.
     """
-    from graphcore.passes import optimize  # needless until a graph is optimised
+    from graphcore.passes import optimize  # not needed until a graph is optimised
 
     return optimize(self, passes, limit=limit, keep=keep)
 
@@ -222,22 +249,28 @@ def to_onnx(
     ir_version: int | None = None,
     runtime: str | None = None,
 ) -> onnx.ModelProto:
-    """Return the graph as an `onnx.ModelProto` with its weights inside.
+    """Return the graph as an `onnx.ModelProto` that includes its weights.
 
-    target: "onnx" for standard ONNX with the ops as built; "cpu", "cuda" or "openvino" for what a plain
-    onnxruntime session of that provider runs. precision: "exact", or "fast" to leave consecutive ops on floats
-    narrower than float32 in float32; by default "exact", but that float16 and bfloat16 in models that others wrote
-    are left to onnxruntime's own kernels. inline: calls of functions are replaced by their bodies; otherwise they are
-    functions of the model where dtypes allow it. optimize: "exact" runs the passes of `Graph.optimize` first, bit
-    for bit; "all" looks for what the provider runs faster in another form, whose sums in float32 may come in
-    another order, and runs the passes where there is some; "off" does neither. By default it is "all", for target
-    "onnx" "off". opset: ONNX's, from 17 to 26; by default the oldest in which all operators mean the same.
-    ir_version: of the file format, by default the one that goes with the opset. runtime: the release of
-    onnxruntime that is to run it, such as "1.20", which says both; opset is then one that it takes. Raises
-    `GraphError` for an unfinished self, for an opset or a release that is not known and for what has no form at
-    that opset, and `ResourceLimitError` above protobuf's 2 GiB (use `export` then).
+    Args:
+        target: "onnx" for standard ONNX with the ops as built; "cpu", "cuda" or "openvino" for a plain onnxruntime
+            session of that provider.
+        precision: "exact", or "fast" to keep consecutive ops on floats narrower than float32 in float32. By default
+            "exact", but onnxruntime's own kernels compute float16 and bfloat16 of imported models.
+        inline: If True, calls of functions are replaced by their bodies. Otherwise they are functions of the model
+            where dtypes allow it.
+        optimize: "exact" runs the passes of `Graph.optimize`. "all" also uses faster forms for the provider, in which
+            sums in float32 may have another order; without any, it does not run the passes. "off" does neither.
+            Default "all", for target "onnx" "off".
+        opset: The opset of ONNX, from 17 to 26; by default the oldest in which all operators have the same meaning.
+        ir_version: The version of the file format, by default that of the opset.
+        runtime: The release of onnxruntime that will run the model, such as "1.20". It determines `opset` and
+            `ir_version`; an explicit `opset` must be supported by it.
+
+    Raises:
+        GraphError: The graph is unfinished, the opset or release is unknown, or an operator does not exist in it.
+        ResourceLimitError: The model exceeds protobuf's 2 GiB. Use `export`.
     """
-    from graphcore.runtime.export import Options, model_proto  # onnx, as above
+    from graphcore.runtime.export import Options, model_proto  # imports onnx
 
     return model_proto(self, Options(target, precision, inline, optimize, opset, ir_version, runtime))
 
@@ -257,15 +290,20 @@ def export(
     runtime: str | None = None,
     progress: ProgressOption = False,
 ) -> None:
-    """Write the graph as an ONNX file, atomically: a whole file or none.
+    """Write the graph as an ONNX file, atomically.
 
-    path: of the file. target, precision, inline, optimize, opset, ir_version, runtime: as for `to_onnx`, which
-    tells what raises `GraphError`. external_data: weights in a file of
-    their own beside it (`<name>.data`); by default above 1 GiB. progress: True shows a line on stderr; a
-    function is told how many bytes are written, and of how many. Raises `ExportError` where the file cannot be
-    written.
+    The other arguments, and `GraphError`: see `to_onnx`.
+
+    Args:
+        path: The path of the file.
+        external_data: If True, weights are written to a separate file beside it (`<name>.data`). Default for weights
+            above 1 GiB.
+        progress: True shows a line on stderr; a function is called with the number of written bytes and the total.
+
+    Raises:
+        ExportError: The file cannot be written.
     """
-    from graphcore.runtime.export import Options, export  # onnx, as above
+    from graphcore.runtime.export import Options, export  # imports onnx
 
     options = Options(target, precision, inline, optimize, opset, ir_version, runtime)
     export(self, path, external_data, options, progress)
@@ -273,13 +311,13 @@ def export(
 
 @method(Graph, "__str__")
 def text(self: Graph) -> str:
-    from graphcore.ir.printing import graph_text  # needless until a graph is printed
+    from graphcore.ir.printing import graph_text  # not needed until a graph is printed
 
     return graph_text(self)
 
 
 def _drawing() -> ModuleType:
-    from graphcore.view import notebook  # the runtime, and what draws, which most graphs need not
+    from graphcore.view import notebook  # imports the runtime and drawing, which most graphs do not need
 
     return notebook
 
@@ -300,25 +338,33 @@ def save_html(
     values: Mapping[str, Any] | None = None,
     statistics: bool = True,
 ) -> None:
-    """Write the graph as one HTML file, whole or not at all: a page to look into it that asks no network.
+    """Write the graph as one HTML file, atomically: an interactive page that works offline. See docs/view.md.
 
-    path: of the file. title: of the page, by default the graph's name. targets: those for which the page shows what
-    lowering makes of each node, and why; by default "cpu", where the graph can be lowered for it. precision, optimize:
-    of lowering, as for `InferenceSession`. profile, placement: what `Model.profile` and `Model.placement` of a Model
-    of this graph gave; time, memory and providers are shown on the nodes. quantization: the report of `quantize`, for
-    the graph before or after it. against: another graph; what differs from it is shown. values: arrays by the names
-    of values, such as `Model.debug` gives, whose statistics are shown. statistics: whether those of weights are too,
-    of the first 2^27 elements in all. See docs/view.md.
+    Args:
+        path: The path of the file.
+        title: The title of the page, by default the graph's name.
+        targets: Targets for which the page shows the lowered nodes and the reasons. By default "cpu", if the graph can
+            be lowered for it.
+        precision: The precision of lowering, see `InferenceSession`.
+        optimize: The optimisation of lowering, see `InferenceSession`.
+        profile: The result of `Model.profile` for a Model of this graph; nodes show time and memory.
+        placement: The result of `Model.placement` for a Model of this graph; nodes show providers.
+        quantization: The report of `quantize`, for the graph before or after it.
+        against: Another graph; the page shows the differences.
+        values: Arrays by the names of values, such as from `Model.debug`; the page shows their statistics.
+        statistics: Whether the page also shows statistics of weights, of at most 2^27 elements in total.
 
-    Raises `ExportError` where the file cannot be written, `GraphError` for a target that there is not, a name in
-    `values` that nothing has, and where the page's own program was not built; what lowering for a target that was
-    asked for raises; `DTypeError` for values that are no arrays.
+    Raises:
+        ExportError: The file cannot be written.
+        GraphError: A target or a name in `values` does not exist, or the script of the page was not built. Lowering for
+            an explicit target may raise other errors.
+        DTypeError: `values` has an item that is not an array.
     """
     drawing = _drawing()
-    shown = drawing.PageOptions(
+    options = drawing.PageOptions(
         title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics
     )
-    drawing.save_html(self, path, shown)
+    drawing.save_html(self, path, options)
 
 
 @method(Graph)
@@ -338,18 +384,22 @@ def view(
     values: Mapping[str, Any] | None = None,
     statistics: bool = True,
 ) -> str:
-    """Write the page of the graph, show it in the browser, and return the path of the file.
+    """Write the page of the graph, open it in the browser, and return the path of the file.
 
-    path: of the file; by default a temporary one, which stays. open: whether the browser is asked to show it. All other
-    arguments, and what is raised: as for `save_html`.
+    The other arguments and errors: see `save_html`.
 
+    Args:
+        path: The path of the file; by default a temporary file, which is not deleted.
+        open: Whether to open the page in the browser.
+
+    Example:
         graph.view(profile=model.profile(x))
     """
     drawing = _drawing()
-    shown = drawing.PageOptions(
+    options = drawing.PageOptions(
         title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics
     )
-    path_of_page: str = drawing.view(self, path, open, shown)
+    path_of_page: str = drawing.view(self, path, open, options)
     return path_of_page
 
 
@@ -369,7 +419,7 @@ setattr(Graph, "__getstate__", pickling.state_of)  # noqa: B010 - an assignment 
 setattr(Graph, "__setstate__", pickling.restore)  # noqa: B010
 
 
-# Of Symbol
+# Methods of Symbol
 
 
 @method(Symbol, "_repr_html_")
@@ -386,46 +436,54 @@ def symbol_svg(self: Symbol) -> str:
 
 @method(Symbol)
 def insert_transformation(self: Symbol, transform: Callable[[Symbol], Symbol]) -> Symbol:
-    """Let everything that reads this Symbol now read `transform(self)` instead.
+    """Replace the Symbol by `transform(self)` in all nodes that read it now.
 
-    The transformation itself reads the Symbol.
+    Nodes, bodies that capture the Symbol, outputs (which keep their names) and values of buffers read the new Symbol.
+    The transformation itself, and later uses, read the old one. Later Symbols get new numbers and new generated names.
+    Loaded Models do not change. After an error the graph is unchanged.
 
-    transform: called once with the Symbol; returns one of the same dtype and shape. Nodes, bodies that capture the
-    Symbol, outputs (which keep their names) and what a buffer holds are changed; what uses the Symbol afterwards
-    reads it as it is. Symbols that come later get other numbers, and those without a name other names. A Model that
-    was loaded stays what it was. Returns the new Symbol. Raises `DTypeError` or `ShapeError` where the type
-    changes, `GraphError` where the result is made of what reads the Symbol, and for one of a finished body or of a
-    graph in which a body is being built; the graph is then as before.
+    Args:
+        transform: Called once with the Symbol; returns a Symbol of the same dtype and shape.
 
+    Returns:
+        The new Symbol.
+
+    Raises:
+        DTypeError: The dtype changes.
+        ShapeError: The shape changes.
+        GraphError: The result depends on a consumer of the Symbol, the Symbol belongs to a finished body, or its graph
+            has a body under construction.
+
+    Example:
         hidden.insert_transformation(lambda h: ops.clip(h, -10, 10))
     """
-    from graphcore.build.insert import insert  # needless for most graphs
+    from graphcore.build.insert import insert  # not needed for most graphs
 
     return insert(self, transform)
 
 
 @method(Symbol, "__getattr__")
 def unknown_attribute(self: Symbol, name: str) -> Any:
-    """Raise `AttributeError` that says what to write instead."""
+    """Raise `AttributeError` with a suggestion."""
     hint = method_hint(name, REGISTRY, (Symbol,))
     raise AttributeError(f"a Symbol has no attribute {name!r}{hint and f'; {hint}'}")
 
 
 @method(Symbol, "__array_namespace__")
 def array_namespace(self: Symbol, /, *, api_version: str | None = None) -> Any:
-    """Return the module with the standard's functions. Raises `GraphError` for an edition that it does not follow."""
-    from graphcore.array_api import _namespace  # compiled functions of Arrays: most graphs need none
+    """Return the module of the array API standard. Raises `GraphError` for an unsupported version."""
+    from graphcore.array_api import _namespace  # not needed for most graphs
 
     return _namespace(api_version)
 
 
 @method(Symbol, "__array_ufunc__")
 def array_ufunc(self: Symbol, ufunc: Any, how: str, /, *inputs: Any, **options: Any) -> Any:
-    """Build the op of a NumPy ufunc: `np.exp(x)`, `np.add(array, x)` and `array + x`, which is the same to NumPy.
+    """Build the op of a NumPy ufunc: `np.exp(x)`, `np.add(array, x)`, `array + x`.
 
-    Raises `SymbolError` that names the counterpart for a ufunc or an argument that builds none, and what the op raises.
+    Raises `SymbolError` with a suggestion for an unsupported ufunc or argument, and the errors of the op.
     """
-    from graphcore.array_api._numpy_functions import call_ufunc  # as above
+    from graphcore.array_api._numpy_functions import call_ufunc  # not needed for most graphs
 
     return call_ufunc(ufunc, how, inputs, options)
 
@@ -434,27 +492,27 @@ def array_ufunc(self: Symbol, ufunc: Any, how: str, /, *inputs: Any, **options: 
 def array_function(self: Symbol, function: Any, types: Any, arguments: tuple[Any, ...], named: Any, /) -> Any:
     """Build the ops of a NumPy function: `np.mean(x, axis=0)`, `np.concatenate([x, y])`.
 
-    Raises `SymbolError` that names the counterpart for a function or an argument that builds none.
+    Raises `SymbolError` with a suggestion for an unsupported function or argument.
     """
-    from graphcore.array_api._numpy_functions import call_function  # as above
+    from graphcore.array_api._numpy_functions import call_function  # not needed for most graphs
 
     return call_function(function, arguments, named)
 
 
 @method(Symbol)
 def to_device(self: Symbol, device: object, /, *, stream: object = None) -> Symbol:
-    """Return the Symbol itself."""
+    """Return the Symbol unchanged."""
     return self
 
 
 def _size(self: Symbol) -> int | None:
-    """The number of elements; None where it is not known while the graph is being built."""
+    """The number of elements; None if it is not known while the graph is being built."""
     size = self.shape.size
     return int(size) if size.is_static else None
 
 
 def _device(self: Symbol) -> None:
-    """None: where a Symbol's tensor will be is the session's to say. The standard's functions take it as device=."""
+    """None: the session determines the device. Functions of the array API standard accept None as device=."""
 
 
 setattr(Symbol, "size", property(_size))  # noqa: B010 - an assignment would be checked as an override

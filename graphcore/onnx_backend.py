@@ -1,11 +1,11 @@
-"""A backend of ONNX, `onnx.backend.base.Backend`, which ONNX's test runner and the Backend Scoreboard call.
+"""The ONNX backend, `onnx.backend.base.Backend`, for ONNX's test runner and the Backend Scoreboard.
 
     import onnx.backend.test
     from graphcore import onnx_backend
 
     globals().update(onnx.backend.test.BackendTest(onnx_backend, __name__).test_cases)
 
-The module has the methods of `Backend` as functions, as other runtimes' modules do.
+The module also has the methods of `Backend` as functions, as those of other runtimes do.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from graphcore.types.dtypes import DType
 
 
 class BackendRep(onnx.backend.base.BackendRep):
-    """A model that is loaded. Made by `Backend.prepare`.
+    """A loaded model. `Backend.prepare` returns it.
 
     Attributes:
-        model: the `gc.Model` that runs.
+        model: The underlying `gc.Model`.
     """
 
     def __init__(self, model: Model) -> None:
@@ -41,11 +41,11 @@ class BackendRep(onnx.backend.base.BackendRep):
         """Return the outputs, in order: arrays, lists of them for sequences, None for empty optionals.
 
         Args:
-            inputs: values in the order of the model's inputs, values by name, or one array for a model of one input.
-            kwargs: keyword arguments of a `gc.Model`'s call.
+            inputs: Values in the order of the model's inputs, values by name, or one array for a model of one input.
+            kwargs: Keyword arguments of the call of a `gc.Model`.
 
         Raises:
-            FeedError: more values than inputs, or a value that an input does not take.
+            FeedError: There are more values than inputs, or a value does not fit its input.
         """
         if isinstance(inputs, np.ndarray):
             inputs = [inputs]
@@ -61,22 +61,22 @@ class BackendRep(onnx.backend.base.BackendRep):
 
 
 class Backend(onnx.backend.base.Backend):
-    """Models and nodes of ONNX, run by sessions. Devices: "CPU", and "CUDA" or "CUDA:1" where it is installed."""
+    """Runs models and nodes of ONNX. Devices: "CPU", and "CUDA" or "CUDA:n" if it is installed."""
 
     @classmethod
     def prepare(
         cls, model: onnx.ModelProto | bytes | str | os.PathLike[str], device: str = "CPU", **kwargs: Any
     ) -> BackendRep:
-        """Return a model that runs.
+        """Load a model.
 
         Args:
-            model: what `InferenceSession.load` takes.
+            model: A model, as for `InferenceSession.load`.
             device: "CPU", "CUDA", or "CUDA:n" for the n-th device.
-            kwargs: keyword arguments of `InferenceSession.load`.
+            kwargs: Keyword arguments of `InferenceSession.load`.
 
         Raises:
-            ModelError: a model that cannot be read or run.
-            RunError: a device that is not there.
+            ModelError: The model cannot be read or run.
+            RunError: The device does not exist.
         """
         return BackendRep(_session(device).load(model, **kwargs))
 
@@ -92,20 +92,21 @@ class Backend(onnx.backend.base.Backend):
         """Return the outputs of one node.
 
         Args:
-            node: the node.
-            inputs: arrays for the operands that are not left out, in order or by name.
-            device: as in `prepare`.
-            outputs_info: the dtype and the shape of each output. The operator's own rule decides; they are not needed.
-            kwargs: `opset_version`, of the node's domain; by default the newest that graphcore writes.
+            node: The node.
+            inputs: Arrays for the operands that are not omitted, in order or by name.
+            device: The device, see `prepare`.
+            outputs_info: The dtype and shape of each output. Ignored: they are inferred.
+            kwargs: `opset_version`, the version of the node's domain; by default the newest that graphcore writes.
 
         Raises:
-            GraphError: other than one array for each operand.
+            GraphError: There is not exactly one array per operand.
         """
         names = list(dict.fromkeys(name for name in node.input if name))
         arrays = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
         if arrays.keys() != set(names) or (not isinstance(inputs, Mapping) and len(inputs) != len(names)):
             raise GraphError(
-                f"run_node: {len(inputs)} arrays for {node.op_type}", help=f"give one for each of {', '.join(names)}"
+                f"run_node: got {len(inputs)} arrays for {node.op_type}",
+                help=f"pass one for each of {', '.join(names)}",
             )
         fed = {name: np.asarray(array) for name, array in arrays.items()}
         types = [

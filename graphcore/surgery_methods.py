@@ -1,4 +1,4 @@
-"""The methods of Graph that call, cut and edit: docs/surgery.md. Attached as those of `graph_methods` are."""
+"""Methods of Graph that call, cut and edit graphs, attached as in `graph_methods`. See docs/surgery.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Surgery:
-    """The package `graphcore.surgery`, imported at first use: onnx takes longer to import than all of graphcore."""
+    """The package `graphcore.surgery`, imported on first use, since importing onnx is slow."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module("graphcore.surgery"), name)
@@ -36,19 +36,29 @@ def call(
     layer: str | None = None,
     **named: Any,
 ) -> Any:
-    """Build this graph's nodes in the graph of the operands, on them, and return what its outputs are there.
+    """Call this graph: build its nodes in the graph of the operands, and return its outputs there.
 
-    operands: a Symbol, array or number for each input that is no buffer, by position or by name, or one mapping of
-    all. Of the input's dtype, rank and static dims; dims of one name agree. implicit_casts: operands of another dtype
-    are cast where the calling graph's promotion system says that both meet in the input's. as_function: the nodes
-    become a function of the model, called as one node; by default they are inlined. layer: of the nodes, by default
-    this graph's name; "" for none. Values keep their names after the layer's.
+    The weights are the same arrays, and a graph that is called twice has each weight once, as it has each buffer.
+    Functions, bodies and operators of other domains are copied. Nodes whose operands have other dims get new types.
+    Values keep their names, prefixed with that of the layer.
 
-    Returns a Symbol, or for several outputs a tuple of Symbols that knows their names: `made["scores"]`. Weights
-    are the same arrays, and those of a graph that is called twice are one; so are buffers. Functions, bodies and
-    operators of other domains come along. Nodes on operands of other dims are typed again. Raises `GraphError`,
-    `DTypeError` and `ShapeError` at the calling line.
+    Args:
+        operands: A Symbol, array or number for each input that is not a buffer, by position or by name, or one mapping
+            of all. They must have the dtype, rank and static dims of the input; dims of the same name must be equal.
+        implicit_casts: If True, operands of another dtype are cast if the promotion system of the calling graph casts
+            both to that of the input.
+        as_function: If True, the nodes become a function of the model, called by one node. Otherwise they are inlined.
+        layer: The layer of the nodes, by default the name of this graph; "" for none.
 
+    Returns:
+        A Symbol, or for several outputs a tuple of Symbols that are also accessible by name: `result["scores"]`.
+
+    Raises:
+        GraphError: The operands do not match the inputs.
+        DTypeError: An operand has another dtype.
+        ShapeError: An operand has another shape.
+
+    Example:
         model = Graph.load("resnet.onnx")
         y = ops.softmax(model(images))
     """
@@ -59,12 +69,20 @@ def call(
 def extract(self: Graph, inputs: Any = None, outputs: Any = ()) -> Graph:
     """Return a new graph of the part that computes some values from others.
 
-    inputs: the values that are given to it: names or Symbols of inputs, weights or anything that a node makes, or such
-    by new names in a mapping; by default the inputs of the graph that are needed. outputs: the values that it gives, in
-    the same way. Names, lines, layers and types stay; weights are the same arrays, those that are not needed go.
-    Buffers that are needed come along. Raises `GraphError` for a value that does not exist, and where an output needs
-    an input that is not among `inputs`. Source: `onnx.utils.extract_model`.
+    Names, source lines, layers and types are kept. Weights are the same arrays; unused ones are dropped. Buffers that
+    are needed are kept.
 
+    Args:
+        inputs: The inputs of the part: names or Symbols of inputs, weights or results of nodes, or a mapping of them by
+            new names. By default the inputs of the graph that are needed.
+        outputs: The outputs of the part, in the same form.
+
+    Raises:
+        GraphError: A value does not exist, or an output needs an input that is not in `inputs`.
+
+    Source: `onnx.utils.extract_model`.
+
+    Example:
         backbone = model.extract(["images"], ["features"])
         head = model.extract({"features": "features"}, model.outputs)
     """
@@ -79,12 +97,17 @@ def rename(
     values: Mapping[str, str] | None = None,
     dims: Mapping[str, str] | None = None,
 ) -> Graph:
-    """Return a new graph with other names.
+    """Return a new graph with other names. Names may be swapped.
 
-    names: new ones by old ones, of inputs, outputs, weights, other values and dims. values, dims: the same for names
-    that are both. Names may be swapped. Raises `GraphError` for a name that nothing has, for one that is taken, and
-    where two dims would become one.
+    Args:
+        names: New names by old names, of inputs, outputs, weights, other values and dims.
+        values: New names of values, for names that are also names of dims.
+        dims: New names of dims, for names that are also names of values.
 
+    Raises:
+        GraphError: A name does not exist or is taken, or two dims would get the same name.
+
+    Example:
         model.rename({"input.1": "image", "unk__0": "batch"})
     """
     return surgery.rename(self, names or {}, values or {}, dims or {})
@@ -92,14 +115,19 @@ def rename(
 
 @method(Graph)
 def with_dims(self: Graph, shapes: Mapping[str, Sequence[DimLike]] | None = None, **dims: DimLike) -> Graph:
-    """Return a new graph whose inputs have other dims; everything in it is typed again.
+    """Return a new graph whose inputs have other dims. All types are inferred again.
 
-    shapes: dims by the names of inputs, one for each axis: ints, names, or "?" for any. dims: what stands for the
-    names of dims in the inputs from now on: `batch=4`, `seq="length"`. Sizes that become names are looked for inside of
-    the graph too: a Reshape, Expand or Concat that has the old number inside gets the new dim. Raises `ShapeError`
-    that names the node where one cannot tell what its number means, or where it cannot do with the new size;
-    `GraphError` for names that do not exist.
+    Sizes that become names are also replaced inside of the graph: in a Reshape, Expand or Concat with the old number.
 
+    Args:
+        shapes: Dims by the names of inputs, one per axis: ints, names, or "?" for any size.
+        dims: New dims by the names of dims in the inputs: `batch=4`, `seq="length"`.
+
+    Raises:
+        ShapeError: The meaning of a number in a node is ambiguous, or a node does not support the new size.
+        GraphError: A name does not exist.
+
+    Example:
         model.with_dims(batch=1)                                  # from names to sizes
         model.with_dims({"image": ["batch", 3, 224, 224]})        # from sizes to names
     """
@@ -108,12 +136,16 @@ def with_dims(self: Graph, shapes: Mapping[str, Sequence[DimLike]] | None = None
 
 @method(Graph)
 def with_inputs(self: Graph, *inputs: str | Symbol, **more: Type | Buffer) -> Graph:
-    """Return a new graph with these inputs, in this order.
+    """Return a new graph with these inputs, in this order. Buffers are kept.
 
-    inputs: names or Symbols of inputs, and of weights, which become inputs. Those that are left out are dropped.
-    more: types of further inputs that nothing reads yet, by name. Buffers stay. Raises `GraphError` where an output
-    needs an input that is dropped: bind it with `with_constants`, or cut the graph with `extract`.
+    Args:
+        inputs: Names or Symbols of inputs, and of weights, which become inputs. Other inputs are dropped.
+        more: Types of additional, unused inputs by name.
 
+    Raises:
+        GraphError: An output needs a dropped input. Bind it with `with_constants`, or cut the graph with `extract`.
+
+    Example:
         model.with_inputs("mask", "ids")
         model.with_inputs("x", "decoder.weight")
     """
@@ -122,11 +154,16 @@ def with_inputs(self: Graph, *inputs: str | Symbol, **more: Type | Buffer) -> Gr
 
 @method(Graph)
 def with_outputs(self: Graph, *outputs: str | Symbol, **named: str | Symbol) -> Graph:
-    """Return a new graph with these outputs, in this order; what only others needed goes.
+    """Return a new graph with these outputs, in this order, without nodes that they do not need.
 
-    outputs: names or Symbols of outputs and of any other values. named: such by the names that they get. Raises
-    `GraphError` for a value that does not exist and for names in use.
+    Args:
+        outputs: Names or Symbols of outputs and other values.
+        named: Names or Symbols of values by their new output names.
 
+    Raises:
+        GraphError: A value does not exist, or a name is in use.
+
+    Example:
         model.with_outputs("logits", hidden="encoder/layer.11/add_7")
     """
     return surgery.with_outputs(self, outputs, named)
@@ -134,12 +171,21 @@ def with_outputs(self: Graph, *outputs: str | Symbol, **named: str | Symbol) -> 
 
 @method(Graph)
 def with_constants(self: Graph, values: Mapping[str, Any] | None = None, **named: Any) -> Graph:
-    """Return a new graph with constants in place of some inputs.
+    """Return a new graph with constants instead of some inputs.
 
-    values, named: arrays or numbers by the names of inputs, of their shapes; converted to their dtypes where these
-    hold them. The sizes of named dims are those of the arrays from now on, in the other inputs too. Raises
-    `GraphError` for other names, `DTypeError` and `ShapeError` for values that do not fit.
+    Named dims get the sizes of the arrays, also in the other inputs.
 
+    Args:
+        values: Arrays or numbers by the names of inputs, of the same shapes. They are converted to the dtype of the
+            input if it can represent them.
+        named: Additional values by keyword.
+
+    Raises:
+        GraphError: A name does not exist.
+        DTypeError: The dtype of the input cannot represent a value.
+        ShapeError: A value has another shape.
+
+    Example:
         model.with_constants(sampling_rate=16000)
     """
     return surgery.with_constants(self, {**(values or {}), **named})
@@ -149,10 +195,16 @@ def with_constants(self: Graph, values: Mapping[str, Any] | None = None, **named
 def with_weights(self: Graph, weights: Mapping[str, Any]) -> Graph:
     """Return a new graph with other arrays for some weights, by reference.
 
-    weights: arrays by name, of the weights' dtypes or ones that these hold. An array of another shape makes its readers
-    be typed again. Raises `GraphError` for a name that no weight has, `DTypeError` for an array whose values the dtype
-    cannot hold, `ShapeError` where a reader does not take the new shape.
+    Args:
+        weights: Arrays by name, of the dtype of the weight or of one whose values it can represent. For another shape,
+            the types of consumers are inferred again.
 
+    Raises:
+        GraphError: There is no weight of that name.
+        DTypeError: The dtype of the weight cannot represent a value.
+        ShapeError: A consumer does not support the new shape.
+
+    Example:
         model.with_weights({"head.weight": fine_tuned})
     """
     return surgery.with_weights(self, weights)
@@ -160,19 +212,25 @@ def with_weights(self: Graph, weights: Mapping[str, Any]) -> Graph:
 
 @method(Graph)
 def replace(self: Graph, what: str | Symbol | Node, fn: Callable[..., Any]) -> Graph:
-    """Return a new graph in which something else stands for a value, or for a node. This graph stays.
+    """Return a new graph in which a value or a node is replaced. This graph does not change.
 
-    what: a value, by its name or as a Symbol, or a Node (`graph["y"].producer`). In place of a value, all that reads it
-    reads `fn(value)`, outputs, bodies and stores to buffers included; the value itself goes on being computed as far
-    as `fn` uses it. In place of a node, `fn(*operands)` gives what the node gave, as one value or a tuple, and None
-    stands for operands that are absent; keyword-only parameters of `fn` are attributes of the node, and nodes that only
-    fed this one go. Values and nodes may be in bodies and functions; a captured Symbol is replaced in its body alone.
+    Types may change: consumers are built again with the same checks. Outputs keep their names.
 
-    fn: builds on Symbols of the new graph, and returns Symbols, arrays or numbers. Types may change: what reads them
-    is typed again with the checks of building. What was made before is `value.graph["name"]`. Outputs keep their names.
-    Raises `GraphError` for what the graph does not have and what no output is made of, `DTypeError` and `ShapeError`
-    that name the node that does not take what it reads.
+    Args:
+        what: A value, by its name or as a Symbol, or a Node (`graph["y"].producer`), also in bodies and functions. A
+            captured Symbol is replaced only in its body.
+        fn: For a value, `fn(value)` replaces it in all consumers, outputs, bodies and stores to buffers; the value
+            itself remains as far as `fn` uses it. For a node, `fn(*operands)` returns the replacements of its results,
+            as one value or a tuple; omitted operands are None, keyword-only parameters are attributes of the node, and
+            nodes that only it used are dropped. `fn` builds on Symbols of the new graph, where `value.graph["name"]` is
+            an earlier value, and returns Symbols, arrays or numbers.
 
+    Raises:
+        GraphError: The value does not exist, or no output depends on it.
+        DTypeError: A consumer does not support the new dtype.
+        ShapeError: A consumer does not support the new shape.
+
+    Example:
         half = graph.replace("hidden", lambda h: h.cast("float16"))
         smooth = graph.replace(graph["y"].producer, lambda x: ops.gelu(x))
     """
@@ -188,22 +246,26 @@ def replace_all(
     where: Callable[[Match], bool] | None = None,
     missing_ok: bool = False,
 ) -> Graph:
-    """Return a new graph in which something else stands for all that a pattern describes. This graph stays.
+    """Return a new graph in which all matches of a pattern are replaced. This graph does not change.
 
-    pattern: an operator, "Relu" or "com.microsoft::Gelu"; or a function of Symbols that returns what is to be found,
-    written with ops or `gc.patterns.op`, and of which every parameter stands for one value; or a
-    `gc.patterns.Pattern` with conditions. fn: of an operator, takes its operands, and returns all its results. Of a
-    function, takes the values of the parameters: by name where all of its parameters are named so, else by position;
-    then the other values that the pattern returned. Keyword-only parameters are attributes of the last node. where:
-    whether a match, a `gc.patterns.Match` of this graph, is to be replaced. missing_ok: return an equal graph where
-    nothing matches.
+    Matches are searched once, from the outputs backwards, also in bodies and functions. Nodes of a match are not part
+    of another match, unless something else uses them: then they remain. Types and names: see `replace`.
 
-    Matches are looked for once, from the outputs back, in bodies and functions too; what a match replaces is not
-    looked at again, unless something else uses it, for which it goes on being computed. Types and names: see
-    `replace`. Raises `GraphError` where nothing matches or the pattern cannot be traced, and as `replace` does.
+    Args:
+        pattern: An operator, "Relu" or "com.microsoft::Gelu"; a function of Symbols, one per parameter, that returns
+            the Symbol to match, written with ops or `gc.patterns.op`; or a `gc.patterns.Pattern` with conditions.
+        fn: For an operator, takes its operands and returns all results. For a function, takes the values of its
+            parameters, by name if all names are the same, else by position, then the other values that the pattern
+            returns. Keyword-only parameters are attributes of the last node.
+        where: Returns True for each match, a `gc.patterns.Match` of this graph, to replace.
+        missing_ok: If True, return an equal graph if nothing matches.
 
-    Source: rewriting by patterns of functions, as ONNX Script has it.
+    Raises:
+        GraphError: Nothing matches, or the pattern cannot be traced. Other errors: see `replace`.
 
+    Source: function-based rewriting of ONNX Script.
+
+    Example:
         graph.replace_all("Relu", lambda x: ops.abs(x))
         graph.replace_all("LeakyRelu", lambda x, *, alpha: ops.where(x > 0, x, x * alpha))
         graph.replace_all(lambda x: x * ops.sigmoid(x), lambda x: ops.silu(x))
@@ -215,11 +277,19 @@ def replace_all(
 def find_all(
     self: Graph, pattern: str | Callable[..., Any], *, where: Callable[[Match], bool] | None = None
 ) -> list[Match]:
-    """Return the parts of the graph that a pattern describes: what `replace_all` would replace.
+    """Return the matches of a pattern, which `replace_all` would replace.
 
-    pattern, where: see `replace_all`. A match has its last `node`, its `nodes`, its `result`, and what stands for each
-    parameter, `match["x"]`. Raises `GraphError` where the pattern cannot be traced.
+    Args:
+        pattern: The pattern, see `replace_all`.
+        where: A condition for matches, see `replace_all`.
 
+    Returns:
+        Matches with the last `node`, all `nodes`, the `result`, and the Symbol of each parameter, `match["x"]`.
+
+    Raises:
+        GraphError: The pattern cannot be traced.
+
+    Example:
         print(len(graph.find_all(lambda x: x * ops.sigmoid(x))))
     """
     return surgery.find_all(self, pattern, where)
@@ -227,17 +297,21 @@ def find_all(
 
 @method(Graph)
 def fold_preprocessing(self: Graph) -> Graph:
-    """Return a new graph whose first products do the affine steps on the way from the inputs to them.
+    """Return a new graph with affine preprocessing folded into the first products.
 
-    Add, Sub, Mul, Div and Neg by constants that are one value, or one for each channel, and BatchNormalization become a
-    part of the weights and bias of the Conv, ConvTranspose, MatMul or Gemm that they lead to, and so do Gather, Slice,
-    and Split with Concat that put the channels in another order (RGB and BGR). Cast, Transpose, Reshape and Resize may
-    stand between and stay. Folded is what float32 and float64 products alone read. A shift before a convolution that
-    pads with zeros stays as one Add, since the zeros are not shifted.
+    Add, Sub, Mul, Div and Neg by constants with one value, or one per channel, and BatchNormalization are folded into
+    the weights and bias of the following Conv, ConvTranspose, MatMul or Gemm, as are Gather, Slice, and Split with
+    Concat that reorder channels (RGB and BGR). Cast, Transpose, Reshape and Resize in between are kept. Only values
+    whose consumers are all float32 and float64 products are folded. A shift before a convolution with zero padding
+    remains as one Add, since the padding is not shifted.
 
-    Weights are read now; those that change are new arrays, all others are the same. The numbers are those of the graph
-    up to the rounding of its dtype, not bit for bit. Raises `GraphError` that says why where nothing can be folded.
+    Weights are read immediately; changed weights are new arrays, others are the same. Results are equal up to the
+    rounding of the dtype, not bit for bit.
 
+    Raises:
+        GraphError: Nothing can be folded; the message gives the reason.
+
+    Example:
         small = gc.compose(preprocess, model).fold_preprocessing()
     """
     return surgery.fold_preprocessing(self)
@@ -247,20 +321,28 @@ def fold_preprocessing(self: Graph) -> Graph:
 def astype(
     self: Graph, dtype: object, *, source: object = None, keep: str | Iterable[str] = (), keep_io: bool = True
 ) -> Graph:
-    """Return a new graph that computes in another dtype of floats.
+    """Return a new graph that computes in another float dtype.
 
-    dtype: "float16", "bfloat16", "float32" or "float64". source: the dtypes that become it, by default float32, and for
-    "float32" float16 and bfloat16. keep: patterns, as the shell has them, of operators ("Softmax"), layers
-    ("encoder/*"), results, inputs and weights that stay in their dtype, with casts around them. keep_io: inputs and
-    outputs stay as they are, so that whoever feeds the graph sees no difference, with casts at the edges; otherwise
-    they are of `dtype` too, but for results of nodes that stay. Buffers are of `dtype` in either case.
+    Weights and constants are cast once; those of other dtypes are the same arrays. Operands that an operator accepts
+    only in float32 are not converted: sizes of Resize, scales of QuantizeLinear, classical models, operators of other
+    domains. Bodies and functions are converted, sequences are not. Finite weights beyond the range of `dtype` become
+    its largest finite value; a `LossyCastWarning` names them, and counts those that become 0.
 
-    Weights and constants are cast once; those in other dtypes are the same arrays. Operands that an operator takes in
-    float32 alone stay so: sizes for Resize, scales for QuantizeLinear, classical models, operators of other domains.
-    Bodies and functions are converted too; sequences stay. Finite weights beyond the range of `dtype` become its
-    largest finite value: `LossyCastWarning` names them, and how many others become 0. Raises `DTypeError` for other
-    dtypes, `GraphError` for patterns that match nothing. Source: the float16 conversion of onnxconverter-common.
+    Args:
+        dtype: "float16", "bfloat16", "float32" or "float64".
+        source: The dtypes to convert, by default float32, and for "float32" float16 and bfloat16.
+        keep: Shell patterns of operators ("Softmax"), layers ("encoder/*"), results, inputs and weights to keep in
+            their dtype, with casts around them.
+        keep_io: If True, inputs and outputs keep their dtypes, with casts after and before them. Otherwise they are
+            converted, except results of nodes in `keep`. Buffers are always converted.
 
+    Raises:
+        DTypeError: The dtype is not supported.
+        GraphError: A pattern matches nothing.
+
+    Source: the float16 conversion of onnxconverter-common.
+
+    Example:
         half = model.astype("float16", keep=["Softmax", "head/*"])
     """
     return surgery.astype(self, dtype, source, keep, bool(keep_io))
@@ -268,16 +350,20 @@ def astype(
 
 @method(Graph)
 def diff(self: Graph, other: Graph) -> Any:
-    """Return what differs between this graph and another one; printed, lines with "-", "+" and "~".
+    """Return the differences between this graph and another one; printed as lines with "-", "+" and "~".
 
-    Nodes are paired by the names of their results, then by what they are made of and what reads them, so that order,
-    numbers and automatic names do not matter. Weights are compared by what they hold. A dim that has another name, or
-    a size, is told once. Bodies and functions are compared too; lines and layers are not.
+    Nodes are matched by the names of their results, then by their operands and consumers, so that order, numbers and
+    generated names do not matter. Weights are compared by value. A renamed dim, or one with a size, is reported once.
+    Bodies and functions are compared; source lines and layers are not.
 
-    Returns a `Diff`, False where nothing differs, with tuples of frozen records: `inputs`, `outputs`, `dims`, `nodes`,
-    `types` of values inside, `weights` and `metadata`; `as_dict()` is for JSON. Raises `GraphError` for what is no
-    Graph.
+    Returns:
+        A `Diff`, which is False if nothing differs, with tuples of frozen records: `inputs`, `outputs`, `dims`,
+        `nodes`, `types` of inner values, `weights` and `metadata`. `as_dict()` is for JSON.
 
+    Raises:
+        GraphError: `other` is not a Graph.
+
+    Example:
         print(model.diff(Graph.load("quantised.onnx")))
     """
     return surgery.diff(self, other)

@@ -18,7 +18,7 @@ from graphcore.ir.symbol import Symbol
 from graphcore.models.streams.running import Running
 from graphcore.models.streams.sampling import Prompts, Seed, Text, choice, decoder, prompts_of, stops, whole
 from graphcore.runtime.stopping.limit import Limit, seconds_of
-from graphcore.support.progress import ProgressOption, shown_by
+from graphcore.support.progress import ProgressOption, display_for
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -112,7 +112,7 @@ def _steps(
     if not most:
         return
     limit.begin()
-    bar = shown_by(progress, most, "tokens")
+    bar = display_for(progress, most, "tokens")
     for text in sorted(texts, key=lambda text: text.count):  # those of one length are read together
         running.join(text)
     shown = 0

@@ -17,7 +17,7 @@ from graphcore.build.operands import graph_of, promote
 from graphcore.build.shapes import axis_of, broadcast
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
-from graphcore.ir.literals import array_of, held_as, literal_dtype
+from graphcore.ir.literals import array_of, checked_cast, literal_dtype
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import dim_value, dims_of, provably_differ, shape_vector
 from graphcore.ops.shared.slice import index_operand, whole
@@ -97,7 +97,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
         held = own
     target = wanted or own
     if name == "full" and target is not held:
-        array = held_as(array, held, target, name)
+        array = checked_cast(array, held, target, name)
     else:
         array = casting.cast_array(array, held, target)
     if not dims or target is DType.string:
@@ -185,7 +185,7 @@ def _whole(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim 
         last = bounds["step"] * (int(length) - 1)
         for value in (bounds["start"], bounds["start"] + last if isinstance(bounds["start"], int) else None):
             if value is not None:
-                held_as(np.array(value), DType.of(np.array(value).dtype), target, "range")
+                checked_cast(np.array(value), DType.of(np.array(value).dtype), target, "range")
     shape = _shape([_length(said, length)])
     symbols = tuple(
         dim_value(graph, b, op="range") if isinstance(b, Dim) else graph.build.scalar(b, DType.int64)
@@ -208,7 +208,7 @@ def _real(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim |
         raise DTypeError(f"range: float bounds do not count in {target}", help="give ints, or leave dtype out")
     length = builtins.max(0, math.ceil((stop - start) / step))
     values = start + np.arange(length, dtype=np.float64) * step
-    array = held_as(values, DType.float64, target, "range")
+    array = checked_cast(values, DType.float64, target, "range")
     _length(said, Dim(length))
     return graph.build.constant(array, target)
 

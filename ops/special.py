@@ -81,7 +81,7 @@ def _rcbrt(x: Symbol) -> Symbol:
 def _near_log_gamma(size: Symbol, small: Symbol) -> Symbol:
     """Return log(gamma(x)) from 1 to 8, and log(gamma(x + 1)) below 1, where `small` is true: x itself is exact."""
     less_one = e.sub(size, 1)
-    moved = e.at_most(e.where(small, e.add(size, 1), size), 8)
+    moved = e.clamp_max(e.where(small, e.add(size, 1), size), 8)
     factors = e.emit("Mul", e.where(small, size, less_one), e.where(small, less_one, e.sub(size, 2)))
     return e.emit("Mul", factors, e.polynomial(e.ratio(moved, 2.828125), _LGAMMA))
 
@@ -101,14 +101,14 @@ def _sine_of_turns(size: Symbol) -> tuple[Symbol, Symbol]:
 def _lgamma(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
     small, negative = e.below(size, 1), e.below(x, 0)
-    large = e.at_least(size, 8)
+    large = e.clamp_min(size, 8)
     far = e.emit("Mul", e.sub(large, 0.5), e.sub(e.emit("Log", large), 1))
     far = e.emit("Add", far, e.add(_stirling(large), _HALF_LOG_2_PI - 0.5))
     body = e.where(e.below(size, 8), _near_log_gamma(size, small), far)
     # gamma(x) is gamma(x + 1) / x, and gamma(-x) is -pi / (x * sin(pi * x) * gamma(x)).
     sine = e.mul(e.emit("Abs", _sine_of_turns(size)[0]), 1 / math.pi)
     reflected = e.where(small, sine, e.emit("Mul", sine, size))
-    factor = e.emit("Log", e.where(negative, reflected, e.at_most(size, 1)))
+    factor = e.emit("Log", e.where(negative, reflected, e.clamp_max(size, 1)))
     found = e.where(negative, e.emit("Sub", e.emit("Neg", factor), body), e.emit("Sub", body, factor))
     found = e.where_number(e.equals(found, 0), 0, found)  # 0.0 at 1 and 2, not -0.0
     return e.where_number(e.equals(size, math.inf), math.inf, found)
@@ -117,17 +117,17 @@ def _lgamma(x: Symbol) -> Symbol:
 def _tgamma(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
     small, negative, near = e.below(size, 1), e.below(x, 0), e.below(size, 8)
-    large = e.at_most(e.at_least(size, 8), 185)
+    large = e.clamp_max(e.clamp_min(size, 8), 185)
     # In two factors, which do not overflow before the product does.
     half = e.emit("Pow", large, e.mul(e.sub(large, 0.5), 0.5))
     root = e.mul(e.emit("Exp", _stirling(large)), math.sqrt(2 * math.pi))
     other = e.emit("Mul", e.emit("Mul", half, e.emit("Exp", e.emit("Neg", large))), root)
     first = e.where(near, _near_gamma(size, small), other)
     second = e.where_number(near, 1, half)
-    direct = e.emit("Mul", e.emit("Div", first, e.at_most(size, 1)), second)
+    direct = e.emit("Mul", e.emit("Div", first, e.clamp_max(size, 1)), second)
     whole = e.emit("Round", size)
     odd = e.emit("Sub", whole, e.mul(e.emit("Floor", e.mul(whole, 0.5)), 2))
-    sine = e.emit("Mul", _sine_of_turns(size)[0], e.at_least(size, 1))
+    sine = e.emit("Mul", _sine_of_turns(size)[0], e.clamp_min(size, 1))
     sine = e.where(e.equals(odd, 1), sine, e.emit("Neg", sine))
     reflected = e.emit("Div", e.emit("Div", e.div(math.pi, sine), first), second)
     reflected = e.where_number(e.equals(sine, 0), math.nan, reflected)
@@ -161,8 +161,8 @@ def _digamma(x: Symbol) -> Symbol:
     small, negative = e.below(size, 1), e.below(x, 0)
     moved = e.where(small, e.add(size, 1), size)
     away = e.sub(e.sub(moved, _DIGAMMA_ROOT), _DIGAMMA_ROOT_LOW)
-    near = e.emit("Mul", away, e.polynomial(e.ratio(e.at_most(moved, 10), 3.125), _DIGAMMA))
-    large = e.at_least(size, 10)
+    near = e.emit("Mul", away, e.polynomial(e.ratio(e.clamp_max(moved, 10), 3.125), _DIGAMMA))
+    large = e.clamp_min(size, 10)
     inverse = e.emit("Reciprocal", large)
     square = e.square(inverse)
     far = e.emit("Sub", e.emit("Log", large), e.mul(inverse, 0.5))
@@ -248,9 +248,9 @@ def _scaled_erfc(x: Symbol) -> Symbol:
 
 def _erfc(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    inside = e.polynomial(e.square(e.at_most(size, 0.5)), _ERF)
+    inside = e.polynomial(e.square(e.clamp_max(size, 0.5)), _ERF)
     near = e.emit("Sub", e.const(x, 1), e.emit("Mul", x, inside))
-    far = _scaled_erfc(e.at_least(e.at_most(size, 28.0), 0.5))
+    far = _scaled_erfc(e.clamp_min(e.clamp_max(size, 28.0), 0.5))
     far = e.where(e.below(x, 0), e.emit("Sub", e.const(x, 2), far), far)
     return e.where(e.below(size, 0.5), near, far)
 
@@ -267,9 +267,9 @@ def _erfinv(x: Symbol) -> Symbol:
 
 def _scaled(size: Symbol) -> Symbol:
     """Return exp(x * x) * erfc(x) from 0.5 on."""
-    near = e.at_most(size, 28.0)
+    near = e.clamp_max(size, 28.0)
     made = e.emit("Div", e.polynomial(e.ratio(near, 3.75), _ERFCX), e.emit("Add", near, e.const(near, 3.75)))
-    inverse = e.emit("Reciprocal", e.at_least(size, 28.0))
+    inverse = e.emit("Reciprocal", e.clamp_min(size, 28.0))
     beyond = e.emit("Mul", e.mul(inverse, 1 / math.sqrt(math.pi)), e.polynomial(e.square(inverse), _ERFCX_FAR))
     return e.where(e.greater(size, e.const(size, 28.0)), beyond, made)
 
@@ -283,11 +283,11 @@ def _exp_of_square(x: Symbol, factor: float) -> Symbol:
 
 def _erfcx(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    held = e.at_most(size, 28.0)
+    held = e.clamp_max(size, 28.0)
     growth = _exp_of_square(held, 1.0)
-    inside = e.polynomial(e.square(e.at_most(size, 0.5)), _ERF)
+    inside = e.polynomial(e.square(e.clamp_max(size, 0.5)), _ERF)
     near = e.emit("Mul", growth, e.emit("Sub", e.const(x, 1), e.emit("Mul", x, inside)))
-    far = _scaled(e.at_least(size, 0.5))
+    far = _scaled(e.clamp_min(size, 0.5))
     far = e.where(e.below(x, 0), e.emit("Sub", e.emit("Add", growth, growth), far), far)
     return e.where(e.below(size, 0.5), near, far)
 
@@ -302,7 +302,7 @@ def _erfcinv(x: Symbol) -> Symbol:
     log = e.emit("Log", e.where(small, e.mul(tail, 2.0**60), tail))
     log = e.emit("Sub", log, e.where(small, e.const(x, 60 * math.log(2)), e.const(x, 0)))
     root = e.emit("Sqrt", e.emit("Neg", log))  # NaN outside of 0 to 2
-    low, high = e.at_most(root, 6.0), e.at_most(e.at_least(root, 5.5), 27.4)
+    low, high = e.clamp_max(root, 6.0), e.clamp_max(e.clamp_min(root, 5.5), 27.4)
     lower = e.polynomial(e.ratio(low, 1.5), _ERFINV_TAIL)
     upper = e.polynomial(e.ratio(high, 12.0), _ERFCINV_FAR)
     size = e.emit("Mul", root, e.where(e.below(root, 6.0), lower, upper))
@@ -315,15 +315,15 @@ _ROOT = math.sqrt(0.5)
 
 def _normcdf(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    held = e.at_most(size, 39.0)
-    scaled = _scaled(e.at_least(e.mul(held, _ROOT), 0.5))
+    held = e.clamp_max(size, 39.0)
+    scaled = _scaled(e.clamp_min(e.mul(held, _ROOT), 0.5))
     # In halves exp(-x * x / 2) does not underflow before the product does.
     half = _exp_of_square(held, -0.25)
     tail = e.emit("Mul", e.emit("Mul", e.mul(scaled, 0.5), half), half)
     tail = e.where_number(e.greater(size, e.const(x, 39.0)), 0, tail)
     far = e.where(e.below(x, 0), tail, e.emit("Sub", e.const(x, 1), tail))
     turned = e.mul(x, _ROOT)
-    inside = e.emit("Mul", turned, e.polynomial(e.square(e.at_most(e.mul(size, _ROOT), 0.5)), _ERF))
+    inside = e.emit("Mul", turned, e.polynomial(e.square(e.clamp_max(e.mul(size, _ROOT), 0.5)), _ERF))
     near = e.emit("Add", e.const(x, 0.5), e.mul(inside, 0.5))
     return e.where(e.below(e.mul(size, _ROOT), 0.5), near, far)
 

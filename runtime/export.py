@@ -25,7 +25,7 @@ from graphcore.runtime.lowering.targets.releases import ANY, Runtime
 from graphcore.runtime.ort.openvino.support import require
 from graphcore.support.atomic_files import replace_files, replace_pair
 from graphcore.support.escaping import suggestion
-from graphcore.support.progress import ProgressOption, shown_by
+from graphcore.support.progress import ProgressOption, display_for
 from graphcore.types.dtypes import DType
 
 EXTERNAL_ABOVE = 1 << 30
@@ -173,7 +173,7 @@ def _write(files: Sequence[tuple[str, Sequence[Chunk]]], progress: ProgressOptio
 @contextlib.contextmanager
 def _told(progress: ProgressOption, most: int) -> Iterator[Callable[[Sequence[Chunk]], Iterable[Chunk]]]:
     """Yield what cuts chunks into pieces that are counted as they are written. progress: told the bytes."""
-    shown = shown_by(progress, most, "bytes")
+    shown = display_for(progress, most, "bytes")
     if shown is None:
         yield lambda chunks: chunks
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from graphcore.analysis.layers import layers
-from graphcore.arrays.big_integers import carried_axis
+from graphcore.arrays.big_integers import storage_axis
 from graphcore.ir.definitions import definitions
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Symbol
@@ -153,7 +153,7 @@ def _bits(type_: Type) -> int:
     dtype = type_.dtype
     if dtype.storage is dtype:
         return 8 if dtype.bits == 1 else dtype.bits
-    return dtype.storage.bits * math.prod(carried_axis(dtype))
+    return dtype.storage.bits * math.prod(storage_axis(dtype))
 
 
 def _by_layer(nodes: Mapping[Chain, int], weights: Iterable[tuple[Weight, Chain]]) -> Iterator[LayerSize]:

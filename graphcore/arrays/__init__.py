@@ -1,1 +1,1 @@
-"""Arrays of every dtype: casts with exact semantics, integers of any width, evaluation of constants, mapped files."""
+"""Arrays of all dtypes: casts with exact semantics, integers of any width, constant folding, memory-mapped files."""

@@ -6,17 +6,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphcore.types.dtypes import MOST_BITS, DType, Kind
+from graphcore.types.dtypes import MAX_BITS, DType, Kind
 from graphcore.types.dtypes import is_wide as is_wide
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 DIGIT = 32
-"""The bits of a digit."""
+"""The number of bits of a digit."""
 
 
 def count_of(bits: int) -> int:
-    """Return the number of digits of integers of so many bits."""
+    """Return the number of digits of integers of a width."""
     return -(-bits // DIGIT)
 
 
@@ -25,18 +25,18 @@ def digits_of(dtype: DType) -> int:
     return count_of(dtype.bits)
 
 
-def carried_axis(dtype: DType) -> tuple[int, ...]:
-    """Return the length of the axis that stored tensors of a dtype have more, the last one; () where there is none."""
+def storage_axis(dtype: DType) -> tuple[int, ...]:
+    """Return the length of the additional last axis of stored tensors of a dtype; () if there is none."""
     if dtype.is_complex:
         return (2,)
     return (digits_of(dtype),) if is_wide(dtype) else ()
 
 
 def array_of(value: int) -> Array:
-    """Return an object array of no axes that holds one integer."""
-    made = np.empty((), object)
-    made[()] = value
-    return made
+    """Return an object array of rank 0 with one integer."""
+    result = np.empty((), object)
+    result[()] = value
+    return result
 
 
 def integers(value: Any) -> Array | None:
@@ -55,29 +55,31 @@ def integers(value: Any) -> Array | None:
 
 
 def least_dtype(array: Array) -> DType:
-    """Return the narrowest integer of more than 64 bits that holds an array of Python ints, signed where one does."""
+    """Return the narrowest integer dtype of more than 64 bits for an array of Python ints, signed if possible."""
     bits = max((item.bit_length() for item in array.ravel()), default=0)
-    if bits == MOST_BITS:
+    if bits == MAX_BITS:
         return DType.uint(bits)  # no signed integer is wider
     return DType.int(max(65, bits + 1))
 
 
 def to_digits(array: Array, dtype: DType) -> Array:
-    """Return Python ints as uint32 digits along a last axis, the lowest first, in two's complement."""
+    """Return Python ints as uint32 digits along a new last axis, lowest first, in two's complement."""
     count = digits_of(dtype)
-    made = np.empty((*array.shape, count), np.uint32)
+    digits = np.empty((*array.shape, count), np.uint32)
     rest = array
-    for place in range(count):
-        made[..., place] = np.asarray(rest & 0xFFFFFFFF, np.uint32)  # of no axes NumPy makes plain ints
+    for position in range(count):
+        digits[..., position] = np.asarray(
+            rest & 0xFFFFFFFF, np.uint32
+        )  # NumPy converts arrays of rank 0 to plain ints
         rest = rest >> DIGIT
-    return made
+    return digits
 
 
 def from_digits(digits: Array, dtype: DType) -> Array:
-    """Return the Python ints that uint32 digits along the last axis stand for, taken modulo 2^bits."""
+    """Return the Python ints of uint32 digits along the last axis, modulo 2^bits."""
     total = np.zeros(digits.shape[:-1], object)
-    for place in range(digits.shape[-1]):
-        total = total + (digits[..., place].astype(object) << (DIGIT * place))
+    for position in range(digits.shape[-1]):
+        total = total + (digits[..., position].astype(object) << (DIGIT * position))
     return wrapped(np.asarray(total, object), dtype)
 
 
@@ -91,27 +93,27 @@ def wrapped(array: Array, dtype: DType) -> Array:
 
 
 def of_floats(array: Array, target: DType) -> Array:
-    """Return float64 values as Python ints: truncated, saturated at the ends of `target`, 0 for NaN."""
+    """Return float64 values as Python ints: truncated, saturated to the range of `target`, 0 for NaN."""
     return _each(lambda x: _truncated(float(x), int(target.min), int(target.max)), array)
 
 
 def cast_integers(array: Array, target: DType) -> Array:
     """Return integers of any width as integers modulo 2^bits of `target`, or as bools."""
-    whole = _each(int, array)
+    integers = _each(int, array)
     if target.kind is Kind.bool:
-        return np.asarray(whole != 0, np.bool_)
-    low = wrapped(whole, target)
+        return np.asarray(integers != 0, np.bool_)
+    low = wrapped(integers, target)
     return low if is_wide(target) else low.astype(target.numpy)
 
 
 def scaled(array: Array) -> tuple[Array, Array]:
-    """Return int64 values and powers of two, whose products round to floats as integers of any width do.
+    """Return int64 values and binary exponents, whose products round to floats as the integers do.
 
-    The values have three bits more than float64, the last of which says whether anything was cut off.
+    The values have three bits more than float64; the last one is set if lower bits were dropped.
     """
-    whole = _each(int, array)
-    shifts = _each(lambda x: max(0, x.bit_length() - 56), whole).astype(np.int64)
-    return _each(_shortened, whole).astype(np.int64), shifts
+    integers = _each(int, array)
+    shifts = _each(lambda x: max(0, x.bit_length() - 56), integers).astype(np.int64)
+    return _each(_shortened, integers).astype(np.int64), shifts
 
 
 def _shortened(value: int) -> int:

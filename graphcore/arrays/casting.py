@@ -1,4 +1,4 @@
-"""Values in NumPy arrays: casts with the library's semantics (docs/numbers.md), and arrays made safe to keep."""
+"""Casts of NumPy arrays with the library's semantics (docs/numbers.md), and normalisation of arrays."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
 def native(array: Array) -> Array:
-    """Return the array in the machine's byte order, C-contiguous, and bools as 0 and 1; itself where it already is.
+    """Return the array in native byte order, C-contiguous, with bools as 0 and 1; itself if it is already.
 
-    NumPy takes any byte for a bool, and kernels would compute with what they find.
+    NumPy accepts any byte as a bool, but kernels compute with the bytes.
     """
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
@@ -26,29 +26,26 @@ def native(array: Array) -> Array:
 
 
 def is_masked(value: object) -> bool:
-    """Return whether it is one of NumPy's masked arrays.
-
-    They are imported where they are first named, which takes longer than building many a graph.
-    """
+    """Return True for masked arrays of NumPy, without importing numpy.ma for other values, which is slow."""
     return type(value) is not np.ndarray and isinstance(value, np.ndarray) and isinstance(value, np.ma.MaskedArray)
 
 
 def cast_array(array: Array, source: DType, target: DType) -> Array:
-    """Cast an array that holds `source` to one that holds `target`.
+    """Cast an array of dtype `source` to dtype `target`.
 
-    Float to integer truncates and saturates, NaN gives 0; integer to integer wraps; anything to bool is `!= 0`; to a
-    float it rounds once, to nearest even, and so do the parts of a complex number. Raises `DTypeError` for casts from
-    or to strings, and of complex numbers to real dtypes.
+    Float to integer truncates and saturates, and NaN becomes 0; integer to integer wraps; to bool is `!= 0`; to float,
+    and to the parts of a complex number, rounds once, to nearest even. Raises `DTypeError` for casts from or to
+    strings, and of complex numbers to real dtypes.
     """
     if source is target:
         return array
     if DType.string in (source, target):
-        raise DTypeError(f"cast: {source} values do not become {target}", help="convert strings before the graph")
+        raise DTypeError(f"cast: {source} values cannot be cast to {target}", help="convert strings before the graph")
     if source.is_complex or target.is_complex:
         return _cast_complex(array, source, target)
     if max(source.bits, target.bits) > 64:
         return _cast_wide(array, source, target)
-    with np.errstate(over="ignore", invalid="ignore"):  # signalling NaNs and overflow are values like any other
+    with np.errstate(over="ignore", invalid="ignore"):  # signalling NaNs and overflow are not errors
         if target.kind is Kind.bool:
             return np.not_equal(_plain(array, source), 0)
         if target.is_integer:
@@ -62,7 +59,7 @@ def cast_array(array: Array, source: DType, target: DType) -> Array:
 
 
 def _cast_complex(array: Array, source: DType, target: DType) -> Array:
-    """Cast from or to complex numbers: each part by itself; to bool by `!= 0`."""
+    """Cast from or to complex numbers: each part separately; to bool by `!= 0`."""
     if not source.is_complex:
         return cast_array(array, source, target.storage).astype(target.numpy)
     if target.kind is Kind.bool:
@@ -74,7 +71,7 @@ def _cast_complex(array: Array, source: DType, target: DType) -> Array:
 
 
 def paired(array: Array) -> Array:
-    """Return complex numbers as pairs of floats along one more axis, the last one: a view of a contiguous array."""
+    """Return complex numbers as pairs of floats along a new last axis: a view of a contiguous array."""
     array = native(array)
     real = np.float32 if array.dtype == np.complex64 else np.float64
     return array.reshape(*array.shape, 1).view(real)
@@ -100,21 +97,21 @@ def _cast_wide(array: Array, source: DType, target: DType) -> Array:
 
 
 def round_tf32(array: Array) -> Array:
-    """Return float32 values rounded to 10 mantissa bits, ties to even; NaN and infinities stay."""
+    """Return float32 values rounded to 10 mantissa bits, ties to even; NaN and infinities are unchanged."""
     bits = np.asarray(array, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(array), rounded.view(np.float32), array).astype(np.float32)
 
 
 def _plain(array: Array, dtype: DType) -> Array:
-    """Narrow dtypes widened exactly to one that NumPy itself computes with."""
+    """Widen narrow dtypes exactly to a dtype that NumPy computes in."""
     if dtype.is_float and dtype.bits < 32:
         return array.astype(np.float32)
     return array.astype(np.int8) if dtype.bits == 4 else array
 
 
 def _wrapped(array: Array, target: DType) -> Array:
-    """Integers modulo 2^bits, in the array dtype of the target's storage."""
+    """Return integers modulo 2^bits, in the array dtype of the target's storage."""
     wide = array.astype(np.int64 if array.dtype != np.uint64 else np.uint64)
     if target.bits >= 64:
         return wide.astype(target.numpy)
@@ -137,15 +134,15 @@ def _float_to_integer(array: Array, source: DType, target: DType) -> Array:
 
 
 def _round(array: Array, source: DType, target: DType) -> Array:
-    """To a float dtype of NumPy's or ml_dtypes', rounded once."""
+    """Cast to a float dtype of NumPy or ml_dtypes, rounding once."""
     if target.bits >= 32 or (source.is_float and source.bits <= 32):
         return _plain(array, source).astype(target.numpy)
-    # ml_dtypes narrows through float32, which would round twice: round to odd there first.
+    # ml_dtypes converts by way of float32, which would round twice: round to odd first.
     return _odd_float32(_plain(array, source)).astype(target.numpy)
 
 
 def _odd_float32(array: Array) -> Array:
-    """float32 values that round on to any dtype of 22 bits or fewer as the originals would: inexact ones made odd."""
+    """Round to odd in float32: rounding the result to a dtype of at most 22 bits gives the correct value."""
     if array.dtype == np.float64:
         near = array.astype(np.float32)
         exact = near.astype(np.float64) == array
@@ -161,5 +158,5 @@ def _odd_float32(array: Array) -> Array:
 
 
 def _integers(array: Array) -> Array:
-    """Whole float values as Python integers."""
+    """Return integral float values as Python ints."""
     return np.asarray(np.frompyfunc(int, 1, 1)(array.astype(np.float64)), object)

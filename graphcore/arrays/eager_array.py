@@ -1,4 +1,4 @@
-"""The base of the arrays that compute at once: values in memory, for Python and for other libraries."""
+"""The base class of eager arrays: values in memory, accessible to Python and other libraries."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.types.dtypes import DType
 
 DEVICE = "cpu"
-"""The one device that eager arrays are on."""
+"""The only device of eager arrays."""
 
 
 class OutOfBounds(ShapeError, IndexError):
-    """Positions, or masks, that an eager array has not."""
+    """An index or mask out of the bounds of an eager array."""
 
 
 class EagerArray:
-    """Values in memory. A subclass gives `dtype`, how it is made and copied, and what it computes."""
+    """Values in memory. Subclasses define `dtype`, creation, copies and operators."""
 
     __slots__ = ("__weakref__", "_data")
 
-    __array_ufunc__ = None  # ndarray + array is the array's business
+    __array_ufunc__ = None  # `ndarray + array` calls the reflected operator of the array
 
     _data: np.ndarray[Any, Any]
 
@@ -50,14 +50,14 @@ class EagerArray:
 
     @property
     def device(self) -> str:
-        """The device that has the values: "cpu"."""
+        """The device of the values: "cpu"."""
         return DEVICE
 
     def to_device(self, device: str, /, *, stream: object = None) -> Self:
-        """The array on a device, which can only be "cpu". Raises `GraphError` for another and for a stream."""
+        """Return the array on a device, which must be "cpu". Raises `GraphError` for other devices and for a stream."""
         check_device("to_device", device)
         if stream is not None:
-            raise GraphError("to_device: the cpu has no streams", help="leave stream out")
+            raise GraphError("to_device: the cpu has no streams", help="leave out stream")
         return self
 
     # Values, for Python and other libraries
@@ -79,16 +79,18 @@ class EagerArray:
     def __dlpack_device__(self, /) -> tuple[Any, int]:
         return self._data.__dlpack_device__()
 
-    def _scalar(self, wanted: str) -> Any:
+    def _scalar(self, conversion: str) -> Any:
         if self.ndim:
-            raise DTypeError(f"{wanted}: an array of rank {self.ndim} is no scalar", help="take one element: x[0]")
+            raise DTypeError(
+                f"{conversion}: an array of rank {self.ndim} is not a scalar", help="select one element: x[0]"
+            )
         return self._data[()]
 
-    def _real(self, wanted: str) -> Any:
-        value = self._scalar(wanted)
+    def _real(self, conversion: str) -> Any:
+        value = self._scalar(conversion)
         if self.dtype.is_complex:
             raise DTypeError(
-                f"{wanted}: a {self.dtype} is no real number", help="take a part: real(x), imag(x) or abs(x)"
+                f"{conversion}: {self.dtype} is not a real dtype", help="select a part: real(x), imag(x) or abs(x)"
             )
         return value
 
@@ -107,7 +109,7 @@ class EagerArray:
     def __index__(self, /) -> int:
         value = self._scalar("index")
         if not self.dtype.is_integer:
-            raise DTypeError(f"index: {self.dtype} is no integer", help="cast it: astype(x, int64)")
+            raise DTypeError(f"index: {self.dtype} is not an integer dtype", help="cast it: astype(x, int64)")
         return int(value)
 
     def __format__(self, spec: str, /) -> str:
@@ -126,7 +128,7 @@ class EagerArray:
 
     def __iter__(self) -> Any:
         if not self.ndim:
-            raise DTypeError("iter: a scalar has no first axis to go along")
+            raise DTypeError("iter: cannot iterate over a scalar, which has no axes")
         return (self[i] for i in range(self.shape[0]))
 
     __hash__ = None  # type: ignore[assignment]  # == compares elements
@@ -139,6 +141,6 @@ class EagerArray:
 
 
 def check_device(op: str, device: object) -> None:
-    """Refuse a device that is not there."""
+    """Raise `GraphError` for a device other than "cpu"."""
     if device is not None and device != DEVICE:
-        raise GraphError(f"{op}: there is no device {device!r}", help='Arrays are on the device "cpu"')
+        raise GraphError(f"{op}: there is no device {device!r}", help='the only device of arrays is "cpu"')

@@ -1,8 +1,8 @@
-"""Operators of constants, computed now: those whose result NumPy gives bit for bit.
+"""Constant folding with NumPy, for operators whose results are the same bit for bit.
 
-Floats narrower than float32 are computed in it and rounded once, as every provider has to. What the result would be
-that has a NaN in it is left to the runtime, for which NaN it is, is the processor's choice. What depends on how a
-kernel approximates (exp, sums of floats in some order) is left to it as well.
+Floats narrower than float32 are computed in float32 and rounded once, as providers must do. Results with a NaN are left
+to the runtime, since NaN payloads depend on the processor. Results that depend on the approximation of a kernel (exp,
+the order of sums of floats) are left to it as well.
 """
 
 from __future__ import annotations
@@ -38,28 +38,32 @@ def folded(
     *,
     any_nan: bool = False,
 ) -> Array | None:
-    """Compute an operator of `FOLDED` for these arrays; return None where the result is not certain.
+    """Compute an operator of `FOLDED` on arrays; return None if the result is not certain.
 
-    arrays, dtypes: of the operands, None for one that is left out. limit: the bytes of the largest result. any_nan:
-    any NaN will do where the result has one; otherwise that is not certain.
+    arrays, dtypes: those of the operands, None for omitted operands. limit: the maximum size of the result in bytes.
+    any_nan: accept results with any NaN payload.
     """
     if type_.shape.is_static and math.prod(type_.shape.static_dims) * type_.dtype.numpy.itemsize > limit:
         return None
     try:
         with np.errstate(all="ignore"):
-            made = _FOLDS[op_type](arrays, dtypes, attributes, type_)
+            result = _FOLDS[op_type](arrays, dtypes, attributes, type_)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return None  # `Graph.op` takes operands and attributes that ONNX refuses, which is not told here
-    if made is None or made.nbytes > limit or (type_.shape.is_static and made.shape != tuple(type_.shape.static_dims)):
+        return None  # `Graph.op` accepts invalid operands and attributes; the error is reported later
+    if (
+        result is None
+        or result.nbytes > limit
+        or (type_.shape.is_static and result.shape != tuple(type_.shape.static_dims))
+    ):
         return None
-    computes = op_type not in _MOVES and type_.dtype.is_float and not any_nan
-    if computes and (made != made).any():
+    computes = op_type not in _MOVING and type_.dtype.is_float and not any_nan
+    if computes and (result != result).any():
         return None
-    return np.require(made, requirements="C")
+    return np.require(result, requirements="C")
 
 
 def folded_shape(shape: Shape, attributes: Attributes) -> Array:
-    """Return the result of Shape for a tensor with known dims, whatever its value."""
+    """Return the result of Shape for a tensor with static dims."""
     return np.array(shape.static_dims[attributes.get("start", 0) : attributes.get("end")], np.int64)
 
 
@@ -67,30 +71,30 @@ def folded_shape(shape: Shape, attributes: Attributes) -> Array:
 
 
 def _wide(array: Array, dtype: DType) -> Array:
-    """An exact copy in a dtype that NumPy itself computes in."""
+    """Convert exactly to a dtype that NumPy computes in."""
     if dtype.is_float:
         return array if dtype in _DIRECT else array.astype(np.float32)
     return array.astype(np.uint64 if dtype.kind is Kind.unsigned else np.int64)
 
 
 def _narrow(array: Array, dtype: DType) -> Array:
-    """A result in the dtype it is to have: rounded, or wrapped."""
+    """Convert a result to its dtype: round, or wrap."""
     return cast_array(array, DType.of(array.dtype), dtype)
 
 
 def _numbers(function: Callable[..., Any], *, floats: bool = True, integers: bool = True) -> Fold:
-    """An operator on numbers of one dtype, which the result has too."""
+    """Return the fold of an operator on numbers of one dtype, which is also the dtype of the result."""
 
     def apply(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
         dtype = type_.dtype
-        if len(arrays) != getattr(function, "nin", len(arrays)):  # one more is where a ufunc writes to
+        if len(arrays) != getattr(function, "nin", len(arrays)):  # an additional argument of a ufunc is its output
             return None
         if not (floats and dtype in _FLOATS) and not (integers and dtype.is_integer):
             return None
-        if any(own is not dtype for own in dtypes):
+        if any(operand_dtype is not dtype for operand_dtype in dtypes):
             return None
-        made = function(*[_wide(array, dtype) for array in arrays])
-        return None if made is None else _narrow(np.asarray(made), dtype)
+        result = function(*[_wide(array, dtype) for array in arrays])
+        return None if result is None else _narrow(np.asarray(result), dtype)
 
     return apply
 
@@ -101,12 +105,12 @@ def _quotient(x: Array, y: Array) -> Array | None:
     if not _divides(x, y):
         return None
     quotient = x // y
-    cut = (quotient < 0) & (quotient * y != x)  # NumPy rounds down, ONNX towards zero
-    return np.asarray(quotient + cut.astype(x.dtype))
+    truncated = (quotient < 0) & (quotient * y != x)  # NumPy rounds down, ONNX towards zero
+    return np.asarray(quotient + truncated.astype(x.dtype))
 
 
 def _divides(x: Array, y: Array) -> bool:
-    """Return whether ONNX defines all of the integer quotients: not those by 0, nor that of the least number by -1."""
+    """Return True if ONNX defines all integer quotients: no division by 0, nor of the minimum by -1."""
     return bool((y != 0).all() and not (x.dtype.kind == "i" and (y == -1).any()))
 
 
@@ -115,20 +119,20 @@ def _remainder(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_:
 
     def remainder(x: Array, y: Array) -> Array | None:
         if x.dtype.kind == "f":
-            return np.asarray(np.fmod(x, y))  # which is exact
+            return np.asarray(np.fmod(x, y))  # exact
         return np.asarray(np.fmod(x, y) if fmod else np.mod(x, y)) if _divides(x, y) else None
 
     return _numbers(remainder, floats=fmod)(arrays, dtypes, attributes, type_)
 
 
-def _largest(function: Callable[..., Any]) -> Fold:
+def _extreme(function: Callable[..., Any]) -> Fold:
     def extreme(*arrays: Array) -> Array:
-        made = arrays[0]
+        result = arrays[0]
         for other in arrays[1:]:
-            made = function(made, other)
-        return made
+            result = function(result, other)
+        return result
 
-    return _numbers(extreme, floats=False)  # which of 0.0 and -0.0 it is, is the kernel's choice
+    return _numbers(extreme, floats=False)  # the sign of a zero depends on the kernel
 
 
 def _shift(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
@@ -136,8 +140,8 @@ def _shift(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: Ten
 
     def shifted(x: Array, count: Array) -> Array:
         small = np.minimum(count, np.uint64(bits - 1))
-        made = x << small if attributes["direction"] in ("LEFT", b"LEFT") else x >> small
-        return np.where(count < np.uint64(bits), made, np.uint64(0))
+        result = x << small if attributes["direction"] in ("LEFT", b"LEFT") else x >> small
+        return np.where(count < np.uint64(bits), result, np.uint64(0))
 
     return _numbers(shifted, floats=False)(arrays, dtypes, attributes, type_) if type_.dtype.is_unsigned else None
 
@@ -148,7 +152,7 @@ def _shift(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: Ten
 def _compared(function: Callable[..., Any]) -> Fold:
     def apply(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
         dtype = dtypes[0]
-        if len(arrays) != 2 or dtype is None or any(own is not dtype for own in dtypes):
+        if len(arrays) != 2 or dtype is None or any(operand_dtype is not dtype for operand_dtype in dtypes):
             return None
         if dtype is DType.bool:
             return np.asarray(function(*arrays))
@@ -166,8 +170,8 @@ def _is_nan(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: Te
 
 def _logical(function: np.ufunc) -> Fold:
     def apply(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
-        is_right = len(arrays) == function.nin and all(a.dtype == np.bool_ for a in arrays)
-        return np.asarray(function(*arrays)) if is_right else None
+        is_valid = len(arrays) == function.nin and all(a.dtype == np.bool_ for a in arrays)
+        return np.asarray(function(*arrays)) if is_valid else None
 
     return apply
 
@@ -210,12 +214,12 @@ def _joined(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: Te
 
 
 def _gathered(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
-    x, places = arrays
+    x, indices = arrays
     axis = attributes.get("axis", 0)
     length = x.shape[axis]
-    if places.size and (places.min() < -length or places.max() >= length):
+    if indices.size and (indices.min() < -length or indices.max() >= length):
         return None
-    return np.asarray(np.take(x, places, axis=axis))
+    return np.asarray(np.take(x, indices, axis=axis))
 
 
 def _sliced(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
@@ -224,13 +228,13 @@ def _sliced(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: Te
     for i in range(len(starts)):
         axis, start, end = i if axes is None else int(axes[i]), int(starts[i]), int(ends[i])
         step = 1 if steps is None else int(steps[i])
-        if step < 0 and (start < -x.shape[axis] or end == _FURTHEST):
-            return None  # which NumPy, ONNX and the runtime read in three ways
+        if step < 0 and (start < -x.shape[axis] or end == _MAX_END):
+            return None  # NumPy, ONNX and the runtime disagree
         at[axis] = slice(start, end, step)
     return np.asarray(x[tuple(at)])
 
 
-_FURTHEST = (1 << 63) - 1
+_MAX_END = (1 << 63) - 1
 
 
 def _viewed(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
@@ -251,8 +255,8 @@ _FOLDS: dict[str, Fold] = {
     "Floor": _numbers(np.floor, integers=False),
     "Ceil": _numbers(np.ceil, integers=False),
     "Mod": _remainder,
-    "Max": _largest(np.maximum),
-    "Min": _largest(np.minimum),
+    "Max": _extreme(np.maximum),
+    "Min": _extreme(np.minimum),
     "BitwiseAnd": _numbers(np.bitwise_and, floats=False),
     "BitwiseOr": _numbers(np.bitwise_or, floats=False),
     "BitwiseXor": _numbers(np.bitwise_xor, floats=False),
@@ -283,8 +287,8 @@ _FOLDS: dict[str, Fold] = {
     "Slice": _sliced,
 }
 
-_MOVES = having(Trait.MOVES, Trait.JOINS) | {"BitCast"}
-"""Operators that give elements as they are."""
+_MOVING = having(Trait.MOVES, Trait.JOINS) | {"BitCast"}
+"""Operators that do not change elements."""
 
 FOLDED = frozenset(_FOLDS)
-"""The operators that `folded` knows."""
+"""The operators that `folded` computes."""

@@ -1,5 +1,5 @@
-"""Open the files that a model consists of. They are untrusted: nothing outside of the folder of the model is opened,
-or, where the user lets links be followed, of the folder that they may lead to."""
+"""Opens the files of a model, which are untrusted: no file outside of the folder of the model is opened, or outside of
+the root of symbolic links, if the user allows them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Literal, TypeAlias
 from graphcore.errors import GraphcoreError, GraphError, ModelError, UnsafePathError
 
 ExternalData: TypeAlias = Literal["plain", "links"]
-"""The places of external data: plain files of the model's folder, or also the targets of its links."""
+"""The allowed locations of external data: plain files in the model's folder, or also targets of symbolic links."""
 
-_SHOWN = 256
-"""Characters of a path that errors show: a file may say anything of any length."""
+_MAX_PATH_CHARS = 256
+"""The maximum number of characters of a path in an error, since paths in files may have any length."""
 
 _PLAIN = "save the model with its data in plain files beside it"
 _FOLLOW = f'{_PLAIN}, or follow links: external_data="links" (docs/security.md)'
@@ -25,42 +25,45 @@ _FOLLOW = f'{_PLAIN}, or follow links: external_data="links" (docs/security.md)'
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Leave to follow symbolic links. root: the folder that they may lead to; None for the default of `root_of`."""
+    """Permission to follow symbolic links. root: the folder that they may lead to; None for the result of `root_of`."""
 
     root: str | None
 
 
 def links_of(external_data: ExternalData, root: str | os.PathLike[str] | None) -> Links | None:
-    """Return which links may be followed; None for none. Raises `GraphError` for values that there are not."""
+    """Return the permission to follow links, or None. Raises `GraphError` for invalid values."""
     if not isinstance(external_data, str) or external_data not in ("plain", "links"):
         raise GraphError(
-            f"load: there is no external_data={external_data!r:.40}",
-            help='give "plain", or "links" to follow symbolic links',
+            f"load: unknown external_data={external_data!r:.40}",
+            help='use "plain", or "links" to follow symbolic links',
         )
     if root is None:
         return Links(None) if external_data == "links" else None
     if external_data != "links":
         raise GraphError(
-            "load: external_data_root says where links may lead, and none are followed",
-            help='give external_data="links" with it',
+            'load: external_data_root has no effect without external_data="links"',
+            help='pass external_data="links" with it',
         )
     if not isinstance(root, (str, os.PathLike)) or not os.path.isdir(root):
-        raise GraphError(f"load: external_data_root={str(root)[:_SHOWN]!r} is no folder", help="give a folder's path")
+        raise GraphError(
+            f"load: external_data_root={str(root)[:_MAX_PATH_CHARS]!r} is not a folder",
+            help="pass the path of a folder",
+        )
     return Links(os.fsdecode(root))
 
 
 def model_bytes(path: str) -> memoryview:
-    """The content of the file that the user names, mapped. Raises `ModelError` for what is no regular file."""
+    """Return the memory-mapped content of a model file. Raises `ModelError` if the path is not a regular file."""
     try:
         handle = os.open(path, FLAGS)
     except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        what = "no file" if isinstance(error, FileNotFoundError) else f"not readable: {reason}"
-        raise ModelError(f"load: {path[:_SHOWN]} is {what}", help="give the path of an .onnx file") from None
+        what = "not a file" if isinstance(error, FileNotFoundError) else f"not readable: {reason}"
+        raise ModelError(f"load: {path[:_MAX_PATH_CHARS]} is {what}", help="give the path of an .onnx file") from None
     try:
         kind = os.fstat(handle).st_mode
         if not stat.S_ISREG(kind):
-            what = "a folder" if stat.S_ISDIR(kind) else "no file"
+            what = "a folder" if stat.S_ISDIR(kind) else "not a file"
             raise ModelError(f"load: {path} is {what}", help="give the path of an .onnx file")
         return _mapped(handle)
     finally:
@@ -68,10 +71,10 @@ def model_bytes(path: str) -> memoryview:
 
 
 class Folder:
-    """The folder of a model, whose files hold external data. None for a model that came from no file.
+    """The folder of a model, whose files have external data.
 
-    links: whether symbolic links are followed, and where they may lead; None refuses them. admit: is told of each file
-    that is opened what it is and of which tensor, and raises for one that may not be read.
+    path: None for a model that was not loaded from a file. links: the permission to follow symbolic links; None
+    rejects them. admit: called with the status of each opened file and the tensor; it raises to reject the file.
     """
 
     def __init__(
@@ -86,22 +89,21 @@ class Folder:
         self._files: dict[str, memoryview] = {}
 
     def content(self, location: str, tensor: str) -> memoryview:
-        """The content of a file in the folder, mapped.
+        """Return the memory-mapped content of a file in the folder.
 
-        location: relative, with "/". Raises `UnsafePathError` for one that leaves the folder, or that is or goes
-        through anything but plain folders and files of its own: symbolic links that are not to be followed or leave
-        their root, hard links, devices, FIFOs.
+        location: a relative path with "/". Raises `UnsafePathError` for a path that leaves the folder, and for all but
+        plain folders and files: symbolic links that are not allowed or leave their root, hard links, devices, FIFOs.
         """
-        found = self._files.get(location)
-        if found is None:
-            found = self._files[location] = self._open(location, tensor)
-        return found
+        content = self._files.get(location)
+        if content is None:
+            content = self._files[location] = self._open(location, tensor)
+        return content
 
     def _open(self, location: str, tensor: str) -> memoryview:
         if self._path is None:
             raise ModelError(
-                f"load: {tensor} lies in the file {location[:_SHOWN]!r}, and a model given as bytes has no folder",
-                help="give the path of the model",
+                f"load: {tensor} is in file {location[:_MAX_PATH_CHARS]!r}, but a model from bytes has no folder",
+                help="pass the path of the model",
             )
         parts = location.split("/")
         if (
@@ -112,38 +114,38 @@ class Folder:
             or os.path.isabs(location)
             or any(part in ("", ".", "..") for part in parts)
         ):
-            raise self._unsafe(location, tensor, "that is no plain path inside of the model's folder")
+            raise self._unsafe(location, tensor, "that is not a plain path inside of the model's folder")
         walk = self._walk if self._links is None else self._walk_links
         handle = walk(parts, location, tensor)
         try:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise self._unsafe(location, tensor, "that is no regular file")
-            if found.st_nlink > 1:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise self._unsafe(location, tensor, "that is not a regular file")
+            if status.st_nlink > 1:
                 raise self._unsafe(location, tensor, "that file has another name elsewhere (a hard link)")
             if self._admit is not None:
-                self._admit(found, tensor)
+                self._admit(status, tensor)
             return _mapped(handle)
         finally:
             os.close(handle)
 
     def _walk(self, parts: list[str], location: str, tensor: str) -> int:
-        """A handle of the file, opened folder by folder, so that no link is followed even if one appears meanwhile."""
+        """Return a handle of the file, opened folder by folder, so that links cannot be swapped in meanwhile."""
         assert self._path is not None
         if os.open not in os.supports_dir_fd:
-            return self._opened(os.path.join(self._path, *parts), None, location, tensor)
+            return self._open_part(os.path.join(self._path, *parts), None, location, tensor)
         folder = os.open(self._path, os.O_RDONLY)
         try:
             for part in parts[:-1]:
-                inner = self._opened(part, folder, location, tensor)
+                inner = self._open_part(part, folder, location, tensor)
                 os.close(folder)
                 folder = inner
-            return self._opened(parts[-1], folder, location, tensor)
+            return self._open_part(parts[-1], folder, location, tensor)
         finally:
             os.close(folder)
 
     def _walk_links(self, parts: list[str], location: str, tensor: str) -> int:
-        """A handle of the file that a path leads to, within the root of links."""
+        """Return a handle of the file that a path leads to, within the root of links."""
         assert self._path is not None
         assert self._links is not None
         folder = os.path.abspath(self._path)
@@ -152,36 +154,37 @@ class Folder:
         real = os.path.realpath(folder)
         if not os.path.join(real, "").startswith(os.path.join(root, "")):
             raise UnsafePathError(
-                f"load: {tensor} lies in {location[:_SHOWN]!r}, and external_data_root={root!r} does not hold {real!r}",
-                help="give external_data_root= a folder that holds the model too",
+                f"load: {tensor} lies in {location[:_MAX_PATH_CHARS]!r}, and external_data_root={root!r} "
+                f"does not contain {real!r}",
+                help="pass an external_data_root that also contains the model",
             )
         try:
-            return opened(root, spelled, real, parts)
+            return open_within(root, spelled, real, parts)
         except OutsideError as error:
             raise self._unsafe(location, tensor, str(error), error.help) from None
         except OSError as error:
-            raise self._refused(error, location, tensor) from None
+            raise self._open_error(error, location, tensor) from None
 
-    def _opened(self, name: str, folder: int | None, location: str, tensor: str) -> int:
+    def _open_part(self, name: str, folder: int | None, location: str, tensor: str) -> int:
         if not NO_FOLLOW and os.path.realpath(name) != os.path.abspath(name):
             raise self._unsafe(location, tensor, "a symbolic link is on the way", _FOLLOW)
         try:
             return os.open(name, FLAGS | NO_FOLLOW, dir_fd=folder)
         except OSError as error:
-            raise self._refused(error, location, tensor) from None
+            raise self._open_error(error, location, tensor) from None
 
-    def _refused(self, error: OSError, location: str, tensor: str) -> GraphcoreError:
+    def _open_error(self, error: OSError, location: str, tensor: str) -> GraphcoreError:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             return self._unsafe(location, tensor, "a symbolic link is on the way", _FOLLOW)
         if error.errno == errno.ENXIO:
-            return self._unsafe(location, tensor, "that is no regular file")
+            return self._unsafe(location, tensor, "that is not a regular file")
         return ModelError(
-            f"load: {tensor} lies in the file {location[:_SHOWN]!r}, which cannot be opened: {error.strerror}",
+            f"load: {tensor} lies in the file {location[:_MAX_PATH_CHARS]!r}, which cannot be opened: {error.strerror}",
             help="put the file beside the model",
         )
 
     def _unsafe(self, location: str, tensor: str, why: str, help: str = _PLAIN) -> UnsafePathError:
-        return UnsafePathError(f"load: {tensor} lies in {location[:_SHOWN]!r}, and {why}", help=help)
+        return UnsafePathError(f"load: {tensor} lies in {location[:_MAX_PATH_CHARS]!r}, and {why}", help=help)
 
 
 def _mapped(handle: int) -> memoryview:
@@ -190,26 +193,26 @@ def _mapped(handle: int) -> memoryview:
     return memoryview(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
 
 
-# Symbolic links of untrusted files, followed by hand and only within one folder, the root.
+# Symbolic links of untrusted files, resolved only within one folder, the root.
 #
-# Each part of a path is opened by a handle of the folder before it without following links. Where a part is a link,
-# its target is walked in the same way, from the folder that the link lies in. `..` goes back to the handle before, so
-# that no step leaves the root, whatever appears or moves meanwhile.
+# Each part of a path is opened relative to the handle of its folder, without following links. The target of a link is
+# walked in the same way, from the folder of the link. `..` returns to the previous handle. No step can leave the root,
+# even if files appear or move meanwhile.
 
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""The flags that untrusted files are opened with. O_NONBLOCK: opening a FIFO would wait for a writer."""
+"""The flags for opening untrusted files. O_NONBLOCK: opening a FIFO would wait for a writer."""
 
-_MOST_LINKS = 40
-"""Links on the way to one file, as Linux has it."""
+_MAX_LINKS = 40
+"""The maximum number of links on the way to a file, as in Linux."""
 
 
-_ROOT = "give external_data_root= the folder that links may lead to, if you trust the model with it"
+_ROOT = "pass external_data_root=, the folder that links may lead to, if you trust the model with it"
 _RING = "save the model with its data in plain files beside it"
 
 
 class OutsideError(Exception):
-    """Says which link leads where it may not. help: what to do."""
+    """A link leads outside of the root. help: the fix."""
 
     def __init__(self, reason: str, help: str = _ROOT) -> None:
         super().__init__(reason)
@@ -217,9 +220,9 @@ class OutsideError(Exception):
 
 
 def root_of(folder: str) -> str:
-    """Return where the links of a model may lead by default: its folder, or the repository of a hub's cache.
+    """Return the default root of links: the folder of the model, or the repository in a hub's cache.
 
-    folder: of the model, absolute. Hugging Face's cache has `snapshots/REVISION/...` beside `blobs`.
+    folder: the absolute path of the model's folder. Hugging Face's cache has `snapshots/REVISION/...` beside `blobs`.
     """
     inner = folder
     while (outer := os.path.dirname(inner)) != inner:
@@ -231,21 +234,21 @@ def root_of(folder: str) -> str:
     return folder
 
 
-def opened(root: str, spelled: str, folder: str, parts: Sequence[str]) -> int:
-    """Return a handle of a file, links followed within the root.
+def open_within(root: str, spelled: str, folder: str, parts: Sequence[str]) -> int:
+    """Return a handle of a file, following links within the root.
 
-    root, folder: real paths, the folder in the root. spelled: the root as the user has it, absolute: absolute links
-    begin with that as a rule. parts: of the file's path from the folder. Raises `OutsideError` for a link that leads
-    out, and `OSError`.
+    root, folder: real paths, the folder inside the root. spelled: the absolute path of the root as the user wrote it,
+    with which absolute links usually begin. parts: the path of the file from the folder. Raises `OutsideError` for a
+    link that leads out of the root, and `OSError`.
     """
     start = [] if folder == root else os.path.relpath(folder, root).split(os.sep)
     if os.open not in os.supports_dir_fd or not NO_FOLLOW:
-        return _opened_by_path(root, os.path.join(folder, *parts))
-    return _Walk(root, spelled).to([*start, *parts])
+        return _open_by_path(root, os.path.join(folder, *parts))
+    return _LinkWalk(root, spelled).to([*start, *parts])
 
 
-class _Walk:
-    """A walk from the root: the handles of the folders on the way, the root's first."""
+class _LinkWalk:
+    """A walk from the root, with the handles of the folders on the way, that of the root first."""
 
     def __init__(self, root: str, spelled: str) -> None:
         self._root = root
@@ -255,22 +258,22 @@ class _Walk:
         self._links = 0
 
     def to(self, parts: Sequence[str]) -> int:
-        ahead = list(reversed(parts))
+        remaining = list(reversed(parts))
         link = ""
         try:
             while True:
-                name = ahead.pop()
+                name = remaining.pop()
                 if name == "..":
                     self._up(link)
                 elif name not in ("", "."):
                     target = self._target(name)
                     if target is not None:
-                        link = self._shown(name, target)
-                        ahead += reversed(self._parts(target, link))
+                        link = self._link_text(name, target)
+                        remaining += reversed(self._parts(target, link))
                     else:
                         self._handles.append(os.open(name, FLAGS | NO_FOLLOW, dir_fd=self._handles[-1]))
                         self._names.append(name)
-                if not ahead:
+                if not remaining:
                     return os.dup(self._handles[-1])
         finally:
             for handle in self._handles:
@@ -283,15 +286,15 @@ class _Walk:
         self._names.pop()
 
     def _target(self, name: str) -> str | None:
-        """Return where a link leads; None for what is none. What it becomes a moment later is not followed."""
-        found = os.stat(name, dir_fd=self._handles[-1], follow_symlinks=False)
-        return os.readlink(name, dir_fd=self._handles[-1]) if stat.S_ISLNK(found.st_mode) else None
+        """Return the target of a link; None for other files. If the file changes afterwards, it is not followed."""
+        status = os.stat(name, dir_fd=self._handles[-1], follow_symlinks=False)
+        return os.readlink(name, dir_fd=self._handles[-1]) if stat.S_ISLNK(status.st_mode) else None
 
     def _parts(self, target: str, link: str) -> list[str]:
-        """Return the parts of a link's target, after going back to the root for one that is absolute."""
+        """Return the parts of a link's target, after returning to the root for an absolute one."""
         self._links += 1
-        if self._links > _MOST_LINKS:
-            raise OutsideError(f"{link}, the last of more than {_MOST_LINKS} links", _RING)
+        if self._links > _MAX_LINKS:
+            raise OutsideError(f"{link}, the last of more than {_MAX_LINKS} links", _RING)
         if not os.path.isabs(target):
             return target.split(os.sep)
         for root in self._spellings:
@@ -301,12 +304,12 @@ class _Walk:
                 return target[len(root) :].split(os.sep)
         raise OutsideError(f"{link}, out of {self._root!r}")
 
-    def _shown(self, name: str, target: str) -> str:
+    def _link_text(self, name: str, target: str) -> str:
         return f"the link {'/'.join([*self._names, name])[:256]!r} leads to {target[:256]!r}"
 
 
-def _opened_by_path(root: str, path: str) -> int:
-    """Return a handle where the system opens no file by the handle of its folder."""
+def _open_by_path(root: str, path: str) -> int:
+    """Return a handle on systems that cannot open files relative to a folder's handle."""
     real = os.path.realpath(path)
     if not real.startswith(os.path.join(root, "")):
         raise OutsideError(f"a link on the way to {path[-256:]!r} leads to {real[:256]!r}, out of {root!r}")

@@ -1,1 +1,1 @@
-"""Declaring ops and making nodes: operands are promoted, shapes inferred, nodes emitted."""
+"""Declares ops and builds their nodes: promotes operands, infers shapes, emits nodes."""

@@ -1,7 +1,7 @@
-"""The declaration of ops: once each, with name, ONNX operator, promotion rule and docstring.
+"""Declarations of ops: name, ONNX operator, promotion rule and docstring.
 
-From the declaration come the function, the overload or method of Symbol, the table of ops in the docs, the expansion
-that lowering uses where ONNX has no such operator, and the sweep over dtypes in the tests.
+A declaration defines the function, the operator or method of Symbol, the row in the docs, the expansion that lowering
+uses if ONNX has no such operator, and the sweep over dtypes in the tests.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LIBRARY = "graphcore"
-"""The domain of operators that ONNX lacks; lowering expands them into ONNX's."""
+"""The domain of operators that ONNX lacks; lowering expands them into ONNX operators."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """The record of an op. onnx: the ONNX operator it emits, or what it is made of. family: the file it is in."""
+    """The record of an op. onnx: the ONNX operator or operators that it emits. family: the name of its module."""
 
     name: str
     function: Callable[..., Any]
@@ -34,59 +34,59 @@ class Declaration:
     arity: int | None = None
     """1 or 2 for element-wise ops, which share one shape rule."""
     operator: str = ""
-    """Python's operator for it, as printed in tables."""
+    """The Python operator, as printed in tables."""
 
     @property
     def summary(self) -> str:
-        """Return the first line of its docstring."""
+        """The first line of the docstring."""
         return (self.function.__doc__ or "").strip().split("\n")[0]
 
 
 REGISTRY: dict[str, Declaration] = {}
-"""Every op by name."""
+"""All ops by name."""
 
 EXPANSIONS: dict[str, Callable[..., Any]] = {}
 """The expansions of the library's own operators: op_type -> function(*Symbols, **attributes) -> Symbol(s).
 
-The function is called while lowering, on Symbols of the dtype to compute in (float32 for narrower floats), and builds
-with ops. It sees None for an optional operand left out.
+Lowering calls the function on Symbols of the dtype to compute in (float32 for narrower floats). It builds the expansion
+with ops. An omitted optional operand is None.
 """
 
 IN_DOUBLE: set[str] = set()
-"""Those of the library's own operators whose expansion computes floats in float64, from which each is rounded once."""
+"""The library's own operators whose expansion computes floats in float64 and rounds once."""
 
 BROADCASTING: set[str] = set()
-"""The operators, ONNX's and the library's own, whose operands broadcast against each other."""
+"""The operators of ONNX and of the library whose operands broadcast."""
 
 FAST_EXPANSIONS: dict[str, Callable[..., Any]] = {}
-"""Those of nodes that may be less accurate, where they are shorter."""
+"""Shorter expansions for nodes that may be less accurate."""
 
 
 def expanded(op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> Any:
-    """Return what one of the library's own operators is made of on these operands, as accurate as its node says."""
+    """Build the expansion of one of the library's own operators, with the accuracy in its attributes."""
     body = FAST_EXPANSIONS.get(op_type) if settings.is_fast(attributes) else None
     return (body or EXPANSIONS[op_type])(*inputs, **settings.without(attributes))
 
 
 # Ops on eager tensors
 
-AtOnce: TypeAlias = "Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]"
+EagerRunner: TypeAlias = "Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]"
 
-_at_once: list[tuple[type, AtOnce]] = []
-"""The class of eager tensors and what computes a function of Symbols on them; empty until there are any."""
+_eager_runners: list[tuple[type, EagerRunner]] = []
+"""Classes of eager tensors, each with the function that computes ops on them; empty until they are imported."""
 
 NOT_EAGER = object()
-"""The answer of `at_once` for arguments of which none is an eager tensor, or some are Symbols."""
+"""The result of `run_eagerly` if no argument is an eager tensor, or some are Symbols."""
 
 
-def at_once_by(kind: type, run: AtOnce) -> None:
-    """Have ops that are called on a class of eager tensors computed by `run`: (function, arguments, named)."""
-    _at_once.append((kind, run))
+def register_eager(kind: type, run: EagerRunner) -> None:
+    """Compute ops on a class of eager tensors by `run(function, arguments, named)`."""
+    _eager_runners.append((kind, run))
 
 
-def at_once(function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """Return what an op gives for eager tensors, or `NOT_EAGER`."""
-    for kind, run in _at_once:
+def run_eagerly(function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """Return the result of an op on eager tensors, or `NOT_EAGER`."""
+    for kind, run in _eager_runners:
         if any(_has(kind, value) for value in (*arguments, *named.values())):
             return run(function, arguments, dict(named))
     return NOT_EAGER
@@ -115,7 +115,7 @@ MEANINGS: dict[Rule, str] = {
     "sum": "the dtype is kept; bools are counted in int64",
     "mean": "floats are kept; integers and bools give float64",
 }
-"""A description of each promotion rule."""
+"""Descriptions of the promotion rules."""
 
 _PYTHON_OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
@@ -139,10 +139,10 @@ def op(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Declare a function as an op.
 
-    onnx: the operator it emits. rule: its promotion rule. dunder: the Python operator it answers ("matmul" for `@`).
-    method: attach it to Symbol, under its own name or the one given. name: where it is not the function's. doc: the
-    docstring of a function that was made for one of several ops, which is called `name` then. computes: eager tensors
-    are its operands; otherwise they are values like arrays.
+    onnx: the operator that it emits. rule: its promotion rule. dunder: the Python operator that it implements ("matmul"
+    for `@`). method: attach it to Symbol, under its own name or the given one. name: the name of the op, by default
+    that of the function. doc: the docstring of a generated function, which also gets the name `name`. computes: True
+    if eager tensors are operands, False if they are values like arrays.
     """
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
@@ -152,8 +152,8 @@ def op(
 
         @functools.wraps(function)
         def call(*arguments: P.args, **named: P.kwargs) -> R:
-            if computes and _at_once and (made := at_once(function, arguments, named)) is not NOT_EAGER:
-                return made  # type: ignore[no-any-return]
+            if computes and _eager_runners and (result := run_eagerly(function, arguments, named)) is not NOT_EAGER:
+                return result  # type: ignore[no-any-return]
             return function(*arguments, **named)
 
         register(name or function.__name__.rstrip("_"), call, onnx, rule, None, dunder)
@@ -169,9 +169,9 @@ def op(
 def expansion(
     op_type: str, *, fast: bool = False, broadcasts: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Declare what one of the library's own operators is made of. See `EXPANSIONS`; fast: `FAST_EXPANSIONS`.
+    """Declare the expansion of one of the library's own operators. See `EXPANSIONS`; fast: `FAST_EXPANSIONS`.
 
-    broadcasts: it is one of `BROADCASTING`, as those of two operands are that `binary` declares.
+    broadcasts: add the operator to `BROADCASTING`, as `binary` does.
     """
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
@@ -190,7 +190,7 @@ def register(name: str, function: Callable[..., Any], onnx: str, rule: Rule, ari
 
 
 def attach_operator(dunder: str, function: Callable[..., Any]) -> None:
-    """Make a function what Symbol does for a Python operator, on either side of it."""
+    """Implement a Python operator of Symbol, and its reflected form."""
     setattr(Symbol, f"__{dunder}__", function)
     if dunder not in _COMPARISONS and dunder not in ("getitem",):
 

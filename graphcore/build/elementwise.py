@@ -1,4 +1,4 @@
-"""Element-wise ops of one and of two operands: how they are declared, and what they build."""
+"""Declares element-wise ops of one and two operands, and builds their nodes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from graphcore.build.declare import (
     LIBRARY,
     MEANINGS,
     NOT_EAGER,
-    at_once,
     attach_operator,
     register,
+    run_eagerly,
 )
 from graphcore.build.shapes import Roles, broadcast
 from graphcore.errors import GraphError
@@ -50,9 +50,9 @@ def unary(
 ) -> Callable[[TensorLike], Symbol]:
     """Declare an element-wise op of one operand.
 
-    onnx: the operator emitted, or the name of the library's own one that `body` says how to make. same_on: the
-    kinds of dtype on which the op is the identity. for_bool: the operator emitted for bools, if another. fast: what
-    `body` is where the node may be less accurate. gives_real: of complex numbers it gives real ones.
+    onnx: the operator that it emits, or the name of the library's own operator with the expansion `body`. same_on: the
+    kinds of dtypes on which the op is the identity. for_bool: the operator that it emits for bools, if different. fast:
+    the expansion for nodes that may be less accurate. gives_real: True if results on complex numbers are real.
     """
     if fast:
         FAST_EXPANSIONS[onnx] = fast
@@ -61,12 +61,12 @@ def unary(
 
     def function(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
         if accuracy is not None:
-            with _at(name, onnx, accuracy):
+            with _accuracy_block(name, onnx, accuracy):
                 return function(x)
         if type(x) is Symbol and x.graph.scope.is_open:
             graph = x.graph
-        elif (made := at_once(function, (x,), {})) is not NOT_EAGER:
-            return made  # type: ignore[no-any-return]
+        elif (output := run_eagerly(function, (x,), {})) is not NOT_EAGER:
+            return output  # type: ignore[no-any-return]
         else:
             graph = operands.graph_of(name, (x,))
         symbol = graph.build.operand(x, name, "x")
@@ -80,23 +80,23 @@ def unary(
             symbol = operands.vector_of_one(symbol)
         if not op_type:
             return symbol
-        made = graph.build.emit(op_type, (symbol,), type_, attributes, domain)
-        return made if result is None else operands.cast_operand(made, result, type_.ambiguous, kinds)
+        output = graph.build.emit(op_type, (symbol,), type_, attributes, domain)
+        return output if result is None else operands.cast_operand(output, result, type_.ambiguous, kinds)
 
     def plan_of(graph: Graph, symbol: Symbol) -> tuple[DType | None, str, TensorType, DType | None, bool]:
         resolution = operands.resolve(graph, key, {"x": symbol}, (symbol,), (None,))
         (dtype,) = resolution.operands
-        own = dtype or symbol.dtype
-        is_same = own.kind in same_on and own is resolution.result
-        op_type = "" if is_same else for_bool if for_bool and own is DType.bool else onnx
-        made, result = _made_in(resolution)
+        source = dtype or symbol.dtype
+        is_same = source.kind in same_on and source is resolution.result
+        op_type = "" if is_same else for_bool if for_bool and source is DType.bool else onnx
+        computed, result = _node_dtypes(resolution)
         if gives_real:
-            made = real_of(made)
+            computed = real_of(computed)
         is_vector = operands.makes_vector(graph, name, (symbol,))
         shape = operands.VECTOR_OF_ONE if is_vector else symbol.type.shape
-        return dtype, op_type, tensor_type(made, shape, resolution.ambiguous), result, is_vector
+        return dtype, op_type, tensor_type(computed, shape, resolution.ambiguous), result, is_vector
 
-    _dress(function, name, f"{doc}\n\n{_contract_of_one(rule)}")
+    _set_metadata(function, name, f"{doc}\n\n{_unary_doc(rule)}")
     register(name, function, onnx, rule, 1, dunder)
     if body:
         EXPANSIONS[onnx] = body
@@ -119,9 +119,9 @@ def binary(
 ) -> Callable[[TensorLike, TensorLike], Symbol]:
     """Declare an element-wise op of two operands that broadcast.
 
-    onnx: the operator emitted, with `attributes`, or the name of the library's own one that `body` says how to make.
-    for_bool, for_float: the operators emitted where the operands meet in bool or in a float, if they are others: `And`
-    for `&`; those that `EXPANSIONS` knows are the library's own.
+    onnx: the operator that it emits with `attributes`, or the name of the library's own operator with the expansion
+    `body`. for_bool, for_float: the operators for the common dtype bool or float, if different, such as `And` for `&`.
+    Operators in `EXPANSIONS` are the library's own.
     """
     if body:
         EXPANSIONS[onnx] = body
@@ -130,7 +130,7 @@ def binary(
 
     def function(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
         if accuracy is not None:
-            with _at(name, onnx, accuracy):
+            with _accuracy_block(name, onnx, accuracy):
                 return function(lhs, rhs)
         if (
             type(lhs) is Symbol
@@ -140,10 +140,10 @@ def binary(
             graph = lhs.graph
             left: Symbol | Scalar = lhs
             right: Symbol | Scalar = rhs  # type: ignore[assignment]
-        elif (made := at_once(function, (lhs, rhs), {})) is not NOT_EAGER:
-            return made  # type: ignore[no-any-return]
+        elif (result := run_eagerly(function, (lhs, rhs), {})) is not NOT_EAGER:
+            return result  # type: ignore[no-any-return]
         else:
-            graph, (left, right) = operands.given(name, {"lhs": lhs, "rhs": rhs})
+            graph, (left, right) = operands.graph_and_operands(name, {"lhs": lhs, "rhs": rhs})
         kinds = (
             name,
             left.type if type(left) is Symbol else (type(left), left),
@@ -151,15 +151,15 @@ def binary(
         )
         plan = graph.memory.plans.get(kinds)
         if type(plan) is not _Plan or not graph.promotion.remembered:
-            if type(plan) is Pair and (whole := plan.expression(graph, left, right)) is not None:
+            if type(plan) is ExpressionPlan and (expression := plan.expression(graph, left, right)) is not None:
                 if type(left) is not Symbol:
                     left = graph.build.scalar(left, plan.type.dtype)  # type: ignore[arg-type]
                 if type(right) is not Symbol:
                     right = graph.build.scalar(right, plan.type.dtype)  # type: ignore[arg-type]
-                made = graph.build.emit(whole.operator, (left, right), plan.type, plan.attributes, LIBRARY)
-                graph.memory.expressions[made.id] = whole
-                return made
-            if graph.promotion.flattens(name) and (joint := combined(graph, key, kinds, left, right)) is not None:
+                result = graph.build.emit(expression.operator, (left, right), plan.type, plan.attributes, LIBRARY)
+                graph.memory.expressions[result.id] = expression
+                return result
+            if graph.promotion.flattens(name) and (joint := combine(graph, key, kinds, left, right)) is not None:
                 return joint
             plan = graph.memory.plans[kinds] = plan_of(graph, {"lhs": lhs, "rhs": rhs}, left, right)
         if type(left) is not Symbol:
@@ -177,47 +177,47 @@ def binary(
             right = operands.cast_operand(right, plan.rhs, plan.type.ambiguous, kinds)
         if plan.is_vector:
             left = operands.vector_of_one(left)
-        made = graph.build.emit(plan.op_type, (left, right), plan.type, plan.attributes, plan.domain)
-        return made if plan.result is None else operands.cast_operand(made, plan.result, plan.type.ambiguous, kinds)
+        result = graph.build.emit(plan.op_type, (left, right), plan.type, plan.attributes, plan.domain)
+        return result if plan.result is None else operands.cast_operand(result, plan.result, plan.type.ambiguous, kinds)
 
-    def plan_of(graph: Graph, given: Roles, left: Symbol | Scalar, right: Symbol | Scalar) -> _Plan:
+    def plan_of(graph: Graph, roles: Roles, left: Symbol | Scalar, right: Symbol | Scalar) -> _Plan:
         symbols = [v if isinstance(v, Symbol) else None for v in (left, right)]
         literals = [None if isinstance(v, Symbol) else v for v in (left, right)]
-        answer = operands.resolve(graph, key, given, symbols, literals)
-        pairs = zip(symbols, answer.operands, strict=True)
-        to_left, to_right = (dtype if symbol is not None else dtype or answer.result for symbol, dtype in pairs)
-        lhs = _symbol(graph, left, to_left, answer.ambiguous)
-        rhs = _symbol(graph, right, to_right, answer.ambiguous)
-        met = to_left or lhs.type.dtype
+        resolution = operands.resolve(graph, key, roles, symbols, literals)
+        pairs = zip(symbols, resolution.operands, strict=True)
+        to_left, to_right = (dtype if symbol is not None else dtype or resolution.result for symbol, dtype in pairs)
+        lhs = _symbol(graph, left, to_left, resolution.ambiguous)
+        rhs = _symbol(graph, right, to_right, resolution.ambiguous)
+        common = to_left or lhs.type.dtype
         op_type = (
             for_bool
-            if for_bool and met is DType.bool
+            if for_bool and common is DType.bool
             else for_float
-            if for_float and (met.is_float or met.is_complex)
+            if for_float and (common.is_float or common.is_complex)
             else onnx
         )
         domain = LIBRARY if op_type in EXPANSIONS else ""
-        computed, result = _made_in(answer)
+        computed, result = _node_dtypes(resolution)
         is_vector = operands.makes_vector(graph, name, (lhs, rhs))
         shape = operands.VECTOR_OF_ONE if is_vector else broadcast(name, {"lhs": lhs, "rhs": rhs})
-        type_ = tensor_type(computed, shape, answer.ambiguous)
+        type_ = tensor_type(computed, shape, resolution.ambiguous)
         lossy = _loses(lhs, to_left) or _loses(rhs, to_right)
-        stay = all(to is None or operand.type.dtype is to for operand, to in ((lhs, to_left), (rhs, to_right)))
-        is_plain = stay and not lossy and result is None and not is_vector
-        own = attributes if op_type == onnx else None
-        return _Plan(to_left, to_right, op_type, domain, type_, lossy, result, is_plain, own, is_vector)
+        no_casts = all(to is None or operand.type.dtype is to for operand, to in ((lhs, to_left), (rhs, to_right)))
+        is_plain = no_casts and not lossy and result is None and not is_vector
+        node_attributes = attributes if op_type == onnx else None
+        return _Plan(to_left, to_right, op_type, domain, type_, lossy, result, is_plain, node_attributes, is_vector)
 
-    _dress(function, name, f"{doc}\n\n{_contract_of_two(rule)}")
+    _set_metadata(function, name, f"{doc}\n\n{_binary_doc(rule)}")
     register(name, function, onnx, rule, 2, dunder)
     if dunder:
         attach_operator(dunder, function)
     return function
 
 
-def _at(name: str, onnx: str, level: Accuracy) -> settings.accuracy:
-    """Return the block of one op of this accuracy. Raises `GraphError` for an op that has no other than "exact"."""
+def _accuracy_block(name: str, onnx: str, level: Accuracy) -> settings.accuracy:
+    """Return the accuracy block of one op. Raises `GraphError` for "fast" if the op has no fast form."""
     if onnx not in settings.OPERATORS and level == settings.FAST:
-        raise GraphError(f"{name}: it is exact, and no form of it is faster", help="leave accuracy out")
+        raise GraphError(f"{name}: the op has no fast form; it is always exact", help="leave out accuracy")
     return settings.accuracy(level)
 
 
@@ -225,7 +225,7 @@ def _at(name: str, onnx: str, level: Accuracy) -> settings.accuracy:
 class _Plan:
     """The plan of an element-wise op for one pair of operand types.
 
-    lhs, rhs: what the operands are cast to, and what numbers are made constants of; None leaves a Symbol as it is.
+    lhs, rhs: the dtypes that operands are cast to, and of constants for numbers; None does not cast a Symbol.
     """
 
     lhs: DType | None
@@ -233,15 +233,15 @@ class _Plan:
     op_type: str
     domain: str
     type: TensorType
-    """Of what the node makes."""
+    """The type of the node's output."""
     lossy: bool
     result: DType | None
-    """The dtype the result is cast to, where a system wants truth values to be numbers."""
+    """The dtype that the result is cast to, in systems where truth values are numbers."""
     is_plain: bool
-    """It is one node on the operands as they are, numbers being constants of the dtype."""
+    """True if the op is one node without casts, with numbers as constants."""
     attributes: dict[str, Any] | None
     is_vector: bool
-    """Its scalar operands are vectors of one element."""
+    """True if scalar operands become vectors of one element."""
 
 
 def _symbol(graph: Graph, value: Symbol | Scalar, dtype: DType | None, ambiguous: bool) -> Symbol:
@@ -253,18 +253,18 @@ def _symbol(graph: Graph, value: Symbol | Scalar, dtype: DType | None, ambiguous
 
 
 def _loses(symbol: Symbol, dtype: DType | None) -> bool:
-    """Return whether the cast of a Symbol to `dtype`, if there is one, cannot hold its range."""
-    own = symbol.type.dtype
-    return dtype is not None and dtype is not own and operands.is_lossy(own, dtype)
+    """Return True if a Symbol is cast to `dtype`, which cannot hold its range."""
+    source = symbol.type.dtype
+    return dtype is not None and dtype is not source and operands.is_lossy(source, dtype)
 
 
-def _made_in(resolution: Resolution) -> tuple[DType, DType | None]:
-    """Return the dtype of an op's node, and the one that its result is cast to, if another."""
+def _node_dtypes(resolution: Resolution) -> tuple[DType, DType | None]:
+    """Return the dtype of an op's node, and the dtype that its result is cast to, or None."""
     computed = resolution.computed
     return (resolution.result, None) if computed is None else (computed, resolution.result)
 
 
-def _contract_of_one(rule: Rule) -> str:
+def _unary_doc(rule: Rule) -> str:
     gives = "of dtype bool" if rule in ("compare", "logical", "test") else "of the dtype that promotion gives"
     return (
         f"x: a Symbol, array or Python number of any shape; promotion `{rule}`: {MEANINGS[rule]}.\n"
@@ -272,7 +272,7 @@ def _contract_of_one(rule: Rule) -> str:
     )
 
 
-def _contract_of_two(rule: Rule) -> str:
+def _binary_doc(rule: Rule) -> str:
     return (
         "lhs, rhs: Symbols, arrays or Python numbers whose shapes broadcast, as in NumPy; promotion\n"
         f"`{rule}`: {MEANINGS[rule]}.\n"
@@ -281,7 +281,7 @@ def _contract_of_two(rule: Rule) -> str:
     )
 
 
-def _dress(function: Callable[..., Any], name: str, doc: str) -> None:
+def _set_metadata(function: Callable[..., Any], name: str, doc: str) -> None:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     function.__module__ = _family_module()
@@ -291,89 +291,91 @@ def _family_module(depth: int = 3) -> str:
     return str(sys._getframe(depth).f_globals.get("__name__", ""))
 
 
-# Nested + and - (or *) as one expression, for promotion systems that promote over all of its terms.
+# Nested + and - (or *) as one expression, for promotion systems that promote over all terms.
 #
-# Such an expression is one node with every term as an operand, which lowering makes a balanced tree of. A value is an
-# expression as long as nothing but the same operators has used it: once named, output, cast or read by another node it
-# is a term like any other.
+# Such an expression is one node with all terms as operands, which lowering converts to a balanced tree. A value remains
+# an expression while only the same operators use it: once it is named, output, cast or read by another node, it is a
+# single term.
 
 _OPERATORS = {"add": SUM, "sub": SUM, "mul": PRODUCT}
 
-MOST_TERMS = 4096
-"""Of one expression. `x = x + x`, twelve times over, has as many: it would double with every further line."""
+MAX_TERMS = 4096
+"""The maximum number of terms of an expression: `x = x + x`, twelve times. Each repetition doubles the number."""
 
 
-class Pair(NamedTuple):
-    """The result for two operands of known types, neither of which is an unfinished expression itself."""
+class ExpressionPlan(NamedTuple):
+    """The plan for two operands of known types that are not open expressions themselves."""
 
     type: TensorType
     attributes: dict[str, Any] | None
     like: Expression
-    """That of two others of the same types."""
+    """The expression of two other operands of the same types."""
 
     def expression(self, graph: Graph, lhs: Symbol | Scalar, rhs: Symbol | Scalar) -> Expression | None:
-        """Return what two operands become; None where one of them is an unfinished expression."""
-        opened = graph.memory.expressions
-        if (type(lhs) is Symbol and lhs.id in opened) or (type(rhs) is Symbol and rhs.id in opened):
+        """Return the expression of two operands; None if one of them is an open expression."""
+        expressions = graph.memory.expressions
+        if (type(lhs) is Symbol and lhs.id in expressions) or (type(rhs) is Symbol and rhs.id in expressions):
             return None
         return self.like.of((lhs, rhs))
 
 
-def combined(graph: Graph, key: Key, kinds: Hashable, lhs: Symbol | Scalar, rhs: Symbol | Scalar) -> Symbol | None:
-    """Return the node of the whole expression that an op of two operands ends; None where the pair promotes alone.
+def combine(graph: Graph, key: Key, kinds: Hashable, lhs: Symbol | Scalar, rhs: Symbol | Scalar) -> Symbol | None:
+    """Emit the whole expression that an op of two operands completes; return None if the pair is promoted alone.
 
-    kinds: of the operands, under which the graph keeps what becomes of them. Raises `PromotionError` or `DTypeError` as
-    the system says, `ShapeError` for shapes that do not broadcast, `GraphError` for more than `MOST_TERMS` terms.
+    kinds: the key of the operands' types in the cache of plans. Raises `PromotionError` or `DTypeError` from the
+    promotion system, `ShapeError` for shapes that do not broadcast, `GraphError` for more than `MAX_TERMS` terms.
     """
     operator = _OPERATORS[key.op]
-    given = (lhs, rhs)
+    values = (lhs, rhs)
     left, right = open_expression(graph, operator, lhs), open_expression(graph, operator, rhs)
     is_remembered = left is None and right is None and graph.promotion.remembered
-    # 0.0 and -0.0 are one key, but what is remembered are types, which both have.
+    # 0.0 and -0.0 are the same key, but the plan depends only on types.
     pair = graph.memory.plans.get(kinds) if is_remembered else None
-    if type(pair) is Pair:
-        whole = pair.like.of(given)
+    if type(pair) is ExpressionPlan:
+        expression = pair.like.of(values)
     else:
-        type_ = _type(graph, key, given, left, right)
+        type_ = _expression_type(graph, key, values, left, right)
         if type_ is None:
             return None
-        whole = (left or _of_one(operator, lhs)).joined(right or _of_one(operator, rhs), subtracted=key.op == "sub")
-        pair = Pair(type_, {"negated": list(whole.negated)} if operator == SUM else None, whole)
-        # What a side lost on the way to its own type was reported when it was made.
-        if any(isinstance(v, Symbol) and _is_lossy(v.type.dtype, type_.dtype) for v in given):
-            roles = zip(("lhs", "rhs"), given, strict=True)
+        expression = (left or _single(operator, lhs)).joined(
+            right or _single(operator, rhs), subtracted=key.op == "sub"
+        )
+        pair = ExpressionPlan(type_, {"negated": list(expression.negated)} if operator == SUM else None, expression)
+        # Losses within one side were reported when that side was built.
+        if any(isinstance(v, Symbol) and _is_lossy(v.type.dtype, type_.dtype) for v in values):
+            roles = zip(("lhs", "rhs"), values, strict=True)
             operands.report_lossy(graph, key.op, {role: (v, type_.dtype) for role, v in roles if isinstance(v, Symbol)})
         elif is_remembered:
             graph.memory.plans[kinds] = pair
     dtype = pair.type.dtype
-    terms = tuple([v if isinstance(v, Symbol) else graph.build.scalar(v, dtype) for v in whole.parts])
-    made = graph.build.emit(operator, terms, pair.type, pair.attributes, "graphcore")
+    terms = tuple([v if isinstance(v, Symbol) else graph.build.scalar(v, dtype) for v in expression.parts])
+    symbol = graph.build.emit(operator, terms, pair.type, pair.attributes, "graphcore")
     if left is not None:
         left.swallowed = True
     if right is not None:
         right.swallowed = True
-    graph.memory.expressions[made.id] = whole
-    return made
+    graph.memory.expressions[symbol.id] = expression
+    return symbol
 
 
-def _type(
-    graph: Graph, key: Key, given: Sequence[Symbol | Scalar], left: Expression | None, right: Expression | None
+def _expression_type(
+    graph: Graph, key: Key, values: Sequence[Symbol | Scalar], left: Expression | None, right: Expression | None
 ) -> TensorType | None:
-    """Return the type of the whole expression; None where the system takes the pair alone."""
-    lhs, rhs = given
+    """Return the type of the whole expression; None if the system promotes the pair alone."""
+    lhs, rhs = values
     roles = {"lhs": lhs, "rhs": rhs}
     count = (len(left.parts) if left else 1) + (len(right.parts) if right else 1)
-    if count > MOST_TERMS:
+    if count > MAX_TERMS:
         raise GraphError(
-            f"{key.op}: an expression of {count} terms; {MOST_TERMS} are the most that are promoted as one",
+            f"{key.op}: an expression of {count} terms exceeds the maximum of {MAX_TERMS} that are promoted together",
             operands={role: v for role, v in roles.items() if isinstance(v, Symbol)},
-            help="end it on the way, by a name (x.name = 'total') or a cast, or use ops.sum",
+            help="split it by naming a part (x.name = 'total') or a cast, or use ops.sum",
         )
-    described = [_described(lhs, left), _described(rhs, right)]
+    described = [_describe(lhs, left), _describe(rhs, right)]
     try:
         resolution = graph.promotion.resolve(key, described)
     except NoPromotion as refusal:
-        raise operands.refused(key.op, refusal, roles) from None
+        raise operands.promotion_error(key.op, refusal, roles) from None
     if not resolution.expression:
         return None
     shape = broadcast(key.op, {r: v for r, v in roles.items() if isinstance(v, Symbol)})
@@ -385,11 +387,11 @@ def _is_lossy(source: DType, target: DType) -> bool:
     return source is not target and operands.is_lossy(source, target)
 
 
-def _of_one(operator: str, value: Symbol | Scalar) -> Expression:
+def _single(operator: str, value: Symbol | Scalar) -> Expression:
     return Expression(operator, (value,), (term_of(value, False),), not isinstance(value, Symbol))
 
 
-def _described(value: Symbol | Scalar, expression: Expression | None) -> Operand:
+def _describe(value: Symbol | Scalar, expression: Expression | None) -> Operand:
     if expression is None:
         return term_of(value, False).operand
     assert isinstance(value, Symbol)

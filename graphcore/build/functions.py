@@ -1,4 +1,4 @@
-"""Functions as users write them: one Python function, traced once for each signature, called any number of times."""
+"""User-defined functions: Python functions that are traced once per signature; each call is one node."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from graphcore.types.tensor_types import TensorType, Type
 
 _tracing: ContextVar[tuple[Any, ...]] = ContextVar("graphcore_tracing", default=())
 _lock = threading.RLock()
-_KEPT = 512  # signatures of a function
+_MAX_SIGNATURES = 512  # signatures of a function
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight that a body makes: each call has one, of this array until another is loaded."""
+    """A weight declared in a body. Each call has its own weight, with this array until another is loaded."""
 
     name: str
     array: np.ndarray[Any, Any]
@@ -44,18 +44,18 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A definition and how to call it."""
+    """A traced function."""
 
     definition: Definition
     weights: tuple[Weight, ...]
     results: Structure
-    """The nesting of its outputs."""
+    """The nesting of the outputs."""
     own: tuple[str, ...]
-    """The names of dims that its operands do not have."""
+    """The names of dims that the operands do not have."""
 
 
-class Body(Graph):
-    """The graph of a function while it is traced. Constants from outside are copied in, weights become operands."""
+class FunctionBody(Graph):
+    """The graph of a function during tracing. Constants from outside are copied in; weights become operands."""
 
     def __init__(self, name: str, inputs: Mapping[str, Type], promotion: PromotionSystem, strict: bool) -> None:
         super().__init__(name, inputs, promotion=promotion, strict=strict)
@@ -63,7 +63,7 @@ class Body(Graph):
         if self.buffers:
             raise GraphError(
                 f"function {name!r}: operand {next(iter(self.buffers))!r} is declared as a Buffer",
-                help="declare its TensorType, pass what the buffer holds, and store what the function gives",
+                help="declare its TensorType, pass the value of the buffer, and store the result of the function",
             )
         self._weights: list[Weight] = []
 
@@ -71,18 +71,20 @@ class Body(Graph):
         return Graph.__new__, (Graph,), self.__getstate__()
 
     def weight(self, name: str, array: Any, dtype: object = None) -> Symbol:
-        """A weight that each call has one of; an operand here. See `Graph.weight`."""
+        """Declare a weight: an operand of the body, of which each call has its own. See `Graph.weight`."""
         if self.named_outputs:
-            raise GraphError(f"weight {name!r}: function {self.name!r} is traced already", help="make it in the body")
-        held = Graph("aside").weight(name, array, dtype)
-        assert isinstance(held.producer, Constant)
-        made = self.build.input(held.type, self.names.claim(name, "weight"), user_origin())
-        self._weights.append(Weight(name, held.producer.array, held.type.dtype))
-        return made
+            raise GraphError(
+                f"weight {name!r}: function {self.name!r} is traced already", help="create the weight in the body"
+            )
+        weight = Graph("aside").weight(name, array, dtype)
+        assert isinstance(weight.producer, Constant)
+        symbol = self.build.input(weight.type, self.names.claim(name, "weight"), user_origin())
+        self._weights.append(Weight(name, weight.producer.array, weight.type.dtype))
+        return symbol
 
 
 class _BodyBuilder(GraphBuilder):
-    """Takes constants alone from outside of the function."""
+    """Captures only constants from outside of the function."""
 
     __slots__ = ("_copied",)
 
@@ -91,25 +93,25 @@ class _BodyBuilder(GraphBuilder):
         self._copied: dict[int, tuple[Symbol, Symbol]] = {}
 
     def capture(self, symbol: Symbol) -> Symbol | None:
-        """Return the Symbol itself, or a copy of a constant; None for any other Symbol from outside."""
+        """Return a Symbol of the body, or a copy of a constant; None for any other Symbol from outside."""
         if symbol.graph is self.graph:
             return symbol
         producer = symbol.producer
         if not isinstance(producer, Constant) or producer.is_weight:
             return None
-        found = self._copied.get(id(symbol))
-        if found is None:
-            found = self._copied[id(symbol)] = symbol, self.symbol(symbol.type, producer)
-        return found[1]
+        entry = self._copied.get(id(symbol))
+        if entry is None:
+            entry = self._copied[id(symbol)] = symbol, self.symbol(symbol.type, producer)
+        return entry[1]
 
     def own(self, value: object, op: str, role: str) -> Symbol:
-        """Return the Symbol of the body for a value. Raises `GraphError` for one from outside that is no constant."""
+        """Return the Symbol of the body for a value. Raises `GraphError` for outside values other than constants."""
         is_open = self.graph.scope.is_open and isinstance(value, Symbol) and not value.graph.scope.is_finished
         if is_open and isinstance(value, Symbol) and self.capture(value) is None:
             raise GraphError(
                 f"{op}: {role} belongs to graph {value.graph.name!r}, outside of function {self.graph.name!r}",
                 operands={role: value},
-                help="pass it to the function as an operand; only constants are taken in",
+                help="pass it to the function as an operand; a function can only capture constants",
             )
         return super().own(value, op, role)
 
@@ -117,29 +119,29 @@ class _BodyBuilder(GraphBuilder):
 def traced(
     name: str,
     types: Mapping[str, Type],
-    around: Graph,
+    outer: Graph,
     build: Callable[[Sequence[Symbol]], Any],
 ) -> Traced:
-    """Return what `build` makes of inputs of these types. Raises `GraphError` where that is no Symbols.
+    """Trace `build` on inputs of these types. Raises `GraphError` if it returns anything but Symbols.
 
-    around: the graph that is being built.
+    outer: the graph that is being built.
     """
-    body = Body(name, types, around.promotion, around.strict)
-    scope = around.scope
-    before, scope.building = scope.building, body  # so that Symbols from outside are looked at by the body
+    body = FunctionBody(name, types, outer.promotion, outer.strict)
+    scope = outer.scope
+    before, scope.building = scope.building, body  # so that the body handles Symbols from outside
     try:
         with body:
-            made = build(body.inputs)
+            returned = build(body.inputs)
     finally:
         scope.building = before
     leaves: list[Any] = []
     place = f"function {name!r}"
-    results = structure_of(made, _is_single, leaves, f"{place}: ")
+    results = structure_of(returned, _is_single, leaves, f"{place}: ")
     others = [leaf for leaf in leaves if not isinstance(leaf, Symbol)]
     if others or not leaves:
-        what = type(others[0] if others else made).__name__
+        what = type(others[0] if others else returned).__name__
         raise GraphError(
-            f"{place} returned a {what} where Symbols are wanted",
+            f"{place} must return Symbols, got {what}",
             help="return a Symbol, or a tuple, list or dict of them",
         )
     labels = labels_of(results)
@@ -147,59 +149,59 @@ def traced(
     body.output(*[own_of(s, place, f"result {label}".rstrip()) for label, s in zip(labels, leaves, strict=True)])
     body.scope.is_finished = True
     bound_names = {*names_of(types.values())}
-    own = tuple(name for name in names_of({s.type: None for s in body.symbols}) if name not in bound_names)
-    return Traced(Definition(_identifier(name), body), tuple(body._weights), results, own)
+    own_names = tuple(name for name in names_of({s.type: None for s in body.symbols}) if name not in bound_names)
+    return Traced(Definition(_identifier(name), body), tuple(body._weights), results, own_names)
 
 
 def call(
     graph: Graph,
     layer: str,
     function: Traced,
-    given: Sequence[Symbol],
+    operands: Sequence[Symbol],
     dims: Dims,
     weight: Callable[[str, Weight], Symbol] | None = None,
 ) -> Any:
-    """Emit a call: a layer with one node and the weights of this call. Returns what the function returned.
+    """Emit a call, a layer with one node and the weights of this call, and return the results of the function.
 
-    weight: return the Symbol for one of the weights, by the path of the layer; by default each call makes its own.
+    weight: returns the Symbol of a weight for the path of the layer; by default each call has its own weights.
     """
     definition = function.definition
 
-    def made_for_call(path: str, held: Weight) -> Symbol:
-        return graph.weight(f"{path}/{held.name}", held.array, held.dtype)
+    def make_weight(path: str, weight: Weight) -> Symbol:
+        return graph.weight(f"{path}/{weight.name}", weight.array, weight.dtype)
 
     with graph.layer(layer) as path:
-        weight = made_for_call if weight is None else weight
-        inputs = (*given, *(weight(path, held) for held in function.weights))
+        weight = make_weight if weight is None else weight
+        inputs = (*operands, *(weight(path, item) for item in function.weights))
         site = graph.site
-        chosen = with_own(dims, function.own, site.layer)
+        call_dims = with_own(dims, function.own, site.layer)
         graph.build.end_expressions(inputs)
-        made = graph.build.append(
+        results = graph.build.append(
             definition.name,
             inputs,
-            [substituted(s.type, chosen) for s in definition.body.outputs],
-            {"definition": definition, "dims": tuple(chosen.items())},
+            [substituted(s.type, call_dims) for s in definition.body.outputs],
+            {"definition": definition, "dims": tuple(call_dims.items())},
             FUNCTIONS,
             site.layer,
             user_origin(2),
         )
-    return rebuilt(function.results, iter(made))
+    return rebuilt(function.results, iter(results))
 
 
 class Function(Generic[P, R]):
-    """A Python function of Symbols whose calls are nodes. Made by `gc.function`."""
+    """A Python function of Symbols whose calls are nodes. `gc.function` creates it."""
 
     def __init__(self, function: Callable[P, R], name: str | None = None) -> None:
-        own = getattr(function, "__name__", "").strip("<>") or "function"
+        own_name = getattr(function, "__name__", "").strip("<>") or "function"
         self.function = function
-        self.name = checked_name(own if name is None else name, "function")
+        self.name = checked_name(own_name if name is None else name, "function")
         try:
             self._signature = inspect.signature(function)
         except ValueError:
             _refuse_function(f"function {self.name!r}", function)
         self._traced: dict[Hashable, tuple[Traced, list[str]]] = {}
         self.__doc__ = function.__doc__
-        self.__name__ = own
+        self.__name__ = own_name
         self.__wrapped__ = function
 
     @overload
@@ -213,12 +215,14 @@ class Function(Generic[P, R]):
         return escaped(f"<function {self.name}, traced for {len(self._traced)} signatures>")
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
-        """A call, in the graph of the Symbols given or the current one. Returns what the function returns."""
+        """Call the function in the graph of its operands, or in the current one, and return its results."""
         self._check_recursion()
-        given = self._bound(arguments, named)
+        bound_arguments = self._bound(arguments, named)
         place = f"function {self.name!r}"
         leaves: list[Any] = []
-        structure = {k: structure_of(v, _is_operand, leaves, f"{place}: ", k) for k, v in given.arguments.items()}
+        structure = {
+            k: structure_of(v, _is_operand, leaves, f"{place}: ", k) for k, v in bound_arguments.arguments.items()
+        }
         labels = [label for k, part in structure.items() for label in labels_of(part, k)]
         graph = operands.graph_of(place, leaves)
         symbols = [graph.build.operand(v, place, f"operand {label}") for label, v in zip(labels, leaves, strict=True)]
@@ -227,24 +231,28 @@ class Function(Generic[P, R]):
         plain = {name: Dim(f"d{i}") for i, name in enumerate(names)}
         key = (tuple(structure.items()), tuple(substituted(t, plain) for t in types), graph.promotion, graph.strict)
         with _lock:
-            found = self._traced.get(key)
-            if found is None:
+            entry = self._traced.get(key)
+            if entry is None:
                 typed = dict(zip(_distinct(labels), types, strict=True))
-                while len(self._traced) >= _KEPT:
+                while len(self._traced) >= _MAX_SIGNATURES:
                     self._traced.pop(next(iter(self._traced)))
-                found = self._traced[key] = self._trace(given, structure, typed, graph), names
-        function, own = found
-        dims = {name: Dim(actual) for name, actual in zip(own, names, strict=True)}
+                entry = self._traced[key] = self._trace(bound_arguments, structure, typed, graph), names
+        function, parameters = entry
+        dims = {name: Dim(actual) for name, actual in zip(parameters, names, strict=True)}
         return cast(R, call(graph, self.name, function, symbols, dims))
 
     def _trace(
-        self, given: inspect.BoundArguments, structure: dict[str, Structure], types: dict[str, Type], graph: Graph
+        self,
+        bound_arguments: inspect.BoundArguments,
+        structure: dict[str, Structure],
+        types: dict[str, Type],
+        graph: Graph,
     ) -> Traced:
         def build(inputs: Sequence[Symbol]) -> Any:
-            stand = iter(inputs)
+            remaining = iter(inputs)
             for label, part in structure.items():
-                given.arguments[label] = rebuilt(part, stand)
-            return self.function(*given.args, **given.kwargs)
+                bound_arguments.arguments[label] = rebuilt(part, remaining)
+            return self.function(*bound_arguments.args, **bound_arguments.kwargs)
 
         token = _tracing.set((*_tracing.get(), self))
         try:
@@ -263,17 +271,17 @@ class Function(Generic[P, R]):
 
     def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> inspect.BoundArguments:
         try:
-            given = self._signature.bind(*arguments, **named)
+            bound_arguments = self._signature.bind(*arguments, **named)
         except TypeError as error:
             raise GraphError(
                 f"function {self.name!r}: {error}", help=f"call it as {self.name}{self._signature}"
             ) from None
-        given.apply_defaults()
-        return given
+        bound_arguments.apply_defaults()
+        return bound_arguments
 
 
 class Subgraph:
-    """A function with declared operands, of one graph. Made by `Graph.subgraph`."""
+    """A function of one graph with declared operands. `Graph.subgraph` creates it."""
 
     def __init__(
         self, graph: Graph, name: str, function: Callable[..., Any], types: Mapping[str, Type] | Sequence[Type]
@@ -294,35 +302,35 @@ class Subgraph:
         return escaped(f"<subgraph {self.name}({', '.join(map(str, self._types.values()))})>")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """A call. Operands have the declared types; dims that are named there may be any. Returns what it returned."""
+        """Call the function and return its results. Operands must have the declared types; named dims may differ."""
         place = f"subgraph {self.name!r}"
         labels = [*self._types]
         wrong = len(arguments) + len(named) != len(labels) or not named.keys() <= {*labels[len(arguments) :]}
         if wrong:
-            shown = [*(f"operand {i}" for i in range(len(arguments))), *named]
+            passed = [*(f"operand {i}" for i in range(len(arguments))), *named]
             raise GraphError(
-                f"{place} takes {len(labels)} operands, and {len(shown)} are given: {', '.join(shown) or 'none'}",
-                help=f"give {', '.join(f'{label}: {t}' for label, t in self._types.items()) or 'none'}",
+                f"{place} takes {len(labels)} operands, got {len(passed)}: {', '.join(passed) or 'none'}",
+                help=f"pass {', '.join(f'{label}: {t}' for label, t in self._types.items()) or 'none'}",
             )
         values = [*arguments, *(named[label] for label in labels[len(arguments) :])]
         symbols = [v for v in values if isinstance(v, Symbol)]
         graph = operands.graph_of(place, symbols) if symbols else self.graph.build.innermost()
-        given = [self._operand(graph, *pair) for pair in zip(self._types.items(), values, strict=True)]
-        dims = bound(place, labels, [*self._types.values()], [s.type for s in given])
-        return call(graph, self.name, self._traced, given, dims)
+        inputs = [self._operand(graph, *pair) for pair in zip(self._types.items(), values, strict=True)]
+        dims = bound(place, labels, [*self._types.values()], [s.type for s in inputs])
+        return call(graph, self.name, self._traced, inputs, dims)
 
     def _operand(self, graph: Graph, declared: tuple[str, Type], value: Any) -> Symbol:
-        label, wanted = declared
+        label, type_ = declared
         place = f"subgraph {self.name!r}"
-        if isinstance(wanted, TensorType) and type(value) in (bool, int, float, complex):
-            return graph.constant(value, wanted.dtype)
-        made = graph.build.operand(value, place, f"operand {label}")
-        fits, fix = made.type == wanted, "give one of that type"
-        if isinstance(wanted, TensorType) and isinstance(made.type, TensorType):
-            fits, fix = made.dtype is wanted.dtype, f"cast it: {label}.cast({wanted.dtype})"
+        if isinstance(type_, TensorType) and type(value) in (bool, int, float, complex):
+            return graph.constant(value, type_.dtype)
+        symbol = graph.build.operand(value, place, f"operand {label}")
+        fits, fix = symbol.type == type_, "pass an operand of that type"
+        if isinstance(type_, TensorType) and isinstance(symbol.type, TensorType):
+            fits, fix = symbol.dtype is type_.dtype, f"cast it: {label}.cast({type_.dtype})"
         if not fits:
-            raise DTypeError(f"{place}: operand {label} is declared as {wanted}", operands={label: made}, help=fix)
-        return made
+            raise DTypeError(f"{place}: operand {label} is declared as {type_}", operands={label: symbol}, help=fix)
+        return symbol
 
 
 @overload
@@ -330,27 +338,35 @@ def function(function: Callable[P, R], *, name: str | None = None) -> Function[P
 @overload
 def function(*, name: str | None = None) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 def function(function: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
-    """Make a Python function of Symbols one whose calls are nodes, exported as a function of the ONNX model.
+    """Turn a Python function of Symbols into a function of the model: each call is one node.
 
-    function: builds with ops on its operands and returns a Symbol, or a tuple, list or dict of them, nested if need
-    be. Symbols and arrays among the arguments, in tuples, lists and dicts too, are operands; anything else must be
-    hashable and is passed as it is. The body is traced once for each signature: types of the operands (dims may have
-    other names), other arguments, promotion system. name: of the function and of the layer of each call, by default
-    the function's own. Weights that the body makes (`Graph.current().weight(...)`) exist once a call, under its layer.
+    The body is traced once per signature: the types of the operands (names of dims may differ), the other arguments and
+    the promotion system. It is exported as a function of the ONNX model. Each call has its own weights
+    (`Graph.current().weight(...)` in the body), under its layer.
 
-    Calling raises `GraphError` for arguments that the function does not take, where it calls itself, uses a Symbol
-    from outside that is no constant, or returns no Symbols.
+    Args:
+        function: Builds with ops on its operands and returns a Symbol, or nested tuples, lists or dicts of Symbols.
+            Symbols and arrays among its arguments, also in tuples, lists and dicts, are operands; all other arguments
+            must be hashable.
+        name: The name of the function and of the layer of each call, by default that of the Python function.
 
+    Raises:
+        GraphError: The object is not callable. On a call: the arguments do not fit the signature, the function calls
+            itself, uses a Symbol from outside that is not a constant, or does not return Symbols.
+
+    Example:
         @gc.function
         def gated(x, w): return ops.silu(x @ w) * x
     """
     if function is None:
-        return lambda given: Function(given, name) if callable(given) else _refuse_function("function", given)
+        return lambda decorated: (
+            Function(decorated, name) if callable(decorated) else _refuse_function("function", decorated)
+        )
     return Function(function, name) if callable(function) else _refuse_function("function", function)
 
 
 def _refuse_function(what: str, value: object) -> NoReturn:
-    raise GraphError(f"{what}: a {type(value).__name__} is no function", help="give a function of Symbols")
+    raise GraphError(f"{what}: must be a function, got {type(value).__name__}", help="pass a function of Symbols")
 
 
 def _is_single(value: object) -> bool:
@@ -362,8 +378,8 @@ def _is_operand(value: object) -> bool:
 
 
 def _identifier(name: str) -> str:
-    made = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"_{made}" if made[0].isdigit() else made
+    identifier = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"_{identifier}" if identifier[0].isdigit() else identifier
 
 
 def _distinct(labels: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Putting nodes between a value and what uses it: the one edit of a graph that there is, and the user's own.
+"""`Symbol.insert_transformation`: inserts nodes between a value and its consumers, in place.
 
-The new nodes come right after the value, so the graph stays in an order that it can run in: Symbols get new numbers,
-and everything that knows them by number is told.
+The new nodes follow the value directly, so the graph stays in topological order. Symbols get new numbers, and the
+caches that refer to numbers are updated.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def insert(symbol: Symbol, transform: Callable[[Symbol], Symbol]) -> Symbol:
     symbol = graph.build.own(symbol, _OP, "the Symbol")
     if is_swallowed(symbol):
         raise GraphError(
-            f"{_OP}: the terms of the Symbol have become those of a longer expression, which does not read it",
+            f"{_OP}: a longer expression has absorbed the terms of the Symbol and does not read it",
             operands={"value": symbol},
-            help="name it where it is made (x.name = 'total'): that ends the expression",
+            help="name the Symbol where it is computed (x.name = 'total'): that ends the expression",
         )
     producer = symbol.producer
     if type(producer) is Constant and not producer.is_weight and any(key[0] == symbol.id for key in graph.memory.casts):
         raise GraphError(
-            f"{_OP}: the constant was cast already, which made other constants of it",
+            f"{_OP}: the constant was cast already, which created other constants that do not read it",
             operands={"value": symbol},
-            help="insert it before the constant is used, or make it a weight",
+            help="insert the transformation before the constant is used, or make it a weight",
         )
-    return _Edit(graph, symbol).run(transform)
+    return _Insertion(graph, symbol).run(transform)
 
 
 def _check_open(graph: Graph, symbol: Symbol) -> None:
@@ -48,20 +48,20 @@ def _check_open(graph: Graph, symbol: Symbol) -> None:
         raise GraphError(
             f"{_OP}: the body {graph.name!r} is finished: nothing can be added to it",
             operands={"value": symbol},
-            help="insert it in the function that makes the body",
+            help="insert it in the function of the body",
         )
     if graph.scope.building is not None:
         raise GraphError(
-            f"{_OP}: a body is being built in graph {graph.name!r}, whose values cannot be changed from there",
+            f"{_OP}: graph {graph.name!r} has a body under construction, and its values cannot be changed meanwhile",
             operands={"value": symbol},
             help="insert it before or after cond, the loop or the call of the function",
         )
 
 
-class _Edit:
-    """One insertion: what there was before it, and how everything is put in order.
+class _Insertion:
+    """One insertion, and the previous state of the graph to undo it.
 
-    Not a `Rewrite`: the user holds Symbols of the graph, which stay the same objects.
+    Not a `Rewrite`: the user has references to Symbols of the graph, which must stay the same objects.
     """
 
     def __init__(self, graph: Graph, symbol: Symbol) -> None:
@@ -75,80 +75,80 @@ class _Edit:
         self.layers = dict(graph.site.layers)
         self.watched = dict(graph.watched)
         self.names = dict(graph.names.taken)
-        self.held = [(buffer, buffer.value) for buffer in graph._buffers.values()]
-        self.open = [found for found in graph.memory.expressions.values() if not found.swallowed]
+        self.buffer_values = [(buffer, buffer.value) for buffer in graph._buffers.values()]
+        self.open = [expression for expression in graph.memory.expressions.values() if not expression.swallowed]
         self.labels = [(label or value.name, value) for label, value in graph._outputs or ()]
-        # What was made of the Symbol before will be made of another: the transformation makes its own.
+        # Cached casts, values and sizes of the Symbol will read the result: the transformation must build its own.
         casts = graph.memory.casts
         self.casts = {key: casts.pop(key) for key in [*casts] if key[0] == symbol.id}
-        graph.memory.forget_values(_is_made)
+        graph.memory.forget_values(_is_node_output)
         graph.memory.forget_sizes(self._is_of_sizes)
 
     def run(self, transform: Callable[[Symbol], Symbol]) -> Symbol:
         graph, symbol, memory = self.graph, self.symbol, self.graph.memory
         try:
             with graph:
-                made = self._checked(transform(symbol))
-            moved = self._moved(made)
+                result = self._check_result(transform(symbol))
+            moved = self._find_moved(result)
         except BaseException:
             self._undo()
             raise
-        if made is symbol:
+        if result is symbol:
             memory.casts = {**self.casts, **memory.casts}
             return symbol
         for node in self.nodes:
-            self._read_instead(node, made)
-        for held in graph._buffers.values():
-            if held.value is symbol and not isinstance(symbol.producer, Input):
-                held.value = made
+            self._replace_reads(node, result)
+        for buffer in graph._buffers.values():
+            if buffer.value is symbol and not isinstance(symbol.producer, Input):
+                buffer.value = result
         for expression in self.memory.expressions.values():
-            expression.parts = tuple([made if part is symbol else part for part in expression.parts])
-        for own in [key for key, value in self.memory.implicit.items() if value is symbol]:
-            memory.implicit[own] = made
+            expression.parts = tuple([result if part is symbol else part for part in expression.parts])
+        for number in [key for key, value in self.memory.implicit.items() if value is symbol]:
+            memory.implicit[number] = result
         self._order(moved)
         memory.expressions.pop(symbol.id, None)
-        memory.expressions.pop(made.id, None)
+        memory.expressions.pop(result.id, None)
         for (_, *rest), cast in self.casts.items():
-            memory.casts.setdefault((made.id, *rest), cast)  # type: ignore[arg-type]
-        self._name_outputs(made)
+            memory.casts.setdefault((result.id, *rest), cast)  # type: ignore[arg-type]
+        self._name_outputs(result)
         graph.edits += 1
-        return made
+        return result
 
-    def _checked(self, made: Symbol) -> Symbol:
+    def _check_result(self, result: Symbol) -> Symbol:
         symbol = self.symbol
-        if not isinstance(made, Symbol):
+        if not isinstance(result, Symbol):
             raise GraphError(
-                f"{_OP}: the transformation returned a {type(made).__name__}",
+                f"{_OP}: the transformation must return a Symbol, got {type(result).__name__}",
                 operands={"value": symbol},
-                help="return the Symbol that is to be read instead",
+                help="return the Symbol that replaces the value",
             )
-        made = self.graph.build.own(made, _OP, "the result")
-        before, now = symbol.type, made.type
+        result = self.graph.build.own(result, _OP, "the result")
+        before, now = symbol.type, result.type
         if isinstance(before, TensorType) and isinstance(now, TensorType) and before.dtype is now.dtype:
             if before.shape == now.shape:
-                return made
+                return result
             raise ShapeError(
                 f"{_OP}: the transformation changes the shape: {before.shape} to {now.shape}",
-                operands={"value": symbol, "result": made},
-                help="what reads it was built for that shape: reshape the result, or say what it is with rebind",
+                operands={"value": symbol, "result": result},
+                help="its consumers were built for that shape: reshape the result, or state its dims with rebind",
             )
         if before != now:
             raise DTypeError(
                 f"{_OP}: the transformation changes the type: {before} to {now}",
-                operands={"value": symbol, "result": made},
-                help="what reads it was built for that type: cast the result back",
+                operands={"value": symbol, "result": result},
+                help="its consumers were built for that type: cast the result back",
             )
-        return made
+        return result
 
     def _is_of_sizes(self, sizes: Symbol) -> bool:
-        """Return True for what was made of the Symbol's sizes where the type does not tell them."""
+        """Return True for a Symbol that depends on sizes of the edited Symbol that its type does not determine."""
         producer = sizes.producer
         if type(producer) is not Node:
             return False
-        return any(s is self.symbol for s in producer.inputs) and not self._is_told(producer)
+        return any(s is self.symbol for s in producer.inputs) and not self._has_known_sizes(producer)
 
-    def _is_told(self, node: object) -> bool:
-        """Return whether a node is a Shape whose sizes the Symbol's type tells: it may go on reading the Symbol."""
+    def _has_known_sizes(self, node: object) -> bool:
+        """Return True for a Shape node whose result follows from the type: it may keep reading the Symbol."""
         type_ = self.symbol.type
         if type(node) is not Node or node.op_type != "Shape" or node.domain or not isinstance(type_, TensorType):
             return False
@@ -157,24 +157,24 @@ class _Edit:
         axes = slice(node.attributes.get("start"), node.attributes.get("end"))
         return not any(dim.is_dynamic for dim in tuple(type_.shape)[axes])
 
-    # What comes before the new nodes
+    # Symbols before the new nodes
 
-    def _first(self) -> int:
-        """Return how many of the old Symbols stay in front: up to the Symbol, or to the last of the inputs."""
+    def _count_before(self) -> int:
+        """Return the number of old Symbols that stay in front: up to the edited one and the inputs after it."""
         producer = self.symbol.producer
         last = max(s.id for s in producer.outputs) if type(producer) is Node else self.symbol.id
         while last + 1 < len(self.symbols) and type(self.symbols[last + 1].producer) is Input:
             last += 1
         return last + 1
 
-    def _moved(self, made: Symbol) -> set[int]:
-        """The numbers of later Symbols that the transformation reads, and what those are made of.
+    def _find_moved(self, result: Symbol) -> set[int]:
+        """Return the numbers of later Symbols that the transformation depends on.
 
-        Raises `GraphError` where one of them is made of the Symbol itself.
+        Raises `GraphError` if one of them depends on the edited Symbol.
         """
-        first, count = self._first(), len(self.symbols)
-        found: set[int] = set()
-        waiting = [made, *self.graph._symbols[count:]]
+        first, count = self._count_before(), len(self.symbols)
+        moved: set[int] = set()
+        waiting = [result, *self.graph._symbols[count:]]
         seen: set[int] = set()
         while waiting:
             symbol = waiting.pop()
@@ -183,33 +183,33 @@ class _Edit:
             seen.add(symbol.id)
             producer = symbol.producer
             if symbol.id < count:
-                found.add(symbol.id)
+                moved.add(symbol.id)
                 if type(producer) is Node:
-                    found.update(s.id for s in producer.outputs)
+                    moved.update(s.id for s in producer.outputs)
                     if self._reads(producer):
                         raise GraphError(
-                            f"{_OP}: the result is made of what reads the Symbol, and would be made of itself",
-                            operands={"value": self.symbol, "made of it": symbol},
-                            help="compute it from the Symbol that is given to the transformation",
+                            f"{_OP}: the result depends on a consumer of the Symbol, and would depend on itself",
+                            operands={"value": self.symbol, "consumer": symbol},
+                            help="compute it from the argument of the transformation",
                         )
             if type(producer) is Node:
                 waiting += _operands(producer)
-        return found
+        return moved
 
     def _reads(self, node: Node) -> bool:
-        return any(s is self.symbol for s in _operands(node)) and not self._is_told(node)
+        return any(s is self.symbol for s in _operands(node)) and not self._has_known_sizes(node)
 
-    # Reading another Symbol
+    # Replacement of operands
 
-    def _read_instead(self, node: Node, made: Symbol) -> None:
+    def _replace_reads(self, node: Node, result: Symbol) -> None:
         symbol = self.symbol
-        if any(s is symbol for s in node.inputs) and not self._is_told(node):
-            change(node, inputs=tuple([made if s is symbol else s for s in node.inputs]))
+        if any(s is symbol for s in node.inputs) and not self._has_known_sizes(node):
+            change(node, inputs=tuple([result if s is symbol else s for s in node.inputs]))
         for body in bodies(node):
-            _recapture(body, symbol, made)
+            _recapture(body, symbol, result)
 
-    def _name_outputs(self, made: Symbol) -> None:
-        """The outputs under the names that they had, the Symbol's own as the name of what stands for it."""
+    def _name_outputs(self, result: Symbol) -> None:
+        """Keep the names of the outputs; the result takes over the name of the Symbol."""
         graph, symbol, names = self.graph, self.symbol, self.graph.names
         if graph._outputs is None:
             return
@@ -219,10 +219,10 @@ class _Edit:
                 if symbol.given_name == label and type(symbol.producer) is Node:
                     del names.taken[label]
                     change(symbol, given_name=None)
-                value = made
+                value = result
             if value.given_name is None and type(value.producer) is Node and label not in names.taken:
                 names.rename(value, label)
-            names.taken.setdefault(label, value)  # so that nothing without a name is called so
+            names.taken.setdefault(label, value)  # so that no generated name equals it
             outputs.append((label, value))
         graph._outputs = outputs
 
@@ -230,7 +230,7 @@ class _Edit:
 
     def _order(self, moved: set[int]) -> None:
         graph = self.graph
-        first, count = self._first(), len(self.symbols)
+        first, count = self._count_before(), len(self.symbols)
         new = graph._symbols[count:]
         rest = [s for s in self.symbols[first:] if s.id not in moved]
         later = [s for s in self.symbols[first:] if s.id in moved]
@@ -248,15 +248,15 @@ class _Edit:
         for number, symbol in enumerate(graph._symbols):
             change(symbol, id=number)
         graph.memory.renumber(numbers)
-        # What is remembered by number is made again.
-        graph.memory.forget_sizes(_is_made)
-        graph.memory.forget_values(_is_made)
+        # Cached values and sizes are keyed by number.
+        graph.memory.forget_sizes(_is_node_output)
+        graph.memory.forget_values(_is_node_output)
         for node in graph._nodes:
             for body in bodies(node):
                 body.scope.captured = {_outside(s).id: s for s in body.scope.captured.values()}
 
     def _undo(self) -> None:
-        """The graph as it was: what the transformation made is in it no more."""
+        """Restore the graph, without the nodes of the transformation."""
         graph = self.graph
         del graph._symbols[len(self.symbols) :]
         del graph._nodes[len(self.nodes) :]
@@ -266,18 +266,18 @@ class _Edit:
         graph.site.layers = self.layers
         graph.watched = self.watched
         graph.names.taken = self.names
-        for buffer, value in self.held:
+        for buffer, value in self.buffer_values:
             buffer.value = value
         for expression in self.open:
             expression.swallowed = False
 
 
 def _operands(node: Node) -> list[Symbol]:
-    """Return the Symbols a node reads, its bodies included."""
-    found = [s for s in node.inputs if s is not None]
+    """Return the Symbols that a node and its bodies read."""
+    symbols = [s for s in node.inputs if s is not None]
     for body in bodies(node):
-        found += [_outside(s) for s in body.scope.captured.values()]
-    return found
+        symbols += [_outside(s) for s in body.scope.captured.values()]
+    return symbols
 
 
 def _outside(captured: Symbol) -> Symbol:
@@ -286,22 +286,22 @@ def _outside(captured: Symbol) -> Symbol:
 
 
 def _recapture(body: Graph, old: Symbol, new: Symbol) -> None:
-    """Let a body read `new` of the graph around it where it reads `old`."""
-    mine = body.scope.captured.get(old.id)
-    if mine is None:
+    """Replace the captured Symbol `old` in a body by `new`."""
+    captured = body.scope.captured.get(old.id)
+    if captured is None:
         return
     other = body.scope.captured.get(new.id)
     if other is None:
-        change(mine, producer=Captured(new))
+        change(captured, producer=Captured(new))
         body.scope.captured[new.id] = body.scope.captured.pop(old.id)
         return
     for node in body._nodes:
-        change(node, inputs=tuple([other if s is mine else s for s in node.inputs]))
+        change(node, inputs=tuple([other if s is captured else s for s in node.inputs]))
         for inner in bodies(node):
-            _recapture(inner, mine, other)
-    body._outputs = [(label, other if s is mine else s) for label, s in body._outputs or ()]
+            _recapture(inner, captured, other)
+    body._outputs = [(label, other if s is captured else s) for label, s in body._outputs or ()]
 
 
-def _is_made(symbol: Symbol) -> bool:
-    """Return True for what a node makes."""
+def _is_node_output(symbol: Symbol) -> bool:
+    """Return True for an output of a node."""
     return type(symbol.producer) is Node

@@ -1,6 +1,6 @@
-"""Operands made ready for an op: found in one graph, brought to the dtypes that promotion says, cast where needed.
+"""Prepares the operands of an op: finds their graph, resolves promotion, inserts casts.
 
-Every implicit cast of the library is inserted here.
+All implicit casts of the library are inserted here.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 _SCALARS = (bool, int, float, complex)
 
-_set_origin = Node.__dict__["origin"].__set__  # as a function: an assignment is refused, and `change` takes longer
+_set_origin = Node.__dict__["origin"].__set__  # assignment is an error, and `change` is slower
 
 
 def graph_of(op: str, values: Iterable[object]) -> Graph:
-    """The one graph that the Symbols among `values` belong to, or the current one. Raises `GraphError`."""
-    found: Graph | None = None
+    """Return the graph of the Symbols among `values`, or the current one. Raises `GraphError` for several graphs."""
+    graph: Graph | None = None
     for value in values:
         if isinstance(value, Symbol):
-            if found is None:
-                found = value.graph
-                if not found.scope.is_open:
-                    found = found.build.own(value, op, "an operand").graph
-            elif value.graph is not found:
-                found.build.own(value, op, "an operand")
-    found = found or _current.get()
-    if found is None:
+            if graph is None:
+                graph = value.graph
+                if not graph.scope.is_open:
+                    graph = graph.build.own(value, op, "an operand").graph
+            elif value.graph is not graph:
+                graph.build.own(value, op, "an operand")
+    graph = graph or _current.get()
+    if graph is None:
         raise GraphError(
             f"{op}: no operand is a Symbol, so there is no graph to build in",
-            help="give a Symbol, or build inside `with graph:`",
+            help="pass a Symbol, or build inside `with graph:`",
         )
-    return found if found.scope.is_open else found.build.innermost()
+    return graph if graph.scope.is_open else graph.build.innermost()
 
 
 def operand(op: str, value: TensorLike, role: str = "x") -> Symbol:
-    """One operand as a Symbol, whatever its dtype. Raises `DTypeError` for what is no tensor."""
+    """Return an operand of any dtype as a Symbol. Raises `DTypeError` if it is not a tensor."""
     if type(value) is Symbol:
         return value if value.graph.scope.is_open else value.graph.build.own(value, op, role)
     return graph_of(op, (value,)).build.operand(value, op, role)
 
 
 def promote(op: str, rule: Rule, roles: Roles) -> tuple[list[Symbol], DType]:
-    """The operands cast to what the graph's promotion system says, and the dtype of the result.
+    """Return the operands cast as the promotion system of their graph requires, and the dtype of the result.
 
-    roles: operands by role. Raises `PromotionError` or `DTypeError` where they do not go together, `GraphError` where
-    they are of different graphs.
+    roles: operands by role. Raises `PromotionError` or `DTypeError` if they have no common dtype, `GraphError` if they
+    belong to different graphs.
     """
     graph = graph_of(op, roles.values())
     symbols, literals = _split(graph, op, roles)
@@ -69,19 +69,21 @@ def promote(op: str, rule: Rule, roles: Roles) -> tuple[list[Symbol], DType]:
 
 
 def implicit_cast(lhs: Symbol, rhs: Symbol) -> SymbolTuple:
-    """Return both Symbols, cast to the dtype in which they meet under their graph's system where they are not of it.
+    """Cast two Symbols to their common dtype in the promotion system of their graph.
 
-    Raises `PromotionError` where they do not meet, `GraphError` for Symbols of two graphs.
+    Raises:
+        PromotionError: There is no common dtype.
+        GraphError: The Symbols belong to different graphs.
     """
     symbols, _ = promote("implicit_cast", "join", {"lhs": lhs, "rhs": rhs})
     return SymbolTuple(*symbols)
 
 
-setattr(promotion, "implicit_cast", implicit_cast)  # noqa: B010 - promotion imports no graphs
+setattr(promotion, "implicit_cast", implicit_cast)  # noqa: B010 - promotion cannot import graphs
 
 
 def promote_one(op: str, rule: Rule, value: TensorLike, role: str = "x") -> tuple[Symbol, DType]:
-    """`promote` for a single operand."""
+    """Promote a single operand. See `promote`."""
     (symbol,), dtype = promote(op, rule, {role: value})
     return symbol, dtype
 
@@ -100,10 +102,10 @@ def _split(graph: Graph, op: str, roles: Roles) -> tuple[list[Symbol | None], li
     return symbols, literals
 
 
-def given(op: str, roles: Roles) -> tuple[Graph, list[Symbol | Scalar]]:
+def graph_and_operands(op: str, roles: Roles) -> tuple[Graph, list[Symbol | Scalar]]:
     """Return the graph that an op is built in, and its operands as Symbols of that graph or as Python numbers.
 
-    Raises `GraphError` for operands of different graphs, `DTypeError` for what is no tensor.
+    Raises `GraphError` for operands of different graphs, `DTypeError` for operands that are not tensors.
     """
     graph = graph_of(op, roles.values())
     symbols, literals = _split(graph, op, roles)
@@ -111,7 +113,7 @@ def given(op: str, roles: Roles) -> tuple[Graph, list[Symbol | Scalar]]:
 
 
 def _are_strings(roles: Roles) -> bool:
-    """Return whether some operand is of strings, which makes Python text an operand too."""
+    """Return True if an operand is a string tensor: then Python text is an operand, too."""
     types = [value.type for value in roles.values() if isinstance(value, Symbol)]
     return any(isinstance(type_, TensorType) and type_.dtype is DType.string for type_ in types)
 
@@ -119,7 +121,7 @@ def _are_strings(roles: Roles) -> bool:
 def resolve(
     graph: Graph, key: Key, roles: Roles, symbols: Sequence[Symbol | None], literals: Sequence[Scalar | None]
 ) -> Resolution:
-    """Ask the graph's promotion system, and turn its refusal into an error that names the operands."""
+    """Resolve promotion by the system of the graph; convert its refusal to an error that shows the operands."""
     system = graph.promotion
     described = [
         Operand(None, literal=literal) if symbol is None else describe(symbol, system.reads_operands)
@@ -128,11 +130,11 @@ def resolve(
     try:
         return system.resolve(key, described)
     except NoPromotion as refusal:
-        raise refused(key.op, refusal, roles) from None
+        raise promotion_error(key.op, refusal, roles) from None
 
 
 def describe(symbol: Symbol, reads_shapes: bool) -> Operand:
-    """Describe a Symbol to a promotion system."""
+    """Return the description of a Symbol for a promotion system."""
     shape = symbol.shape
     if not reads_shapes or not shape.is_ranked:
         return Operand(symbol.dtype, None, symbol.ambiguous)
@@ -140,10 +142,10 @@ def describe(symbol: Symbol, reads_shapes: bool) -> Operand:
     return Operand(symbol.dtype, None, symbol.ambiguous, len(shape), length)
 
 
-def refused(op: str, refusal: NoPromotion, roles: Roles) -> GraphcoreError:
-    """A system's refusal as the error that the user sees, which names the operands."""
-    shown = {role: text_of(value) if type(value) in _SCALARS else value for role, value in roles.items()}
-    return refusal.error(f"{op}: {refusal.reason}", operands=shown, help=refusal.help)
+def promotion_error(op: str, refusal: NoPromotion, roles: Roles) -> GraphcoreError:
+    """Return the error for the refusal of a promotion system, with the operands."""
+    operands = {role: text_of(value) if type(value) in _SCALARS else value for role, value in roles.items()}
+    return refusal.error(f"{op}: {refusal.reason}", operands=operands, help=refusal.help)
 
 
 def apply(
@@ -154,38 +156,38 @@ def apply(
     literals: Sequence[Scalar | None],
     resolution: Resolution,
 ) -> list[Symbol]:
-    """The operands cast as resolved; literals become constants."""
-    given = zip(roles, symbols, resolution.operands, strict=True)
-    cast = {r: (s, to) for r, s, to in given if s is not None and to is not None and s.type.dtype is not to}
+    """Return the operands cast as resolved, with literals as constants."""
+    items = zip(roles, symbols, resolution.operands, strict=True)
+    cast = {r: (s, to) for r, s, to in items if s is not None and to is not None and s.type.dtype is not to}
     if cast:
         report_lossy(graph, op, cast)
-    given_values = (literal if s is None else s for s, literal in zip(symbols, literals, strict=True))
-    cause = (op, *kinds_of(given_values)) if cast else ()
-    made = []
+    values = (literal if s is None else s for s, literal in zip(symbols, literals, strict=True))
+    cause = (op, *kinds_of(values)) if cast else ()
+    results = []
     for symbol, literal, dtype in zip(symbols, literals, resolution.operands, strict=True):
         if symbol is None:
             assert literal is not None
-            made.append(graph.build.scalar(literal, dtype or resolution.result, resolution.ambiguous))
+            results.append(graph.build.scalar(literal, dtype or resolution.result, resolution.ambiguous))
         else:
-            made.append(cast_operand(symbol, dtype, resolution.ambiguous, cause))
-    if op in _FUNCTIONS and makes_vector(graph, op, made):
-        made[0] = vector_of_one(made[0])
-    return made
+            results.append(cast_operand(symbol, dtype, resolution.ambiguous, cause))
+    if op in _FUNCTIONS and makes_vector(graph, op, results):
+        results[0] = vector_of_one(results[0])
+    return results
 
 
 _FUNCTIONS = frozenset({"where", "select", "fma", "frexp", "ldexp", "modf", "nextafter"})
-"""Ops that are not declared as element-wise, and make vectors of scalars where element-wise functions do."""
+"""Ops that make vectors of scalars as element-wise functions do, but are not declared as such."""
 
 VECTOR_OF_ONE = _shape((Dim(1),))
 
 
 def makes_vector(graph: Graph, op: str, symbols: Sequence[Symbol]) -> bool:
-    """Return whether the promotion system has an op make a vector of these operands, which are all scalars."""
+    """Return True if all operands are scalars and the promotion system makes the op return a vector."""
     return graph.promotion.makes_vector(op) and all(s.shape.is_ranked and not len(s.shape) for s in symbols)
 
 
 def vector_of_one(scalar: Symbol) -> Symbol:
-    """Return a scalar as a vector of one element."""
+    """Reshape a scalar to a vector of one element."""
     build = scalar.graph.build
     return build.emit(
         "Unsqueeze", (scalar, build.vector([0])), tensor_type(scalar.dtype, VECTOR_OF_ONE, scalar.ambiguous)
@@ -193,53 +195,52 @@ def vector_of_one(scalar: Symbol) -> Symbol:
 
 
 def kinds_of(values: Iterable[object]) -> list[object]:
-    """Return operands as a cast remembers them: types of Symbols, `(class, value)` of Python numbers."""
+    """Return operands as a cast records them: types of Symbols, `(class, value)` of Python numbers."""
     return [value.type if isinstance(value, Symbol) else (type(value), value) for value in values]
 
 
 def cast_operand(
     symbol: Symbol, dtype: DType | None, ambiguous: bool = False, cause: tuple[object, ...] = ()
 ) -> Symbol:
-    """Return an operand cast as promotion wants it; None leaves it as it is. Errors go on showing what the user wrote.
+    """Return an operand implicitly cast to `dtype`, or unchanged for None. Errors show the operand without the cast.
 
-    ambiguous: what the operands meet in is only a default. cause: the op and its operands, which the cast remembers, as
-    `PromotedLine.cause` has them.
+    ambiguous: the common dtype is only a default. cause: the op and its operands, which the cast records in
+    `PromotedLine.cause`.
     """
     if dtype is None or symbol.type.dtype is dtype:
         return symbol
     graph = symbol.graph
     memory = graph.memory
-    found = memory.casts.get((symbol.id, dtype, ambiguous))
-    if found is None:
-        found = graph.build.cast(symbol, dtype, ambiguous)
-        memory.implicit[found.id] = symbol
-        made = found.producer
-        if type(made) is Node:
-            _set_origin(made, promoted(made.origin, cause))
-    return found
+    result = memory.casts.get((symbol.id, dtype, ambiguous))
+    if result is None:
+        result = graph.build.cast(symbol, dtype, ambiguous)
+        memory.implicit[result.id] = symbol
+        node = result.producer
+        if type(node) is Node:
+            _set_origin(node, promoted(node.origin, cause))
+    return result
 
 
 def as_index(positions: Symbol) -> Symbol:
-    """int64 positions or counts in the dtype that the graph's promotion system has for them."""
+    """Cast int64 positions or counts to the index dtype of the graph's promotion system."""
     return cast_operand(positions, positions.graph.promotion.index_dtype)
 
 
 def is_lossy(source: DType, target: DType) -> bool:
-    """Return whether `target` cannot hold the range of `source`."""
+    """Return True if `target` cannot hold the range of `source`."""
     if DType.string in (source, target) or target.kind.value == "bool":
         return False
     source, target = real_of(source), real_of(target)
     if target.is_float:
-        # An integer just above the greatest finite value may still round down to it.
+        # An integer just above the largest finite value may still round down to it.
         return source.bits - source.is_signed > 1023 or float(source.max) > target.max
     return source.is_float or source.max > target.max or source.min < target.min
 
 
 def report_lossy(graph: Graph, op: str, operands: Mapping[str, tuple[Symbol, DType]]) -> None:
-    """Report implicit casts that lose range: warn once a line, raise `PromotionError` in a strict graph.
+    """Report implicit casts that lose range: warn once per line, raise `PromotionError` in a strict graph.
 
-    operands: by role, the Symbols and what they are about to be cast to; those that lose nothing are passed over, and
-    so are those whose dtype was only a default.
+    operands: the Symbols and their new dtypes by role. Casts that lose nothing, and ambiguous operands, are ignored.
     """
     lossy = {role: (s, to) for role, (s, to) in operands.items() if not s.ambiguous and is_lossy(s.type.dtype, to)}
     if not lossy:
@@ -258,7 +259,7 @@ def report_lossy(graph: Graph, op: str, operands: Mapping[str, tuple[Symbol, DTy
 
 
 def _holds_all(operands: Mapping[str, tuple[Symbol, DType]]) -> str:
-    """Return how a dtype that holds every operand is written: an integer where promotion gave one, else float64."""
+    """Return the text of a dtype that holds all operands: an integer if promotion gives one, else float64."""
     dtypes = [symbol.type.dtype for symbol, _ in operands.values()]
     if not all(dtype.is_integer for dtype in (*dtypes, *(to for _, to in operands.values()))):
         return "DType.float64"
@@ -270,7 +271,7 @@ _warned: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}
 
 
 def dtype_of(op: str, dtype: object, graph: Graph | None = None) -> DType:
-    """`DType.of` for an argument of an op, as the promotion system of the graph, or of the current one, spells it."""
+    """Return the DType of an argument of an op, in the spelling of the graph's promotion system."""
     graph = graph or _current.get()
     try:
         return DType.of(dtype) if graph is None else graph.promotion.dtype_of(dtype)

@@ -1,4 +1,4 @@
-"""Single ONNX operators on Symbols of the right dtypes, and arithmetic: what expansions are written with."""
+"""Single ONNX operators on Symbols of matching dtypes, and arithmetic, for writing expansions."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from graphcore.types.tensor_types import Shape, tensor_type
 def emit(
     op_type: str, *inputs: Symbol | None, dtype: DType | None = None, shape: Shape | None = None, **attributes: Any
 ) -> Symbol:
-    """An ONNX operator with one output, of the first operand's dtype and the operands' broadcast shape if not told."""
-    given = [s for s in inputs if s is not None]
-    out = tensor_type(dtype or given[0].dtype, _joint([s.shape for s in given]) if shape is None else shape)
-    return given[0].graph.build.emit(op_type, inputs, out, attributes)
+    """Emit an ONNX operator with one output, by default with the first operand's dtype and the broadcast shape."""
+    operands = [s for s in inputs if s is not None]
+    out = tensor_type(dtype or operands[0].dtype, _joint([s.shape for s in operands]) if shape is None else shape)
+    return operands[0].graph.build.emit(op_type, inputs, out, attributes)
 
 
 def _joint(shapes: Sequence[Shape]) -> Shape:
     try:
         return broadcast_shapes(shapes)
-    except ValueError:  # of two names for one dim, which models that others wrote may have
+    except ValueError:  # imported models may have two names for one dim
         return Shape(["?"] * max(shape.rank for shape in shapes))
 
 
 def const(like: Symbol, value: Any, dtype: DType | None = None) -> Symbol:
-    """A scalar constant of `like`'s dtype, or of the one given."""
+    """Return a scalar constant of the given dtype, by default that of `like`."""
     return like.graph.build.scalar(value, dtype or like.dtype)
 
 
@@ -37,12 +37,12 @@ def cast(x: Symbol, dtype: DType) -> Symbol:
 
 
 def cast_within(x: Symbol, dtype: DType) -> Symbol:
-    """A cast of values that `dtype` holds, or of integers that are to wrap: lowering need not look at them."""
+    """Cast values that are in the range of `dtype`, or integers that may wrap: lowering does not handle overflow."""
     return emit("Cast", x, dtype=dtype, to=dtype, within=True)
 
 
 def bitcast(x: Symbol, dtype: DType) -> Symbol:
-    """The same bits read as another dtype of the same width. ONNX BitCast."""
+    """Reinterpret bits as another dtype of the same width. ONNX BitCast."""
     return x if x.dtype is dtype else emit("BitCast", x, dtype=dtype, to=dtype)
 
 
@@ -65,10 +65,10 @@ def greater(x: Symbol, y: Symbol) -> Symbol:
 
 
 def both(*conditions: Symbol) -> Symbol:
-    found = conditions[0]
+    result = conditions[0]
     for condition in conditions[1:]:
-        found = emit("And", found, condition)
-    return found
+        result = emit("And", result, condition)
+    return result
 
 
 def either(x: Symbol, y: Symbol) -> Symbol:
@@ -80,11 +80,11 @@ def opposite(x: Symbol) -> Symbol:
 
 
 def ints(like: Symbol, values: Sequence[int]) -> Symbol:
-    """An int64 vector constant: axes, shapes, pads."""
+    """Return an int64 vector constant, such as axes, shapes or pads."""
     return like.graph.build.vector(values)
 
 
-# Arithmetic of Symbols and numbers, and polynomials, of which functions in float64 are made.
+# Arithmetic of Symbols and numbers, and polynomials, for functions in float64.
 
 
 def add(x: Symbol, y: Symbol | float) -> Symbol:
@@ -108,33 +108,33 @@ def div(x: Symbol | float, y: Symbol) -> Symbol:
 
 
 def number(like: Symbol, value: Symbol | float) -> Symbol:
-    """Return a value as it is, or a number as a constant of the dtype of `like`."""
+    """Return a Symbol unchanged, or a number as a constant of the dtype of `like`."""
     return value if isinstance(value, Symbol) else const(like, value)
 
 
 def where_number(condition: Symbol, x: Symbol | float, y: Symbol | float) -> Symbol:
-    """Return x where the condition holds, and y elsewhere; one of both is a Symbol."""
+    """Return x where the condition is True, else y. One of them must be a Symbol."""
     like = x if isinstance(x, Symbol) else y
     assert isinstance(like, Symbol)
     return where(condition, number(like, x), number(like, y))
 
 
 def below(x: Symbol, bound: float) -> Symbol:
-    """Return where x is less than a number."""
+    """Return x < bound."""
     return less(x, const(x, bound))
 
 
 def equals(x: Symbol, value: float) -> Symbol:
-    """Return where x is a number."""
+    """Return x == value."""
     return equal(x, const(x, value))
 
 
 def polynomial(x: Symbol, coefficients: Sequence[float]) -> Symbol:
-    """Return the polynomial by Horner's rule."""
-    made = add(mul(x, coefficients[0]), coefficients[1])
+    """Evaluate a polynomial by Horner's rule."""
+    result = add(mul(x, coefficients[0]), coefficients[1])
     for coefficient in coefficients[2:]:
-        made = add(mul(made, x), coefficient)
-    return made
+        result = add(mul(result, x), coefficient)
+    return result
 
 
 def ratio(x: Symbol, k: float) -> Symbol:
@@ -153,11 +153,11 @@ def square(x: Symbol) -> Symbol:
     return emit("Mul", x, x)
 
 
-def at_most(x: Symbol, bound: float) -> Symbol:
-    """Return x, or a bound where that is less."""
+def clamp_max(x: Symbol, bound: float) -> Symbol:
+    """Return min(x, bound)."""
     return emit("Min", x, const(x, bound))
 
 
-def at_least(x: Symbol, bound: float) -> Symbol:
-    """Return x, or a bound where that is greater."""
+def clamp_min(x: Symbol, bound: float) -> Symbol:
+    """Return max(x, bound)."""
     return emit("Max", x, const(x, bound))

@@ -1,4 +1,4 @@
-"""Nested tuples, lists, dicts and slices taken apart into their leaves, and put together again around others."""
+"""Flattens nested tuples, lists, dicts and slices into leaves, and rebuilds them with other leaves."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from graphcore.errors import GraphcoreError, GraphError
 
 
 class Mismatch(Exception):
-    """A value is not structured as it should be."""
+    """The structure of a value differs from the expected one."""
 
 
-# Named tuples, since structures are keys of what is compiled, and their hashes count in every call.
+# Named tuples, since structures are keys of caches and each call hashes them.
 
 
 class Leaf(NamedTuple):
-    """The place of a leaf."""
+    """The position of a leaf."""
 
     def __str__(self) -> str:
         return "Symbol"
 
 
 class Static(NamedTuple):
-    """A value that is no leaf. key: its type, and its text where equal values of that type differ."""
+    """A value that is not a leaf. key: its type, and its text if equal values of that type can differ."""
 
     key: Any
     value: Any
@@ -35,7 +35,7 @@ class Static(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A tuple, list, dict or slice of structures. keys: of the members of a dict."""
+    """A tuple, list, dict or slice of structures. keys: the keys of a dict."""
 
     kind: type
     keys: tuple[Hashable, ...]
@@ -52,9 +52,9 @@ Structure: TypeAlias = Leaf | Static | Group
 _LEAF = Leaf()
 _SLICE = ("start", "stop", "step")
 _PLAIN = frozenset({int, bool, str, bytes, type(None), type, type(...)})
-"""Types of hashable values that == tells apart."""
+"""Types of hashable values that are equal only if they are the same."""
 _nans: dict[Hashable, Any] = {}
-"""One of each kind, as a NaN equals nothing but itself."""
+"""One NaN per type, since a NaN is equal only to the same object."""
 
 
 def structure_of(
@@ -65,17 +65,17 @@ def structure_of(
     stem: str = "",
     error: type[GraphcoreError] = GraphError,
 ) -> Structure:
-    """Return the nesting of a value; its leaves are appended to `leaves`.
+    """Return the nesting of a value, and append its leaves to `leaves`.
 
-    Raises `error` for a value that is neither a leaf nor hashable: place and stem say where it is.
+    Raises `error` for a value that is neither a leaf nor hashable. place, stem: its location for the message.
     """
     try:
         return _structure(value, is_leaf, leaves)
     except TypeError:
         path, what = _unhashable(value, is_leaf, (stem,) if stem else ())
         raise error(
-            f"{place}{'.'.join(map(str, path)) or 'a value'} is a {what}, neither a Symbol or array nor hashable",
-            help="give Symbols and arrays, tuples, lists and dicts of them, or values that can be hashed",
+            f"{place}{'.'.join(map(str, path)) or 'a value'} must be a Symbol, an array or hashable, got {what}",
+            help="pass Symbols and arrays, tuples, lists and dicts of them, or hashable values",
         ) from None
 
 
@@ -91,7 +91,7 @@ def _structure(value: Any, is_leaf: Callable[[Any], bool], leaves: list[Any]) ->
         return Group(kind, tuple(value), tuple([_structure(v, is_leaf, leaves) for v in value.values()]))
     if kind is slice or isinstance(value, (tuple, list)):
         return Group(kind, (), tuple([_structure(v, is_leaf, leaves) for v in _members(value)]))
-    if isinstance(value, (float, complex, np.generic)):  # by their text zeros of two signs are not equal
+    if isinstance(value, (float, complex, np.generic)):  # the text distinguishes 0.0 and -0.0
         key = kind, repr(value)
         return Static(key, value if value == value else _nans.setdefault(key, value))
     hash(value)
@@ -103,7 +103,7 @@ def _members(value: Any) -> Iterable[Any]:
 
 
 def _unhashable(value: Any, is_leaf: Callable[[Any], bool], path: tuple[object, ...]) -> tuple[tuple[object, ...], str]:
-    """The path of the first value that is neither a leaf nor hashable, and its type."""
+    """Return the path and type name of the first value that is neither a leaf nor hashable."""
     structured = isinstance(value, (tuple, list, dict, slice))
     pairs = value.items() if isinstance(value, dict) else enumerate(_members(value)) if structured else ()
     for key, member in pairs:
@@ -128,7 +128,7 @@ def labels_of(structure: Structure, stem: str = "") -> list[str]:
 
 
 def rebuilt(structure: Structure, leaves: Iterator[Any]) -> Any:
-    """The value of a structure with these leaves, in order."""
+    """Return the value with a structure and these leaves, in order."""
     if isinstance(structure, Leaf):
         return next(leaves)
     if isinstance(structure, Static):
@@ -144,7 +144,7 @@ def rebuilt(structure: Structure, leaves: Iterator[Any]) -> Any:
 
 
 def leaves_like(structure: Structure, value: Any) -> list[Any]:
-    """The leaves of a value that is nested so; a list may stand for a tuple. Raises `Mismatch` for any other."""
+    """Return the leaves of a value with this structure; a list may replace a tuple. Raises `Mismatch` for others."""
     if isinstance(structure, Leaf):
         if value is None or isinstance(value, (tuple, list, dict)):
             raise Mismatch

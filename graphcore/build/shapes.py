@@ -1,4 +1,4 @@
-"""The shapes and axes of operands: broadcasting, axes counted from 0, dims that may be equal."""
+"""Shapes and axes of operands: broadcasting, normalised axes, compatible dims."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _dim, tensor_type
 
 Roles = Mapping[str, Any]
-"""Operands by the names that errors call them: {"lhs": x, "rhs": y}."""
+"""Operands by their names in errors: {"lhs": x, "rhs": y}."""
 
 
 def broadcast(op: str, roles: Mapping[str, Symbol]) -> Shape:
     """Return the shape that operands broadcast to, as in NumPy. Raises `ShapeError`.
 
-    Two dims that are not provably equal go together only if one of them is 1 or unknown.
+    Two dims that are not provably equal are compatible only if one of them is 1 or unknown.
     """
     shapes = [s.shape for s in roles.values()]
     try:
@@ -35,7 +35,7 @@ def broadcast(op: str, roles: Mapping[str, Symbol]) -> Shape:
 
 
 def check_axis_from_end(op: str, axis: object, roles: Roles, scalars: str) -> None:
-    """Raise `ShapeError` for what is no axis of both tensors, counted from the end. scalars: the help for those."""
+    """Raise `ShapeError` unless `axis` is a negative axis of both tensors. scalars: the help for scalars."""
     rank = min(symbol.rank for symbol in roles.values())
     if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < 0:
         raise ShapeError(
@@ -46,40 +46,40 @@ def check_axis_from_end(op: str, axis: object, roles: Roles, scalars: str) -> No
 
 
 def axis_of(op: str, axis: object, rank: int, roles: Roles, *, name: str = "axis") -> int:
-    """Return `axis` counted from 0. Raises `ShapeError` where it is no axis of a tensor of that rank."""
+    """Return `axis` counted from 0. Raises `ShapeError` if it is not an axis of a tensor of that rank."""
     if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool) and -rank <= axis < rank:
         return int(axis) % rank
-    what = f"{axis!r} is no axis" if not isinstance(axis, int) else f"there is no axis {axis}"
-    valid = f"one of {-rank} to {rank - 1}" if rank else "nothing: a scalar has no axes"
+    what = f"{axis!r} is not an axis" if not isinstance(axis, int) else f"there is no axis {axis}"
+    valid = f"one of {-rank} to {rank - 1}" if rank else "empty: a scalar has no axes"
     raise ShapeError(f"{op}: {what} of a tensor of rank {rank}", operands=roles, help=f"{name} must be {valid}")
 
 
 def axes_of(op: str, axis: object, rank: int, roles: Roles, *, name: str = "axis") -> tuple[int, ...]:
-    """Return `axis=None | int | tuple` as axes counted from 0, in the order given; None is all. Raises `ShapeError`."""
+    """Return `axis=None | int | tuple` as axes counted from 0, in that order; None is all. Raises `ShapeError`."""
     if axis is None:
         return tuple(range(rank))
-    given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    found = tuple(axis_of(op, a, rank, roles, name=name) for a in given)
-    if len(set(found)) != len(found):
+    items = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(axis_of(op, a, rank, roles, name=name) for a in items)
+    if len(set(axes)) != len(axes):
         raise ShapeError(f"{op}: {name}={axis} names an axis twice", operands=roles, help="name each axis once")
-    return found
+    return axes
 
 
 def same_dim(lhs: DimLike, rhs: DimLike) -> bool:
-    """Return whether two dims may be equal: they are, or one is unknown."""
+    """Return True if two dims are equal, or one is unknown."""
     left, right = _dim(lhs), _dim(rhs)
     return left is right or left.is_dynamic or right.is_dynamic
 
 
 def unjoinable(values: Symbol, axis: int | None) -> dict[str, Symbol]:
-    """Return two elements of a list that cannot be joined along an axis, as operands of an error; none where all can.
+    """Return two elements of a list that cannot be joined along an axis, as operands of an error; else an empty dict.
 
-    values: a list, whose elements are known where SequenceConstruct makes it. axis: None for a new one.
+    values: a list. Its elements are known only for a SequenceConstruct. axis: None for a new axis.
     """
-    made = values.producer
-    if not isinstance(made, Node) or made.op_type != "SequenceConstruct" or made.domain:
+    node = values.producer
+    if not isinstance(node, Node) or node.op_type != "SequenceConstruct" or node.domain:
         return {}
-    elements = [s for s in made.inputs if s is not None and s.shape.is_ranked]
+    elements = [s for s in node.inputs if s is not None and s.shape.is_ranked]
     for first, other in itertools.pairwise(elements):
         along = None if axis is None or not first.rank else axis % first.rank
         pairs = [(a, b) for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=False)) if i != along]
@@ -94,13 +94,13 @@ def retype(symbol: Symbol, dtype: DType | None = None, shape: Shape | None = Non
     return tensor_type(dtype or own.dtype, own.shape if shape is None else shape)
 
 
-# The texts and numbers of checks, which tell whoever runs a graph what one refused: `ops.shared.rebind`.
+# The encoding of failed checks of `ops.rebind` in the errors of a runtime: see `ops.shared.rebind`.
 
 SIZE_CHECK = "rebind "
-"""The prefix of the name of a check, which is the only text that a runtime shows."""
+"""The prefix of the name of a check, the only text that a runtime shows."""
 
 AXIS = 10**12
-"""A size s of axis a that was stated otherwise is -(a + 1) * AXIS - s in the shape that the runtime refuses."""
+"""A wrong size s of axis a is encoded as -(a + 1) * AXIS - s in the shape that the runtime reports."""
 
 RANK = 2
-"""A rank r that was stated otherwise is -RANK - r."""
+"""A wrong rank r is encoded as -RANK - r."""

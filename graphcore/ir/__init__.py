@@ -1,1 +1,1 @@
-"""The graph itself: Graph, Symbol, Node, constants, bodies, functions, and how a graph is walked and rewritten."""
+"""The graph: Graph, Symbol, Node, constants, bodies and functions, and transformations of graphs."""

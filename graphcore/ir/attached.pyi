@@ -1,12 +1,12 @@
-"""The methods of Graph that need more than a graph, for checkers: at run time the two modules attach them.
+"""The methods of Graph that other modules attach at run time, for type checkers.
 
-Signatures and docstrings are those of the functions. tests/ir/test_graph_methods.py holds this list against them.
+Signatures and docstrings are those of the functions. tests/ir/test_graph_methods.py compares this list with them.
 """
 
 from graphcore import graph_methods, surgery_methods
 
 class GraphMethods:
-    """The base of Graph for checkers alone."""
+    """The base class of Graph, only for type checkers."""
 
     __setitem__ = graph_methods.store
     full = graph_methods.full

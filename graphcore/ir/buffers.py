@@ -1,8 +1,8 @@
 """Buffers: inputs of a graph that a Model keeps between calls.
 
-Underneath every value is a Symbol that never changes. A buffer is a name for the one that it holds at this point of the
-graph: reading it gives that Symbol, storing to it names another. What it holds at the end is a further output of the
-exported model, which the next call is fed.
+Symbols never change. A buffer is a name for the Symbol that it holds at a point of the graph: reading the buffer gives
+that Symbol, storing to it replaces the Symbol. The last one is an additional output of the exported model, and the
+input of the next call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from graphcore.errors import GraphError, ShapeError
-from graphcore.ir.literals import array_of, held_as
+from graphcore.ir.literals import array_of, checked_cast
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Symbol
 from graphcore.types.tensor_types import DimLike, TensorType
@@ -23,18 +23,23 @@ if TYPE_CHECKING:
 
 
 class Buffer:
-    """The type of an input that a Model keeps between calls: `Buffer(DType.float32, [2, 1024, 64])`.
+    """The type of an input that a Model keeps between calls: `Buffer(DType.float32, [2, 1024, 64])`. Immutable.
 
-    dtype, shape: as for a TensorType. A dim that is named, or unknown, may have another size after each call.
-    initial: what the buffer holds at first, a number or an array of that shape; zeros, or empty strings, by default,
-    with dims of size 0 where their size is not known. in_place: the runtime may write into the memory that it
-    reads from, where the graph allows it; the call that fails then loses what the buffer held. Immutable. Raises
-    `DTypeError` for an unknown dtype and an initial value that it cannot hold, `ShapeError` for one of another shape
-    and for a rank that is not known.
+    Args:
+        dtype: The dtype, as for a TensorType.
+        shape: The dims, as for a TensorType. The size of a named or unknown dim may change with each call.
+        initial: The value before the first call, a number or an array of that shape. By default zeros or empty strings,
+            with size 0 for dims that are not static.
+        in_place: Whether the runtime may write into the memory that it reads from, where the graph allows it. A call
+            that fails then loses the value of the buffer.
+
+    Raises:
+        DTypeError: The dtype is unknown, or cannot represent the initial value.
+        ShapeError: The rank is unknown, or the initial value has another shape.
     """
 
     __slots__ = ("in_place", "initial", "type")
-    # So that none is taken for a fixed argument of a function that is traced.
+    # Not hashable, so that tracing never takes a Buffer for a static argument.
     __hash__ = None  # type: ignore[assignment]
 
     type: TensorType
@@ -46,7 +51,7 @@ class Buffer:
     ) -> None:
         type_ = TensorType(dtype, shape)
         if not type_.shape.is_ranked:
-            raise ShapeError("Buffer: the rank of a buffer must be known", help='give its dims: ["batch", 64]')
+            raise ShapeError("Buffer: the rank of a buffer must be known", help='state its dims: ["batch", 64]')
         object.__setattr__(self, "type", type_)
         object.__setattr__(self, "initial", None if initial is None else _initial(type_, initial))
         object.__setattr__(self, "in_place", bool(in_place))
@@ -70,28 +75,28 @@ def _buffer(type_: TensorType, initial: np.ndarray[Any, Any] | None, in_place: b
 
 
 def _initial(type_: TensorType, value: Any) -> np.ndarray[Any, Any]:
-    array, own = array_of(value, type_.dtype)
-    if own is not type_.dtype:
-        array = held_as(array, own, type_.dtype, "Buffer")
+    array, dtype = array_of(value, type_.dtype)
+    if dtype is not type_.dtype:
+        array = checked_cast(array, dtype, type_.dtype, "Buffer")
     fits = not array.ndim or (
         array.ndim == len(type_.shape)
         and all(not dim.is_static or int(dim) == size for dim, size in zip(type_.shape, array.shape, strict=True))
     )
     if not fits:
         raise ShapeError(
-            f"Buffer: the initial value has shape {list(array.shape)}",
+            f"Buffer: the initial value has shape {list(array.shape)}, which does not fit the buffer",
             operands={"buffer": str(type_)},
-            help="give one number, or an array of the buffer's shape",
+            help="pass one number, or an array of the buffer's shape",
         )
-    made = np.array(array)
-    made.flags.writeable = False
-    return made
+    result = np.array(array)
+    result.flags.writeable = False
+    return result
 
 
 class BufferValue(Symbol):
-    """A buffer in its graph: as an operand it is what it holds at this point, a Symbol like any other.
+    """A buffer in its graph. As an operand it is the Symbol that it holds at that point.
 
-    Made by `Graph(..., {"cache": Buffer(...)})`, as `graph["cache"]`, and by `ops.buffer_create`.
+    `graph["cache"]` is one after `Graph(..., {"cache": Buffer(...)})`; `ops.buffer_create` returns one.
     `buffer[...] = value` and `buffer += value` store.
     """
 
@@ -100,7 +105,7 @@ class BufferValue(Symbol):
     buffer: Buffer
     """The declaration."""
     _value: Symbol
-    _since: int  # the nodes that there were when it was stored to last
+    _since: int  # the number of nodes at the last store
 
     type = property(lambda self: self.value.type)
     id = property(lambda self: self.value.id)
@@ -115,17 +120,17 @@ class BufferValue(Symbol):
     @value.setter
     def value(self, value: Symbol) -> None:
         self._value = value
-        self._since = min(self._since, len(self.graph._nodes))  # later nodes may have been taken back
+        self._since = min(self._since, len(self.graph._nodes))  # later nodes may have been removed
 
     @property
     def name(self) -> str:
-        """The input's name; of a buffer within the graph, that of its value."""
+        """The name of the input; for a buffer created inside the graph, that of its value."""
         return self.value.name if self.given_name is None else self.given_name
 
     @name.setter
     def name(self, name: str) -> NoReturn:
         raise GraphError(
-            f"name: buffer {self.name!r} keeps its name", help="name what it holds: ops.buffer_load(buffer).name = ..."
+            f"name: buffer {self.name!r} cannot be renamed", help="name its value: ops.buffer_load(buffer).name = ..."
         )
 
     __hash__ = object.__hash__
@@ -137,7 +142,7 @@ class BufferValue(Symbol):
         return (_buffer_of, (self.graph, self.given_name)) if self.given_name is not None else self.value.__reduce__()
 
     def _hold(self, value: Symbol) -> None:
-        """From here on it holds another value. Nodes that an op made of the buffer itself read what it held before."""
+        """Store a value. Nodes that have the buffer itself as an operand get its previous value instead."""
         for node in self.graph._nodes[self._since :]:
             if any(s is self for s in node.inputs):
                 change(node, inputs=tuple([self.value if s is self else s for s in node.inputs]))
@@ -155,9 +160,9 @@ class BufferValue(Symbol):
 
 
 def value_of(graph: Graph, buffer: Buffer, value: Symbol, name: str | None = None) -> BufferValue:
-    """Return a buffer of a graph that holds `value` at first."""
-    made = object.__new__(BufferValue)
-    return change(made, graph=graph, given_name=name, buffer=buffer, _value=value, _since=len(graph._nodes))
+    """Return a buffer of a graph whose value is `value`."""
+    result = object.__new__(BufferValue)
+    return change(result, graph=graph, given_name=name, buffer=buffer, _value=value, _since=len(graph._nodes))
 
 
 def _buffer_of(graph: Graph, name: str) -> BufferValue:
@@ -165,17 +170,17 @@ def _buffer_of(graph: Graph, name: str) -> BufferValue:
 
 
 def stored(graph: Graph) -> dict[str, Symbol]:
-    """Return the values of a graph's buffers at its end, by name, where they are not those that were fed."""
+    """Return the final values of the buffers that a graph stores to, by name."""
     inputs = {s.given_name: s for s in graph._inputs}
-    return {name: held.value for name, held in graph._buffers.items() if held.value is not inputs[name]}
+    return {name: buffer.value for name, buffer in graph._buffers.items() if buffer.value is not inputs[name]}
 
 
 def may_hold(buffer: Buffer, type_: object) -> bool:
-    """Return whether a buffer can hold values of a type: of its dtype and rank, with its dims where they are static."""
-    own = buffer.type
-    if not isinstance(type_, TensorType) or type_.dtype is not own.dtype:
+    """Return True if a buffer can hold values of a type: the dtype, the rank and the static dims must be equal."""
+    declared = buffer.type
+    if not isinstance(type_, TensorType) or type_.dtype is not declared.dtype:
         return False
-    if not own.shape.is_ranked or not type_.shape.is_ranked or len(own.shape) != len(type_.shape):
+    if not declared.shape.is_ranked or not type_.shape.is_ranked or len(declared.shape) != len(type_.shape):
         return False
-    pairs = zip(own.shape, type_.shape, strict=True)
+    pairs = zip(declared.shape, type_.shape, strict=True)
     return all(not dim.is_static or dim is new or new.is_dynamic for dim, new in pairs)

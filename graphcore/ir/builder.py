@@ -1,4 +1,4 @@
-"""The vocabulary in which nodes, constants and bodies are made: `graph.build`."""
+"""`graph.build`: the functions that create nodes, constants and bodies."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class GraphBuilder:
-    """Adds to a graph. For those who declare ops and write passes; nothing is promoted or checked.
+    """Adds nodes, constants and inputs to a graph, for op declarations and passes. Nothing is promoted or checked.
 
-    Its methods are functions that stand with their subject, so that a call costs no more.
+    The methods are functions of other modules, attached directly so that a call has no overhead.
     """
 
     __slots__ = ("graph", "result_type")
@@ -48,36 +48,36 @@ class GraphBuilder:
     innermost = scope.innermost
 
     def input(self, type_: Type, name: str | None = None, origin: Origin | Line | None = None) -> Symbol:
-        """Append an input. name: one that no other Symbol has."""
+        """Append an input. The name must be unused."""
         graph = self.graph
-        made = self.symbol(type_, Input(len(graph._inputs), origin), name)
-        graph._inputs += (made,)
-        return made
+        symbol = self.symbol(type_, Input(len(graph._inputs), origin), name)
+        graph._inputs += (symbol,)
+        return symbol
 
     def rename(self, symbol: Symbol, name: str) -> None:
-        """Give a Symbol another name, and the outputs that are called as it is. Raises `GraphError`."""
+        """Rename a Symbol, and the outputs that have its name. Raises `GraphError`."""
         graph = self.graph
         if symbol.given_name in graph.buffers:
             raise GraphError(
-                f"name: buffer {symbol.name!r} keeps its name",
-                help="name what it holds: ops.buffer_load(buffer).name = ...",
+                f"name: buffer {symbol.name!r} cannot be renamed",
+                help="name its value: ops.buffer_load(buffer).name = ...",
             )
         outputs = graph.names.renamed(symbol, checked_name(name, "name"), graph.named_outputs)
         if outputs:
             self.outputs(outputs)
 
     def inputs(self, inputs: Sequence[Symbol]) -> None:
-        """Set the inputs to Symbols of the graph, as they are."""
+        """Set the inputs to Symbols of the graph."""
         self.graph._inputs = tuple(inputs)
 
     def outputs(self, outputs: Sequence[tuple[str | None, Symbol]] | None) -> None:
-        """Set the outputs, as they are; None for a graph that has none yet."""
+        """Set the outputs; None for a graph without outputs so far."""
         self.graph._outputs = None if outputs is None else list(outputs)
 
     def promotion(self, system: PromotionSystem) -> None:
-        """Note the system that the graph was built with. What is added to it keeps the types that it is given."""
+        """Set the promotion system. Types of Symbols do not change."""
         object.__setattr__(self.graph, "promotion", system)
 
     def buffer(self, name: str, buffer: Buffer, value: Symbol) -> None:
-        """Declare that an input is a buffer, which holds `value` at the end of the graph so far."""
+        """Declare that an input is a buffer whose current value is `value`."""
         self.graph._buffers[name] = value_of(self.graph, buffer, value, name)

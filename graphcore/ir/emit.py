@@ -1,4 +1,4 @@
-"""Make nodes, Symbols, constants and weights. Every microsecond in here is a second for a million nodes."""
+"""Create nodes, Symbols, constants and weights. A microsecond per node is a second for a million nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.literals import (
     array_dtype,
     array_of,
-    held_as,
+    checked_cast,
     holds_numpy,
     python_dtype,
     require_text,
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from graphcore.ir.graph import Graph
 
 _casts_to: dict[DType, Attributes] = {}
-"""The attributes of casts, which are many, and of few dtypes."""
+"""The attributes of Cast nodes, shared by all casts to a dtype."""
 
 
 class OpenNode(Node):
-    """A node whose slots are being set. It is one when its class is."""
+    """A node whose slots can be set. Setting `__class__` to Node closes it."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class OpenNode(Node):
 
 
 class OpenSymbol(Symbol):
-    """A Symbol whose slots are being set. It is one when its class is."""
+    """A Symbol whose slots can be set. Setting `__class__` to Symbol closes it."""
 
     __slots__ = ()
 
@@ -61,19 +61,19 @@ class OpenSymbol(Symbol):
 def new_symbol(
     builder: GraphBuilder, type_: Type, producer: Node | Constant | Input | Captured, name: str | None = None
 ) -> Symbol:
-    """Return a new Symbol of the graph. name: one that no other Symbol has."""
+    """Return a new Symbol of the graph. The name must be unused."""
     graph = builder.graph
-    made: Symbol = OpenSymbol()
-    made.graph = graph
-    made.type = type_
-    made.producer = producer
-    made.id = len(graph._symbols)
-    made.given_name = name
-    made.__class__ = Symbol
-    graph._symbols.append(made)
+    symbol: Symbol = OpenSymbol()
+    symbol.graph = graph
+    symbol.type = type_
+    symbol.producer = producer
+    symbol.id = len(graph._symbols)
+    symbol.given_name = name
+    symbol.__class__ = Symbol
+    graph._symbols.append(symbol)
     if name is not None:
-        graph.names.taken[name] = made
-    return made
+        graph.names.taken[name] = symbol
+    return symbol
 
 
 def new_node(
@@ -84,7 +84,7 @@ def new_node(
     layer: str,
     origin: Origin | Line | None,
 ) -> Node:
-    """Return an open node whose outputs are still to be made, and which is in no graph yet."""
+    """Return an open node without outputs that is not in a graph yet."""
     node: Node = OpenNode()
     node.op_type = op_type
     node.inputs = inputs
@@ -109,11 +109,13 @@ def append(
     origin: Origin | Line | None,
     names: Sequence[str | None] = (),
 ) -> tuple[Symbol, ...]:
-    """Append a node of a given place, as it is, and return its outputs. names: of the outputs, which are free."""
+    """Append a node with an explicit layer and origin, and return its outputs. names: unused names of the outputs."""
     graph = builder.graph
     node = new_node(op_type, inputs, attributes, domain, layer, origin)
-    given = names or [None] * len(types)
-    node.outputs = tuple([new_symbol(builder, type_, node, name) for type_, name in zip(types, given, strict=True)])
+    output_names = names or [None] * len(types)
+    node.outputs = tuple(
+        [new_symbol(builder, type_, node, name) for type_, name in zip(types, output_names, strict=True)]
+    )
     node.__class__ = Node
     graph._nodes.append(node)
     return node.outputs
@@ -127,7 +129,7 @@ def emit(
     attributes: Mapping[str, Any] | None = None,
     domain: str = "",
 ) -> Symbol:
-    """Append a node with one output of a known type, and return that. In one piece, since calls cost the most."""
+    """Append a node with one output of a known type, and return the output. Inlined, since calls cost the most."""
     graph = builder.graph
     site = graph.site
     if site.is_user:
@@ -136,8 +138,8 @@ def emit(
             return body.emit(op_type, inputs, type_, attributes, domain)
         frame = sys._getframe(2)
         code = frame.f_code
-        known = is_ours.get(code.co_filename) is False
-        origin: Origin | Line | None = (code, frame.f_lasti) if known else origin_of(frame)
+        is_user_code = is_ours.get(code.co_filename) is False
+        origin: Origin | Line | None = (code, frame.f_lasti) if is_user_code else origin_of(frame)
         result_type = builder.result_type
         if result_type is not None:
             type_ = result_type(op_type, inputs, type_, 0)
@@ -160,18 +162,18 @@ def emit(
     node.layer = site.layer
     node.origin = origin
     symbols = graph._symbols
-    made: Symbol = OpenSymbol()
-    made.graph = graph
-    made.type = type_
-    made.producer = node
-    made.id = len(symbols)
-    made.given_name = None
-    made.__class__ = Symbol
-    node.outputs = (made,)
+    symbol: Symbol = OpenSymbol()
+    symbol.graph = graph
+    symbol.type = type_
+    symbol.producer = node
+    symbol.id = len(symbols)
+    symbol.given_name = None
+    symbol.__class__ = Symbol
+    node.outputs = (symbol,)
     node.__class__ = Node
-    symbols.append(made)
+    symbols.append(symbol)
     graph._nodes.append(node)
-    return made
+    return symbol
 
 
 def _is_float(type_: Type) -> bool:
@@ -186,7 +188,7 @@ def emit_many(
     attributes: Mapping[str, Any] | None = None,
     domain: str = "",
 ) -> tuple[Symbol, ...]:
-    """Append a node with an output of each of the known types, and return those."""
+    """Append a node with one output per type, and return the outputs."""
     if len(types) == 1:
         return (builder.emit(op_type, inputs, types[0], attributes, domain),)
     return _emit_several(builder, op_type, inputs, types, attributes, domain)
@@ -200,7 +202,7 @@ def _emit_several(
     attributes: Mapping[str, Any] | None,
     domain: str,
 ) -> tuple[Symbol, ...]:
-    # What comprehensions read is slower to reach everywhere in a function: hence one of its own.
+    # A separate function: variables that comprehensions capture are slower everywhere in their function.
     graph = builder.graph
     if not graph.scope.is_open:
         body, inputs = in_body(builder, inputs, op_type)
@@ -216,121 +218,122 @@ def _emit_several(
 def in_body(
     builder: GraphBuilder, inputs: Sequence[Symbol | None], op: str
 ) -> tuple[GraphBuilder, tuple[Symbol | None, ...]]:
-    """Return the builder of the body under construction in the graph, and the Symbols of that for the operands."""
+    """Return the builder of the body under construction, and the operands as Symbols of that body."""
     body = builder.innermost().build
     return body, tuple([None if s is None else body.own(s, op, "an operand") for s in inputs])
 
 
 def line_of_new(graph: Graph) -> Origin | Line | None:
-    """Return the line that a new node belongs to: the user's, or that of the node which it is made of."""
+    """Return the origin of a new node: the line of user code, or that of the node being rewritten."""
     return user_origin(3) if graph.site.is_user else graph.site.origin
 
 
 def end_expressions(builder: GraphBuilder, inputs: Sequence[Symbol | None]) -> None:
-    """Note that Symbols were read, so that no longer expression takes over their terms."""
+    """Note that a node reads Symbols, so that no longer expression absorbs their terms."""
     expressions = builder.graph.memory.expressions
     for symbol in inputs:
         if symbol is not None:
             expressions.pop(symbol.id, None)
 
 
-# Constants and weights: scalars, vectors and casts are made once, so the same value is one Symbol
+# Constants and weights. Scalars, vectors and casts are cached: equal values are one Symbol.
 
 
 def constant(builder: GraphBuilder, array: np.ndarray[Any, Any], dtype: DType, name: str | None = None) -> Symbol:
-    """Return a constant of an array that is right for `dtype` already and that no other code changes."""
+    """Return a constant of an array that is stored as `dtype` requires and that no other code changes."""
     graph = builder.graph
     claimed = None if name is None else graph.names.claim(checked_name(name, "constant"), "constant")
     return new_symbol(builder, type_of(array, dtype), Constant(array, False, line_of_new(graph)), claimed)
 
 
-def given_constant(graph: Graph, value: Any, dtype: object, name: str | None, ambiguous: bool) -> Symbol:
+def make_constant(graph: Graph, value: Any, dtype: object, name: str | None, ambiguous: bool) -> Symbol:
     """See `Graph.constant`."""
     if ambiguous and not graph.promotion.knows_ambiguous:
         raise GraphError(
-            f"constant: in {graph.promotion} no dtype is ambiguous",
-            help="leave it out, or build the graph with promotion='anvil' or 'kernel_float'",
+            f"constant: promotion system {graph.promotion} has no ambiguous dtypes",
+            help="leave out ambiguous=True, or build the graph with promotion='anvil' or 'kernel_float'",
         )
-    given = None if dtype is None else graph.promotion.dtype_of(dtype)
-    array, own = array_of(value, given)
-    wanted = given or (own if holds_numpy(value) else python_dtype(array, own, graph.promotion))
-    if wanted is not own:
-        array = held_as(array, own, wanted, "constant")
+    requested = None if dtype is None else graph.promotion.dtype_of(dtype)
+    array, source = array_of(value, requested)
+    target = requested or (source if holds_numpy(value) else python_dtype(array, source, graph.promotion))
+    if target is not source:
+        array = checked_cast(array, source, target, "constant")
     if array is value or array.base is not None:
         array = array.copy()
-    made = graph.build.constant(array, wanted, name)
-    return change(made, type=tensor_type(wanted, made.shape, ambiguous)) if ambiguous else made
+    symbol = graph.build.constant(array, target, name)
+    return change(symbol, type=tensor_type(target, symbol.shape, ambiguous)) if ambiguous else symbol
 
 
-def given_weight(graph: Graph, name: str, array: Any, dtype: object) -> Symbol:
+def make_weight(graph: Graph, name: str, array: Any, dtype: object) -> Symbol:
     """See `Graph.weight`."""
     if not isinstance(array, np.ndarray):
         raise DTypeError(
-            f"weight {name!r}: a {type(array).__name__} is no array", help="give a NumPy array: np.asarray(value)"
+            f"weight {name!r}: must be an array, got {type(array).__name__}",
+            help="pass a NumPy array: np.asarray(value)",
         )
-    own = array_dtype(array, "weight", repr(name))
-    wanted = own if dtype is None else graph.promotion.dtype_of(dtype)
-    held = casting.native(array)
-    if wanted is not own and not (wanted in (DType.index, DType.address) and own is DType.uint64):
-        held = held_as(held, own, wanted, "weight")
-    if wanted is DType.string and held.dtype.kind == "O":
-        require_text(held, f"weight {name!r}")
+    source = array_dtype(array, "weight", repr(name))
+    target = source if dtype is None else graph.promotion.dtype_of(dtype)
+    data = casting.native(array)
+    if target is not source and not (target in (DType.index, DType.address) and source is DType.uint64):
+        data = checked_cast(data, source, target, "weight")
+    if target is DType.string and data.dtype.kind == "O":
+        require_text(data, f"weight {name!r}")
     claimed = graph.names.claim(checked_name(name, "weight"), "weight")
-    return new_symbol(graph.build, type_of(held, wanted), Constant(held, True, user_origin()), claimed)
+    return new_symbol(graph.build, type_of(data, target), Constant(data, True, user_origin()), claimed)
 
 
 def scalar(builder: GraphBuilder, value: Scalar, dtype: DType, ambiguous: bool = False) -> Symbol:
-    """Return a scalar constant of a Python number that `dtype` holds; the same one is made once."""
-    # 0.0 and -0.0 are equal, and so are 1 and True: neither pair is one constant.
+    """Return the cached scalar constant of a Python number that `dtype` can represent."""
+    # 0.0 == -0.0 and 1 == True, but they are different constants.
     kind = type(value)
     key = (dtype, kind, value if value and kind is not complex else str(value), ambiguous)
     values = builder.graph.memory.values
-    found = values.get(key)
-    if found is None:
+    symbol = values.get(key)
+    if symbol is None:
         type_ = tensor_type(dtype, _shape(()), ambiguous)
-        found = values[key] = new_symbol(builder, type_, Constant(scalar_array(value, dtype), False, None))
-    return found
+        symbol = values[key] = new_symbol(builder, type_, Constant(scalar_array(value, dtype), False, None))
+    return symbol
 
 
 def vector(builder: GraphBuilder, values: Sequence[int]) -> Symbol:
-    """Return an int64 constant, as ONNX takes axes, shapes and pads; the same one is made once."""
+    """Return the cached int64 constant of integers: the form of axes, shapes and pads in ONNX."""
     key = ("vector", *values)
-    made_once = builder.graph.memory.values
-    found = made_once.get(key)
-    if found is None:
+    cache = builder.graph.memory.values
+    symbol = cache.get(key)
+    if symbol is None:
         try:
             array = np.array(values, np.int64)
         except OverflowError:
             raise ShapeError(
-                f"{str([*values])[:200]} has a number beyond int64, which sizes and axes are",
+                f"{str([*values])[:200]} has a number beyond int64, the dtype of sizes and axes",
                 help="make the tensors smaller",
             ) from None
-        made = new_symbol(builder, type_of(array, DType.int64), Constant(array, False, None))
-        found = made_once[key] = made
-    return found
+        new = new_symbol(builder, type_of(array, DType.int64), Constant(array, False, None))
+        symbol = cache[key] = new
+    return symbol
 
 
 def cast(builder: GraphBuilder, symbol: Symbol, dtype: DType, ambiguous: bool = False) -> Symbol:
-    """Return `symbol` as `dtype`: itself if it is, a new constant of a constant, else a Cast node, made once."""
-    own = symbol.type.dtype
-    if own is dtype:
+    """Return `symbol` cast to `dtype`: itself, a new constant for a constant, or a cached Cast node."""
+    source = symbol.type.dtype
+    if source is dtype:
         return symbol
     key = (symbol.id, dtype, ambiguous)
     casts = builder.graph.memory.casts
-    found = casts.get(key)
-    if found is None:
+    result = casts.get(key)
+    if result is None:
         producer = symbol.producer
         type_ = tensor_type(dtype, symbol.type.shape, ambiguous)
         if type(producer) is Constant and not producer.is_weight:
-            array = casting.cast_array(producer.array, own, dtype)
-            found = new_symbol(builder, type_, Constant(array, False, producer.origin))
+            array = casting.cast_array(producer.array, source, dtype)
+            result = new_symbol(builder, type_, Constant(array, False, producer.origin))
         else:
             attributes = _casts_to.get(dtype) or _casts_to.setdefault(dtype, Attributes(to=dtype))
-            found = builder.emit("Cast", (symbol,), type_, attributes)
-        casts[key] = found
-    return found
+            result = builder.emit("Cast", (symbol,), type_, attributes)
+        casts[key] = result
+    return result
 
 
 def type_of(array: np.ndarray[Any, Any], dtype: DType) -> TensorType:
-    """Return the type of an array of values of a dtype."""
+    """Return the type of an array that stores values of `dtype`."""
     return tensor_type(dtype, _shape(map(Dim, array.shape)))

@@ -1,4 +1,4 @@
-"""Graphs: inputs, constants, nodes and outputs, in the order in which they were made."""
+"""Graphs: inputs, constants, nodes and outputs, in the order of their creation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphcore.ir.builder import GraphBuilder
 from graphcore.ir.names import Names, Output, checked_name
 from graphcore.ir.scope import Scope
 from graphcore.ir.state.attaching import Attached, Memory, attach
-from graphcore.ir.state.frozen import CLOSED, Site, View, Weights, refused
+from graphcore.ir.state.frozen import CLOSED, Site, View, Weights, assignment_error
 from graphcore.ir.state.settings import without_minima
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.promotion import PromotionSystem
@@ -52,16 +52,22 @@ _current: contextvars.ContextVar[Graph | None] = contextvars.ContextVar("graphco
 class Graph(GraphMethods, metaclass=Attached):
     """A graph of typed operators, built once by writing expressions on its Symbols.
 
-    name: of the graph in the exported model. inputs: types by name, or a list of types (named `input0`, ...); a
-    `Buffer` is one that a Model keeps between calls. promotion: a system's name or a `PromotionSystem`. strict:
-    implicit casts that cannot hold the range of their operand raise instead of warning. Raises `GraphError` for names
-    that are no names or not unique.
+    Args:
+        name: The name of the graph in the exported model.
+        inputs: Types by name, or a list of types, which are named `input0`, `input1`, ... A `Buffer` declares an input
+            that a Model keeps between calls.
+        promotion: The name of a promotion system, or a `PromotionSystem`.
+        strict: If True, implicit casts that cannot hold the range of their operand raise instead of warning.
 
+    Raises:
+        GraphError: A name is invalid or not unique.
+
+    Example:
         g = Graph("scale", {"x": TensorType(DType.float32, ["batch", 4])})
         g.output(g["x"] * 2)
     """
 
-    if not TYPE_CHECKING:  # takes what `__init__` takes
+    if not TYPE_CHECKING:  # the signature is that of `__init__`
 
         def __new__(cls, *args: object, **named: object) -> Graph:
             attach()
@@ -77,130 +83,133 @@ class Graph(GraphMethods, metaclass=Attached):
     ) -> None:
         self.name = name
         _set(self, "promotion", promotion_system(promotion))
-        # What it is made of. Only `graphcore.ir` and `build.insert` write these; others read the views below.
+        # The contents. Only `graphcore.ir` and `build.insert` write these; other code reads the views below.
         self._symbols: list[Symbol] = []
         self._nodes: list[Node] = []
         self._inputs: tuple[Symbol, ...] = ()
         self._outputs: list[Output] | None = None
         self._buffers: dict[str, BufferValue] = {}
-        # For the package alone, like all that has no place in the documentation of the class.
+        # Internal, like everything that the documentation of the class leaves out.
         self.names = Names()
         self.watched: dict[str, Symbol] = {}  # the Symbols that `Symbol.print` marked, by label
         self.metadata: dict[str, str] = {}
-        self.folded: dict[str, str] = {}  # the weights that a pass made constants of, and which pass
-        self.opsets: dict[str, int] = {}  # the versions of other domains that a model read from a file names
-        self.edits = 0  # how often `insert_transformation` changed it, which a Model made of it has to know
+        self.folded: dict[str, str] = {}  # weights that a pass turned into constants, with the name of the pass
+        self.opsets: dict[str, int] = {}  # opset versions of other domains, from the imported model
+        self.edits = 0  # the number of calls of `insert_transformation`, by which a Model detects changes
         self.site = Site()
         self.scope = Scope()
         self.memory: Memory[Symbol] = Memory()
         self.build = GraphBuilder(self)
         self.strict = strict
         named = inputs.items() if isinstance(inputs, Mapping) else ((f"input{i}", t) for i, t in enumerate(inputs))
-        for label, given in named:
-            type_ = given.type if isinstance(given, Buffer) else given
+        for label, declared in named:
+            type_ = declared.type if isinstance(declared, Buffer) else declared
             if not isinstance(type_, (TensorType, SequenceType, OptionalType, ForeignType)):
                 raise GraphError(
-                    f"Graph: the type of input {label!r} is {type_!r}",
-                    help="give a TensorType: TensorType(DType.float32, ['batch', 4])",
+                    f"Graph: the type of input {label!r} must be a TensorType, got {type_!r}",
+                    help="for example TensorType(DType.float32, ['batch', 4])",
                 )
             if isinstance(type_, TensorType) and type_.dtype in self.promotion.aliases:
                 type_ = tensor_type(self.promotion.aliases[type_.dtype], type_.shape, type_.ambiguous)
-                if isinstance(given, Buffer):
-                    given = Buffer(type_.dtype, type_.shape, initial=given.initial, in_place=given.in_place)
-            if not isinstance(given, Buffer):
+                if isinstance(declared, Buffer):
+                    declared = Buffer(type_.dtype, type_.shape, initial=declared.initial, in_place=declared.in_place)
+            if not isinstance(declared, Buffer):
                 type_ = without_minima(type_, self.metadata)
-            made = self.build.input(type_, self.names.claim(checked_name(label, "input"), "input"), user_origin())
-            if isinstance(given, Buffer):
-                self.build.buffer(label, given, made)
+            symbol = self.build.input(type_, self.names.claim(checked_name(label, "input"), "input"), user_origin())
+            if isinstance(declared, Buffer):
+                self.build.buffer(label, declared, symbol)
 
     name: str
-    """Its name in the exported model."""
+    """The name in the exported model."""
     promotion: PromotionSystem
-    """The promotion system that it was made with."""
+    """The promotion system of the graph."""
     strict: bool
-    """True where implicit casts that lose range raise. Counts for what is built from then on."""
+    """True if implicit casts that lose range raise. A change applies to ops that are called afterwards."""
 
-    if not TYPE_CHECKING:  # who sees it lets every attribute be assigned
+    if not TYPE_CHECKING:  # type checkers would let every attribute be assigned
 
         def __setattr__(self, name: str, value: object) -> None:
             if name in _CLOSED:
-                raise refused(self, "Graph", name)
+                raise assignment_error(self, "Graph", name)
             if name == "name":
                 checked_name(value, "Graph")
             elif name == "strict":
                 if not isinstance(value, (bool, np.bool_)):
-                    raise GraphError(f"strict: {value!r} is no bool", help="graph.strict = True, or False")
-                self.memory.plans.clear()  # of casts that were allowed
+                    raise GraphError(f"strict: must be a bool, got {value!r}", help="graph.strict = True, or False")
+                self.memory.plans.clear()  # they may hold casts that are errors now
             _set(self, name, value)
 
-    # What the graph is made of
+    # Contents
 
     @property
     def inputs(self) -> tuple[Symbol, ...]:
-        """The input Symbols, in order; what was declared as a Buffer is a BufferValue."""
+        """The input Symbols, in order; an input declared as a Buffer is a BufferValue."""
         if self._buffers:
             return tuple(self._buffers.get(s.given_name or "", s) for s in self._inputs)
         return self._inputs
 
     @property
     def input_symbols(self) -> tuple[Symbol, ...]:
-        """The input Symbols, in order, those of buffers as what the buffers hold at first."""
+        """The input Symbols, in order; for a buffer, the Symbol of its value at the start of a call."""
         return self._inputs
 
     @property
     def buffers(self) -> Mapping[str, BufferValue]:
-        """The inputs that a Model keeps between calls, by name: a view."""
+        """The inputs that a Model keeps between calls, by name, as a view."""
         return MappingProxyType(self._buffers)
 
     @property
     def outputs(self) -> tuple[Symbol, ...]:
-        """The output Symbols, in order; empty before `output` was called."""
+        """The output Symbols, in order; empty before `output` is called."""
         return tuple(symbol for _, symbol in self._outputs or ())
 
     @property
     def named_outputs(self) -> Sequence[Output]:
-        """The outputs, in order, each with the name that it was given, if it was."""
+        """The outputs, in order, as pairs of name and Symbol; the name is None if `output` got none."""
         return tuple(self._outputs or ())
 
     @property
     def output_types(self) -> dict[str, Type]:
-        """The outputs' types by name. A dtype that is only a default stays, for nothing overrides it any more."""
+        """The types of the outputs by name. Ambiguous dtypes are final here."""
         return {name or s.name: known_type(s.type) for name, s in self._outputs or ()}
 
     @property
     def nodes(self) -> View[Node]:
-        """The nodes, in the order in which they were made, which is an order they can run in: a view, not a copy."""
+        """The nodes in the order of their creation, which is a topological order, as a view."""
         return View(self._nodes)
 
     @property
     def symbols(self) -> View[Symbol]:
-        """All Symbols, by their numbers: a view, not a copy."""
+        """All Symbols, indexed by `Symbol.id`, as a view."""
         return View(self._symbols)
 
     @property
     def weights(self) -> Mapping[str, Symbol]:
-        """The weights by name, in a dict that does not change: see `with_weights`."""
+        """The weights by name, in a read-only dict. See `with_weights`."""
         return Weights({s.name: s for s in self._symbols if isinstance(s.producer, Constant) and s.producer.is_weight})
 
     def __getitem__(self, key: int | str) -> Symbol:
         """Return an input by position, or a Symbol by name.
 
-        key: the name of an input or weight, one that was given to a Symbol or an output, or one that printing shows,
-        such as "mul_2". Raises `GraphError` where there is none.
+        Args:
+            key: The name of an input, weight, Symbol or output, or a generated name as printed, such as "mul_2".
+
+        Raises:
+            GraphError: Nothing in the graph has that name.
         """
         if isinstance(key, str):
             if key in self._buffers:
                 return self._buffers[key]
-            found = self.names.find(key, self._symbols, self.named_outputs)
-            if found is None:
+            symbol = self.names.find(key, self._symbols, self.named_outputs)
+            if symbol is None:
                 where = next((f"{n.outputs[0].name}, {k}" for n, k, body in self._bodies() if body._has(key)), "")
                 if where:
                     raise GraphError(
                         f"graph[{key!r}]: it is a value inside of a body of graph {self.name!r}: {where}",
-                        help="return it from the function of the body, and use what cond or the loop gives",
+                        help="return it from the function of the body, and use the result of cond or of the loop",
                     )
                 raise self.names.unknown(f"graph[{key!r}]", key, self._symbols, self.named_outputs)
-            return found
+            return symbol
         try:
             return self.inputs[key]
         except IndexError:
@@ -213,50 +222,62 @@ class Graph(GraphMethods, metaclass=Attached):
         return ((n, key, value) for n in nodes for key, value in n.attributes.items() if isinstance(value, Graph))
 
     def _has(self, name: str) -> bool:
-        """Return whether something in the graph, or in a body of it, is called so."""
-        found = self.names.find(name, self._symbols, self.named_outputs)
-        return found is not None or any(body._has(name) for _, _, body in self._bodies())
+        """Return True if a Symbol or output of the graph, or of one of its bodies, has that name."""
+        symbol = self.names.find(name, self._symbols, self.named_outputs)
+        return symbol is not None or any(body._has(name) for _, _, body in self._bodies())
 
     # Constants
 
     def constant(self, value: Any, dtype: object = None, *, name: str | None = None, ambiguous: bool = False) -> Symbol:
-        """A value known now.
+        """Add a constant.
 
-        value: a NumPy (or ml_dtypes) array, Python scalar or nested list of them, of any shape; it is copied.
-        dtype: what to hold it as, by default the array's own (bool, int64 or float32 for Python numbers, if the
-        promotion system says no other). ambiguous: the dtype gives way to a known one, in "anvil" and "jax", or to any
-        that the constant meets, in "kernel_float". Raises `DTypeError` where an element cannot be held in `dtype` (ints
-        exactly, floats rounded but not overflowed), `GraphError` for an ambiguous one in any other system.
+        Args:
+            value: A NumPy or ml_dtypes array, a Python scalar, or nested lists of scalars. It is copied.
+            dtype: The dtype of the constant. By default that of the array; for Python numbers the default of the
+                promotion system, usually bool, int64 or float32.
+            name: The name of the constant.
+            ambiguous: If True, the dtype gives way to an operand with a definite dtype (systems "anvil" and "jax"), or
+                to any other operand ("kernel_float").
+
+        Raises:
+            DTypeError: `dtype` cannot represent an element. Ints must be exact; floats may be rounded, not overflow.
+            GraphError: `ambiguous` is True and the promotion system has no ambiguous dtypes.
         """
-        return emit.given_constant(self, value, dtype, name, ambiguous)
+        return emit.make_constant(self, value, dtype, name, ambiguous)
 
     def scalar(
         self, value: Scalar | np.generic, dtype: object = None, rank: int = 0, *, ambiguous: bool = False
     ) -> Symbol:
-        """A constant of one element, `rank` dims of 1. Raises as `constant` does."""
-        made = np.reshape(np.asarray(value), (1,) * rank)
-        return self.constant(made if isinstance(value, np.generic) else made.tolist(), dtype, ambiguous=ambiguous)
+        """Add a constant of one element with `rank` dims of size 1. Raises as `constant` does."""
+        array = np.reshape(np.asarray(value), (1,) * rank)
+        return self.constant(array if isinstance(value, np.generic) else array.tolist(), dtype, ambiguous=ambiguous)
 
     def vector(self, values: Sequence[Scalar], dtype: object = None) -> Symbol:
-        """A constant of shape [len(values)]. Raises `DTypeError` where `dtype` cannot hold one."""
+        """Add a constant of shape [len(values)]. Raises `DTypeError` if `dtype` cannot represent a value."""
         return self.constant(list(values), dtype)
 
     def weight(self, name: str, array: Any, dtype: object = None) -> Symbol:
-        """A named tensor of known values, by reference.
+        """Add a weight: a named tensor whose array is kept by reference.
 
-        array: a NumPy or ml_dtypes array of any shape, memory-mapped ones included. It is not copied as long as it is
-        C-contiguous and of `dtype` (by default its own): what it holds when the graph is exported or loaded counts.
-        Raises `GraphError` for a name in use, `DTypeError` where `dtype` cannot hold an element.
+        Args:
+            name: The name of the weight in the graph and in the exported model.
+            array: A NumPy or ml_dtypes array, which may be memory-mapped. A C-contiguous array of `dtype` is not
+                copied: its values are read when the graph is exported or loaded.
+            dtype: The dtype of the weight, by default that of the array.
+
+        Raises:
+            GraphError: The name is in use.
+            DTypeError: `dtype` cannot represent an element.
         """
-        return emit.given_weight(self, name, array, dtype)
+        return emit.make_weight(self, name, array, dtype)
 
     # Operators
 
     @contextmanager
     def layer(self, name: str) -> Iterator[str]:
-        """Name nodes that are made inside after a layer: `outer/name/...`. Yields the whole path.
+        """Prefix the names of new nodes with the path of a layer, `outer/name/...`. Yields the path.
 
-        A layer entered again under the same name gets a number: `block`, `block_1`.
+        A layer that is entered again under the same name gets a number: `block`, `block_1`.
         """
         checked_name(name, "layer")
         if not self.scope.is_open:
@@ -277,27 +298,28 @@ class Graph(GraphMethods, metaclass=Attached):
 
     @property
     def current_layer(self) -> str:
-        """The path of the layer being built, "" outside of one."""
+        """The path of the current layer, "" outside of all layers."""
         return self.build.innermost().site.layer.rstrip("/")
 
     def output(self, *symbols: Symbol | Sequence[Symbol], **named: Symbol) -> None:
-        """Set the outputs, once: positional ones keep their Symbol's name, named ones get theirs.
+        """Set the outputs, once. Positional outputs keep the name of their Symbol; keywords name the others.
 
-        Raises `GraphError` for Symbols of another graph, for names in use, and when called again.
+        Raises:
+            GraphError: A Symbol belongs to another graph, a name is in use, or the outputs are set already.
         """
         if self._outputs is not None:
             raise GraphError(
                 f"output: graph {self.name!r} has its outputs already",
                 operands={name or f"output {i}": s for i, (name, s) in enumerate(self._outputs)},
-                help="give all outputs in one call; graph.with_outputs(...) returns a new graph with others",
+                help="pass all outputs in one call; graph.with_outputs(...) returns a new graph with other outputs",
             )
         if not self.scope.is_open:
             raise GraphError(
-                f"output: a body is being built in graph {self.name!r}, or it is a finished one",
-                help="return what a body gives from its function, and set the outputs after it",
+                f"output: graph {self.name!r} has a body under construction, or is itself a finished body",
+                help="return the results of a body from its function, and set the outputs afterwards",
             )
         if not symbols and not named:
-            raise GraphError("output: no Symbols given", help="graph.output(y), or graph.output(name=y)")
+            raise GraphError("output: expected at least one Symbol", help="graph.output(y), or graph.output(name=y)")
         outputs: list[tuple[str | None, Symbol]] = []
         flat: list[Any] = [*symbols[0]] if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)) else [*symbols]
         for label, value in [*((None, s) for s in flat), *named.items()]:
@@ -326,8 +348,8 @@ class Graph(GraphMethods, metaclass=Attached):
 
     @staticmethod
     def current() -> Graph:
-        """The graph of the innermost `with graph:`. Raises `GraphError` outside of one."""
+        """Return the graph of the innermost `with graph:`. Raises `GraphError` outside of one."""
         graph = _current.get()
         if graph is None:
-            raise GraphError("no graph is current", help="say which graph is meant: with graph: ...")
+            raise GraphError("there is no current graph", help="enter one: with graph: ...")
         return graph if graph.scope.is_open else graph.build.innermost()

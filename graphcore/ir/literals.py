@@ -1,4 +1,4 @@
-"""Values that users give for constants and weights, as arrays of the dtypes they are to have."""
+"""Converts the values of constants and weights to arrays of their dtypes."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from graphcore.errors import DTypeError
 from graphcore.promotion.rules import NoPromotion, Real, Scalar, check_literal, no_complex
 from graphcore.promotion.system import PromotionSystem
 from graphcore.support.escaping import text_of
-from graphcore.types.dtypes import MOST_BITS, DType, real_of
+from graphcore.types.dtypes import MAX_BITS, DType, real_of
 
 
 def array_dtype(array: Array | np.generic, op: str, role: str) -> DType:
-    """The dtype of what a user gives as an array. Raises `DTypeError` where there is none of its kind, and for a masked
-    array, whose masks a tensor would lose."""
+    """Return the DType of a NumPy array. Raises `DTypeError` if there is none, and for masked arrays."""
     if casting.is_masked(array):
         raise DTypeError(
-            f"{op}: {role} is a masked array, and a tensor knows no masks",
-            help="fill what is masked: array.filled(0)",
+            f"{op}: {role} is a masked array, and tensors have no masks",
+            help="replace the masked elements: array.filled(0)",
         )
     try:
         return DType.of(array.dtype)
     except DTypeError as error:
-        raise DTypeError(f"{op}: {role} is an array of {array.dtype}", help=error.help) from None
+        raise DTypeError(f"{op}: {role} is an array of unsupported dtype {array.dtype}", help=error.help) from None
 
 
 def scalar_array(value: Scalar, dtype: DType) -> Array:
-    """A Python number that `dtype` holds, as an array of no axes."""
+    """Return a Python number that `dtype` can represent as an array of rank 0."""
     if isinstance(value, complex):
         return np.array(value, dtype.numpy)
     if big_integers.is_wide(dtype):
@@ -45,18 +44,18 @@ def _integer_dtype(value: Real) -> type[np.generic]:
         return np.bool_
     if -(1 << 63) <= value < 1 << 63:
         return np.int64
-    return np.uint64 if 0 <= value < 1 << 64 else np.float64  # held exactly, or it would have been refused
+    return np.uint64 if 0 <= value < 1 << 64 else np.float64  # exact, or the caller would have rejected it
 
 
 def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
-    """A constant's value as an array, and the dtype it has by itself. dtype: what it is going to be, if that is known.
+    """Return the value of a constant as an array, and its own dtype. dtype: the dtype of the constant, if known.
 
-    Python integers beyond 64 bits are of no dtype by themselves: they must be going to be of a wide one.
+    Python integers beyond 64 bits have no dtype of their own: `dtype` must be a wide integer then.
     """
     is_wide = dtype is not None and big_integers.is_wide(DType.of(dtype))
     if is_wide and (array := big_integers.integers(value)) is not None:
-        if any(item.bit_length() > MOST_BITS for item in array.ravel()):
-            raise _no_tensor(value)
+        if any(item.bit_length() > MAX_BITS for item in array.ravel()):
+            raise _not_a_tensor(value)
         return array, big_integers.least_dtype(array)
     if isinstance(value, EagerArray):
         array, own = value._data, value.dtype
@@ -68,38 +67,38 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
             array = _uint64_of(value, np.asarray(value))
             own = DType.of(array.dtype)
         except (ValueError, DTypeError, OverflowError):
-            raise _no_tensor(value) from None
+            raise _not_a_tensor(value) from None
     if own is DType.string:
         array = array.astype(object)
         if not all(isinstance(item, str) and _is_text(item) for item in array.ravel()):
-            raise _no_tensor(value)
+            raise _not_a_tensor(value)
     return array, own
 
 
 def require_text(array: Array, what: str) -> None:
-    """Raise `DTypeError` for an array of objects of which one is no text, or half of a character."""
+    """Raise `DTypeError` for an array of objects with an element that is not text, or has no UTF-8 encoding."""
     for item in array.flat:
         if isinstance(item, str) and not _is_text(item):
-            raise DTypeError(f"{what}: {item!r:.40} is half of a character", help="give text that UTF-8 encodes")
+            raise DTypeError(f"{what}: {item!r:.40} has an unpaired surrogate", help="pass text that UTF-8 encodes")
         if not isinstance(item, (str, bytes)):
             raise DTypeError(
-                f"{what}: an array of objects is one of strings, and this has a {type(item).__name__} in it",
+                f"{what}: an array of objects must contain only strings, got an element of type {type(item).__name__}",
                 operands={"element": f"{item!r:.60}"},
-                help="give an array of str alone, or one of numbers: np.asarray(values, np.float32)",
+                help="pass an array of str, or an array of numbers: np.asarray(values, np.float32)",
             )
 
 
 def _uint64_of(value: Any, array: Array) -> Array:
-    """Return the array of Python numbers, which NumPy makes float64 of integers from 2^63 on beside smaller ones."""
+    """Return the array of Python numbers, as uint64 where NumPy would round large integers to float64."""
     if array.dtype != np.float64 or not array.size or array.max() < 1 << 63:
         return array
-    whole = big_integers.integers(np.array(value, object))
-    is_uint64 = whole is not None and bool(whole.min() >= 0) and bool(whole.max() < 1 << 64)
-    return np.asarray(whole, np.uint64) if is_uint64 else array
+    integers = big_integers.integers(np.array(value, object))
+    is_uint64 = integers is not None and bool(integers.min() >= 0) and bool(integers.max() < 1 << 64)
+    return np.asarray(integers, np.uint64) if is_uint64 else array
 
 
 def _is_text(item: str) -> bool:
-    """Return whether a text has a UTF-8 encoding, which half of a surrogate pair has not."""
+    """Return True if a text has a UTF-8 encoding, which an unpaired surrogate has not."""
     try:
         item.encode()
     except UnicodeEncodeError:
@@ -108,7 +107,7 @@ def _is_text(item: str) -> bool:
 
 
 def python_dtype(array: Array, own: DType, system: PromotionSystem) -> DType:
-    """The dtype of a constant that was written as Python numbers, of which NumPy made an array of dtype `own`."""
+    """Return the dtype of a constant of Python numbers, which NumPy converts to an array of dtype `own`."""
     if own is DType.complex128:
         return literal_dtype(system, 0j, "constant")
     if own is not DType.int64 and own is not DType.float64:
@@ -119,7 +118,7 @@ def python_dtype(array: Array, own: DType, system: PromotionSystem) -> DType:
 
 
 def literal_dtype(system: PromotionSystem, value: Scalar, op: str) -> DType:
-    """Return the dtype of a Python number that meets no Symbol. Raises `PromotionError` where the system has none."""
+    """Return the dtype of a Python number without another operand. Raises `PromotionError` if the system has none."""
     try:
         if isinstance(value, complex) and not system.has_complex:
             raise no_complex(system.name)
@@ -128,49 +127,54 @@ def literal_dtype(system: PromotionSystem, value: Scalar, op: str) -> DType:
         raise refusal.error(f"{op}: {refusal.reason}", operands={"value": repr(value)}, help=refusal.help) from None
 
 
-def _no_tensor(value: object) -> DTypeError:
-    if (bits := _most_bits(value)) > MOST_BITS:
+def _not_a_tensor(value: object) -> DTypeError:
+    if (bits := _max_bits(value)) > MAX_BITS:
         return DTypeError(
-            f"constant: {text_of(value):.80} is of no dtype: integers have {MOST_BITS} bits at most",
+            f"constant: {text_of(value):.80} fits no dtype: integers have {MAX_BITS} bits at most",
             help="split it into shorter integers",
         )
     if bits > 64:
         return DTypeError(
-            f"constant: {text_of(value):.80} is of no dtype by itself: it has more than 64 bits",
-            help=f"say which one is meant: dtype=DType.int({bits + 1})",
+            f"constant: {text_of(value):.80} has more than 64 bits, and no default dtype",
+            help=f"state the dtype: dtype=DType.int({bits + 1})",
         )
     return DTypeError(
-        f"constant: {text_of(value):.80} is no tensor", help="give an array, a number, or nested lists of equal lengths"
+        f"constant: {text_of(value):.80} cannot be converted to a tensor",
+        help="pass an array, a number, or nested lists of equal lengths",
     )
 
 
-def _most_bits(value: object) -> int:
-    """Return the length of an int, or of the longest one in a list; 0 for what is neither."""
+def _max_bits(value: object) -> int:
+    """Return the bit length of an int, or the largest one in a list; 0 for other values."""
     if isinstance(value, (list, tuple)):
         return max((item.bit_length() for item in value if isinstance(item, int)), default=0)
     return value.bit_length() if isinstance(value, int) else 0
 
 
 def holds_numpy(value: Any) -> bool:
-    """Return whether it is a NumPy value, an eager array or nested lists of them, which keep their own dtype."""
+    """Return True for NumPy values, eager arrays, and nested lists of them, which keep their own dtype."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
     return isinstance(value, (np.ndarray, np.generic, EagerArray))
 
 
-def held_as(array: Array, own: DType, wanted: DType, op: str) -> Array:
-    """The array as `wanted`, refusing elements that it cannot hold."""
-    if own is DType.string and big_integers.is_wide(wanted) and (found := big_integers.integers(array)) is not None:
-        array, own = found, big_integers.least_dtype(found)
-    if own is DType.string or wanted is DType.string:
-        raise DTypeError(f"{op}: {own} values do not become {wanted}", help="leave out dtype")
-    cast = casting.cast_array(array, own, wanted)
-    if wanted.is_complex:
-        held_as(array if own.is_complex is False else _parts(array), real_of(own), wanted.storage, op)
+def checked_cast(array: Array, source: DType, target: DType, op: str) -> Array:
+    """Return the array cast to `target`. Raises `DTypeError` for elements that it cannot represent."""
+    if (
+        source is DType.string
+        and big_integers.is_wide(target)
+        and (integers := big_integers.integers(array)) is not None
+    ):
+        array, source = integers, big_integers.least_dtype(integers)
+    if source is DType.string or target is DType.string:
+        raise DTypeError(f"{op}: {source} values cannot be cast to {target}", help="leave out dtype")
+    cast = casting.cast_array(array, source, target)
+    if target.is_complex:
+        checked_cast(array if source.is_complex is False else _parts(array), real_of(source), target.storage, op)
         return cast
-    for value in _doubtful(array, own, cast, wanted):
+    for value in _elements_to_check(array, source, cast, target):
         try:
-            check_literal(value, wanted)
+            check_literal(value, target)
         except NoPromotion as refusal:
             raise DTypeError(f"{op}: {refusal.reason}", help=refusal.help) from None
     return cast
@@ -181,21 +185,21 @@ def _parts(array: Array) -> Array:
     return np.stack([array.real, array.imag], axis=-1)
 
 
-def _doubtful(array: Array, own: DType, cast: Array, wanted: DType) -> list[Scalar]:
-    """The elements among which one is that `wanted` cannot hold, if there is any."""
+def _elements_to_check(array: Array, source: DType, cast: Array, target: DType) -> list[Scalar]:
+    """Return elements to check: one of them is out of range of `target` if any element of the array is."""
     if not array.size:
         return []
-    plain = array.astype(np.int8) if own.bits == 4 else array
-    if not wanted.is_float:
-        if own.is_float:
+    plain = array.astype(np.int8) if source.bits == 4 else array
+    if not target.is_float:
+        if source.is_float:
             return [float(array.flat[0])]
-        convert = bool if own is DType.bool else int
+        convert = bool if source is DType.bool else int
         return [convert(plain.min()), convert(plain.max())]
     wide = cast.astype(np.float64)
-    if own.is_float:
+    if source.is_float:
         wrong = np.isfinite(array.astype(np.float64)) & ~np.isfinite(wide)
     else:
-        # What rounded up to the first number beyond the dtype would saturate on the way back.
-        back = casting.cast_array(cast, wanted, own)
-        wrong = (back != array) | (wide >= float(int(own.max) + 1))
-    return [float(v) if own.is_float else int(v) for v in plain[wrong][:1]]
+        # A value rounded up to the first number beyond the dtype would saturate when cast back.
+        back = casting.cast_array(cast, target, source)
+        wrong = (back != array) | (wide >= float(int(source.max) + 1))
+    return [float(v) if source.is_float else int(v) for v in plain[wrong][:1]]

@@ -1,4 +1,4 @@
-"""Names: those given to the Symbols of a graph, and those made for the others."""
+"""The names of Symbols in a graph, explicit and generated."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 
 Output: TypeAlias = "tuple[str | None, Symbol]"
-"""An output: the name it was given, if one was, and its value."""
+"""An output: its explicit name, or None, and its value."""
 
 
 class Names:
-    """The names of one graph, each of one Symbol."""
+    """The names of one graph. Each belongs to one Symbol."""
 
     def __init__(self) -> None:
         self.taken: dict[str, Symbol] = {}
-        """The names that were given, with the Symbols that have them."""
+        """The Symbols with explicit names, by name."""
 
     def claim(self, name: str, kind: str, owner: Symbol | None = None) -> str:
-        """Return a name that is not taken; it is `owner`'s from then on. Raises `GraphError`.
+        """Reserve a name for `owner`, if one is given, and return it. Raises `GraphError` if it is taken.
 
-        Models that are loaded have names of any text, which their copies keep: `checked_name` is for those that users
-        give.
+        Names in imported models may be any text; `checked_name` is only for names that users choose.
         """
         if not isinstance(name, str) or not name:
             checked_name(name, kind)
@@ -40,17 +39,16 @@ class Names:
         return name
 
     def rename(self, symbol: Symbol, name: str) -> None:
-        """Give a Symbol a name in place of the one it has. Raises `GraphError`."""
+        """Rename a Symbol. Raises `GraphError` if the name is taken."""
         claimed = self.claim(name, "name", symbol)
         if symbol.given_name is not None and symbol.given_name != claimed:
             del self.taken[symbol.given_name]
         change(symbol, given_name=claimed)
 
     def renamed(self, symbol: Symbol, name: str, outputs: Sequence[Output]) -> list[Output]:
-        """Give a Symbol of the graph with these outputs another name, and return the outputs under theirs.
+        """Rename a Symbol and return the outputs with their new names.
 
-        An output that is called as the Symbol is called so again; one with a name of its own keeps it. Raises
-        `GraphError`.
+        An output with the old name of the Symbol gets the new one; other outputs keep theirs. Raises `GraphError`.
         """
         before = symbol.name
         follows = [value is symbol and label in (None, before) for label, value in outputs]
@@ -58,7 +56,9 @@ class Names:
         holders = [value for own, (_, value) in zip(called, outputs, strict=True) if own == name]
         if len(holders) > 1 or any(s is not symbol or not isinstance(s.producer, Node) for s in holders):
             raise GraphError(
-                f"name: an output is called {name!r}", operands={"output": holders[0]}, help="choose another name"
+                f"name: an output already has the name {name!r}",
+                operands={"output": holders[0]},
+                help="choose another name",
             )
         self.rename(symbol, name)
         return [
@@ -67,39 +67,39 @@ class Names:
         ]
 
     def find(self, name: str, symbols: Sequence[Symbol], outputs: Sequence[Output]) -> Symbol | None:
-        """Return the Symbol that is called so by itself, as an output, or by its operator and number."""
-        found = self.taken.get(name, None)
-        if found is None:
-            found = next((value for label, value in outputs if label == name), None)
-        if found is None and (number := _number(name)) is not None and int(number[1]) < len(symbols):
-            made = symbols[int(number[1])]
-            found = made if made.name == name else None
-        # What stands for a value of an outer graph has the name of that.
-        if found is None:
-            found = next((s for s in symbols if type(s.producer) is Captured and s.name == name), None)
-        return found
+        """Return the Symbol with an explicit name, output name or generated name; None if there is none."""
+        symbol = self.taken.get(name, None)
+        if symbol is None:
+            symbol = next((value for label, value in outputs if label == name), None)
+        if symbol is None and (number := _number(name)) is not None and int(number[1]) < len(symbols):
+            candidate = symbols[int(number[1])]
+            symbol = candidate if candidate.name == name else None
+        # A captured Symbol has the name of the Symbol in the outer graph.
+        if symbol is None:
+            symbol = next((s for s in symbols if type(s.producer) is Captured and s.name == name), None)
+        return symbol
 
-    def unknown(self, asked: str, name: str, symbols: Sequence[Symbol], outputs: Sequence[Output]) -> GraphError:
-        """Return the error for a name that nothing has, with those that are like it."""
-        first = [s.name for s in symbols[:_LOOKED_AT] if type(s.producer) is Input or s.given_name is not None]
-        made = [s.name for s in symbols[:_LOOKED_AT] if type(s.producer) is Node]
-        known = list(dict.fromkeys([*first, *(label for label, _ in outputs if label), *made]))
-        close = difflib.get_close_matches(name, known, 3, 0.6)
+    def unknown(self, what: str, name: str, symbols: Sequence[Symbol], outputs: Sequence[Output]) -> GraphError:
+        """Return the error for an unknown name, with suggestions. what: the expression that looked it up."""
+        first = [s.name for s in symbols[:_MAX_COMPARED] if type(s.producer) is Input or s.given_name is not None]
+        results = [s.name for s in symbols[:_MAX_COMPARED] if type(s.producer) is Node]
+        names = list(dict.fromkeys([*first, *(label for label, _ in outputs if label), *results]))
+        close = difflib.get_close_matches(name, names, 3, 0.6)
         inputs = [s.name for s in symbols if type(s.producer) is Input]
         help = f"its inputs: {', '.join(map(repr, inputs)) or 'none'}"
         if close:
             help = f"did you mean {' or '.join(map(repr, close))}?"
         graph = f" in graph {symbols[0].graph.name!r}" if symbols else ""
-        return GraphError(f"{asked}: nothing{graph} is called so", help=help)
+        return GraphError(f"{what}: nothing{graph} has that name", help=help)
 
     def release(self, symbol: Symbol) -> None:
-        """Take its name from a Symbol, which has one: another may have it then."""
+        """Remove the explicit name of a Symbol, so that another one can have it."""
         assert symbol.given_name is not None
         del self.taken[symbol.given_name]
         change(symbol, given_name=None)
 
     def automatic(self, symbol: Symbol) -> str:
-        """Return the name of a Symbol without one of its own: its operator and its number."""
+        """Return the generated name of a Symbol: layer, operator and number."""
         producer = symbol.producer
         kind = f"{producer.layer}{snake(producer.op_type)}" if type(producer) is Node else "constant"
         name = f"{kind}_{symbol.id}"
@@ -108,7 +108,7 @@ class Names:
         return name
 
     def check_output(self, label: str | None, value: Symbol) -> None:
-        """Raise `GraphError` where an output cannot be called so: something else is, or it is an input."""
+        """Raise `GraphError` if the name of an output is taken by another Symbol, or the value is an input."""
         taken = None if label is None else self.taken.get(label)
         if taken is not None and (taken is not value or isinstance(value.producer, Input)):
             raise GraphError(
@@ -118,7 +118,7 @@ class Names:
             )
 
     def of_outputs(self, outputs: list[Output]) -> list[Output]:
-        """The outputs with names of their own where a Symbol's will not do: it is an input's, or taken already."""
+        """Return the outputs, with names for those whose Symbol's name is that of an input, or is taken."""
         used = {label for label, _ in outputs if label is not None}
         labelled: list[Output] = []
         for label, value in outputs:
@@ -135,32 +135,34 @@ class Names:
         return labelled
 
     def claim_outputs(self, outputs: list[Output]) -> None:
-        """Values without a name get that of their output."""
+        """Give unnamed values the names of their outputs."""
         for label, value in outputs:
             if label is not None and value.given_name is None and not isinstance(value.producer, Constant):
                 change(value, given_name=self.claim(label, "output", value))
 
 
 _number = re.compile(r".*_(\d{1,18})_*", re.DOTALL).fullmatch
-_LOOKED_AT = 20_000
-"""Symbols of a graph whose names are compared with one that nothing has."""
+_MAX_COMPARED = 20_000
+"""The number of Symbols whose names are compared with an unknown name."""
 
 _snakes: dict[str, str] = {"IsNaN": "is_nan"}
 
 
 def snake(op_type: str) -> str:
-    """An operator's name in lower case with underscores: `ReduceSum` is `reduce_sum`."""
-    found = _snakes.get(op_type)
-    if found is None:
-        found = _snakes[op_type] = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op_type).lower()
-    return found
+    """Return the name of an operator in snake case: `ReduceSum` becomes `reduce_sum`."""
+    result = _snakes.get(op_type)
+    if result is None:
+        result = _snakes[op_type] = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op_type).lower()
+    return result
 
 
 _control = re.compile("[\0-\x1f]").search
 
 
 def checked_name(name: object, kind: str) -> str:
-    """The name that a user gives, if it can be one: text without control characters. Raises `GraphError`."""
+    """Return a name that a user chose. Raises `GraphError` unless it is non-empty text without control characters."""
     if not isinstance(name, str) or not name or _control(name):
-        raise GraphError(f"{kind}: {name!r} is no name", help="a name is a non-empty string without control characters")
+        raise GraphError(
+            f"{kind}: {name!r} is not a valid name", help="a name is a non-empty string without control characters"
+        )
     return name

@@ -1,4 +1,4 @@
-"""Graphs printed, a line a node, and verified: what nodes must hold at any time."""
+"""Print graphs, one line per node, and verify their invariants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphcore.types.dtypes import DType
 
 
 def graph_text(graph: Graph) -> str:
-    """One line each for inputs, weights, nodes and outputs: name, type, operator, operands, source line."""
+    """Return one line per input, weight, node and output: name, type, operator, operands, source line."""
     called = definitions(graph)
     parts = [
         *((f"function {name}", _rows(definition.body, "  ", called)) for definition, name in called.items()),
@@ -35,18 +35,18 @@ def _aligned(rows: list[tuple[str, str]]) -> list[str]:
 
 
 def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[tuple[str, str]]:
-    """The lines of a graph, and the source lines beside them; bodies stand below their node, further in."""
+    """Return the lines of a graph with their source lines; bodies are indented below their node."""
     buffers = graph._buffers
-    known = minima(graph.metadata)
+    bounds = minima(graph.metadata)
     kinds = ["buffer " if s.given_name in buffers else "input  " for s in graph._inputs]
     rows = [
-        (f"{indent}{kind} {s.name}: {with_minima(s.type, known)}", _where(s))
+        (f"{indent}{kind} {s.name}: {with_minima(s.type, bounds)}", _line_of(s))
         for kind, s in zip(kinds, graph._inputs, strict=True)
     ]
-    rows += [(f"{indent}weight  {s}", _where(s)) for s in graph.weights.values()]
-    for node in _shown(graph):
-        made = ", ".join(map(str, node.outputs))
-        rows.append((f"{indent}{made} = {_call(node, called)}", str(node.line or "")))
+    rows += [(f"{indent}weight  {s}", _line_of(s)) for s in graph.weights.values()]
+    for node in _visible_nodes(graph):
+        results = ", ".join(map(str, node.outputs))
+        rows.append((f"{indent}{results} = {_call(node, called)}", str(node.line or "")))
         for key, value in node.attributes.items():
             if _is_body(value):
                 rows += [(f"{indent}  {key}: {{", ""), *_rows(value, f"{indent}    ", called), (f"{indent}  }}", "")]
@@ -54,8 +54,8 @@ def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[t
     return rows + [(f"{indent}output  {name}: {type_}", "") for name, type_ in graph.output_types.items()]
 
 
-def _shown(graph: Graph) -> list[Node]:
-    """The nodes, without sums and products that a longer one has taken the terms of."""
+def _visible_nodes(graph: Graph) -> list[Node]:
+    """Return the nodes, without sums and products whose terms a longer expression has absorbed."""
     return (
         [n for n in graph.nodes if not any(map(is_swallowed, n.outputs))]
         if graph.memory.expressions
@@ -67,7 +67,7 @@ def _is_body(value: object) -> bool:
     return isinstance(value, Graph)
 
 
-def _where(symbol: Symbol) -> str:
+def _line_of(symbol: Symbol) -> str:
     return str(symbol.line or "")
 
 
@@ -101,13 +101,13 @@ def _attribute(value: Any) -> str:
     return str(value) if isinstance(value, DType) else repr(value)
 
 
-# Checks of a whole graph: operands, outputs, names, and the bodies in it.
+# Checks of a whole graph: operands, outputs, names and bodies.
 
 
 def verify(graph: Graph) -> None:
     """See `Graph.verify`."""
     if not graph.named_outputs and not stored(graph):
-        raise GraphError(f"graph {graph.name!r} has no outputs", help="say what it computes: graph.output(y)")
+        raise GraphError(f"graph {graph.name!r} has no outputs", help="set them: graph.output(y)")
     _verify(graph, graph.name)
 
 
@@ -121,7 +121,7 @@ def _verify(graph: Graph, place: str) -> None:
     count = len(symbols)
     for node in graph._nodes:
         outputs = node.outputs
-        made = outputs[0].id if outputs else count
+        first = outputs[0].id if outputs else count
         for symbol in node.inputs:
             if symbol is None:
                 continue
@@ -129,42 +129,46 @@ def _verify(graph: Graph, place: str) -> None:
             number = value.id  # a call of `is_own` for each operand takes a third of the time
             if value.graph is not graph or number >= count or symbols[number] is not value:
                 raise GraphError(
-                    f"{node.op_type}: an operand is in no graph, or in another one than {place!r}",
+                    f"{node.op_type}: an operand does not belong to graph {place!r}",
                     operands={"operand": symbol},
-                    help="build the node again on Symbols of its graph",
+                    help="build the node again on Symbols of that graph",
                 )
-            if number >= made and type(value.producer) is Node:
-                raise GraphError(f"{node.op_type}: an operand is used before it is made", operands={"operand": symbol})
+            if number >= first and type(value.producer) is Node:
+                raise GraphError(
+                    f"{node.op_type}: an operand is used before it is computed", operands={"operand": symbol}
+                )
         for symbol in outputs:
             if not is_own(symbol) or symbol.producer is not node:
-                raise GraphError(f"{node.op_type}: an output of the node in graph {place!r} is not the node's own")
+                raise GraphError(f"{node.op_type}: an output of the node in graph {place!r} has another producer")
         for body in bodies(node) if node.attributes else ():
             if body.scope.outer is not graph:
-                raise GraphError(f"{node.op_type}: the body {body.name!r} belongs into another graph than {place!r}")
+                raise GraphError(f"{node.op_type}: the outer graph of body {body.name!r} is not {place!r}")
             _verify(body, f"{place}/{node.outputs[0].name}/{body.name}" if node.outputs else place)
     _outputs(graph, place, is_own)
 
 
 def _symbols(graph: Graph, place: str) -> None:
-    """Check that each Symbol is where it says, and has its name alone."""
+    """Check the graph, number, name and producer of each Symbol."""
     taken, outer = graph.names.taken, graph.scope.outer
     nodes, inputs = {id(node) for node in graph._nodes}, {id(symbol) for symbol in graph._inputs}
     for number, symbol in enumerate(graph._symbols):
         producer = symbol.producer
         if symbol.graph is not graph or symbol.id != number:
-            raise GraphError(f"graph {place!r}: Symbol {number} says that it is number {symbol.id} of {symbol.graph!r}")
+            raise GraphError(f"graph {place!r}: Symbol {number} has number {symbol.id} and belongs to {symbol.graph!r}")
         if symbol.given_name is not None and taken.get(symbol.given_name) is not symbol:
             raise GraphError(f"graph {place!r}: two Symbols are called {symbol.given_name!r}", operands={"one": symbol})
         if type(producer) is Node and id(producer) not in nodes and _is_read(graph, symbol):
-            raise GraphError(f"graph {place!r}: the node that makes a value is not in it", operands={"value": symbol})
+            raise GraphError(f"graph {place!r}: the producer of a value is not in it", operands={"value": symbol})
         if type(producer) is Input and id(symbol) not in inputs and _is_read(graph, symbol):
             raise GraphError(f"graph {place!r}: an input is not among its inputs", operands={"input": symbol})
         if type(producer) is Captured and producer.symbol.graph is not outer:
-            raise GraphError(f"graph {place!r}: a value is captured from no outer graph", operands={"value": symbol})
+            raise GraphError(
+                f"graph {place!r}: a captured value is not from its outer graph", operands={"value": symbol}
+            )
 
 
 def _is_read(graph: Graph, symbol: Symbol) -> bool:
-    """Return whether anything in the graph asks for a Symbol. Passes may leave others of nodes that they took out."""
+    """Return True if a node or output reads a Symbol. Passes may leave Symbols of removed nodes, which are unused."""
     return any(s is symbol for node in graph._nodes for s in node.inputs) or any(s is symbol for s in graph.outputs)
 
 
@@ -174,7 +178,7 @@ def _outputs(graph: Graph, place: str, is_own: Callable[[Symbol], bool]) -> None
         name = label or value.name
         if not is_own(value):
             raise GraphError(
-                f"graph {place!r}: output {name!r} is in no graph, or in another one", operands={"output": value}
+                f"graph {place!r}: output {name!r} does not belong to the graph", operands={"output": value}
             )
         if name in called:
             raise GraphError(f"graph {place!r}: two outputs are called {name!r}", operands={"one": value})

@@ -1,6 +1,6 @@
-"""The place of a graph among others, and which Symbols it has for the values that are used in it.
+"""How bodies are nested in graphs, and how operands become Symbols of a graph.
 
-A body is built inside its outer graph, and uses the Symbols of that: each is captured, once.
+A body is built inside its outer graph. It captures each Symbol of the outer graph that it uses once.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Scope:
-    """The place of a graph among others.
+    """The nesting of a graph.
 
     outer: the graph whose node has this one as a body. building: the body under construction in it. is_finished: True
-    of a body to which nothing can be added any more. is_open: True if nodes are added to the graph itself, since there
-    is no such body, and it is unfinished: an attribute, since each node that is made asks for it. captured: the Symbols
-    that stand for those of the outer graph, by their numbers there.
+    for a body to which nothing can be added any more. is_open: True if new nodes go into the graph itself: it is
+    unfinished and `building` is None. A plain attribute, since each new node reads it. captured: the Symbols captured
+    from the outer graph, by their numbers in that graph.
     """
 
     __slots__ = ("_building", "_is_finished", "captured", "is_open", "outer")
@@ -76,46 +76,46 @@ def operand(builder: GraphBuilder, value: Any, op: str, role: str) -> Symbol:
     if isinstance(value, Dim):
         return operand(builder, size_of(value, op, role), op, role)
     if isinstance(value, EagerArray):
-        made = builder.constant(value._data.copy(), value.dtype)
+        constant = builder.constant(value._data.copy(), value.dtype)
         is_guess = getattr(value, "ambiguous", False) and builder.graph.promotion.knows_ambiguous
-        return change(made, type=tensor_type(value.dtype, made.shape, True)) if is_guess else made
+        return change(constant, type=tensor_type(value.dtype, constant.shape, True)) if is_guess else constant
     if hasattr(type(value), "__array_namespace__"):  # an array of another kind
         array = np.asarray(value)
         return builder.constant(array.copy(), array_dtype(array, op, role))
-    raise _no_operand(value, op, role)
+    raise _not_an_operand(value, op, role)
 
 
 def own(builder: GraphBuilder, value: object, op: str, role: str) -> Symbol:
-    """Return the Symbol of the graph, or of the body under construction in it, for one of it or of an outer graph.
+    """Return a Symbol of the graph, or of an outer graph, as a Symbol of the graph or of its body under construction.
 
     Raises `GraphError` for a Symbol of any other graph.
     """
     graph = builder.graph
     if not isinstance(value, Symbol):
-        raise _no_operand(value, op, role)
+        raise _not_an_operand(value, op, role)
     if isinstance(value, BufferValue):
         value = value.value
     if value.graph.scope.is_finished:
         raise GraphError(
-            f"{op}: {role} belongs to a body, {value.graph.name!r}, and is not known outside of it",
+            f"{op}: {role} belongs to the body {value.graph.name!r} and cannot be used outside of it",
             operands={role: value},
-            help="return it from the function of the body, and use what cond or the loop gives",
+            help="return it from the function of the body, and use the result of cond or of the loop",
         )
     if not graph.scope.is_open:
         return builder.innermost().build.own(value, op, role)
-    found = builder.capture(value)
-    if found is None:
+    symbol = builder.capture(value)
+    if symbol is None:
         theirs, ours = _places(value.graph, graph)
         raise GraphError(
             f"{op}: {role} belongs to graph {value.graph.name!r}{theirs}, not to {graph.name!r}{ours}",
             operands={role: value},
             help="Symbols of two graphs never mix: make it an input of this graph",
         )
-    return found
+    return symbol
 
 
 def _places(theirs: Graph, ours: Graph) -> tuple[str, str]:
-    """Return what tells two graphs apart in an error, beside their names: their promotion, or where they were made."""
+    """Return details that distinguish two graphs in an error: the promotion systems, or the source lines."""
     if theirs.promotion is not ours.promotion:
         return f" ({theirs.promotion})", f" ({ours.promotion})"
     if theirs.name != ours.name:
@@ -125,25 +125,25 @@ def _places(theirs: Graph, ours: Graph) -> tuple[str, str]:
 
 
 def _made_at(graph: Graph) -> str:
-    """Return the line that made a graph's inputs, or the first one that added to it; "" for an empty graph."""
+    """Return the source line of the first Symbol of a graph, "" for an empty graph."""
     return next((str(symbol.line) for symbol in graph._symbols if symbol.line is not None), "")
 
 
 def capture(builder: GraphBuilder, symbol: Symbol) -> Symbol | None:
-    """Return the Symbol of the graph for one of it or of an outer graph; None for a Symbol of any other."""
+    """Return a Symbol of the graph, or of an outer graph, as a Symbol of the graph; None for any other graph."""
     graph = builder.graph
     if symbol.graph is graph:
         return symbol
     outer = graph.scope.outer
-    found = None if outer is None else outer.build.capture(symbol)
-    if found is None:
+    source = None if outer is None else outer.build.capture(symbol)
+    if source is None:
         return None
-    captured = graph.scope.captured
-    made = captured.get(found.id)
-    if made is None:
-        found.graph.memory.expressions.pop(found.id, None)
-        made = captured[found.id] = builder.symbol(found.type, Captured(found))
-    return made
+    captures = graph.scope.captured
+    result = captures.get(source.id)
+    if result is None:
+        source.graph.memory.expressions.pop(source.id, None)
+        result = captures[source.id] = builder.symbol(source.type, Captured(source))
+    return result
 
 
 def innermost(builder: GraphBuilder) -> Graph:
@@ -154,24 +154,24 @@ def innermost(builder: GraphBuilder) -> Graph:
     if graph.scope.is_finished:
         raise GraphError(
             f"the body {graph.name!r} is finished: nothing can be added to it",
-            help="return its values from the function that made them, and use what cond or the loop gives",
+            help="return its values from its function, and use the result of cond or of the loop",
         )
     return graph
 
 
 def size_of(dim: Dim, op: str, role: str) -> int:
-    """Return a dim that is given as a number. Raises `DTypeError` for one that only the run knows."""
+    """Return a static dim as an int. Raises `DTypeError` for other dims."""
     if dim.is_static:
         return int(dim)
     raise DTypeError(
-        f"{op}: {role} is the dim {dim}, which is known when the graph runs and is no operand before",
+        f"{op}: {role} is the dim {dim}, whose size is not known while the graph is being built",
         operands={role: dim},
         help="take the size as a Symbol: ops.shape_of(x)[axis]",
     )
 
 
-def _no_operand(value: object, op: str, role: str) -> DTypeError:
-    fix = "give a Symbol, a NumPy array or a Python number"
+def _not_an_operand(value: object, op: str, role: str) -> DTypeError:
+    fix = "pass a Symbol, a NumPy array or a Python number"
     if isinstance(value, (list, tuple)):
         fix = "make it an array: np.asarray(value), or a constant: graph.constant(value, dtype)"
-    return DTypeError(f"{op}: {role} is a {type(value).__name__}", operands={role: value}, help=fix)
+    return DTypeError(f"{op}: {role} has unsupported type {type(value).__name__}", operands={role: value}, help=fix)

@@ -1,4 +1,4 @@
-"""Symbols: the values of a graph, which stand for tensors that do not exist yet."""
+"""Symbols: the values of a graph, placeholders for tensors that exist when it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from graphcore.ir.graph import Graph
 
     class BitFields(Protocol):
-        """The bits of a Symbol, as `x.bits` has them."""
+        """The type of `x.bits`."""
 
         def __getitem__(self, place: Any, /) -> Symbol: ...
         def __setitem__(self, place: Any, value: TensorLike, /) -> None: ...
@@ -32,10 +32,10 @@ TensorLike: TypeAlias = "Symbol | EagerArray | np.ndarray[Any, Any] | np.generic
 
 
 class Node:
-    """One operator applied to Symbols. `domain` is ONNX's: "" is the default one, "graphcore" the library's own.
+    """One operator applied to Symbols. `domain` is the ONNX domain: "" is the default, "graphcore" the library's own.
 
-    Made by `graph.build.emit`, which sets the slots itself: a call of `__init__` would be a fifth of a node's cost.
-    Closed to assignment from then on, see `graphcore.ir.state.frozen`.
+    `graph.build.emit` creates nodes and sets the slots directly: calling `__init__` would be a fifth of the cost of a
+    node. A node does not change afterwards, see `graphcore.ir.state.frozen`.
     """
 
     __slots__ = ("attributes", "domain", "inputs", "layer", "op_type", "origin", "outputs")
@@ -46,21 +46,21 @@ class Node:
     attributes: Mapping[str, Any]
     domain: str
     layer: str
-    """The path of the layer it is in, with a slash at the end, or ""."""
+    """The path of its layer with a trailing slash, or ""."""
     origin: Origin | Line | None
 
     def __init__(self, *args: object, **named: object) -> None:
         raise GraphError(
-            "Node(): nodes are made by ops, in the graph of their operands",
+            "Node(): nodes cannot be created directly; ops create them in the graph of their operands",
             help="graph.op('Relu', [x]) emits any operator and returns its outputs",
         )
 
-    if not TYPE_CHECKING:  # who sees it lets every attribute be assigned
+    if not TYPE_CHECKING:  # type checkers would let every attribute be assigned
         __setattr__, __delattr__ = closed("Node", "node")
 
     @property
     def line(self) -> Line | None:
-        """The user's line that made it."""
+        """The source line in user code that created it."""
         return line_of(self.origin)
 
     def _describe(self) -> tuple[str, str, str]:
@@ -68,7 +68,7 @@ class Node:
 
 
 class Constant:
-    """The producer of a constant or weight Symbol: its array. A weight's array is the caller's own, never copied."""
+    """The producer of a constant or weight Symbol. The array of a weight belongs to the caller and is never copied."""
 
     __slots__ = ("array", "is_weight", "origin")
 
@@ -85,7 +85,7 @@ class Constant:
         __setattr__, __delattr__ = closed("Constant")
 
 
-# As functions: an assignment would go by way of `__setattr__`.
+# The setters of the slots: an assignment would call `__setattr__`.
 _set_array, _set_is_weight, _set_origin = [Constant.__dict__[slot].__set__ for slot in ("array", "is_weight", "origin")]
 
 
@@ -105,7 +105,7 @@ class Input:
 
 
 class Captured:
-    """The producer of a Symbol in the body of an If, Loop or Scan that stands for one of the outer graph."""
+    """The producer of a Symbol in the body of an If, Loop or Scan that refers to a Symbol of the outer graph."""
 
     __slots__ = ("symbol",)
 
@@ -124,30 +124,29 @@ class Captured:
 
 
 class Symbol:
-    """A value of a Graph: a dtype and a shape now, a tensor when the graph runs.
+    """A value of a Graph: a dtype and a shape at build time, a tensor when the graph runs.
 
-    Python's operators and the methods of the operator library build nodes. Symbols come from `Graph.inputs`,
-    `Graph.constant` and from ops, never from this class directly. The operators and methods are declared beside the
-    ops (`graphcore.ops`) and listed here for editors and type checkers.
+    Python operators and the methods of the operator library build nodes. `Graph.inputs`, `Graph.constant` and ops
+    create Symbols; the class cannot be called. Operators and methods are implemented beside the ops (`graphcore.ops`)
+    and declared here for editors and type checkers.
     """
 
     __slots__ = ("__weakref__", "given_name", "graph", "id", "producer", "type")
 
     graph: Graph
-    """The graph it belongs to."""
+    """The graph of the Symbol."""
     type: TensorType | Any
-    """Its TensorType. Any stands for a SequenceType, OptionalType or ForeignType, which few Symbols have and isinstance
-    tells."""
+    """The TensorType. Any stands for a SequenceType, OptionalType or ForeignType, which are rare: use isinstance."""
     producer: Node | Constant | Input | Captured
-    """The producer of the Symbol."""
+    """The node, constant, input or captured Symbol that produces the value."""
     id: int
-    """Its number within the graph, in order of making."""
+    """The number of the Symbol in its graph, in the order of creation."""
     given_name: str | None
-    """The name it was given."""
+    """The explicit name, None if the name is generated."""
 
     def __init__(self, *args: object, **named: object) -> None:
         raise SymbolError(
-            "Symbol(): a Symbol is a value of a graph, and is made by it",
+            "Symbol(): Symbols cannot be created directly; they are values of a graph",
             help="take an input, Graph('name', {'x': TensorType(DType.float32, [4])})['x'], "
             "a constant, graph.constant(value), or the result of an op",
         )
@@ -161,7 +160,7 @@ class Symbol:
         try:
             return self.type.dtype
         except AttributeError:
-            raise GraphError(f"{self.type} is no tensor and has no dtype", operands={"value": self}) from None
+            raise GraphError(f"{self.type} is not a tensor and has no dtype", operands={"value": self}) from None
 
     @property
     def shape(self) -> Shape:
@@ -169,7 +168,7 @@ class Symbol:
         try:
             return self.type.shape
         except AttributeError:
-            raise GraphError(f"{self.type} is no tensor and has no shape", operands={"value": self}) from None
+            raise GraphError(f"{self.type} is not a tensor and has no shape", operands={"value": self}) from None
 
     @property
     def rank(self) -> int:
@@ -180,18 +179,18 @@ class Symbol:
 
     @property
     def ambiguous(self) -> bool:
-        """True where its dtype is only a default, in promotion systems that know such."""
+        """True if the dtype is only a default that gives way to others, in promotion systems with such dtypes."""
         return getattr(self.type, "ambiguous", False)
 
     @property
     def tensor_type(self) -> TensorType:
-        """The type, which must be a tensor's."""
-        self.dtype  # noqa: B018 - raises for what is no tensor
+        """The type. Raises `GraphError` if it is not a TensorType."""
+        self.dtype  # noqa: B018 - raises if it is not a tensor
         return self.type
 
     @property
     def name(self) -> str:
-        """Its name in the graph and in the exported model: the one given, or made of the op and the number."""
+        """The name in the graph and in the exported model: `given_name`, or generated from the operator and `id`."""
         if self.given_name is not None:
             return self.given_name
         producer = self.producer
@@ -203,12 +202,12 @@ class Symbol:
 
     @property
     def line(self) -> Line | None:
-        """The user's line that made it."""
+        """The source line in user code that created it."""
         return line_of(self.producer.origin)
 
     @property
     def is_constant(self) -> bool:
-        """A constant or a weight."""
+        """True for a constant or a weight."""
         return type(self.producer) is Constant
 
     __hash__ = object.__hash__
@@ -223,14 +222,14 @@ class Symbol:
 
     def __contains__(self, item: object) -> NoReturn:
         raise SymbolError(
-            "in: what a Symbol contains is not known while the graph is being built",
+            "in: the elements of a Symbol are not known while the graph is being built",
             operands={"value": self},
             help="use ops.max(x == item) for a bool Symbol",
         )
 
     def __iter__(self) -> Iterator[Symbol]:
         if not self.rank:
-            raise SymbolError("iter: a scalar has no first axis to go along", operands={"value": self})
+            raise SymbolError("iter: cannot iterate over a scalar, which has no axes", operands={"value": self})
         first = self.shape[0]
         if not first.is_static:
             raise SymbolError(
@@ -251,16 +250,16 @@ class Symbol:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise SymbolError(
-            "setitem: a Symbol does not change",
+            "setitem: Symbols are immutable",
             operands={"value": self},
-            help="make a new one with ops.where or ops.scatter_nd, or a buffer: ops.buffer_create(x)",
+            help="compute a new one with ops.where or ops.scatter_nd, or use a buffer: ops.buffer_create(x)",
         )
 
-    def _no_value(self, wanted: str) -> NoReturn:
+    def _no_value(self, conversion: str) -> NoReturn:
         raise SymbolError(
-            f"{wanted}: a Symbol has no value while the graph is being built",
+            f"{conversion}: a Symbol has no value while the graph is being built",
             operands={"value": self},
-            help="output it from the graph, run the graph, and convert the array",
+            help="make it an output of the graph, run the graph, and convert the result",
         )
 
     def __int__(self) -> int:
@@ -275,7 +274,7 @@ class Symbol:
     def __complex__(self) -> complex:
         self._no_value("complex")
 
-    if not TYPE_CHECKING:  # NumPy's stubs take what has __array__ as an operand of ndarray's operators
+    if not TYPE_CHECKING:  # in NumPy's stubs, everything with __array__ is an operand of ndarray's operators
 
         def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
             self._no_value("array")
@@ -293,9 +292,9 @@ class Symbol:
         return f"<Symbol {self}>"
 
     def _describe(self) -> tuple[str, str, str]:
-        own = self.graph.memory.implicit.get(self.id)
-        if own is not None:
-            return own._describe()
+        operand = self.graph.memory.implicit.get(self.id)
+        if operand is not None:
+            return operand._describe()
         name = "" if self.given_name is None and self.is_constant else self.name
         return name, str(self.type), str(self.line or "")
 
@@ -365,12 +364,12 @@ class Symbol:
         def bitcast(self, dtype: object) -> Symbol: ...
         @property
         def bits(self) -> BitFields:
-            """The bits of integers: `x.bits[3]` is a bool, `x.bits[7:4]` those from 7 down to 4, both included."""
+            """The bits of an integer: `x.bits[3]` is a bool, `x.bits[7:4]` are bits 7 down to 4, both included."""
 
         def with_bits(self, high: int, low: int, value: TensorLike) -> Symbol: ...
         def rebind(self, *shape: Any, message: str = "") -> Symbol: ...
         def insert_transformation(self, transform: Callable[[Symbol], Symbol]) -> Symbol:
-            """Let everything that reads this Symbol now read `transform(self)` instead."""
+            """Replace the Symbol by `transform(self)` in all nodes that read it now."""
 
         def print(self, label: str = "debug_tensor") -> Symbol: ...
         def reshape(self, *shape: Any, out_dims: Any = None) -> Symbol: ...
@@ -408,11 +407,14 @@ class SymbolTuple(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A part of a graph that a pattern describes.
+    """A part of a graph that matches a pattern.
 
-    node: the node that gives the result. values: by the names of the pattern's parameters, what stands for them; None
-    for those of alternatives that did not match. others: the other values that the pattern's function returned. nodes:
-    all that the pattern describes, in order.
+    Attributes:
+        node: The node that computes the result.
+        values: The matched Symbols by the names of the pattern's parameters; None for parameters of alternatives that
+            did not match.
+        others: The matched Symbols of the other values that the pattern function returns.
+        nodes: All matched nodes, in order.
     """
 
     node: Node
@@ -422,11 +424,11 @@ class Match:
 
     @property
     def result(self) -> Symbol:
-        """The value that the part gives."""
+        """The result of the matched part."""
         return self.node.outputs[0]
 
     def __getitem__(self, name: str) -> Symbol | None:
-        """Return what stands for a parameter. Raises `GraphError` for a name that none has."""
+        """Return the Symbol that matches a parameter. Raises `GraphError` if the pattern has no such parameter."""
         if name not in self.values:
             raise GraphError(
                 f"the pattern has no parameter {name!r}",
@@ -444,7 +446,7 @@ def _symbol_of(graph: Graph, id: int) -> Symbol:
 
 
 def source_of(symbol: Symbol | None) -> Node | Constant | Input | None:
-    """Return the producer of a Symbol; in a body, of the outer graph's Symbol that it stands for."""
+    """Return the producer of a Symbol; for a captured Symbol, that of the outer graph's Symbol."""
     producer = None if symbol is None else symbol.producer
     while isinstance(producer, Captured):
         producer = producer.symbol.producer

@@ -1,4 +1,4 @@
-"""Traits of operators, the row that says what is known of one, and the rows of the library's own."""
+"""Traits of operators, the row of an operator, and the rows of the library's own operators."""
 
 from __future__ import annotations
 
@@ -10,56 +10,54 @@ from graphcore.operators.shapes.call import Rule, of_pairs, pairs
 
 
 class Trait(Flag):
-    """A property that an operator has whatever its operands are."""
+    """A property of an operator that is independent of its operands."""
 
     VIEWS = auto()
     """The result has the elements of operand 0 in the same order, in another shape."""
     MOVES = auto()
-    """Every element of every result is an element of operand 0; the other operands are positions or sizes."""
+    """All elements of results are elements of operand 0; the other operands are positions or sizes."""
     FILLS = auto()
-    """As MOVES, with zeros or a filler among the elements."""
+    """As MOVES, with additional zeros or fill values."""
     JOINS = auto()
-    """As MOVES, with elements of several operands, or of another one than the first. A Scatter with a `reduction`
-    computes."""
+    """As MOVES, with elements of several operands, or not of the first one. Scatter with a `reduction` computes."""
     CARRIES = auto()
-    """It puts whole values into sequences and optionals, takes them out, or tells about them."""
+    """Stores whole values in sequences and optionals, extracts them, or queries the container."""
     SELECTS = auto()
-    """Every element is one of the operands' elements, or a stated bound, chosen by comparing numbers."""
+    """All elements are elements of the operands, or a stated bound, selected by comparisons."""
     SIGN = auto()
-    """Elements change nothing but their sign."""
+    """Changes only the sign of elements."""
     BODIES = auto()
-    """It has graphs as attributes, and computes what they compute."""
+    """Has graphs as attributes, and computes their nodes."""
     ELEMENTWISE = auto()
-    """An element of the result depends on the elements of the operands in the same place alone."""
+    """An element of the result depends only on the elements of the operands at the same position."""
     BROADCASTS = auto()
-    """It takes two or more operands, which are broadcast against each other. PRelu broadcasts one to the other."""
+    """Two or more operands broadcast against each other. In PRelu only the slope broadcasts."""
     COMMUTATIVE = auto()
-    """Two operands may change places: the result has the same bits but for the payload of a NaN, and in Max and Min for
-    the sign of a zero."""
+    """Swapping two operands gives the same bits, except for NaN payloads, and the sign of zeros in Max and Min."""
     COMPARES = auto()
-    """It compares two numbers and gives truth values."""
+    """Compares two numbers and returns bools."""
     RING = auto()
-    """The low n bits of an integer result depend on the low n bits of the operands alone."""
+    """The low n bits of an integer result depend only on the low n bits of the operands."""
     REDUCES = auto()
-    """An element of the result depends on a whole axis: reductions, running sums, norms, softmax."""
+    """An element of the result depends on a whole axis: reductions, cumulative sums, norms, softmax."""
     PRODUCT = auto()
-    """It multiplies and sums: matrix products, convolutions, attention, recurrent layers."""
+    """Multiplies and sums: matrix products, convolutions, attention, recurrent layers."""
     WINDOW = auto()
-    """It reads or writes windows along spatial axes: convolutions, pools and their inverses."""
+    """Reads or writes windows along spatial axes: convolutions, pools and their inverses."""
     RECURRENT = auto()
-    """The operands are X, W, R, B, the lengths of sequences, and states."""
+    """The operands are X, W, R, B, sequence lengths, and states."""
     QUANTIZED = auto()
-    """Operands or results are integers that mean numbers by a scale and a zero point."""
+    """Operands or results are integers with a scale and a zero point."""
     RANDOM = auto()
     """Two nodes, or two runs, give different numbers."""
     TYPE_ONLY = auto()
-    """The result depends on the shape, the dtype or the presence of an operand, not on its elements."""
+    """The result depends on the shape, dtype or presence of an operand, not on its elements."""
     TESTS = auto()
-    """It finds truth values or positions by properties of floats that rounding them first would change."""
+    """Computes bools or positions from properties of floats that rounding would change."""
     POSITIONS = auto()
-    """A result has positions, lengths or counts: of operators that select, each result after the first."""
+    """A result has positions, lengths or counts; for operators that select, all results after the first."""
     SIZED = auto()
-    """The value of an integer operand decides the shape of a result."""
+    """The value of an integer operand determines the shape of a result."""
     ROUNDS = auto()
     """Results are rounded to the dtype, or are not known to be exact."""
 
@@ -68,18 +66,18 @@ class Trait(Flag):
     VIEWS, MOVES, FILLS, JOINS, CARRIES, SELECTS, SIGN, BODIES, ELEMENTWISE, BROADCASTS, COMMUTATIVE, COMPARES, RING,
     REDUCES, PRODUCT, WINDOW, RECURRENT, QUANTIZED, RANDOM, TYPE_ONLY, TESTS, POSITIONS, SIZED, ROUNDS,
 ) = (trait.value for trait in Trait)  # fmt: skip
-"""The bits of traits: 400 unions of numbers take a tenth of the time of those of flags."""
+"""The bits of traits. 400 unions of ints take a tenth of the time of unions of flags."""
 
 EVERY = range(1 << 30)
 """The positions of all operands."""
 
 
-class Row(NamedTuple):
-    """An operator.
+class OperatorRow(NamedTuple):
+    """The properties of an operator.
 
-    traits: the bits of its traits. data: the positions of the operands whose elements are in the results, where it
-    moves, joins, carries or selects them. dtype_attribute: the attribute that says the dtype of the result. shapes: the
-    rule of what shapes its results have, where its traits do not tell: see `operators.shapes_of`.
+    traits: the bits of its traits. data: the positions of the operands whose elements occur in the results, for
+    operators that move, join, carry or select. dtype_attribute: the attribute with the dtype of the result. shapes: the
+    shape rule, if it does not follow from the traits. See `operators.SHAPES`.
     """
 
     traits: int = 0
@@ -88,85 +86,85 @@ class Row(NamedTuple):
     shapes: Rule | None = None
 
 
-# The library's own operators: nodes of Graphs, which lowering expands.
+# The library's own operators, which lowering expands.
 
-ROWS: Mapping[str, Row] = {
-    "Angle": Row(ELEMENTWISE | ROUNDS),
-    "Atan2": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
-    "BitReverse": Row(ELEMENTWISE),
-    "BoolGreater": Row(ELEMENTWISE | BROADCASTS | COMPARES),
-    "BoolGreaterEqual": Row(ELEMENTWISE | BROADCASTS | COMPARES),
-    "BoolLess": Row(ELEMENTWISE | BROADCASTS | COMPARES),
-    "BoolLessEqual": Row(ELEMENTWISE | BROADCASTS | COMPARES),
-    "BoolMod": Row(ELEMENTWISE | BROADCASTS),
-    "BoolPow": Row(ELEMENTWISE | BROADCASTS),
-    "Cbrt": Row(ELEMENTWISE | ROUNDS),
-    "ComplexOf": Row(ELEMENTWISE | BROADCASTS),
-    "Conjugate": Row(ELEMENTWISE),
-    "CopySign": Row(ELEMENTWISE | BROADCASTS),
-    "CosineWindow": Row(ROUNDS),
-    "CounterBits": Row(),
-    "CounterNormal": Row(),
-    "CounterUniform": Row(),
-    "Dequantize": Row(ELEMENTWISE | QUANTIZED | ROUNDS),
-    "Digamma": Row(ELEMENTWISE | ROUNDS),
-    "Erfc": Row(ELEMENTWISE | ROUNDS),
-    "Erfcinv": Row(ELEMENTWISE | ROUNDS),
-    "Erfcx": Row(ELEMENTWISE | ROUNDS),
-    "Erfinv": Row(ELEMENTWISE | ROUNDS),
-    "Exp10": Row(ELEMENTWISE | ROUNDS),
-    "Exp2": Row(ELEMENTWISE | ROUNDS),
-    "Expm1": Row(ELEMENTWISE | ROUNDS),
-    "Fdim": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
-    "FloorDiv": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
-    "FloorMod": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
-    "Fma": Row(ELEMENTWISE | BROADCASTS | RING | ROUNDS),
-    "Fourier": Row(ROUNDS),
-    "Frexp": Row(ELEMENTWISE),
-    "FromPairs": Row(shapes=of_pairs),
-    "Glu": Row(ROUNDS),
-    "Heaviside": Row(ELEMENTWISE | BROADCASTS),
-    "Hypot": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
-    "IeeeRemainder": Row(ELEMENTWISE | BROADCASTS),
-    "ImaginaryPart": Row(ELEMENTWISE),
-    "IntegerPow": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
-    "IsFinite": Row(ELEMENTWISE | TESTS),
-    "Ldexp": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
-    "LeadingZeros": Row(ELEMENTWISE),
-    "Lgamma": Row(ELEMENTWISE | ROUNDS),
-    "Log10": Row(ELEMENTWISE | ROUNDS),
-    "Log1p": Row(ELEMENTWISE | ROUNDS),
-    "Log2": Row(ELEMENTWISE | ROUNDS),
-    "LogAddExp": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
-    "Logb": Row(ELEMENTWISE),
-    "Magnitude": Row(ELEMENTWISE | ROUNDS),
-    "Modf": Row(ELEMENTWISE | ROUNDS),
-    "MulComplex": Row(ROUNDS),
-    "NormCdf": Row(ELEMENTWISE | ROUNDS),
-    "NormCdfInverse": Row(ELEMENTWISE | ROUNDS),
-    "NotEqual": Row(ELEMENTWISE | BROADCASTS | COMMUTATIVE | COMPARES),
-    "PopCount": Row(ELEMENTWISE),
-    "ProductOfTerms": Row(ELEMENTWISE | BROADCASTS),
-    "QMatMul": Row(PRODUCT | QUANTIZED | ROUNDS),
-    "Quantile": Row(),
-    "Quantize": Row(ELEMENTWISE | QUANTIZED | ROUNDS),
-    "RealPart": Row(ELEMENTWISE),
-    "ReciprocalCbrt": Row(ELEMENTWISE | ROUNDS),
-    "ReciprocalHypot": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
-    "RecurrentSteps": Row(PRODUCT | ROUNDS),
-    "RoundHalfAway": Row(ELEMENTWISE),
-    "Rsqrt": Row(ELEMENTWISE | ROUNDS),
-    "ShiftLeft": Row(ELEMENTWISE | BROADCASTS | RING),
-    "ShiftRight": Row(ELEMENTWISE | BROADCASTS),
-    "SignBit": Row(ELEMENTWISE),
-    "Sinc": Row(ELEMENTWISE | ROUNDS),
-    "Square": Row(ELEMENTWISE | RING | ROUNDS),
-    "StandardDeviation": Row(),
-    "SumOfTerms": Row(ELEMENTWISE | BROADCASTS),
-    "SwiGlu": Row(ELEMENTWISE | BROADCASTS | ROUNDS),
-    "Tgamma": Row(ELEMENTWISE | ROUNDS),
-    "ToPairs": Row(shapes=pairs),
-    "TrailingZeros": Row(ELEMENTWISE),
-    "Trunc": Row(ELEMENTWISE),
-    "Variance": Row(),
+ROWS: Mapping[str, OperatorRow] = {
+    "Angle": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Atan2": OperatorRow(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "BitReverse": OperatorRow(ELEMENTWISE),
+    "BoolGreater": OperatorRow(ELEMENTWISE | BROADCASTS | COMPARES),
+    "BoolGreaterEqual": OperatorRow(ELEMENTWISE | BROADCASTS | COMPARES),
+    "BoolLess": OperatorRow(ELEMENTWISE | BROADCASTS | COMPARES),
+    "BoolLessEqual": OperatorRow(ELEMENTWISE | BROADCASTS | COMPARES),
+    "BoolMod": OperatorRow(ELEMENTWISE | BROADCASTS),
+    "BoolPow": OperatorRow(ELEMENTWISE | BROADCASTS),
+    "Cbrt": OperatorRow(ELEMENTWISE | ROUNDS),
+    "ComplexOf": OperatorRow(ELEMENTWISE | BROADCASTS),
+    "Conjugate": OperatorRow(ELEMENTWISE),
+    "CopySign": OperatorRow(ELEMENTWISE | BROADCASTS),
+    "CosineWindow": OperatorRow(ROUNDS),
+    "CounterBits": OperatorRow(),
+    "CounterNormal": OperatorRow(),
+    "CounterUniform": OperatorRow(),
+    "Dequantize": OperatorRow(ELEMENTWISE | QUANTIZED | ROUNDS),
+    "Digamma": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Erfc": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Erfcinv": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Erfcx": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Erfinv": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Exp10": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Exp2": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Expm1": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Fdim": OperatorRow(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "FloorDiv": OperatorRow(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "FloorMod": OperatorRow(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "Fma": OperatorRow(ELEMENTWISE | BROADCASTS | RING | ROUNDS),
+    "Fourier": OperatorRow(ROUNDS),
+    "Frexp": OperatorRow(ELEMENTWISE),
+    "FromPairs": OperatorRow(shapes=of_pairs),
+    "Glu": OperatorRow(ROUNDS),
+    "Heaviside": OperatorRow(ELEMENTWISE | BROADCASTS),
+    "Hypot": OperatorRow(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "IeeeRemainder": OperatorRow(ELEMENTWISE | BROADCASTS),
+    "ImaginaryPart": OperatorRow(ELEMENTWISE),
+    "IntegerPow": OperatorRow(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "IsFinite": OperatorRow(ELEMENTWISE | TESTS),
+    "Ldexp": OperatorRow(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "LeadingZeros": OperatorRow(ELEMENTWISE),
+    "Lgamma": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Log10": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Log1p": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Log2": OperatorRow(ELEMENTWISE | ROUNDS),
+    "LogAddExp": OperatorRow(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "Logb": OperatorRow(ELEMENTWISE),
+    "Magnitude": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Modf": OperatorRow(ELEMENTWISE | ROUNDS),
+    "MulComplex": OperatorRow(ROUNDS),
+    "NormCdf": OperatorRow(ELEMENTWISE | ROUNDS),
+    "NormCdfInverse": OperatorRow(ELEMENTWISE | ROUNDS),
+    "NotEqual": OperatorRow(ELEMENTWISE | BROADCASTS | COMMUTATIVE | COMPARES),
+    "PopCount": OperatorRow(ELEMENTWISE),
+    "ProductOfTerms": OperatorRow(ELEMENTWISE | BROADCASTS),
+    "QMatMul": OperatorRow(PRODUCT | QUANTIZED | ROUNDS),
+    "Quantile": OperatorRow(),
+    "Quantize": OperatorRow(ELEMENTWISE | QUANTIZED | ROUNDS),
+    "RealPart": OperatorRow(ELEMENTWISE),
+    "ReciprocalCbrt": OperatorRow(ELEMENTWISE | ROUNDS),
+    "ReciprocalHypot": OperatorRow(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "RecurrentSteps": OperatorRow(PRODUCT | ROUNDS),
+    "RoundHalfAway": OperatorRow(ELEMENTWISE),
+    "Rsqrt": OperatorRow(ELEMENTWISE | ROUNDS),
+    "ShiftLeft": OperatorRow(ELEMENTWISE | BROADCASTS | RING),
+    "ShiftRight": OperatorRow(ELEMENTWISE | BROADCASTS),
+    "SignBit": OperatorRow(ELEMENTWISE),
+    "Sinc": OperatorRow(ELEMENTWISE | ROUNDS),
+    "Square": OperatorRow(ELEMENTWISE | RING | ROUNDS),
+    "StandardDeviation": OperatorRow(),
+    "SumOfTerms": OperatorRow(ELEMENTWISE | BROADCASTS),
+    "SwiGlu": OperatorRow(ELEMENTWISE | BROADCASTS | ROUNDS),
+    "Tgamma": OperatorRow(ELEMENTWISE | ROUNDS),
+    "ToPairs": OperatorRow(shapes=pairs),
+    "TrailingZeros": OperatorRow(ELEMENTWISE),
+    "Trunc": OperatorRow(ELEMENTWISE),
+    "Variance": OperatorRow(),
 }

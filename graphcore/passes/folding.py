@@ -13,7 +13,7 @@ from graphcore.arrays.evaluate import FOLDED, Dtypes, Fold, folded, folded_shape
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs
 from graphcore.passes.sweep import Rule, Sweep
-from graphcore.types.dtypes import DType, is_carried
+from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import TensorType
 
 # Operators that make, gather and scatter constants, computed now: beside those of `graphcore.arrays.evaluate`.
@@ -187,12 +187,12 @@ INDEXING = frozenset(_FOLDS)
 def _folded(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return the result as a constant; None where operands are no constants, the bits are not certain, or too many."""
     type_ = node.outputs[0].type
-    if not isinstance(type_, TensorType) or not type_.shape.is_static or is_carried(type_.dtype):
+    if not isinstance(type_, TensorType) or not type_.shape.is_static or has_storage_axis(type_.dtype):
         return None
     arrays, dtypes = [], []
     for symbol in inputs:
         array = sweep.known(symbol)
-        if symbol is not None and (array is None or is_carried(symbol.dtype)):
+        if symbol is not None and (array is None or has_storage_axis(symbol.dtype)):
             return None
         arrays.append(array)
         dtypes.append(None if symbol is None else symbol.dtype)

@@ -11,7 +11,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs
 from graphcore.passes.sweep import Rule, Sweep
 from graphcore.support.source_lines import Imported
-from graphcore.types.dtypes import DType, is_carried
+from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import TensorType
 
 
@@ -104,7 +104,7 @@ def holds(wide: DType, narrow: DType) -> bool:
 @functools.cache
 def passes_through(source: DType, between: DType, target: DType) -> bool:
     """Return whether a cast by way of `between` equals the cast from `source` to `target`, for every value."""
-    if not holds(between, source) or is_carried(target) or (target.is_float and target not in _PRECISION):
+    if not holds(between, source) or has_storage_axis(target) or (target.is_float and target not in _PRECISION):
         return False
     if target is DType.string:
         return False

@@ -98,7 +98,7 @@ class Sweep(Rewrite):
         self._readers: dict[int, int] | None = None  # of each Symbol of the old graph, counted once it is asked for
         self._sliced: set[int] = set()
 
-    def _drafted(self) -> Graph:
+    def _new_draft(self) -> Graph:
         return like(self.old)
 
     def run(self) -> Graph:
@@ -112,7 +112,7 @@ class Sweep(Rewrite):
 
     def _walk(self, labels: list[tuple[str, Symbol]]) -> None:
         """Make the nodes of the new graph."""
-        old, new, at, rules = self.old, self.new, self._made, self.policy.rules
+        old, new, at, rules = self.old, self.new, self._mapped, self.policy.rules
         live = live_nodes(old) if self.policy.removes_dead else None
         notes_sizes = self.is_top and self.policy.simplifies_shapes
         # A value that was called after its number keeps that name where it is an output.
@@ -185,7 +185,7 @@ class Sweep(Rewrite):
         total = 0
         for symbol in {s.id: s for s in node.inputs if s is not None}.values():
             count = self.readers(symbol)
-            array = self.known(self._made[symbol.id]) if count == 1 or symbol.id in self._sliced else None
+            array = self.known(self._mapped[symbol.id]) if count == 1 or symbol.id in self._sliced else None
             if array is not None:
                 total += array.nbytes // count
         return total
@@ -219,7 +219,7 @@ class Sweep(Rewrite):
 
     def _leaves(self, used: set[int] | None) -> None:
         """Add inputs, constants and captured Symbols, in order. used: the numbers of those that are live, or all."""
-        old, new, at = self.old, self.new, self._made
+        old, new, at = self.old, self.new, self._mapped
         initializers = self.policy.initializers
         constants: dict[object, Symbol] = {}
         for symbol in old.symbols:
@@ -243,7 +243,7 @@ class Sweep(Rewrite):
                 at[symbol.id] = found
             elif type(producer) is Captured and (used is None or symbol.id in used):
                 assert self._outer is not None
-                around = self._outer._made[producer.symbol.id]
+                around = self._outer._mapped[producer.symbol.id]
                 at[symbol.id] = around if around is None or self._is_inlined else self.captured(around)
 
     def _is_initializer(self, symbol: Symbol) -> bool:
@@ -268,7 +268,7 @@ class Sweep(Rewrite):
         inside._results.clear()
         inside._walk([])
         for symbol, result in zip(node.outputs, chosen, strict=True):
-            self._made[symbol.id] = inside.of(result)
+            self._mapped[symbol.id] = inside.of(result)
         if initializers is not None:
             initializers.commit("fold_constants")
         self.changes += inside.changes + 1
@@ -372,7 +372,7 @@ class Sweep(Rewrite):
         if name is not None and made.given_name is None and can_be_called and type(made.producer) in (Node, Constant):
             change(made, given_name=name)
             self.new.names.taken[name] = made
-        self._made[symbol.id] = made
+        self._mapped[symbol.id] = made
         if symbol.id in self._results:
             self._given.add(made.id)
         return True

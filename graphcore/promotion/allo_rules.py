@@ -10,7 +10,7 @@ from typing import Protocol
 
 from graphcore.errors import DTypeError
 from graphcore.promotion.rules import NoPromotion
-from graphcore.types.dtypes import MOST_BITS, DType
+from graphcore.types.dtypes import MAX_BITS, DType
 
 
 class Style(Protocol):
@@ -34,9 +34,9 @@ def is_integer(dtype: DType) -> bool:
 
 def integer(bits: int, signed: bool) -> DType:
     """Return the integer dtype of a width; unsigned with 1 bit is bool. Raises `NoPromotion` for too many bits."""
-    if bits > MOST_BITS:
+    if bits > MAX_BITS:
         raise NoPromotion(
-            f"the result would have {bits} bits; integers have {MOST_BITS} bits at most",
+            f"the result would have {bits} bits; integers have {MAX_BITS} bits at most",
             help="cast the operands to the width that is needed: .cast(DType.int(64))",
             error=DTypeError,
         )

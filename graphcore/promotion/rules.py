@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from graphcore.errors import DTypeError, GraphcoreError, PromotionError
 from graphcore.support.escaping import text_of
-from graphcore.types.dtypes import MOST_BITS, DType
+from graphcore.types.dtypes import MAX_BITS, DType
 
 
 def smallest_float(dtype: DType) -> DType:
@@ -291,8 +291,8 @@ def check_literal(value: Scalar, dtype: DType) -> None:
                 fix = f"float64 holds {DType.float64.min} to {DType.float64.max}, the widest range of all dtypes"
         else:
             fix = f"write {float(value)!r} if rounding is meant, or cast the Symbol to a wider float"
-    elif isinstance(value, int) and value.bit_length() > MOST_BITS:
-        fix = f"integers have {MOST_BITS} bits at most"
+    elif isinstance(value, int) and value.bit_length() > MAX_BITS:
+        fix = f"integers have {MAX_BITS} bits at most"
     else:
         fix = f"{dtype} holds {text_of(dtype.min)} to {text_of(dtype.max)}; cast the Symbol to a wider dtype first"
     raise NoPromotion(f"{text_of(value)} cannot be held in {dtype}", help=fix, error=DTypeError)

@@ -1,1 +1,1 @@
-"""Helpers that know nothing of graphs: source lines, files replaced atomically, pauses of the garbage collector."""
+"""Helpers independent of graphs: source lines, atomic replacement of files, pauses of the garbage collector."""

@@ -1,7 +1,7 @@
-"""Writing files whole or not at all: beside their places first, and renamed when all is written.
+"""Replaces files atomically: writes temporary files in the same folder, then renames them.
 
-A file that is being written is locked. What a process left that was killed has no lock, and is cleared by the next one
-that writes to the same place.
+Temporary files are locked while they are written. Files left behind by killed processes have no lock; the next process
+that writes to the same path removes them.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from typing import TypeAlias
 
 try:
     import fcntl
-except ImportError:  # Windows has no locks of this kind, and removes no file that is open
+except ImportError:  # Windows has no such locks, and cannot remove open files
     fcntl = None  # type: ignore[assignment]
 
 Content: TypeAlias = Iterable[bytes | memoryview]
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _PIECE = 1 << 24
-_PREFIX = 100  # characters of a name that the temporary one begins with: names may be as long as a file system allows
+_PREFIX = 100  # characters of the name at the start of a temporary name, since file systems limit the length
 _PART, _SPARE = "part", "data"
 
 
 def replace_files(files: Sequence[tuple[str, Content]], *, synced: bool = False) -> None:
-    """Write files of one folder, given as (path, chunks), and rename them in this order when all are written.
+    """Write files of one folder, pairs of (path, chunks), and rename them in this order when all are written.
 
-    They keep the modes of those replaced. The last is the file that leads to the others. synced: each is on the disk
-    before it gets its name, and so is the name. Raises `OSError`; no temporary file is left over then.
+    They keep the modes of the files that they replace. The last file refers to the others. synced: flush each file to
+    disk before it is renamed, and the folder afterwards. Raises `OSError`, after removing temporary files.
     """
-    with _Writing(files[-1][0], synced) as writing:
+    with _FileReplacement(files[-1][0], synced) as writing:
         for path, chunks in files:
             writing.write(path, chunks)
         writing.place()
 
 
 def replace_pair(leader: str, content: Callable[[str], Content], follower: str, chunks: Content) -> None:
-    """Write two files of one folder, of which the first names the second, so that what it names is always there.
+    """Write two files of one folder, the first of which refers to the second, so that the reference is always valid.
 
-    content: of the first, for the name of the second. Where both are there already, the new pair first gets its place
-    with another name for the second, and then its own: the second is written twice. A process that is killed leaves the
-    old pair or the new one. Raises `OSError`; the old pair is as it was then.
+    content: the content of the first file for a name of the second. If both exist already, the second is written twice:
+    the new pair is complete under a temporary name of the second before it gets the final one. A killed process leaves
+    the old pair or the new one. Raises `OSError`, and keeps the old pair.
     """
     name = os.path.basename(follower)
     if not (os.path.exists(leader) and os.path.exists(follower)):
         replace_files([(follower, chunks), (leader, content(name))])
         return
     spare = _beside(leader, _SPARE)
-    with _Writing(leader) as writing:
-        written = writing.write(follower, chunks, place=spare)
+    with _FileReplacement(leader) as writing:
+        temporary = writing.write(follower, chunks, place=spare)
         writing.write(leader, content(os.path.basename(spare)))
-        writing.write(follower, _read(written))  # a link would do, but files of several names are refused in loading
+        writing.write(follower, _read(temporary))  # not a hard link, which loading rejects
         writing.write(leader, content(name))
         writing.place(dropped=spare)
 
@@ -68,26 +68,26 @@ def _read(path: str) -> Iterator[bytes]:
             yield piece
 
 
-class _Writing:
-    """Files that are being written: each locked until the end, and gone if it has no place by then."""
+class _FileReplacement:
+    """Files that are being written. Each is locked until the end, and removed if it was not renamed by then."""
 
     def __init__(self, leader: str, synced: bool = False) -> None:
-        """leader: the file that leads to the others."""
+        """leader: the file that refers to the others."""
         self._leader = leader
         self._synced = synced
         self._waiting: list[tuple[str, str]] = []
-        """The temporary names and the places of what was written."""
+        """The temporary and final paths of the written files."""
         self._locks: list[int] = []
 
-    def __enter__(self) -> _Writing:
+    def __enter__(self) -> _FileReplacement:
         _clear(self._leader, _PART)
         return self
 
     def write(self, path: str, chunks: Content, place: str | None = None) -> str:
-        """Write a file beside its place, and return its name. place: if it is not the path whose mode it gets."""
+        """Write a temporary file and return its path. place: the final path, by default `path`, whose mode it gets."""
         if os.path.isdir(path):
             raise IsADirectoryError(21, "it is a folder", path)
-        with os.fdopen(self._opened(place or path), "wb") as stream:
+        with os.fdopen(self._open_temporary(place or path), "wb") as stream:
             for chunk in chunks:
                 stream.write(chunk)
             if self._synced:
@@ -98,7 +98,7 @@ class _Writing:
         return temporary
 
     def place(self, dropped: str | None = None) -> None:
-        """Give the files their names, in the order in which they were written. dropped: a name that is not kept."""
+        """Rename the files in the order in which they were written. dropped: a path to remove afterwards."""
         folder = os.path.dirname(self._leader)
         with _locked(folder), _uninterrupted():
             while self._waiting:
@@ -114,15 +114,15 @@ class _Writing:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         if kind is None:
-            _clear(self._leader, _SPARE)  # which the leader that was replaced may have named
+            _clear(self._leader, _SPARE)  # the replaced leader may have referred to it
         for lock in self._locks:
             os.close(lock)
 
-    def _opened(self, place: str) -> int:
-        """Return the descriptor of a new temporary file, which is locked."""
+    def _open_temporary(self, place: str) -> int:
+        """Return the descriptor of a new, locked temporary file."""
         while True:
             temporary = _beside(self._leader, _PART)
-            self._waiting.append((temporary, place))  # before it is there: an interrupt comes at any time
+            self._waiting.append((temporary, place))  # before it exists: an interrupt may come at any time
             handle = os.open(temporary, _NEW, 0o600)
             if fcntl is None:
                 return handle
@@ -130,31 +130,31 @@ class _Writing:
             self._locks.append(lock)
             if _lock(lock) is not False and _is_there(temporary, lock):
                 return handle
-            os.close(handle)  # who clears the folder took it for what another process left
+            os.close(handle)  # a cleanup took it for a leftover of another process
             self._waiting.pop()
 
 
 def _beside(path: str, kind: str) -> str:
-    """Return a new name in the folder of a path, which tells of which path it is."""
+    """Return a new path in the same folder, whose name identifies the original path."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, f"{_start(name, kind)}{os.urandom(8).hex()}.{kind}")
+    return os.path.join(folder, f"{_prefix_of(name, kind)}{os.urandom(8).hex()}.{kind}")
 
 
-def _start(name: str, kind: str) -> str:
+def _prefix_of(name: str, kind: str) -> str:
     digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
     return f"{'.' if kind == _PART else ''}{name[:_PREFIX]}.{digest}"
 
 
 def _clear(path: str, kind: str) -> None:
-    """Remove what processes that are dead left beside a path."""
+    """Remove temporary files of dead processes for a path."""
     if fcntl is None:
         return
     folder, name = os.path.split(path)
-    is_left = re.compile(rf"{re.escape(_start(name, kind))}[0-9a-f]{{16}}\.{kind}").fullmatch
+    is_leftover = re.compile(rf"{re.escape(_prefix_of(name, kind))}[0-9a-f]{{16}}\.{kind}").fullmatch
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-        for left in [entry.path for entry in entries if is_left(entry.name)]:
+        for leftover in [entry.path for entry in entries if is_leftover(entry.name)]:
             with contextlib.suppress(OSError):
-                _remove_unlocked(left)
+                _remove_unlocked(leftover)
 
 
 def _remove_unlocked(path: str) -> None:
@@ -167,7 +167,7 @@ def _remove_unlocked(path: str) -> None:
 
 
 def _lock(handle: int) -> bool | None:
-    """Lock a file without waiting; return whether it could be, and None where the file system has no locks."""
+    """Lock a file without waiting. Return True on success, None if the file system has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -178,7 +178,7 @@ def _lock(handle: int) -> bool | None:
 
 
 def _is_there(path: str, handle: int) -> bool:
-    """Return whether a path is still that of an open file."""
+    """Return True if a path still refers to an open file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(handle))
     except FileNotFoundError:
@@ -187,7 +187,7 @@ def _is_there(path: str, handle: int) -> bool:
 
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """Wait until no other process or thread gives pairs of this folder their names, where folders can be locked."""
+    """Exclude other processes and threads that rename files of a folder, if folders can be locked."""
     if fcntl is None:
         yield
         return
@@ -202,28 +202,28 @@ def _locked(folder: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Put off Ctrl-C until the end of the block. Python's handlers run in the main thread alone."""
+    """Defer Ctrl-C until the end of the block. Python's handlers run only in the main thread."""
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield
         return
-    came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    interrupts: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: interrupts.append((number, frame)))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-    if came:
-        previous(*came[0])
+    if interrupts:
+        previous(*interrupts[0])
 
 
 def _sync_folder(folder: str) -> None:
-    with contextlib.suppress(OSError):  # where folders cannot be opened, their names reach the disk in their own time
-        opened = os.open(folder, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # if folders cannot be opened, the system flushes them later
+        handle = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(opened)
+            os.fsync(handle)
         finally:
-            os.close(opened)
+            os.close(handle)
 
 
 def _mode(path: str) -> int:

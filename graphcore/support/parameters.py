@@ -1,12 +1,12 @@
-"""Type parameters of what the decorators make. Type checkers read parameters.pyi, where they have defaults."""
+"""Type parameters of decorated functions. Type checkers read parameters.pyi, where they have defaults."""
 
 from __future__ import annotations
 
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
-"""The parameters of the function that was decorated."""
+"""The parameters of the decorated function."""
 R = TypeVar("R")
-"""Its result."""
+"""The result of the decorated function."""
 Arrays = TypeVar("Arrays")
-"""The result with arrays in place of Symbols."""
+"""The result with arrays instead of Symbols."""

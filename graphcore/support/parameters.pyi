@@ -1,4 +1,4 @@
-# With defaults, so that `Function` alone is a type as well. Every type checker brings typing_extensions.
+# With defaults, so that `Function` without parameters is a valid type. All type checkers have typing_extensions.
 
 from typing import Any
 

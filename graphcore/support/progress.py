@@ -1,4 +1,4 @@
-"""Show how far a long piece of work is: as a line on stderr, or to a function."""
+"""Progress of long operations, as a line on stderr or by a callback."""
 
 from __future__ import annotations
 
@@ -9,86 +9,86 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeAlias
 
 ProgressOption: TypeAlias = bool | Callable[[int, int | None], None]
-"""The argument `progress` of the library: False for none, True for a line on stderr, or a function that is told how
-many are done, and how many there will be (None where that is not known)."""
+"""The type of arguments `progress`: False for none, True for a line on stderr, or a function of the number of completed
+items and their total (None if it is unknown)."""
 
-_SHOWN_EVERY = 0.1  # seconds
+_INTERVAL = 0.1  # seconds
 _WIDTH = 24
 
 
 class Progress:
-    """One line, written over and over: `[======      ] 5/20 items, 3.1 a second`."""
+    """A progress line on stderr, updated in place: `[======      ] 5/20 items, 3.1 a second`."""
 
-    def __init__(self, most: int | None, what: str) -> None:
-        """most: how many there will be, where that is known. what: how they are called."""
-        self._most = most
+    def __init__(self, total: int | None, what: str) -> None:
+        """total: the number of items, None if unknown. what: the plural noun for the items."""
+        self._total = total
         self._what = what
-        self._started = self._shown = time.perf_counter()
+        self._started = self._displayed = time.perf_counter()
         self._text = ""
 
     def show(self, done: int) -> None:
-        """Show how many are done; the line is written ten times a second at most."""
+        """Show the number of completed items, at most ten times a second."""
         now = time.perf_counter()
         rate = f"{self._what}, {done / max(now - self._started, 1e-9):.1f} a second"
-        if self._most is None:
+        if self._total is None:
             self._text = f"\r{done} {rate}"
         else:
-            bar = "=" * (_WIDTH * min(done, self._most) // max(1, self._most))
-            self._text = f"\r[{bar:<{_WIDTH}}] {done}/{self._most} {rate}"
-        if now - self._shown > _SHOWN_EVERY:
-            self._shown = now
+            bar = "=" * (_WIDTH * min(done, self._total) // max(1, self._total))
+            self._text = f"\r[{bar:<{_WIDTH}}] {done}/{self._total} {rate}"
+        if now - self._displayed > _INTERVAL:
+            self._displayed = now
             sys.stderr.write(self._text)
             sys.stderr.flush()
 
     def close(self) -> None:
-        """Write the line a last time, and end it."""
+        """Write the line a last time, with a line break."""
         if self._text:
             sys.stderr.write(f"{self._text}\n")
             sys.stderr.flush()
 
 
-class Shown(Protocol):
-    """Receives how many are done."""
+class ProgressDisplay(Protocol):
+    """Receives the number of completed items."""
 
     def show(self, done: int) -> None: ...
     def close(self) -> None: ...
 
 
-class _Told:
-    """Calls a function of the user's."""
+class _Callback:
+    """Calls a function of the user."""
 
-    def __init__(self, tell: Callable[[int, int | None], None], most: int | None) -> None:
-        self._tell = tell
-        self._most = most
+    def __init__(self, callback: Callable[[int, int | None], None], total: int | None) -> None:
+        self._callback = callback
+        self._total = total
 
     def show(self, done: int) -> None:
-        self._tell(done, self._most)
+        self._callback(done, self._total)
 
     def close(self) -> None:
         return None
 
 
-def shown_by(progress: ProgressOption, most: int | None, what: str) -> Shown | None:
-    """Return what an argument `progress` asks for; None where it asks for nothing. most, what: see `Progress`."""
+def display_for(progress: ProgressOption, total: int | None, what: str) -> ProgressDisplay | None:
+    """Return the display for an argument `progress`, None for False. total, what: see `Progress`."""
     if callable(progress):
-        return _Told(progress, most)
-    return Progress(most, what) if progress else None
+        return _Callback(progress, total)
+    return Progress(total, what) if progress else None
 
 
 @contextlib.contextmanager
-def steps(progress: ProgressOption, most: int, what: str) -> Iterator[Callable[[], None]]:
-    """Yield what is called after each step. progress: the argument of that name. most, what: see `Progress`."""
-    shown = shown_by(progress, most, what)
+def steps(progress: ProgressOption, total: int, what: str) -> Iterator[Callable[[], None]]:
+    """Yield a function to call after each step. total, what: see `Progress`."""
+    display = display_for(progress, total, what)
     done = 0
 
     def step() -> None:
         nonlocal done
-        done = min(done + 1, most)
-        if shown is not None:
-            shown.show(done)
+        done = min(done + 1, total)
+        if display is not None:
+            display.show(done)
 
     try:
         yield step
     finally:
-        if shown is not None:
-            shown.close()
+        if display is not None:
+            display.close()

@@ -1,4 +1,4 @@
-"""The lines of the user's code that nodes come from."""
+"""The source lines of user code that nodes come from."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from types import CodeType
 from typing import Any, NamedTuple, TypeAlias
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# Rooms are reached through links from graphcore/ or lie beside it: both spellings are ours.
-_ROOMS = tuple(
+# Packages beside graphcore/ are imported through symbolic links in it: both paths belong to the library.
+_PACKAGES = tuple(
     {
         _ROOT,
         *(
-            os.path.realpath(_ROOT + room) + os.sep
-            for room in ("array_api", "ops", "runtime", "models")
-            if os.path.exists(_ROOT + room)
+            os.path.realpath(_ROOT + package) + os.sep
+            for package in ("array_api", "ops", "runtime", "models")
+            if os.path.exists(_ROOT + package)
         ),
     }
 )
-# A model is user code to the library: its lines are the ones an error should show.
+# Models are user code: errors should show their lines.
 _MODELS = tuple({_ROOT + "models" + os.sep, os.path.realpath(_ROOT + "models") + os.sep})
-# Of what is installed these packages call functions that they are given; any other may be a library of models.
+# Installed packages that call functions of the user. Other installed packages may define models, so they are user code.
 _WRAPPERS = frozenset({"_pytest", "decorator", "joblib", "numpy", "pluggy", "scipy", "toolz", "tqdm", "wrapt"})
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
 is_ours: dict[str, bool] = {}
-"""True, by path, for files whose lines are not the user's: the library's, and those between it and the user."""
+"""True by path for files that are not user code: the library, and wrappers between it and the user."""
 _is_wrapper: set[str] = set()
-"""Of those, the files of others."""
+"""The files of wrappers."""
 
 
-_LONGEST = 160
-"""Characters of a line that errors show."""
+_MAX_LENGTH = 160
+"""The maximum number of characters of a line in an error."""
 
 
 class Line(NamedTuple):
-    """A line of the user's code; printed as `file.py:12`."""
+    """A line of user code, printed as `file.py:12`."""
 
     path: str
     number: int
@@ -47,46 +47,45 @@ class Line(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The line itself, stripped; empty where the file cannot be read."""
+        """The text of the line, stripped; empty if the file cannot be read."""
         return linecache.getline(self.path, self.number).strip()
 
     @property
     def excerpt(self) -> str:
-        """The line as errors show it: the beginning of one that is long, as generated code has them."""
+        """The text of the line in errors, shortened if it is long, as in generated code."""
         text = self.text
-        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+        return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 3]}..."
 
 
 class Imported(Line):
-    """A line that loaded a model of others: the origin of its nodes, and of what they are made into.
+    """A line that loaded a third-party model: the origin of its nodes, and of the nodes that passes derive from them.
 
-    Such nodes keep the numbers of the kernels that the model was written for.
+    Such nodes keep the numerical results of the kernels that the model was written for.
     """
 
     __slots__ = ()
 
 
 class Loaded(Line):
-    """A line that loaded a model that this package wrote: the origin of its nodes."""
+    """A line that loaded a model written by this package: the origin of its nodes."""
 
     __slots__ = ()
 
 
 class PromotedLine(Line):
-    """The line of an op that had an operand cast: the origin of that cast, and of what passes make of it."""
+    """The line of an op that cast an operand implicitly: the origin of that cast, and of nodes derived from it."""
 
     cause: tuple[Any, ...]
-    """The op, then its operands as they were before: types of Symbols, `(class, value)` of Python numbers."""
+    """The op, then its operands before the cast: types of Symbols, `(class, value)` of Python numbers."""
 
 
-# A place in the user's code is kept as (code, instruction), which costs next to nothing; its line is worked out when
-# asked for. A graph that was pickled keeps the line. Of a cast that was inserted there is the cause too, as
-# `PromotedLine` has it.
+# A location in user code is stored as (code, instruction), which is cheap; `line_of` computes the line on demand.
+# Pickled graphs store the line. Implicit casts also have a cause, as in `PromotedLine`.
 Origin: TypeAlias = "tuple[CodeType, int] | tuple[CodeType, int, tuple[Any, ...]]"
 
 
 def _ours(path: str) -> bool:
-    ours = path.startswith(_ROOMS) and not path.startswith(_MODELS)
+    ours = path.startswith(_PACKAGES) and not path.startswith(_MODELS)
     if not ours and _wraps(path):
         _is_wrapper.add(path)
         ours = True
@@ -95,27 +94,27 @@ def _ours(path: str) -> bool:
 
 
 def _wraps(path: str) -> bool:
-    """Return whether a file is of the standard library, or of a package that calls functions that it is given."""
+    """Return True for files of the standard library, and of packages that call functions of the user."""
     if path.startswith(("<frozen ", "<__array_function__")):
         return True
     for folder in _INSTALLED:
-        before, found, inside = path.rpartition(folder)
-        if found and before.endswith(os.sep):
+        before, separator, inside = path.rpartition(folder)
+        if separator and before.endswith(os.sep):
             return inside.partition(os.sep)[0].removesuffix(".py") in _WRAPPERS
     return path.startswith(_STANDARD)
 
 
 def origin_of(frame: Any) -> Origin | None:
-    """The innermost frame of the user's code, from `frame` outwards; None where there is none.
+    """Return the innermost frame of user code, from `frame` outwards; None if there is none.
 
-    Frames of NumPy, contextlib and the like are passed over where a user's frame stands outside of them.
+    Frames of NumPy, contextlib and the like are skipped if there is a user frame outside of them.
     """
-    known = is_ours
+    cached = is_ours
     wrapper: Origin | None = None
     while frame is not None:
         code = frame.f_code
         path = code.co_filename
-        ours = known.get(path)
+        ours = cached.get(path)
         if not (_ours(path) if ours is None else ours):
             return code, frame.f_lasti
         if wrapper is None and path in _is_wrapper:
@@ -125,29 +124,29 @@ def origin_of(frame: Any) -> Origin | None:
 
 
 def user_origin(depth: int = 1) -> Origin | None:
-    """`origin_of` the caller `depth` frames up."""
+    """Return `origin_of` the caller `depth` frames up."""
     return origin_of(sys._getframe(depth))
 
 
 def user_line(depth: int = 1) -> Line | None:
-    """The user's line, the innermost one that `origin_of` finds, `depth` callers up or more.
+    """Return the innermost line of user code, `depth` callers up or more.
 
-    Of what a model says itself, about its configuration or its weights, that is a line outside of the models too.
+    For errors that a model itself raises, about its configuration or weights, it is a line outside of the models.
     """
     frame: Any = sys._getframe(depth)
     if frame.f_code.co_filename.startswith(_MODELS):
-        while frame is not None and (frame.f_code.co_filename.startswith(_ROOMS) or _is_generated(frame.f_code)):
+        while frame is not None and (frame.f_code.co_filename.startswith(_PACKAGES) or _is_generated(frame.f_code)):
             frame = frame.f_back
     return line_of(origin_of(frame))
 
 
 def _is_generated(code: CodeType) -> bool:
-    """Return whether code is a dataclass's generated `__init__`."""
+    """Return True for the generated `__init__` of a dataclass."""
     return code.co_filename == "<string>" and code.co_name == "__init__"
 
 
 def line_of(origin: Origin | Line | None) -> Line | None:
-    """The line of an origin, worked out now."""
+    """Return the line of an origin."""
     if origin is None or isinstance(origin, Line):
         return origin
     code, instruction = origin[:2]
@@ -155,24 +154,24 @@ def line_of(origin: Origin | Line | None) -> Line | None:
     number = next((line for start, end, line in lines if start <= instruction < end), code.co_firstlineno)
     if len(origin) == 2:
         return Line(code.co_filename, number)
-    made = PromotedLine(code.co_filename, number)
-    made.cause = origin[2]
-    return made
+    result = PromotedLine(code.co_filename, number)
+    result.cause = origin[2]
+    return result
 
 
 def promoted(origin: Origin | Line | None, cause: tuple[Any, ...]) -> Origin | Line | None:
-    """Return an origin that says why a cast was inserted there. What was read from a file keeps its own."""
-    if type(origin) is tuple:  # most are; no Line is one, whatever checkers think
+    """Return an origin with the cause of an implicit cast. Origins of loaded models do not change."""
+    if type(origin) is tuple:  # the common case; a Line has another type
         return origin[0], origin[1], cause  # type: ignore[return-value]
     if origin is None or isinstance(origin, (Imported, Loaded)):
         return origin
-    made = PromotedLine(*origin[:2])
-    made.cause = cause
-    return made
+    result = PromotedLine(*origin[:2])
+    result.cause = cause
+    return result
 
 
 def cause_of(origin: Origin | Line | None) -> tuple[Any, ...] | None:
-    """Return why a cast was inserted, as `PromotedLine.cause`; None where that is not known, or the user wrote it."""
+    """Return the cause of an implicit cast, see `PromotedLine.cause`; None for explicit casts, or if it is unknown."""
     if isinstance(origin, PromotedLine):
         return origin.cause
     return None if origin is None or isinstance(origin, Line) or len(origin) == 2 else origin[2]

@@ -1,4 +1,4 @@
-"""The telemetry of onnxruntime, turned off before onnxruntime is imported. See docs/doctor.md."""
+"""Turns off the telemetry of onnxruntime before it is imported. See docs/doctor.md."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import os
 import sys
 
 SWITCH = "ORT_DISABLE_TELEMETRY"
-"""The variable of the environment that onnxruntime reads once, as it is imported. Children inherit it."""
+"""The environment variable that onnxruntime reads when it is imported. Child processes inherit it."""
 
 WANTED = "GRAPHCORE_TELEMETRY"
-"""The variable that, set to 1, leaves the telemetry of onnxruntime as onnxruntime has it."""
+"""The environment variable that, set to 1, keeps the default telemetry of onnxruntime."""
 
 _OFF = ("1", "true")
 _late = False
 
 
 def turn_off() -> None:
-    """Turn telemetry off for this process and its children, if the environment says nothing about it.
+    """Turn telemetry off for this process and its children, unless the environment sets one of the variables.
 
-    An onnxruntime that is imported already has opened its database of events: its events are turned off, which is all
-    that can be done then.
+    If onnxruntime is imported already, its database of events is open: only its events can be turned off.
     """
     global _late
     if os.environ.get(WANTED) == "1" or os.environ.get(SWITCH):
@@ -29,15 +28,15 @@ def turn_off() -> None:
     imported = sys.modules.get("onnxruntime")
     if imported is not None:
         _late = True
-        with contextlib.suppress(AttributeError):  # half imported, or a build without it
+        with contextlib.suppress(AttributeError):  # partially imported, or a build without it
             imported.disable_telemetry_events()
 
 
 def is_off() -> bool:
-    """Return whether onnxruntime found telemetry turned off as it was imported, or will find it so."""
+    """Return True if telemetry is off when onnxruntime is imported, in the past or the future."""
     return os.environ.get(SWITCH, "").lower() in _OFF and not _late
 
 
 def came_late() -> bool:
-    """Return whether onnxruntime was imported before graphcore could turn its telemetry off."""
+    """Return True if onnxruntime was imported before graphcore could turn its telemetry off."""
     return _late

@@ -11,7 +11,7 @@ from graphcore.errors import GraphError, ShapeError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.definitions import names_of
 from graphcore.ir.graph import Graph
-from graphcore.ir.literals import array_of, held_as
+from graphcore.ir.literals import array_of, checked_cast
 from graphcore.ir.names import checked_name
 from graphcore.ir.symbol import Constant, Input, Symbol
 from graphcore.support.source_lines import user_origin
@@ -129,7 +129,7 @@ def fitting(what: str, name: str, symbol: Symbol, value: Any, *, any_shape: bool
         )
     array, own = array_of(value, type_.dtype)
     if own is not type_.dtype:
-        array = held_as(array, own, type_.dtype, f"{what}: {name!r}")
+        array = checked_cast(array, own, type_.dtype, f"{what}: {name!r}")
     shape = type_.shape
     fits = not shape.is_ranked or (
         len(shape) == array.ndim

@@ -79,7 +79,7 @@ class _Variant(Pattern):
 
     def __init__(self, pattern: Pattern, graph: Graph, results: tuple[Symbol, ...], ranked: bool) -> None:
         super().__init__(pattern._function, **pattern._conditions)
-        self._prepared(graph, results)
+        self._prepare(graph, results)
         self._ranked = {s.id for s in graph.symbols if ranked and _reads_positions(s)}
         axes = {n.inputs[1].id for n in graph.nodes if _has_axes(n) and n.inputs[1] is not None}
         elsewhere = {
@@ -90,8 +90,8 @@ class _Variant(Pattern):
 
     def find(self, node: Node) -> Match | None:
         """Return the match that ends in a node."""
-        bindings: match.Found = [None] * len(self._heads)
-        if not node.outputs or not self._fits(self._traced[0], node.outputs[0], bindings, match._done):
+        bindings: match.Bindings = [None] * len(self._heads)
+        if not node.outputs or not self._fits(self._traced[0], node.outputs[0], bindings, match._accept):
             return None
         first, *others = self._traced
         nodes: dict[int, Node] = {}
@@ -103,7 +103,7 @@ class _Variant(Pattern):
         return Match(node, values, tuple(also), tuple(nodes[key] for key in sorted(nodes)))
 
     def _fits_node(
-        self, expected: Symbol, node: Node, inputs: Sequence[Symbol | None], bindings: match.Found, then: match.Next
+        self, expected: Symbol, node: Node, inputs: Sequence[Symbol | None], bindings: match.Bindings, then: match.Next
     ) -> bool:
         if expected.id in self._ranked and _rank(expected) != _rank(node.outputs[0]):
             return False

@@ -101,14 +101,14 @@ class Replay(Rewrite):
 
     def bind(self, symbol: Symbol, new: Symbol, *, is_altered: bool = True) -> None:
         """Replace a Symbol of the old graph by `new`. is_altered: its value may differ from the old one."""
-        self._made[symbol.id] = new
+        self._mapped[symbol.id] = new
         if is_altered:
             self._altered.add(new.id)
 
     def _leaf(self, symbol: Symbol) -> Symbol:
         producer = symbol.producer
         if type(producer) is Constant:  # first, because there are many weights
-            result = self._made[symbol.id] = self._constant(symbol, producer)
+            result = self._mapped[symbol.id] = self._constant(symbol, producer)
         elif type(producer) is Captured:
             result = super()._leaf(symbol)
             assert self._outer is not None
@@ -124,7 +124,7 @@ class Replay(Rewrite):
 
     def settle(self, symbol: Symbol) -> Symbol:
         """Let the policy replace the value of a bound Symbol, and return the replacement."""
-        current = self._made[symbol.id]
+        current = self._mapped[symbol.id]
         assert current is not None
         result = self.policy.replace_value(self, symbol, current) if self.policy.replaces_values else current
         if result is not current:
@@ -186,7 +186,7 @@ class Replay(Rewrite):
 
     def needed(self, results: Iterable[Symbol]) -> list[Node]:
         """Return the nodes that Symbols depend on, up to bound Symbols, and nodes without results."""
-        new_symbols = self._made
+        new_symbols = self._mapped
         used = {s.id for s in results if new_symbols[s.id] is None}
         nodes = []
         for node in reversed(self.old.nodes):

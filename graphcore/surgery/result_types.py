@@ -22,7 +22,7 @@ from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, by_schema, element, operator, schema_of
 from graphcore.operators import REDUCTIONS, SHAPES, Trait, having
-from graphcore.operators.shapes.call import Call, shapes_of
+from graphcore.operators.shapes.call import OperatorCall, shapes_of
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import (
@@ -312,7 +312,7 @@ def _library_types(change: OperandChange) -> list[Type]:
     rule = SHAPES.get(node.op_type)
     if rule is not None:
         try:
-            call = Call([None if s is None else s.shape for s in inputs], node.attributes, len(node.outputs))
+            call = OperatorCall([None if s is None else s.shape for s in inputs], node.attributes, len(node.outputs))
             shapes = shapes_of(rule, call)
         except ShapeError as error:
             raise ShapeError(f"{place}: {error.summary}", operands=labelled_operands(inputs), help=error.help) from None

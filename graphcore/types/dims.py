@@ -1,7 +1,7 @@
-"""The size of one axis, as far as it is known while a graph is built. Equal dims are one object.
+"""Symbolic sizes of axes. Equal dims are one object.
 
-A dim is kept as a polynomial with integer coefficients over atoms; an atom is a name, or a floor division, a maximum
-or a minimum of dims. Two assumptions make it simplify: a named dim is >= 0, and what a dim is divided by is not zero.
+A dim is a polynomial with integer coefficients over atoms; an atom is a name, or a floor division, a maximum or a
+minimum of dims. Simplification assumes that named dims are >= 0 and that divisors are not zero.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from graphcore.support.markup import code
 from graphcore.types import dim_polynomial
 from graphcore.types.dim_polynomial import (
     BOUND,
+    MAX_BOUND,
     MAX_PRODUCTS,
-    MOST,
     Poly,
     Terms,
     added,
     cancelled,
     exact_quotient,
+    factor_texts,
     factors_of_product,
     is_at_least,
     lower_bound,
@@ -35,30 +36,33 @@ from graphcore.types.dim_polynomial import (
     scaled,
     split,
     terms,
-    written,
 )
 
 _MAX_ARGS = 16  # of a max or min
-_MAX_FACTORS = 10_000  # of all terms of a product together: what bounds the time that it takes
-_MAX_TEXT = 100_000  # characters; remainders of remainders would triple them with each
-_KEPT = 1024  # sizes that stay when nothing uses them
+_MAX_FACTORS = 10_000  # of all terms of a product together, which bounds its time
+_MAX_TEXT = 100_000  # characters; each nested remainder would triple them
+_MAX_CACHED = 1024  # sizes up to this stay when nothing uses them
 
 
 @final
 class Dim:
     """The size of one axis: `Dim(4)`, `Dim("batch")`, `Dim("a") * 2 + 1`, `Dim("2 * a + 1")`, `Dim.dynamic()`.
 
-    min: the size that a named dim has at least, `Dim("batch", min=1)`, written `batch>=1`. A Graph whose inputs have
-    such a dim calls it by its name alone, keeps the bound in its metadata, and what is fed is checked against it. The
-    two are other dims: `Dim("batch", min=1) != Dim("batch")`. Raises `ValueError` for a bound of what is no name.
+    Arithmetic with Dims and ints (+ - * // % and unary -) returns the normal form, so equal dims are the same object.
+    Results may be negative. An expression with a dynamic dim is dynamic. `==` is True if two dims are provably equal,
+    and also compares with ints and with text in the form of `str`. < <= > >= raise `TypeError` if the answer depends
+    on the sizes of the names. Immutable.
 
-    value: an int >= 0, a name (letters, digits and _ . : /, not starting with a digit), what `str` of a dim gives, or
-    a Dim. Raises `ValueError` for a negative int and for text that is neither, `TypeError` for a bool and the rest.
+    Args:
+        value: An int >= 0, a name (letters, digits and _ . : /, not starting with a digit), the `str` of a dim, or a
+            Dim.
+        min: The minimum size of a named dim: `Dim("batch", min=1)`, written `batch>=1`. A Graph with such an input
+            uses the plain name, stores the bound in its metadata, and checks feeds against it. The dims differ:
+            `Dim("batch", min=1) != Dim("batch")`.
 
-    Arithmetic with Dims and ints (+ - * // % and unary -) gives the normal form, so equal dims are the same object;
-    results may be negative. Anything with a dynamic dim is dynamic. `==` asks whether two dims are known to be the
-    same, and compares with ints and with text as `str` writes it; < <= > >= raise `TypeError` where neither answer
-    holds for all values of the names. Immutable.
+    Raises:
+        ValueError: The int is negative, the text is invalid, or `min` is given for a dim that is not a name.
+        TypeError: The value is a bool or has another type.
     """
 
     # fmt: off
@@ -73,81 +77,91 @@ class Dim:
     name: str | None
     """The name of a plain named dim, else None."""
     min: int
-    """The size that a plain named dim was stated to have at least, else 0."""
+    """The declared minimum size of a plain named dim, else 0."""
     is_static: bool
+    """True if the size is a known number."""
     is_symbolic: bool
-    """Named, or an expression of names."""
+    """True for a name or an expression of names."""
     is_dynamic: bool
-    """Nothing is known."""
+    """True if nothing is known about the size."""
     parameters: frozenset[str]
-    """The names that occur in it."""
+    """The names in the dim."""
     _op: str  # "name", "//", "max" or "min" for an atom, else ""
     _args: tuple[Dim, ...]
-    _terms: Terms[Dim]  # empty for an atom, which would otherwise hold itself
+    _terms: Terms[Dim]  # empty for an atom, whose only term would be itself
     _text: str
     _hash: int
-    _lower: tuple[int | None] | None  # None until it is asked for
+    _lower: tuple[int | None] | None  # computed on demand, None before
 
     def __new__(cls, value: Dim | str | SupportsIndex, *, min: int = 0) -> Dim:
         if type(value) is int and not min:
-            found = _small.get(value)
-            if found is not None:
-                return found
+            cached = _small.get(value)
+            if cached is not None:
+                return cached
         return _bounded(_dim(value), min) if min else _dim(value)
 
     @staticmethod
     def dynamic() -> Dim:
-        """The dim of which nothing is known; written `?`."""
+        """Return the dim of unknown size, written `?`."""
         return _DYNAMIC
 
     @staticmethod
     def maximum(a: Dim | int | str, b: Dim | int | str) -> Dim:
-        """The larger of two dims. Picked where that is provable, else kept as `max(a, b)`."""
+        """Return the larger of two dims if that is provable, else the expression `max(a, b)`."""
         return _extreme("max", _argument(a), _argument(b))
 
     @staticmethod
     def minimum(a: Dim | int | str, b: Dim | int | str) -> Dim:
-        """The smaller of two dims. Picked where that is provable, else kept as `min(a, b)`."""
+        """Return the smaller of two dims if that is provable, else the expression `min(a, b)`."""
         return _extreme("min", _argument(a), _argument(b))
 
     def ceildiv(self, divisor: Dim | int) -> Dim:
-        """The quotient rounded up: `-(-self // divisor)`. Raises `ZeroDivisionError` for a static 0."""
+        """Return the quotient rounded up: `-(-self // divisor)`. Raises `ZeroDivisionError` for a static 0."""
         return -(-self // divisor)
 
     @property
     def lower_bound(self) -> int | None:
-        """A number that it is provably never below, or None where none is known."""
-        known = self._lower
-        if known is None:
-            known = (lower_bound(self),)
-            object.__setattr__(self, "_lower", known)
-        return known[0]
+        """A proven lower bound, or None if there is none."""
+        cached = self._lower
+        if cached is None:
+            cached = (lower_bound(self),)
+            object.__setattr__(self, "_lower", cached)
+        return cached[0]
 
     def substitute(self, values: Mapping[str, Dim | int | str] | Mapping[Dim, Dim | int | str]) -> Dim:
-        """The dim with names replaced, all at once; names without a value stay, values without a use are ignored.
+        """Return the dim with names replaced simultaneously. Names without a value stay; unused values are ignored.
 
-        A key may be a plain named Dim; `ValueError` for any other Dim as key and for a negative value.
+        Args:
+            values: New dims by name, or by plain named Dim.
+
+        Raises:
+            ValueError: A key is a Dim that is not a plain name, or a value is negative.
         """
         for key in values:
             if isinstance(key, Dim) and key.name is None:
-                raise ValueError(f"substitute: only names can be replaced, {str(key)!r} is no plain name")
-        chosen: dict[str, Dim] = {}
+                raise ValueError(f"substitute: only names can be replaced, {str(key)!r} is not a plain name")
+        replacements: dict[str, Dim] = {}
         for name in self.parameters:
             value = values.get(name)  # type: ignore[call-overload]  # a named Dim equals and hashes as its name
             if value is not None:
-                chosen[name] = _argument(value)
-                _check_size(name, chosen[name].value)
-        return _substituted(self, chosen) if chosen else self
+                replacements[name] = _argument(value)
+                _check_size(name, replacements[name].value)
+        return _substituted(self, replacements) if replacements else self
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """The size for given sizes of the names. Raises `ValueError` for a name without a value or with one below 0,
-        `ZeroDivisionError` where a divisor comes out as 0, and `TypeError` for a dynamic dim."""
+        """Return the size of the dim for sizes of its names.
+
+        Raises:
+            ValueError: A name has no value, or a negative one.
+            ZeroDivisionError: A divisor is 0.
+            TypeError: The dim is dynamic.
+        """
         if self.value is not None:
             return self.value
         if self.name is not None:
             return _size_of(self.name, values)
         if self.is_dynamic:
-            raise TypeError("evaluate: nothing is known about a dynamic dim (?), so it has no size")
+            raise TypeError("evaluate: the size of a dynamic dim (?) is unknown")
         if self._op == "":
             return sum(c * math.prod([atom.evaluate(values) for atom in m]) for m, c in self._terms)
         numbers = [arg.evaluate(values) for arg in self._args]
@@ -175,9 +189,9 @@ class Dim:
             return _DYNAMIC
         left, factor = terms(self), terms(right)
         if len(left) * len(factor) > MAX_PRODUCTS:
-            raise ValueError(f"a dim cannot have so many terms: product of sums of {len(left)} and {len(factor)}")
+            raise ValueError(f"dim has too many terms: product of sums of {len(left)} and {len(factor)} terms")
         if (factors := factors_of_product(left, factor)) > _MAX_FACTORS:
-            raise ValueError(f"a dim cannot have so many factors: {factors} in a product, at most {_MAX_FACTORS}")
+            raise ValueError(f"dim has too many factors: {factors} in a product, at most {_MAX_FACTORS}")
         return _build(product(left, factor))
 
     __radd__ = __add__
@@ -195,40 +209,40 @@ class Dim:
         return _build(minus(dict(terms(self)), dict(terms(right))))
 
     def __rsub__(self, other: int) -> Dim:
-        left = _operand(other)
-        return NotImplemented if left is None else left - self
+        dim = _operand(other)
+        return NotImplemented if dim is None else dim - self
 
     def __floordiv__(self, other: Dim | int) -> Dim:
         right = _operand(other)
         return NotImplemented if right is None else _floordiv(self, right)
 
     def __rfloordiv__(self, other: int) -> Dim:
-        left = _operand(other)
-        return NotImplemented if left is None else _floordiv(left, self)
+        dim = _operand(other)
+        return NotImplemented if dim is None else _floordiv(dim, self)
 
     def __mod__(self, other: Dim | int) -> Dim:
         right = _operand(other)
         return NotImplemented if right is None else self - _floordiv(self, right) * right
 
     def __rmod__(self, other: int) -> Dim:
-        left = _operand(other)
-        return NotImplemented if left is None else left % self
+        dim = _operand(other)
+        return NotImplemented if dim is None else dim % self
 
     def __lt__(self, other: Dim | int) -> bool:
         right = _operand(other)
-        return NotImplemented if right is None else not _at_most(right, self, f"{self} < {right}")
+        return NotImplemented if right is None else not _is_less_or_equal(right, self, f"{self} < {right}")
 
     def __le__(self, other: Dim | int) -> bool:
         right = _operand(other)
-        return NotImplemented if right is None else _at_most(self, right, f"{self} <= {right}")
+        return NotImplemented if right is None else _is_less_or_equal(self, right, f"{self} <= {right}")
 
     def __gt__(self, other: Dim | int) -> bool:
         right = _operand(other)
-        return NotImplemented if right is None else not _at_most(self, right, f"{self} > {right}")
+        return NotImplemented if right is None else not _is_less_or_equal(self, right, f"{self} > {right}")
 
     def __ge__(self, other: Dim | int) -> bool:
         right = _operand(other)
-        return NotImplemented if right is None else _at_most(right, self, f"{self} >= {right}")
+        return NotImplemented if right is None else _is_less_or_equal(right, self, f"{self} >= {right}")
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -248,7 +262,7 @@ class Dim:
         if self.value is None:
             raise TypeError(
                 f"dim {self._text!r} is not static: its size is known only when the graph runs; "
-                "take it inside the graph with ops.shape_of(x)"
+                "compute it in the graph with ops.shape_of(x)"
             )
         return self.value
 
@@ -286,46 +300,46 @@ class Dim:
         return self
 
 
-# Making dims: the keys are an int, a name, the terms of a polynomial, or (op, args).
+# Interned dims by key: an int, a name, the terms of a polynomial, or (op, args).
 _interned: weakref.WeakValueDictionary[Any, Dim] = weakref.WeakValueDictionary()
-_lock = threading.RLock()  # setdefault of a weak dictionary is not atomic; reentrant, for a __del__ that makes dims
+_lock = threading.RLock()  # setdefault of a weak dictionary is not atomic; reentrant, since a __del__ may create dims
 
 
 def _make(key: object, text: str, *, value: int | None = None, op: str = "", args: tuple[Dim, ...] = ()) -> Dim:
-    """A new dim, or the one that another thread made meanwhile."""
+    """Return a new dim, or the equal one that another thread has created meanwhile."""
     if len(text) > _MAX_TEXT:
-        raise ValueError(f"a dim cannot be written in so many characters: {len(text)}, at most {_MAX_TEXT}")
-    made = object.__new__(Dim)
+        raise ValueError(f"the text of a dim has too many characters: {len(text)}, at most {_MAX_TEXT}")
+    dim = object.__new__(Dim)
     put = object.__setattr__
-    own: Any = key if op == "" and value is None and isinstance(key, tuple) else ()
-    parts = args or [atom for m, _ in own for atom in m]
-    put(made, "value", value)
+    polynomial: Any = key if op == "" and value is None and isinstance(key, tuple) else ()
+    parts = args or [atom for m, _ in polynomial for atom in m]
+    put(dim, "value", value)
     name, _, least = text.partition(BOUND) if op == "name" else ("", "", "")
-    put(made, "name", name or None)
-    put(made, "min", int(least or 0))
-    put(made, "is_static", value is not None)
-    put(made, "is_dynamic", key == "?")
-    put(made, "is_symbolic", value is None and key != "?")
-    put(made, "parameters", frozenset((name,)) if op == "name" else frozenset().union(*(p.parameters for p in parts)))
-    put(made, "_op", op)
-    put(made, "_args", args)
-    put(made, "_terms", (((), value),) if value else own)
-    put(made, "_text", text)
-    put(made, "_hash", hash(text if value is None else value))
-    put(made, "_lower", None)
+    put(dim, "name", name or None)
+    put(dim, "min", int(least or 0))
+    put(dim, "is_static", value is not None)
+    put(dim, "is_dynamic", key == "?")
+    put(dim, "is_symbolic", value is None and key != "?")
+    put(dim, "parameters", frozenset((name,)) if op == "name" else frozenset().union(*(p.parameters for p in parts)))
+    put(dim, "_op", op)
+    put(dim, "_args", args)
+    put(dim, "_terms", (((), value),) if value else polynomial)
+    put(dim, "_text", text)
+    put(dim, "_hash", hash(text if value is None else value))
+    put(dim, "_lower", None)
     with _lock:
-        return _interned.setdefault(key, made)
+        return _interned.setdefault(key, dim)
 
 
 def _constant(value: int) -> Dim:
-    found = _small.get(value)
-    if found is None:
-        found = _interned.get(value)
-    if found is None:
-        found = _make(value, str(value), value=value)
-        if 0 <= value <= _KEPT:
-            _small[value] = found
-    return found
+    dim = _small.get(value)
+    if dim is None:
+        dim = _interned.get(value)
+    if dim is None:
+        dim = _make(value, str(value), value=value)
+        if 0 <= value <= _MAX_CACHED:
+            _small[value] = dim
+    return dim
 
 
 def _leaf(value: int | str) -> Dim:
@@ -334,23 +348,23 @@ def _leaf(value: int | str) -> Dim:
     if BOUND in value:
         name, _, least = value.partition(BOUND)
         value = f"{name}{BOUND}{int(least)}" if int(least) else name
-    found = _interned.get(value)
-    return _make(value, value, op="name") if found is None else found
+    dim = _interned.get(value)
+    return _make(value, value, op="name") if dim is None else dim
 
 
 def _bounded(dim: Dim, least: int) -> Dim:
-    """Return a named dim that is not below a number."""
-    if isinstance(least, bool) or not isinstance(least, Integral) or not 0 <= least <= MOST:
-        raise ValueError(f"dim {str(dim)!r} cannot have the bound {least!r}: give a number from 0 to {MOST}")
+    """Return a named dim with a minimum size."""
+    if isinstance(least, bool) or not isinstance(least, Integral) or not 0 <= least <= MAX_BOUND:
+        raise ValueError(f"dim {str(dim)!r}: min must be a number from 0 to {MAX_BOUND}, got {least!r}")
     if dim.name is None:
-        raise ValueError(f"dim {str(dim)!r} cannot have a bound: only a name can")
+        raise ValueError(f"dim {str(dim)!r} cannot have a min: only a plain name can")
     return dim if dim.min >= least else _leaf(f"{dim.name}{BOUND}{int(least)}")
 
 
 def _atom(op: str, args: tuple[Dim, ...]) -> Dim:
-    found = _interned.get((op, args))
-    if found is not None:
-        return found
+    dim = _interned.get((op, args))
+    if dim is not None:
+        return dim
     if op == "//":
         above = args[0]._text if len(terms(args[0])) == 1 and args[0]._text[0] != "-" else f"({args[0]})"
         below = args[1]._text if args[1].is_static or args[1]._op in ("name", "max", "min") else f"({args[1]})"
@@ -359,35 +373,37 @@ def _atom(op: str, args: tuple[Dim, ...]) -> Dim:
 
 
 def _build(poly: Poly[Dim]) -> Dim:
-    """The dim of a polynomial, which may hold zero coefficients."""
-    kept = [(m, c) for m, c in poly.items() if c]
-    if not kept:
+    """Return the dim of a polynomial, which may have zero coefficients."""
+    nonzero = [(m, c) for m, c in poly.items() if c]
+    if not nonzero:
         return _constant(0)
-    if len(kept) == 1:
-        m, c = kept[0]
+    if len(nonzero) == 1:
+        m, c = nonzero[0]
         if not m:
             return _constant(c)
         if c == 1 and len(m) == 1:
             return m[0]
-    key = tuple(sorted(kept, key=order))
-    found = _interned.get(key)
-    return _make(key, dim_polynomial.of_sum(written(key))) if found is None else found
+    key = tuple(sorted(nonzero, key=order))
+    dim = _interned.get(key)
+    return _make(key, dim_polynomial.of_sum(factor_texts(key))) if dim is None else dim
 
 
 def _dim(value: object) -> Dim:
     """Return the result of the constructor."""
     if type(value) is Dim:
         return value
-    if type(value) is int and value >= 0:  # as below, without asking what it is
+    if type(value) is int and value >= 0:  # the common case of the code below
         return _constant(value)
     if isinstance(value, str):
-        found = _interned.get(value)
-        return _parsed(value) if found is None else found
+        dim = _interned.get(value)
+        return _parsed(value) if dim is None else dim
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise TypeError(f"{value!r} is no dim: a dim is an int >= 0, a name, an expression of those, or Dim.dynamic()")
+        raise TypeError(
+            f"{value!r} is not a valid dim: a dim is an int >= 0, a name, an expression of those, or Dim.dynamic()"
+        )
     number = operator.index(value)
     if number < 0:
-        raise ValueError(f"{number} is no dim: a size is >= 0 (Dim.dynamic() where it is not known)")
+        raise ValueError(f"{number} is not a valid dim: a size is >= 0 (Dim.dynamic() if it is unknown)")
     return _constant(number)
 
 
@@ -397,7 +413,7 @@ def _parsed(text: str) -> Dim:
 
 
 def _operand(value: object) -> Dim | None:
-    """An operand of arithmetic, which may be negative; None for what is none."""
+    """Return an operand of arithmetic, which may be negative; None for other types."""
     if type(value) is Dim:
         return value
     if type(value) is int:
@@ -408,9 +424,9 @@ def _operand(value: object) -> Dim | None:
 
 
 def _argument(value: Dim | int | str) -> Dim:
-    """An operand of a function: what the constructor takes, or a negative number."""
-    found = _operand(value)
-    return _dim(value) if found is None else found
+    """Return the argument of a function: anything that the constructor accepts, or a negative number."""
+    dim = _operand(value)
+    return _dim(value) if dim is None else dim
 
 
 def _check_size(name: str, size: int | None) -> None:
@@ -420,13 +436,13 @@ def _check_size(name: str, size: int | None) -> None:
 
 def _size_of(name: str, values: Mapping[str, int]) -> int:
     if name not in values:
-        raise ValueError(f"evaluate: no size is given for dim {name!r}")
+        raise ValueError(f"evaluate: the size of dim {name!r} is missing")
     size = operator.index(values[name])
     _check_size(name, size)
     return size
 
 
-def _at_most(a: Dim, b: Dim, question: str) -> bool:
+def _is_less_or_equal(a: Dim, b: Dim, question: str) -> bool:
     if is_at_least(b - a, 0):
         return True
     if is_at_least(a - b, 1):
@@ -434,17 +450,17 @@ def _at_most(a: Dim, b: Dim, question: str) -> bool:
     raise TypeError(f"{question} cannot be decided: it depends on the sizes when the graph runs")
 
 
-def _substituted(dim: Dim, chosen: Mapping[str, Dim]) -> Dim:
+def _substituted(dim: Dim, replacements: Mapping[str, Dim]) -> Dim:
     if dim.name is not None:
-        return chosen.get(dim.name, dim)
-    args = [_substituted(arg, chosen) for arg in dim._args]
+        return replacements.get(dim.name, dim)
+    args = [_substituted(arg, replacements) for arg in dim._args]
     if dim._op == "//":
         return _floordiv(*args)
     if dim._op:
         return functools.reduce(functools.partial(_extreme, dim._op), args)
     total = _constant(0)
     for m, c in dim._terms:
-        total += functools.reduce(operator.mul, (_substituted(atom, chosen) for atom in m), _constant(c))
+        total += functools.reduce(operator.mul, (_substituted(atom, replacements) for atom in m), _constant(c))
     return total
 
 
@@ -472,7 +488,7 @@ def _floordiv(x: Dim, d: Dim) -> Dim:
 
 
 def _quotient(x: Dim, d: Dim) -> Dim:
-    """x // d where nothing can be cancelled or split off; d is not negated."""
+    """Return x // d when nothing can be cancelled or split off, and d is not negated."""
     constant = dict(terms(x)).get((), 0)
     if d.value is not None:
         common = math.gcd(d.value, *(c for m, c in terms(x) if m))
@@ -491,17 +507,17 @@ def _quotient(x: Dim, d: Dim) -> Dim:
 
 @functools.lru_cache(maxsize=1024)
 def _extreme(op: str, a: Dim, b: Dim) -> Dim:
-    """The maximum or minimum: flat, in the order of the text with numbers last, without those provably not needed."""
+    """Return the flat maximum or minimum, without redundant arguments, sorted by text with numbers last."""
     if a.is_dynamic or b.is_dynamic:
         return _DYNAMIC
     first, second = sorted((a, b), key=_argument_order)
-    kept = list(first._args if first._op == op else (first,))
+    arguments = list(first._args if first._op == op else (first,))
     for new in second._args if second._op == op else (second,):
-        if not any(_covers(op, old, new) for old in kept):
-            kept = [*(old for old in kept if not _covers(op, new, old)), new]
-    if len(kept) > _MAX_ARGS:
+        if not any(_covers(op, old, new) for old in arguments):
+            arguments = [*(old for old in arguments if not _covers(op, new, old)), new]
+    if len(arguments) > _MAX_ARGS:
         raise ValueError(f"a dim cannot have a {op} of more than {_MAX_ARGS} arguments")
-    return kept[0] if len(kept) == 1 else _atom(op, tuple(sorted(kept, key=_argument_order)))
+    return arguments[0] if len(arguments) == 1 else _atom(op, tuple(sorted(arguments, key=_argument_order)))
 
 
 def _argument_order(dim: Dim) -> tuple[bool, str]:
@@ -509,9 +525,9 @@ def _argument_order(dim: Dim) -> tuple[bool, str]:
 
 
 def _covers(op: str, a: Dim, b: Dim) -> bool:
-    """With a, the maximum or minimum needs no b."""
+    """Return True if a makes the argument b of a maximum or minimum redundant."""
     return is_at_least(a - b if op == "max" else b - a, 0)
 
 
-_small: dict[int, Dim] = {}  # sizes up to _KEPT, once made
+_small: dict[int, Dim] = {}  # sizes up to _MAX_CACHED
 _DYNAMIC = _make("?", "?")

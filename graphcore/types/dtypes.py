@@ -1,4 +1,4 @@
-"""Element types: one immutable object a dtype, so that equality is identity."""
+"""Element types. Each dtype is one immutable object, so equality is identity."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMPY_DTYPE: TypeAlias = "np.dtype[Any]"
 
 
 class Kind(enum.StrEnum):
-    """The sort of number that a dtype holds."""
+    """The kind of values of a dtype."""
 
     bool = "bool"
     signed = "signed"
@@ -33,31 +33,31 @@ class Kind(enum.StrEnum):
 class DType:
     """The type of a tensor's elements.
 
-    Named ones are attributes (`DType.int8`, `DType.tf32`); integers of any width come from `DType.int(n)` and
-    `DType.uint(n)`; `DType.of` reads NumPy dtypes, ONNX enum values and names. Two equal dtypes are one object.
+    Named dtypes are attributes (`DType.int8`, `DType.tf32`). `DType.int(n)` and `DType.uint(n)` return integers of any
+    width. `DType.of` converts NumPy dtypes, ONNX enum values and names. Equal dtypes are one object.
     """
 
     __slots__ = ("bits", "is_complex", "is_float", "is_integer", "kind", "name", "numpy", "onnx", "storage")
 
     name: str
-    """Its name: `int8`, `tensor_float32`."""
+    """The name, such as `int8` or `tensor_float32`."""
     kind: Kind
     bits: _int
-    """Width of a value in bits; 0 for strings."""
+    """The width of a value in bits; 0 for strings."""
     numpy: _NUMPY_DTYPE
-    """The NumPy dtype of arrays that hold it (an ml_dtypes one where NumPy has none, object above 64 bits).
+    """The NumPy dtype of its arrays: an ml_dtypes dtype if NumPy has none, object above 64 bits.
 
-    Found when it is first asked for: promotion asks for none, and NumPy takes longer to import than all of that."""
+    Set on first access, since promotion does not need it and importing NumPy is slow."""
     onnx: _int
-    """The `onnx.TensorProto.DataType` a tensor of it is stored as."""
+    """The `onnx.TensorProto.DataType` that stores it."""
     storage: DType
-    """The dtype it is stored as in ONNX: itself, except for index, address, tensor_float32, odd widths and complex.
+    """The dtype that stores it in ONNX: itself, except for index, address, tensor_float32, odd widths and complex.
 
-    Of integers of more than 64 bits it is that of their digits, uint32: a tensor of them has one more axis, the last
-    one, of 32 bits each, the lowest first. Of complex numbers it is that of their parts, float32 or float64: a tensor
-    of them has one more axis, the last one, of the real and the imaginary part."""
+    Integers of more than 64 bits are stored as uint32 digits: the tensor has one more axis, the last one, with the
+    lowest digit first. Complex numbers are stored as float32 or float64: the tensor has one more axis, the last one, of
+    the real and the imaginary part."""
     is_integer: _bool
-    """Signed or unsigned integer; bool is not one."""
+    """True for signed and unsigned integers; False for bool."""
     is_float: _bool
     is_complex: _bool
 
@@ -98,24 +98,26 @@ class DType:
 
     @staticmethod
     def int(bits: _int) -> DType:
-        """The signed integer of `bits` bits (1 to 65,536); the named one where there is one. Raises `DTypeError`."""
+        """Return the signed integer of `bits` bits (1 to 65,536). Raises `DTypeError` for other widths."""
         return _integer("int", bits)
 
     @staticmethod
     def uint(bits: _int) -> DType:
-        """The unsigned integer of `bits` bits (1 to 65,536); the named one where there is one. Raises `DTypeError`."""
+        """Return the unsigned integer of `bits` bits (1 to 65,536). Raises `DTypeError` for other widths."""
         return _integer("uint", bits)
 
     @staticmethod
     def of(x: object) -> DType:
-        """Return the dtype that `x` names: a DType, a name, a NumPy or ml_dtypes dtype or scalar type, or an ONNX enum
-        value.
+        """Return the DType of an object.
 
-        Names are this class's own, and those that publications on promotion write, whose digits are bits: `i8`, `u16`,
-        `ui16`, `bf16`, `f32`, `b`, `tensor_float_32`. Of NumPy's codes, whose digits are bytes, only those are taken
-        that say so by a byte order, such as "<i8"; its dtype objects are always.
+        Args:
+            x: A DType, a name, a NumPy or ml_dtypes dtype or scalar type, or an ONNX enum value. Names are those of
+                DType, and the spellings of publications on promotion, whose digits are bits: `i8`, `u16`, `ui16`,
+                `bf16`, `f32`, `b`, `tensor_float_32`. Type codes of NumPy, whose digits are bytes, must have a byte
+                order, as in "<i8".
 
-        Raises `DTypeError` where there is none, and for codes that mean one dtype in bytes and another in bits.
+        Raises:
+            DTypeError: There is no such dtype, or a code is ambiguous between bits and bytes.
         """
         if isinstance(x, DType):
             return x
@@ -126,17 +128,17 @@ class DType:
         if isinstance(x, int) and not isinstance(x, bool) and x in _BY_ONNX:
             return _BY_ONNX[x]
         if x is not None and not isinstance(x, int):
-            import numpy as np  # names of dtypes are read without it
+            import numpy as np  # slow, and not needed for names
 
             try:
                 return _by_numpy(np.dtype(x).newbyteorder("="))  # type: ignore[call-overload]
             except (TypeError, KeyError, ValueError):
                 if isinstance(x, (np.dtype, type)) and np.dtype(x).kind in "OUST":
                     return DType.string
-        known = ", ".join(_NAMED)
+        names = ", ".join(_NAMED)
         close = suggestion(x, _NAMED, cutoff=0.5)
         raise DTypeError(
-            f"no dtype is called {x!r:.80}", help=f"{close}use one of {known}, or DType.int(n) / DType.uint(n)"
+            f"no dtype is called {x!r:.80}", help=f"{close}use one of {names}, or DType.int(n) / DType.uint(n)"
         )
 
     @property
@@ -149,17 +151,17 @@ class DType:
 
     @property
     def is_number(self) -> _bool:
-        """Integer, float or complex."""
+        """True for integers, floats and complex numbers."""
         return self.is_integer or self.is_float or self.is_complex
 
     @property
     def min(self) -> _int | float:
-        """The least finite value. Raises `DTypeError` for strings and complex numbers, which have none."""
+        """The smallest finite value. Raises `DTypeError` for strings and complex numbers, which have none."""
         return _limits(self)[0]
 
     @property
     def max(self) -> _int | float:
-        """The greatest finite value. Raises `DTypeError` for strings and complex numbers, which have none."""
+        """The largest finite value. Raises `DTypeError` for strings and complex numbers, which have none."""
         return _limits(self)[1]
 
     def __repr__(self) -> str:
@@ -177,15 +179,15 @@ class DType:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a DType is immutable")
 
-    if not TYPE_CHECKING:  # who sees it lets every attribute be asked for
+    if not TYPE_CHECKING:  # type checkers would accept every attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Return `numpy`, which is put into its slot when it is first asked for."""
+            """Set the slot `numpy` on first access and return it."""
             if name != "numpy":
                 raise AttributeError(f"a DType has no attribute {name!r}")
-            found = _numpy_of(self)
-            object.__setattr__(self, "numpy", found)
-            return found
+            numpy = _numpy_of(self)
+            object.__setattr__(self, "numpy", numpy)
+            return numpy
 
     def __copy__(self) -> DType:
         return self
@@ -199,22 +201,21 @@ _int = int
 
 
 def _make(name: str, kind: Kind, bits: int, onnx_type: int, storage: DType | None = None) -> DType:
-    made = object.__new__(DType)
+    dtype = object.__new__(DType)
     put = object.__setattr__
-    put(made, "name", name)
-    put(made, "kind", kind)
-    put(made, "bits", bits)
-    put(made, "onnx", onnx_type)
-    put(made, "storage", storage or made)
-    put(made, "is_integer", kind in (Kind.signed, Kind.unsigned))
-    put(made, "is_float", kind is Kind.float)
-    put(made, "is_complex", kind is Kind.complex)
-    return made
+    put(dtype, "name", name)
+    put(dtype, "kind", kind)
+    put(dtype, "bits", bits)
+    put(dtype, "onnx", onnx_type)
+    put(dtype, "storage", storage or dtype)
+    put(dtype, "is_integer", kind in (Kind.signed, Kind.unsigned))
+    put(dtype, "is_float", kind is Kind.float)
+    put(dtype, "is_complex", kind is Kind.complex)
+    return dtype
 
 
-# name, kind, bits, type of NumPy or ml_dtypes, onnx.TensorProto.DataType: the dtypes that ONNX has a type for. Its
-# numbers are written out because the import of onnx takes longer than that of all the rest, and only reading and
-# writing models needs it.
+# The dtypes that ONNX has: name, kind, bits, type of NumPy or ml_dtypes, onnx.TensorProto.DataType. The enum values are
+# literals because importing onnx is slow, and only reading and writing models needs it.
 _STORED: tuple[tuple[str, Kind, int, str, int], ...] = (
     ("bool", Kind.bool, 1, "numpy.bool_", 9),
     ("int4", Kind.signed, 4, "ml_dtypes.int4", 22),
@@ -234,7 +235,7 @@ _STORED: tuple[tuple[str, Kind, int, str, int], ...] = (
     ("float32", Kind.float, 32, "numpy.float32", 1),
     ("float64", Kind.float, 64, "numpy.float64", 11),
     ("string", Kind.string, 0, "numpy.object_", 8),
-    # What models may hold and only casts and movement know.
+    # Dtypes that only casts and data movement support.
     ("int2", Kind.signed, 2, "ml_dtypes.int2", 26),
     ("uint2", Kind.unsigned, 2, "ml_dtypes.uint2", 25),
     ("float4_e2m1", Kind.float, 4, "ml_dtypes.float4_e2m1fn", 23),
@@ -243,7 +244,7 @@ _STORED: tuple[tuple[str, Kind, int, str, int], ...] = (
     ("float8_e8m0", Kind.float, 8, "ml_dtypes.float8_e8m0fnu", 24),
 )
 
-# The dtypes that are more than what ONNX stores: name, kind, bits, storage.
+# The dtypes that ONNX stores as others: name, kind, bits, storage.
 _SEMANTIC: tuple[tuple[str, Kind, int, str], ...] = (
     ("index", Kind.unsigned, 64, "uint64"),
     ("address", Kind.unsigned, 64, "uint64"),
@@ -267,49 +268,49 @@ _ALIASES = {
     "half": "float16", "bool_": "bool", "c64": "complex64", "c128": "complex128", "complex": "complex64",
     "csingle": "complex64", "cdouble": "complex128",
 }  # fmt: skip
-"""Other names: the spellings of publications (kernel_float, anvil, MAX, Allo), and those of C and NumPy."""
+"""Alternative names: the spellings of publications (kernel_float, anvil, MAX, Allo), C and NumPy."""
 
-# Codes with digits that are bits to some and bytes to others. Where the publications agree on bits, as for i8, u8 and
-# all wider ones, `_by_name` takes them; here is the rest, with what they mean in bits.
+# Codes whose digits may be bits or bytes, with their meaning in bits. Where the publications agree on bits, as for i8,
+# u8 and all wider ones, `_by_name` accepts them.
 _BITS = {"i1": "bool", "i2": "int2", "i4": "int4", "u1": "uint1", "u2": "uint2", "u4": "uint4"}
 _BITS |= {"f2": "", "f4": "float4_e2m1", "f8": "float8_e4m3fn or float8_e5m2"}
 _BY_ONNX = {_NAMED[row[0]].onnx: _NAMED[row[0]] for row in _STORED}
 _WIDTHS: dict[str, DType] = {}
-MOST_BITS = 1 << 16
-"""The bits of the widest integers: products of products would soon have useless widths."""
+MAX_BITS = 1 << 16
+"""The width of the widest integers. Without a limit, repeated products would have useless widths."""
 
 
 def is_wide(dtype: DType) -> bool:
-    """Return whether it is an integer of more bits than any that ONNX has."""
+    """Return True for integers of more than 64 bits, which ONNX does not have."""
     return dtype.is_integer and dtype.bits > 64
 
 
-def is_carried(dtype: DType) -> bool:
-    """Return whether a tensor of it is stored with one more axis: wide integers in digits, complex numbers in parts."""
+def has_storage_axis(dtype: DType) -> bool:
+    """Return True if tensors are stored with one more axis: digits of wide integers, or parts of complex numbers."""
     return dtype.is_complex or (dtype.bits > 64 and dtype.is_integer)
 
 
 def _numpy_of(dtype: DType) -> _NUMPY_DTYPE:
-    import numpy as np  # as above
+    import numpy as np  # slow
 
     if dtype.storage is not dtype:
         if dtype.is_complex:
             return np.dtype(dtype.name)
         return np.dtype(np.object_) if is_wide(dtype) else dtype.storage.numpy
     module, _, name = next(row[3] for row in _STORED if row[0] == dtype.name).partition(".")
-    made: _NUMPY_DTYPE = np.dtype(getattr(import_module(module), name))
-    return made
+    result: _NUMPY_DTYPE = np.dtype(getattr(import_module(module), name))
+    return result
 
 
 def _by_numpy(numpy: _NUMPY_DTYPE) -> DType:
     """Return the dtype of a NumPy dtype. Raises `KeyError`."""
-    found = _of_package("numpy").get(numpy)
-    return _of_package("ml_dtypes")[numpy] if found is None else found
+    dtype = _of_package("numpy").get(numpy)
+    return _of_package("ml_dtypes")[numpy] if dtype is None else dtype
 
 
 @functools.cache
 def _of_package(package: str) -> dict[_NUMPY_DTYPE, DType]:
-    """Return the dtypes by the NumPy dtypes that a package has."""
+    """Return the dtypes of a package by their NumPy dtypes."""
     names = [row[0] for row in _STORED if row[3].startswith(package) and row[0] != "string"]
     names += [row[0] for row in _SEMANTIC if row[1] is Kind.complex and package == "numpy"]
     return {_NAMED[name].numpy: _NAMED[name] for name in names}
@@ -317,24 +318,22 @@ def _of_package(package: str) -> dict[_NUMPY_DTYPE, DType]:
 
 def _integer(family: str, bits: int) -> DType:
     if not isinstance(bits, int) or isinstance(bits, bool) or bits < 1:
+        raise DTypeError(f"DType.{family}({bits!r}): the width must be a positive int", help="use a width of 1 or more")
+    if bits > MAX_BITS:
         raise DTypeError(
-            f"DType.{family}({bits!r}): a width is a whole number of bits", help="use a width of 1 or more"
-        )
-    if bits > MOST_BITS:
-        raise DTypeError(
-            f"DType.{family}({bits}): integers have {MOST_BITS} bits at most",
-            help="use the width that is needed, such as DType.int(128)",
+            f"DType.{family}({bits}): integers have {MAX_BITS} bits at most",
+            help="use a smaller width, such as DType.int(128)",
         )
     name = f"{family}{bits}"
-    found = _NAMED.get(name) or _WIDTHS.get(name)
-    if found is None:
+    dtype = _NAMED.get(name) or _WIDTHS.get(name)
+    if dtype is None:
         kind = Kind.signed if family == "int" else Kind.unsigned
         if bits > 64:
             storage = _NAMED["uint32"]
         else:
             storage = _NAMED[f"{family}{next((w for w in (8, 16, 32) if w > bits), 64)}"]
-        found = _WIDTHS.setdefault(name, _make(name, kind, bits, storage.onnx, storage))
-    return found
+        dtype = _WIDTHS.setdefault(name, _make(name, kind, bits, storage.onnx, storage))
+    return dtype
 
 
 def _by_name(name: str) -> DType | None:
@@ -349,23 +348,21 @@ def _by_name(name: str) -> DType | None:
 
 
 def _refuse_code(code: str) -> None:
-    """Raise `DTypeError` for one of NumPy's codes of a letter and a count of bytes, or of a letter alone."""
+    """Raise `DTypeError` for a NumPy type code: a letter, or a letter and a number of bytes."""
     if not re.fullmatch(r"[A-Za-z?]\d?", code):
         return
-    import numpy as np  # as above
+    import numpy as np  # slow
 
     try:
         numpy = _by_numpy(np.dtype(code))
     except (TypeError, KeyError, ValueError):
         return
     bits = _BITS.get(code)
-    meanings = f"{numpy} as NumPy's code" + (
-        f", whose digits are bytes, and {bits} where they are bits" if bits else ""
-    )
+    meanings = f"{numpy} as a NumPy code" + (f", whose digits are bytes, and {bits} if they are bits" if bits else "")
     names = " or ".join(f'"{name}"' for name in (numpy.name, *(bits.split(" or ") if bits else ())))
     raise DTypeError(
-        f"{code!r} names a dtype by a code: it means {meanings}",
-        help=f"write the name, {names}, or give the object np.dtype({code!r})",
+        f"the dtype code {code!r} is not accepted: it means {meanings}",
+        help=f"use the name, {names}, or the object np.dtype({code!r})",
     )
 
 
@@ -377,32 +374,34 @@ def _limits(dtype: DType) -> tuple[int, int] | tuple[float, float]:
     if dtype.kind is Kind.signed:
         return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
     if dtype.kind is Kind.string:
-        raise DTypeError("string has no least or greatest value")
+        raise DTypeError("string has no minimum or maximum value")
     if dtype.is_complex:
         raise DTypeError(
-            f"{dtype} has no least or greatest value: complex numbers have no order",
-            help=f"ask the dtype of its parts: DType.{dtype.storage.name}",
+            f"{dtype} has no minimum or maximum value: complex numbers have no order",
+            help=f"use the dtype of its parts: DType.{dtype.storage.name}",
         )
     if dtype is DType.tensor_float32:
         greatest = (2.0 - 2.0**-10) * 2.0**127
         return -greatest, greatest
-    import ml_dtypes  # NumPy, as above
+    import ml_dtypes  # imports NumPy, which is slow
 
     info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return float(info.min), float(info.max)
 
 
-# Complex dtypes and those of their parts.
+# Complex dtypes and the dtypes of their parts.
 
 
 def real_of(dtype: DType) -> DType:
-    """Return the dtype of the parts of complex numbers; any other dtype as it is."""
+    """Return the dtype of the parts of a complex dtype; other dtypes unchanged."""
     return dtype.storage if dtype.is_complex else dtype
 
 
 def complex_of(dtype: DType) -> DType:
-    """Return the complex dtype whose parts hold a real one's values as well as a float of it would: complex128 for
-    float64 and for integers of 32 bits and more, complex64 for the others; a complex dtype as it is."""
+    """Return the complex dtype for a real one: complex128 for float64 and integers of 32 bits and more, else complex64.
+
+    A complex dtype is returned unchanged.
+    """
     if dtype.is_complex:
         return dtype
     is_double = dtype is DType.float64 or (dtype.is_integer and dtype.bits >= 32)
@@ -412,6 +411,6 @@ def complex_of(dtype: DType) -> DType:
 def real_of_complex(source: DType, target: DType) -> DTypeError:
     """Return the error for a cast that would lose imaginary parts."""
     return DTypeError(
-        f"cast: {source} values do not become {target}: their imaginary parts would be lost",
-        help="say what is meant: ops.real(z), ops.imag(z), ops.abs(z)",
+        f"cast: {source} values cannot be cast to {target}: their imaginary parts would be lost",
+        help="select a real value: ops.real(z), ops.imag(z), ops.abs(z)",
     )

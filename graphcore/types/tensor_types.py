@@ -16,7 +16,7 @@ DimLike: TypeAlias = Dim | int | str
 
 
 class Shape(tuple[Dim, ...]):
-    """The dims of a tensor, outermost first: immutable, equal to any sequence of equal dims, ints and names."""
+    """The dims of a tensor, outermost first. Immutable; equal to tuples and lists of equal dims, ints and names."""
 
     __slots__ = ()
 
@@ -29,22 +29,22 @@ class Shape(tuple[Dim, ...]):
 
     @staticmethod
     def unknown() -> Shape:
-        """The shape of a tensor whose rank is not known: in models that do not say it. One object."""
+        """Return the shape of tensors of unknown rank, as in models without shapes. It is a single object."""
         return _UNKNOWN
 
     @property
     def is_ranked(self) -> bool:
-        """True where the rank is known; without it there are no dims to ask for."""
+        """True if the rank is known. Otherwise there are no dims."""
         return True
 
     @property
     def is_static(self) -> bool:
-        """Every dim is a known number."""
+        """True if all dims are static."""
         return all(d.is_static for d in self)
 
     @property
     def is_dynamic(self) -> bool:
-        """Some dim is unknown."""
+        """True if a dim is dynamic."""
         return any(d.is_dynamic for d in self)
 
     @property
@@ -54,7 +54,7 @@ class Shape(tuple[Dim, ...]):
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The names that occur in the dims."""
+        """The names in the dims."""
         return frozenset().union(*(d.parameters for d in self))
 
     @property
@@ -66,7 +66,7 @@ class Shape(tuple[Dim, ...]):
         return product
 
     def substitute(self, values: Mapping[str, DimLike]) -> Shape:
-        """The shape with names replaced."""
+        """Return the shape with names replaced. See `Dim.substitute`."""
         return Shape(d.substitute(values) for d in self)
 
     def __eq__(self, other: object) -> bool:
@@ -112,12 +112,12 @@ class Shape(tuple[Dim, ...]):
 
 
 def _shape(dims: Iterable[Dim]) -> Shape:
-    """A Shape of what are Dims already."""
+    """Return a Shape of Dims without checks."""
     return tuple.__new__(Shape, dims)
 
 
 class _UnknownShape(Shape):
-    """The shape without a rank. Whatever asks for its dims gets an error that says so."""
+    """The shape of unknown rank. Reading its dims raises `ShapeError`."""
 
     __slots__ = ()
 
@@ -129,8 +129,8 @@ class _UnknownShape(Shape):
 
     def _refuse(self, *_: object) -> NoReturn:
         raise ShapeError(
-            "the rank of a tensor is not known, and is needed here",
-            help="give the tensor a shape: ops.reshape, or the type of the model's input",
+            "the operation needs the rank of a tensor, which is unknown",
+            help="state a shape: ops.reshape, or the type of the model's input",
         )
 
     rank = property(_refuse)
@@ -161,8 +161,8 @@ class _UnknownShape(Shape):
 _UNKNOWN = tuple.__new__(_UnknownShape)
 
 
-_LONGEST = (1 << 63) - 1
-"""The greatest size of an axis that a file can say."""
+_MAX_SIZE = (1 << 63) - 1
+"""The largest size of an axis in an ONNX file."""
 
 
 def _dim(value: DimLike) -> Dim:
@@ -170,23 +170,31 @@ def _dim(value: DimLike) -> Dim:
         return value
     if isinstance(value, str) or (hasattr(value, "__index__") and not isinstance(value, bool)):
         try:
-            made = Dim(value)
-            if made.is_static and int(made) > _LONGEST:
-                raise ValueError(f"{value} is no dim: a size is below 2^63")
-            return made
+            dim = Dim(value)
+            if dim.is_static and int(dim) > _MAX_SIZE:
+                raise ValueError(f"{value} is not a valid dim: a size is below 2^63")
+            return dim
         except ValueError as cause:
             raise ShapeError(str(cause), help="a dim is a number >= 0, a name, or Dim.dynamic()") from None
     if value is None:
-        raise ShapeError("None is no dim", help='name the dim ("batch"), or say Dim.dynamic() where nothing is known')
-    raise ShapeError(f"{value!r} is no dim", help="a dim is a number >= 0, a name, or Dim.dynamic()")
+        raise ShapeError(
+            "None is not a valid dim", help='name the dim ("batch"), or use Dim.dynamic() if it is unknown'
+        )
+    raise ShapeError(f"{value!r} is not a valid dim", help="a dim is a number >= 0, a name, or Dim.dynamic()")
 
 
 class TensorType:
-    """The type of a tensor: `TensorType(DType.float32, ["batch", 4])`.
+    """The type of a tensor: `TensorType(DType.float32, ["batch", 4])`. Immutable and interned.
 
-    dtype: a DType or anything `DType.of` takes. shape: dims as ints, names or Dims; `()` for a scalar. ambiguous: the
-    dtype is only a default, in promotion systems that know such; it is printed as `int32?[batch, 4]`. Immutable and
-    interned. Raises `DTypeError` for an unknown dtype and `ShapeError` for what is no dim.
+    Args:
+        dtype: A DType, or anything that `DType.of` accepts.
+        shape: The dims as ints, names or Dims; `()` for a scalar.
+        ambiguous: If True, the dtype is only a default that gives way to others, in promotion systems with such
+            dtypes. Printed as `int32?[batch, 4]`.
+
+    Raises:
+        DTypeError: The dtype is unknown.
+        ShapeError: A dim is invalid.
     """
 
     __slots__ = ("__weakref__", "ambiguous", "dtype", "shape")
@@ -194,14 +202,14 @@ class TensorType:
     dtype: DType
     shape: Shape
     ambiguous: bool
-    """True where the dtype gives way to a known one."""
+    """True if the dtype gives way to a definite one."""
 
     def __new__(cls, dtype: object, shape: Iterable[DimLike] = (), *, ambiguous: bool = False) -> TensorType:
         if isinstance(shape, (str, int)):
-            raise ShapeError(f"{shape!r} is no shape", help=f"a shape is a list of dims: [{shape!r}]")
+            raise ShapeError(f"{shape!r} is not a valid shape", help=f"a shape is a list of dims: [{shape!r}]")
         if not isinstance(shape, Iterable):
             raise ShapeError(
-                f"{shape!r} is no shape", help="a shape is a list of dims: ['batch', 4], or [] for a scalar"
+                f"{shape!r} is not a valid shape", help="a shape is a list of dims: ['batch', 4], or [] for a scalar"
             )
         return tensor_type(DType.of(dtype), shape if isinstance(shape, Shape) else Shape(shape), ambiguous)
 
@@ -217,15 +225,15 @@ class TensorType:
         return self.shape.is_static
 
     def dim(self, position: int) -> Dim:
-        """The dim at `position`, negative ones counted from the end."""
+        """Return the dim at `position`; negative positions count from the end."""
         return self.shape[position]
 
     def num_elements(self) -> int:
-        """Return the number of elements of a static shape. Raises `TypeError` where a dim is not static."""
+        """Return the number of elements of a static shape. Raises `TypeError` if a dim is not static."""
         return int(self.shape.size)
 
     def cast(self, dtype: object) -> TensorType:
-        """The same shape with another dtype."""
+        """Return the type with the same shape and another dtype."""
         return tensor_type(DType.of(dtype), self.shape)
 
     def __str__(self) -> str:
@@ -250,33 +258,33 @@ class TensorType:
 
 
 complex_in_use: set[DType] = set()
-"""The complex dtypes of which this process has made a type: while there is none, nothing looks for complex values."""
+"""The complex dtypes of types in this process. While it is empty, checks for complex values are skipped."""
 
 _interned: weakref.WeakValueDictionary[tuple[DType, Shape, bool], TensorType] = weakref.WeakValueDictionary()
 
 
 def tensor_type(dtype: DType, shape: Shape, ambiguous: bool = False) -> TensorType:
-    """The TensorType of a DType and a Shape: the quick way for callers that have both."""
+    """Return the TensorType of a DType and a Shape without conversions."""
     key = (dtype, shape, ambiguous)
-    found = _interned.get(key)
-    if found is None:
+    type_ = _interned.get(key)
+    if type_ is None:
         if dtype.is_complex:
             complex_in_use.add(dtype)
-        made = object.__new__(TensorType)
-        object.__setattr__(made, "dtype", dtype)
-        object.__setattr__(made, "shape", shape)
-        object.__setattr__(made, "ambiguous", ambiguous)
-        found = _interned.setdefault(key, made)
-    return found
+        new = object.__new__(TensorType)
+        object.__setattr__(new, "dtype", dtype)
+        object.__setattr__(new, "shape", shape)
+        object.__setattr__(new, "ambiguous", ambiguous)
+        type_ = _interned.setdefault(key, new)
+    return type_
 
 
 def known_type(type_: Type) -> Type:
-    """The type with the dtype settled where it was only a default."""
+    """Return the type with a definite dtype if it was ambiguous."""
     return tensor_type(type_.dtype, type_.shape) if isinstance(type_, TensorType) and type_.ambiguous else type_
 
 
 class _ElementType:
-    """A type around one other type."""
+    """A type with one element type."""
 
     __slots__ = ("element",)
 
@@ -305,7 +313,7 @@ class _ElementType:
 
 
 class SequenceType(_ElementType):
-    """A list of values of one type (ONNX `seq(...)`)."""
+    """The type of lists of values of one type (ONNX `seq(...)`)."""
 
     __slots__ = ()
 
@@ -314,7 +322,7 @@ class SequenceType(_ElementType):
 
 
 class OptionalType(_ElementType):
-    """A value that may be absent (ONNX `optional(...)`)."""
+    """The type of values that may be absent (ONNX `optional(...)`)."""
 
     __slots__ = ()
 
@@ -323,9 +331,9 @@ class OptionalType(_ElementType):
 
 
 class ForeignType:
-    """A type that graphcore only hands on: a map, a sparse tensor, or what a model does not tell.
+    """A type that graphcore only passes through: a map, a sparse tensor, or an unknown type.
 
-    onnx: the serialised `onnx.TypeProto`, empty where nothing is known.
+    onnx: the serialised `onnx.TypeProto`, empty for an unknown type.
     """
 
     __slots__ = ("name", "onnx")

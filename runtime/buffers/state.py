@@ -25,7 +25,7 @@ from graphcore.runtime.ort import memory
 from graphcore.runtime.ort.transport_dtypes import unpaired
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.support.escaping import escaped
-from graphcore.types.dtypes import DType, is_carried
+from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import TensorType, Type
 
 Value: TypeAlias = Any
@@ -178,7 +178,7 @@ class Program:
             if kept.name not in stored:
                 continue
             dtype, shape = kept.type.dtype, self.runner.shape(stored[kept.name])
-            now = TensorType(dtype, shape[:-1] if is_carried(dtype) else shape)
+            now = TensorType(dtype, shape[:-1] if has_storage_axis(dtype) else shape)
             if not may_hold(kept.buffer, now):
                 raise RunError(
                     f"{self.name}: what was stored to buffer {kept.name!r} is {now}",

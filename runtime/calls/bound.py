@@ -21,7 +21,7 @@ from graphcore.runtime.ort.transport_dtypes import PLAIN, from_value, to_ort, un
 from graphcore.runtime.stopping.limit import Limit, run, seconds_of
 from graphcore.support.escaping import escaped
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType, is_carried
+from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
 
 _HOST = onnxruntime.OrtDevice.make("cpu", 0)._get_c_device()
@@ -102,7 +102,7 @@ class Bound:
         self._raw = {n: slot.array for n, slot in slots.items()}
         self._inputs = {n: unpaired(self._raw[n], t) for n, t in tensors}
         stored = {
-            n: made[n].array if n in made else np.zeros((0, *big_integers.carried_axis(t.dtype)), t.dtype.storage.numpy)
+            n: made[n].array if n in made else np.zeros((0, *big_integers.storage_axis(t.dtype)), t.dtype.storage.numpy)
             for n, t in results
         }
         self._outputs = {n: unpaired(stored[n], t) for n, t in results}
@@ -354,7 +354,7 @@ def _shapes(
         if n in given:
             made[n] = ()
         elif n in stated:
-            made[n] = (*stated[n], *big_integers.carried_axis(type_.dtype))
+            made[n] = (*stated[n], *big_integers.storage_axis(type_.dtype))
         else:
             shape = _shape(type_, known)
             if shape is None:
@@ -394,12 +394,12 @@ def _shape(type_: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...] | Non
     """Return the shape as numbers, with the axis that stored ones have more; None where only the run knows it."""
     if not type_.shape.is_ranked or not all(_is_known(dim, sizes) for dim in type_.shape):
         return None
-    return (*(dim.evaluate(sizes) for dim in type_.shape), *big_integers.carried_axis(type_.dtype))
+    return (*(dim.evaluate(sizes) for dim in type_.shape), *big_integers.storage_axis(type_.dtype))
 
 
 def _meant(type_: TensorType, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of a value whose stored one is given."""
-    return shape[:-1] if is_carried(type_.dtype) else shape
+    return shape[:-1] if has_storage_axis(type_.dtype) else shape
 
 
 def _is_known(dim: Dim, sizes: Mapping[str, int]) -> bool:

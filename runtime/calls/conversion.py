@@ -12,10 +12,10 @@ from numpy import ndarray
 from graphcore.arrays import casting
 from graphcore.arrays.casting import Array
 from graphcore.errors import DTypeError, FeedError
-from graphcore.ir.literals import array_of, held_as, holds_numpy
+from graphcore.ir.literals import array_of, checked_cast, holds_numpy
 from graphcore.ir.symbol import Symbol
 from graphcore.support.escaping import suggestion
-from graphcore.types.dtypes import DType, is_carried, is_wide
+from graphcore.types.dtypes import DType, has_storage_axis, is_wide
 from graphcore.types.tensor_types import ForeignType, SequenceType, TensorType, Type
 
 
@@ -54,7 +54,7 @@ def _of_numbers(what: str, wanted: TensorType, value: Any) -> Array:
     if own is dtype or (holds_numpy(value) and array.size):
         return array
     try:
-        return held_as(array, own, dtype, what)
+        return checked_cast(array, own, dtype, what)
     except DTypeError as refusal:
         if DType.string in (own, dtype):
             fix = _make_array(wanted)
@@ -187,7 +187,7 @@ def _elements(element: Type) -> Look:
     """Return the look at a list of tensors whose dtype and shape say all; others are checked in full."""
     if not isinstance(element, TensorType) or element.dtype in (DType.bool, DType.string):
         return _refused
-    if is_carried(element.dtype) or not element.shape.is_ranked:
+    if has_storage_axis(element.dtype) or not element.shape.is_ranked:
         return _refused
     dtype = element.dtype.numpy
     rank = element.rank

@@ -16,7 +16,7 @@ from graphcore.runtime.calls.batching import Batching, rows_of
 from graphcore.runtime.calls.conversion import converted
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.stopping.limit import Limit, seconds_of
-from graphcore.support.progress import ProgressOption, shown_by
+from graphcore.support.progress import ProgressOption, display_for
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -73,7 +73,7 @@ class Mapped:
     def results(self, items: Iterable[Any], progress: ProgressOption) -> Iterator[list[Array]]:
         """Yield the results of each item, in order; raise what reading and running them raises, in its place."""
         source = enumerate(items)
-        shown = shown_by(progress, len(items) if isinstance(items, Sized) else None, "items")
+        shown = display_for(progress, len(items) if isinstance(items, Sized) else None, "items")
         done = 0
         try:
             while True:

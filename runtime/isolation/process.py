@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from graphcore.arrays.big_integers import carried_axis
+from graphcore.arrays.big_integers import storage_axis
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError, ResourceLimitError, RunTimeoutError
 from graphcore.runtime.isolation import failures, framing, spawning
@@ -341,7 +341,7 @@ def _stored(type_: Type) -> tuple[Any, tuple[int, ...]]:
         return None, ()
     if type_.dtype is DType.string or type_.dtype.is_complex:
         return type_.dtype.numpy, ()
-    return type_.dtype.storage.numpy, carried_axis(type_.dtype)
+    return type_.dtype.storage.numpy, storage_axis(type_.dtype)
 
 
 def _after(seconds: float | None) -> float:

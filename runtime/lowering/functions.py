@@ -115,7 +115,7 @@ class _InlinedCall(Rewrite):
     def __init__(self, new: Graph, definition: Definition, inputs: Inputs, policy: _InlinePolicy) -> None:
         super().__init__(definition.body, policy, new=new)
         for symbol, operand in zip(self.old.input_symbols, inputs, strict=True):
-            self._made[symbol.id] = operand
+            self._mapped[symbol.id] = operand
         self._definition = definition
         self._layer = new.site.layer
 
@@ -136,7 +136,7 @@ class _InlinedCall(Rewrite):
             result = self.policy.constants[key] = self.new.build.symbol(symbol.type, producer)
         return result
 
-    def _called(self, name: str) -> str | None:
+    def _result_name(self, name: str) -> str | None:
         name = f"{self._layer}{name}"
         return None if name in self.new.names.taken else name
 

@@ -272,7 +272,7 @@ def nothing(outputs: Mapping[str, Type], sizes: Mapping[str, int]) -> list[Array
         if type_.dtype.is_complex:
             made.append(np.zeros(shape, type_.dtype.numpy))
             continue
-        made.append(np.zeros((*shape, *big_integers.carried_axis(type_.dtype)), type_.dtype.storage.numpy))
+        made.append(np.zeros((*shape, *big_integers.storage_axis(type_.dtype)), type_.dtype.storage.numpy))
     return made
 
 

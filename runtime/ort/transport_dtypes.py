@@ -245,7 +245,7 @@ def _meant(stored: TensorType, dtype: DType) -> TensorType:
     """Return the type of a dtype whose stored one is given: of wide integers and complex numbers that has one more
     axis, of their digits or parts."""
     shape = stored.shape
-    axis = big_integers.carried_axis(dtype)
+    axis = big_integers.storage_axis(dtype)
     if not axis:
         return TensorType(dtype, shape)
     if not shape.is_ranked or not shape or shape[-1:] != axis:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from graphcore.arrays.eager_array import EagerArray, OutOfBounds
-from graphcore.build.declare import REGISTRY, at_once_by
+from graphcore.build.declare import REGISTRY, register_eager
 from graphcore.build.operands import graph_of
 from graphcore.errors import DTypeError, GraphError, PromotionError, ShapeError
-from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
+from graphcore.ir.literals import array_of, checked_cast, holds_numpy, python_dtype
 from graphcore.ir.state.attaching import attach
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import PromotionSystem, system
@@ -256,7 +256,7 @@ def tensor(
         is_given = isinstance(value, EagerArray) or holds_numpy(value)
         wanted = rules.aliases.get(own, own) if is_given else python_dtype(array, own, rules)
     if wanted is not own:
-        array = held_as(array, own, wanted, "tensor")
+        array = checked_cast(array, own, wanted, "tensor")
     return _made(np.array(array), _Kind(wanted, ambiguous), rules)
 
 
@@ -406,4 +406,4 @@ def _operator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _attach_operators()
-at_once_by(Tensor, at_once)
+register_eager(Tensor, at_once)

@@ -63,7 +63,7 @@ def test_functions_are_found_by_all_arguments_that_are_not_arrays() -> None:
     zeros = [spread([x, y], zero) for zero in (0.0, -0.0)]
     assert [math.copysign(1, float(low)) for low, _ in zeros] == [1, -1]
     assert type(zeros[0]) is list
-    with pytest.raises(DTypeError, match="spread: argument part is a set"):
+    with pytest.raises(DTypeError, match="spread: argument part must be a Symbol, an array or hashable, got set"):
         spread([x, y], 2.0, part={1})  # type: ignore[arg-type]
 
 

@@ -51,7 +51,7 @@ def test_run_prints_the_same_when_it_is_isolated(call: Call) -> None:
     )
     status, _, err = call("run", "gone.onnx", "--isolated")
     assert status == 1
-    assert "gone.onnx is no file" in err
+    assert "gone.onnx is not a file" in err
 
 
 def test_run_prints_outputs_when_fed_from_a_file(call: Call) -> None:
@@ -192,7 +192,7 @@ def test_run_takes_a_size_for_a_dim_without_a_name(call: Call) -> None:
 
 REFUSED: dict[str, tuple[list[str], list[str]]] = {
     "nothing given": (["run", "m.onnx"], ["nothing is given for x", "float32[batch, 2]", "--random"]),
-    "no such model": (["run", "gone.onnx", "--random"], ["ModelError: load: gone.onnx is no file"]),
+    "no such model": (["run", "gone.onnx", "--random"], ["ModelError: load: gone.onnx is not a file"]),
     "folder": (["run", ".", "--random"], ["is a folder"]),
     "no model": (["run", "x.npy", "--random"], ["ModelError"]),
     "no such file": (["run", "m.onnx", "--input", "x=gone.npy"], ["gone.npy", "no such file"]),
@@ -208,7 +208,7 @@ REFUSED: dict[str, tuple[list[str], list[str]]] = {
     "negative seed": (["run", "m.onnx", "--random", "--seed", "-1"], ["--seed -1 is negative"]),
     "no such provider": (["run", "m.onnx", "--random", "--provider", "abacus"], ["RunError", "'abacus'"]),
     "nowhere to write": (["run", "m.onnx", "--random", "--output", "no/out.npz"], ["ExportError", "no/out.npz"]),
-    "convert: no such model": (["convert", "gone.onnx", "o.onnx"], ["ModelError: load: gone.onnx is no file"]),
+    "convert: no such model": (["convert", "gone.onnx", "o.onnx"], ["ModelError: load: gone.onnx is not a file"]),
     "convert: nowhere to write": (["convert", "m.onnx", "no/o.onnx"], ["ExportError", "no/o.onnx"]),
     "convert: onto itself": (["convert", "m.onnx", "./m.onnx"], ["ExportError", "is the file that is read"]),
     "convert: no such opset": (["convert", "m.onnx", "o.onnx", "--opset", "3"], ["opset 3 is none", "17 to 26"]),
@@ -218,7 +218,7 @@ REFUSED: dict[str, tuple[list[str], list[str]]] = {
         ["onnxruntime 1.20.1 takes opset 21 at most, not 24"],
     ),
     "convert: no such system": (["convert", "m.onnx", "o.onnx", "--promotion", "none"], ["none"]),
-    "quantize: no such model": (["quantize", "gone.onnx", "o.onnx"], ["ModelError: load: gone.onnx is no file"]),
+    "quantize: no such model": (["quantize", "gone.onnx", "o.onnx"], ["ModelError: load: gone.onnx is not a file"]),
     "quantize: nowhere to write": (["quantize", "m.onnx", "no/o.onnx"], ["ExportError", "no/o.onnx"]),
     "quantize: nowhere to report": (["quantize", "m.onnx", "o.onnx", "--report", "no/r.json"], ["ExportError", "no/r"]),
     "quantize: onto itself": (["quantize", "m.onnx", "./m.onnx"], ["ExportError", "is the file that is read"]),
@@ -492,7 +492,7 @@ def test_process_prints_and_ends_as_the_function_does(tmp_path: Path, start: lis
     assert good.stdout.startswith("y  float32[1, 2]")
     bad = subprocess.run([*command, "run", "no.onnx"], capture_output=True, text=True, env=environment, check=False)
     assert (bad.returncode, bad.stdout) == (1, "")
-    assert bad.stderr == "ModelError: load: no.onnx is no file\n  help: give the path of an .onnx file\n"
+    assert bad.stderr == "ModelError: load: no.onnx is not a file\n  help: give the path of an .onnx file\n"
 
 
 def test_commands_of_the_readme_are_understood() -> None:

@@ -96,7 +96,7 @@ def test_diff_says_which_outputs_one_model_has_alone(call: Call, document: Docum
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["a.onnx", "gone.onnx"], "gone.onnx is no file"),
+        (["a.onnx", "gone.onnx"], "gone.onnx is not a file"),
         (["a.onnx", "b.onnx", "--run", "--input", "z=1"], "no input 'z'"),
         (["a.onnx", "b.onnx", "--run", "--dim", "m=1"], "called 'm'"),
         (["a.onnx", "b.onnx", "--run", "--input", 'x=["a"]'], "is no array"),

@@ -115,7 +115,7 @@ def test_inspect_escapes_names_when_they_move_the_cursor(call: Call) -> None:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["gone.onnx"], "gone.onnx is no file"),
+        (["gone.onnx"], "gone.onnx is not a file"),
         (["m.onnx", "--dim", "width=3"], "no dim of an input is called 'width'"),
         (["m.onnx", "--provider", "abacus"], "'abacus'"),
         (["text.onnx"], "ModelError"),

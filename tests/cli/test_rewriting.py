@@ -104,7 +104,7 @@ def test_model_is_replaced_when_it_is_written_onto_itself(call: Call, document: 
 REFUSED = {
     "extract: no such value": (["extract", "m.onnx", "o.onnx", "--outputs", "z"], "'z'"),
     "extract: twice": (["extract", "m.onnx", "o.onnx", "--outputs", "y", "y=hidden"], "two values"),
-    "extract: no such model": (["extract", "gone.onnx", "o.onnx", "--outputs", "y"], "gone.onnx is no file"),
+    "extract: no such model": (["extract", "gone.onnx", "o.onnx", "--outputs", "y"], "gone.onnx is not a file"),
     "extract: nowhere": (["extract", "m.onnx", "no/o.onnx", "--outputs", "y"], "no/o.onnx"),
     "rename: nothing": (["rename", "m.onnx", "o.onnx"], "no name is given"),
     "rename: no such name": (["rename", "m.onnx", "o.onnx", "z=a"], "'z'"),

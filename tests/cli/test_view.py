@@ -80,9 +80,9 @@ def test_diff_writes_a_page(call: Call, document: Document, magika: Trained) -> 
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["gone.onnx", "-o", "p.html"], "gone.onnx is no file"),
+        (["gone.onnx", "-o", "p.html"], "gone.onnx is not a file"),
         (["{}", "-o", "no/p.html"], "no/p.html cannot be written"),
-        (["{}", "-o", "p.html", "--against", "gone.onnx"], "gone.onnx is no file"),
+        (["{}", "-o", "p.html", "--against", "gone.onnx"], "gone.onnx is not a file"),
         (["{}", "-o", "p.html", "--profile", "--dim", "x=3"], "called 'x'"),
     ],
 )

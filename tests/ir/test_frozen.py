@@ -73,8 +73,8 @@ CASES: list[tuple[str, str, Any, str]] = [
     ("Node", "attributes", {}, r"graph.replace\(node, fn\)"),
     ("Node", "domain", "com.example", r"graph.replace\(node, fn\)"),
     ("Node", "layer", "block/", r"with graph.layer\(name\)"),
-    ("Node", "origin", None, "the call that made it"),
-    ("Node", "line", None, "the call that made it"),
+    ("Node", "origin", None, "the call that created it"),
+    ("Node", "line", None, "the call that created it"),
     ("Symbol", "type", F32, r"x.cast\(dtype\).*x.rebind\(...\).*graph.with_dims"),
     ("Symbol", "dtype", DType.int8, r"x.cast\(dtype\)"),
     ("Symbol", "shape", [4], r"x.reshape\(...\).*x.rebind\(...\).*graph.with_dims"),
@@ -82,16 +82,16 @@ CASES: list[tuple[str, str, Any, str]] = [
     ("Symbol", "ndim", 1, r"x.reshape\(...\)"),
     ("Symbol", "ambiguous", True, r"graph.constant\(value, dtype, ambiguous=True\)"),
     ("Symbol", "producer", None, r"graph.replace\(x, fn\)"),
-    ("Symbol", "id", 0, "order of their making"),
+    ("Symbol", "id", 0, "order of their creation"),
     ("Symbol", "graph", None, "call one graph on Symbols of the other"),
     ("Symbol", "given_name", "y", r"x.name = 'name', or graph.rename"),
     ("Symbol", "is_constant", True, r"graph.with_constants\("),
-    ("Symbol", "line", None, "the call that made it"),
+    ("Symbol", "line", None, "the call that created it"),
     ("Symbol", "buffer", None, r"Buffer\(...\)"),
     ("Constant", "array", np.zeros(4), "graph.with_weights"),
     ("Constant", "is_weight", False, r"graph.weight\(name, array\)"),
-    ("Constant", "origin", None, "the call that made it"),
-    ("Constant", "position", 1, "as they are declared"),
+    ("Constant", "origin", None, "the call that created it"),
+    ("Constant", "position", 1, "order of their declaration"),
     ("Constant", "symbol", None, "return the value from the function"),
     ("Graph", "promotion", "anvil", r"Graph\(name, inputs, promotion=...\)"),
     ("Graph", "inputs", (), r"Graph\(name, \{...\}\); graph.with_inputs.*graph.with_dims.*graph.rename"),
@@ -240,7 +240,7 @@ def test_name_of_a_graph_is_checked() -> None:
     graph.name = "other"
     assert graph.to_onnx().graph.name == "other"
     for name in ("", 3, "a\nb"):
-        with pytest.raises(GraphError, match="is no name"):
+        with pytest.raises(GraphError, match="is not a valid name"):
             graph.name = name  # type: ignore[assignment]
     assert graph.name == "other"
 
@@ -255,7 +255,7 @@ def test_strict_counts_from_its_assignment_on() -> None:
         a * b
     graph.strict = False
     assert (a * b).dtype is DType.float16
-    with pytest.raises(GraphError, match="strict: 'yes' is no bool"):
+    with pytest.raises(GraphError, match="strict: must be a bool, got 'yes'"):
         graph.strict = "yes"  # type: ignore[assignment]
 
 
@@ -280,10 +280,10 @@ def test_array_of_a_weight_stays_the_callers_own() -> None:
 
 def test_symbols_and_nodes_are_not_made_by_their_classes() -> None:
     for arguments in ((), ("x", F32)):
-        with pytest.raises(SymbolError, match=r"Symbol\(\): a Symbol is a value of a graph") as raised:
+        with pytest.raises(SymbolError, match=r"Symbol\(\): Symbols cannot be created directly") as raised:
             Symbol(*arguments)
         assert "graph.constant(value)" in raised.value.help
-        with pytest.raises(GraphError, match=r"Node\(\): nodes are made by ops") as refused:
+        with pytest.raises(GraphError, match=r"Node\(\): nodes cannot be created directly") as refused:
             Node(*arguments)
         assert "graph.op('Relu', [x])" in refused.value.help
 
@@ -301,7 +301,7 @@ def _broken(edit: Callable[[Graph], object], message: str) -> None:
 
 def test_verify_raises_where_an_operand_is_of_another_graph() -> None:
     other = Graph("other", {"x": F32})["x"]
-    _broken(lambda g: change(g.nodes[0], inputs=(other, g["w"])), "MatMul: an operand is in no graph, or in another")
+    _broken(lambda g: change(g.nodes[0], inputs=(other, g["w"])), "MatMul: an operand does not belong to graph 'model'")
 
 
 def test_verify_raises_where_a_body_reads_what_is_not_in_it() -> None:
@@ -310,12 +310,12 @@ def test_verify_raises_where_a_body_reads_what_is_not_in_it() -> None:
         node = body.nodes[0]
         change(node, inputs=(graph["x"], *node.inputs[1:]))
 
-    _broken(edit, r"an operand is in no graph, or in another one than 'model/\w+/then")
+    _broken(edit, r"an operand does not belong to graph 'model/\w+/then")
 
 
 def test_verify_raises_where_an_output_is_of_another_graph() -> None:
     other = Graph("other", {"x": F32})["x"]
-    _broken(lambda g: g.build.outputs([("y", other)]), "output 'y' is in no graph, or in another one")
+    _broken(lambda g: g.build.outputs([("y", other)]), "output 'y' does not belong to the graph")
 
 
 def test_verify_raises_where_two_outputs_have_one_name() -> None:
@@ -327,10 +327,10 @@ def test_verify_raises_where_two_symbols_have_one_name() -> None:
 
 
 def test_verify_raises_where_a_number_is_not_the_symbols_own() -> None:
-    _broken(lambda g: change(g.symbols[-1], id=0), "says that it is number 0")
+    _broken(lambda g: change(g.symbols[-1], id=0), "has number 0 and belongs to")
 
 
 def test_verify_raises_where_an_output_of_a_node_is_not_its_own() -> None:
     _broken(
-        lambda g: change(g.nodes[0], outputs=(g["result"],)), "MatMul: an output of the node|used before it is made"
+        lambda g: change(g.nodes[0], outputs=(g["result"],)), "MatMul: an output of the node|used before it is computed"
     )

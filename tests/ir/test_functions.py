@@ -679,11 +679,11 @@ def subgraph(*types: TensorType) -> tuple[Graph, Callable[..., Any]]:
 def test_subgraph_refuses_operands_that_are_not_as_declared() -> None:
     graph, sub = subgraph(F32, F32)
     x, u, i = graph.inputs
-    with pytest.raises(GraphError, match="subgraph 'sub' takes 2 operands, and 1 are given: operand 0"):
+    with pytest.raises(GraphError, match="subgraph 'sub' takes 2 operands, got 1: operand 0"):
         sub(x)
-    with pytest.raises(GraphError, match="takes 2 operands, and 0 are given: none"):
+    with pytest.raises(GraphError, match="takes 2 operands, got 0: none"):
         sub()
-    with pytest.raises(GraphError, match="takes 2 operands, and 2 are given: operand 0, by"):
+    with pytest.raises(GraphError, match="takes 2 operands, got 2: operand 0, by"):
         sub(x, by=x)
     with pytest.raises(DTypeError, match=r"operand input1 is declared as float32\[batch, 4\]\n.*i +int8"):
         sub(x, i)
@@ -692,7 +692,7 @@ def test_subgraph_refuses_operands_that_are_not_as_declared() -> None:
     for wrong in (x[0], x.T, ops.concat([x, x]), u):
         with pytest.raises(ShapeError, match=r"operand input1 is declared as float32\[batch, 4\]"):
             sub(x, wrong)
-    with pytest.raises(DTypeError, match="is a str"):
+    with pytest.raises(DTypeError, match="has unsupported type str"):
         sub(x, "x")
     assert sub(x, x).shape == x.shape
 
@@ -758,7 +758,7 @@ def test_symbols_from_outside_are_refused_and_named() -> None:
     for use in uses:
         with pytest.raises(GraphError, match="belongs to graph 'g', outside of function") as caught:
             gc.function(use, name="uses")(graph["x"])
-        assert caught.value.help == "pass it to the function as an operand; only constants are taken in"
+        assert caught.value.help == "pass it to the function as an operand; a function can only capture constants"
         assert "held" in str(caught.value) or "outside  " in str(caught.value)
     assert not graph.nodes
     with pytest.raises(GraphError, match="outside of function 'sub'"):
@@ -786,9 +786,7 @@ def test_symbols_of_a_body_are_not_known_outside() -> None:
 @pytest.mark.parametrize("result", [None, 3, [], {}, X, "text"], ids=repr)
 def test_results_that_are_not_symbols_are_refused(result: Any) -> None:
     graph = Graph("g", [F32])
-    with pytest.raises(
-        GraphError, match=f"function 'block' returned a {type(result).__name__} where Symbols are wanted"
-    ):
+    with pytest.raises(GraphError, match=f"function 'block' must return Symbols, got {type(result).__name__}"):
         gc.function(lambda x: result, name="block")(graph[0])
     if not isinstance(result, (list, dict)):
         with pytest.raises(GraphError, match="function 'block'"):
@@ -804,7 +802,7 @@ def test_arguments_that_the_function_does_not_take_are_refused() -> None:
     assert caught.value.help.startswith("call it as block(x: ")
     with pytest.raises(GraphError, match="got an unexpected keyword argument 'bias'"):
         block(graph[0], W, bias=1)  # type: ignore[call-arg]
-    with pytest.raises(GraphError, match="w is a set, neither a Symbol or array nor hashable"):
+    with pytest.raises(GraphError, match="w must be a Symbol, an array or hashable, got set"):
         block(graph[0], {1, 2})
     with pytest.raises(GraphError, match=r"\(1, 2\) is no|belongs to graph"):
         block(graph[0], Graph("other", [F32])[0])
@@ -815,16 +813,16 @@ def test_arguments_that_the_function_does_not_take_are_refused() -> None:
 def test_names_and_values_that_are_none_are_refused() -> None:
     names: list[Any] = ["", 3, "a\nb"]
     for name in names:
-        with pytest.raises(GraphError, match="is no name"):
+        with pytest.raises(GraphError, match="is not a valid name"):
             gc.function(layer, name=name)
-        with pytest.raises(GraphError, match="is no name"):
+        with pytest.raises(GraphError, match="is not a valid name"):
             Graph("g").subgraph(name, layer, [F32, F32])
     for value in (3, "layer", X):
-        with pytest.raises(GraphError, match="is no function"):
+        with pytest.raises(GraphError, match="must be a function, got"):
             gc.function(value)  # type: ignore[call-overload]
-        with pytest.raises(GraphError, match="is no function"):
+        with pytest.raises(GraphError, match="must be a function, got"):
             Graph("g").subgraph("sub", value, [])  # type: ignore[arg-type]
-    with pytest.raises(GraphError, match="the type of input 'input0' is 3"):
+    with pytest.raises(GraphError, match="the type of input 'input0' must be a TensorType, got 3"):
         Graph("g").subgraph("sub", layer, [3])  # type: ignore[list-item]
 
 

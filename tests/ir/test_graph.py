@@ -56,28 +56,28 @@ def test_inputs_are_numbered_when_given_as_a_list() -> None:
 def test_inputs_may_be_sequences_and_optionals() -> None:
     graph = Graph("g", {"s": SequenceType(F32), "o": OptionalType(F32)})
     assert str(graph["s"]) == "s: seq(float32[n, 4])"
-    with pytest.raises(GraphError, match=r"optional\(float32\[n, 4\]\) is no tensor and has no dtype"):
+    with pytest.raises(GraphError, match=r"optional\(float32\[n, 4\]\) is not a tensor and has no dtype"):
         _ = graph["o"].dtype
-    with pytest.raises(GraphError, match="is no tensor and has no shape"):
+    with pytest.raises(GraphError, match="is not a tensor and has no shape"):
         _ = graph["s"].shape
 
 
 def test_inputs_are_refused_when_a_type_is_none() -> None:
-    with pytest.raises(GraphError, match="the type of input 'x' is 'float32'") as raised:
+    with pytest.raises(GraphError, match="the type of input 'x' must be a TensorType, got 'float32'") as raised:
         Graph("g", {"x": "float32"})  # type: ignore[dict-item]
-    assert raised.value.help == "give a TensorType: TensorType(DType.float32, ['batch', 4])"
+    assert raised.value.help == "for example TensorType(DType.float32, ['batch', 4])"
 
 
 @pytest.mark.parametrize("name", ["", None, 3, "a\nb"])
 def test_names_are_refused_when_they_are_none(name: Any) -> None:
-    with pytest.raises(GraphError, match="is no name"):
+    with pytest.raises(GraphError, match="is not a valid name"):
         Graph(name)
-    with pytest.raises(GraphError, match="is no name"):
+    with pytest.raises(GraphError, match="is not a valid name"):
         Graph("g", {name: F32})
     graph = Graph("g", {"x": F32})
-    with pytest.raises(GraphError, match="is no name"):
+    with pytest.raises(GraphError, match="is not a valid name"):
         graph.weight(name, np.zeros(2))
-    with pytest.raises(GraphError, match="is no name"), graph.layer(name):
+    with pytest.raises(GraphError, match="is not a valid name"), graph.layer(name):
         pass
 
 
@@ -88,7 +88,7 @@ def test_names_may_be_any_text() -> None:
 
 def test_lookup_raises_when_there_is_none() -> None:
     graph = Graph("g", {"a": F32})
-    with pytest.raises(GraphError, match=r"graph\['b'\]: nothing in graph 'g' is called so") as raised:
+    with pytest.raises(GraphError, match=r"graph\['b'\]: nothing in graph 'g' has that name") as raised:
         graph["b"]
     assert raised.value.help == "its inputs: 'a'"
     with pytest.raises(GraphError, match=r"graph\[1\]: graph 'g' has 1 inputs"):
@@ -152,8 +152,8 @@ def test_constant_is_held_as_the_dtype_given() -> None:
         ([1 << 63], D.int64, "9223372036854775808 cannot be held in int64"),
         (np.arange(5000), D.int8, "4999 cannot be held in int8"),
         (np.arange(5000), D.float16, "2049 cannot be held in float16"),
-        (["a"], D.int8, "string values do not become int8"),
-        ([1], D.string, "int64 values do not become string"),
+        (["a"], D.int8, "string values cannot be cast to int8"),
+        ([1], D.string, "int64 values cannot be cast to string"),
     ],
 )
 def test_constant_is_refused_when_an_element_cannot_be_held(value: Any, dtype: DType, text: str) -> None:
@@ -232,11 +232,11 @@ def test_weight_is_made_native_and_contiguous_when_it_is_not() -> None:
 
 def test_weight_is_refused_when_it_is_not_an_array_or_its_name_is_taken() -> None:
     graph = Graph("g", {"x": F32})
-    with pytest.raises(DTypeError, match="weight 'w': a list is no array"):
+    with pytest.raises(DTypeError, match="weight 'w': must be an array, got list"):
         graph.weight("w", [1, 2])
     with pytest.raises(GraphError, match="weight: the name 'x' is taken"):
         graph.weight("x", np.zeros(2))
-    with pytest.raises(DTypeError, match=r"weight: 'c' is an array of datetime64\[D\]"):
+    with pytest.raises(DTypeError, match=r"weight: 'c' is an array of unsupported dtype datetime64\[D\]"):
         graph.weight("c", np.zeros(2, "M8[D]"))
 
 
@@ -336,7 +336,7 @@ def test_op_raises_when_types_are_not_known() -> None:
     with pytest.raises(GraphError, match=r"MatMul: .*[Ii]ncompatible dimensions") as raised:
         graph.op("MatMul", [graph["x"], np.ones((3, 2), np.float32)])
     assert "    input 0  x   float32[n, 4]   test_graph.py" in str(raised.value)
-    with pytest.raises(DTypeError, match="Relu: input 0 is a str"):
+    with pytest.raises(DTypeError, match="Relu: input 0 has unsupported type str"):
         graph.op("Relu", ["x"])  # type: ignore[list-item]
     other = Graph("other", {"y": F32})
     with pytest.raises(GraphError, match="Relu: input 0 belongs to graph 'other', not to 'g'"):
@@ -366,7 +366,7 @@ def test_current_graph_takes_ops_without_symbols() -> None:
             assert Graph.current() is graph
         assert Graph.current() is graph
     assert y.graph is inner
-    with pytest.raises(GraphError, match="no graph is current"):
+    with pytest.raises(GraphError, match="there is no current graph"):
         Graph.current()
 
 
@@ -383,7 +383,7 @@ def test_current_graph_is_each_threads_own() -> None:
         thread = threading.Thread(target=look)
         thread.start()
         thread.join()
-    assert seen == ["no graph is current"]
+    assert seen == ["there is no current graph"]
 
 
 def test_ops_without_symbols_raise_when_no_graph_is_current() -> None:
@@ -479,9 +479,9 @@ def test_outputs_have_names_of_their_own_when_symbols_are_inputs_or_come_twice()
 
 def test_outputs_are_refused_when_called_again_or_empty_or_no_symbols() -> None:
     graph = Graph("g", {"x": F32})
-    with pytest.raises(GraphError, match="output: no Symbols given"):
+    with pytest.raises(GraphError, match="output: expected at least one Symbol"):
         graph.output()
-    with pytest.raises(DTypeError, match="output: value is a ndarray"):
+    with pytest.raises(DTypeError, match="output: value has unsupported type ndarray"):
         graph.output(np.ones(2))  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="output: y belongs to graph 'other', not to 'g'"):
         graph.output(y=Graph("other", {"y": F32})["y"])
@@ -509,7 +509,7 @@ def test_verify_raises_when_an_operand_is_used_before_it_is_made() -> None:
     late = ops.log(early)
     graph.output(late)
     change(node_of(early), inputs=(late,))
-    with pytest.raises(GraphError, match="Exp: an operand is used before it is made"):
+    with pytest.raises(GraphError, match="Exp: an operand is used before it is computed"):
         graph.verify()
 
 
@@ -674,11 +674,14 @@ def test_promotion_error_is_a_type_error_when_caught() -> None:
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.array([object(), None]), "weight 'w': an array of objects is one of strings, and this has a object in it"),
-        (np.array(["a", None]), "this has a NoneType in it"),
-        (np.array([[1, "a"]], object), "this has a int in it"),
-        (np.array(["a", "\ud800"], object), "is half of a character"),
-        (np.array([1.5, 2], object), "this has a float in it"),
+        (
+            np.array([object(), None]),
+            "weight 'w': an array of objects must contain only strings, got an element of type object",
+        ),
+        (np.array(["a", None]), "got an element of type NoneType"),
+        (np.array([[1, "a"]], object), "got an element of type int"),
+        (np.array(["a", "\ud800"], object), "has an unpaired surrogate"),
+        (np.array([1.5, 2], object), "got an element of type float"),
     ],
 )
 def test_weight_of_objects_that_are_not_text_is_refused(array: Any, message: str) -> None:

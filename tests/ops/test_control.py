@@ -425,7 +425,7 @@ BAD: dict[str, tuple[Callable[[Symbol, Symbol], Any], type[GraphcoreError], tupl
     ),
     "keys": (lambda n, x: ops.cond(n, lambda: {"a": x}, lambda: {"b": x}), GraphError, ("{'a': Symbol}", "{'b'")),
     "no results": (lambda n, x: ops.cond(n, lambda: None, lambda: None), GraphError, ("then_fn gives no Symbols",)),
-    "text": (lambda n, x: ops.cond(n, lambda: "x", lambda: x), DTypeError, ("then is a str",)),
+    "text": (lambda n, x: ops.cond(n, lambda: "x", lambda: x), DTypeError, ("then has unsupported type str",)),
     "too large": (lambda n, x: ops.cond(n, lambda: n.cast(D.int8), lambda: 300), DTypeError, ("300 cannot be held",)),
     "vector pred": (lambda n, x: ops.cond(x, lambda: x, lambda: x), ShapeError, ("pred has 1 axes",)),
     "no graph": (lambda n, x: ops.cond(True, lambda: x, lambda: x), GraphError, ("no graph to build in",)),
@@ -526,13 +526,13 @@ def test_symbol_of_a_body_is_refused_outside(name: str) -> None:
         return results[0]
 
     ops.for_loop(3, body, graph[0])
-    with pytest.raises(GraphError, match="belongs to a body, 'body', and is not known outside of it"):
+    with pytest.raises(GraphError, match="belongs to the body 'body' and cannot be used outside of it"):
         LEAKS[name](graph, graph[0], results[0])
 
 
 def test_outputs_cannot_be_set_while_a_body_is_built() -> None:
     graph = inputs(n="int64")
-    with pytest.raises(GraphError, match="a body is being built"):
+    with pytest.raises(GraphError, match="has a body under construction"):
         ops.for_loop(3, lambda i, s: graph.output(s), graph[0])  # type: ignore[arg-type, return-value]
 
 

@@ -49,7 +49,7 @@ def test_constant_raises_when_dtype_cannot_hold_value() -> None:
 
 
 def test_creation_raises_when_no_graph_is_current() -> None:
-    with pytest.raises(GraphError, match="no graph is current"):
+    with pytest.raises(GraphError, match="there is no current graph"):
         ops.constant(1)
     with pytest.raises(GraphError, match=r"zeros: .* there is no graph to build in"):
         ops.zeros([2])
@@ -127,8 +127,8 @@ def test_graph_makes_full_and_range_when_not_current() -> None:
     [
         (lambda: ops.zeros(["k"]), ShapeError, "zeros: no Symbol has a dim 'k'"),
         (lambda: ops.ones([UNKNOWN]), ShapeError, "ones: the size of an unknown dim"),
-        (lambda: ops.full([-1], 0), ShapeError, "full: -1 is no dim"),
-        (lambda: ops.full([NO_SIZE], 0), ShapeError, "full: 2.5 is no dim"),
+        (lambda: ops.full([-1], 0), ShapeError, "full: -1 is not a valid dim"),
+        (lambda: ops.full([NO_SIZE], 0), ShapeError, "full: 2.5 is not a valid dim"),
         (lambda: ops.full([2], NO_SCALAR), ShapeError, r"full: value has shape \[2\]"),
         (lambda: ops.full([2], 300, "int8"), DTypeError, "full: 300 cannot be held in int8"),
         (lambda: ops.full([2], 1.5, "int8"), DTypeError, "full: 1.5 cannot be held in int8"),

@@ -325,7 +325,7 @@ def _wrong() -> list[tuple[str, Callable[[Symbol, Symbol, Symbol], Any], type[Gr
         ("gather", lambda x, i, m: ops.gather(x, x), DTypeError, "indices must be integers, not float32"),
         ("gather", lambda x, i, m: ops.gather(x, m), DTypeError, "indices must be integers, not bool"),
         ("gather", lambda x, i, m: ops.gather(x, 3, 1), ShapeError, "index 3 is out of bounds for axis 1 of size 3"),
-        ("gather", lambda x, i, m: ops.gather(x, a_list), DTypeError, "indices is a list"),
+        ("gather", lambda x, i, m: ops.gather(x, a_list), DTypeError, "indices has unsupported type list"),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, i[:, 0]), ShapeError, "must be 1 to 2 long, not k long"),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, i[0, 0]), ShapeError, "must be 1 to 2 long, not a scalar"),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, i, batch_dims=1), ShapeError, "batch dims differ at axis 0: n"),

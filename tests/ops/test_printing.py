@@ -80,7 +80,7 @@ def test_print_refuses_a_value_inside_a_body() -> None:
     with pytest.raises(GraphError, match=r"a run gives no values from inside of it[\s\S]*print what cond or the loop"):
         ops.cond(ops.sum(x) > 0, body, lambda: x)
     assert list(graph.watched) == ["outside"]
-    with pytest.raises(GraphError, match="is no name"):
+    with pytest.raises(GraphError, match="is not a valid name"):
         x.print("")
 
 

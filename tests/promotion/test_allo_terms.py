@@ -14,7 +14,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from graphcore.build.elementwise import MOST_TERMS
+from graphcore.build.elementwise import MAX_TERMS
 from graphcore.errors import DTypeError, GraphError, PromotionError
 from graphcore.ir.symbol import Node
 from graphcore.promotion import Key, Operand, Term, system
@@ -134,12 +134,12 @@ def test_text_shows_whole_expressions_only() -> None:
 
 def test_long_expressions_are_refused_before_they_grow_without_bounds() -> None:
     x = graph_of("i8")["a"]
-    for _ in range(int(math.log2(MOST_TERMS))):
+    for _ in range(int(math.log2(MAX_TERMS))):
         x = x + x
     assert x.dtype is DType.int(8 + 12)
-    with pytest.raises(GraphError, match=f"an expression of {2 * MOST_TERMS} terms") as raised:
+    with pytest.raises(GraphError, match=f"an expression of {2 * MAX_TERMS} terms") as raised:
         x + x
-    assert "end it on the way" in raised.value.help
+    assert "split it by naming a part" in raised.value.help
     x.name = "total"
     assert (x + x).dtype is DType.int(21)
 

@@ -339,7 +339,7 @@ def test_constant_with_constant_is_a_constant_of_the_promoted_dtype() -> None:
 
 def test_constant_says_so_when_the_system_has_none() -> None:
     graph = Graph("plain")
-    with pytest.raises(GraphError, match="constant: in max no dtype is ambiguous"):
+    with pytest.raises(GraphError, match="constant: promotion system max has no ambiguous dtypes"):
         graph.constant(1, ambiguous=True)
 
 

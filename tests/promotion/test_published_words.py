@@ -55,7 +55,7 @@ def test_dtype_is_read_as_its_publication_writes_it(name: str, spelling: object,
 
 def test_spellings_of_one_system_are_not_those_of_another() -> None:
     for spelling in ("i1", "u1", "f8"):
-        with pytest.raises(DTypeError, match=f"'{spelling}' names a dtype by a code"):
+        with pytest.raises(DTypeError, match=f"'{spelling}' is not accepted: it means"):
             DType.of(spelling)
     with pytest.raises(DTypeError, match="no dtype is called 'apint"):
         system("allo_hls").dtype_of("apint(0)")

@@ -489,7 +489,7 @@ def test_file_that_is_not_a_model_is_refused_as_ever(tmp_path: Path) -> None:
         (tmp_path / "bad.onnx").write_bytes(content)
         with pytest.raises(ModelError, match=r"bad.onnx is (empty|no ONNX model)"):
             gc.InferenceSession().load(tmp_path / "bad.onnx", cache_dir=tmp_path)
-    with pytest.raises(ModelError, match="is no file"):
+    with pytest.raises(ModelError, match="is not a file"):
         gc.InferenceSession().load(tmp_path / "nowhere.onnx", cache_dir=tmp_path)
 
 

@@ -56,9 +56,9 @@ def test_other_arguments_are_part_of_the_signature() -> None:
     assert power(x, 2).tolist() == [1, 4]
     assert power(x, 3).tolist() == [1, 8]
     assert power(x, 3, negative=True).tolist() == [-1, -8]
-    with pytest.raises(FeedError, match="argument 1 is a set, neither a Symbol or array nor hashable"):
+    with pytest.raises(FeedError, match="argument 1 must be a Symbol, an array or hashable, got set"):
         power(x, {2})
-    with pytest.raises(FeedError, match=r"argument 1\.k\.0 is a bytearray, neither"):
+    with pytest.raises(FeedError, match=r"argument 1\.k\.0 must be a Symbol, an array or hashable, got bytearray"):
         power(x, {"k": [bytearray()]})
 
 
@@ -312,7 +312,7 @@ def test_graph_of_a_call_follows_the_promotion_and_takes_numbers() -> None:
 
 def test_graph_of_a_call_refuses_what_a_call_refuses() -> None:
     double = gc.jit(lambda x: x * 2)
-    with pytest.raises(FeedError, match="is a set, neither"):
+    with pytest.raises(FeedError, match="or hashable, got set"):
         double.graph({1})
     with pytest.raises(FeedError, match="jit: a graph is traced of arrays, and a Symbol is given"):
         double.graph(gc.Graph("g", {"x": gc.TensorType("float32")})["x"])

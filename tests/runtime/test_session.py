@@ -168,7 +168,7 @@ def test_graph_without_outputs_is_refused() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("nowhere.onnx", "load: nowhere.onnx is no file"),
+        ("nowhere.onnx", "load: nowhere.onnx is not a file"),
         (".", r"load: \. is a folder"),
         (b"garbage that is no model", "load: the model is no ONNX model of 24 bytes: byte 0 begins no field"),
         (b"", "load: the model is empty"),

@@ -204,7 +204,7 @@ def test_sizes_in_a_body_are_those_of_the_body_and_of_the_graph_around() -> None
 
 @pytest.mark.parametrize("name", ["a\x1f", "\0", "\n", ""])
 def test_names_with_control_characters_are_refused(name: str) -> None:
-    with pytest.raises(gc.GraphcoreError, match="is no name"):
+    with pytest.raises(gc.GraphcoreError, match="is not a valid name"):
         Graph("g", {name: TensorType(DType.float32, [1])})
 
 

@@ -114,10 +114,10 @@ def test_tensor_has_the_dtype_that_is_said_or_its_own() -> None:
     [
         (lambda: anvil(300, "i8"), DTypeError, "tensor: 300 cannot be held in int8"),
         (lambda: anvil(object()), DTypeError, "tensor: <object"),
-        (lambda: gc.tensor(Graph("g", [TensorType("int8")])[0]), DTypeError, "is no tensor"),
+        (lambda: gc.tensor(Graph("g", [TensorType("int8")])[0]), DTypeError, "cannot be converted to a tensor"),
         (lambda: gc.tensor(1j), PromotionError, "max has no complex numbers"),
-        (lambda: gc.tensor(object()), DTypeError, "is no tensor"),
-        (lambda: anvil([[1], [1, 2]]), DTypeError, "is no tensor"),
+        (lambda: gc.tensor(object()), DTypeError, "cannot be converted to a tensor"),
+        (lambda: anvil([[1], [1, 2]]), DTypeError, "cannot be converted to a tensor"),
         (lambda: anvil(1, "no such"), DTypeError, "no dtype is called"),
         (lambda: gc.tensor(1, promotion="none"), PromotionError, "no promotion system is called 'none'"),
         (lambda: gc.tensor(1, ambiguous=True), GraphError, "in max no dtype is ambiguous"),
@@ -129,13 +129,13 @@ def test_tensor_has_the_dtype_that_is_said_or_its_own() -> None:
         (lambda: anvil([1, 2])[2], IndexError, "index 2 is out of bounds"),
         (lambda: anvil([1, 2])["a"], GraphcoreError, ""),
         (lambda: anvil([1, 2]).item(), ShapeError, "has 2 elements"),
-        (lambda: bool(anvil([1, 2])), DTypeError, "an array of rank 1 is no scalar"),
+        (lambda: bool(anvil([1, 2])), DTypeError, "an array of rank 1 is not a scalar"),
         (lambda: operator.setitem(anvil([1, 2]), 0, 1), GraphError, "a Tensor does not change"),
         (lambda: anvil(1).nothing, AttributeError, "a Tensor has no attribute 'nothing'"),
         (lambda: anvil(1) + None, TypeError, "unsupported operand"),
         (lambda: hash(anvil(1)), TypeError, "unhashable"),
         (lambda: gc.jit(lambda x: x)(anvil(1)), PromotionError, "a Tensor of anvil for a function that is traced"),
-        (lambda: ops.concat([anvil([1]), {1}]), DTypeError, "neither"),
+        (lambda: ops.concat([anvil([1]), {1}]), DTypeError, "or hashable, got set"),
     ],
 )
 def test_bad_input_is_an_error_that_says_what(make: Callable[[], Any], error: type[Exception], says: str) -> None:
@@ -157,7 +157,7 @@ def test_values_go_to_python_and_other_libraries() -> None:
     assert 2.0 in x
     assert (f"{x[0, 0]:.2f}", f"{gc.tensor(1.5, 'bfloat16'):>5}", f"{gc.tensor(7):03d}") == ("1.50", "  1.5", "007")
     assert f"{x}" == str(x)
-    with pytest.raises(DTypeError, match="format: an array of rank 2 is no scalar"):
+    with pytest.raises(DTypeError, match="format: an array of rank 2 is not a scalar"):
         f"{x:.2f}"
     with pytest.raises(ValueError, match="read-only"):
         x.numpy()[0, 0] = 1

@@ -88,7 +88,7 @@ def test_path_is_refused_when_there_is_none(home: Path) -> None:
 
 
 def test_absolute_path_is_refused_when_it_is_inside(home: Path) -> None:
-    refused(saved(home, external(str(home / "plain"))), "no plain path", kind=UnsafePathError)
+    refused(saved(home, external(str(home / "plain"))), "not a plain path", kind=UnsafePathError)
 
 
 def _link(home: Path) -> None:

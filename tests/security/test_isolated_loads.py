@@ -81,7 +81,7 @@ def test_load_keeps_its_limits_when_they_are_wide_enough(tmp_path: Path) -> None
 
 
 def test_load_refuses_limits_and_a_cache_that_it_cannot_have() -> None:
-    with pytest.raises(GraphError, match="limits are a dict"):
+    with pytest.raises(GraphError, match="limits must be a Limits, got dict"):
         SESSION.load(endless(), limits={"nodes": 1})  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="no cache_dir") as caught:
         SESSION.load(endless(), cache_dir="somewhere")  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ def test_name_of_a_users_own_is_refused_when_it_holds_control_characters(name: s
         lambda: setattr(graph.outputs[0], "name", name),
     ]
     for work in refused:
-        with pytest.raises(GraphError, match="is no name") as caught:
+        with pytest.raises(GraphError, match="is not a valid name") as caught:
             work()
         assert "control characters" in caught.value.help
 

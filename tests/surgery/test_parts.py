@@ -186,7 +186,7 @@ def test_rename_refuses(net: Graph, names: dict[str, str], message: str) -> None
 @pytest.mark.parametrize("size", [-3, -1, 1 << 63, 1 << 70, 1.5, True, None, "", "a b", "2 batch", [1]])
 def test_sizes_of_dims_are_refused_when_they_are_none(net: Graph, size: Any) -> None:
     for work in (lambda: net.with_dims(batch=size), lambda: TensorType(F32, [size])):
-        with pytest.raises(ShapeError, match="is no dim") as caught:
+        with pytest.raises(ShapeError, match="is not a valid dim") as caught:
             work()
         assert caught.value.help
 

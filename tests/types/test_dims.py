@@ -17,8 +17,8 @@ from graphcore.types.dims import Dim
 
 A, B, C = Dim("a"), Dim("b"), Dim("c")
 NAME_HELP = (
-    "a name is letters, digits and _ . : / and does not start with a digit; "
-    "an expression is written like '(a - 1) // 2', with spaces around - and //"
+    "a name has letters, digits and _ . : / and does not start with a digit; "
+    "an expression looks like '(a - 1) // 2', with spaces around - and //"
 )
 
 
@@ -100,7 +100,7 @@ def test_substitute_with_an_expression_is_evaluate_with_its_size(
     try:
         replaced = pair.dim.substitute({"a": inner.dim})
     except ValueError as error:
-        assume("terms" not in str(error) and "cannot be" not in str(error))
+        assume(not any(text in str(error) for text in ("terms", "cannot be", "too many characters")))
         raise
     except ZeroDivisionError:
         assume(False)
@@ -318,35 +318,37 @@ def test_constructor_when_given_a_name_makes_a_named_dim(name: str) -> None:
      "max(a, )", "a b", "a\n", "a ** 2", "a!", "1.5", "floor(a)", "a -1"],
 )  # fmt: skip
 def test_constructor_when_text_is_not_a_dim_says_what_is_allowed(text: str) -> None:
-    with pytest.raises(ValueError, match="is no dim") as caught:
+    with pytest.raises(ValueError, match="is not a valid dim") as caught:
         Dim(text)
-    assert str(caught.value) == f"{text.rstrip(' ')!r} is no dim: {NAME_HELP}"
+    assert str(caught.value) == f"{text.rstrip(' ')!r} is not a valid dim: {NAME_HELP}"
 
 
 def test_constructor_when_text_is_hostile_is_refused_soon() -> None:
     for text, why in [
-        ("(" * 3000, "it nests deeper than 64"),
-        ("-" * 3000 + "a", "it nests deeper than 64"),
+        ("(" * 3000, "it is nested more than 64 levels deep"),
+        ("-" * 3000 + "a", "it is nested more than 64 levels deep"),
         ("a" * 5000, "it is longer than 4096 characters"),
         ("a // 0", "it divides by zero"),
         ("a % (1 - 1)", "it divides by zero"),
     ]:
-        with pytest.raises(ValueError, match="is no dim") as caught:
+        with pytest.raises(ValueError, match="is not a valid dim") as caught:
             Dim(text)
         shown = text if len(text) <= 60 else text[:57] + "..."
-        assert str(caught.value) == f"{shown!r} is no dim: {why}"
-    with pytest.raises(ValueError, match=r"^a dim cannot have so many terms: product of sums of 512 and 2$"):
+        assert str(caught.value) == f"{shown!r} is not a valid dim: {why}"
+    with pytest.raises(ValueError, match=r"^dim has too many terms: product of sums of 512 and 2 terms$"):
         Dim(" * ".join(f"(a{i} + b{i})" for i in range(40)))
-    with pytest.raises(ValueError, match=r"^a dim cannot have so many factors: \d+ in a product, at most 10000$"):
+    with pytest.raises(ValueError, match=r"^dim has too many factors: \d+ in a product, at most 10000$"):
         Dim("(a+b)*" * 300 + "1")
     with pytest.raises(ValueError, match=r"^a dim cannot have a max of more than 16 arguments$"):
         Dim(f"max({', '.join(f'a{i}' for i in range(40))})")
-    with pytest.raises(ValueError, match=r"^a dim cannot be written in so many characters: \d+, at most 100000$"):
+    with pytest.raises(ValueError, match=r"^the text of a dim has too many characters: \d+, at most 100000$"):
         Dim(" % ".join(f"(a{i} + b{i})" for i in range(16)))
 
 
 def test_constructor_when_negative_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^-1 is no dim: a size is >= 0 \(Dim.dynamic\(\) where it is not known\)$"):
+    with pytest.raises(
+        ValueError, match=r"^-1 is not a valid dim: a size is >= 0 \(Dim.dynamic\(\) if it is unknown\)$"
+    ):
         Dim(-1)
 
 
@@ -355,7 +357,7 @@ def test_constructor_when_the_type_is_wrong_is_refused(value: Any) -> None:
     with pytest.raises(TypeError) as caught:
         Dim(value)
     if not isinstance(value, np.bool_):  # NumPy refuses that one in its own words
-        expected = "is no dim: a dim is an int >= 0, a name, an expression of those, or Dim.dynamic()"
+        expected = "is not a valid dim: a dim is an int >= 0, a name, an expression of those, or Dim.dynamic()"
         assert str(caught.value) == f"{value!r} {expected}"
 
 
@@ -515,7 +517,7 @@ def test_dim_that_is_not_static_is_not_a_number(dim: Dim) -> None:
             use(dim)
         assert str(caught.value) == (
             f"dim {str(dim)!r} is not static: its size is known {expected}; "
-            "take it inside the graph with ops.shape_of(x)"
+            "compute it in the graph with ops.shape_of(x)"
         )
     with pytest.raises(TypeError) as caught:
         bool(dim)
@@ -562,7 +564,7 @@ def test_substitute_replaces_all_names_at_once() -> None:
 
 
 def test_substitute_when_a_key_or_value_is_wrong_says_so() -> None:
-    with pytest.raises(ValueError, match=r"^substitute: only names can be replaced, 'a \+ 1' is no plain name$"):
+    with pytest.raises(ValueError, match=r"^substitute: only names can be replaced, 'a \+ 1' is not a plain name$"):
         A.substitute({A + 1: 4})
     with pytest.raises(ValueError, match=r"^dim 'a' cannot be -1: a size is >= 0$"):
         A.substitute({"a": -1})
@@ -570,11 +572,11 @@ def test_substitute_when_a_key_or_value_is_wrong_says_so() -> None:
 
 def test_evaluate_when_a_size_is_missing_or_wrong_says_so() -> None:
     assert (A * B).evaluate({"a": np.int8(100), "b": np.int8(100), "z": 1}) == 10_000  # type: ignore[dict-item]
-    with pytest.raises(ValueError, match=r"^evaluate: no size is given for dim 'b'$"):
+    with pytest.raises(ValueError, match=r"^evaluate: the size of dim 'b' is missing$"):
         (A + B).evaluate({"a": 1})
     with pytest.raises(ValueError, match=r"^dim 'a' cannot be -1: a size is >= 0$"):
         (A + 1).evaluate({"a": -1})
-    with pytest.raises(TypeError, match=r"^evaluate: nothing is known about a dynamic dim \(\?\), so it has no size$"):
+    with pytest.raises(TypeError, match=r"^evaluate: the size of a dynamic dim \(\?\) is unknown$"):
         Dim.dynamic().evaluate({})
     with pytest.raises(ZeroDivisionError):
         (A // B).evaluate({"a": 1, "b": 0})

@@ -49,7 +49,7 @@ def test_code_of_numpy_is_an_error_that_names_all_that_it_means(code: str) -> No
         TensorType(code, [2])
     for meaning in CODES[code]:
         assert f'"{meaning}"' in error.value.help
-    assert error.value.help.endswith(f"give the object np.dtype({code!r})")
+    assert error.value.help.endswith(f"the object np.dtype({code!r})")
     assert DType.of(np.dtype(code)).name == CODES[code][0]
 
 

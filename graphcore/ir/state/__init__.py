@@ -1,1 +1,1 @@
-"""The state of a graph beside its contents: where nodes come from, what was made before."""
+"""The state of a graph beside its nodes: origins, caches, settings."""

@@ -1,7 +1,7 @@
-"""Operators of Symbols, and methods of Graphs that need more than a graph: folders above this one attach them.
+"""Lazy attachment of the operators of Symbol and of the Graph methods that packages above this one implement.
 
-They are imported before the first graph is made, and when a name of the class is asked for that it has not: whoever
-only runs a model makes none.
+These packages are imported before the first graph is created, or when an unknown attribute of the class is read. A
+process that only runs a model imports none of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _done: list[bool] = []
 
 
 def attach() -> None:
-    """Import what attaches, once."""
+    """Import the modules that attach methods, once."""
     if not _done:
         with uncollected():
             for name in _PARTS:
@@ -32,12 +32,12 @@ def attach() -> None:
 
 
 class Attached(type):
-    """The class of Graph."""
+    """The metaclass of Graph."""
 
-    if not TYPE_CHECKING:  # who sees it lets every name be asked for
+    if not TYPE_CHECKING:  # type checkers would accept every attribute
 
         def __getattr__(cls, name: str) -> Any:
-            """Return what is attached under a name that the class has not yet."""
+            """Attach the methods, and return the attribute."""
             if not _done and not name.startswith("__"):
                 attach()
                 return getattr(cls, name)
@@ -48,14 +48,14 @@ class Attached(type):
         return [*super().__dir__()]
 
 
-# The caches of a graph under construction, so that the same is computed, and made, once.
+# The caches of a graph under construction.
 
 Symbol = TypeVar("Symbol")
-"""The Symbols of a graph, of which nothing is asked here."""
+"""The Symbols of a graph; this module uses none of their attributes."""
 
 
 class DimPlaces(dict["Dim", tuple[Symbol, int]], Generic[Symbol]):
-    """The first axis of a graph that has each symbolic dim. seen: the number of Symbols that were looked at."""
+    """The first axis with each symbolic dim of a graph. seen: the number of Symbols that were searched."""
 
     __slots__ = ("seen",)
 
@@ -65,17 +65,16 @@ class DimPlaces(dict["Dim", tuple[Symbol, int]], Generic[Symbol]):
 
 
 class Memory(Generic[Symbol]):
-    """The caches of one graph, one a subject.
+    """The caches of one graph.
 
-    plans: the answers of promotion and shape rules, by op and operand types. reshapes: the plans of Reshape, by type
-    and wanted shape. indices: the entries of an index, by type and index. sizes: Symbols of sizes, by dims.
-    dim_places: see `DimPlaces`. values: constants by their value, and what ops make of a value once for all that read
-    it. casts: by the number of the operand, the dtype, and whether that is only a default. implicit: what errors show
-    in place of a cast that the user did not write, by the number of the cast. expressions: the terms of Symbols that a
-    longer expression may still take over, by number. tensors: quantised tensors and the constants of their arrays, by
-    the identity of the tensor, which is kept alive. functions: graphs that are called as functions, and what was made
-    of each for operands of some types, by both. loose: by the numbers of casts that `precision="fast"`
-    may omit, whether all the nodes that they belong to may be less accurate of themselves.
+    plans: results of promotion and shape rules, by op and operand types. reshapes: plans of Reshape, by type and target
+    shape. indices: the entries of an index, by type and index. sizes: Symbols of sizes, by dims. dim_places: see
+    `DimPlaces`. values: constants by value, and shared results of ops by key. casts: by the number of the operand,
+    the dtype, and whether it is ambiguous. implicit: the operands of implicit casts, which errors show in their place,
+    by the number of the cast. expressions: the terms of Symbols that a longer expression may still absorb, by number.
+    tensors: quantised tensors and the constants of their arrays, by the identity of the tensor, which is kept alive.
+    functions: graphs that are called as functions with their definitions, by graph and operand types. loose: casts
+    that `precision="fast"` may omit, by number, with True if all their nodes may be less accurate anyway.
     """
 
     __slots__ = (
@@ -108,40 +107,44 @@ class Memory(Generic[Symbol]):
         self.loose: dict[int, bool] = {}
 
     def copy(self) -> Memory[Symbol]:
-        """Return caches of their own with the same entries."""
-        made: Memory[Symbol] = Memory()
-        made.plans, made.reshapes, made.indices = dict(self.plans), dict(self.reshapes), dict(self.indices)
-        made.sizes, made.values, made.casts = dict(self.sizes), dict(self.values), dict(self.casts)
-        made.tensors, made.functions = dict(self.tensors), dict(self.functions)
-        made.implicit, made.expressions, made.loose = dict(self.implicit), dict(self.expressions), dict(self.loose)
-        return made
+        """Return a copy of the caches."""
+        result: Memory[Symbol] = Memory()
+        result.plans, result.reshapes, result.indices = dict(self.plans), dict(self.reshapes), dict(self.indices)
+        result.sizes, result.values, result.casts = dict(self.sizes), dict(self.values), dict(self.casts)
+        result.tensors, result.functions = dict(self.tensors), dict(self.functions)
+        result.implicit, result.expressions, result.loose = (
+            dict(self.implicit),
+            dict(self.expressions),
+            dict(self.loose),
+        )
+        return result
 
-    # Told by an edit of the graph
+    # Invalidation after an edit of the graph
 
     def forget_values(self, is_stale: Callable[[Symbol], bool]) -> None:
-        """Forget the values that may not be found again."""
+        """Remove stale values."""
         self.values = {key: symbol for key, symbol in self.values.items() if not is_stale(symbol)}
 
     def forget_sizes(self, is_stale: Callable[[Symbol], bool]) -> None:
-        """Forget the sizes that may not be found again."""
+        """Remove stale sizes."""
         self.sizes = {key: symbol for key, symbol in self.sizes.items() if not is_stale(symbol)}
 
     def renumber(self, numbers: Mapping[int, int]) -> None:
-        """Note that Symbols have other numbers, and another order."""
+        """Update the caches after a renumbering of Symbols."""
         self.casts = {(numbers[own], dtype, flag): s for (own, dtype, flag), s in self.casts.items()}
         self.implicit = {numbers[own]: s for own, s in self.implicit.items()}
-        self.expressions = {numbers[own]: found for own, found in self.expressions.items()}
+        self.expressions = {numbers[own]: expression for own, expression in self.expressions.items()}
         self.loose = {numbers[own]: is_fast for own, is_fast in self.loose.items()}
         self.dim_places = DimPlaces()
 
 
-# Methods that are attached to a class from another file than its own.
+# Methods that are attached to a class from another module.
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def method(owner: type, name: str = "") -> Callable[[_Function], _Function]:
-    """Attach a function to a class as a method, under its own name or the one given."""
+    """Attach a function to a class as a method, by default under its own name."""
 
     def attach(function: _Function) -> _Function:
         function.__name__ = name or function.__name__

@@ -1,9 +1,9 @@
-"""Refuse assignment: slots of nodes, Symbols and constants, and the dicts that a graph shows.
+"""Immutability of nodes, Symbols and constants, and of the dicts and sequences that a graph returns.
 
-A Symbol whose type were set would run as another than it says. The classes refuse every assignment, with the method
-that does what was wanted. A new object is filled as one of an open subclass of the same slots, and closed by
-`made.__class__ = Symbol`: setting seven slots past a `__setattr__` takes ten times as long. Passes and readers, which
-change graphs that no user has, say `change(node, op_type="Sum")`.
+Setting the type of a Symbol would make it disagree with the node that computes it. Assignments raise an error that
+names the method to use instead. A new object is filled as an instance of an open subclass with the same slots, then
+closed by `symbol.__class__ = Symbol`: setting seven slots past a `__setattr__` takes ten times as long. Passes and
+readers, which change graphs before users see them, call `change(node, op_type="Sum")`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _Part = TypeVar("_Part")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-_REPLACED = "put something else in its place: graph.replace({what}, fn), which returns a new graph"
-_WEIGHTS = "give other arrays to a new graph: graph.with_weights({'name': array})"
+_REPLACED = "replace it: graph.replace({what}, fn), which returns a new graph"
+_WEIGHTS = "replace arrays in a new graph: graph.with_weights({'name': array})"
 
 _NODE: Mapping[str, str] = {
     "op_type": _REPLACED,
@@ -31,9 +31,9 @@ _NODE: Mapping[str, str] = {
     "outputs": _REPLACED,
     "attributes": _REPLACED,
     "domain": _REPLACED,
-    "layer": "make it in that layer: with graph.layer(name): ...",
-    "origin": "the line is that of the call that made it",
-    "line": "the line is that of the call that made it",
+    "layer": "create it in that layer: with graph.layer(name): ...",
+    "origin": "it is the source line of the call that created it",
+    "line": "it is the source line of the call that created it",
 }
 _SYMBOL: Mapping[str, str] = {
     "type": "x.cast(dtype) gives another dtype, x.rebind(...) states dims, graph.with_dims({...}) changes inputs",
@@ -41,25 +41,25 @@ _SYMBOL: Mapping[str, str] = {
     "shape": "x.reshape(...) gives another shape, x.rebind(...) states dims, graph.with_dims({...}) changes inputs",
     "rank": "x.reshape(...) gives another shape",
     "ndim": "x.reshape(...) gives another shape",
-    "ambiguous": "say so where it is made: TensorType(dtype, shape, ambiguous=True) of an input, "
+    "ambiguous": "declare it: TensorType(dtype, shape, ambiguous=True) for an input, "
     "graph.constant(value, dtype, ambiguous=True)",
     "producer": _REPLACED,
-    "id": "Symbols are numbered in the order of their making",
+    "id": "Symbols are numbered in the order of their creation",
     "graph": "Symbols of two graphs never mix: call one graph on Symbols of the other",
     "given_name": "x.name = 'name', or graph.rename({'old': 'new'}), which returns a new graph",
     "is_constant": "bind an input to a constant in a new graph: graph.with_constants({'name': array})",
-    "line": "the line is that of the call that made it",
+    "line": "it is the source line of the call that created it",
     "buffer": "declare it with the graph: Graph(name, {'cache': Buffer(...)})",
 }
 _PRODUCER: Mapping[str, str] = {
     "array": _WEIGHTS,
-    "is_weight": "make it as a weight: graph.weight(name, array), or as a constant: graph.constant(array)",
-    "origin": "the line is that of the call that made it",
-    "position": "inputs are numbered as they are declared: Graph(name, {...})",
+    "is_weight": "create it as a weight: graph.weight(name, array), or as a constant: graph.constant(array)",
+    "origin": "it is the source line of the call that created it",
+    "position": "inputs are numbered in the order of their declaration: Graph(name, {...})",
     "symbol": "return the value from the function of the body",
 }
 _GRAPH: Mapping[str, str] = {
-    "promotion": "what was built is built: say it where the graph is made, Graph(name, inputs, promotion=...)",
+    "promotion": "state it when the graph is created: Graph(name, inputs, promotion=...)",
     "inputs": "declare them with the graph: Graph(name, {...}); graph.with_inputs(...), graph.with_dims({...}) and "
     "graph.rename({...}) return new graphs",
     "outputs": "set them once with graph.output(...); graph.with_outputs(...) returns a new graph",
@@ -75,46 +75,46 @@ _GRAPH: Mapping[str, str] = {
 CLOSED: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {"Node": _NODE, "Symbol": _SYMBOL, "Constant": _PRODUCER, "Graph": _GRAPH}
 )
-"""The slots that cannot be assigned, by class, each with the help of its error."""
+"""The help of the error for each slot that cannot be assigned, by class."""
 
 
-def refused(part: object, kind: str, name: str, what: str = "x") -> ImmutableError:
-    """Return the error of an assignment to `part`, a thing of a kind. what: how its help calls it."""
+def assignment_error(part: object, kind: str, name: str, what: str = "x") -> ImmutableError:
+    """Return the error of an assignment to `part`, an object of class `kind`. what: its variable name in the help."""
     operands: dict[str, object] = {what: part} if isinstance(part, Described) else {}
     array = getattr(part, "array", None) if kind == "Constant" else None
     if isinstance(array, np.ndarray):
         operands["array"] = f"{array.dtype}{list(array.shape)}"
-    shown = f"graph {getattr(part, 'name', '')!r}" if kind == "Graph" else type(part).__name__
+    label = f"graph {getattr(part, 'name', '')!r}" if kind == "Graph" else type(part).__name__
     help = CLOSED[kind][name].replace("{what}", what)
-    return ImmutableError(f"{shown}: {name} cannot be assigned", operands=operands, help=help)
+    return ImmutableError(f"{label}: {name} cannot be assigned", operands=operands, help=help)
 
 
 def closed(kind: str, what: str = "x") -> tuple[Callable[[Any, str, Any], None], Callable[[Any, str], None]]:
-    """Return the `__setattr__` and `__delattr__` of a class, which raise `ImmutableError` for what is closed."""
+    """Return the `__setattr__` and `__delattr__` of a class, which raise `ImmutableError` for the slots in `CLOSED`."""
     names = CLOSED[kind]
 
     def assign(part: Any, name: str, value: Any) -> None:
         if name in names:
-            raise refused(part, kind, name, what)
+            raise assignment_error(part, kind, name, what)
         object.__setattr__(part, name, value)
 
     def delete(part: Any, name: str) -> None:
         if name in names:
-            raise refused(part, kind, name, what)
+            raise assignment_error(part, kind, name, what)
         object.__delattr__(part, name)
 
     return assign, delete
 
 
 def change(part: _Part, **slots: Any) -> _Part:
-    """Set slots of a node, Symbol or producer, past the check, and return it. Only for graphs that no user has."""
+    """Set slots of a node, Symbol or producer without the check, and return it. Only before users see the graph."""
     for name, value in slots.items():
         object.__setattr__(part, name, Attributes(value) if name == "attributes" else value)
     return part
 
 
 class ReadOnly(dict[_Key, _Value]):
-    """A dict that does not change. `dict(it)` is one that does."""
+    """A read-only dict. `dict(it)` is a mutable copy."""
 
     __slots__ = ()
 
@@ -140,7 +140,7 @@ class Attributes(ReadOnly[str, Any]):
     __slots__ = ()
 
     _what = "node.attributes"
-    _help = "make another node: graph.replace(node, fn), which returns a new graph"
+    _help = "replace the node: graph.replace(node, fn), which returns a new graph"
 
 
 class Weights(ReadOnly[str, Any]):
@@ -153,16 +153,16 @@ class Weights(ReadOnly[str, Any]):
 
 
 NO_ATTRIBUTES = Attributes()
-"""Those of every node without any."""
+"""The attributes of all nodes without attributes."""
 
 
-# Sequences that show a list without copying it.
+# Read-only views of lists.
 
 T = TypeVar("T", covariant=True)
 
 
 class View(Sequence[T]):
-    """A list that its owner alone changes. It grows with the list; `tuple(view)` is what it shows now.
+    """A read-only view of a list, which follows its changes; `tuple(view)` is a snapshot.
 
     Equal to views, tuples and lists of the same elements. A slice is a tuple.
     """
@@ -180,8 +180,8 @@ class View(Sequence[T]):
     @overload
     def __getitem__(self, index: slice) -> tuple[T, ...]: ...
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
-        found = self._items[index]
-        return tuple(found) if isinstance(found, list) else found
+        items = self._items[index]
+        return tuple(items) if isinstance(items, list) else items
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._items)
@@ -209,20 +209,20 @@ class View(Sequence[T]):
         raise TypeError("a view belongs to its graph: pickle the graph, or tuple(view)")
 
 
-# The origin of a graph's nodes: in the user's code, in the layers and in the file.
+# Where new nodes of a graph come from.
 
 
 @dataclass(slots=True)
 class Site:
-    """The place that new nodes of a graph belong to."""
+    """The layer and origin of new nodes of a graph."""
 
     layer: str = ""
-    """The path of the layer being built, with a slash after it, or ""."""
+    """The path of the current layer with a trailing slash, or ""."""
     origin: Origin | Line | None = None
-    """The line that new nodes belong to unless `is_user`."""
+    """The origin of new nodes if `is_user` is False."""
     is_user: bool = True
-    """True if a user builds the graph: a new node belongs to the user's line that runs."""
+    """True if a user builds the graph: the origin of a new node is the line of user code that runs."""
     has_untyped: bool = False
-    """True if there are nodes whose results' types were given and not inferred: `Graph.op` with `out_types`."""
+    """True if the result types of some nodes are stated, not inferred: `Graph.op` with `out_types`."""
     layers: dict[str, int] = field(default_factory=dict)
     """The number of times each layer was entered, by path."""

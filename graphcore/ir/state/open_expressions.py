@@ -1,7 +1,7 @@
-"""Open expressions: what Symbols are made of that a longer expression may yet swallow.
+"""Open expressions: the terms of sums and products that a longer expression may still absorb.
 
-A promotion system may promote over all terms of a sum or product. Until anything but the same operators has used such a
-Symbol, the graph keeps a record of its terms.
+A promotion system may promote over all terms of a sum or product. The graph records the terms of such a Symbol until
+another operator uses it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _new = object.__new__
 
 
 class Expression:
-    """The parts of an unfinished Symbol.
+    """An open sum or product.
 
-    parts: the terms as they were written, Symbols and Python numbers; terms: what a promotion system is told of each.
-    negated: 1 for those that are subtracted. swallowed: whether it has become part of a longer expression.
+    parts: the terms as written, Symbols and Python numbers. terms: their descriptions for the promotion system.
+    negated: 1 for subtracted terms. swallowed: True if a longer expression has absorbed it.
     """
 
     __slots__ = ("has_numbers", "negated", "operator", "parts", "swallowed", "terms")
@@ -42,74 +42,76 @@ class Expression:
         self.swallowed = False
 
     def of(self, parts: tuple[Symbol | Scalar, ...]) -> Expression:
-        """Return the same expression of other terms of the same types."""
-        made = _new(Expression)
-        made.operator = self.operator
-        made.parts = parts
-        made.terms = self.terms
-        made.negated = self.negated
-        made.has_numbers = self.has_numbers
-        made.swallowed = False
-        return made
+        """Return the same expression on other parts of the same types."""
+        result = _new(Expression)
+        result.operator = self.operator
+        result.parts = parts
+        result.terms = self.terms
+        result.negated = self.negated
+        result.has_numbers = self.has_numbers
+        result.swallowed = False
+        return result
 
     def joined(self, other: Expression, *, subtracted: bool) -> Expression:
-        """Return this one and then the other."""
-        made = _new(Expression)
-        made.operator = self.operator
-        made.parts = self.parts + other.parts
-        made.terms = self.terms + (tuple(map(_opposite, other.terms)) if subtracted else other.terms)
-        made.negated = self.negated + (tuple([1 - n for n in other.negated]) if subtracted else other.negated)
-        made.has_numbers = self.has_numbers or other.has_numbers
-        made.swallowed = False
-        return made
+        """Return the concatenation of two expressions."""
+        result = _new(Expression)
+        result.operator = self.operator
+        result.parts = self.parts + other.parts
+        result.terms = self.terms + (tuple(map(_opposite, other.terms)) if subtracted else other.terms)
+        result.negated = self.negated + (tuple([1 - n for n in other.negated]) if subtracted else other.negated)
+        result.has_numbers = self.has_numbers or other.has_numbers
+        result.swallowed = False
+        return result
 
 
 def open_expression(graph: Graph, operator: str, value: Symbol | Scalar) -> Expression | None:
-    """Return what a value is made of, if it is an unfinished expression of that operator."""
+    """Return the open expression of a value if its operator is `operator`, else None."""
     if type(value) is not Symbol:
         return None
-    found: Expression | None = graph.memory.expressions.get(value.id)
-    return found if found is not None and found.operator == operator and value.given_name is None else None
+    expression: Expression | None = graph.memory.expressions.get(value.id)
+    return (
+        expression if expression is not None and expression.operator == operator and value.given_name is None else None
+    )
 
 
 def is_swallowed(symbol: Symbol) -> bool:
-    """Return whether a longer expression has taken over what it is made of, and nothing else uses it."""
-    found = symbol.graph.memory.expressions.get(symbol.id)
-    return found is not None and found.swallowed and symbol.given_name is None
+    """Return True if a longer expression has absorbed the terms of a Symbol, and nothing else uses it."""
+    expression = symbol.graph.memory.expressions.get(symbol.id)
+    return expression is not None and expression.swallowed and symbol.given_name is None
 
 
 def state_of(graph: Graph) -> list[tuple[Any, ...]]:
-    """Return the unfinished expressions of a graph, Symbols as ("symbol", number)."""
+    """Return the open expressions of a graph, with Symbols as ("symbol", number)."""
     return [
         (
             number,
-            found.operator,
-            [("symbol", v.id) if isinstance(v, Symbol) else v for v in found.parts],
-            found.negated,
-            found.swallowed,
+            expression.operator,
+            [("symbol", v.id) if isinstance(v, Symbol) else v for v in expression.parts],
+            expression.negated,
+            expression.swallowed,
         )
-        for number, found in graph.memory.expressions.items()
+        for number, expression in graph.memory.expressions.items()
     ]
 
 
 def restore(graph: Graph, state: Sequence[tuple[Any, ...]]) -> None:
-    """Make the unfinished expressions of a graph what `state_of` returned."""
+    """Restore the open expressions of a graph from the result of `state_of`."""
     for number, operator, described, negated, swallowed in state:
         parts = tuple([graph._symbols[v[1]] if isinstance(v, tuple) else v for v in described])
         terms = tuple([term_of(v, bool(minus)) for v, minus in zip(parts, negated, strict=True)])
-        made = Expression(operator, parts, terms, any(not isinstance(v, Symbol) for v in parts))
-        made.swallowed = swallowed
-        graph.memory.expressions[number] = made
+        expression = Expression(operator, parts, terms, any(not isinstance(v, Symbol) for v in parts))
+        expression.swallowed = swallowed
+        graph.memory.expressions[number] = expression
 
 
 def term_of(value: Symbol | Scalar, negated: bool) -> Term:
-    """Return what a promotion system is told of a term."""
+    """Return the description of a term for the promotion system."""
     return _typed(value.type.dtype, negated) if isinstance(value, Symbol) else Term(Operand(None, value), negated)
 
 
 @functools.lru_cache(4096)
 def _typed(dtype: DType, negated: bool) -> Term:
-    """Return one object for each: a system may tell the terms of long expressions apart by identity."""
+    """Return one object per dtype and sign: systems may compare the terms of long expressions by identity."""
     return Term(Operand(dtype), negated)
 
 

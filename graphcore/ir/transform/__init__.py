@@ -1,1 +1,1 @@
-"""Graphs made of graphs: walked, rewritten, edited in place, and matched against patterns."""
+"""Transformations of graphs: walks, rewrites, edits in place, and pattern matching."""

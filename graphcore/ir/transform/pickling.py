@@ -1,4 +1,4 @@
-"""A graph as flat lists, so that pickling and copying need no recursion however deep the graph is."""
+"""The state of a graph as flat lists, so that pickling and copying deep graphs need no recursion."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class _Body(dict[str, Any]):
 def copied(graph: Graph) -> Graph:
     """Return an independent graph of the same nodes and outputs; arrays are shared.
 
-    Not a `Rewrite`: Symbols keep their numbers, by which callers find them, and what the graph remembers comes along:
-    casts that were made, and expressions that may still grow.
+    Unlike a `Rewrite`, a copy keeps the numbers of Symbols, by which callers find them, and the caches of casts and of
+    open expressions.
     """
-    made = object.__new__(type(graph))
-    restore(made, state_of(graph))
-    return made
+    result = object.__new__(type(graph))
+    restore(result, state_of(graph))
+    return result
 
 
 def state_of(graph: Graph) -> dict[str, Any]:
-    """Everything there is to know of a graph, without references between Symbols."""
+    """Return the complete state of a graph, without references between Symbols."""
 
     def attribute_state(value: Any) -> Any:
         return _Body(state_of(value)) if isinstance(value, Graph) else value
@@ -71,12 +71,12 @@ def state_of(graph: Graph) -> dict[str, Any]:
         "folded": dict(graph.folded),
         "domains": dict(graph.opsets),
         "watched": [(label, s.id) for label, s in graph.watched.items()],
-        "buffers": [(name, held.value.id, held.buffer) for name, held in graph._buffers.items()],
+        "buffers": [(name, buffer.value.id, buffer.buffer) for name, buffer in graph._buffers.items()],
     }
 
 
 def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> None:
-    """Make `graph`, an empty object, what `state` says. outer: the graph whose node has it as a body."""
+    """Initialise `graph`, an empty object, from its state. outer: the graph whose node has it as a body."""
     Graph.__init__(graph, state["name"], promotion=state["promotion"], strict=state["strict"])
     graph.scope.outer = outer
     nodes = [

@@ -1,7 +1,7 @@
-"""The values of small integer tensors of a graph, in numbers and dims: the shapes that a model computes.
+"""Symbolic values of small integer tensors in a graph: the shapes that a model computes.
 
-Exporters write `Reshape(x, Concat(Gather(Shape(x), 0), [-1, 64]))`. Here every element of such a vector is an int, a
-dim, or not known.
+Exporters write `Reshape(x, Concat(Gather(Shape(x), 0), [-1, 64]))`. Each element of such a vector is evaluated to an
+int, a dim, or None if it is unknown.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 DOMAINS = frozenset({"", "graphcore"})
-"""The domains that rules are of: no operator of the library contradicts one of ONNX of its name."""
+"""The domains of the rules: operators of the library with a name of ONNX have the same meaning."""
 
-_LONGEST = 32
+_MAX_LENGTH = 32
 _DTYPES = frozenset({DType.int64, DType.int32, DType.bool})
-_DEEPEST = 64
-"""Nodes in a row that are followed."""
+_MAX_DEPTH = 64
+"""The maximum length of a chain of nodes that is evaluated."""
 
 
 class ShapeValues:
-    """The values of a graph's integer tensors, found when asked for."""
+    """The values of a graph's integer tensors, evaluated on demand."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Symbol, Value]] = {}
-        self._arrays: dict[int, tuple[Symbol, np.ndarray[Any, Any] | None]] = {}  # of matrices and more
+        self._values: dict[int, tuple[Symbol, Value]] = {}
+        self._arrays: dict[int, tuple[Symbol, np.ndarray[Any, Any] | None]] = {}  # of rank 2 and more
 
     def of(self, symbol: Symbol | None, depth: int = 0) -> Value:
-        """Return what a scalar or short vector of integers or bools holds; None where that is not known at all."""
+        """Return the value of a scalar or short vector of integers or bools; None if it is unknown."""
         type_ = None if symbol is None else symbol.type
         if symbol is None or not isinstance(type_, TensorType) or type_.dtype not in _DTYPES:
             return None
-        if not type_.shape.is_ranked or len(type_.shape) > 1 or depth > _DEEPEST:
+        if not type_.shape.is_ranked or len(type_.shape) > 1 or depth > _MAX_DEPTH:
             return None
-        held = self._found.get(id(symbol))
-        if held is None:
-            held = self._found[id(symbol)] = symbol, self._read(symbol, type_, depth)
-        return held[1]
+        entry = self._values.get(id(symbol))
+        if entry is None:
+            entry = self._values[id(symbol)] = symbol, self._read(symbol, type_, depth)
+        return entry[1]
 
     def _read(self, symbol: Symbol, type_: TensorType, depth: int) -> Value:
         producer = symbol.producer
@@ -58,46 +58,46 @@ class ShapeValues:
         if producer.op_type == "Shape":
             return _shape_of(producer)
         rule = VALUES.get(producer.op_type)
-        made = None
+        value = None
         if rule is not None:
-            made = rule([self.of(s, depth + 1) for s in producer.inputs], producer.attributes, type_)
-        if made is None:
+            value = rule([self.of(s, depth + 1) for s in producer.inputs], producer.attributes, type_)
+        if value is None:
             array = self._folded(producer, type_, depth)
-            made = None if array is None else _of_array(array)
-        return None if isinstance(made, tuple) and len(made) > _LONGEST else made
+            value = None if array is None else _of_array(array)
+        return None if isinstance(value, tuple) and len(value) > _MAX_LENGTH else value
 
     def _folded(self, node: Node, type_: TensorType, depth: int) -> np.ndarray[Any, Any] | None:
-        """Return what a node gives that follows from small constants alone, of any rank."""
+        """Return the result of a node on small constants, of any rank; None if it is not constant."""
         if node.op_type not in FOLDED or type_.dtype not in _DTYPES or not type_.shape.is_static:
             return None
         arrays = [None if s is None else self._array(s, depth + 1) for s in node.inputs]
         if any(a is None and s is not None for a, s in zip(arrays, node.inputs, strict=True)):
             return None
         dtypes = [None if s is None else s.dtype for s in node.inputs]
-        return folded(node.op_type, arrays, dtypes, node.attributes, type_, _LONGEST * 8)
+        return folded(node.op_type, arrays, dtypes, node.attributes, type_, _MAX_LENGTH * 8)
 
     def _array(self, symbol: Symbol, depth: int) -> np.ndarray[Any, Any] | None:
         producer, type_ = symbol.producer, symbol.type
         if isinstance(producer, Constant):
-            return producer.array if producer.array.size <= _LONGEST else None
+            return producer.array if producer.array.size <= _MAX_LENGTH else None
         if not isinstance(producer, Node) or producer.domain not in DOMAINS:
             return None
-        if not isinstance(type_, TensorType) or depth > _DEEPEST:
+        if not isinstance(type_, TensorType) or depth > _MAX_DEPTH:
             return None
         if type_.shape.is_ranked and len(type_.shape) < 2:
             value = self.of(symbol, depth)
             sizes = value if isinstance(value, tuple) else (value,)
             return np.array(value, type_.dtype.numpy) if all(isinstance(size, int) for size in sizes) else None
-        held = self._arrays.get(id(symbol))
-        if held is None:
-            held = self._arrays[id(symbol)] = symbol, self._folded(producer, type_, depth)
-        return held[1]
+        entry = self._arrays.get(id(symbol))
+        if entry is None:
+            entry = self._arrays[id(symbol)] = symbol, self._folded(producer, type_, depth)
+        return entry[1]
 
 
 def _of_array(array: np.ndarray[Any, Any]) -> Value:
     if array.ndim == 0:
         return int(array)
-    return tuple(array.tolist()) if array.ndim == 1 and array.size <= _LONGEST else None
+    return tuple(array.tolist()) if array.ndim == 1 and array.size <= _MAX_LENGTH else None
 
 
 def _shape_of(node: Node) -> Value:
@@ -108,7 +108,7 @@ def _shape_of(node: Node) -> Value:
     return tuple([size_of(d) for d in dims])
 
 
-# What operators make of values
+# Rules by operator
 
 _Rule: TypeAlias = "Callable[[list[Value], Mapping[str, Any], TensorType], Value]"
 
@@ -118,7 +118,7 @@ def _same(values: list[Value], attributes: Mapping[str, Any], result: TensorType
 
 
 def _flat(values: list[Value], attributes: Mapping[str, Any], result: TensorType) -> Value:
-    """Squeeze, Unsqueeze and Reshape: a scalar becomes a vector of it, or a vector of one element the element."""
+    """Squeeze, Unsqueeze and Reshape between scalars and vectors of one element."""
     (value, *_) = values
     if value is None:
         return None
@@ -133,22 +133,22 @@ def _joined(values: list[Value], attributes: Mapping[str, Any], result: TensorTy
 
 
 def _gathered(values: list[Value], attributes: Mapping[str, Any], result: TensorType) -> Value:
-    vector, places = values
-    if not isinstance(vector, tuple) or places is None:
+    vector, indices = values
+    if not isinstance(vector, tuple) or indices is None:
         return None
 
-    def at(place: Size) -> Size:
-        return vector[place] if isinstance(place, int) and -len(vector) <= place < len(vector) else None
+    def at(index: Size) -> Size:
+        return vector[index] if isinstance(index, int) and -len(vector) <= index < len(vector) else None
 
-    return tuple([at(p) for p in places]) if isinstance(places, tuple) else at(places)
+    return tuple([at(p) for p in indices]) if isinstance(indices, tuple) else at(indices)
 
 
 def _sliced(values: list[Value], attributes: Mapping[str, Any], result: TensorType) -> Value:
     vector, starts, ends, _, steps = (*values, None, None)[:5]
-    given = [_only(starts), _only(ends), 1 if steps is None else _only(steps)]
-    if not isinstance(vector, tuple) or not all(isinstance(v, int) for v in given):
+    bounds = [_only(starts), _only(ends), 1 if steps is None else _only(steps)]
+    if not isinstance(vector, tuple) or not all(isinstance(v, int) for v in bounds):
         return None
-    start, end, step = given
+    start, end, step = bounds
     return vector[start:end:step] if isinstance(step, int) and step > 0 else None
 
 
@@ -159,11 +159,11 @@ def _only(value: Value) -> Size:
 def _filled(values: list[Value], attributes: Mapping[str, Any], result: TensorType) -> Value:
     (length,) = values
     value = attributes.get("value")
-    held = 0 if value is None else int(np.asarray(value).reshape(-1)[0])
+    fill = 0 if value is None else int(np.asarray(value).reshape(-1)[0])
     if length == ():
-        return held
+        return fill
     count = _only(length)
-    return (held,) * count if isinstance(count, int) and 0 <= count <= _LONGEST else None
+    return (fill,) * count if isinstance(count, int) and 0 <= count <= _MAX_LENGTH else None
 
 
 def _by_element(function: Callable[..., Size]) -> _Rule:
@@ -189,21 +189,21 @@ def _arithmetic(function: Callable[[Any, Any], Any]) -> _Rule:
         if a is None or b is None:
             return None
         try:
-            made = function(a, b)
-        except (ArithmeticError, ValueError):  # dims have bounds on how long they may become
+            result = function(a, b)
+        except (ArithmeticError, ValueError):  # the size of dim expressions is limited
             return None
-        return size_of(made) if isinstance(made, Dim) else made
+        return size_of(result) if isinstance(result, Dim) else result
 
     return _by_element(computed)
 
 
 def _quotient(a: int | Dim, b: int | Dim) -> int | Dim | None:
-    """ONNX truncates, which for numbers that are not negative is what dims do."""
+    """Div of ONNX truncates; `//` of dims does the same for non-negative numbers."""
     return a // b if _least(a) >= 0 and _least(b) > 0 else None
 
 
 def _floor(a: int | Dim, b: int | Dim) -> int | Dim | None:
-    """The library's FloorDiv, by which a quotient by 0 is 0."""
+    """FloorDiv of the library, where division by 0 gives 0."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b else 0
     return _quotient(a, b)
@@ -231,13 +231,13 @@ def _chosen(test: Size, a: Size, b: Size) -> Size:
 
 
 def _multiplied(values: list[Value], attributes: Mapping[str, Any], result: TensorType) -> Value:
-    """ReduceProd of a whole vector."""
+    """ReduceProd of a vector."""
     (value, *_) = values
     if not isinstance(value, tuple) or any(size is None for size in value):
         return None
     try:
         total = size_of(math.prod([Dim(size) for size in value if size is not None], start=Dim(1)))
-    except ValueError:  # dims have bounds on how long they may become, and none is below 0
+    except ValueError:  # the size of dim expressions is limited, and dims are not negative
         return None
     return (total,) if len(result.shape) == 1 else total
 
@@ -263,4 +263,4 @@ VALUES: dict[str, _Rule] = {
     "Equal": _by_element(_equal),
     "Where": _by_element(_chosen),
 }
-"""The rules of what operators make of sizes, by operator; what follows from constants alone `FOLDED` has too."""
+"""The rules that compute sizes, by operator. `FOLDED` has more operators, for constants alone."""

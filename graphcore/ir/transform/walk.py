@@ -1,4 +1,4 @@
-"""Walks over a graph and what it holds: bodies of nodes, and bodies of the functions that it calls."""
+"""Walks over a graph, the bodies of its nodes, and the functions that it calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bodies(node: Node) -> list[Graph]:
 
 
 def walk(graph: Graph) -> Iterator[Node]:
-    """Yield the nodes of a graph in order, those in bodies after the node that has them."""
+    """Yield the nodes of a graph in order; nodes of bodies follow the node that has the body."""
     for node in graph._nodes:
         yield node
         for body in bodies(node):
@@ -32,7 +32,7 @@ def walk(graph: Graph) -> Iterator[Node]:
 
 
 def nested(graph: Graph) -> Iterator[Graph]:
-    """Yield a graph and the bodies in it, each after the graph that it is in."""
+    """Yield a graph and its nested bodies, each after the graph that contains it."""
     yield graph
     for node in graph._nodes:
         for body in bodies(node):
@@ -40,40 +40,39 @@ def nested(graph: Graph) -> Iterator[Graph]:
 
 
 def parts(graph: Graph) -> Iterator[Graph]:
-    """Yield a graph, the bodies in it, and those of the functions that are called, each once."""
+    """Yield a graph, its nested bodies, and the called functions with their bodies, each once."""
     for root in (graph, *(definition.body for definition in definitions(graph))):
         yield from nested(root)
 
 
 def operators(graph: Graph, seen: set[Definition] | None = None) -> set[tuple[str, str]]:
-    """Return operators and their domains, those in bodies and in called functions included. seen: functions that were
-    looked at already."""
+    """Return operators and their domains, including bodies and called functions. seen: functions to skip."""
     seen = set() if seen is None else seen
-    found = {(node.op_type, node.domain) for node in graph._nodes}
+    result = {(node.op_type, node.domain) for node in graph._nodes}
     for node in graph._nodes:
         for value in node.attributes.values() if node.attributes else ():
             if isinstance(value, Graph):
-                found |= operators(value, seen)
+                result |= operators(value, seen)
             elif isinstance(value, Definition) and value not in seen:
                 seen.add(value)
-                found |= operators(value.body, seen)
-    return found
+                result |= operators(value.body, seen)
+    return result
 
 
-# Editing the nodes of a graph in place.
+# In-place edits of the nodes of a graph.
 
 
 def edit(
     graph: Graph, before: Mapping[int, Callable[[], object]] = MappingProxyType({}), dropped: Container[int] = ()
 ) -> None:
-    """Add nodes in front of others, and remove some. The others keep their order.
+    """Insert nodes before others, and remove some. The others keep their order.
 
-    before: by the id of a node, what adds nodes to the graph in front of it, in its layer and for its line. dropped:
-    the ids of those that go. Nothing may read what they make.
+    before: functions that add nodes to the graph before a node, in its layer and with its origin, by the id of that
+    node. dropped: the ids of nodes to remove, whose results must be unused.
     """
     site, nodes = graph.site, [*graph._nodes]
     place = site.layer, site.origin, site.is_user
-    # In place: views of the nodes show the list itself.
+    # In place, because views share the list.
     graph._nodes.clear()
     site.is_user = False
     for node in nodes:
@@ -86,50 +85,50 @@ def edit(
     site.layer, site.origin, site.is_user = place
 
 
-# Marks on the nodes of a graph, by which those that passes make of them are found: a number in place of the line.
+# Marks on nodes, numbers in place of the origin: new nodes of passes inherit them, and can be traced back.
 
 _PATH = "<node>"
 
 
 def marked(graph: Graph) -> Graph:
-    """Return a copy of a graph, each node marked with its number in a walk over it and its bodies."""
+    """Return a copy of a graph whose nodes are marked with their numbers in a walk over it and its bodies."""
     numbers = itertools.count()
     return _marked_as(graph, lambda _: next(numbers), {})
 
 
 def marked_through(graph: Graph, number_of: Callable[[Node], int]) -> Graph:
-    """Return a copy of a graph, each node marked with the number that its original has, in called functions too."""
-    made: dict[Definition, Definition] = {}
+    """Return a copy of a graph whose nodes are marked with the number of their original, also in called functions."""
+    copies: dict[Definition, Definition] = {}
     for definition in definitions(graph):
-        made[definition] = replace(definition, body=_marked_as(definition.body, number_of, made))
-    return _marked_as(graph, number_of, made)
+        copies[definition] = replace(definition, body=_marked_as(definition.body, number_of, copies))
+    return _marked_as(graph, number_of, copies)
 
 
 def _marked_as(graph: Graph, number_of: Callable[[Node], int], calls: Mapping[Definition, Definition]) -> Graph:
-    made = copied(graph)
-    for node, original in zip(walk(made), walk(graph), strict=True):
+    result = copied(graph)
+    for node, original in zip(walk(result), walk(graph), strict=True):
         kind = Imported if type(original.origin) is Imported else Line
         change(node, origin=kind(_PATH, number_of(original)))
         definition = definition_of(original)
         if definition is not None and definition in calls:
             change(node, attributes=Attributes({**node.attributes, "definition": calls[definition]}))
-    return made
+    return result
 
 
 def mark_of(node: Node) -> int | None:
-    """Return the number of the node that a node was made of; None where it was made of none."""
+    """Return the mark of a node, which identifies its original; None if it has none."""
     origin = node.origin
     return origin.number if isinstance(origin, Line) and origin.path == _PATH else None
 
 
-# Reading constants: the value of a Symbol that is one, and None for any other.
+# Values of constants
 
 
 def constant_array(symbol: Symbol | None, *, weights: bool = False, outer: bool = False) -> np.ndarray[Any, Any] | None:
-    """Return the value of a constant; None for anything else.
+    """Return the value of a constant; None for any other Symbol.
 
-    weights: of a weight too, whose array its owner may change until the graph is exported or loaded. outer: of what
-    stands in a body for a constant of an outer graph, too.
+    weights: also of weights, whose arrays their owner may change until the graph is exported or loaded. outer: also of
+    captured constants of an outer graph.
     """
     if symbol is None:
         return None
@@ -138,6 +137,6 @@ def constant_array(symbol: Symbol | None, *, weights: bool = False, outer: bool 
 
 
 def constant_scalar(symbol: Symbol | None, *, weights: bool = False, outer: bool = False) -> int | None:
-    """Return the value of a constant of rank 0 as an int; None for anything else. See `constant_array`."""
+    """Return the value of a constant of rank 0 as an int; None for any other Symbol. See `constant_array`."""
     array = constant_array(symbol, weights=weights, outer=outer)
     return None if array is None or array.ndim else int(array)

@@ -15,7 +15,7 @@ import onnx
 from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.definitions import body, finish
 from graphcore.ir.graph import Graph
-from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
+from graphcore.ir.literals import array_of, checked_cast, holds_numpy, python_dtype
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.model_proto import attribute as encode
@@ -131,7 +131,7 @@ def _array(of: Entry, attribute: Attribute, value: Any, graph: Graph) -> np.ndar
         raise _wrong(of, attribute, value) from None
     if not holds_numpy(value):
         wanted = python_dtype(array, own, graph.promotion)
-        array = array if wanted is own else held_as(array, own, wanted, of.label)
+        array = array if wanted is own else checked_cast(array, own, wanted, of.label)
     if of.op.name == "ConstantOfShape":
         array = array.reshape(-1) if array.ndim == 0 else array
         if array.shape != (1,):

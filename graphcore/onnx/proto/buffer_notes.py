@@ -16,7 +16,7 @@ from graphcore.ir.transform.rewrite import NOTE, attach
 from graphcore.onnx.proto.model_proto import join
 from graphcore.onnx.proto.tensors import array_of
 from graphcore.onnx.proto.value_protos import tensor
-from graphcore.types.dtypes import is_carried
+from graphcore.types.dtypes import has_storage_axis
 from graphcore.types.tensor_types import TensorType
 
 _LARGEST = 1 << 20  # bytes of an initial value that a file notes
@@ -74,7 +74,7 @@ def read(graph: Graph) -> Graph:
 def _written(name: str, buffer: Buffer) -> str:
     """Return an initial value as text: a TensorProto in base64."""
     assert buffer.initial is not None
-    if is_carried(buffer.type.dtype):
+    if has_storage_axis(buffer.type.dtype):
         raise GraphError(
             f"buffer {name!r}: a model notes no initial values of {buffer.type.dtype}",
             help="leave it out, and set it in the Model: model.buffers[name] = array",

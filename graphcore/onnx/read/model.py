@@ -22,7 +22,7 @@ from graphcore.onnx.read.statements import Statement, used, versions_of
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem, system
 from graphcore.support.source_lines import Imported, Loaded, user_line
-from graphcore.types.dtypes import DType, is_carried
+from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import Type
 
 _STEP = 64
@@ -98,7 +98,7 @@ class Model:
     def dtype(self, name: str, stored: DType) -> DType:
         """Return the dtype that the model notes for a value, if that is stored as `stored`; else `stored`."""
         noted = self.semantic.get(name)
-        if noted is None or is_carried(noted):  # a file holds its digits or parts, along one more axis
+        if noted is None or has_storage_axis(noted):  # a file holds its digits or parts, along one more axis
             return stored
         return noted if noted.storage is stored else stored
 

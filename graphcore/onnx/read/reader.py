@@ -34,7 +34,7 @@ from graphcore.onnx.read.statements import Body
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem
 from graphcore.support.gc_pause import uncollected
-from graphcore.types.dtypes import is_carried
+from graphcore.types.dtypes import has_storage_axis
 
 _IN_GRAPH = (notes.PROMOTION, notes.DTYPES, notes.TARGET)
 
@@ -214,7 +214,7 @@ def _read(model: Model, promotion: str | PromotionSystem | None) -> Graph:
 def _metadata(model: Model) -> dict[str, str]:
     """Return the notes that a graph keeps: the promotion system, the target and most dtypes are in the graph itself."""
     kept = {key: text for key, text in model.notes.items() if key not in _IN_GRAPH}
-    if carried := {name: dtype.name for name, dtype in model.semantic.items() if is_carried(dtype)}:
+    if carried := {name: dtype.name for name, dtype in model.semantic.items() if has_storage_axis(dtype)}:
         kept[notes.DTYPES] = json.dumps(carried)  # of values that the graph has as digits of uint32, or as parts
     return kept
 

@@ -15,7 +15,7 @@ from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
 from graphcore.onnx.schemas.schemas import by_schema, element, operator, schema_of
 from graphcore.operators import ROWS, SHAPES
-from graphcore.operators.shapes.call import Call, Value, shapes_of
+from graphcore.operators.shapes.call import OperatorCall, Value, shapes_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, _shape, tensor_type
 
@@ -108,7 +108,7 @@ def _shapes(
         if type_ is not None and not isinstance(type_, TensorType):
             return None
         own.append(None if type_ is None else type_.shape)
-    call = Call(own, attributes, count, since=schema.since_version)
+    call = OperatorCall(own, attributes, count, since=schema.since_version)
     if sizes is not None:
         call.value = lambda i: _value(sizes, inputs[i]) if i < len(inputs) else None
         call.array = lambda i: constant_array(inputs[i], weights=True, outer=True) if i < len(inputs) else None

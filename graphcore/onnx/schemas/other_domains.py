@@ -16,7 +16,7 @@ from graphcore.onnx.proto.type_protos import data_of, proto_of, read_type
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators
 from graphcore.onnx.schemas.schemas import by_schema
 from graphcore.operators import SHAPES
-from graphcore.operators.shapes.call import Call, shapes_of
+from graphcore.operators.shapes.call import OperatorCall, shapes_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
@@ -59,7 +59,7 @@ class Like:
         decides = inputs[self.dtype] if self.dtype < len(inputs) else None
         dtype = DType.float32 if decides is None else _dtype(decides)
         try:
-            made = shapes_of(SHAPES[self.operator], Call(shapes, attributes, len(proto.output)))
+            made = shapes_of(SHAPES[self.operator], OperatorCall(shapes, attributes, len(proto.output)))
         except ValueError:  # operands that the operator does not take: the runtime says so
             return None
         if dtype is None or made is None:

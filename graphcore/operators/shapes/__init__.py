@@ -1,4 +1,4 @@
-"""The shapes of what operators give, one rule an operator: for reading, for typing again after surgery, and for ops.
+"""Shape rules of operators, one per operator, for reading models, for surgery and for ops.
 
-A rule of a family stands in the file of that name; a `Row` names its rule, and elementwise operators need not.
+Each module has the rules of a family. An `OperatorRow` refers to its rule; elementwise operators need none.
 """

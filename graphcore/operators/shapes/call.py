@@ -1,4 +1,4 @@
-"""What a rule of shapes is asked: a node's operands as far as they are known; rules of elementwise operators."""
+"""The argument of shape rules, a node with the known properties of its operands; rules of elementwise operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
 
 Size: TypeAlias = "int | Dim | None"
-"""An element: known, known as a dim, or not known."""
+"""An element: a number, a dim, or None if it is unknown."""
 
 Value: TypeAlias = "Size | tuple[Size, ...]"
 """A scalar or a vector."""
@@ -22,13 +22,13 @@ NEWEST = 1 << 30
 
 
 @dataclass(slots=True)
-class Call:
+class OperatorCall:
     """A node whose results have no shapes yet.
 
-    shapes: of the operands, `Shape.unknown()` for one of unknown rank, None for one that is left out. attributes: of
-    the node. count: of its results. value: what is known of the elements of an operand of integers or bools, which is
-    a scalar or a short vector. array: the elements of an operand that is a constant. since: the version of ONNX since
-    which the operator is what it is to the node.
+    shapes: the shapes of the operands, `Shape.unknown()` for unknown rank, None for omitted operands. attributes: those
+    of the node. count: the number of results. value: returns the known elements of an integer or bool operand that is a
+    scalar or a short vector. array: returns the elements of a constant operand. since: the opset version that
+    introduced this version of the operator.
     """
 
     shapes: Sequence[Shape | None]
@@ -39,33 +39,33 @@ class Call:
     since: int = NEWEST
 
     def has(self, position: int) -> bool:
-        """Return whether an operand is there."""
+        """Return True if an operand is present."""
         return position < len(self.shapes) and self.shapes[position] is not None
 
     def dims(self, position: int) -> list[Dim] | None:
-        """Return the dims of an operand; None where not even their number is known, or it is left out."""
+        """Return the dims of an operand; None if its rank is unknown, or it is omitted."""
         shape = self.shapes[position] if position < len(self.shapes) else None
         return None if shape is None or not shape.is_ranked else [*shape]
 
 
-Rule: TypeAlias = "Callable[[Call], Shape | list[Shape] | None]"
-"""A rule gives the shape of all results, or one for each; None where only ONNX's inference tells.
+Rule: TypeAlias = "Callable[[OperatorCall], Shape | list[Shape] | None]"
+"""A rule returns the shape of all results, or one shape per result; None to leave it to ONNX's inference.
 
-Raises `ShapeError` for operands that the operator does not take. Names of dims that differ may stand for one size: a
-file may have them, while ops refuse them.
+Raises `ShapeError` for invalid operands. Different names of dims may have the same size, as in imported models; ops are
+stricter.
 """
 
 
-def shapes_of(rule: Rule, call: Call) -> list[Shape] | None:
-    """Return the shape of each result by a rule; None where it does not tell. Raises `ShapeError` as rules do."""
-    made = rule(call)
-    return made if made is None or isinstance(made, list) else [made] * call.count
+def shapes_of(rule: Rule, call: OperatorCall) -> list[Shape] | None:
+    """Return the shape of each result by a rule; None if the rule cannot determine it. Raises `ShapeError`."""
+    result = rule(call)
+    return result if result is None or isinstance(result, list) else [result] * call.count
 
 
 def axis_of(axis: int, rank: int) -> int:
     """Return an axis counted from 0. Raises `ShapeError`."""
     if not -rank <= axis < rank:
-        raise ShapeError(f"there is no axis {axis} in an operand of rank {rank}", help="name an axis that there is")
+        raise ShapeError(f"there is no axis {axis} in an operand of rank {rank}", help="use an existing axis")
     return axis % rank
 
 
@@ -77,36 +77,36 @@ def size_of(dim: Dim) -> Size:
 
 
 def dim_of(size: Size) -> Dim:
-    """Return the size of an axis; a number below 0 is none."""
+    """Return an element as the size of an axis; a negative number is unknown."""
     if size is None or (isinstance(size, int) and size < 0):
         return UNKNOWN
     return Dim(size) if isinstance(size, int) else size
 
 
-# Elementwise operators: those of one operand keep its shape, the others have the shape that operands broadcast to.
+# Elementwise operators: the shape of one operand is kept, several operands broadcast.
 
 
-def same(call: Call) -> Shape | None:
-    """Results have the shape of operand 0."""
+def same(call: OperatorCall) -> Shape | None:
+    """Return the shape of operand 0."""
     return call.shapes[0]
 
 
-def pairs(call: Call) -> Shape:
-    """ToPairs: a last axis of two comes in."""
+def pairs(call: OperatorCall) -> Shape:
+    """ToPairs: adds a last axis of size 2."""
     dims = call.dims(0)
     return Shape.unknown() if dims is None else _shape([*dims, Dim(2)])
 
 
-def of_pairs(call: Call) -> Shape:
-    """FromPairs: the last axis goes."""
+def of_pairs(call: OperatorCall) -> Shape:
+    """FromPairs: removes the last axis."""
     dims = call.dims(0)
     return Shape.unknown() if dims is None else _shape(dims[:-1])
 
 
-def broadcast(call: Call) -> Shape | None:
-    """The shape that the operands broadcast to."""
+def broadcast(call: OperatorCall) -> Shape | None:
+    """Return the shape that the operands broadcast to."""
     shapes = [s for s in call.shapes if s is not None]
-    if not shapes or "broadcast" in call.attributes:  # by which opset 6 and those before it say where axes go
+    if not shapes or "broadcast" in call.attributes:  # explicit axes of opset 6 and before
         return None
     first = shapes[0]
     if all(shape is first or shape == first for shape in shapes):
@@ -119,7 +119,7 @@ def broadcast(call: Call) -> Shape | None:
 def joint_dims(shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
     """Return the dims that shapes broadcast to, as far as they are known. Raises `ShapeError`.
 
-    Beside a 1 stands the other dim, beside another number that number; of two dims that may differ it is neither.
+    A dim and 1 give the dim; a dim and another number give the number; two dims that may differ give an unknown dim.
     """
     rank = max(map(len, shapes))
     dims: list[Dim] = []
@@ -140,7 +140,7 @@ def _joint(a: Dim, b: Dim, position: int) -> Dim:
     if a.is_static and b.is_static:
         raise ShapeError(f"shapes do not broadcast: {a} and {b} at axis {position}", help="make the dims equal or 1")
     for one, other in ((a, b), (b, a)):
-        if one.is_static:  # which the other then is, or 1
+        if one.is_static:  # the other must be equal or 1
             return one
         if not one.is_dynamic and not other.is_dynamic and _is_cut(other, one):
             return one
@@ -148,7 +148,7 @@ def _joint(a: Dim, b: Dim, position: int) -> Dim:
 
 
 def _is_cut(dim: Dim, whole: Dim) -> bool:
-    """Return whether a dim is another one or a smaller number above 0: if the two broadcast they are equal."""
+    """Return True if a dim is `whole` or a smaller positive number: the two can broadcast only if they are equal."""
     return (
         dim._op == "min"
         and any(d == whole for d in dim._args)
@@ -157,10 +157,10 @@ def _is_cut(dim: Dim, whole: Dim) -> bool:
 
 
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
-    """Return the shape that the operands of an op broadcast to. Raises `ValueError` naming the two dims that do not.
+    """Return the shape that the operands of an op broadcast to. Raises `ValueError` that names two conflicting dims.
 
-    Two dims that are not provably equal go together only if one of them is 1 or unknown: stricter than `broadcast`,
-    which takes what a file has.
+    Two dims that are not provably equal are compatible only if one of them is 1 or unknown. `broadcast` is less strict,
+    for imported models.
     """
     first = shapes[0]
     for shape in shapes:
@@ -171,7 +171,7 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
     if not all(s.is_ranked for s in shapes):
         return Shape.unknown()
     rank = max(map(len, shapes))
-    clash = ""  # of dims that may turn out to be equal: two numbers that differ are the better reason
+    clash = ""  # of symbolic dims; a conflict of two numbers is the better reason
     dims = []
     for position in range(-rank, 0):
         chosen = None

@@ -1,4 +1,4 @@
-"""Views, transposes, joins, splits, and what gathers, scatters and repeats elements."""
+"""Shape rules of views, transposes, joins, splits, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from graphcore.errors import ShapeError
-from graphcore.operators.shapes.call import UNKNOWN, Call, Size, axis_of, dim_of, joint_dims, size_of
+from graphcore.operators.shapes.call import UNKNOWN, OperatorCall, Size, axis_of, dim_of, joint_dims, size_of
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
 
@@ -14,83 +14,86 @@ _ONE = Dim(1)
 
 
 def open_shape(rank: int) -> Shape:
-    """Return a shape of which the rank alone is known."""
+    """Return a shape of known rank with unknown dims."""
     return _shape([UNKNOWN] * rank)
 
 
-def length_of(call: Call, position: int) -> int | None:
-    """Return how long an operand is that is a vector."""
+def length_of(call: OperatorCall, position: int) -> int | None:
+    """Return the length of a vector operand, None if it is unknown."""
     dims = call.dims(position)
     return int(dims[0]) if dims is not None and len(dims) == 1 and dims[0].is_static else None
 
 
-def numbers_of(call: Call, position: int, name: str) -> tuple[Size, ...] | None:
-    """Return the numbers of an operand that is a vector, or of an attribute of older opsets; None if not known."""
-    said = call.value(position) if call.has(position) else call.attributes.get(name)
-    return tuple(said) if isinstance(said, (tuple, list)) else None
+def numbers_of(call: OperatorCall, position: int, name: str) -> tuple[Size, ...] | None:
+    """Return the numbers of a vector operand, or of an attribute of older opsets; None if they are unknown."""
+    numbers = call.value(position) if call.has(position) else call.attributes.get(name)
+    return tuple(numbers) if isinstance(numbers, (tuple, list)) else None
 
 
-def known_numbers(call: Call, position: int, name: str) -> tuple[int, ...] | None:
-    """Return numbers as `numbers_of` does; None if one is not known."""
-    said = numbers_of(call, position, name)
-    return said if said is not None and all(isinstance(n, int) for n in said) else None  # type: ignore[return-value]
+def known_numbers(call: OperatorCall, position: int, name: str) -> tuple[int, ...] | None:
+    """Return numbers as `numbers_of` does; None if one is unknown."""
+    numbers = numbers_of(call, position, name)
+    return numbers if numbers is not None and all(isinstance(n, int) for n in numbers) else None  # type: ignore[return-value]
 
 
 # Views
 
 
-def reshaped(call: Call) -> Shape | None:
+def reshaped(call: OperatorCall) -> Shape | None:
     """Reshape."""
-    own, target = call.dims(0), call.value(1)
+    source, target = call.dims(0), call.value(1)
     if not call.has(1):  # of opset 1
         return None
     if not isinstance(target, tuple):
         length = length_of(call, 1)
         return Shape.unknown() if length is None else open_shape(length)
     copies = not call.attributes.get("allowzero")
-    chosen: list[Size] = []
+    sizes: list[Size] = []
     for axis, size in enumerate(target):
         is_copy = size == 0 and isinstance(size, int) and copies
-        if is_copy and own is not None and axis >= len(own):
-            raise ShapeError(f"the shape copies axis {axis} of an operand of rank {len(own)}", help="write its size")
+        if is_copy and source is not None and axis >= len(source):
+            raise ShapeError(f"the shape copies axis {axis} of an operand of rank {len(source)}", help="state its size")
         if isinstance(size, int) and size < -1:
-            raise ShapeError(f"the shape has the size {size}", help="give sizes of 0 and more, and one of -1")
-        chosen.append(size_of(own[axis]) if is_copy and own is not None else None if is_copy else size)
-    if chosen.count(-1) > 1:
-        raise ShapeError("the shape has several sizes of -1", help="leave one size to be worked out")
-    dims = [dim_of(size) for size in chosen]
-    rest = [i for i, size in enumerate(chosen) if size is None or size == -1]
-    if len(rest) == 1 and own is not None:
-        dims[rest[0]] = _quotient(own, [d for i, d in enumerate(dims) if i != rest[0]], -1 in chosen)
+            raise ShapeError(f"the shape has the size {size}", help="use sizes >= 0, and at most one -1")
+        sizes.append(size_of(source[axis]) if is_copy and source is not None else None if is_copy else size)
+    if sizes.count(-1) > 1:
+        raise ShapeError("the shape has several sizes of -1", help="use -1 for at most one size")
+    dims = [dim_of(size) for size in sizes]
+    rest = [i for i, size in enumerate(sizes) if size is None or size == -1]
+    if len(rest) == 1 and source is not None:
+        dims[rest[0]] = _quotient(source, [d for i, d in enumerate(dims) if i != rest[0]], -1 in sizes)
     return _shape(dims)
 
 
-def _quotient(have: Sequence[Dim], taken: Sequence[Dim], is_rest: bool) -> Dim:
-    """Return a product of dims divided by others, `?` where that is not told: it has no remainder, or nothing runs.
+def _quotient(factors: Sequence[Dim], divisors: Sequence[Dim], is_inferred: bool) -> Dim:
+    """Return a product of dims divided by others, `?` if it is unknown. The division is exact in valid models.
 
-    is_rest: the size is what is left of the elements. Raises `ShapeError` where there is none such.
+    is_inferred: the size is -1. Raises `ShapeError` if there is no such size then.
     """
-    above, below = [*have], []
-    for dim in taken:
+    above, below = [*factors], []
+    for dim in divisors:
         if dim in above:
             above.remove(dim)
         else:
             below.append(dim)
-    if any(d == 0 for d in taken):
-        if is_rest:
-            raise ShapeError("the shape has sizes of 0 and of -1", help="write all of its sizes")
+    if any(d == 0 for d in divisors):
+        if is_inferred:
+            raise ShapeError("the shape has sizes of 0 and of -1", help="state all of its sizes")
         return UNKNOWN
     if any(d.is_dynamic for d in (*above, *below)):
         return UNKNOWN
-    whole, part = (math.prod(dims, start=_ONE) for dims in (above, below))
-    if whole.is_static and part.is_static and int(whole) % int(part):
-        if is_rest:
-            raise ShapeError(f"{whole} elements are no rows of {part}", help="give a shape of as many elements")
+    numerator, denominator = (math.prod(dims, start=_ONE) for dims in (above, below))
+    if numerator.is_static and denominator.is_static and int(numerator) % int(denominator):
+        if is_inferred:
+            raise ShapeError(
+                f"{numerator} elements cannot be divided into rows of {denominator}",
+                help="use a shape with the same number of elements",
+            )
         return UNKNOWN
-    return whole // part
+    return numerator // denominator
 
 
-def flattened(call: Call) -> Shape:
+def flattened(call: OperatorCall) -> Shape:
     """Flatten."""
     dims, axis = call.dims(0), call.attributes.get("axis", 1)
     if dims is None:
@@ -102,41 +105,41 @@ def flattened(call: Call) -> Shape:
     return _shape([math.prod(part, start=_ONE) for part in (dims[:axis], dims[axis:])])
 
 
-def squeezed(call: Call) -> Shape:
+def squeezed(call: OperatorCall) -> Shape:
     """Squeeze."""
     dims = call.dims(0)
     if dims is None:
         return Shape.unknown()
     if not call.has(1) and "axes" not in call.attributes:
         return _shape([d for d in dims if d != 1]) if all(d.is_static for d in dims) else Shape.unknown()
-    given = known_numbers(call, 1, "axes")
-    if given is None:
+    numbers = known_numbers(call, 1, "axes")
+    if numbers is None:
         rank = len(dims) - (length_of(call, 1) or len(dims) + 1)
         return open_shape(rank) if rank >= 0 else Shape.unknown()
-    axes = {axis_of(axis, len(dims)) for axis in given}
+    axes = {axis_of(axis, len(dims)) for axis in numbers}
     for axis in axes:
         if dims[axis].is_static and dims[axis] != 1:
             raise ShapeError(f"axis {axis} has the length {dims[axis]}", help="squeeze axes of length 1")
     return _shape([d for i, d in enumerate(dims) if i not in axes])
 
 
-def unsqueezed(call: Call) -> Shape:
+def unsqueezed(call: OperatorCall) -> Shape:
     """Unsqueeze."""
-    dims, given = call.dims(0), known_numbers(call, 1, "axes")
+    dims, numbers = call.dims(0), known_numbers(call, 1, "axes")
     if dims is None:
         return Shape.unknown()
-    if given is None:
+    if numbers is None:
         length = length_of(call, 1)
         return Shape.unknown() if length is None else open_shape(len(dims) + length)
-    rank = len(dims) + len(given)
-    axes = {axis_of(axis, rank) for axis in given}
-    if len(axes) < len(given):
-        raise ShapeError(f"axes are {[*given]}, which names one twice", help="name each axis once")
+    rank = len(dims) + len(numbers)
+    axes = {axis_of(axis, rank) for axis in numbers}
+    if len(axes) < len(numbers):
+        raise ShapeError(f"axes {[*numbers]} has a duplicate", help="name each axis once")
     rest = iter(dims)
     return _shape([_ONE if i in axes else next(rest) for i in range(rank)])
 
 
-def transposed(call: Call) -> Shape:
+def transposed(call: OperatorCall) -> Shape:
     """Transpose."""
     dims = call.dims(0)
     if dims is None:
@@ -145,30 +148,30 @@ def transposed(call: Call) -> Shape:
     if perm is None:
         return _shape(dims[::-1])
     if sorted(perm) != [*range(len(dims))]:
-        raise ShapeError(f"perm is {[*perm]}, no permutation of {len(dims)} axes", help="name each axis once")
+        raise ShapeError(f"perm {[*perm]} is not a permutation of {len(dims)} axes", help="name each axis once")
     return _shape([dims[axis] for axis in perm])
 
 
 # Joins and parts
 
 
-def joined(call: Call) -> Shape:
+def joined(call: OperatorCall) -> Shape:
     """Concat."""
     shapes = [call.dims(i) for i in range(len(call.shapes))]
-    known = [dims for dims in shapes if dims is not None]
-    if len(known) < len(shapes):
+    ranked = [dims for dims in shapes if dims is not None]
+    if len(ranked) < len(shapes):
         return Shape.unknown()
-    first = known[0]
+    first = ranked[0]
     axis = axis_of(call.attributes.get("axis", 1), len(first))
-    for dims in known:
+    for dims in ranked:
         if len(dims) != len(first):
             raise ShapeError(f"ranks differ: {len(first)} and {len(dims)}", help="join tensors of one rank")
-    made = [alike(column, i) if i != axis else _sum(column) for i, column in enumerate(zip(*known, strict=True))]
-    return _shape(made)
+    result = [alike(column, i) if i != axis else _sum(column) for i, column in enumerate(zip(*ranked, strict=True))]
+    return _shape(result)
 
 
 def alike(dims: Sequence[Dim], axis: int) -> Dim:
-    """Return what dims are that are one size. Raises `ShapeError` for two numbers."""
+    """Return the most specific of dims that must be equal. Raises `ShapeError` for two different numbers."""
     numbers = sorted({int(d) for d in dims if d.is_static})
     if len(numbers) > 1:
         raise ShapeError(f"{numbers[0]} and {numbers[1]} at axis {axis}", help="make the dims equal")
@@ -179,8 +182,8 @@ def _sum(dims: Sequence[Dim]) -> Dim:
     return sum(dims[1:], start=dims[0])
 
 
-def parts(call: Call) -> list[Shape] | None:
-    """Split: by numbers, or into parts of one size, of which the last one may be smaller since opset 18."""
+def parts(call: OperatorCall) -> list[Shape] | None:
+    """Split: by sizes, or into equal parts, of which the last may be smaller since opset 18."""
     dims, count = call.dims(0), call.count
     if dims is None:
         return [Shape.unknown()] * count
@@ -192,10 +195,12 @@ def parts(call: Call) -> list[Shape] | None:
     if sizes is None:
         sizes = (None,) * count
     if len(sizes) != count:
-        raise ShapeError(f"there are sizes of {len(sizes)} parts, and {count} results", help="give a size for each")
-    known = [size for size in sizes if isinstance(size, int)]
-    if whole.is_static and len(known) == count and sum(known) != int(whole):
-        raise ShapeError(f"the parts {[*sizes]} are no {whole} elements", help="give sizes that add up to the axis")
+        raise ShapeError(f"got sizes of {len(sizes)} parts for {count} results", help="state one size per result")
+    numbers = [size for size in sizes if isinstance(size, int)]
+    if whole.is_static and len(numbers) == count and sum(numbers) != int(whole):
+        raise ShapeError(
+            f"the parts {[*sizes]} do not add up to {whole} elements", help="use sizes that add up to the axis"
+        )
     return [_shape([*dims[:axis], dim_of(size), *dims[axis + 1 :]]) for size in sizes]
 
 
@@ -205,12 +210,14 @@ def _equal_parts(whole: Dim, count: int, may_differ: bool) -> tuple[Size, ...] |
     if not whole.is_static:
         return None
     if int(whole) % count and not may_differ:
-        raise ShapeError(f"{whole} elements are no {count} equal parts", help="give a size for each")
+        raise ShapeError(
+            f"{whole} elements cannot be split into {count} equal parts", help="state the size of each part"
+        )
     size = -(-int(whole) // count)
     return *[size] * (count - 1), int(whole) - size * (count - 1)
 
 
-def expanded(call: Call) -> Shape:
+def expanded(call: OperatorCall) -> Shape:
     """Expand."""
     dims, target = call.dims(0), call.value(1)
     if dims is None:
@@ -221,7 +228,7 @@ def expanded(call: Call) -> Shape:
     return _shape(joint_dims([dims, [dim_of(size) for size in target]]))
 
 
-def tiled(call: Call) -> Shape | None:
+def tiled(call: OperatorCall) -> Shape | None:
     """Tile."""
     dims, repeats = call.dims(0), call.value(1)
     if call.since < 6:
@@ -231,39 +238,39 @@ def tiled(call: Call) -> Shape | None:
     if not isinstance(repeats, tuple):
         return open_shape(len(dims))
     if len(repeats) != len(dims):
-        raise ShapeError(f"{len(repeats)} numbers for {len(dims)} axes", help="give a number for each axis")
+        raise ShapeError(f"got {len(repeats)} repeats for {len(dims)} axes", help="use one number per axis")
     return _shape([UNKNOWN if count is None else dim * count for dim, count in zip(dims, repeats, strict=True)])
 
 
-# Elements by their places
+# Elements by position
 
 
-def gathered(call: Call) -> Shape:
+def gathered(call: OperatorCall) -> Shape:
     """Gather."""
-    dims, places = call.dims(0), call.dims(1)
-    if dims is None or places is None:
+    dims, indices = call.dims(0), call.dims(1)
+    if dims is None or indices is None:
         return Shape.unknown()
     axis = axis_of(call.attributes.get("axis", 0), len(dims))
-    return _shape([*dims[:axis], *places, *dims[axis + 1 :]])
+    return _shape([*dims[:axis], *indices, *dims[axis + 1 :]])
 
 
-def as_indices(call: Call) -> Shape | None:
+def as_indices(call: OperatorCall) -> Shape | None:
     """GatherElements: the shape of operand 1."""
     return call.shapes[1]
 
 
-def gathered_rows(call: Call) -> Shape:
-    """GatherND: rows of indices, and what they leave of the data."""
-    dims, places = call.dims(0), call.dims(1)
-    if dims is None or not places or not places[-1].is_static:
+def gathered_rows(call: OperatorCall) -> Shape:
+    """GatherND: the rows of indices, then the axes of the data that they do not index."""
+    dims, indices = call.dims(0), call.dims(1)
+    if dims is None or not indices or not indices[-1].is_static:
         return Shape.unknown()
-    named = call.attributes.get("batch_dims", 0) + int(places[-1])
-    if named > len(dims):
-        raise ShapeError(f"indices name {named} axes of {len(dims)}", help="have no more indices than axes")
-    return _shape([*places[:-1], *dims[named:]])
+    indexed = call.attributes.get("batch_dims", 0) + int(indices[-1])
+    if indexed > len(dims):
+        raise ShapeError(f"indices select {indexed} axes of {len(dims)}", help="use at most as many indices as axes")
+    return _shape([*indices[:-1], *dims[indexed:]])
 
 
-def compressed(call: Call) -> Shape:
+def compressed(call: OperatorCall) -> Shape:
     """Compress."""
     dims, axis = call.dims(0), call.attributes.get("axis")
     if axis is None:
@@ -274,18 +281,21 @@ def compressed(call: Call) -> Shape:
     return _shape(dims)
 
 
-def in_blocks(call: Call) -> Shape:
+def in_blocks(call: OperatorCall) -> Shape:
     """DepthToSpace."""
     dims, block = call.dims(0), call.attributes.get("blocksize", 0)
     if dims is None:
         return open_shape(4)
     if len(dims) != 4 or block < 1:
-        raise ShapeError(f"blocks of {block} in {len(dims)} axes", help="give [batch, channels, height, width]")
+        raise ShapeError(
+            f"blocks of size {block} need a tensor of rank 4, got rank {len(dims)}",
+            help="use a positive block size and [batch, channels, height, width]",
+        )
     n, c, h, w = dims
     return _shape([n, c // (block * block), h * block, w * block])
 
 
-def out_of_blocks(call: Call) -> Shape:
+def out_of_blocks(call: OperatorCall) -> Shape:
     """SpaceToDepth."""
     shape, block = in_blocks(call), call.attributes["blocksize"]
     n, c, h, w = call.dims(0) or shape

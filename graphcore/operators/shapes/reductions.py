@@ -1,4 +1,4 @@
-"""Reductions, norms, softmax, products of matrices, recurrent layers, and windows: convolutions, pools, transforms."""
+"""Shape rules of reductions, norms, softmax, matrix products, recurrent layers, convolutions, pools and transforms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from graphcore.errors import ShapeError
-from graphcore.operators.shapes.call import UNKNOWN, Call, Rule, Value, axis_of, dim_of, joint_dims, same
+from graphcore.operators.shapes.call import UNKNOWN, OperatorCall, Rule, Value, axis_of, dim_of, joint_dims, same
 from graphcore.operators.shapes.movement import open_shape
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape
@@ -17,14 +17,14 @@ _ONE = Dim(1)
 
 
 def reduced_shape(shape: Sequence[Dim], axes: Collection[int], keepdims: bool) -> Shape:
-    """Return a shape whose axes are reduced: of length 1, or gone."""
+    """Return a shape whose axes are reduced: of length 1, or removed."""
     if keepdims:
         return _shape([_ONE if i in axes else d for i, d in enumerate(shape)])
     return _shape([d for i, d in enumerate(shape) if i not in axes])
 
 
-def reduced(call: Call) -> Shape:
-    """Reductions along the axes that operand 1 or an attribute of older opsets names, or along all."""
+def reduced(call: OperatorCall) -> Shape:
+    """Reductions along the axes in operand 1 or in an attribute of older opsets, or along all axes."""
     dims, keepdims = call.dims(0), bool(call.attributes.get("keepdims", 1))
     if dims is None:
         return Shape.unknown()
@@ -33,16 +33,16 @@ def reduced(call: Call) -> Shape:
     if count is None:
         if keepdims:
             return _shape([UNKNOWN] * len(dims))
-        given = call.dims(1)
-        named = int(given[0]) if given and given[0].is_static else 0
-        return _shape([UNKNOWN] * (len(dims) - named)) if 0 < named <= len(dims) else Shape.unknown()
+        axes_shape = call.dims(1)
+        axis_count = int(axes_shape[0]) if axes_shape and axes_shape[0].is_static else 0
+        return _shape([UNKNOWN] * (len(dims) - axis_count)) if 0 < axis_count <= len(dims) else Shape.unknown()
     if not count and call.attributes.get("noop_with_empty_axes", 0):
         return _shape(dims)
     chosen = {axis_of(int(axis), len(dims)) for axis in axes} if count else {*range(len(dims))}  # type: ignore[union-attr, arg-type]
     return reduced_shape(dims, chosen, keepdims)
 
 
-def position(call: Call) -> Shape:
+def position(call: OperatorCall) -> Shape:
     """ArgMax and ArgMin."""
     dims, attributes = call.dims(0), call.attributes
     if dims is None:
@@ -50,24 +50,24 @@ def position(call: Call) -> Shape:
     return reduced_shape(dims, [axis_of(attributes.get("axis", 0), len(dims))], bool(attributes.get("keepdims", 1)))
 
 
-def along_axis(call: Call) -> Shape | None:
-    """Norms: the shape of operand 0, which has the axis that an attribute names."""
+def along_axis(call: OperatorCall) -> Shape | None:
+    """Norms: the shape of operand 0, which must have the axis in the attribute."""
     dims, axis = call.dims(0), call.attributes.get("axis")
     if dims is not None and axis is not None:
         axis_of(axis, len(dims))
     return call.shapes[0]
 
 
-def softmax(call: Call) -> Shape | None:
-    """Softmax, LogSoftmax and Hardmax. The axis that opset 11 takes where none is named is not the last one."""
+def softmax(call: OperatorCall) -> Shape | None:
+    """Softmax, LogSoftmax and Hardmax. The default axis of opset 11 is 1, not the last one."""
     dims = call.dims(0)
     if dims is not None and 11 <= call.since < 13:
         axis_of(call.attributes.get("axis", 1), len(dims))
     return along_axis(call)
 
 
-def from_axis(call: Call) -> list[Shape]:
-    """LayerNormalization: its mean and deviation have axes of length 1 from the axis on."""
+def from_axis(call: OperatorCall) -> list[Shape]:
+    """LayerNormalization: in the mean and the deviation, axes from `axis` on have length 1."""
     dims = call.dims(0)
     if dims is None:
         return [Shape.unknown()] * call.count
@@ -75,35 +75,35 @@ def from_axis(call: Call) -> list[Shape]:
     return [_shape(dims), *[_shape([*dims[:axis], *[_ONE] * (len(dims) - axis)])] * (call.count - 1)]
 
 
-def by_channels(call: Call) -> list[Shape]:
-    """BatchNormalization: what it keeps has a number for each channel."""
-    given = [(call.dims(0) or [])[1:2], *[call.dims(i) or [] for i in range(1, 5)]]
-    sizes = [dim for own in given for dim in own if not dim.is_dynamic]
+def by_channels(call: OperatorCall) -> list[Shape]:
+    """BatchNormalization: its statistics have one number per channel."""
+    operands = [(call.dims(0) or [])[1:2], *[call.dims(i) or [] for i in range(1, 5)]]
+    sizes = [dim for dims in operands for dim in dims if not dim.is_dynamic]
     numbers = {int(dim) for dim in sizes if dim.is_static}
-    if len(numbers) > 1 and call.since >= 14:  # before 9, there may be one for each feature
-        raise ShapeError(f"there are {sorted(numbers)} channels", help="give one number for each channel")
+    if len(numbers) > 1 and call.since >= 14:  # before 9, there may be one number per feature
+        raise ShapeError(f"numbers of channels differ: {sorted(numbers)}", help="use one number per channel")
     channels = Dim(min(numbers)) if numbers else next(iter(sizes), UNKNOWN)
     assert call.shapes[0] is not None
     return [call.shapes[0], *[_shape([channels])] * (call.count - 1)]
 
 
-# Products of matrices, and recurrent layers.
+# Matrix products and recurrent layers.
 
 
 def product_shape(batch: Sequence[Dim], left: Sequence[Dim], right: Sequence[Dim]) -> Shape:
-    """Return the shape of a product of stacks of matrices, or of vectors, whose axis goes. batch: of both stacks."""
+    """Return the shape of a product of batches of matrices, or of vectors. batch: the broadcast batch dims."""
     return _shape([*batch, *left[-2:-1], *(right[-1:] if len(right) > 1 else ())])
 
 
 def matmul(right: int = 1) -> Rule:
-    """MatMul and its like. right: the position of the second matrix."""
+    """MatMul and similar operators. right: the position of the second matrix."""
 
-    def rule(call: Call) -> Shape:
+    def rule(call: OperatorCall) -> Shape:
         a, b = call.dims(0), call.dims(right)
         if a is None or b is None:
             return Shape.unknown()
         if not a or not b:
-            raise ShapeError("an operand is a scalar", help="multiply by Mul")
+            raise ShapeError("an operand is a scalar", help="use Mul")
         inner, other = a[-1], b[-2 if len(b) > 1 else 0]
         if inner.is_static and other.is_static and inner is not other:
             raise ShapeError(f"inner dimensions differ: {inner} and {other}", help="transpose an operand")
@@ -112,21 +112,21 @@ def matmul(right: int = 1) -> Rule:
     return rule
 
 
-def gemm(call: Call) -> Shape:
+def gemm(call: OperatorCall) -> Shape:
     """Gemm."""
     a, b, attributes = call.dims(0), call.dims(1), call.attributes
     for dims in (a, b):
         if dims is not None and len(dims) != 2:
-            raise ShapeError(f"an operand has {len(dims)} axes", help="give matrices")
+            raise ShapeError(f"an operand has {len(dims)} axes instead of 2", help="use matrices")
     rows = UNKNOWN if a is None else a[-1 if attributes.get("transA") else 0]
     return _shape([rows, UNKNOWN if b is None else b[0 if attributes.get("transB") else -1]])
 
 
-def recurrent(call: Call) -> list[Shape]:
-    """RNN, GRU and LSTM: all states, and the last ones."""
+def recurrent(call: OperatorCall) -> list[Shape]:
+    """RNN, GRU and LSTM: all states, and the final ones."""
     x, attributes = call.dims(0), call.attributes
     if x is not None and len(x) != 3:
-        raise ShapeError(f"the operand has {len(x)} axes", help="give [length, batch, size]")
+        raise ShapeError(f"the operand has {len(x)} axes instead of 3", help="use [length, batch, size]")
     hidden = Dim(attributes["hidden_size"]) if attributes.get("hidden_size", 0) > 0 else UNKNOWN
     ways = Dim(2 if attributes.get("direction") == "bidirectional" else 1)
     length, batch = (UNKNOWN, UNKNOWN) if x is None else x[:2]
@@ -136,20 +136,20 @@ def recurrent(call: Call) -> list[Shape]:
     return [_shape([length, ways, batch, hidden]), *[_shape([ways, batch, hidden])] * 2][: call.count]
 
 
-def rotated(call: Call) -> Shape | None:
-    """RotaryEmbedding: caches that no positions pick from have the batch and the sequence of x."""
+def rotated(call: OperatorCall) -> Shape | None:
+    """RotaryEmbedding: without positions, caches must have the batch and sequence dims of x."""
     x = call.dims(0)
-    own = () if x is None or len(x) < 2 or call.has(3) else (x[0], x[-2])
-    for place in (1, 2):
-        sizes = zip(call.dims(place) or (), own, strict=False)
+    expected = () if x is None or len(x) < 2 or call.has(3) else (x[0], x[-2])
+    for operand in (1, 2):
+        sizes = zip(call.dims(operand) or (), expected, strict=False)
         if any(d.is_static and size.is_static and d != size for d, size in sizes):
             raise ShapeError(
-                f"operand {place} has not the batch and the sequence of x", help="give [batch, sequence, pairs]"
+                f"operand {operand} must have the batch and sequence dims of x", help="use [batch, sequence, pairs]"
             )
     return same(call)
 
 
-# What windows go over: convolutions and their transposes, pools, images of columns, and Fourier transforms.
+# Windows: convolutions and their transposes, pools, Col2Im, and Fourier transforms.
 
 _COMPLEX = Dim(2)
 
@@ -157,27 +157,27 @@ _COMPLEX = Dim(2)
 def window_count(
     size: Dim | int, kernel: Dim | int, stride: int, dilation: int, before: int, after: int, *, ceil_mode: bool = False
 ) -> Dim | int:
-    """Return how many places a kernel has along an axis, in ONNX's Conv and pools; below 1 where it does not fit.
+    """Return the output size of ONNX's Conv and pools along an axis; below 1 if the kernel does not fit.
 
-    ceil_mode: count a last window that reaches beyond the padded end, unless all of it lies after the input.
+    ceil_mode: count a last window that reaches beyond the padded end, unless it lies entirely after the input.
     """
-    room = size + (before + after) - (kernel - 1) * dilation - 1
+    span = size + (before + after) - (kernel - 1) * dilation - 1
     if ceil_mode:
-        return Dim.minimum(-(-room // stride) + 1, (size + (before - 1)) // stride + 1)
-    return room // stride + 1
+        return Dim.minimum(-(-span // stride) + 1, (size + (before - 1)) // stride + 1)
+    return span // stride + 1
 
 
 def transposed_size(
     size: Dim | int, kernel: Dim | int, stride: int, dilation: int, before: int, after: int, extra: int = 0
 ) -> Dim | int:
-    """Return the size that ONNX's ConvTranspose gives along an axis: before, after are cut off, extra is added."""
+    """Return the output size of ONNX's ConvTranspose along an axis: `before` and `after` are cropped, `extra` added."""
     return (size - 1) * stride + (kernel - 1) * dilation + 1 - before - after + extra
 
 
 def convolved(filters: int) -> Rule:
-    """Conv and its like. filters: the position of that operand."""
+    """Conv and similar operators. filters: the position of the filters."""
 
-    def rule(call: Call) -> Shape:
+    def rule(call: OperatorCall) -> Shape:
         x, weights = call.dims(0), call.dims(filters)
         if x is None:
             return Shape.unknown()
@@ -187,76 +187,85 @@ def convolved(filters: int) -> Rule:
     return rule
 
 
-def pooled(call: Call) -> Shape:
+def pooled(call: OperatorCall) -> Shape:
     """AveragePool, LpPool and MaxPool."""
     x = call.dims(0)
     return Shape.unknown() if x is None else _shape([*x[:2], *_windows(call, x, None)])
 
 
-def pooled_whole(call: Call) -> Shape:
-    """GlobalAveragePool and its like."""
+def pooled_whole(call: OperatorCall) -> Shape:
+    """GlobalAveragePool and similar operators."""
     x = call.dims(0)
     return Shape.unknown() if x is None else _shape([*x[:2], *[_ONE] * (len(x) - 2)])
 
 
-def transposed(call: Call) -> Shape | None:
+def transposed(call: OperatorCall) -> Shape | None:
     """ConvTranspose."""
     x, filters, attributes = call.dims(0), call.dims(1), call.attributes
     if x is None or filters is None:
         return Shape.unknown()
     count = len(x) - 2
-    kernel, steps, apart, pads = _laid(call, count, filters[2:])
+    kernel, strides, dilations, pads = _window_parameters(call, count, filters[2:])
     channels = filters[1] * attributes.get("group", 1) if len(filters) > 1 else UNKNOWN
-    given, extra = attributes.get("output_shape"), attributes.get("output_padding") or [0] * count
-    if given:
-        return _shape([x[0], channels, *[Dim(n) for n in given[-count:]]]) if len(given) >= count else None
+    output_shape, extra = attributes.get("output_shape"), attributes.get("output_padding") or [0] * count
+    if output_shape:
+        return (
+            _shape([x[0], channels, *[Dim(n) for n in output_shape[-count:]]]) if len(output_shape) >= count else None
+        )
     if pads is None or len(extra) != count:
         return None
-    columns = zip(x[2:], kernel, steps, apart, pads[:count], pads[count:], extra, strict=True)
-    return _shape([x[0], channels, *[_natural(transposed_size(*column)) for column in columns]])
+    columns = zip(x[2:], kernel, strides, dilations, pads[:count], pads[count:], extra, strict=True)
+    return _shape([x[0], channels, *[_positive_dim(transposed_size(*column)) for column in columns]])
 
 
-def _laid(
-    call: Call, count: int, sides: Sequence[Dim] | None
+def _window_parameters(
+    call: OperatorCall, count: int, sides: Sequence[Dim] | None
 ) -> tuple[list[Dim], Sequence[int], Sequence[int], Sequence[int] | None]:
-    """Return the kernel, the steps, the dilations, and the pads before all axes and after them, None where these depend
-    on sizes. sides: of the filter. Raises `ShapeError` where they are not of as many axes."""
+    """Return kernel, strides, dilations and pads (all begins, then all ends); None for pads that depend on sizes.
+
+    sides: the sizes of the filter. Raises `ShapeError` if their lengths differ from the number of axes.
+    """
     attributes = call.attributes
-    given = attributes.get("kernel_shape")
-    kernel = [Dim(size) for size in given] if given else [UNKNOWN] * count if sides is None else [*sides]
-    steps, apart = (attributes.get(name) or [1] * count for name in ("strides", "dilations"))
+    kernel_shape = attributes.get("kernel_shape")
+    kernel = [Dim(size) for size in kernel_shape] if kernel_shape else [UNKNOWN] * count if sides is None else [*sides]
+    strides, dilations = (attributes.get(name) or [1] * count for name in ("strides", "dilations"))
     padding, pads = attributes.get("auto_pad", "NOTSET"), attributes.get("pads") or [0] * (2 * count)
-    for name, said, wanted in (
-        *(("kernel", kernel, count), ("strides", steps, count), ("dilations", apart, count)),
+    for name, numbers, expected in (
+        *(("kernel", kernel, count), ("strides", strides, count), ("dilations", dilations, count)),
         ("pads", pads, 2 * count),
     ):
-        if len(said) != wanted or count < 0:
-            raise ShapeError(f"{name} is of {len(said)} numbers for {count} axes", help="give numbers for each axis")
-    return kernel, steps, apart, pads if padding == "NOTSET" else [0] * (2 * count) if padding == "VALID" else None
+        if len(numbers) != expected or count < 0:
+            raise ShapeError(f"{name} has {len(numbers)} numbers for {count} axes", help="use numbers for each axis")
+    return (
+        kernel,
+        strides,
+        dilations,
+        pads if padding == "NOTSET" else [0] * (2 * count) if padding == "VALID" else None,
+    )
 
 
-def _windows(call: Call, x: Sequence[Dim], sides: Sequence[Dim] | None) -> list[Dim]:
+def _windows(call: OperatorCall, x: Sequence[Dim], sides: Sequence[Dim] | None) -> list[Dim]:
     count = len(x) - 2
-    kernel, steps, apart, pads = _laid(call, count, sides)
-    if pads is None:  # SAME_UPPER or SAME_LOWER: as many as steps fit
-        return [size.ceildiv(step) for size, step in zip(x[2:], steps, strict=True)]
-    columns = zip(x[2:], kernel, steps, apart, pads[:count], pads[count:], strict=True)
+    kernel, strides, dilations, pads = _window_parameters(call, count, sides)
+    if pads is None:  # SAME_UPPER or SAME_LOWER: the size depends only on the stride
+        return [size.ceildiv(stride) for size, stride in zip(x[2:], strides, strict=True)]
+    columns = zip(x[2:], kernel, strides, dilations, pads[:count], pads[count:], strict=True)
     ceil_mode = bool(call.attributes.get("ceil_mode", 0))
-    return [_natural(_count(*column, ceil_mode)) for column in columns]
+    return [_positive_dim(_count(*column, ceil_mode)) for column in columns]
 
 
 @functools.lru_cache(1024)
-def _count(size: Dim, kernel: Dim, step: int, apart: int, before: int, after: int, ceil_mode: bool) -> Dim | int:
-    return window_count(size, kernel, step, apart, before, after, ceil_mode=ceil_mode)
+def _count(size: Dim, kernel: Dim, stride: int, dilation: int, before: int, after: int, ceil_mode: bool) -> Dim | int:
+    return window_count(size, kernel, stride, dilation, before, after, ceil_mode=ceil_mode)
 
 
-def _natural(dim: Dim | int) -> Dim:
-    """Return a dim, `?` for a number below 1: such a model does not run."""
+def _positive_dim(dim: Dim | int) -> Dim:
+    """Return a dim, `?` for a number below 1, with which a model cannot run."""
     size = dim.value if isinstance(dim, Dim) else dim
     return UNKNOWN if size is not None and size < 1 else Dim(dim)
 
 
-def images(call: Call) -> Shape | None:
+def images(call: OperatorCall) -> Shape | None:
     """Col2Im."""
     x, image, block = call.dims(0), call.value(1), call.value(2)
     if x is None or len(x) != 3 or not isinstance(image, tuple):
@@ -265,27 +274,27 @@ def images(call: Call) -> Shape | None:
     return _shape([x[0], x[1] // area if area else UNKNOWN, *map(dim_of, image)])
 
 
-def transformed(call: Call) -> Shape | None:
-    """DFT: the length along the axis, or half of it, of complex numbers."""
+def transformed(call: OperatorCall) -> Shape | None:
+    """DFT: complex numbers, with the length along the axis or half of it."""
     x, attributes = call.dims(0), call.attributes
     axis: Any = call.value(2) if call.has(2) else attributes.get("axis")
     if x is None or not isinstance(axis, int) or not -len(x) <= axis < len(x):
         return None
     length: Any = x[axis]
     if call.has(1):
-        given = call.value(1)
-        length = Dim(given) if isinstance(given, (int, Dim)) and given != 0 else UNKNOWN
+        size = call.value(1)
+        length = Dim(size) if isinstance(size, (int, Dim)) and size != 0 else UNKNOWN
     halved = attributes.get("onesided", 0)
     if halved and attributes.get("inverse", 0):
         return None
     if halved and x[-1].is_static and x[-1] != 1:
-        raise ShapeError("half of the frequencies of complex numbers do not tell the others", help="leave out onesided")
+        raise ShapeError("onesided needs real input, got complex numbers", help="leave out onesided")
     x[axis] = length // 2 + 1 if halved else length
     return _shape([*x[:-1], _COMPLEX])
 
 
-def framed(call: Call) -> Shape | None:
-    """STFT: frames along the signal, each with its frequencies."""
+def framed(call: OperatorCall) -> Shape | None:
+    """STFT: frames along the signal, and frequencies."""
     x, step, window = call.dims(0), call.value(1), call.dims(2)
     if x is None or len(x) not in (2, 3) or not isinstance(step, (int, Dim)):
         return open_shape(4)
@@ -294,6 +303,13 @@ def framed(call: Call) -> Shape | None:
         length = None if window[0].is_dynamic else window[0]
     if not isinstance(length, (int, Dim)):
         return _shape([x[0], UNKNOWN, UNKNOWN, _COMPLEX])
-    whole = Dim(length)
-    frames = (x[1] - whole) // step + 1
-    return _shape([x[0], _natural(frames), whole // 2 + 1 if call.attributes.get("onesided", 1) else whole, _COMPLEX])
+    frame_length = Dim(length)
+    frames = (x[1] - frame_length) // step + 1
+    return _shape(
+        [
+            x[0],
+            _positive_dim(frames),
+            frame_length // 2 + 1 if call.attributes.get("onesided", 1) else frame_length,
+            _COMPLEX,
+        ]
+    )

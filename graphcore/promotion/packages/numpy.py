@@ -22,7 +22,7 @@ from graphcore.promotion.rules import (
 )
 from graphcore.promotion.system import PromotionSystem, dtypes_of, read_table
 from graphcore.support.escaping import text_of
-from graphcore.types.dtypes import MOST_BITS, DType, real_of
+from graphcore.types.dtypes import MAX_BITS, DType, real_of
 
 D = DType
 
@@ -148,9 +148,9 @@ class NumPy(PromotionSystem):
         if joined.is_integer and all(joined.min <= value <= joined.max for value in literals):
             return joined
         for value in literals:
-            if int(value).bit_length() >= MOST_BITS:
+            if int(value).bit_length() >= MAX_BITS:
                 raise NoPromotion(
-                    f"{text_of(value)} does not fit any dtype: integers have {MOST_BITS} bits at most",
+                    f"{text_of(value)} does not fit any dtype: integers have {MAX_BITS} bits at most",
                     help="compare with a smaller number",
                     error=DTypeError,
                 )

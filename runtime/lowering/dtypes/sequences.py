@@ -16,7 +16,7 @@ from graphcore.ops.sequences import list_map
 from graphcore.runtime.lowering.passes import Summary
 from graphcore.runtime.lowering.targets.compute_dtypes import PROMOTIONS
 from graphcore.runtime.lowering.targets.legality import Legality
-from graphcore.types.dtypes import DType, is_carried
+from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, tensor_type
 
 LISTED = frozenset(
@@ -115,7 +115,7 @@ def _has_kernel(dtype: DType, rules: Legality) -> bool:
 
 
 def _needs_storage(dtype: DType) -> bool:
-    return not is_carried(dtype) and dtype.storage not in LISTED
+    return not has_storage_axis(dtype) and dtype.storage not in LISTED
 
 
 def _stored_type(type_: Type) -> Type:

@@ -249,7 +249,7 @@ class _Branch(Rewrite):
         self.bind(symbol, value)
         return value
 
-    def _called(self, name: str) -> None:
+    def _result_name(self, name: str) -> None:
         return None
 
     def product(self, node: Node) -> Symbol:
