@@ -54,7 +54,7 @@ _CHECK = "Prints each change that a model needs so that onnxruntime runs it with
 _CHECK_HELP = """\
 The model is lowered as by InferenceSession.load, and compared node by node with the file. The output has the nodes that
 onnxruntime alone would refuse or compute differently, and what replaces them; the operators replaced by faster ones;
-the operators that do not change; the passes, each with its reason; and, on the CPU, why loading makes a Graph of the file.
+the operators that do not change; the passes, each with its reason; and, on the CPU, why loading makes a Graph.
 
 The exit status is 0 if onnxruntime alone runs the model with the same numbers (faster forms do not count, though they
 may sum in another order), 1 if it would refuse the model or give other numbers, 2 if the model cannot be read or run.
