@@ -125,7 +125,7 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
             "give the name in the model first: {'by': 'v'}; it has ids, by",
         ),
         ({"by": 3}, "inputs: 3 is not the name of a column", "give inputs={'by': 'column'}"),
-        ({3: "v"}, "inputs: the model has no 3", "it has ids, by"),
+        ({3: "v"}, "inputs: the model has no input 3", "it has ids, by"),
     ],
 )
 def test_inputs_that_name_no_columns_are_told_what_to_give(given: Any, text: str, help_: str) -> None:
@@ -241,14 +241,14 @@ def test_model_that_does_not_load_on_a_node_is_one_clear_error(monkeypatch: pyte
     class Elsewhere(worker.Job):
         __slots__ = ()
 
-    original = mapping._mapped
+    original = mapping._map_blocks
 
     def mapped(dataset: Any, job: Any, chosen: Any) -> Any:
         import dataclasses
 
         return original(dataset, dataclasses.replace(job, providers="no_such_provider"), chosen)
 
-    monkeypatch.setattr(mapping, "_mapped", mapped)
+    monkeypatch.setattr(mapping, "_map_blocks", mapped)
     made = map_batches(data.from_arrow(_table(10)), _graph(), {"by": "v"}, pad=0, workers=1, batch_size=5)
     with pytest.raises(ray.exceptions.RayTaskError, match=r"lengths does not load on node [0-9a-f]+: "):
         made.take_all()
