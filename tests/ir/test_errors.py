@@ -274,7 +274,7 @@ def test_symbol_has_no_value_when_python_asks_for_one(use: Callable[[object], ob
 
 def test_numpy_functions_that_build_no_op_do_not_take_symbols() -> None:
     _, x = _symbol()
-    with pytest.raises(TypeError, match=r"np.gcd: NumPy computes with values, and a Symbol has none"):
+    with pytest.raises(TypeError, match=r"np.gcd: NumPy computes with values, but a Symbol has none"):
         np.gcd(x, 2)  # type: ignore[call-overload]
 
 
