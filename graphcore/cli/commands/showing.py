@@ -87,7 +87,7 @@ def show(info: Mapping[str, Any]) -> None:
     opsets = ", ".join(f"{domain} {version}" for domain, version in info["opsets"].items())
     rows = [
         ("graph", info["name"]),
-        ("file", output.size(info["bytes"]) + (", weights in files beside it" if info["external_data"] else "")),
+        ("file", output.size(info["bytes"]) + (", with external data" if info["external_data"] else "")),
         ("opset", opsets),
         ("IR version", str(info["ir_version"])),
         ("producer", info["producer"]),
