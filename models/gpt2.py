@@ -154,7 +154,7 @@ def build(
         shapes(config),
         seed=seed,
         rename=_add_prefix,
-        gguf=gguf_weights,
+        gguf=named,
         architecture="gpt2",
         tied={"lm_head.weight": "transformer.wte.weight"} if config.tied else None,
         ignored=r"transformer\.h\.\d+\.attn\.(masked_)?bias",  # the causal mask, in older files
@@ -218,7 +218,7 @@ _GGUF = {
 }
 
 
-def gguf_weights(tensors: Tensors[Array]) -> dict[str, Array]:
+def named(tensors: Tensors[Array]) -> dict[str, Array]:
     """Return the tensors of a GGUF file by the names of the model, with dense layers as [inputs, outputs]."""
 
     def convert(block: str | None, stem: str, array: Array) -> Array:

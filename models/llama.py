@@ -298,7 +298,7 @@ def build(
         weights,
         shapes(config),
         seed=seed,
-        gguf=lambda tensors: gguf_weights(tensors, config),
+        gguf=lambda tensors: named(tensors, config),
         architecture="llama" if config.permuted else "qwen2",
         tied={"lm_head.weight": "model.embed_tokens.weight"} if config.tied else None,
         ignored=r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq"
@@ -362,7 +362,7 @@ _GGUF = {
 }
 
 
-def gguf_weights(tensors: Tensors[Array], config: Config) -> dict[str, Array]:
+def named(tensors: Tensors[Array], config: Config) -> dict[str, Array]:
     """Return the tensors of a GGUF file by the names of the model, with rotated pairs half a head apart."""
 
     def convert(block: str | None, stem: str, array: Array) -> Array:

@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     """
     root = argparse.ArgumentParser(
         prog="graphcore",
-        description="Inspects ONNX models, runs them with exact numbers, measures and compares them, reports what "
+        description="Inspects ONNX models, runs them with exact numbers, measures and compares them, reports what\n"
         "onnxruntime alone does differently, and rewrites them: lowers, quantises, cuts, renames, changes dtypes.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

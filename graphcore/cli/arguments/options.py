@@ -219,7 +219,8 @@ OUT may be IN, which is replaced once everything is written. If IN has its weigh
 _EXTRACT = "Writes the part of a model that computes some values from others."
 _EXTRACT_HELP = f"""\
 Values are inputs, weights or outputs of nodes: `graphcore inspect MODEL --nodes` lists them. Without --inputs, OUT has
-the inputs of the model that it needs. Give IN and OUT before --inputs and --outputs. {_OUT_HELP}
+the inputs of the model that it needs. Give IN and OUT before --inputs and --outputs.
+{_OUT_HELP}
 examples:
   graphcore extract model.onnx head.onnx --inputs features --outputs scores
   graphcore extract model.onnx part.onnx --outputs y=encoder/add_7
@@ -227,7 +228,8 @@ examples:
 
 _RENAME = "Writes a model with other names of inputs, outputs, weights, values or dims."
 _RENAME_HELP = f"""\
-Names may be swapped. {_OUT_HELP}
+Names may be swapped.
+{_OUT_HELP}
 examples:
   graphcore rename model.onnx named.onnx input.1=image unk__0=batch
   graphcore rename model.onnx named.onnx --dim n=batch
@@ -236,7 +238,8 @@ examples:
 _SET_DIMS = "Writes a model with other dims of inputs: sizes, names or expressions."
 _SET_DIMS_HELP = f"""\
 NAME=DIM replaces the dim of that name everywhere. INPUT=[DIM,DIM,...] sets all dims of one input; where a size becomes
-a name, the same size inside the model does too. --verify runs the result before it is written. {_OUT_HELP}
+a name, the same size inside the model does too. --verify runs the result before it is written.
+{_OUT_HELP}
 examples:
   graphcore set-dims model.onnx fixed.onnx batch=1 seq=128
   graphcore set-dims model.onnx free.onnx 'image=[batch,3,224,224]'
@@ -244,7 +247,8 @@ examples:
 
 _ASTYPE = "Writes a model that computes in another float dtype."
 _ASTYPE_HELP = f"""\
-Inputs and outputs keep their dtype unless --io is given. {_OUT_HELP}
+Inputs and outputs keep their dtype unless --io is given.
+{_OUT_HELP}
 examples:
   graphcore astype model.onnx half.onnx float16 --keep Softmax --keep 'head/*'
   graphcore astype half.onnx whole.onnx float32 --io
