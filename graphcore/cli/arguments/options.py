@@ -76,7 +76,7 @@ def add_dims(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=size,
         metavar="NAME=SIZE",
-        help="the size of a dim (1), by its name, or as INPUT.AXIS where it has none; repeatable",
+        help="the size of a dim (1), by its name, or INPUT.AXIS if it has no name; repeatable",
     )
 
 
@@ -152,7 +152,7 @@ def limit(text: str) -> tuple[str, float]:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Return the parts of `name=value`; the name is empty where there is none."""
+    """Return the parts of `name=value`; the name is empty if there is none."""
     name, equals, value = text.partition("=")
     return (name, value) if equals else ("", text)
 
