@@ -266,8 +266,8 @@ def _state(model: str, name: str, output: str, type_: Type, buffer: Buffer) -> M
         "output_name": output,
         "data_type": kind,
         "dims": dims,
-        "initial_state": [initial_state],
-    }  # type: ignore[list-item]
+        "initial_state": [initial_state],  # type: ignore[list-item]
+    }
 
 
 def initial_states(graph: Graph) -> dict[str, bytes]:
