@@ -1,9 +1,9 @@
-"""The Python array API standard: its functions over Symbols, which build graphs, and over Arrays, which have values.
+"""The Python array API standard, for Symbols, which build graphs, and for Arrays, which have values.
 
     xp = x.__array_namespace__()      # of a Symbol or an Array
     y = xp.sum(xp.exp(x), axis=-1)    # a node of the Symbol's graph, or an Array
 
-Arrays compute with the same ops as graphs do: each function is compiled once for each signature of dtypes and ranks.
+Arrays compute with the same ops as graphs: each function is compiled once for each signature of dtypes and ranks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from graphcore.errors import GraphError as _GraphError
 
 __array_api_version__ = "2025.12"
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
-"""The editions that the namespace follows."""
+"""The supported versions of the standard."""
 
 e = math.e
 inf = math.inf
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 
 def _namespace(api_version: str | None = None) -> Any:
-    """Return this module. Raises `GraphError` for an edition that it does not follow."""
+    """Return this module. Raises `GraphError` for an unsupported version of the standard."""
     if api_version is not None and api_version not in API_VERSIONS:
         raise _GraphError(
-            f"__array_namespace__: there is no edition {api_version!r}",
-            help=f"use one of {', '.join(API_VERSIONS)}, or leave it out",
+            f"__array_namespace__: unsupported api_version={api_version!r}",
+            help=f"use one of {', '.join(API_VERSIONS)}, or omit it",
         )
     return _sys.modules[__name__]
 
 
 def _array_namespace(self: Array, /, *, api_version: str | None = None) -> Any:
-    """Return the module with the standard's functions. Raises `GraphError` for an edition that it does not follow."""
+    """Return the module with the standard's functions. Raises `GraphError` for an unsupported version."""
     return _namespace(api_version)
 
 
@@ -60,7 +60,7 @@ setattr(Array, "__array_namespace__", _array_namespace)  # noqa: B010 - Array de
 
 
 def __getattr__(name: str) -> Any:
-    """Return an extension, loaded when first used."""
+    """Return an extension, imported on first use."""
     if name not in ("fft", "linalg"):
         raise AttributeError(f"module 'graphcore.array_api' has no attribute {name!r}")
     return import_module(f"graphcore.array_api.{name}")

@@ -72,23 +72,23 @@ def add(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def add(x1: _S, x2: _S, /) -> Symbol: ...
 def all(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
-    """Return whether all elements are true, that is not 0; NaN is true. The result is bool, True for no elements."""
+    """Return True if all elements are nonzero, also without elements. NaN counts as nonzero."""
 def any(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
-    """Return whether any element is true, that is not 0; NaN is true. The result is bool, False for no elements."""
+    """Return True if any element is nonzero. NaN counts as nonzero."""
 @overload
 def arange(start: int | float, /, stop: int | float | None = None, step: int | float = 1, *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
-    """The numbers from `start` up to but without `stop`, `step` apart; with one alone it is `stop`, from 0."""
+    """Return the numbers from `start` to `stop`, exclusive, in steps of `step`. A single argument is `stop`, from 0."""
 @overload
 def arange(start: int | float | Dim, /, stop: int | float | Dim | None = None, step: int | float | Dim = 1, *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
 def argmax(x: _T, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> _T:
-    """The position, in int64, of the greatest along an axis, or in all elements; the first of equal ones."""
+    """Return the int64 index of the maximum along an axis, or in the flattened array; the first of equal ones."""
 def argmin(x: _T, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> _T:
-    """The position, in int64, of the least along an axis, or in all elements; the first of equal ones."""
+    """Return the int64 index of the minimum along an axis, or in the flattened array; the first of equal ones."""
 def argsort(x: _T, /, *, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> _T:
-    """The positions, in int64, at which the elements stand that `sort` gives."""
+    """Return the int64 indices that `sort` an array along an axis."""
 @overload
 def asarray(obj: Symbol, /, *, dtype: DType | None = None, device: str | None = None, copy: builtins.bool | None = None) -> Symbol:
-    """An Array of values."""
+    """Convert values to an Array."""
 @overload
 def asarray(obj: Any, /, *, dtype: DType | None = None, device: str | None = None, copy: builtins.bool | None = None) -> Array: ...
 def asin(x: _T, /) -> _T:
@@ -96,7 +96,7 @@ def asin(x: _T, /) -> _T:
 def asinh(x: _T, /) -> _T:
     """The inverse hyperbolic sine. ONNX Asinh."""
 def astype(x: _T, dtype: DType, /, *, copy: Any = True, device: str | None = None) -> _T:
-    """The values as another dtype."""
+    """Cast values to another dtype."""
 def atan(x: _T, /) -> _T:
     """The angle in radians whose tangent is x. ONNX Atan."""
 @overload
@@ -147,35 +147,35 @@ def bitwise_xor(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-
 def bitwise_xor(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def broadcast_arrays(*arrays: _A) -> tuple[Array, ...]:  # type: ignore[overload-overlap]
-    """The arrays broadcast to their common shape, of any dtypes. Raises `ShapeError` where they have none."""
+    """Broadcast arrays of any dtypes to their common shape. Raises `ShapeError` if there is none."""
 @overload
 def broadcast_arrays(*arrays: _E) -> tuple[EagerTensor, ...]: ...  # type: ignore[overload-overlap]
 @overload
 def broadcast_arrays(*arrays: _S) -> tuple[Symbol, ...]: ...
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that arrays of these shapes broadcast to. Raises `ShapeError` where they do not."""
+    """Return the shape that shapes broadcast to. Raises `ShapeError` if they do not broadcast."""
 def broadcast_to(x: _T, /, shape: tuple[int, ...]) -> _T:
-    """x repeated along axes of size 1, and along new ones in front, until it has the shape."""
+    """Broadcast x to a shape. x: any dtype. Raises `ShapeError` if x does not broadcast to it."""
 def can_cast(from_: Any, to: DType, /) -> Any:
-    """Return whether type promotion may make `to` of a dtype, or of the dtype of a Symbol or Array."""
+    """Return True if type promotion can convert a dtype, or that of a Symbol or Array, to `to`."""
 def ceil(x: _T, /) -> _T:
     """The least whole number not below x. ONNX Ceil."""
 @overload
 def clip(x: _A, /, min: _A | None = None, max: _A | None = None) -> Array:  # type: ignore[overload-overlap]
-    """x with what is below `min` raised to it, and then what is above `max` lowered to it."""
+    """Limit the elements of x to the range from `min` to `max`."""
 @overload
 def clip(x: _E, /, min: _E | None = None, max: _E | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def clip(x: _S, /, min: _S | None = None, max: _S | None = None) -> Symbol: ...
 @overload
 def concat(arrays: Sequence[_A], /, *, axis: int | None = 0) -> Array:  # type: ignore[overload-overlap]
-    """The arrays one after another along an axis, or flattened ones for None."""
+    """Concatenate arrays along an axis, or flattened arrays for None."""
 @overload
 def concat(arrays: Sequence[_E], /, *, axis: int | None = 0) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def concat(arrays: Sequence[_S], /, *, axis: int | None = 0) -> Symbol: ...
 def conj(x: _T, /) -> _T:
-    """Return the complex conjugate, which of real numbers is the number itself."""
+    """Return the complex conjugate; real numbers do not change."""
 @overload
 def copysign(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The magnitude of the first with the sign of the second, of zeros and NaNs too. C's and NumPy's copysign."""
@@ -188,14 +188,14 @@ def cos(x: _T, /) -> _T:
 def cosh(x: _T, /) -> _T:
     """The hyperbolic cosine. ONNX Cosh."""
 def count_nonzero(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
-    """Return the number of elements that are not 0, in int64."""
+    """Return the number of nonzero elements, in int64."""
 def cumulative_prod(x: _T, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: builtins.bool = False) -> _T:
-    """The running product along an axis. include_initial: with a 1 in front. All else is as in `cumulative_sum`."""
+    """Return the cumulative product along an axis. include_initial: start with a 1. See `cumulative_sum`."""
 def cumulative_sum(x: _T, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: builtins.bool = False) -> _T:
-    """The running sum along an axis."""
+    """Return the cumulative sum along an axis."""
 @overload
 def diff(x: _A, /, *, axis: int = -1, n: int = 1, prepend: _A | None = None, append: _A | None = None) -> Array:  # type: ignore[overload-overlap]
-    """The differences of neighbours along an axis, taken n times."""
+    """Return the n-th differences of neighbours along an axis."""
 @overload
 def diff(x: _E, /, *, axis: int = -1, n: int = 1, prepend: _E | None = None, append: _E | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -209,11 +209,11 @@ def divide(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overl
 def divide(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def empty(shape: int | Sequence[int], *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
-    """An Array of unspecified values, which are zeros. See `zeros`."""
+    """Return an Array of unspecified values, which are zeros. See `zeros`."""
 @overload
 def empty(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
 def empty_like(x: _T, /, *, dtype: DType | None = None, device: str | None = None) -> _T:
-    """Unspecified values, which are zeros, in the shape of x and by default in its dtype."""
+    """Return unspecified values, which are zeros, with the shape of x and by default its dtype."""
 @overload
 def equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where both are equal. ONNX Equal."""
@@ -224,33 +224,33 @@ def equal(x1: _S, x2: _S, /) -> Symbol: ...
 def exp(x: _T, /) -> _T:
     """e to the power of x. ONNX Exp."""
 def expand_dims(x: _T, /, axis: int | tuple[int, ...] = 0) -> _T:
-    """x with new axes of size 1 at the places given, counted in the result. Raises `OutOfBounds` for no such place."""
+    """Insert axes of size 1 at positions of the result. Raises `OutOfBounds` for an invalid position."""
 def expm1(x: _T, /) -> _T:
-    """exp(x) - 1, exact near 0."""
+    """Return exp(x) - 1, accurate near 0."""
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType | None = None, device: str | None = None) -> Array:
-    """A matrix of zeros with ones on a diagonal, the main one or `k` above it. dtype: by default float32."""
+    """Return a matrix of zeros with ones on diagonal `k`, 0 for the main one. dtype: by default float32."""
 def finfo(type: Any, /) -> FInfo:
-    """The limits of a float dtype, of the parts of a complex one, or of that of a Symbol or Array."""
+    """Return the limits of a float dtype, of the parts of a complex dtype, or of the dtype of a Symbol or Array."""
 def flip(x: _T, /, *, axis: manipulation_Axes = None) -> _T:
-    """The elements in reverse along axes, by default all. Raises `ShapeError` for what is no axis."""
+    """Reverse the elements along axes, by default all. Raises `ShapeError` for an invalid axis."""
 def floor(x: _T, /) -> _T:
     """The greatest whole number not above x. ONNX Floor."""
 @overload
 def floor_divide(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps."""
+    """Return the quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps."""
 @overload
 def floor_divide(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def floor_divide(x1: _S, x2: _S, /) -> Symbol: ...
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Array:
-    """An Array of another library's array, which it shares the memory with where that is allowed."""
+    """Convert an array of another library to an Array that shares its memory if possible."""
 @overload
 def full(shape: int | Sequence[int], fill_value: Number, *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
-    """An Array with one value everywhere."""
+    """Return an Array filled with one value."""
 @overload
 def full(shape: DimLike | Sequence[DimLike], fill_value: Number, *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
 def full_like(x: _T, /, fill_value: Number, *, dtype: DType | None = None, device: str | None = None) -> _T:
-    """One value in the shape of x and by default in its dtype. Raises `DTypeError` where that cannot hold it."""
+    """Return one value with the shape of x and by default its dtype. Raises `DTypeError` if it is out of range."""
 @overload
 def greater(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where the first is greater. ONNX Greater."""
@@ -273,16 +273,16 @@ def hypot(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overla
 @overload
 def hypot(x1: _S, x2: _S, /) -> Symbol: ...
 def iinfo(type: Any, /) -> IInfo:
-    """The limits of an integer dtype, or of that of a Symbol or Array. Raises `DTypeError` for another."""
+    """Return the limits of an integer dtype, or of that of a Symbol or Array. Raises `DTypeError` for others."""
 def imag(x: _T, /) -> _T:
     """Return the imaginary part."""
 def isdtype(dtype: DType, kind: Any) -> Any:
-    """Return whether a dtype is of a kind: another dtype, one of `KINDS` by name, or a tuple of those."""
+    """Return True if a dtype is of a kind: a dtype, one of `KINDS` by name, or a tuple of those."""
 def isfinite(x: _T, /) -> _T:
     """True where x is neither NaN nor an infinity."""
 @overload
 def isin(x1: _A, x2: _A, /, *, invert: builtins.bool = False) -> Array:  # type: ignore[overload-overlap]
-    """Return whether each element of x1 is among those of x2; with `invert` whether it is not. NaN is among none."""
+    """Return True for each element of x1 that is in x2; False with `invert`. NaN is in no array."""
 @overload
 def isin(x1: _E, x2: _E, /, *, invert: builtins.bool = False) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -306,7 +306,7 @@ def less_equal(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-o
 @overload
 def less_equal(x1: _S, x2: _S, /) -> Symbol: ...
 def linspace(start: int | float | complex, stop: int | float | complex, /, num: int, *, dtype: DType | None = None, device: str | None = None, endpoint: builtins.bool = True) -> Array:
-    """`num` numbers at equal distances from `start` to `stop`, which is the last of them if `endpoint` says so."""
+    """Return `num` evenly spaced numbers from `start` to `stop`, inclusive if `endpoint`."""
 def log(x: _T, /) -> _T:
     """The natural logarithm; NaN below 0. ONNX Log."""
 def log10(x: _T, /) -> _T:
@@ -347,15 +347,15 @@ def logical_xor(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-
 def logical_xor(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def matmul(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The matrix product. x1: [..., m, k] or [k], x2: [..., k, n] or [k], numbers. Raises `ShapeError` for others."""
+    """Return the matrix product. x1: [..., m, k] or [k], x2: [..., k, n] or [k], numbers. Raises `ShapeError`."""
 @overload
 def matmul(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def matmul(x1: _S, x2: _S, /) -> Symbol: ...
 def matrix_transpose(x: _T, /) -> _T:
-    """The matrices with rows and columns exchanged. x: [..., m, n]. Raises `ShapeError` below rank 2."""
+    """Transpose matrices. x: [..., m, n]. Raises `ShapeError` below rank 2."""
 def max(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
-    """The greatest over axes; NaN wins. Raises `ShapeError` for axes of length 0."""
+    """Return the maximum over axes; propagates NaN. Raises `ShapeError` for axes of length 0."""
 @overload
 def maximum(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The greater of two; NaN if either is. ONNX Max."""
@@ -364,16 +364,16 @@ def maximum(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-over
 @overload
 def maximum(x1: _S, x2: _S, /) -> Symbol: ...
 def mean(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
-    """The arithmetic mean over axes, of floats. An empty mean is NaN."""
+    """Return the arithmetic mean of floats over axes. An empty mean is NaN."""
 @overload
 def meshgrid(*arrays: _A, indexing: str = 'xy') -> tuple[Array, ...]:  # type: ignore[overload-overlap]
-    """The coordinates of a grid: for each vector an array in which it lies along its own axis."""
+    """Return the coordinate arrays of a grid, one for each vector, which varies along its own axis."""
 @overload
 def meshgrid(*arrays: _E, indexing: str = 'xy') -> tuple[EagerTensor, ...]: ...  # type: ignore[overload-overlap]
 @overload
 def meshgrid(*arrays: _S, indexing: str = 'xy') -> tuple[Symbol, ...]: ...
 def min(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
-    """The least over axes; NaN wins. Raises `ShapeError` for axes of length 0."""
+    """Return the minimum over axes; propagates NaN. Raises `ShapeError` for axes of length 0."""
 @overload
 def minimum(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The lesser of two; NaN if either is. ONNX Min."""
@@ -382,7 +382,7 @@ def minimum(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-over
 @overload
 def minimum(x1: _S, x2: _S, /) -> Symbol: ...
 def moveaxis(x: _T, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> _T:
-    """x with some axes at other places and the rest in their order. Raises `ShapeError` for no axes or unequal many."""
+    """Move axes to other positions; the others stay in order. Raises `ShapeError` for invalid axes."""
 @overload
 def multiply(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The product. Integers wrap; bools are *and*ed. ONNX Mul."""
@@ -400,7 +400,7 @@ def nextafter(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-ov
 @overload
 def nextafter(x1: _S, x2: _S, /) -> Symbol: ...
 def nonzero(x: _T, /) -> tuple[_T, ...]:
-    """The positions of the elements that are not 0: a vector of int64 for each axis, of a length known at run time."""
+    """Return the indices of nonzero elements: an int64 vector for each axis, with a length known at run time."""
 @overload
 def not_equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where the two differ; NaN differs from itself. ONNX Not of Equal."""
@@ -410,13 +410,13 @@ def not_equal(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-ov
 def not_equal(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def ones(shape: int | Sequence[int], *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
-    """An Array of ones. shape: ints. dtype: by default float32. Raises `ShapeError` for what is no shape."""
+    """Return an Array of ones. shape: ints. dtype: by default float32. Raises `ShapeError` for an invalid shape."""
 @overload
 def ones(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
 def ones_like(x: _T, /, *, dtype: DType | None = None, device: str | None = None) -> _T:
-    """Ones in the shape of x and by default in its dtype."""
+    """Return ones with the shape of x and by default its dtype."""
 def permute_dims(x: _T, /, axes: tuple[int, ...]) -> _T:
-    """The axes in another order; axes: every one once. Raises `ShapeError` for anything else."""
+    """Reorder the axes. axes: every axis once. Raises `ShapeError` otherwise."""
 def positive(x: _T, /) -> _T:
     """The tensor itself."""
 @overload
@@ -427,9 +427,9 @@ def pow(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def pow(x1: _S, x2: _S, /) -> Symbol: ...
 def prod(x: _T, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: builtins.bool = False) -> _T:
-    """The product over axes. An empty product is 1. All else is as in `sum`."""
+    """Return the product over axes. An empty product is 1. Arguments are those of `sum`."""
 def real(x: _T, /) -> _T:
-    """Return the real part, which of real numbers is the number itself."""
+    """Return the real part; real numbers do not change."""
 def reciprocal(x: _T, /) -> _T:
     """1 / x. ONNX Reciprocal."""
 @overload
@@ -441,22 +441,22 @@ def remainder(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-ov
 def remainder(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def repeat(x: _A, repeats: int | _A, /, *, axis: int | None = None) -> Array:  # type: ignore[overload-overlap]
-    """Every element repeated in place along an axis, or of the flattened array for None."""
+    """Repeat each element along an axis, or those of the flattened array for None."""
 @overload
 def repeat(x: _E, repeats: int | _E, /, *, axis: int | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def repeat(x: _S, repeats: int | _S, /, *, axis: int | None = None) -> Symbol: ...
 def reshape(x: _T, /, shape: tuple[int, ...], *, copy: builtins.bool | None = None) -> _T:
-    """The same elements in row-major order under another shape."""
+    """Return the same elements in row-major order with another shape."""
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype in which dtypes, Symbols, Arrays and Python scalars meet."""
+    """Return the dtype that dtypes, Symbols, Arrays and Python scalars promote to."""
 def roll(x: _T, /, shift: int | tuple[int, ...], *, axis: manipulation_Axes = None) -> _T:
-    """The elements moved up by `shift` along axes, and those at the end to the front."""
+    """Shift the elements by `shift` along axes; elements at the end move to the front."""
 def round(x: _T, /) -> _T:
-    """The nearest whole number, the even one of two. Of complex numbers each part is rounded."""
+    """Round to the nearest integer, halves to even. Both parts of complex numbers are rounded."""
 @overload
 def searchsorted(x1: _A, x2: _A, /, *, side: str = 'left', sorter: _A | None = None) -> Array:  # type: ignore[overload-overlap]
-    """The positions, in int64, at which elements would have to stand in a sorted vector."""
+    """Return the int64 indices at which to insert elements in a sorted vector."""
 @overload
 def searchsorted(x1: _E, x2: _E, /, *, side: str = 'left', sorter: _E | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -464,28 +464,28 @@ def searchsorted(x1: _S, x2: _S, /, *, side: str = 'left', sorter: _S | None = N
 def sign(x: _T, /) -> _T:
     """-1, 0 or 1 by the sign, z / abs(z) of complex numbers; NaN stays. ONNX Sign."""
 def signbit(x: _T, /) -> _T:
-    """Return True where the sign bit is set: for negative numbers, -0.0, and NaNs that have it."""
+    """Return True where the sign bit is set: for negative numbers, -0.0, and NaNs with the sign bit."""
 def sin(x: _T, /) -> _T:
     """The sine of x in radians. ONNX Sin."""
 def sinh(x: _T, /) -> _T:
     """The hyperbolic sine. ONNX Sinh."""
 def sort(x: _T, /, *, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> _T:
-    """The elements in order along an axis, always stably. x: numbers. Raises `ShapeError` for what is no axis."""
+    """Sort the elements along an axis, always stably. x: numbers. Raises `ShapeError` for an invalid axis."""
 def sqrt(x: _T, /) -> _T:
     """The square root; NaN below 0. ONNX Sqrt."""
 def square(x: _T, /) -> _T:
     """x * x. Integers wrap."""
 def squeeze(x: _T, /, axis: int | tuple[int, ...]) -> _T:
-    """x without axes of size 1. Raises `ShapeError` for an axis that is none or of another size."""
+    """Remove axes of size 1. Raises `ShapeError` for an invalid axis, or an axis of another size."""
 @overload
 def stack(arrays: Sequence[_A], /, *, axis: int = 0) -> Array:  # type: ignore[overload-overlap]
-    """The arrays one after another along a new axis."""
+    """Stack arrays along a new axis."""
 @overload
 def stack(arrays: Sequence[_E], /, *, axis: int = 0) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def stack(arrays: Sequence[_S], /, *, axis: int = 0) -> Symbol: ...
 def std(x: _T, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: builtins.bool = False) -> _T:
-    """The square root of the variance over axes. See `var`."""
+    """Return the standard deviation of floats over axes. See `var`."""
 @overload
 def subtract(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The difference. Integers wrap; bools have none. ONNX Sub."""
@@ -494,17 +494,17 @@ def subtract(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-ove
 @overload
 def subtract(x1: _S, x2: _S, /) -> Symbol: ...
 def sum(x: _T, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: builtins.bool = False) -> _T:
-    """The sum over axes."""
+    """Return the sum over axes."""
 @overload
 def take(x: _A, indices: _A, /, *, axis: int | None = None) -> Array:  # type: ignore[overload-overlap]
-    """The slices of x at positions along one axis."""
+    """Return the slices of x at indices along an axis."""
 @overload
 def take(x: _E, indices: _E, /, *, axis: int | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def take(x: _S, indices: _S, /, *, axis: int | None = None) -> Symbol: ...
 @overload
 def take_along_axis(x: _A, indices: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
-    """One element of x for each of `indices`, along one axis."""
+    """Return the element of x for each of `indices` along an axis."""
 @overload
 def take_along_axis(x: _E, indices: _E, /, *, axis: int = -1) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -515,51 +515,51 @@ def tanh(x: _T, /) -> _T:
     """Return the hyperbolic tangent."""
 @overload
 def tensordot(x1: _A, x2: _A, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:  # type: ignore[overload-overlap]
-    """The sum of products over axes: the last of x1 with as many first ones of x2, or those named for both."""
+    """Return the sum of products over axes: the last ones of x1 with the first ones of x2, or the given ones of both."""
 @overload
 def tensordot(x1: _E, x2: _E, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def tensordot(x1: _S, x2: _S, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Symbol: ...
 def tile(x: _T, repetitions: tuple[int, ...], /) -> _T:
-    """x laid out several times along each axis; axes of size 1 are added in front where there are too few."""
+    """Repeat x along each axis, with additional leading axes if needed."""
 def tril(x: _T, /, *, k: int = 0) -> _T:
-    """The lower triangle of matrices, with 0 above diagonal k. x: [..., m, n] of any dtype."""
+    """Return the lower triangle of matrices, with 0 above diagonal k. x: [..., m, n] of any dtype."""
 def triu(x: _T, /, *, k: int = 0) -> _T:
-    """The upper triangle of matrices, with 0 below diagonal k. x: [..., m, n] of any dtype."""
+    """Return the upper triangle of matrices, with 0 below diagonal k. x: [..., m, n] of any dtype."""
 def trunc(x: _T, /) -> _T:
     """The whole number towards zero."""
 def unique_all(x: _T, /) -> _UniqueAll[_T]:
-    """The different values in order, where each is first, which of them each element is, and how often each is there."""
+    """Return the sorted unique values, their first indices, the index of each element among them, and their counts."""
 def unique_counts(x: _T, /) -> _UniqueCounts[_T]:
-    """The different values in order, and how often each is there. See `unique_all`."""
+    """Return the sorted unique values, and their counts. See `unique_all`."""
 def unique_inverse(x: _T, /) -> _UniqueInverse[_T]:
-    """The different values in order, and which of them each element is. See `unique_all`."""
+    """Return the sorted unique values, and the index of each element among them. See `unique_all`."""
 def unique_values(x: _T, /) -> _T:
-    """The different values in order. See `unique_all`."""
+    """Return the sorted unique values. See `unique_all`."""
 def unstack(x: _T, /, *, axis: int = 0) -> tuple[_T, ...]:
-    """The slices of x along an axis, whose size must be known. Raises `ShapeError` for what is no such axis."""
+    """Return the slices of x along an axis of known size. Raises `ShapeError` otherwise."""
 def var(x: _T, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: builtins.bool = False) -> _T:
-    """The mean squared distance from the mean over axes, of floats."""
+    """Return the variance of floats over axes."""
 @overload
 def vecdot(x1: _A, x2: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
-    """The dot products of vectors that lie along an axis, counted from the end; the others broadcast."""
+    """Return the dot products of vectors along an axis, counted from the end; the other axes broadcast."""
 @overload
 def vecdot(x1: _E, x2: _E, /, *, axis: int = -1) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def vecdot(x1: _S, x2: _S, /, *, axis: int = -1) -> Symbol: ...
 @overload
 def where(condition: _A, x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The elements of x1 where `condition` is true and those of x2 elsewhere."""
+    """Return the elements of x1 where `condition` is true, and those of x2 elsewhere."""
 @overload
 def where(condition: _E, x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def where(condition: _S, x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def zeros(shape: int | Sequence[int], *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
-    """An Array of zeros. shape: ints. dtype: by default float32. Raises `ShapeError` for what is no shape."""
+    """Return an Array of zeros. shape: ints. dtype: by default float32. Raises `ShapeError` for an invalid shape."""
 @overload
 def zeros(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
 def zeros_like(x: _T, /, *, dtype: DType | None = None, device: str | None = None) -> _T:
-    """Zeros in the shape of x and by default in its dtype."""
+    """Return zeros with the shape of x and by default its dtype."""
 __array_api_version__: str
 def _namespace(api_version: str | None = None) -> Any: ...

@@ -1,4 +1,4 @@
-"""The standard's functions that make arrays."""
+"""Creation functions of the standard."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._data_types import DEFAULT_COMPLEX, DEFAULT_FLOAT, DEFAULT_INTEGER, astype, checked
-from graphcore.array_api._eager import Array, Tensor, computed, function
+from graphcore.array_api._data_types import DEFAULT_COMPLEX, DEFAULT_FLOAT, DEFAULT_INTEGER, astype, check_dtype
+from graphcore.array_api._eager import Array, Tensor, compute, function
 from graphcore.array_api._manipulation import broadcast_arrays
 from graphcore.arrays.casting import cast_array
 from graphcore.arrays.eager_array import EagerArray, check_device
@@ -44,17 +44,16 @@ def asarray(
 def asarray(
     obj: Any, /, *, dtype: DType | None = None, device: str | None = None, copy: builtins.bool | None = None
 ) -> Tensor:
-    """An Array of values.
+    """Convert values to an Array.
 
-    obj: an Array, a NumPy array, what has the buffer protocol or DLPack, a Python scalar, or nested lists of scalars; a
-    Symbol is returned, as `dtype`. dtype: by default its own; of Python numbers bool, int64, float32 or
-    complex64. copy: True
-    copies, False refuses to, None copies where it must. Floats beyond a float dtype become infinite. Raises
-    `DTypeError` for what is no array, a dtype that Arrays have not and integers that `dtype` cannot hold,
-    `ShapeError` where copy=False and a copy is needed.
+    obj: an Array, a NumPy array, an object with the buffer protocol or DLPack, a Python scalar, or nested lists of
+    scalars; a Symbol is returned, cast to `dtype`. dtype: by default that of the values; for Python numbers bool,
+    int64, float32 or complex64. copy: True to copy, False to raise if a copy is needed, None to copy if needed. Floats
+    out of range of a float dtype become infinite. Raises `DTypeError` for values or dtypes that Arrays do not support
+    and for integers out of range of `dtype`, `ShapeError` if copy=False and a copy is needed.
     """
     check_device("asarray", device)
-    target = checked("asarray", dtype)
+    target = check_dtype("asarray", dtype)
     if isinstance(obj, Symbol):
         return obj if target is None else astype(obj, target)
     if isinstance(obj, (Array, np.ndarray, np.generic)):
@@ -65,65 +64,67 @@ def asarray(
     if is_buffer:
         return _of_array(np.asarray(obj if type(obj).__module__ == "array" else memoryview(obj)), target, copy)
     if copy is False:
-        raise _CopyRefused("asarray: Python values become an Array by a copy", help="leave copy out")
+        raise _CopyRefused("asarray: Python values need a copy, but copy=False", help="omit copy")
     return Array(_of_python(obj, target))
 
 
 class _CopyRefused(ShapeError):
-    """A copy that copy=False forbids."""
+    """A copy is needed, but copy=False."""
 
 
 def _of_array(array: np.ndarray[Any, Any], target: DType | None, copy: builtins.bool | None) -> Array:
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    own = checked("asarray", native.dtype)
-    if target is not None and target is not own:
+    source = check_dtype("asarray", native.dtype)
+    if target is not None and target is not source:
         if copy is False:
-            raise _CopyRefused(f"asarray: {own} becomes {target} by a copy", help="leave copy out")
+            raise _CopyRefused(
+                f"asarray: a cast from {source} to {target} needs a copy, but copy=False", help="omit copy"
+            )
         return astype(Array(native), target)  # type: ignore[no-any-return]
     if copy is False and native is not array:
-        raise _CopyRefused("asarray: another byte order becomes the machine's by a copy", help="leave copy out")
+        raise _CopyRefused("asarray: a change of byte order needs a copy, but copy=False", help="omit copy")
     return Array(native.copy() if copy else native)
 
 
 def _of_python(obj: Any, target: DType | None) -> np.ndarray[Any, Any]:
     if isinstance(obj, (list, tuple)):
         obj = _without_arrays(obj)
-    array, own = array_of(obj)
-    if own not in (DType.bool, DType.int64, DType.uint64, DType.float64, DType.complex128):
-        checked("asarray", own)
+    array, source = array_of(obj)
+    if source not in (DType.bool, DType.int64, DType.uint64, DType.float64, DType.complex128):
+        check_dtype("asarray", source)
     if target is None:
-        if own is DType.float64:
+        if source is DType.float64:
             target = DEFAULT_FLOAT
-        elif own is DType.complex128:
+        elif source is DType.complex128:
             target = DEFAULT_COMPLEX
-        elif own is DType.uint64:
-            raise DTypeError(f"asarray: {obj!r:.60} is beyond int64", help="say which dtype is meant: dtype=uint64")
+        elif source is DType.uint64:
+            raise DTypeError(f"asarray: {obj!r:.60} is out of range for int64", help="give a dtype: dtype=uint64")
         else:
-            target = own
-    if target.is_float or target.is_complex or array.size == 0:  # of an empty list NumPy makes floats
-        return cast_array(array, own, target)
-    return array if target is own else checked_cast(array, own, target, "asarray")
+            target = source
+    if target.is_float or target.is_complex or array.size == 0:  # NumPy converts an empty list to floats
+        return cast_array(array, source, target)
+    return array if target is source else checked_cast(array, source, target, "asarray")
 
 
 def _without_arrays(values: Any) -> Any:
-    """Nested lists with the Arrays in them as NumPy's."""
+    """Convert Arrays in nested lists to NumPy arrays."""
     if isinstance(values, (list, tuple)):
         return [_without_arrays(value) for value in values]
     return values._data if isinstance(values, Array) else values
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Array:
-    """An Array of another library's array, which it shares the memory with where that is allowed.
+    """Convert an array of another library to an Array that shares its memory if possible.
 
-    Raises `DTypeError` for a dtype that Arrays have not, `GraphError` for another device than "cpu".
+    Raises `DTypeError` for a dtype that Arrays do not support, `GraphError` for a device other than "cpu".
     """
     check_device("from_dlpack", device)
     array = np.from_dlpack(x, copy=copy)
-    checked("from_dlpack", array.dtype)
+    check_dtype("from_dlpack", array.dtype)
     return Array(array)
 
 
-# Of one value. Of a shape with dims that only the run knows they make Symbols of the current graph.
+# Arrays of one value. With symbolic dims in the shape, these return Symbols of the current graph.
 
 
 def _shape_of(op: str, shape: DimLike | Sequence[DimLike]) -> tuple[int, ...]:
@@ -131,19 +132,19 @@ def _shape_of(op: str, shape: DimLike | Sequence[DimLike]) -> tuple[int, ...]:
     try:
         sizes = tuple(int(dim.__index__()) for dim in dims)
     except (AttributeError, TypeError):
-        raise ShapeError(f"{op}: {shape!r} is no shape", help="give an int or a tuple of ints") from None
+        raise ShapeError(f"{op}: shape must be an int or a tuple of ints, got {shape!r}", help="give (2, 3)") from None
     if any(size < 0 for size in sizes):
-        raise ShapeError(f"{op}: the shape {shape!r} has a negative size", help="sizes are 0 or more")
+        raise ShapeError(f"{op}: the shape {shape!r} has a negative size", help="sizes must be 0 or more")
     return sizes
 
 
 def _is_symbolic(shape: Any) -> builtins.bool:
-    """Return whether a shape or number has a Dim that only the run knows, which makes a Symbol of the current graph."""
+    """Return True if a shape or number has a Symbol or a symbolic Dim, so that the result is a Symbol."""
     dims = shape if isinstance(shape, (tuple, list)) else (shape,)
     return any(isinstance(dim, (str, Symbol)) or (isinstance(dim, Dim) and not dim.is_static) for dim in dims)
 
 
-def _filled(
+def _full(
     op: str,
     shape: DimLike | Sequence[DimLike],
     value: Number,
@@ -166,18 +167,18 @@ def _filled(
 
 
 def empty(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """An Array of unspecified values, which are zeros. See `zeros`."""
-    return _filled("empty", shape, 0, checked("empty", dtype) or DEFAULT_FLOAT, device)
+    """Return an Array of unspecified values, which are zeros. See `zeros`."""
+    return _full("empty", shape, 0, check_dtype("empty", dtype) or DEFAULT_FLOAT, device)
 
 
 def zeros(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """An Array of zeros. shape: ints. dtype: by default float32. Raises `ShapeError` for what is no shape."""
-    return _filled("zeros", shape, 0, checked("zeros", dtype) or DEFAULT_FLOAT, device)
+    """Return an Array of zeros. shape: ints. dtype: by default float32. Raises `ShapeError` for an invalid shape."""
+    return _full("zeros", shape, 0, check_dtype("zeros", dtype) or DEFAULT_FLOAT, device)
 
 
 def ones(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """An Array of ones. shape: ints. dtype: by default float32. Raises `ShapeError` for what is no shape."""
-    return _filled("ones", shape, 1, checked("ones", dtype) or DEFAULT_FLOAT, device)
+    """Return an Array of ones. shape: ints. dtype: by default float32. Raises `ShapeError` for an invalid shape."""
+    return _full("ones", shape, 1, check_dtype("ones", dtype) or DEFAULT_FLOAT, device)
 
 
 def full(
@@ -187,20 +188,20 @@ def full(
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """An Array with one value everywhere.
+    """Return an Array filled with one value.
 
-    shape: ints. fill_value: a Python scalar. dtype: by default bool, int64, float32 or complex64, by the scalar's kind.
-    Raises `DTypeError` where it cannot hold the value, `ShapeError` for what is no shape.
+    shape: ints. fill_value: a Python scalar. dtype: by default bool, int64, float32 or complex64, by the type of the
+    scalar. Raises `DTypeError` if the value is out of range, `ShapeError` for an invalid shape.
     """
     value = _scalar_of("full", fill_value)
-    return _filled("full", shape, value, checked("full", dtype) or _default_of(value), device)
+    return _full("full", shape, value, check_dtype("full", dtype) or _default_of(value), device)
 
 
 def _scalar_of(op: str, value: Any) -> Number:
     if isinstance(value, (Array, np.generic)) and not value.ndim:
         value = np.asarray(value).item()
     if type(value) not in (bool, int, float, complex):
-        raise DTypeError(f"{op}: {value!r} is no number", help="give a bool, an int, a float or a complex number")
+        raise DTypeError(f"{op}: {value!r} is not a number", help="give a bool, an int, a float or a complex number")
     return value  # type: ignore[no-any-return]
 
 
@@ -220,28 +221,28 @@ def _like(x: Tensor, value: Number, dtype: DType | None) -> Tensor:
 
 
 def _like_of(op: str, x: Tensor, value: Number, dtype: DType | None, device: str | None) -> Tensor:
-    """A Symbol of the shape of a Symbol, an Array of that of an Array, a Tensor of that of a Tensor."""
+    """Return a filled Symbol, Array or Tensor with the shape of one of the same kind."""
     check_device(op, device)
     if isinstance(x, Symbol):
         with x.graph:
             return _like(x, value, None if dtype is None else DType.of(dtype))
     if isinstance(x, EagerArray) and not isinstance(x, Array):
         return _like(x, value, None if dtype is None else DType.of(dtype))
-    return _filled(op, x.shape, value, checked(op, dtype) or x.dtype, device)
+    return _full(op, x.shape, value, check_dtype(op, dtype) or x.dtype, device)
 
 
 def empty_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """Unspecified values, which are zeros, in the shape of x and by default in its dtype."""
+    """Return unspecified values, which are zeros, with the shape of x and by default its dtype."""
     return _like_of("empty_like", x, 0, dtype, device)
 
 
 def zeros_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """Zeros in the shape of x and by default in its dtype."""
+    """Return zeros with the shape of x and by default its dtype."""
     return _like_of("zeros_like", x, 0, dtype, device)
 
 
 def ones_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """Ones in the shape of x and by default in its dtype."""
+    """Return ones with the shape of x and by default its dtype."""
     return _like_of("ones_like", x, 1, dtype, device)
 
 
@@ -253,11 +254,11 @@ def full_like(
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """One value in the shape of x and by default in its dtype. Raises `DTypeError` where that cannot hold it."""
+    """Return one value with the shape of x and by default its dtype. Raises `DTypeError` if it is out of range."""
     return _like_of("full_like", x, _scalar_of("full_like", fill_value), dtype, device)
 
 
-# Of numbers that follow from their positions
+# Ranges and diagonals
 
 
 def arange(
@@ -269,47 +270,47 @@ def arange(
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """The numbers from `start` up to but without `stop`, `step` apart; with one alone it is `stop`, from 0.
+    """Return the numbers from `start` to `stop`, exclusive, in steps of `step`. A single argument is `stop`, from 0.
 
-    dtype: by default int64 for ints and float32 otherwise. Raises `ShapeError` for a step of 0 and `DTypeError` where
-    the dtype cannot hold the bounds. Of Dims that only the run knows it makes a Symbol of the current graph.
+    dtype: by default int64 for ints and float32 otherwise. Raises `ShapeError` for a step of 0 and `DTypeError` if the
+    bounds are out of range. With symbolic Dims it returns a Symbol of the current graph.
     """
     check_device("arange", device)
     if _is_symbolic((start, stop, step)):
         return ops.range(start, stop, step, dtype=dtype)
     if stop is None:
         start, stop = 0, start
-    first, last, apart = (int(v) if isinstance(v, Dim) else v for v in (start, stop, step))
-    if apart == 0:
+    first, last, stride = (int(v) if isinstance(v, Dim) else v for v in (start, stop, step))
+    if stride == 0:
         raise ShapeError("arange: step is 0", help="give a step above or below 0")
-    is_whole = all(type(value) is int for value in (first, last, apart))
-    target = checked("arange", dtype) or (DEFAULT_INTEGER if is_whole else DEFAULT_FLOAT)
-    if is_whole:
-        count = builtins.max(0, -((int(first) - int(last)) // int(apart)))
+    is_integer = all(type(value) is int for value in (first, last, stride))
+    target = check_dtype("arange", dtype) or (DEFAULT_INTEGER if is_integer else DEFAULT_FLOAT)
+    if is_integer:
+        count = builtins.max(0, -((int(first) - int(last)) // int(stride)))
     else:
-        count = builtins.max(0, math.ceil((last - first) / apart))
+        count = builtins.max(0, math.ceil((last - first) / stride))
     if count == 0:
         return Array(np.zeros(0, target.numpy))
-    if not is_whole:
-        return computed(_steps, count, float(first), float(apart), target)
-    for value in (first, first + (count - 1) * apart):
+    if not is_integer:
+        return compute(_steps, count, float(first), float(stride), target)
+    for value in (first, first + (count - 1) * stride):
         _check_holds("arange", value, target)
-    return computed(_whole_steps, count, first, apart, target)
+    return compute(_whole_steps, count, first, stride, target)
 
 
 def _check_holds(op: str, value: int | float, dtype: DType) -> None:
     if dtype.is_integer and not dtype.min <= value <= dtype.max:
-        raise DTypeError(f"{op}: {value} is beyond {dtype}", help="choose a wider dtype")
+        raise DTypeError(f"{op}: {value} is out of range for {dtype}", help="choose a wider dtype")
 
 
 def _whole_steps(count: int, start: int, step: int, dtype: DType) -> Symbol:
-    # In 64 bits sums and products wrap to the right number whatever lies between.
+    # In 64 bits, sums and products wrap to the right result even if intermediate values overflow.
     wide = DType.uint64 if dtype is DType.uint64 else DType.int64
-    made = ops.cast(ops.range(count), wide) * _wrapped(step, wide) + _wrapped(start, wide)
-    return ops.cast(made, dtype)
+    result = ops.cast(ops.range(count), wide) * _wrap(step, wide) + _wrap(start, wide)
+    return ops.cast(result, dtype)
 
 
-def _wrapped(value: int, dtype: DType) -> np.ndarray[Any, Any]:
+def _wrap(value: int, dtype: DType) -> np.ndarray[Any, Any]:
     return np.asarray(np.uint64(value % (1 << 64))).view(dtype.numpy)
 
 
@@ -328,24 +329,22 @@ def linspace(
     device: str | None = None,
     endpoint: builtins.bool = True,
 ) -> Array:
-    """`num` numbers at equal distances from `start` to `stop`, which is the last of them if `endpoint` says so.
+    """Return `num` evenly spaced numbers from `start` to `stop`, inclusive if `endpoint`.
 
-    dtype: by default float32, complex64 if one of them is complex. Raises `ShapeError` for a negative `num`,
-    `DTypeError` for what are no numbers and for complex ones that are to be real.
+    dtype: by default float32, or complex64 if a bound is complex. Raises `ShapeError` for a negative `num`,
+    `DTypeError` for bounds that are not numbers, and for complex bounds with a real dtype.
     """
     check_device("linspace", device)
     (count,) = _shape_of("linspace", num)
     ends = [_scalar_of("linspace", value) for value in (start, stop)]
     is_complex = any(isinstance(value, complex) for value in ends)
-    target = checked("linspace", dtype) or (DEFAULT_COMPLEX if is_complex else DEFAULT_FLOAT)
+    target = check_dtype("linspace", dtype) or (DEFAULT_COMPLEX if is_complex else DEFAULT_FLOAT)
     if is_complex and not target.is_complex:
-        raise DTypeError(
-            f"linspace: from {start!r} to {stop!r} are complex numbers, not {target}", help="leave dtype out"
-        )
+        raise DTypeError(f"linspace: complex numbers from {start!r} to {stop!r} cannot be {target}", help="omit dtype")
     if count == 0:
         return Array(np.zeros(0, target.numpy))
     first, last = ends if is_complex else [float(value) for value in ends]  # type: ignore[arg-type]
-    return computed(_spaced, count, first, last, target, builtins.bool(endpoint))  # type: ignore[no-any-return]
+    return compute(_spaced, count, first, last, target, builtins.bool(endpoint))  # type: ignore[no-any-return]
 
 
 def _spaced(count: int, start: float | complex, stop: float | complex, dtype: DType, endpoint: builtins.bool) -> Symbol:
@@ -361,11 +360,11 @@ def eye(
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Array:
-    """A matrix of zeros with ones on a diagonal, the main one or `k` above it. dtype: by default float32."""
+    """Return a matrix of zeros with ones on diagonal `k`, 0 for the main one. dtype: by default float32."""
     check_device("eye", device)
     rows, columns = _shape_of("eye", (n_rows, n_rows if n_cols is None else n_cols))
     diagonal = builtins.max(-rows, builtins.min(int(k), columns))
-    return computed(_eye, rows, columns, diagonal, checked("eye", dtype) or DEFAULT_FLOAT)  # type: ignore[no-any-return]
+    return compute(_eye, rows, columns, diagonal, check_dtype("eye", dtype) or DEFAULT_FLOAT)  # type: ignore[no-any-return]
 
 
 def _eye(rows: int, columns: int, k: int, dtype: DType) -> Symbol:
@@ -373,23 +372,23 @@ def _eye(rows: int, columns: int, k: int, dtype: DType) -> Symbol:
     return ops.cast(ops.equal(diagonal, ops.range(columns)), dtype)
 
 
-# Of arrays
+# From arrays
 
 
 @function
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The lower triangle of matrices, with 0 above diagonal k. x: [..., m, n] of any dtype."""
+    """Return the lower triangle of matrices, with 0 above diagonal k. x: [..., m, n] of any dtype."""
     return ops.tril(x, _diagonal(k))
 
 
 @function
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The upper triangle of matrices, with 0 below diagonal k. x: [..., m, n] of any dtype."""
+    """Return the upper triangle of matrices, with 0 below diagonal k. x: [..., m, n] of any dtype."""
     return ops.triu(x, _diagonal(k))
 
 
 def _diagonal(k: int) -> int:
-    """A diagonal that int64 can count, beyond all matrices where the one that is asked for is."""
+    """Clamp the number of a diagonal to a range that int64 can represent, beyond all matrices."""
     return builtins.max(-(1 << 62), builtins.min(int(k), 1 << 62))
 
 
@@ -399,25 +398,27 @@ def _grid(arrays: list[Tensor], indexing: str) -> Tensor:
     axes = list(range(count))
     if indexing == "xy" and count > 1:
         axes[:2] = 1, 0
-    turned = [
+    columns = [
         ops.unsqueeze(x, tuple(other for other in range(count) if other != axis)) if count > 1 else x
         for x, axis in zip(arrays, axes, strict=True)
     ]
-    return broadcast_arrays(*turned)
+    return broadcast_arrays(*columns)
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """The coordinates of a grid: for each vector an array in which it lies along its own axis.
+    """Return the coordinate arrays of a grid, one for each vector, which varies along its own axis.
 
     arrays: vectors of one dtype. indexing: "ij" for axes in the order of the arrays, "xy" with the first two swapped.
-    Returns a tuple, as in edition 2025.12, where earlier ones have a list. Raises `ShapeError` for what is no vector
-    and for another indexing.
+    Returns a tuple, as in version 2025.12; earlier versions have a list. Raises `ShapeError` for arrays that are not
+    vectors and for another indexing.
     """
     if indexing not in ("xy", "ij"):
-        raise ShapeError(f"meshgrid: there is no indexing {indexing!r}", help='use "xy" or "ij"')
+        raise ShapeError(f"meshgrid: unknown indexing {indexing!r}", help='use "xy" or "ij"')
     if not arrays:
         return ()
     for x in arrays:
         if x.ndim != 1:
-            raise ShapeError(f"meshgrid: an array of rank {x.ndim} is no vector", operands={"x": x}, help="flatten it")
+            raise ShapeError(
+                f"meshgrid: arrays must be vectors, got rank {x.ndim}", operands={"x": x}, help="flatten it"
+            )
     return tuple(_grid(list(arrays), indexing))

@@ -1,4 +1,4 @@
-"""The standard's dtypes, and the functions that ask about them."""
+"""Dtypes of the standard, and functions on dtypes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._eager import DTYPES, PROMOTION, Array, Tensor, function, is_scalar, joined
+from graphcore.array_api._eager import DTYPES, PROMOTION, Array, Tensor, function, is_scalar, join_dtypes
 from graphcore.arrays.eager_array import DEVICE, check_device
 from graphcore.build.operands import graph_of
 from graphcore.errors import DTypeError, PromotionError
@@ -56,28 +56,28 @@ KINDS: dict[str, tuple[DType, ...]] = {
     "complex floating": (complex64, complex128),
     "numeric": (int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, complex64, complex128),
 }
-"""The kinds that `isdtype` knows, with the standard's dtypes that are of them."""
+"""The kinds of `isdtype`, with the standard's dtypes of each."""
 
 DEFAULT_FLOAT = DType.float32
 """The dtype of Python floats, as in graphs."""
 DEFAULT_INTEGER = DType.int64
 DEFAULT_COMPLEX = DType.complex64
-"""The dtype of Python's complex numbers."""
+"""The dtype of Python complex numbers."""
 
 
 def dtype_of(value: Any) -> DType:
-    """The dtype of a Symbol or Array, or a dtype itself."""
+    """Return the dtype of a Symbol or Array, or a dtype itself."""
     return value.dtype if isinstance(value, (Symbol, Array)) else DType.of(value)
 
 
-def checked(op: str, dtype: object) -> DType | None:
-    """A dtype= argument as one that Arrays have. Raises `DTypeError`."""
+def check_dtype(op: str, dtype: object) -> DType | None:
+    """Return a `dtype` argument as a DType. Raises `DTypeError` if Arrays do not support it."""
     if dtype is None:
         return None
-    found = DType.of(dtype)
-    if found not in DTYPES:
-        raise DTypeError(f"{op}: there are no Arrays of {found}", help=f"use one of {', '.join(map(str, DTYPES))}")
-    return found
+    result = DType.of(dtype)
+    if result not in DTYPES:
+        raise DTypeError(f"{op}: Arrays do not support {result}", help=f"use one of {', '.join(map(str, DTYPES))}")
+    return result
 
 
 @function
@@ -86,26 +86,26 @@ def _cast(x: Tensor, dtype: DType) -> Tensor:
 
 
 def astype(x: Tensor, dtype: DType, /, *, copy: Any = True, device: str | None = None) -> Tensor:
-    """The values as another dtype.
+    """Cast values to another dtype.
 
-    x: any shape and dtype. copy: whether an Array that has the dtype already is copied. Floats become integers by
-    truncating and saturating, NaN as 0; integers wrap; anything becomes bool as `!= 0`. Raises `DTypeError` for what
-    is no dtype, `GraphError` for another device than "cpu".
+    x: any shape and dtype. copy: copy an Array that has the dtype already. Floats are truncated and saturated to
+    integers, NaN becomes 0; integers wrap; bool is `!= 0`. Raises `DTypeError` for an invalid dtype, `GraphError` for a
+    device other than "cpu".
     """
     check_device("astype", device)
     target = DType.of(dtype)
     if type(x) is Array:
-        checked("astype", target)
+        check_dtype("astype", target)
         if x.dtype is target:
             return Array(x._data.copy()) if copy else x
     return _cast(x, target)
 
 
 def can_cast(from_: Any, to: DType, /) -> Any:
-    """Return whether type promotion may make `to` of a dtype, or of the dtype of a Symbol or Array."""
+    """Return True if type promotion can convert a dtype, or that of a Symbol or Array, to `to`."""
     source, target = dtype_of(from_), DType.of(to)
     try:
-        return joined("can_cast", (source, target), _system((from_,))) is target
+        return join_dtypes("can_cast", (source, target), _system((from_,))) is target
     except PromotionError:
         return False
 
@@ -133,22 +133,22 @@ class IInfo:
 
 
 def finfo(type: Any, /) -> FInfo:
-    """The limits of a float dtype, of the parts of a complex one, or of that of a Symbol or Array.
+    """Return the limits of a float dtype, of the parts of a complex dtype, or of the dtype of a Symbol or Array.
 
-    Raises `DTypeError` for another.
+    Raises `DTypeError` for other dtypes.
     """
     dtype = real_of(dtype_of(type))
     if not dtype.is_float:
-        raise DTypeError(f"finfo: {dtype} is no float", help="iinfo is for integers")
+        raise DTypeError(f"finfo: {dtype} is not a float dtype", help="iinfo is for integers")
     info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return FInfo(dtype.bits, float(info.eps), float(dtype.max), float(dtype.min), float(info.smallest_normal), dtype)
 
 
 def iinfo(type: Any, /) -> IInfo:
-    """The limits of an integer dtype, or of that of a Symbol or Array. Raises `DTypeError` for another."""
+    """Return the limits of an integer dtype, or of that of a Symbol or Array. Raises `DTypeError` for others."""
     dtype = dtype_of(type)
     if not dtype.is_integer:
-        raise DTypeError(f"iinfo: {dtype} is no integer", help="finfo is for floats")
+        raise DTypeError(f"iinfo: {dtype} is not an integer dtype", help="finfo is for floats")
     return IInfo(dtype.bits, int(dtype.max), int(dtype.min), dtype)
 
 
@@ -156,38 +156,40 @@ _BY_KIND = {Kind.bool: "bool", Kind.signed: "signed integer", Kind.unsigned: "un
 
 
 def isdtype(dtype: DType, kind: Any) -> Any:
-    """Return whether a dtype is of a kind: another dtype, one of `KINDS` by name, or a tuple of those.
+    """Return True if a dtype is of a kind: a dtype, one of `KINDS` by name, or a tuple of those.
 
-    Of dtypes that are not the standard's, such as bfloat16, it says what their values are. Raises `DTypeError` for
-    what is no kind.
+    Dtypes outside the standard, such as bfloat16, have the kind of their values. Raises `DTypeError` for an unknown
+    kind.
     """
-    own = DType.of(dtype)
+    source = DType.of(dtype)
     if isinstance(kind, tuple):
-        return any(isdtype(own, one) for one in kind)
+        return any(isdtype(source, one) for one in kind)
     if isinstance(kind, DType):
-        return own is kind
+        return source is kind
     if kind not in KINDS:
-        raise DTypeError(f"isdtype: there is no kind {kind!r}", help=f"use one of {', '.join(map(repr, KINDS))}")
+        raise DTypeError(f"isdtype: unknown kind {kind!r}", help=f"use one of {', '.join(map(repr, KINDS))}")
     if kind == "integral":
-        return own.is_integer
+        return source.is_integer
     if kind == "numeric":
-        return own.is_number
+        return source.is_number
     if kind == "real floating":
-        return own.is_float
+        return source.is_float
     if kind == "complex floating":
-        return own.is_complex
-    return _BY_KIND.get(own.kind) == kind
+        return source.is_complex
+    return _BY_KIND.get(source.kind) == kind
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype in which dtypes, Symbols, Arrays and Python scalars meet.
+    """Return the dtype that dtypes, Symbols, Arrays and Python scalars promote to.
 
-    With Symbols by their graph's promotion system, else by the standard's. Raises `DTypeError` for nothing or scalars
-    alone, `PromotionError` where they do not meet.
+    Symbols use the promotion system of their graph, other values that of the standard. Raises `DTypeError` without
+    arguments or for scalars only, `PromotionError` if there is no common dtype.
     """
     if not arrays_and_dtypes or all(is_scalar(value) for value in arrays_and_dtypes):
-        raise DTypeError("result_type: no array or dtype is given", help="give at least one; Python scalars follow it")
-    return joined("result_type", arrays_and_dtypes, _system(arrays_and_dtypes))
+        raise DTypeError(
+            "result_type: no array or dtype is given", help="give at least one; Python scalars take its dtype"
+        )
+    return join_dtypes("result_type", arrays_and_dtypes, _system(arrays_and_dtypes))
 
 
 def _system(values: tuple[Any, ...]) -> PromotionSystem:
@@ -197,7 +199,7 @@ def _system(values: tuple[Any, ...]) -> PromotionSystem:
     return graph_of("result_type", symbols).promotion
 
 
-# The namespace's information about itself: its capabilities, devices and dtypes.
+# Information about the namespace: capabilities, devices and dtypes.
 
 
 class Info:
@@ -206,19 +208,19 @@ class Info:
     __slots__ = ()
 
     def capabilities(self) -> dict[str, Any]:
-        """Return which optional parts of the standard there are."""
+        """Return the supported optional parts of the standard."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """The device that arrays are made on."""
+        """Return the device of new arrays."""
         return DEVICE
 
     def devices(self) -> tuple[str, ...]:
-        """All devices: in a tuple, as in edition 2025.12, where earlier ones have a list."""
+        """Return all devices in a tuple, as in version 2025.12; earlier versions have a list."""
         return (DEVICE,)
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
-        """Return the dtypes of Python numbers and positions."""
+        """Return the dtypes of Python numbers and of indices."""
         check_device("default_dtypes", device)
         return {
             "real floating": DEFAULT_FLOAT,
@@ -228,15 +230,15 @@ class Info:
         }
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
-        """The dtypes by name, those of a kind or of several. Raises `DTypeError` for what is no kind."""
+        """Return the dtypes by name, optionally of one or several kinds. Raises `DTypeError` for an unknown kind."""
         check_device("dtypes", device)
         kinds = ("bool", "numeric") if kind is None else kind if isinstance(kind, tuple) else (kind,)
         for one in kinds:
             if one not in KINDS:
-                raise DTypeError(f"dtypes: there is no kind {one!r}", help=f"use one of {', '.join(map(repr, KINDS))}")
+                raise DTypeError(f"dtypes: unknown kind {one!r}", help=f"use one of {', '.join(map(repr, KINDS))}")
         return {dtype.name: dtype for one in kinds for dtype in KINDS[one]}
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807 - the standard's name
-    """Return the namespace's information about itself."""
+    """Return information about the namespace."""
     return Info()

@@ -1,4 +1,4 @@
-"""Arrays of the standard that have values: computed by graphs that are traced once for each signature."""
+"""Eager Arrays of the standard, computed by graphs that are traced once for each signature."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphcore.runtime.tracing.dispatch import Eager, called, compiled_for, run,
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
-# The eager array: values in memory, computed with by compiled graphs.
+# The eager array: values in memory.
 
 DTYPES: tuple[DType, ...] = (
     DType.bool,
@@ -39,15 +39,15 @@ DTYPES: tuple[DType, ...] = (
     DType.complex64,
     DType.complex128,
 )
-"""The dtypes of Arrays: the standard's, and float16, which the proposal that it grew from has."""
+"""The dtypes of Arrays: those of the standard, and float16."""
 
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
 
 
 class Array(EagerArray):
-    """An array of the standard that holds its values. Made by `asarray` and the other creation functions.
+    """An array of the standard with values in memory, from `asarray` and other creation functions.
 
-    Its operators, methods and attributes are the standard's.
+    It has the operators, methods and attributes of the standard.
     """
 
     __slots__ = ()
@@ -55,8 +55,8 @@ class Array(EagerArray):
     def __init__(self, data: np.ndarray[Any, Any] | np.generic) -> None:
         if not isinstance(data, (np.ndarray, np.generic)) or data.dtype not in _BY_NUMPY:
             raise DTypeError(
-                f"Array: no values of {getattr(data, 'dtype', type(data).__name__)}",
-                help=f"make it with asarray, of one of {', '.join(map(str, DTYPES))}",
+                f"Array: unsupported values of {getattr(data, 'dtype', type(data).__name__)}",
+                help=f"use asarray, with one of {', '.join(map(str, DTYPES))}",
             )
         self._data = data if type(data) is np.ndarray else np.asarray(data)
 
@@ -69,9 +69,11 @@ class Array(EagerArray):
 
     @property
     def T(self) -> Array:  # noqa: N802 - the standard's name
-        """The matrix with rows and columns exchanged. Raises `ShapeError` for what is not of rank 2."""
+        """The transposed matrix. Raises `ShapeError` unless the rank is 2."""
         if self.ndim != 2:
-            raise ShapeError(f"T: an array of rank {self.ndim} is no matrix", help="x.mT transposes the last two axes")
+            raise ShapeError(
+                f"T: the array must be a matrix, got rank {self.ndim}", help="x.mT transposes the last two axes"
+            )
         return self.mT
 
     def __repr__(self) -> str:
@@ -86,14 +88,14 @@ class Array(EagerArray):
     def __deepcopy__(self, memo: object) -> Array:
         return Array(self._data.copy())
 
-    # Operators and elements. `_operators` attaches them: each is the function of the namespace, so that Symbols, Arrays
-    # and scalars mix in all orders.
+    # Operators and indexing. `_indexing` attaches them: each is the function of the namespace, so that Symbols, Arrays
+    # and scalars can be operands in any order.
 
     if TYPE_CHECKING:
 
         @property
         def mT(self) -> Array:  # noqa: N802 - the standard's name
-            """The matrices with rows and columns exchanged. Raises `ShapeError` below rank 2."""
+            """The transposed matrices. Raises `ShapeError` below rank 2."""
 
         def __array_namespace__(self, /, *, api_version: str | None = None) -> Any: ...
         def __getitem__(self, key: Any, /) -> Array: ...
@@ -118,10 +120,10 @@ class Array(EagerArray):
         __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _of_two  # type: ignore[assignment]
 
 
-# Python scalars beside arrays: they take the arrays' dtype.
+# Python scalars take the dtype of the arrays.
 
 PROMOTION = ArrayApi("2025.12 with float16")
-"""The promotion system that Arrays compute with."""
+"""The promotion system of Arrays."""
 
 _SCALARS = (bool, int, float, complex)
 
@@ -131,24 +133,24 @@ def is_scalar(value: object) -> bool:
 
 
 def as_arrays(op: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the values, in which scalars beside Arrays are Arrays of their dtype: so one graph serves all scalars.
+    """Convert scalars among Arrays to Arrays of their dtype, so that one graph serves all scalars.
 
-    Scalars of NumPy are arrays without axes, of their own dtype.
+    NumPy scalars become arrays of rank 0 with their own dtype.
     """
     if any(isinstance(value, np.generic) for value in values):
         values = tuple(np.asarray(value) if isinstance(value, np.generic) else value for value in values)
     kinds = [type(value) for value in values]
     if Symbol in kinds or Array not in kinds or not any(is_scalar(value) for value in values):
         return values
-    dtype = joined(op, values)
+    dtype = join_dtypes(op, values)
     return tuple(Array(scalar_array(value, dtype)) if is_scalar(value) else value for value in values)
 
 
-def joined(op: str, values: tuple[Any, ...], system: PromotionSystem = PROMOTION) -> DType:
-    """The dtype in which dtypes, Symbols, arrays and Python scalars meet. Raises `PromotionError`."""
-    given = [_operand(value) for value in values if value is not None]
+def join_dtypes(op: str, values: tuple[Any, ...], system: PromotionSystem = PROMOTION) -> DType:
+    """Return the dtype that dtypes, Symbols, arrays and Python scalars promote to. Raises `PromotionError`."""
+    operands = [_operand(value) for value in values if value is not None]
     try:
-        return system.resolve(Key(op, "join"), given).result
+        return system.resolve(Key(op, "join"), operands).result
     except NoPromotion as refusal:
         raise refusal.error(f"{op}: {refusal.reason}", help=refusal.help) from None
 
@@ -166,14 +168,14 @@ def _scalar(value: Any) -> Scalar:
     return value
 
 
-def met(op: str, rule: Rule, x1: Any, x2: Any) -> tuple[Symbol, Symbol]:
-    """Two operands as Symbols of the dtype in which they meet. Raises `PromotionError` and `DTypeError`."""
+def promote_pair(op: str, rule: Rule, x1: Any, x2: Any) -> tuple[Symbol, Symbol]:
+    """Promote two operands to Symbols of their common dtype. Raises `PromotionError` and `DTypeError`."""
     (left, right), _ = promote(op, rule, {"x1": x1, "x2": x2})
     return left, right
 
 
 Tensor: TypeAlias = Any
-"""A Symbol or an Array: what the caller has. Its absence is None, and where scalars are taken it may be a number."""
+"""A Symbol or an Array; None if it is optional, and a number where scalars are accepted."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -183,7 +185,7 @@ EAGER = Eager(
     lambda dtype, shape: TensorType(DType.of(dtype), shape),
     lambda values, _: Array(values),
 )
-"""Arrays, whose functions compute by the standard's promotion."""
+"""How eager functions handle Arrays."""
 
 
 @overload
@@ -191,36 +193,36 @@ def function(body: _F, /) -> _F: ...
 @overload
 def function(*, static: bool = False) -> Callable[[_F], _F]: ...
 def function(body: Any = None, /, *, static: bool = False) -> Any:
-    """Make a function over Symbols one over Symbols, Arrays or both.
+    """Make a function on Symbols accept Symbols, Arrays or both.
 
     body: builds with ops on Symbols and returns a Symbol, or a tuple, named tuple or list of them. Its operands are
     the Symbols, Arrays and NumPy arrays among its arguments, in lists and tuples too; all other arguments must be
-    hashable, lists, tuples or slices. With a Symbol among the operands it builds in that one's graph, where Arrays are
-    constants; with a Tensor among them it is computed as ops on Tensors are; with Arrays alone it is traced once for
-    each signature and run, and the results are Arrays. Without operands it is called as it is. static: trace with the
-    sizes of all axes, rather than with names for those above 1.
+    hashable, lists, tuples or slices. With a Symbol among the operands it builds in the graph of that Symbol, where
+    Arrays are constants. With a Tensor among them it runs like ops on Tensors. With Arrays only it is traced once for
+    each signature, and the results are Arrays. Without operands it is called directly. static: trace with the sizes of
+    all axes, instead of names for sizes above 1.
     """
     if body is None:
-        return lambda given: function(given) if not static else _function(given, static=True)
+        return lambda wrapped: function(wrapped) if not static else _function(wrapped, static=True)
     return _function(body, static=static)
 
 
 def _function(body: _F, *, static: bool) -> _F:
     @functools.wraps(body)
     def call(*arguments: Any, **named: Any) -> Any:
-        found: list[Any] = []
-        given = taken_apart(body, arguments, named, found, _is_operand)
-        if any(type(value) is Symbol for value in found):
-            graph = graph_of(body.__name__, found)
-            made = [
-                value if type(value) is Symbol else graph.build.operand(value, body.__name__, "x") for value in found
+        operands: list[Any] = []
+        template = taken_apart(body, arguments, named, operands, _is_operand)
+        if any(type(value) is Symbol for value in operands):
+            graph = graph_of(body.__name__, operands)
+            symbols = [
+                value if type(value) is Symbol else graph.build.operand(value, body.__name__, "x") for value in operands
             ]
-            return called(body, given, made)
-        if any(isinstance(value, EagerArray) and type(value) is not Array for value in found):
+            return called(body, template, symbols)
+        if any(isinstance(value, EagerArray) and type(value) is not Array for value in operands):
             return run_eagerly(body, arguments, named)
-        if not any(type(value) is Array for value in found):
+        if not any(type(value) is Array for value in operands):
             return body(*arguments, **named)
-        return run(EAGER, body, found, given, static=static)
+        return run(EAGER, body, operands, template, static=static)
 
     return cast(_F, call)
 
@@ -230,7 +232,7 @@ def _is_operand(value: object) -> bool:
     return kind is Array or kind is Symbol or kind is np.ndarray or isinstance(value, EagerArray)
 
 
-def computed(body: Callable[..., Any], /, *arguments: Any) -> Any:
-    """Return what a function over Symbols gives for arguments of which none is an operand, as Arrays."""
+def compute(body: Callable[..., Any], /, *arguments: Any) -> Any:
+    """Call a function on Symbols with arguments that are not operands, and return the results as Arrays."""
     model, rebuild = compiled_for(EAGER, body, (), taken_apart(body, arguments, {}, [], _is_operand))
     return rebuild(model())

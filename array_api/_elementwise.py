@@ -1,4 +1,4 @@
-"""The standard's element-wise functions."""
+"""Element-wise functions of the standard."""
 
 from __future__ import annotations
 
@@ -85,15 +85,15 @@ __all__ = [
 
 
 def _unary(name: str, body: Callable[[Any], Symbol]) -> Callable[[Tensor], Tensor]:
-    """A function of one operand that is one of `graphcore.ops`."""
+    """Return a function of one operand from one of `graphcore.ops`."""
 
     def call(x: Tensor, /) -> Tensor:
         return body(x)
 
-    return function(_dressed(call, name, body))
+    return function(_set_names(call, name, body))
 
 
-def _dressed(call: Callable[..., Any], name: str, body: Callable[..., Any]) -> Callable[..., Any]:
+def _set_names(call: Callable[..., Any], name: str, body: Callable[..., Any]) -> Callable[..., Any]:
     call.__name__ = call.__qualname__ = name
     call.__doc__ = body.__doc__
     return call
@@ -134,18 +134,18 @@ trunc = _unary("trunc", ops.trunc)
 
 @function
 def expm1(x: Tensor, /) -> Tensor:
-    """exp(x) - 1, exact near 0.
+    """Return exp(x) - 1, accurate near 0.
 
-    x: floats or complex numbers of any shape. A real part of -0.0 gives one of 0.0 beside an imaginary part, as the
-    standard has it; NumPy's and that of `ops.expm1` is -0.0. Raises `PromotionError` for other dtypes.
+    x: floats or complex numbers of any shape. For complex numbers, a real part of -0.0 gives 0.0, as in the standard;
+    NumPy and `ops.expm1` give -0.0. Raises `PromotionError` for other dtypes.
     """
-    made = ops.expm1(x)
-    return ops.complex(ops.real(made) + 0.0, ops.imag(made)) if made.dtype.is_complex else made
+    result = ops.expm1(x)
+    return ops.complex(ops.real(result) + 0.0, ops.imag(result)) if result.dtype.is_complex else result
 
 
 @function
 def round(x: Tensor, /) -> Tensor:
-    """The nearest whole number, the even one of two. Of complex numbers each part is rounded.
+    """Round to the nearest integer, halves to even. Both parts of complex numbers are rounded.
 
     x: numbers of any shape. Returns the dtype of x. Raises `PromotionError` for bool.
     """
@@ -157,18 +157,18 @@ def round(x: Tensor, /) -> Tensor:
 
 @function
 def conj(x: Tensor, /) -> Tensor:
-    """Return the complex conjugate, which of real numbers is the number itself.
+    """Return the complex conjugate; real numbers do not change.
 
-    x: numbers of any shape. Raises `PromotionError` for bool, as the standard has it.
+    x: numbers of any shape. Raises `PromotionError` for bool, as in the standard.
     """
     return ops.conj(ops.positive(x))
 
 
 @function
 def real(x: Tensor, /) -> Tensor:
-    """Return the real part, which of real numbers is the number itself.
+    """Return the real part; real numbers do not change.
 
-    x: numbers of any shape. Raises `PromotionError` for bool, as the standard has it.
+    x: numbers of any shape. Raises `PromotionError` for bool, as in the standard.
     """
     return ops.real(ops.positive(x))
 
@@ -177,14 +177,14 @@ def real(x: Tensor, /) -> Tensor:
 def imag(x: Tensor, /) -> Tensor:
     """Return the imaginary part.
 
-    x: complex numbers of any shape. Raises `DTypeError` for other dtypes, as the standard has it.
+    x: complex numbers of any shape. Raises `DTypeError` for other dtypes, as in the standard.
     """
     number = ops.positive(x)
     if not number.dtype.is_complex:
         raise DTypeError(
-            f"imag: {number.dtype} is no complex dtype, and only those have imaginary parts",
+            f"imag: {number.dtype} is not a complex dtype",
             operands={"x": number},
-            help="that of real numbers is zeros_like(x)",
+            help="the imaginary part of real numbers is zeros_like(x)",
         )
     return ops.imag(number)
 
@@ -193,28 +193,28 @@ def imag(x: Tensor, /) -> Tensor:
 def tanh(x: Tensor, /) -> Tensor:
     """Return the hyperbolic tangent.
 
-    x: floats or complex numbers of any shape. Where the real part is infinite and the imaginary part b finite, the
-    imaginary part of the result is a zero with the sign of b, as the standard has it; that of C and `ops.tanh` has the
-    sign of sin(2 b). Raises `PromotionError` for other dtypes.
+    x: floats or complex numbers of any shape. If the real part is infinite and the imaginary part b finite, the
+    imaginary part of the result is a zero with the sign of b, as in the standard; in C and `ops.tanh` it has the sign
+    of sin(2 b). Raises `PromotionError` for other dtypes.
     """
-    made = ops.tanh(x)
-    if not made.dtype.is_complex:
-        return made
-    turned, part = ops.imag(x), ops.imag(made)
-    limit = ops.logical_and(ops.is_inf(ops.real(x)), ops.is_finite(turned))
-    return ops.complex(ops.real(made), ops.where(limit, ops.copysign(0.0, turned), part))
+    result = ops.tanh(x)
+    if not result.dtype.is_complex:
+        return result
+    imaginary, part = ops.imag(x), ops.imag(result)
+    limit = ops.logical_and(ops.is_inf(ops.real(x)), ops.is_finite(imaginary))
+    return ops.complex(ops.real(result), ops.where(limit, ops.copysign(0.0, imaginary), part))
 
 
 @function
 def signbit(x: Tensor, /) -> Tensor:
-    """Return True where the sign bit is set: for negative numbers, -0.0, and NaNs that have it.
+    """Return True where the sign bit is set: for negative numbers, -0.0, and NaNs with the sign bit.
 
-    x: floats of any shape. Returns bool. Raises `DTypeError` for other dtypes, as the standard has it.
+    x: floats of any shape. Returns bool. Raises `DTypeError` for other dtypes, as in the standard.
     """
     number = ops.positive(x)
     if not number.dtype.is_float:
         raise DTypeError(
-            f"signbit: it reads the sign of floats, and {number.dtype} is none",
+            f"signbit: x must be floats, got {number.dtype}",
             operands={"x": number},
             help="compare integers with x < 0",
         )
@@ -225,12 +225,12 @@ def signbit(x: Tensor, /) -> Tensor:
 
 
 def _binary(name: str, body: Callable[[Any, Any], Symbol]) -> Callable[[Tensor, Tensor], Tensor]:
-    """A function of two operands, of which one may be a Python scalar."""
+    """Return a function of two operands, of which one can be a Python scalar."""
 
     def call(x1: Tensor, x2: Tensor, /) -> Tensor:
         return body(x1, x2)
 
-    inner = function(_dressed(call, name, body))
+    inner = function(_set_names(call, name, body))
 
     @functools.wraps(inner)
     def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
@@ -240,16 +240,16 @@ def _binary(name: str, body: Callable[[Any, Any], Symbol]) -> Callable[[Tensor, 
 
 
 def _floor_divide(x1: Tensor, x2: Tensor) -> Symbol:
-    """The quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps.
+    """Return the quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps.
 
-    Where one operand is infinite it is the true quotient: infinity, or a zero of its sign, as the standard has it.
-    NumPy and `ops.floor_div` give NaN and -1 there.
+    If one operand is infinite, the result is the true quotient: infinity, or a signed zero, as in the standard. NumPy
+    and `ops.floor_div` give NaN and -1.
     """
-    made = ops.floor_div(x1, x2)
-    if not made.dtype.is_float:
-        return made
-    unlimited = ops.logical_xor(_is_inf(x1), _is_inf(x2))
-    return ops.where(unlimited, ops.div(x1, x2), made)
+    quotient = ops.floor_div(x1, x2)
+    if not quotient.dtype.is_float:
+        return quotient
+    one_infinite = ops.logical_xor(_is_inf(x1), _is_inf(x2))
+    return ops.where(one_infinite, ops.div(x1, x2), quotient)
 
 
 def _is_inf(x: Tensor) -> Tensor:
@@ -299,18 +299,18 @@ def _clip(x: Tensor, min: Tensor, max: Tensor) -> Tensor:
 
 
 def _bounded(x: Symbol, bound: Tensor, beyond: Callable[[Any, Any], Symbol]) -> Symbol:
-    """x with what is beyond a bound put to it; the bound takes the dtype of x."""
+    """Limit x to a bound, which takes the dtype of x."""
     limit = ops.cast(bound, x.dtype) if isinstance(bound, Symbol) else bound
-    unknown = ops.is_nan(limit) if isinstance(limit, Symbol) and limit.dtype.is_float else None
-    chosen = beyond(x, limit)
-    return ops.where(chosen if unknown is None else ops.logical_or(chosen, unknown), limit, x)
+    is_nan = ops.is_nan(limit) if isinstance(limit, Symbol) and limit.dtype.is_float else None
+    is_beyond = beyond(x, limit)
+    return ops.where(is_beyond if is_nan is None else ops.logical_or(is_beyond, is_nan), limit, x)
 
 
 def clip(x: Tensor, /, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
-    """x with what is below `min` raised to it, and then what is above `max` lowered to it.
+    """Limit the elements of x to the range from `min` to `max`.
 
-    x: numbers of any shape. min, max: numbers, or Symbols or Arrays that broadcast with it; None for no bound. Returns
-    the dtype of x, whose NaNs stay. Raises `PromotionError` where a bound does not go with x, `ShapeError` where the
-    shapes do not broadcast.
+    x: numbers of any shape. min, max: numbers, or Symbols or Arrays that broadcast with x; None for no bound. Returns
+    the dtype of x; NaNs do not change. Raises `PromotionError` if the dtype of a bound does not promote to that of x,
+    `ShapeError` if the shapes do not broadcast.
     """
     return _clip(*as_arrays("clip", (x, min, max)))

@@ -1,4 +1,4 @@
-"""Elements by their positions: square brackets of Arrays, `take` and `take_along_axis`."""
+"""Indexing: `x[key]` of Arrays, `take` and `take_along_axis`; and the operators of Arrays."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.array_api import _elementwise, _linear_algebra, _manipulation, _searching
-from graphcore.array_api._eager import Array, Tensor, as_arrays, function, is_scalar, joined
-from graphcore.array_api._manipulation import checked_axis
+from graphcore.array_api._eager import Array, Tensor, as_arrays, function, is_scalar, join_dtypes
+from graphcore.array_api._manipulation import check_axis
 from graphcore.arrays.eager_array import OutOfBounds
 from graphcore.build.shapes import same_dim
 from graphcore.errors import DTypeError, ShapeError
@@ -22,29 +22,29 @@ __all__ = ["take", "take_along_axis"]
 
 @function
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
-    """The slices of x at positions along one axis.
+    """Return the slices of x at indices along an axis.
 
     x: any dtype. indices: integers of any shape; negative ones count from the end. axis: None for the only axis of a
-    vector. Raises `DTypeError` for positions that are no integers, `ShapeError` for what is no axis.
+    vector. Raises `DTypeError` for indices that are not integers, `ShapeError` for an invalid axis.
     """
-    return ops.gather(x, indices, checked_axis("take", axis, x))
+    return ops.gather(x, indices, check_axis("take", axis, x))
 
 
 @function
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
-    """One element of x for each of `indices`, along one axis.
+    """Return the element of x for each of `indices` along an axis.
 
     x: any dtype. indices: integers of the same rank, whose other dims broadcast with those of x. Raises `DTypeError`
-    for positions that are no integers, `ShapeError` for shapes that do not go together.
+    for indices that are not integers, `ShapeError` for shapes that do not broadcast.
     """
     return ops.take_along_axis(x, indices, axis)
 
 
 @function
 def getitem(x: Tensor, key: Any) -> Tensor:
-    """Return x[key] of a Symbol; Arrays compute with it too."""
+    """Return x[key] of a Symbol. Arrays use it too."""
     if isinstance(key, Symbol) and key.dtype is DType.bool and not key.rank:
-        # Of a truth value there are no or one position, along an axis that is new.
+        # A bool scalar selects 0 or 1 positions along a new axis.
         return ops.unsqueeze(x, 0)[ops.unsqueeze(key, 0)]
     if isinstance(key, Symbol) and key.dtype is DType.bool and _chooses_nothing(x, key):
         return ops.reshape(x[0:0], [0, *x.shape[key.rank :]])
@@ -52,19 +52,21 @@ def getitem(x: Tensor, key: Any) -> Tensor:
 
 
 def _chooses_nothing(x: Symbol, mask: Symbol) -> bool:
-    """Return whether a mask fits but for axes of length 0, which go with any."""
+    """Return True if a mask has axes of length 0, and fits along the others."""
     if mask.rank > x.rank or not any(dim == 0 for dim in mask.shape):
         return False
-    return all(dim == 0 or same_dim(dim, own) for dim, own in zip(mask.shape, x.shape, strict=False))
+    return all(dim == 0 or same_dim(dim, size) for dim, size in zip(mask.shape, x.shape, strict=False))
 
 
 def subscript(x: Array, key: Any, /) -> Array:
-    """Return x[key] for an Array x. Raises `OutOfBounds` for positions that it has not."""
+    """Return x[key] for an Array x. Raises `OutOfBounds` for invalid indices."""
     index = key if type(key) is tuple else (key,)
     if len(index) == x.ndim and all(type(item) is int for item in index):
         for axis, (position, size) in enumerate(zip(index, x.shape, strict=True)):
             if not -size <= position < size:
-                raise OutOfBounds(f"getitem: index {position} is outside of axis {axis}, which has {size} elements")
+                raise OutOfBounds(
+                    f"getitem: index {position} is out of bounds for axis {axis}, which has {size} elements"
+                )
         return Array(x._data[index])
     try:
         return getitem(x, key)  # type: ignore[no-any-return]
@@ -73,18 +75,20 @@ def subscript(x: Array, key: Any, /) -> Array:
 
 
 def setitem(x: Array, key: Any, value: Any, /) -> None:
-    """Write x[key] = value into the memory of an Array x.
+    """Assign x[key] = value in the memory of an Array x.
 
-    value: a Symbol has no values to write; a scalar must go with x, an array be of a dtype that promotes to that of x.
-    Raises `PromotionError` and `DTypeError` for others, `OutOfBounds` for a key or shapes that do not fit.
+    value: a scalar or an array whose dtype promotes to that of x; not a Symbol. Raises `PromotionError` and
+    `DTypeError` for others, `OutOfBounds` for an invalid key and for shapes that do not fit.
     """
     if isinstance(value, Symbol):
-        raise DTypeError("setitem: a Symbol has no values to put into an Array", help="use where(mask, value, x)")
+        raise DTypeError("setitem: a Symbol has no values to assign to an Array", help="use where(mask, value, x)")
     if is_scalar(value):
         value = as_arrays("setitem", (x, value))[1]
     if not isinstance(value, (Array, np.ndarray)):
-        raise DTypeError(f"setitem: a {type(value).__name__} is no value for an Array", help="make it one: asarray")
-    if joined("setitem", (x, value)) is not x.dtype:
+        raise DTypeError(
+            f"setitem: value must be an array or a scalar, got {type(value).__name__}", help="convert it: asarray"
+        )
+    if join_dtypes("setitem", (x, value)) is not x.dtype:
         raise DTypeError(f"setitem: values of {value.dtype} do not promote to {x.dtype}", help="cast them: astype")
     try:
         x._data[_numpy_key(key)] = np.asarray(value)
@@ -98,9 +102,8 @@ def _numpy_key(key: Any) -> Any:
     return key._data if isinstance(key, Array) else key
 
 
-# The operators of Arrays, from tables: each is the function of the namespace.
-#
-# Symbols, Arrays and scalars so mix in all orders. `Array` declares the types of what is attached here.
+# The operators of Arrays: each is a function of the namespace, so that Symbols, Arrays and scalars can be operands in
+# any order. `Array` declares the types of what is attached here.
 
 _UNARY = {
     "abs": _elementwise.abs,
@@ -124,7 +127,7 @@ _ARITHMETIC = {
     "truediv": _elementwise.divide,
     "xor": _elementwise.bitwise_xor,
 }
-"""Those with reflected and in-place forms."""
+"""Operators with reflected and in-place forms."""
 
 _COMPARISONS = {
     "eq": _elementwise.equal,
@@ -180,28 +183,31 @@ def _reflected(function: _Function, operands: tuple[type, ...]) -> _Function:
 
 
 def _in_place(function: _Function, operands: tuple[type, ...]) -> _Function:
-    """Return a method that puts the result into the Array, whose dtype and shape stay. With a Symbol it is a Symbol."""
+    """Return a method that stores the result in the Array, whose dtype and shape do not change.
+
+    With a Symbol as operand the result is a Symbol.
+    """
     name = function.__name__
 
     def call(self: Array, other: Any, /) -> Any:
         if not isinstance(other, operands):
             return NotImplemented
-        made = function(self, other)
-        if type(made) is not Array:
-            return made
-        if made.dtype is not self.dtype:
+        result = function(self, other)
+        if type(result) is not Array:
+            return result
+        if result.dtype is not self.dtype:
             raise DTypeError(
-                f"{name}: in place, {self.dtype} would become {made.dtype}",
+                f"{name}: an in-place operation cannot change the dtype {self.dtype} to {result.dtype}",
                 operands={"x": self, "other": other},
                 help="write x = x + y instead of x += y, or cast the other operand",
             )
-        if made.shape != self.shape:
+        if result.shape != self.shape:
             raise ShapeError(
-                f"{name}: in place, {list(self.shape)} would become {list(made.shape)}",
+                f"{name}: an in-place operation cannot change the shape {list(self.shape)} to {list(result.shape)}",
                 operands={"x": self, "other": other},
                 help="write x = x + y instead of x += y",
             )
-        self._data = made._data
+        self._data = result._data
         return self
 
     return call

@@ -1,6 +1,6 @@
-"""The products of vectors and matrices that the standard has in its main namespace.
+"""Products of vectors and matrices in the main namespace of the standard.
 
-Arrays without elements take a way of their own: onnxruntime's MatMul does not broadcast axes of length 0.
+Empty arrays are computed without onnxruntime's MatMul, which does not broadcast axes of length 0.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["matmul", "tensordot", "vecdot"]
 
 @function
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The matrix product. x1: [..., m, k] or [k], x2: [..., k, n] or [k], numbers. Raises `ShapeError` for others."""
+    """Return the matrix product. x1: [..., m, k] or [k], x2: [..., k, n] or [k], numbers. Raises `ShapeError`."""
     if not _is_empty(x1, x2) or not (x1.ndim and x2.ndim) or not same_dim(x1.shape[-1], x2.shape[-2:][0]):
         return ops.matmul(x1, x2)
     if x2.ndim == 1:
@@ -51,24 +51,24 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 def _is_empty(x1: Tensor, x2: Tensor) -> bool:
-    """Return whether one of them is known to have no elements."""
+    """Return True if one of the arrays is known to be empty."""
     return any(dim == 0 for x in (x1, x2) for dim in x.shape)
 
 
 @function
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
-    """The sum of products over axes: the last of x1 with as many first ones of x2, or those named for both.
+    """Return the sum of products over axes: the last ones of x1 with the first ones of x2, or the given ones of both.
 
-    x1, x2: numbers. Raises `ShapeError` for axes that are none or of different sizes.
+    x1, x2: numbers. Raises `ShapeError` for invalid axes, or axes of different sizes.
     """
     return ops.tensordot(x1, x2, axes)
 
 
 @function
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The dot products of vectors that lie along an axis, counted from the end; the others broadcast.
+    """Return the dot products of vectors along an axis, counted from the end; the other axes broadcast.
 
-    x1, x2: numbers. Raises `ShapeError` for another axis and for shapes that do not go together.
+    x1, x2: numbers. Raises `ShapeError` for an invalid axis and for shapes that do not broadcast.
     """
     is_axis = type(axis) is int and -min(x1.ndim, x2.ndim) <= axis < 0
     if not _is_empty(x1, x2) or not is_axis or not same_dim(x1.shape[axis], x2.shape[axis]):
@@ -76,55 +76,55 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     return ops.sum(ops.mul(ops.conj(x1), x2), axis=axis)
 
 
-# Gaussian elimination with partial pivoting, and Cholesky's decomposition.
+# Gaussian elimination with partial pivoting, and the Cholesky decomposition.
 
 
-def eliminated(a: Symbol) -> tuple[Symbol, Symbol]:
-    """Return rows made upper triangular by elimination, and the parity of the exchanges of rows.
+def eliminate(a: Symbol) -> tuple[Symbol, Symbol]:
+    """Eliminate to upper triangular form, and return it with the parity of the row exchanges.
 
-    a: [..., n, n + k], square matrices and k more columns, to which the same is done. Returns [..., n, n + k]
-    with junk below the diagonal, and [..., 1, 1] of 1 and -1. A column without a pivot is passed over, as in LAPACK's
-    getrf: the diagonal has a 0 there.
+    a: [..., n, n + k], square matrices with k additional columns, which are transformed too. Returns [..., n, n + k]
+    with undefined values below the diagonal, and [..., 1, 1] of 1 and -1. A column without a pivot is skipped, as in
+    LAPACK's getrf: its diagonal element is 0.
     """
 
     def step(k: Symbol, a: Symbol, parity: Symbol, rows: Symbol) -> list[Symbol]:
         place, chosen, moved, factor = pivoted(a, k, rows)
         below = rows > k
-        left = e.where(below, reduced_by(moved, factor, chosen), e.where(rows == k, chosen, moved))
-        return [left, parity * e.where(place == k, e.const(parity, 1.0), e.const(parity, -1.0))]
+        remaining = e.where(below, reduced_by(moved, factor, chosen), e.where(rows == k, chosen, moved))
+        return [remaining, parity * e.where(place == k, e.const(parity, 1.0), e.const(parity, -1.0))]
 
     parity = filled(a, [*stack_axes(a)], 1.0)
     parity = ops.unsqueeze(parity, (-2, -1))
-    left, parity = repeat(count_of(a, -2), [a, parity], step, [rows_of(a)])
-    return left, parity
+    upper, parity = repeat(count_of(a, -2), [a, parity], step, [rows_of(a)])
+    return upper, parity
 
 
-def solved(a: Symbol, b: Symbol) -> Symbol:
-    """Return what square matrices multiply to `b`. a: [..., n, n]. b: [..., n, k], of the same stack.
+def solve(a: Symbol, b: Symbol) -> Symbol:
+    """Solve a @ x = b. a: [..., n, n]. b: [..., n, k], with the same leading axes.
 
-    Infinite or NaN for singular matrices.
+    The result is infinite or NaN for singular matrices.
     """
-    both, _ = eliminated(ops.concat([a, b], axis=-1))
+    both, _ = eliminate(ops.concat([a, b], axis=-1))
     n = a.shape[-1]
     u, y = ops.split(both, [n, b.shape[-1]], axis=-1)
     return substituted(u, y)
 
 
-def inverted(a: Symbol) -> Symbol:
-    return solved(a, identities(a, -2, -1))
+def invert(a: Symbol) -> Symbol:
+    return solve(a, identities(a, -2, -1))
 
 
 def pivots(a: Symbol) -> tuple[Symbol, Symbol]:
-    """The pivots of square matrices, [..., n], and the parity of the exchanges of rows, [...]."""
-    upper, parity = eliminated(a)
+    """Return the pivots of square matrices, [..., n], and the parity of the row exchanges, [...]."""
+    upper, parity = eliminate(a)
     return diagonal_of(upper), ops.squeeze(parity, (-2, -1))
 
 
 def cholesky(a: Symbol) -> Symbol:
-    """The lower triangular L of symmetric positive-definite A = L @ L.T, of which the lower triangle is read.
+    """Return the lower triangular L of symmetric positive-definite A = L @ L.T. Only the lower triangle is read.
 
-    Column by column, each from those before it (Golub and Van Loan, Matrix Computations, 4.2.5). NaN from the column on
-    in which a matrix turns out not to be positive definite.
+    Computes each column from those before it (Golub and Van Loan, Matrix Computations, 4.2.5). If a matrix is not
+    positive definite, L is NaN from the first column on that shows it.
     """
 
     def step(k: Symbol, lower: Symbol, a: Symbol, rows: Symbol, columns: Symbol) -> list[Symbol]:
@@ -141,20 +141,20 @@ def cholesky(a: Symbol) -> Symbol:
     return lower
 
 
-# Norms of vectors and matrices, of elements too great and too small for their squares as well.
+# Norms of vectors and matrices, also of elements whose squares overflow or underflow.
 
 SPECTRAL = ("nuc", 2, -2)
-"""The norms that are of singular values."""
+"""Norms of singular values."""
 
 MATRIX_NORMS = ("fro", *SPECTRAL, 1, -1, math.inf, -math.inf)
 
 
 def vector_norm(x: Symbol, axes: Sequence[int], ord: float, *, keepdims: bool) -> Symbol:
-    """The norm of order `ord` over axes counted from 0; 0 over none but for orders below 0."""
+    """Return the norm of order `ord` over axes counted from 0. Over no elements it is 0, or an error for orders < 0."""
     size = ops.abs(x)
     if any(x.shape[axis] == 0 for axis in axes):
         if ord < 0:
-            raise ShapeError(f"vector_norm: there is no norm of order {ord} of no numbers", operands={"x": x})
+            raise ShapeError(f"vector_norm: ord={ord} is undefined for empty vectors", operands={"x": x})
         return ops.sum(size, axes, keepdims)
     if ord == math.inf:
         return ops.max(size, axis=axes, keepdims=keepdims)
@@ -166,15 +166,15 @@ def vector_norm(x: Symbol, axes: Sequence[int], ord: float, *, keepdims: bool) -
         return ops.sum(size, axes, keepdims)
     if ord == 2:
         return euclidean(size, axes, keepdims=keepdims)
-    # Divided by the greatest, for orders below 0 the least, all powers are of at most 1.
+    # Dividing by the maximum, or by the minimum for orders below 0, makes all powers at most 1.
     reference = (ops.max if ord > 0 else ops.min)(size, axis=axes, keepdims=True)
-    usual = e.both(reference > 0.0, e.less(reference, e.const(size, math.inf)))
-    reference = e.where(usual, reference, e.const(size, 1.0))
+    is_normal = e.both(reference > 0.0, e.less(reference, e.const(size, math.inf)))
+    reference = e.where(is_normal, reference, e.const(size, 1.0))
     power, root = (
         e.const(size, float(np.float64(value).astype(size.dtype.numpy))) for value in (ord, _reciprocal(ord))
     )
     total = ops.sum(e.emit("Pow", size / reference, power), axes, keepdims)
-    return e.emit("Pow", total, root) * _kept(reference, axes, keepdims)
+    return e.emit("Pow", total, root) * _squeeze(reference, axes, keepdims)
 
 
 def _reciprocal(ord: float) -> float:
@@ -183,24 +183,24 @@ def _reciprocal(ord: float) -> float:
 
 
 def euclidean(size: Symbol, axes: Sequence[int], *, keepdims: bool) -> Symbol:
-    """The root of the sum of squares of numbers that are not negative, over axes that are not empty."""
+    """Return the root of the sum of squares of nonnegative numbers, over axes that are not empty."""
     if not axes:
         return size
     scale = binary_scale(ops.max(size, axis=axes, keepdims=True))
     scaled = size / scale
-    return ops.sqrt(ops.sum(scaled * scaled, axes, keepdims)) * _kept(scale, axes, keepdims)
+    return ops.sqrt(ops.sum(scaled * scaled, axes, keepdims)) * _squeeze(scale, axes, keepdims)
 
 
-def _kept(x: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
+def _squeeze(x: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
     return x if keepdims or not axes else ops.squeeze(x, tuple(axes))
 
 
 def matrix_norm(x: Symbol, ord: Any, *, keepdims: bool) -> Symbol:
-    """The norm of matrices: one of `MATRIX_NORMS`. Those of empty matrices are 0; of least values there are none."""
+    """Return one of `MATRIX_NORMS`. It is 0 for empty matrices, or an error for norms that are a minimum."""
     axes = (x.rank - 2, x.rank - 1)
     if any(x.shape[axis] == 0 for axis in axes):
         if ord in (-1, -2, -math.inf):
-            raise ShapeError(f"matrix_norm: there is no norm of order {ord} of an empty matrix", operands={"x": x})
+            raise ShapeError(f"matrix_norm: ord={ord} is undefined for empty matrices", operands={"x": x})
         return ops.sum(ops.abs(x), axes, keepdims)
     if ord == "fro":
         return euclidean(ops.abs(x), axes, keepdims=keepdims)

@@ -1,4 +1,4 @@
-"""The standard's functions that move elements without computing with them."""
+"""Manipulation functions of the standard: shapes, and the order of axes and elements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Axes = int | Sequence[int] | None
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that arrays of these shapes broadcast to. Raises `ShapeError` where they do not."""
+    """Return the shape that shapes broadcast to. Raises `ShapeError` if they do not broadcast."""
     try:
         return tuple(int(dim) for dim in joint_shape([Shape(shape) for shape in shapes or ((),)]))
     except ValueError as clash:
@@ -36,10 +36,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 @function
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
-    """x repeated along axes of size 1, and along new ones in front, until it has the shape.
-
-    x: any dtype. Raises `ShapeError` where x does not broadcast to it.
-    """
+    """Broadcast x to a shape. x: any dtype. Raises `ShapeError` if x does not broadcast to it."""
     return ops.broadcast_to(x, shape)
 
 
@@ -59,41 +56,41 @@ def _broadcast(arrays: tuple[Tensor, ...]) -> Tensor:
     if shape.is_static:
         return [s if s.shape == shape else ops.broadcast_to(s, shape) for s in symbols]
     sizes = [_sizes(s, len(shape)) for s in symbols]
-    met = sizes[0]
+    joint = sizes[0]
     for size in sizes[1:]:
-        met = e.where(e.equal(met, e.const(met, 1)), size, met)
-    return [ops.broadcast_to(s, met, shape) for s in symbols]
+        joint = e.where(e.equal(joint, e.const(joint, 1)), size, joint)
+    return [ops.broadcast_to(s, joint, shape) for s in symbols]
 
 
 def _sizes(x: Symbol, rank: int) -> Symbol:
-    """The sizes of the axes at run time, with ones in front up to `rank`."""
-    own = ops.shape_of(x)
+    """Return the sizes of the axes at run time, with leading ones up to `rank`."""
+    sizes = ops.shape_of(x)
     if x.rank == rank:
-        return own
-    return ops.concat([x.graph.build.vector([1] * (rank - x.rank)), own])
+        return sizes
+    return ops.concat([x.graph.build.vector([1] * (rank - x.rank)), sizes])
 
 
 def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
-    """The arrays broadcast to their common shape, of any dtypes. Raises `ShapeError` where they have none.
+    """Broadcast arrays of any dtypes to their common shape. Raises `ShapeError` if there is none.
 
-    Returns a tuple, as in edition 2025.12, where earlier ones have a list.
+    Returns a tuple, as in version 2025.12; earlier versions have a list.
     """
     return tuple(_broadcast(arrays)) if arrays else ()
 
 
 @function
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: builtins.bool | None = None) -> Tensor:
-    """The same elements in row-major order under another shape.
+    """Return the same elements in row-major order with another shape.
 
-    x: any dtype. shape: ints, of which one may be -1 (inferred). copy: what is reshaped here is a new array in any
-    case. Raises `ShapeError` where the element counts differ, and for copy=False of an Array.
+    x: any dtype. shape: ints, of which one can be -1 (inferred). copy: the result is a new array in any case. Raises
+    `ShapeError` if the numbers of elements differ, and for copy=False of an Array.
     """
     return ops.reshape(x, shape)
 
 
 @function
 def expand_dims(x: Tensor, /, axis: int | tuple[int, ...] = 0) -> Tensor:
-    """x with new axes of size 1 at the places given, counted in the result. Raises `OutOfBounds` for no such place."""
+    """Insert axes of size 1 at positions of the result. Raises `OutOfBounds` for an invalid position."""
     try:
         return ops.unsqueeze(x, axis)
     except ShapeError as error:
@@ -102,7 +99,7 @@ def expand_dims(x: Tensor, /, axis: int | tuple[int, ...] = 0) -> Tensor:
 
 @function
 def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
-    """x without axes of size 1. Raises `ShapeError` for an axis that is none or of another size."""
+    """Remove axes of size 1. Raises `ShapeError` for an invalid axis, or an axis of another size."""
     return ops.squeeze(x, axis)
 
 
@@ -111,25 +108,25 @@ def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
 
 @function
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
-    """The axes in another order; axes: every one once. Raises `ShapeError` for anything else."""
+    """Reorder the axes. axes: every axis once. Raises `ShapeError` otherwise."""
     return ops.permute(x, axes)
 
 
 @function
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """The matrices with rows and columns exchanged. x: [..., m, n]. Raises `ShapeError` below rank 2."""
+    """Transpose matrices. x: [..., m, n]. Raises `ShapeError` below rank 2."""
     return ops.transpose_matrix(x)
 
 
 @function
 def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
-    """x with some axes at other places and the rest in their order. Raises `ShapeError` for no axes or unequal many."""
+    """Move axes to other positions; the others stay in order. Raises `ShapeError` for invalid axes."""
     rank = x.ndim
     roles = {"x": x}
     moved = axes_of("moveaxis", source, rank, roles, name="source")
     places = axes_of("moveaxis", destination, rank, roles, name="destination")
     if len(moved) != len(places):
-        raise ShapeError("moveaxis: source and destination name different numbers of axes", operands=roles)
+        raise ShapeError("moveaxis: source and destination have different numbers of axes", operands=roles)
     order = [axis for axis in range(rank) if axis not in moved]
     for place, axis in sorted(zip(places, moved, strict=True)):
         order.insert(place, axis)
@@ -138,29 +135,29 @@ def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[
 
 @function
 def flip(x: Tensor, /, *, axis: Axes = None) -> Tensor:
-    """The elements in reverse along axes, by default all. Raises `ShapeError` for what is no axis."""
+    """Reverse the elements along axes, by default all. Raises `ShapeError` for an invalid axis."""
     return ops.flip(x, axis)
 
 
 @function
 def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: Axes = None) -> Tensor:
-    """The elements moved up by `shift` along axes, and those at the end to the front.
+    """Shift the elements by `shift` along axes; elements at the end move to the front.
 
-    x: any shape and dtype. axis: one, several with a shift each or one for all, or None for the flattened array. Raises
-    `ShapeError` for what is no axis and for another number of shifts.
+    x: any shape and dtype. axis: one, several with a shift for each or for all, or None for the flattened array. Raises
+    `ShapeError` for an invalid axis and for a wrong number of shifts.
     """
     return ops.roll(x, shift, axis)
 
 
-# More and fewer arrays
+# Joining, splitting and repeating
 
 
 @function
 def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0) -> Tensor:
-    """The arrays one after another along an axis, or flattened ones for None.
+    """Concatenate arrays along an axis, or flattened arrays for None.
 
-    arrays: of one rank, with equal sizes but along the axis, of dtypes that meet. Raises `ShapeError` and
-    `PromotionError` for others.
+    arrays: of the same rank, with equal sizes except along the axis, and of dtypes that promote to a common one. Raises
+    `ShapeError` and `PromotionError` otherwise.
     """
     if axis is None:
         return ops.concat([ops.reshape(x, -1) for x in arrays])
@@ -169,28 +166,29 @@ def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0
 
 @function
 def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Tensor:
-    """The arrays one after another along a new axis.
+    """Stack arrays along a new axis.
 
-    arrays: of one shape, of dtypes that meet. Raises `ShapeError` and `PromotionError` for others.
+    arrays: of the same shape, and of dtypes that promote to a common one. Raises `ShapeError` and `PromotionError`
+    otherwise.
     """
     return ops.stack(arrays, axis)
 
 
 @function(static=True)
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices of x along an axis, whose size must be known. Raises `ShapeError` for what is no such axis."""
+    """Return the slices of x along an axis of known size. Raises `ShapeError` otherwise."""
     at = axis_of("unstack", axis, x.ndim, {"x": x})
     if not x.shape[at].is_static:
-        raise ShapeError(f"unstack: the size of axis {at} is not known", operands={"x": x}, help="make the dim static")
+        raise ShapeError(f"unstack: the size of axis {at} is unknown", operands={"x": x}, help="make the dim static")
     return tuple(x[(slice(None),) * at + (i,)] for i in range(int(x.shape[at])))
 
 
 @function
 def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Every element repeated in place along an axis, or of the flattened array for None.
+    """Repeat each element along an axis, or those of the flattened array for None.
 
-    repeats: how many times: an int, or integers of shape [n] for an axis of size n, or [1]. Raises `ShapeError` for
-    negative ones and for another number of them.
+    repeats: the number of times: an int, or integers of shape [n] for an axis of size n, or [1]. Raises `ShapeError`
+    for negative numbers and for another shape.
     """
     if axis is None:
         x, axis = ops.reshape(x, -1), 0
@@ -204,9 +202,9 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
 
 @function
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
-    """x laid out several times along each axis; axes of size 1 are added in front where there are too few.
+    """Repeat x along each axis, with additional leading axes if needed.
 
-    repetitions: how many times along each of the last axes. Raises `ShapeError` for negative ones.
+    repetitions: the number of times along each of the last axes. Raises `ShapeError` for negative numbers.
     """
     counts = tuple(repetitions) if isinstance(repetitions, (tuple, list)) else (repetitions,)
     counts = (1,) * (x.ndim - len(counts)) + counts
@@ -215,10 +213,12 @@ def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
     return ops.tile(x, counts) if counts else x
 
 
-def checked_axis(op: str, axis: Any, x: Symbol) -> int:
-    """`axis` counted from 0; None for the only axis of a vector. Raises `ShapeError`."""
+def check_axis(op: str, axis: Any, x: Symbol) -> int:
+    """Return `axis` counted from 0; None is the only axis of a vector. Raises `ShapeError`."""
     if axis is None:
         if x.rank != 1:
-            raise ShapeError(f"{op}: which axis of {x.rank}?", operands={"x": x}, help="name the axis: axis=0")
+            raise ShapeError(
+                f"{op}: axis=None needs a vector, got rank {x.rank}", operands={"x": x}, help="give an axis: axis=0"
+            )
         return 0
     return axis_of(op, axis, x.rank, {"x": x})

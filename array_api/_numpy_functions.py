@@ -1,4 +1,4 @@
-"""NumPy's functions on Symbols: `np.mean(x, axis=0)`, `np.concatenate([x, y])`. Their arguments are NumPy's."""
+"""NumPy functions on Symbols: `np.mean(x, axis=0)`, `np.concatenate([x, y])`. They have NumPy's arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore import array_api, ops
 from graphcore import array_api as xp
-from graphcore.array_api._refusals import refuse_arguments, shown, silent, unknown
+from graphcore.array_api._refusals import is_default, refuse_arguments, symbols_of, unsupported_error
 from graphcore.build import operands
 from graphcore.errors import SymbolError
 from graphcore.ir.symbol import Symbol
@@ -20,11 +20,11 @@ Axis: TypeAlias = Any
 _Function: TypeAlias = Callable[..., Any]
 
 _FUNCTIONS: dict[Any, _Function] = {}
-"""By NumPy's function."""
+"""Implementations by NumPy function."""
 
 
 def _implements(*names: str) -> Callable[[_Function], _Function]:
-    """Register a function for NumPy's of these names, of which a release may lack some."""
+    """Register an implementation of NumPy functions; older releases of NumPy lack some."""
 
     def register(function: _Function) -> _Function:
         for name in names:
@@ -36,24 +36,24 @@ def _implements(*names: str) -> Callable[[_Function], _Function]:
 
 
 def call_function(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """Build what a function of NumPy computes: see `Symbol.__array_function__`."""
+    """Build the ops of a NumPy function: see `Symbol.__array_function__`."""
     folder = str(getattr(function, "__module__", "numpy")).removeprefix("numpy").strip(".")
     label = ".".join(part for part in ("np", folder, function.__name__) if part and not part.startswith("_"))
-    given = shown((*arguments, *named.values()))
-    found = _FUNCTIONS.get(function)
-    if found is None:
-        raise unknown(label, given)
-    known = inspect.signature(found).parameters
-    refuse_arguments(label, {n: v for n, v in named.items() if n not in known}, given)
-    taken = {n: v for n, v in named.items() if n in known and not (silent(n, v) and v is None)}
+    symbols = symbols_of((*arguments, *named.values()))
+    implementation = _FUNCTIONS.get(function)
+    if implementation is None:
+        raise unsupported_error(label, symbols)
+    parameters = inspect.signature(implementation).parameters
+    refuse_arguments(label, {n: v for n, v in named.items() if n not in parameters}, symbols)
+    accepted = {n: v for n, v in named.items() if n in parameters and not (is_default(n, v) and v is None)}
     try:
-        bound = inspect.signature(found).bind(*arguments, **taken)
+        bound = inspect.signature(implementation).bind(*arguments, **accepted)
     except TypeError as error:
         raise SymbolError(
-            f"{label}: with Symbols, {error}", operands=given, help=f"it takes ({', '.join(known)})"
+            f"{label}: with Symbols, {error}", operands=symbols, help=f"the parameters are ({', '.join(parameters)})"
         ) from None
-    with operands.graph_of(label, given.values()):  # in which arrays become constants
-        return found(*bound.args, **bound.kwargs)
+    with operands.graph_of(label, symbols.values()):  # arrays become constants of this graph
+        return implementation(*bound.args, **bound.kwargs)
 
 
 def _symbol(a: Any) -> Symbol:
@@ -71,22 +71,22 @@ def _as(a: Any, dtype: Any) -> Any:
 # Reductions
 
 
-def _reduces(name: str, function: _Function) -> None:
+def _register_reduction(name: str, function: _Function) -> None:
     def reduced(a: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         return function(a, axis=axis, keepdims=keepdims)
 
     _implements(*name.split())(reduced)
 
 
-def _sums(name: str, function: _Function) -> None:
+def _register_sum(name: str, function: _Function) -> None:
     def summed(a: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
         return function(a, axis=axis, dtype=_dtype(dtype), keepdims=keepdims)
 
     _implements(name)(summed)
 
 
-_sums("sum", xp.sum)
-_sums("prod", xp.prod)
+_register_sum("sum", xp.sum)
+_register_sum("prod", xp.prod)
 
 
 @_implements("mean")
@@ -94,7 +94,7 @@ def _mean(a: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = Fals
     return xp.mean(_as(a, dtype), axis=axis, keepdims=keepdims)
 
 
-_reduces("median", ops.median)
+_register_reduction("median", ops.median)
 
 
 @_implements("quantile")
@@ -102,16 +102,16 @@ def _quantile(a: Any, q: Any, axis: Axis = None, *, method: Any = "linear", keep
     return ops.quantile(a, q, axis=axis, keepdims=keepdims, method=method)
 
 
-_reduces("max amax", xp.max)
-_reduces("min amin", xp.min)
-_reduces("all", xp.all)
-_reduces("any", xp.any)
-_reduces("argmax", xp.argmax)
-_reduces("argmin", xp.argmin)
-_reduces("count_nonzero", xp.count_nonzero)
+_register_reduction("max amax", xp.max)
+_register_reduction("min amin", xp.min)
+_register_reduction("all", xp.all)
+_register_reduction("any", xp.any)
+_register_reduction("argmax", xp.argmax)
+_register_reduction("argmin", xp.argmin)
+_register_reduction("count_nonzero", xp.count_nonzero)
 
 
-def _deviates(name: str, function: _Function) -> None:
+def _register_deviation(name: str, function: _Function) -> None:
     def deviation(
         a: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, correction: float = 0, keepdims: bool = False
     ) -> Any:
@@ -120,11 +120,11 @@ def _deviates(name: str, function: _Function) -> None:
     _implements(name)(deviation)
 
 
-_deviates("var", xp.var)
-_deviates("std", xp.std)
+_register_deviation("var", xp.var)
+_register_deviation("std", xp.std)
 
 
-def _accumulates(name: str, function: _Function) -> None:
+def _register_accumulation(name: str, function: _Function) -> None:
     def accumulated(a: Any, axis: int | None = None, dtype: Any = None) -> Any:
         x = _symbol(a)
         return function(ops.reshape(x, -1) if axis is None else x, axis=axis, dtype=_dtype(dtype))
@@ -132,8 +132,8 @@ def _accumulates(name: str, function: _Function) -> None:
     _implements(name)(accumulated)
 
 
-_accumulates("cumsum", xp.cumulative_sum)
-_accumulates("cumprod", xp.cumulative_prod)
+_register_accumulation("cumsum", xp.cumulative_sum)
+_register_accumulation("cumprod", xp.cumulative_prod)
 
 
 # Shapes
@@ -153,7 +153,7 @@ def _ndim(a: Any) -> int:
 def _size(a: Any) -> int:
     size = _symbol(a).shape.size
     if not size.is_static:
-        raise unknown("np.size", shown((a,)))
+        raise unsupported_error("np.size", symbols_of((a,)))
     return int(size)
 
 
@@ -349,16 +349,16 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 # Arrays of the same shape
 
 
-def _fills(name: str, value: int) -> None:
+def _register_fill(name: str, value: int) -> None:
     def filled(a: Any, dtype: Any = None) -> Any:
         return xp.full_like(a, value, dtype=_dtype(dtype))
 
     _implements(name)(filled)
 
 
-_fills("zeros_like", 0)
-_fills("empty_like", 0)
-_fills("ones_like", 1)
+_register_fill("zeros_like", 0)
+_register_fill("empty_like", 0)
+_register_fill("ones_like", 1)
 
 
 @_implements("full_like")
@@ -366,9 +366,9 @@ def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Any:
     return xp.full_like(a, fill_value, dtype=_dtype(dtype))
 
 
-# NumPy's universal functions on Symbols: `np.exp(x)`, `np.add(array, x)`, and `array + x`, which calls that.
+# NumPy ufuncs on Symbols: `np.exp(x)`, `np.add(array, x)`, and `array + x`, which calls np.add.
 
-# NumPy's names, and the functions that build the same. What is an operator of Python is that of Symbols.
+# The functions that build the ops of each ufunc.
 _UFUNCS: dict[str, Callable[..., Any]] = {
     "absolute": ops.abs, "fabs": ops.abs, "negative": ops.negate, "positive": ops.positive, "sign": ops.sign,
     "rint": ops.rint, "floor": ops.floor, "ceil": ops.ceil, "trunc": ops.trunc, "conjugate": ops.positive,
@@ -394,19 +394,19 @@ _MIRRORED: Mapping[str, Callable[..., Any]] = {
     "equal": ops.equal, "not_equal": ops.not_equal, "less": ops.greater, "less_equal": ops.greater_equal,
     "greater": ops.less, "greater_equal": ops.less_equal,
 }  # fmt: skip
-"""Comparisons with the operands exchanged, as Python compares where the left one does not know how."""
+"""Comparisons with swapped operands, as in Python if the left operand does not implement them."""
 
 
 def call_ufunc(ufunc: np.ufunc, how: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-    """Build what a ufunc of NumPy computes: see `Symbol.__array_ufunc__`."""
+    """Build the ops of a NumPy ufunc: see `Symbol.__array_ufunc__`."""
     name = ufunc.__name__
     if how != "__call__":
-        raise unknown(f"np.{name}.{how}", shown(inputs))
+        raise unsupported_error(f"np.{name}.{how}", symbols_of(inputs))
     function = _UFUNCS.get(name)
     if function is None:
-        raise unknown(f"np.{name}", shown(inputs))
+        raise unsupported_error(f"np.{name}", symbols_of(inputs))
     if options:
-        refuse_arguments(f"np.{name}", options, shown(inputs))
+        refuse_arguments(f"np.{name}", options, symbols_of(inputs))
     if name in _MIRRORED and not isinstance(inputs[0], Symbol):
         return _MIRRORED[name](inputs[1], inputs[0])
     return function(*inputs)

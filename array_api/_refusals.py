@@ -1,4 +1,4 @@
-"""Errors of NumPy's functions on Symbols: each names the counterpart, where there is one."""
+"""Errors of NumPy functions on Symbols, with the op to use instead if there is one."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from graphcore import array_api, ops
 from graphcore.errors import SymbolError
 from graphcore.ir.symbol import Symbol
 
-# Arguments of NumPy's functions at values that say nothing, and what to do in place of others.
+# Default values of arguments of NumPy functions, and alternatives to other values.
 _SILENT: Mapping[str, tuple[object, ...]] = {
     "out": (None,), "where": (True,), "dtype": (None,), "casting": ("same_kind", None),
     "order": ("K", "C", None), "subok": (True, False), "initial": (None,), "kind": (None,), "stable": (None, True),
     "copy": (None,), "like": (None,), "mode": (None, "raise"), "device": (None, "cpu"), "signature": (None,),
 }  # fmt: skip
 _FIXES: Mapping[str, str] = {
-    "out": "a Symbol's value is not there to be written yet: name the result, y = x + z, which `x += z` asks for too",
+    "out": "a Symbol has no memory to write to: assign the result, y = x + z, also in place of `x += z`",
     "where": "choose with ops.where(condition, result, other)",
     "dtype": "cast the operands: x.cast(DType.float32)",
     "casting": "cast the operands: x.cast(DType.float32)",
@@ -24,35 +24,33 @@ _FIXES: Mapping[str, str] = {
 }
 
 
-def silent(name: str, value: object) -> bool:
-    """Return whether an argument has a value that changes nothing."""
+def is_default(name: str, value: object) -> bool:
+    """Return True if an argument has its default value."""
     if name == "out" and isinstance(value, tuple):
         return all(array is None for array in value)
     return isinstance(value, (str, bool, type(None))) and value in _SILENT.get(name, ())
 
 
 def refuse_arguments(label: str, arguments: Mapping[str, Any], operands: Mapping[str, object]) -> None:
-    """Raise `SymbolError` for the first argument that no op takes."""
+    """Raise `SymbolError` for the first argument that no op supports."""
     for name, value in arguments.items():
-        if not silent(name, value):
-            fix = _FIXES.get(
-                name, f"leave {name} out, or call the op itself: {_counterpart(label) or 'see docs/ops.md'}"
-            )
-            raise SymbolError(f"{label}: {name}= is not taken with Symbols", operands=operands, help=fix)
+        if not is_default(name, value):
+            fix = _FIXES.get(name, f"omit {name}, or call the op: {_counterpart(label) or 'see docs/ops.md'}")
+            raise SymbolError(f"{label}: {name}= is not supported for Symbols", operands=operands, help=fix)
 
 
-def unknown(label: str, operands: Mapping[str, object]) -> SymbolError:
-    """Return the error for a function of NumPy that builds no op."""
-    found = _counterpart(label)
+def unsupported_error(label: str, operands: Mapping[str, object]) -> SymbolError:
+    """Return the error for a NumPy function without an op."""
+    counterpart = _counterpart(label)
     return SymbolError(
-        f"{label}: NumPy computes with values, and a Symbol has none while the graph is being built",
+        f"{label}: NumPy computes with values, but a Symbol has none while the graph is built",
         operands=operands,
-        help=f"use {found}" if found else "put it together of ops, or call it on what the model returns",
+        help=f"use {counterpart}" if counterpart else "build it from ops, or call it on the outputs of the model",
     )
 
 
-def shown(values: Any) -> dict[str, object]:
-    """Return the Symbols among arguments, as errors show them."""
+def symbols_of(values: Any) -> dict[str, object]:
+    """Return the Symbols among arguments, for errors."""
     flat = [v for value in values for v in (value if isinstance(value, (list, tuple)) else (value,))]
     return {f"x{i + 1}": value for i, value in enumerate(v for v in flat if isinstance(v, Symbol))}
 
@@ -70,14 +68,14 @@ _OTHER_NAMES: Mapping[str, str] = {
     "np.array_equal": "ops.all(x == y)", "np.inner": "ops.vecdot", "np.vdot": "ops.vecdot",
     "np.put_along_axis": "ops.scatter", "np.gradient": "graphcore.array_api.diff", "np.select": "ops.where",
     "np.unique": "graphcore.array_api.unique_values", "np.average": "ops.mean",
-    "np.fmax": "ops.maximum, in which NaN wins", "np.fmin": "ops.minimum, in which NaN wins",
-    "np.size": "x.shape.size, which is a Dim, or ops.prod(ops.shape_of(x))",
+    "np.fmax": "ops.maximum, which propagates NaN", "np.fmin": "ops.minimum, which propagates NaN",
+    "np.size": "x.shape.size, a Dim, or ops.prod(ops.shape_of(x))",
     "np.linalg.norm": "graphcore.array_api.linalg.vector_norm or matrix_norm",
 }  # fmt: skip
 
 
 def _counterpart(label: str) -> str:
-    """Return the call to use in place of `np.name`; "" where there is none."""
+    """Return the function to use in place of `np.name`, or ""."""
     if label in _OTHER_NAMES:
         return _OTHER_NAMES[label]
     _, *folders, name = label.split(".")

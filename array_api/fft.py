@@ -1,4 +1,4 @@
-"""The standard's extension for Fourier transforms."""
+"""The extension of the standard for Fourier transforms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.array_api._creation import arange
-from graphcore.array_api._data_types import DEFAULT_FLOAT, astype, checked
+from graphcore.array_api._data_types import DEFAULT_FLOAT, astype, check_dtype
 from graphcore.array_api._eager import Tensor, function
 from graphcore.array_api._manipulation import concat
 from graphcore.build import primitives as e
@@ -31,24 +31,24 @@ Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """The frequencies that the elements of a transform of length n stand for: 0 and up, then the negative ones.
+    """Return the frequencies of a transform of length n: 0 and positive ones, then negative ones.
 
-    n: at least 1. d: the distance of samples. dtype: float32 or float64, float32 if not told. Returns [n]. Raises
-    `ShapeError` for a length below 1, `DTypeError` for other dtypes, `GraphError` for another device than "cpu".
+    n: at least 1. d: the sample spacing. dtype: float16, float32 or float64; by default float32. Returns [n]. Raises
+    `ShapeError` for a length below 1, `DTypeError` for other dtypes, `GraphError` for a device other than "cpu".
     """
-    length, wanted = _length("fftfreq", n), _float("fftfreq", dtype)
+    length, result_dtype = _length("fftfreq", n), _float("fftfreq", dtype)
     upper = (length - 1) // 2 + 1
     numbers = concat([arange(0, upper), arange(upper - length, 0)])
-    return _frequencies(numbers, length, d, wanted, device)
+    return _frequencies(numbers, length, d, result_dtype, device)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """The frequencies that the elements of a transform of n real numbers stand for: 0 and up.
+    """Return the frequencies of a transform of n real numbers: 0 and positive ones.
 
     n, d, dtype: as for `fftfreq`. Returns [n // 2 + 1]. Raises as `fftfreq` does.
     """
-    length, wanted = _length("rfftfreq", n), _float("rfftfreq", dtype)
-    return _frequencies(arange(0, length // 2 + 1), length, d, wanted, device)
+    length, result_dtype = _length("rfftfreq", n), _float("rfftfreq", dtype)
+    return _frequencies(arange(0, length // 2 + 1), length, d, result_dtype, device)
 
 
 def _frequencies(numbers: Tensor, n: int, d: float, dtype: DType, device: str | None) -> Tensor:
@@ -57,15 +57,15 @@ def _frequencies(numbers: Tensor, n: int, d: float, dtype: DType, device: str | 
 
 def _length(op: str, n: int) -> int:
     if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
-        raise ShapeError(f"{op}: n={n!r} is no length of a signal", help="give an int, at least 1")
+        raise ShapeError(f"{op}: n must be an int of at least 1, got {n!r}", help="give the length of the signal")
     return int(n)
 
 
 def _float(op: str, dtype: DType | None) -> DType:
-    found = checked(op, dtype) or DEFAULT_FLOAT
-    if not found.is_float:
-        raise DTypeError(f"{op}: {found} is no real floating dtype", help="use float16, float32 or float64")
-    return found
+    result = check_dtype(op, dtype) or DEFAULT_FLOAT
+    if not result.is_float:
+        raise DTypeError(f"{op}: {result} is not a real floating dtype", help="use float16, float32 or float64")
+    return result
 
 
 # Order
@@ -73,20 +73,20 @@ def _float(op: str, dtype: DType | None) -> DType:
 
 @function
 def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-    """The tensor with frequency 0 moved to the middle.
+    """Move frequency 0 to the middle.
 
-    x: any shape and dtype. axes: one, several, or None for all. Raises `ShapeError` for what is no axis.
+    x: any shape and dtype. axes: one, several, or None for all. Raises `ShapeError` for an invalid axis.
     """
-    return _shifted("fftshift", x, axes, inverse=False)
+    return _shift("fftshift", x, axes, inverse=False)
 
 
 @function
 def ifftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-    """The inverse of `fftshift`, which for odd lengths is not the same."""
-    return _shifted("ifftshift", x, axes, inverse=True)
+    """Return the inverse of `fftshift`, which differs from it for odd lengths."""
+    return _shift("ifftshift", x, axes, inverse=True)
 
 
-def _shifted(op: str, x: Symbol, axes: int | Sequence[int] | None, *, inverse: bool) -> Symbol:
+def _shift(op: str, x: Symbol, axes: int | Sequence[int] | None, *, inverse: bool) -> Symbol:
     for axis in axes_of(op, axes, x.rank, {"x": x}):
         n = count_of(x, axis)
         half = e.emit("Div", n, e.const(n, 2))
@@ -100,19 +100,19 @@ def _shifted(op: str, x: Symbol, axes: int | Sequence[int] | None, *, inverse: b
 
 @function
 def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The discrete Fourier transform along an axis.
+    """Return the discrete Fourier transform along an axis.
 
-    x: any shape but (); complex numbers, or floats, which become complex. n: the length to which the signal is cut or
-    padded with zeros; by default its own. norm: the sum is divided by 1 for "backward", by sqrt(n) for "ortho", by n
-    for "forward". Returns complex numbers, with size n along the axis. Raises `DTypeError` for other dtypes,
-    `ShapeError` for n below 1 and for what is no axis.
+    x: complex numbers, or floats, which become complex; at least rank 1. n: the length to which the signal is truncated
+    or zero-padded; by default its size. norm: the divisor, 1 for "backward", sqrt(n) for "ortho", n for "forward".
+    Returns complex numbers, with size n along the axis. Raises `DTypeError` for other dtypes, `ShapeError` for n below
+    1 and for an invalid axis.
     """
     return ops.fft(_complex("fft", x), n, axis, norm)
 
 
 @function
 def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The inverse of `fft`: as there, but the sum is divided by n for "backward" and by 1 for "forward"."""
+    """Return the inverse of `fft`. The divisor is n for "backward" and 1 for "forward"."""
     return ops.ifft(_complex("ifft", x), n, axis, norm)
 
 
@@ -120,10 +120,10 @@ def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 def fftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = "backward"
 ) -> Tensor:
-    """The discrete Fourier transform along several axes.
+    """Return the discrete Fourier transform along several axes.
 
-    x, norm: as for `fft`. s: the lengths along the axes. axes: by default the last ones, as many as there are lengths,
-    or all. Raises as `fft` does, and `ShapeError` for as many lengths as there are not axes.
+    x, norm: as for `fft`. s: the lengths along the axes. axes: by default the last len(s) axes, or all. Raises as `fft`
+    does, and `ShapeError` if the numbers of lengths and axes differ.
     """
     return _along("fftn", ops.fft, _complex("fftn", x), s, axes, norm)
 
@@ -132,15 +132,15 @@ def fftn(
 def ifftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = "backward"
 ) -> Tensor:
-    """The inverse of `fftn`, whose arguments it has."""
+    """Return the inverse of `fftn`. Arguments are those of `fftn`."""
     return _along("ifftn", ops.ifft, _complex("ifftn", x), s, axes, norm)
 
 
 @function
 def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The discrete Fourier transform of real numbers along an axis, without its redundant half.
+    """Return the discrete Fourier transform of real numbers along an axis, without its redundant half.
 
-    x: floats of any shape but (). n, norm: as for `fft`. Returns complex numbers, with size n // 2 + 1 along the axis.
+    x: floats, at least rank 1. n, norm: as for `fft`. Returns complex numbers, with size n // 2 + 1 along the axis.
     Raises as `fft` does.
     """
     return _half("rfft", x, n, axis, norm)
@@ -148,9 +148,9 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
 @function
 def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The inverse of `rfft`: real numbers of the first half of their transform.
+    """Return the inverse of `rfft`: real numbers from the first half of their transform.
 
-    x: complex numbers, or floats. n: the length of the result, by default 2 * (size - 1); an odd one must be given.
+    x: complex numbers, or floats. n: the length of the result; by default 2 * (size - 1), so give an odd length.
     Returns floats, with size n along the axis. Raises as `fft` does.
     """
     return ops.irfft(_complex("irfft", x), n, axis, norm)
@@ -160,9 +160,9 @@ def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
 def rfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = "backward"
 ) -> Tensor:
-    """The discrete Fourier transform of real numbers along several axes, without its redundant half along the last.
+    """Return the discrete Fourier transform of real numbers along several axes, without the redundant half of the last.
 
-    x: floats. s, axes, norm: as for `fftn`. Raises as that does.
+    x: floats. s, axes, norm: as for `fftn`. Raises as `fftn` does.
     """
     *others, (axis, n) = _axes("rfftn", x, s, axes)
     return _each(ops.fft, _half("rfftn", x, n, axis, norm), others, norm)
@@ -172,14 +172,14 @@ def rfftn(
 def irfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = "backward"
 ) -> Tensor:
-    """The inverse of `rfftn`, whose arguments it has; s: of the result. Returns floats."""
+    """Return the inverse of `rfftn`, as floats. Arguments are those of `rfftn`. s: the lengths of the result."""
     *others, (axis, n) = _axes("irfftn", x, s, axes)
     return ops.irfft(_each(ops.ifft, _complex("irfftn", x), others, norm), n, axis, norm)
 
 
 @function
 def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The discrete Fourier transform of a signal whose second half mirrors the first, which is real.
+    """Return the discrete Fourier transform of a Hermitian-symmetric signal, which is real.
 
     x: complex numbers, the first half of the signal. n: the length of the result, by default 2 * (size - 1). norm: as
     for `fft`. Returns floats, with size n along the axis. Raises as `fft` does.
@@ -189,18 +189,18 @@ def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
 @function
 def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The inverse of `hfft`: the first half of a signal, complex numbers, from its real transform."""
+    """Return the inverse of `hfft`: the first half of a signal, complex numbers, from its real transform."""
     return ops.conj(_half("ihfft", x, n, axis, _INVERSE.get(norm, norm)))
 
 
 _INVERSE: dict[str, Norm] = {"backward": "forward", "forward": "backward"}
-"""The normalization that divides an inverse transform as the forward one."""
+"""The normalisation that divides an inverse transform like a forward one."""
 
 
 def _complex(op: str, x: Symbol) -> Symbol:
     if not x.dtype.is_float and not x.dtype.is_complex:
         raise DTypeError(
-            f"fft.{op}: it takes complex numbers, and x is {x.dtype}",
+            f"fft.{op}: x must be complex numbers or floats, got {x.dtype}",
             operands={"x": x},
             help="cast it: astype(x, complex64)",
         )
@@ -210,7 +210,7 @@ def _complex(op: str, x: Symbol) -> Symbol:
 def _half(op: str, x: Symbol, n: int | None, axis: int, norm: Norm) -> Symbol:
     if not x.dtype.is_float:
         raise DTypeError(
-            f"fft.{op}: it takes real numbers, and x is {x.dtype}",
+            f"fft.{op}: x must be floats, got {x.dtype}",
             operands={"x": x},
             help="fft and ifft take complex numbers" if x.dtype.is_complex else "cast it: astype(x, float32)",
         )
@@ -235,7 +235,7 @@ def _each(transform: Callable[..., Symbol], x: Symbol, axes: Sequence[tuple[int,
 
 
 def _axes(op: str, x: Symbol, s: Sequence[int] | None, axes: Sequence[int] | None) -> list[tuple[int, int | None]]:
-    """Return the axes, and the length along each, None for its own."""
+    """Return the axes with the length along each, None for the size of the axis."""
     if axes is None:
         axes = range(x.rank) if s is None else range(x.rank - len(s), x.rank)
     if s is not None and len(s) != len(axes):
@@ -243,6 +243,6 @@ def _axes(op: str, x: Symbol, s: Sequence[int] | None, axes: Sequence[int] | Non
             f"fft.{op}: {len(s)} lengths for {len(axes)} axes", operands={"x": x}, help="give one length for each axis"
         )
     if not len(axes):
-        raise ShapeError(f"fft.{op}: there is no axis to transform along", operands={"x": x}, help="give one or more")
+        raise ShapeError(f"fft.{op}: no axis is given", operands={"x": x}, help="give one or more")
     checked_axes = axes_of(f"fft.{op}", list(axes), x.rank, {"x": x})
     return list(zip(checked_axes, s if s is not None else [None] * len(axes), strict=True))

@@ -24,30 +24,30 @@ __all__ = [
 
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 def fft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
-    """The discrete Fourier transform along an axis."""
+    """Return the discrete Fourier transform along an axis."""
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Array:
-    """The frequencies that the elements of a transform of length n stand for: 0 and up, then the negative ones."""
+    """Return the frequencies of a transform of length n: 0 and positive ones, then negative ones."""
 def fftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> _T:
-    """The discrete Fourier transform along several axes."""
+    """Return the discrete Fourier transform along several axes."""
 def fftshift(x: _T, /, *, axes: int | Sequence[int] | None = None) -> _T:
-    """The tensor with frequency 0 moved to the middle."""
+    """Move frequency 0 to the middle."""
 def hfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
-    """The discrete Fourier transform of a signal whose second half mirrors the first, which is real."""
+    """Return the discrete Fourier transform of a Hermitian-symmetric signal, which is real."""
 def ifft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
-    """The inverse of `fft`: as there, but the sum is divided by n for "backward" and by 1 for "forward"."""
+    """Return the inverse of `fft`. The divisor is n for "backward" and 1 for "forward"."""
 def ifftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> _T:
-    """The inverse of `fftn`, whose arguments it has."""
+    """Return the inverse of `fftn`. Arguments are those of `fftn`."""
 def ifftshift(x: _T, /, *, axes: int | Sequence[int] | None = None) -> _T:
-    """The inverse of `fftshift`, which for odd lengths is not the same."""
+    """Return the inverse of `fftshift`, which differs from it for odd lengths."""
 def ihfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
-    """The inverse of `hfft`: the first half of a signal, complex numbers, from its real transform."""
+    """Return the inverse of `hfft`: the first half of a signal, complex numbers, from its real transform."""
 def irfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
-    """The inverse of `rfft`: real numbers of the first half of their transform."""
+    """Return the inverse of `rfft`: real numbers from the first half of their transform."""
 def irfftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> _T:
-    """The inverse of `rfftn`, whose arguments it has; s: of the result. Returns floats."""
+    """Return the inverse of `rfftn`, as floats. Arguments are those of `rfftn`. s: the lengths of the result."""
 def rfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
-    """The discrete Fourier transform of real numbers along an axis, without its redundant half."""
+    """Return the discrete Fourier transform of real numbers along an axis, without its redundant half."""
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Array:
-    """The frequencies that the elements of a transform of n real numbers stand for: 0 and up."""
+    """Return the frequencies of a transform of n real numbers: 0 and positive ones."""
 def rfftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> _T:
-    """The discrete Fourier transform of real numbers along several axes, without its redundant half along the last."""
+    """Return the discrete Fourier transform of real numbers along several axes, without the redundant half of the last."""

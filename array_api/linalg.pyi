@@ -40,92 +40,92 @@ class SlogdetResult(NamedTuple, Generic[_T]):
     sign: _T
     logabsdet: _T
 def cholesky(x: _T, /, *, upper: bool = False) -> _T:
-    """The lower triangular L with L @ L.mT = x, or its transpose, both conjugated where they are complex."""
+    """Return the lower triangular L with L @ L.mT = x, or its transpose; transposes are conjugated for complex numbers."""
 @overload
 def cross(x1: _A, x2: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
-    """The vector products of vectors of length 3."""
+    """Return the cross products of vectors of length 3."""
 @overload
 def cross(x1: _E, x2: _E, /, *, axis: int = -1) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def cross(x1: _S, x2: _S, /, *, axis: int = -1) -> Symbol: ...
 def det(x: _T, /) -> _T:
-    """The determinant."""
+    """Return the determinant."""
 def diagonal(x: _T, /, *, offset: int = 0) -> _T:
-    """A diagonal of matrices."""
+    """Return a diagonal of matrices."""
 def eig(x: _T, /) -> EigResult[_T]:
-    """The eigenvalues of square matrices, and eigenvectors of length 1 whose greatest elements are real."""
+    """Return the eigenvalues of square matrices, and eigenvectors of length 1 whose largest elements are real."""
 def eigh(x: _T, /) -> EighResult[_T]:
-    """The eigenvalues of symmetric (Hermitian) matrices in ascending order, and orthonormal eigenvectors."""
+    """Return the eigenvalues of symmetric (Hermitian) matrices in ascending order, and orthonormal eigenvectors."""
 def eigvals(x: _T, /) -> _T:
-    """The eigenvalues of square matrices, complex. See `eig`."""
+    """Return the eigenvalues of square matrices, as complex numbers. See `eig`."""
 def eigvalsh(x: _T, /) -> _T:
-    """The eigenvalues of symmetric (Hermitian) matrices in ascending order. See `eigh`."""
+    """Return the eigenvalues of symmetric (Hermitian) matrices in ascending order. See `eigh`."""
 def inv(x: _T, /) -> _T:
-    """The inverse."""
+    """Return the inverse."""
 @overload
 def matmul(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The matrix product. x1: [..., m, k] or [k], x2: [..., k, n] or [k], numbers. Raises `ShapeError` for others."""
+    """Return the matrix product. x1: [..., m, k] or [k], x2: [..., k, n] or [k], numbers. Raises `ShapeError`."""
 @overload
 def matmul(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def matmul(x1: _S, x2: _S, /) -> Symbol: ...
 def matrix_norm(x: _T, /, *, keepdims: bool = False, ord: int | float | Literal['fro', 'nuc'] | None = 'fro') -> _T:
-    """The norm of matrices."""
+    """Return the norm of matrices."""
 def matrix_power(x: _T, n: int, /) -> _T:
-    """A matrix multiplied with itself n times."""
+    """Return the n-th power of matrices."""
 @overload
 def matrix_rank(x: _A, /, *, rtol: float | _A | None = None) -> Array:  # type: ignore[overload-overlap]
-    """The number of singular values above rtol times the greatest."""
+    """Return the number of singular values above rtol times the largest."""
 @overload
 def matrix_rank(x: _E, /, *, rtol: float | _E | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def matrix_rank(x: _S, /, *, rtol: float | _S | None = None) -> Symbol: ...
 def matrix_transpose(x: _T, /) -> _T:
-    """The matrices with rows and columns exchanged. x: [..., m, n]. Raises `ShapeError` below rank 2."""
+    """Transpose matrices. x: [..., m, n]. Raises `ShapeError` below rank 2."""
 @overload
 def outer(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The products of every element of one vector with every element of another."""
+    """Return the outer product of two vectors."""
 @overload
 def outer(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def outer(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def pinv(x: _A, /, *, rtol: float | _A | None = None) -> Array:  # type: ignore[overload-overlap]
-    """The pseudo-inverse of Moore and Penrose."""
+    """Return the Moore-Penrose pseudo-inverse."""
 @overload
 def pinv(x: _E, /, *, rtol: float | _E | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def pinv(x: _S, /, *, rtol: float | _S | None = None) -> Symbol: ...
 def qr(x: _T, /, *, mode: Literal['reduced', 'complete'] = 'reduced') -> QRResult[_T]:
-    """Q with orthonormal columns and upper triangular R whose product is x."""
+    """Return Q with orthonormal columns and upper triangular R with Q @ R = x."""
 def slogdet(x: _T, /) -> SlogdetResult[_T]:
-    """The sign of the determinant, and the natural logarithm of its magnitude, which does not overflow."""
+    """Return the sign of the determinant, and the natural logarithm of its magnitude, which does not overflow."""
 @overload
 def solve(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The solution of x1 @ x = x2."""
+    """Return the solution of x1 @ x = x2."""
 @overload
 def solve(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def solve(x1: _S, x2: _S, /) -> Symbol: ...
 def svd(x: _T, /, *, full_matrices: bool = True) -> SVDResult[_T]:
-    """U with orthonormal columns, S in descending order and Vh with orthonormal rows: x = (U * S) @ Vh."""
+    """Return U with orthonormal columns, S in descending order, and Vh with orthonormal rows: x = (U * S) @ Vh."""
 def svdvals(x: _T, /) -> _T:
-    """The singular values of matrices in descending order. See `svd`."""
+    """Return the singular values of matrices in descending order. See `svd`."""
 @overload
 def tensordot(x1: _A, x2: _A, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:  # type: ignore[overload-overlap]
-    """The sum of products over axes: the last of x1 with as many first ones of x2, or those named for both."""
+    """Return the sum of products over axes: the last ones of x1 with the first ones of x2, or the given ones of both."""
 @overload
 def tensordot(x1: _E, x2: _E, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def tensordot(x1: _S, x2: _S, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Symbol: ...
 def trace(x: _T, /, *, offset: int = 0, dtype: DType | None = None) -> _T:
-    """The sum along a diagonal of matrices."""
+    """Return the sum along a diagonal of matrices."""
 @overload
 def vecdot(x1: _A, x2: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
-    """The dot products of vectors that lie along an axis, counted from the end; the others broadcast."""
+    """Return the dot products of vectors along an axis, counted from the end; the other axes broadcast."""
 @overload
 def vecdot(x1: _E, x2: _E, /, *, axis: int = -1) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def vecdot(x1: _S, x2: _S, /, *, axis: int = -1) -> Symbol: ...
 def vector_norm(x: _T, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: int | float = 2) -> _T:
-    """The norm of vectors: the sum of the magnitudes to the power of ord, to the power of 1 / ord."""
+    """Return the norm of vectors: sum(abs(x) ** ord) ** (1 / ord)."""

@@ -129,7 +129,7 @@ def _of_ray() -> float:
 def alone(texts: Sequence[str]) -> tuple[float, float]:
     """Return the seconds of `embed` with one thread, and its processor time."""
     began, cpu = time.perf_counter(), time.process_time()
-    minilm._embedded(_single(), texts)
+    minilm._embed_rows(_single(), texts)
     return time.perf_counter() - began, time.process_time() - cpu
 
 
@@ -140,7 +140,7 @@ def _single() -> gc.Model:
     if not _LOADED:
         session = gc.InferenceSession(config={"session.intra_op.allow_spinning": False}, intra_op_num_threads=1)
         _LOADED.append(session.load(minilm.Embedding().graph()))
-        minilm._embedded(_LOADED[0], sentences(64))
+        minilm._embed_rows(_LOADED[0], sentences(64))
     return _LOADED[0]
 
 

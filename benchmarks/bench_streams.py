@@ -26,7 +26,7 @@ from graphcore.arrays.casting import Array
 from graphcore.models import llama
 from graphcore.models.streams import running as streams_running
 from graphcore.models.streams.running import Running
-from graphcore.models.streams.sampling import Text, choice, decoder
+from graphcore.models.streams.sampling import Text, choice_of, decoder_of
 
 CACHE, ROUNDS = 320, 2
 RANDOM = np.random.default_rng(0)
@@ -41,7 +41,7 @@ def loaded(graph: Graph) -> Model:
 
 
 def texts(prompts: Sequence[Sequence[int]], most: Sequence[int], lookup: int = 0) -> list[Text]:
-    greedy = choice("bench", 0.0, None, None, 0)
+    greedy = choice_of("bench", 0.0, None, None, 0)
     numbers = greedy.numbers(len(prompts))
     each = zip(prompts, most, numbers, strict=True)
     return [Text(np.array(tokens), count, (), greedy, number, lookup) for tokens, count, number in each]
@@ -49,10 +49,10 @@ def texts(prompts: Sequence[Sequence[int]], most: Sequence[int], lookup: int = 0
 
 def served(model: Model, slots: int, prompts: Sequence[Sequence[int]], most: Sequence[int], **options: int) -> Running:
     """Serve requests as Streams do, in the thread that is measured."""
-    running = Running(decoder("bench", model), slots, options.get("piece", 128), options.get("prefix_tokens", 0))
+    running = Running(decoder_of("bench", model), slots, options.get("piece", 128), options.get("prefix_tokens", 0))
     waiting = texts(prompts, most, options.get("lookup", 0))
     while waiting or running.texts:
-        while waiting and running.room:
+        while waiting and running.free_slots:
             running.join(waiting.pop(0))
         running.read()
         running.step()
@@ -109,7 +109,7 @@ def lookup(bounds: Bounds, name: str, model: Model) -> None:
     """A text with look-up beside the same without: what a random model repeats, and what a text that is wholly copied
     would gain, whose every proposal is right."""
     tokens, most = prompt(24) * 3, 48
-    whole, chosen = [*tokens, *prompt(most)], streams_running._chosen
+    whole, chosen = [*tokens, *prompt(most)], streams_running._choose_tokens
 
     def next_tokens(so_far: Array, count: int) -> list[int]:
         return whole[len(so_far) : len(so_far) + count]
@@ -125,7 +125,7 @@ def lookup(bounds: Bounds, name: str, model: Model) -> None:
         return served(model, 1, [tokens], [most], lookup=8)
 
     def copied() -> Running:
-        with mock.patch.multiple(streams_running, proposed=next_tokens, _chosen=right):
+        with mock.patch.multiple(streams_running, propose=next_tokens, _choose_tokens=right):
             return looked_up()
 
     for what, run, bound in (("of a random model", looked_up, 1.1), ("that copies", copied, 0.7)):
@@ -139,7 +139,7 @@ def one_of_many(bounds: Bounds, name: str, model: Model) -> None:
     steps = 8
 
     def stepping(slots: int) -> Callable[[], None]:
-        running = Running(decoder("bench", model), slots)
+        running = Running(decoder_of("bench", model), slots)
         running.join(texts([prompt(64)], [CACHE - 64])[0])
         running.read()
 
@@ -158,7 +158,7 @@ def overhead(bounds: Bounds) -> None:
     small = llama.Config(vocabulary=64, width=16, inner=16, layers=12, heads=1, kv_heads=1, size=16, positions=4096)
     model = loaded(llama.build(small, cache=4096))
     for streams in (1, 8):
-        running = Running(decoder("bench", model), 8)
+        running = Running(decoder_of("bench", model), 8)
         for each in texts([list(range(1, 9 + number)) for number in range(streams)], [60 * 21 * 2] * streams):
             running.join(each)
         running.read()

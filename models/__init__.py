@@ -1,4 +1,4 @@
-"""Real models written with the library, and text generation with the decoders among them."""
+"""Models written with the library, and text generation with the decoders among them."""
 
 from graphcore.models.generation import generate, stream
 from graphcore.models.streams.scheduler import Request, Streams

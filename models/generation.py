@@ -1,4 +1,4 @@
-"""Texts from decoders: a prompt is read in one call, and each later token made in another."""
+"""Text generation with decoders: one call reads the prompt, and each further call generates a token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models.streams.running import Running
-from graphcore.models.streams.sampling import Prompts, Seed, Text, choice, decoder, prompts_of, stops, whole
+from graphcore.models.streams.sampling import (
+    Prompts,
+    Seed,
+    Text,
+    choice_of,
+    decoder_of,
+    prompts_of,
+    require_integer,
+    stop_tokens,
+)
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.support.progress import ProgressOption, display_for
 from graphcore.types.dims import Dim
@@ -45,21 +54,30 @@ def generate(
     timeout: float | None = None,
     progress: ProgressOption = False,
 ) -> Any:
-    """The tokens that a decoder puts after prompts: an int64 array, or a list of them for several prompts.
+    """Generate the tokens after prompts with a decoder. The buffers of the model do not change.
 
-    model: a loaded `llama.build` or `gpt2.build`, also quantised or from a file. tokens: a prompt, or several of any
-    lengths at once; each gets the same tokens as alone. max_new_tokens: the limit for each; together with the prompt
-    they must fit into the cache. temperature: 0 takes the likeliest token, above 0 it is drawn from the softmax of
-    logits / temperature; top_k: among the k likeliest; top_p: then among the fewest whose probabilities reach this sum.
-    seed: a number, or a `numpy.random.Generator`. stop: tokens that end a text, as its last. lookup: where a text is
-    alone, up to so many tokens are looked up in it and checked in one call, which gives the same tokens in fewer calls
-    where texts repeat themselves; the model must be built with last_tokens=True. timeout: seconds that all calls may
-    take together; `stream` gives the tokens made until then. progress: True shows a line on stderr; a function is told
-    how many tokens are made, and how many at most.
+    Args:
+        model: A loaded `llama.build` or `gpt2.build`, also quantised or from a file.
+        tokens: A prompt, or several of any lengths, each with the same result as alone.
+        max_new_tokens: The maximum number of new tokens of each text. With the prompt they must fit in the cache.
+        temperature: 0 for the likeliest token; above 0 to sample from the softmax of logits / temperature.
+        top_k: Sample from the k likeliest tokens.
+        top_p: Then sample from the fewest tokens whose probabilities reach this sum.
+        seed: A number, or a `numpy.random.Generator`.
+        stop: Tokens that end a text, as its last token.
+        lookup: The maximum number of tokens to look up in a single text and check in one call: fewer calls for
+            repetitive texts, with the same tokens. The model must be built with last_tokens=True.
+        timeout: The maximum number of seconds of all calls together. `stream` yields the tokens until then.
+        progress: True for a line on stderr, or a function that gets the numbers of new tokens and of the maximum.
 
-    The model's own buffers stay as they are. Raises `RunTimeoutError` where the time is over, `FeedError` for prompts
-    that are empty, invalid, or too long for the cache, and for invalid options, `ModelError` for a model that is no
-    decoder, and `RunError` for NaN among the logits.
+    Returns:
+        An int64 array, or a list of them for several prompts.
+
+    Raises:
+        RunTimeoutError: The timeout is over.
+        FeedError: A prompt is empty, invalid or too long for the cache, or an option is invalid.
+        ModelError: The model is not a decoder.
+        RunError: The logits contain NaN.
     """
     prompts, is_single = prompts_of("generate", tokens)
     columns = list(
@@ -68,8 +86,8 @@ def generate(
             lookup=lookup, timeout=timeout, progress=progress,
         )
     )  # fmt: skip
-    made = np.array(columns, np.int64).reshape(len(columns), len(prompts)).T
-    texts = [row[: int((row != ENDED).sum())].copy() for row in made]
+    array = np.array(columns, np.int64).reshape(len(columns), len(prompts)).T
+    texts = [row[: int((row != ENDED).sum())].copy() for row in array]
     return texts[0] if is_single else texts
 
 
@@ -89,33 +107,33 @@ def stream(
 ) -> Generator[Array, None, None]:
     """Generate token by token: return an iterator of int64[prompts] arrays, one for each step.
 
-    An item that has ended has -1 from then on; the iterator ends with the last item. Closing or dropping it frees its
-    cache and changes nothing else. timeout: seconds from the first token asked for to the last one. Raises as
-    `generate` does, before the first token.
+    Arguments and errors are those of `generate`; invalid arguments raise before the first token. A text that has ended
+    has -1 from then on; the iterator ends with the last text. Closing or deleting it frees its cache. timeout: counts
+    from the request of the first token.
     """
     prompts, _ = prompts_of("generate", tokens)
-    known = decoder("generate", model)
+    decoder = decoder_of("generate", model)
     limit = Limit(model.name, None if timeout is None else seconds_of("generate", timeout))
-    most = whole("generate", "max_new_tokens", max_new_tokens, 0)
-    ends = stops("generate", stop)
-    known.check("generate", prompts, most, ends)
-    lookup = known.check_lookup("generate", lookup)
-    chosen = choice("generate", temperature, top_k, top_p, seed)
-    numbers = chosen.numbers(len(prompts))
-    texts = [Text(prompt, most, ends, chosen, n, lookup) for prompt, n in zip(prompts, numbers, strict=True)]
-    return _steps(Running(known, len(texts)), texts, most, limit, progress)
+    max_tokens = require_integer("generate", "max_new_tokens", max_new_tokens, 0)
+    ends = stop_tokens("generate", stop)
+    decoder.check("generate", prompts, max_tokens, ends)
+    lookup = decoder.check_lookup("generate", lookup)
+    choice = choice_of("generate", temperature, top_k, top_p, seed)
+    numbers = choice.numbers(len(prompts))
+    texts = [Text(prompt, max_tokens, ends, choice, n, lookup) for prompt, n in zip(prompts, numbers, strict=True)]
+    return _steps(Running(decoder, len(texts)), texts, max_tokens, limit, progress)
 
 
 def _steps(
-    running: Running, texts: list[Text], most: int, limit: Limit, progress: ProgressOption
+    running: Running, texts: list[Text], max_tokens: int, limit: Limit, progress: ProgressOption
 ) -> Generator[Array, None, None]:
-    if not most:
+    if not max_tokens:
         return
     limit.begin()
-    bar = display_for(progress, most, "tokens")
-    for text in sorted(texts, key=lambda text: text.count):  # those of one length are read together
+    bar = display_for(progress, max_tokens, "tokens")
+    for text in sorted(texts, key=lambda text: text.count):  # prompts of the same length are read together
         running.join(text)
-    shown = 0
+    yielded = 0
     try:
         for make in itertools.cycle((running.read, running.step)):
             with limit:
@@ -123,13 +141,15 @@ def _steps(
             for text in texts:
                 if text.error is not None:
                     raise text.error
-            # Texts that run make a token each; one that is alone may make several.
-            made = min((len(t.made) for t in texts if not t.is_done), default=max(len(t.made) for t in texts))
-            for number in range(shown, made):
+            # Each running text gets a token; a single one may get several by lookup.
+            available = min(
+                (len(t.new_tokens) for t in texts if not t.is_done), default=max(len(t.new_tokens) for t in texts)
+            )
+            for number in range(yielded, available):
                 if bar is not None:
                     bar.show(number + 1)
-                yield np.array([t.made[number] if number < len(t.made) else ENDED for t in texts], np.int64)
-            shown = max(made, shown)
+                yield np.array([t.new_tokens[number] if number < len(t.new_tokens) else ENDED for t in texts], np.int64)
+            yielded = max(available, yielded)
             if all(text.is_done for text in texts):
                 return
     finally:
@@ -137,17 +157,17 @@ def _steps(
             bar.close()
 
 
-# Shared parts of decoders: tokens and lengths as inputs, keys and values in buffers, logits as output.
+# Common parts of decoders: tokens and lengths as inputs, keys and values in buffers, logits as output.
 
 MICROSOFT = "com.microsoft"
 
-USUAL = 1024
-"""Tokens that a cache holds, if the model is made for so many."""
+DEFAULT_CACHE = 1024
+"""The default number of tokens of a cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The heads of a decoder. positions: the greatest number of tokens that it supports."""
+    """The attention of a decoder. size: the size of a head. positions: the maximum number of tokens."""
 
     layers: int
     heads: int
@@ -156,22 +176,22 @@ class Attention:
     positions: int
 
 
-class Step:
-    """A call of a decoder, on the tokens after those that the cache has.
+class DecoderStep:
+    """A call of a decoder, on the tokens after those in the cache.
 
-    The cache of a layer is two buffers, `keys0` and `values0`, of [batch, kv_heads, cache, size]. `lengths` says how
-    many tokens there are then of each item; what lies after them has no meaning. A first call, on prompts that are
-    padded on the right, begins where the longest of them has as many tokens as the call.
+    The cache of a layer is two buffers, such as `keys0` and `values0`, of [batch, kv_heads, cache, size]. `lengths` has
+    the number of tokens of each item after the call; rows of the cache beyond are undefined. A call is the first one,
+    on prompts padded on the right, if the longest item has as many tokens as the call.
     """
 
     def __init__(self, name: str, attention: Attention, cache: int | None, last_tokens: bool = False) -> None:
-        """last_tokens: whether an input tells of how many tokens of each item the logits are."""
-        cache = min(USUAL, attention.positions) if cache is None else cache
+        """Create the graph. last_tokens: add an input for the number of last tokens whose logits are output."""
+        cache = min(DEFAULT_CACHE, attention.positions) if cache is None else cache
         if type(cache) is not int or cache < 1:
-            raise GraphError(f"{name}: cache={cache!r:.80} is no number of tokens", help="give a whole number above 0")
+            raise GraphError(f"{name}: cache={cache!r:.80} is not a number of tokens", help="give an integer above 0")
         if cache > attention.positions:
             raise ModelError(
-                f"{name}: a cache of {cache} tokens, and the model was made for {attention.positions} positions",
+                f"{name}: cache={cache} tokens, but the model has {attention.positions} positions",
                 help=f"give cache={attention.positions} or less",
             )
         self.attention = attention
@@ -193,19 +213,19 @@ class Step:
             self._count = ops.shape_of(self.tokens)[1]
             total = ops.max(ops.max(self.lengths, axis=0), self._count)
             self._before = ops.where(total == self._count, 0, self.lengths - self._count)
-            # A length outside of the cache has no row, so that the run fails.
-            is_none = (self.lengths < 1) | (self._before < 0)
+            # A length outside the cache becomes an index out of range, so that the run fails.
+            is_outside = (self.lengths < 1) | (self._before < 0)
             rows = self.graph.constant(np.arange(-1, cache, dtype=np.int32))
-            self._last_keys = ops.gather(rows, ops.where(is_none, cache + 1, self.lengths))
+            self._last_keys = ops.gather(rows, ops.where(is_outside, cache + 1, self.lengths))
             self._total = total.cast(DType.int32)
 
-    def embedded(self, words: Symbol) -> Symbol:
-        """Return the rows of the tokens in an embedding of [vocabulary, width]; a token without a row fails the run."""
-        has_none = self.tokens < 0  # Gather would count from the end
-        return ops.gather(words, ops.where(has_none, int(words.shape[0]), self.tokens))
+    def embed_tokens(self, words: Symbol) -> Symbol:
+        """Return the rows of tokens in an embedding of [vocabulary, width]. The run fails for an invalid token."""
+        is_negative = self.tokens < 0  # Gather would count from the end
+        return ops.gather(words, ops.where(is_negative, int(words.shape[0]), self.tokens))
 
     def rows(self, x: Symbol) -> Symbol:
-        """Merge batch and sequence into rows: dense layers are then plain matrix products."""
+        """Merge batch and sequence into rows, so that dense layers are matrix products."""
         batch, sequence = self.tokens.shape
         return x.reshape(batch * sequence, x.shape[-1])
 
@@ -218,21 +238,20 @@ class Step:
     def attend(
         self, layer: int, query: Symbol, key: Symbol, value: Symbol, angles: tuple[Symbol, Symbol] | None = None
     ) -> Symbol:
-        """Return what each token takes from those before it and itself, whose keys and values are kept: rows again.
+        """Return the causal attention of a layer as rows, and store keys and values in the cache.
 
-        query: rows of heads * size; key, value: rows of kv_heads * size. angles: cosine and sine of the rotation of
+        query: rows of heads * size. key, value: rows of kv_heads * size. angles: cosine and sine of the rotation of
         queries and keys by position, float32[positions, size / 2]; None without rotation.
         """
         batch, sequence = self.tokens.shape
-        own = self.attention
+        attention = self.attention
         q, k, v = (x.reshape(batch, sequence, x.shape[-1]) for x in (query, key, value))
         past = [self.graph.buffers[f"{kind}{layer}"] for kind in ("keys", "values")]
-        # The kernel writes after what the cache has, reads no more than there is, and turns queries and keys itself.
         # The kernel appends to the cache, reads only its valid rows, and rotates queries and keys itself.
         mixed, *present = self.graph.op(
             "GroupQueryAttention",
             (q, k, v, *past, self._last_keys, self._total, *(angles or ())),
-            {"num_heads": own.heads, "kv_num_heads": own.kv_heads, "do_rotary": int(angles is not None)},
+            {"num_heads": attention.heads, "kv_num_heads": attention.kv_heads, "do_rotary": int(angles is not None)},
             [q.type, past[0].type, past[1].type],
             domain=MICROSOFT,
         )
@@ -247,16 +266,19 @@ class Step:
         return ops.gather_nd(rows.reshape(batch, sequence, rows.shape[-1]), at.unsqueeze(-1), batch_dims=1)
 
     def last_rows(self, rows: Symbol, count: Symbol) -> Symbol:
-        """Return the rows of so many last tokens of each item: [batch * count, width]. More than there are fail."""
+        """Return the rows of the last `count` tokens of each item: [batch * count, width]. The run fails for fewer."""
         batch, sequence = self.tokens.shape
         each = ops.range(0, count, dtype=DType.int64, out_dim="last_tokens")
         at = (self.lengths - self._before - count).unsqueeze(-1) + each
         at = ops.where(at < 0, self._count, at)  # GatherND would count from the end
-        found = ops.gather_nd(rows.reshape(batch, sequence, rows.shape[-1]), at.unsqueeze(-1), batch_dims=1)
-        return found.reshape(batch * Dim("last_tokens"), rows.shape[-1])
+        last_rows = ops.gather_nd(rows.reshape(batch, sequence, rows.shape[-1]), at.unsqueeze(-1), batch_dims=1)
+        return last_rows.reshape(batch * Dim("last_tokens"), rows.shape[-1])
 
     def output(self, rows: Symbol, head: Symbol, every_token: bool) -> Graph:
-        """Output the logits of the last token of each item, of its last, or of all. head: [vocabulary, width]."""
+        """Output the logits of the last token of each item, of several last tokens, or of all.
+
+        head: [vocabulary, width].
+        """
         batch, sequence = self.tokens.shape
         with self.graph.layer("head"):
             if every_token:

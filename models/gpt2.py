@@ -12,11 +12,20 @@ from graphcore.checkpoints import Tensors
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
-from graphcore.models._config import REQUIRED, Given, Schema, Source, Weights, arrays_of, from_gguf, require
-from graphcore.models.generation import Attention, Step
+from graphcore.models._config import (
+    REQUIRED,
+    ModelWeights,
+    Schema,
+    Source,
+    WeightsSource,
+    arrays_of,
+    from_gguf,
+    require,
+)
+from graphcore.models.generation import Attention, DecoderStep
 
 ACTIVATIONS = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
-"""Configurations' words for what `ops.gelu` calls approximate."""
+"""The `approximate` argument of `ops.gelu` by the activation in configurations."""
 
 SCHEMA = Schema(
     ("gpt2",),
@@ -48,10 +57,18 @@ SCHEMA = Schema(
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The shape of a GPT-2. The defaults are a small one, of 3.5 million weights.
+    """The configuration of a GPT-2. The defaults are a small model with 3.5 million weights.
 
-    inner: the width inside the dense layers. approximate: the kind of GELU, as in `ops.gelu`. tied: the head is the
-    embedding.
+    Attributes:
+        vocabulary: The number of tokens.
+        width: The size of a token's vector.
+        inner: The width inside the dense layers.
+        layers: The number of layers.
+        heads: The number of attention heads.
+        positions: The maximum number of tokens of a text.
+        epsilon: The epsilon of LayerNorm.
+        approximate: The kind of GELU, as in `ops.gelu`.
+        tied: The head shares the weights of the embedding.
     """
 
     vocabulary: int = 1024
@@ -65,42 +82,42 @@ class Config:
     tied: bool = True
 
     def __post_init__(self) -> None:
-        """Raise `ModelError` for values that no network has."""
+        """Raise `ModelError` for invalid values."""
         _config.require_values(self)
-        require(self.width % self.heads == 0, f"width {self.width} is no multiple of heads {self.heads}")
+        require(self.width % self.heads == 0, f"width {self.width} is not a multiple of heads {self.heads}")
         kinds = sorted({*ACTIVATIONS.values()})
         require(self.approximate in kinds, f"approximate is {self.approximate!r:.80}, not {' or '.join(kinds)}")
 
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
-        """Read a Config from a `config.json`: a dict of its fields or its path.
+        """Read a Config from a `config.json`: a dict of its fields, or its path.
 
-        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown or
-        of unsupported values.
+        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown, or
+        have unsupported values.
         """
-        given = _config.read(source, SCHEMA, ignore)
-        width, heads, layers = given["n_embd"], given["n_head"], given["n_layer"]
-        require(width % heads == 0, f"n_embd {width} is no multiple of n_head {heads}")
-        require(layers <= _config.MOST_LAYERS, f"n_layer is {layers}, and {_config.MOST_LAYERS} are the most")
-        act = given["activation_function"]
-        require(act in ACTIVATIONS, f"activation_function is {act!r:.80}; computed is {' or '.join(ACTIVATIONS)}")
+        fields = _config.read(source, SCHEMA, ignore)
+        width, heads, layers = fields["n_embd"], fields["n_head"], fields["n_layer"]
+        require(width % heads == 0, f"n_embd {width} is not a multiple of n_head {heads}")
+        require(layers <= _config.MAX_LAYERS, f"n_layer is {layers}, but at most {_config.MAX_LAYERS} are supported")
+        act = fields["activation_function"]
+        require(act in ACTIVATIONS, f"activation_function is {act!r:.80}; supported is {' or '.join(ACTIVATIONS)}")
         return Config(
-            vocabulary=given["vocab_size"],
+            vocabulary=fields["vocab_size"],
             width=width,
-            inner=given["n_inner"] or 4 * width,
+            inner=fields["n_inner"] or 4 * width,
             layers=layers,
             heads=heads,
-            positions=given["n_positions"],
-            epsilon=float(given["layer_norm_epsilon"]),
+            positions=fields["n_positions"],
+            epsilon=float(fields["layer_norm_epsilon"]),
             approximate=ACTIVATIONS[act],
-            tied=given["tie_word_embeddings"],
+            tied=fields["tie_word_embeddings"],
         )
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights, by the names in checkpoints. Those of dense layers are [inputs, outputs]."""
+    """Return the shapes of the weights by the names in checkpoints. Those of dense layers are [inputs, outputs]."""
     width, inner = config.width, config.inner
-    made: dict[str, tuple[int, ...]] = {
+    result: dict[str, tuple[int, ...]] = {
         "transformer.wte.weight": (config.vocabulary, width),
         "transformer.wpe.weight": (config.positions, width),
     }
@@ -108,18 +125,18 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
     for number in range(config.layers):
         name = f"transformer.h.{number}"
         for norm in ("ln_1", "ln_2"):
-            made |= {f"{name}.{norm}.weight": (width,), f"{name}.{norm}.bias": (width,)}
+            result |= {f"{name}.{norm}.weight": (width,), f"{name}.{norm}.bias": (width,)}
         for part, into, out in (*dense, ("mlp.c_proj", inner, width)):
-            made |= {f"{name}.{part}.weight": (into, out), f"{name}.{part}.bias": (out,)}
-    made |= {"transformer.ln_f.weight": (width,), "transformer.ln_f.bias": (width,)}
+            result |= {f"{name}.{part}.weight": (into, out), f"{name}.{part}.bias": (out,)}
+    result |= {"transformer.ln_f.weight": (width,), "transformer.ln_f.bias": (width,)}
     if not config.tied:
-        made["lm_head.weight"] = (config.vocabulary, width)
-    return made
+        result["lm_head.weight"] = (config.vocabulary, width)
+    return result
 
 
 def build(
     config: Config | Source,
-    weights: Given = None,
+    weights: WeightsSource = None,
     *,
     cache: int | None = None,
     every_token: bool = False,
@@ -128,31 +145,31 @@ def build(
 ) -> Graph:
     """Build the decoder as a Graph, for `models.generate` or any onnxruntime session.
 
-    Operands, inputs and outputs are those of `llama.build`; the names of weights may lack `transformer.` in front.
-    Radford et al. 2019, "Language Models are Unsupervised Multitask Learners".
+    Arguments, inputs and outputs are those of `llama.build`. Names of weights may lack the prefix `transformer.`.
+    Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners".
     """
     config = config if isinstance(config, Config) else Config.read(config)
     arrays = arrays_of(
         weights,
         shapes(config),
         seed=seed,
-        renamed=_prefixed,
+        rename=_add_prefix,
         gguf=named,
         architecture="gpt2",
         tied={"lm_head.weight": "transformer.wte.weight"} if config.tied else None,
-        ignored=r"transformer\.h\.\d+\.attn\.(masked_)?bias",  # the causal mask, which older files have
+        ignored=r"transformer\.h\.\d+\.attn\.(masked_)?bias",  # the causal mask, in older files
     )
     heads = Attention(config.layers, config.heads, config.heads, config.width // config.heads, config.positions)
-    return _Decoder(config, Step("gpt2", heads, cache, last_tokens), arrays).build(every_token)
+    return _GPT2Decoder(config, DecoderStep("gpt2", heads, cache, last_tokens), arrays).build(every_token)
 
 
-class _Decoder:
-    """The layers, over rows of all tokens of all items."""
+class _GPT2Decoder:
+    """The layers. Activations are rows of all tokens of all items."""
 
-    def __init__(self, config: Config, step: Step, arrays: Mapping[str, Array]) -> None:
+    def __init__(self, config: Config, step: DecoderStep, arrays: Mapping[str, Array]) -> None:
         self.config = config
         self.step = step
-        self.weights = Weights(step.graph, arrays)
+        self.weights = ModelWeights(step.graph, arrays)
 
     def dense(self, x: Symbol, name: str) -> Symbol:
         return x @ self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
@@ -162,15 +179,15 @@ class _Decoder:
         return ops.layer_norm(x, gamma, beta, epsilon=self.config.epsilon)
 
     def build(self, every_token: bool) -> Graph:
-        graph, words = self.step.graph, self.weights["transformer.wte.weight"]
+        graph, embedding = self.step.graph, self.weights["transformer.wte.weight"]
         with graph.layer("embeddings"):
-            places = ops.gather(self.weights["transformer.wpe.weight"], self.step.positions())
-            rows = self.step.rows(self.step.embedded(words) + places)
+            positions = ops.gather(self.weights["transformer.wpe.weight"], self.step.positions())
+            rows = self.step.rows(self.step.embed_tokens(embedding) + positions)
         for number in range(self.config.layers):
             with graph.layer(f"layers/{number}"):
                 rows = self.layer(rows, number, f"transformer.h.{number}")
         rows = self.norm(rows, "transformer.ln_f")
-        return self.step.output(rows, words if self.config.tied else self.weights["lm_head.weight"], every_token)
+        return self.step.output(rows, embedding if self.config.tied else self.weights["lm_head.weight"], every_token)
 
     def layer(self, x: Symbol, number: int, name: str) -> Symbol:
         h = self.dense(self.norm(x, f"{name}.ln_1"), f"{name}.attn.c_attn")
@@ -180,12 +197,12 @@ class _Decoder:
         return x + self.dense(wide, f"{name}.mlp.c_proj")
 
 
-def _prefixed(name: str) -> str:
-    """Return the name of a weight in files of the model without its head."""
+def _add_prefix(name: str) -> str:
+    """Add the prefix that files of the model without its head lack."""
     return f"transformer.{name}" if re.match(r"wte\.|wpe\.|h\.\d+\.|ln_f\.", name) else name
 
 
-# GGUF: other names, and dense layers as [outputs, inputs]
+# GGUF has other names, and dense layers as [outputs, inputs].
 
 _GGUF = {
     "token_embd": "transformer.wte",
@@ -202,9 +219,9 @@ _GGUF = {
 
 
 def named(tensors: Tensors[Array]) -> dict[str, Array]:
-    """Return the tensors of a GGUF file by the names of the model, dense layers as [inputs, outputs]."""
+    """Return the tensors of a GGUF file by the names of the model, with dense layers as [inputs, outputs]."""
 
-    def brought(block: str | None, stem: str, array: Array) -> Array:
+    def convert(block: str | None, stem: str, array: Array) -> Array:
         return array.T.copy() if block is not None and array.ndim == 2 else array
 
-    return from_gguf(tensors, _GGUF, "transformer.h", brought)
+    return from_gguf(tensors, _GGUF, "transformer.h", convert)

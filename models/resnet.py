@@ -1,4 +1,4 @@
-"""ResNet: images to the logits of classes. The defaults are ResNet-50."""
+"""ResNet: image classification. The defaults are ResNet-50."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
-from graphcore.models._config import REQUIRED, Given, Schema, Source, Weights, arrays_of, require
+from graphcore.models._config import REQUIRED, ModelWeights, Schema, Source, WeightsSource, arrays_of, require
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 EPSILON = 1e-5
 REDUCTION = 4
-"""The factor by which the middle of a bottleneck is narrower."""
+"""The factor by which a bottleneck reduces the channels."""
 
 SCHEMA = Schema(
     ("resnet",),
@@ -42,10 +42,17 @@ SCHEMA = Schema(
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The shape of a residual network. stem: the channels in front of the first stage. widths, depths: the channels
-    and the layers of each stage. bottleneck: layers are three convolutions, narrow in the middle, else two.
-    halves_first: the first stage halves the image too. halves_early: a bottleneck halves it in its first convolution,
-    not in its second.
+    """The configuration of a ResNet.
+
+    Attributes:
+        channels: The channels of images.
+        stem: The channels before the first stage.
+        widths: The channels of each stage.
+        depths: The number of layers of each stage.
+        bottleneck: A layer has three convolutions with fewer channels in the middle, otherwise two.
+        halves_first: The first stage halves the image too.
+        halves_early: A bottleneck halves the image in its first convolution, not in its second.
+        classes: The number of classes.
     """
 
     channels: int = 3
@@ -58,44 +65,48 @@ class Config:
     classes: int = 1000
 
     def __post_init__(self) -> None:
-        """Raise `ModelError` for values that no network has."""
+        """Raise `ModelError` for invalid values."""
         _config.require_values(self)
         widths, depths = self.widths, self.depths
-        require(len(widths) == len(depths), f"{len(widths)} widths, and {len(depths)} depths")
-        require(sum(depths) <= _config.MOST_LAYERS, f"{sum(depths)} layers, and {_config.MOST_LAYERS} are the most")
+        require(len(widths) == len(depths), f"{len(widths)} widths, but {len(depths)} depths")
+        require(
+            sum(depths) <= _config.MAX_LAYERS, f"{sum(depths)} layers, but at most {_config.MAX_LAYERS} are supported"
+        )
         narrow = [w for w in widths if w % REDUCTION and self.bottleneck]
-        require(not narrow, f"widths {narrow} of bottlenecks are no multiples of {REDUCTION}")
+        require(not narrow, f"widths {narrow} of bottlenecks are not multiples of {REDUCTION}")
 
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
-        """Read a Config from a `config.json`: a dict of its fields or its path.
+        """Read a Config from a `config.json`: a dict of its fields, or its path.
 
-        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown or
-        of unsupported values.
+        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown, or
+        have unsupported values.
         """
         content = _config.content_of(source)
-        given = _config.read(content, SCHEMA, ignore)
-        kind, widths, depths = given["layer_type"], given["hidden_sizes"], given["depths"]
-        require(kind in ("bottleneck", "basic"), f"layer_type is {kind!r:.80}; computed is 'bottleneck' or 'basic'")
-        require(len(widths) == len(depths), f"{len(widths)} hidden_sizes, and {len(depths)} depths")
-        require(sum(depths) <= _config.MOST_LAYERS, f"{sum(depths)} layers, and {_config.MOST_LAYERS} are the most")
+        fields = _config.read(content, SCHEMA, ignore)
+        kind, widths, depths = fields["layer_type"], fields["hidden_sizes"], fields["depths"]
+        require(kind in ("bottleneck", "basic"), f"layer_type is {kind!r:.80}; supported is 'bottleneck' or 'basic'")
+        require(len(widths) == len(depths), f"{len(widths)} hidden_sizes, but {len(depths)} depths")
+        require(
+            sum(depths) <= _config.MAX_LAYERS, f"{sum(depths)} layers, but at most {_config.MAX_LAYERS} are supported"
+        )
         narrow = [w for w in widths if w % REDUCTION and kind == "bottleneck"]
-        require(not narrow, f"hidden_sizes {narrow} are no multiples of {REDUCTION}")
+        require(not narrow, f"hidden_sizes {narrow} are not multiples of {REDUCTION}")
         return Config(
-            channels=given["num_channels"],
-            stem=given["embedding_size"],
+            channels=fields["num_channels"],
+            stem=fields["embedding_size"],
             widths=tuple(widths),
             depths=tuple(depths),
             bottleneck=kind == "bottleneck",
-            halves_first=given["downsample_in_first_stage"],
-            halves_early=given["downsample_in_bottleneck"],
-            classes=_config.classes(content),
+            halves_first=fields["downsample_in_first_stage"],
+            halves_early=fields["downsample_in_bottleneck"],
+            classes=_config.class_count(content),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution and the normalisation after it."""
+    """A convolution with its batch normalisation."""
 
     name: str
     inputs: int
@@ -106,7 +117,7 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The convolutions of a residual layer, and that of its shortcut where the image size or the channels change."""
+    """The convolutions of a residual layer. shortcut: a convolution if the size or the channels change."""
 
     name: str
     path: tuple[Convolution, ...]
@@ -114,12 +125,12 @@ class Layer:
 
 
 def stem(config: Config) -> Convolution:
-    """Return the convolution before all stages."""
+    """Return the convolution before the first stage."""
     return Convolution("resnet.embedder.embedder", config.channels, config.stem, 7, 2)
 
 
 def layers(config: Config) -> Iterator[Layer]:
-    """Return the layers of all stages, in order."""
+    """Yield the layers of all stages in order."""
     inputs = config.stem
     for stage, (width, depth) in enumerate(zip(config.widths, config.depths, strict=True)):
         for number in range(depth):
@@ -144,37 +155,43 @@ def _path(config: Config, name: str, inputs: int, width: int, stride: int) -> tu
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights, by the names in checkpoints."""
-    made: dict[str, tuple[int, ...]] = {}
-    all_of = [stem(config)]
+    """Return the shapes of the weights by the names in checkpoints."""
+    result: dict[str, tuple[int, ...]] = {}
+    convolutions = [stem(config)]
     for layer in layers(config):
-        all_of += [*layer.path, *([layer.shortcut] if layer.shortcut else [])]
-    for part in all_of:
-        made[f"{part.name}.convolution.weight"] = (part.outputs, part.inputs, part.kernel, part.kernel)
+        convolutions += [*layer.path, *([layer.shortcut] if layer.shortcut else [])]
+    for part in convolutions:
+        result[f"{part.name}.convolution.weight"] = (part.outputs, part.inputs, part.kernel, part.kernel)
         for kind in ("weight", "bias", "running_mean", "running_var"):
-            made[f"{part.name}.normalization.{kind}"] = (part.outputs,)
-    made["classifier.1.weight"] = (config.classes, config.widths[-1])
-    made["classifier.1.bias"] = (config.classes,)
-    return made
+            result[f"{part.name}.normalization.{kind}"] = (part.outputs,)
+    result["classifier.1.weight"] = (config.classes, config.widths[-1])
+    result["classifier.1.bias"] = (config.classes,)
+    return result
 
 
 def build(
-    config: Config | Source, weights: Given = None, *, image: tuple[int, int] | None = None, seed: int = 0
+    config: Config | Source, weights: WeightsSource = None, *, image: tuple[int, int] | None = None, seed: int = 0
 ) -> Graph:
     """Build the network as a Graph.
 
-    config: a `Config`, or an argument of `Config.read`. weights: arrays by the names of the checkpoint, or the path of
-    a safetensors file or of the index of several; float32, float16 or bfloat16; None for random ones of `seed`. image:
-    the height and width of all images, if known: the runtime then adds in place, and takes 1.5 % less time.
-
     The input is `pixel_values` float32[batch, channels, height, width], the output `logits` float32[batch, classes].
-    Raises `ModelError` with the names of all weights that do not match, or for an image of no size. He et al. 2015,
-    arXiv:1512.03385.
+
+    Args:
+        config: A `Config`, or an argument of `Config.read`.
+        weights: Arrays by the names of the checkpoint, or the path of a safetensors file or of the index of several;
+            float32, float16 or bfloat16. None for random weights.
+        image: The height and width of all images, if known. The runtime then adds in place, and takes 1.5 % less time.
+        seed: The seed of random weights.
+
+    Raises:
+        ModelError: Weights are missing, unexpected, or do not match, or the image size is invalid.
+
+    Source: He et al. 2015, arXiv:1512.03385.
     """
     config = config if isinstance(config, Config) else Config.read(config)
     arrays = arrays_of(weights, shapes(config), seed=seed, ignored=r".*\.num_batches_tracked")
     pixels = TensorType(DType.float32, ["batch", config.channels, *(_sides(image) or ("height", "width"))])
-    return _Network(Graph("resnet", {"pixel_values": pixels}), arrays).build(config)
+    return _ResNet(Graph("resnet", {"pixel_values": pixels}), arrays).build(config)
 
 
 def _sides(image: tuple[int, int] | None) -> tuple[int, int] | None:
@@ -182,32 +199,34 @@ def _sides(image: tuple[int, int] | None) -> tuple[int, int] | None:
         return None
     sides = tuple(image) if isinstance(image, (tuple, list)) else ()
     fits = len(sides) == 2 and all(type(side) is int and side > 0 for side in sides)
-    require(fits, f"image is {image!r:.80}, not a height and a width in pixels", "such as (224, 224), or leave it out")
+    require(fits, f"image is {image!r:.80}, not a height and a width in pixels", "give image=(224, 224), or omit it")
     return sides[0], sides[1]
 
 
-class _Network:
+class _ResNet:
     def __init__(self, graph: Graph, arrays: Mapping[str, Array]) -> None:
         self.graph = graph
-        self.weights = Weights(graph, arrays)
+        self.weights = ModelWeights(graph, arrays)
 
     def convolve(self, x: Symbol, part: Convolution) -> Symbol:
-        before = part.kernel // 2
+        padding = part.kernel // 2
         filters = self.weights[f"{part.name}.convolution.weight"]
-        made = ops.conv2d(x, filters, part.stride, padding=[before] * 4, input_layout="NCHW", filter_layout="FCRS")
+        convolved = ops.conv2d(
+            x, filters, part.stride, padding=[padding] * 4, input_layout="NCHW", filter_layout="FCRS"
+        )
         kinds = ("weight", "bias", "running_mean", "running_var")
         scale, bias, mean, var = (self.weights[f"{part.name}.normalization.{kind}"] for kind in kinds)
-        return ops.batch_norm(made, scale, bias, mean, var, EPSILON)  # which the runtime folds into the filters
+        return ops.batch_norm(convolved, scale, bias, mean, var, EPSILON)  # the runtime folds it into the filters
 
     def layer(self, x: Symbol, layer: Layer) -> Symbol:
-        made = x
+        result = x
         for part in layer.path[:-1]:
-            made = ops.relu(self.convolve(made, part))
-        made = self.convolve(made, layer.path[-1])
-        # After the main path: the runtime then computes it just before the addition, and it is in the processor's
-        # cache.
-        beside = x if layer.shortcut is None else self.convolve(x, layer.shortcut)
-        return ops.relu(made + beside)
+            result = ops.relu(self.convolve(result, part))
+        result = self.convolve(result, layer.path[-1])
+        # Built after the main path, so that the runtime computes it just before the addition, which then finds it in
+        # the processor's cache.
+        shortcut = x if layer.shortcut is None else self.convolve(x, layer.shortcut)
+        return ops.relu(result + shortcut)
 
     def build(self, config: Config) -> Graph:
         with self.graph.layer("stem"):

@@ -1,4 +1,4 @@
-"""The Vision Transformer: images, cut into patches, to the logits of classes. The defaults are ViT-Base."""
+"""The Vision Transformer: image classification from patches. The defaults are ViT-Base."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
-from graphcore.models._config import REQUIRED, Given, Schema, Source, Weights, arrays_of, require
+from graphcore.models._config import REQUIRED, ModelWeights, Schema, Source, WeightsSource, arrays_of, require
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -29,10 +29,19 @@ SCHEMA = Schema(
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The shape of a vision transformer.
+    """The configuration of a Vision Transformer.
 
-    image, patch: the sides of the squares, in pixels. inner: the width inside the dense layers. biases: queries, keys
-    and values have biases.
+    Attributes:
+        width: The size of a patch's vector.
+        layers: The number of layers.
+        heads: The number of attention heads.
+        inner: The width inside the dense layers.
+        image: The height and width of images in pixels.
+        patch: The height and width of patches in pixels.
+        channels: The channels of images.
+        epsilon: The epsilon of LayerNorm.
+        biases: Queries, keys and values have biases.
+        classes: The number of classes.
     """
 
     width: int = 768
@@ -47,32 +56,35 @@ class Config:
     classes: int = 1000
 
     def __post_init__(self) -> None:
-        """Raise `ModelError` for values that no network has."""
+        """Raise `ModelError` for invalid values."""
         _config.require_values(self)
-        require(self.width % self.heads == 0, f"width {self.width} is no multiple of heads {self.heads}")
+        require(self.width % self.heads == 0, f"width {self.width} is not a multiple of heads {self.heads}")
         require(self.image >= self.patch, f"an image of {self.image} is smaller than a patch of {self.patch}")
 
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
-        """Read a Config from a `config.json`: a dict of its fields or its path.
+        """Read a Config from a `config.json`: a dict of its fields, or its path.
 
-        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown or
-        of unsupported values.
+        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown, or
+        have unsupported values.
         """
         content = _config.content_of(source)
-        given = _config.read(content, SCHEMA, ignore)
-        width, layers, heads, inner, image, patch, channels = (given[name] for name in _SIZES)
-        require(width % heads == 0, f"hidden_size {width} is no multiple of num_attention_heads {heads}")
+        fields = _config.read(content, SCHEMA, ignore)
+        width, layers, heads, inner, image, patch, channels = (fields[name] for name in _SIZES)
+        require(width % heads == 0, f"hidden_size {width} is not a multiple of num_attention_heads {heads}")
         require(image >= patch, f"an image_size of {image} is smaller than a patch_size of {patch}")
-        require(layers <= _config.MOST_LAYERS, f"num_hidden_layers is {layers}, and {_config.MOST_LAYERS} are the most")
-        epsilon, classes = float(given["layer_norm_eps"]), _config.classes(content)
-        return Config(width, layers, heads, inner, image, patch, channels, epsilon, given["qkv_bias"], classes)
+        require(
+            layers <= _config.MAX_LAYERS,
+            f"num_hidden_layers is {layers}, but at most {_config.MAX_LAYERS} are supported",
+        )
+        epsilon, classes = float(fields["layer_norm_eps"]), _config.class_count(content)
+        return Config(width, layers, heads, inner, image, patch, channels, epsilon, fields["qkv_bias"], classes)
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights, by the names in checkpoints."""
+    """Return the shapes of the weights by the names in checkpoints."""
     width, inner, side = config.width, config.inner, config.image // config.patch
-    made: dict[str, tuple[int, ...]] = {
+    result: dict[str, tuple[int, ...]] = {
         "vit.embeddings.cls_token": (1, 1, width),
         "vit.embeddings.position_embeddings": (1, side * side + 1, width),
         "vit.embeddings.patch_embeddings.projection.weight": (width, config.channels, config.patch, config.patch),
@@ -81,42 +93,49 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
     for number in range(config.layers):
         name = f"vit.encoder.layer.{number}"
         for norm in ("layernorm_before", "layernorm_after"):
-            made |= {f"{name}.{norm}.weight": (width,), f"{name}.{norm}.bias": (width,)}
+            result |= {f"{name}.{norm}.weight": (width,), f"{name}.{norm}.bias": (width,)}
         for part in ("query", "key", "value"):
-            made[f"{name}.attention.attention.{part}.weight"] = (width, width)
+            result[f"{name}.attention.attention.{part}.weight"] = (width, width)
             if config.biases:
-                made[f"{name}.attention.attention.{part}.bias"] = (width,)
+                result[f"{name}.attention.attention.{part}.bias"] = (width,)
         for part, out, into in (
             ("attention.output", width, width),
             ("intermediate", inner, width),
             ("output", width, inner),
         ):
-            made |= {f"{name}.{part}.dense.weight": (out, into), f"{name}.{part}.dense.bias": (out,)}
-    made |= {"vit.layernorm.weight": (width,), "vit.layernorm.bias": (width,)}
-    return made | {"classifier.weight": (config.classes, width), "classifier.bias": (config.classes,)}
+            result |= {f"{name}.{part}.dense.weight": (out, into), f"{name}.{part}.dense.bias": (out,)}
+    result |= {"vit.layernorm.weight": (width,), "vit.layernorm.bias": (width,)}
+    return result | {"classifier.weight": (config.classes, width), "classifier.bias": (config.classes,)}
 
 
-def build(config: Config | Source, weights: Given = None, *, seed: int = 0) -> Graph:
+def build(config: Config | Source, weights: WeightsSource = None, *, seed: int = 0) -> Graph:
     """Build the network as a Graph.
 
-    config: a `Config`, or an argument of `Config.read`. weights: arrays by the names of the checkpoint, or the path of
-    a safetensors file or of the index of several; float32, float16 or bfloat16; None for random ones of `seed`.
-
     The input is `pixel_values` float32[batch, channels, image, image], the output `logits` float32[batch, classes].
-    Raises `ModelError` with the names of all weights that do not match. Dosovitskiy et al. 2020, arXiv:2010.11929.
+
+    Args:
+        config: A `Config`, or an argument of `Config.read`.
+        weights: Arrays by the names of the checkpoint, or the path of a safetensors file or of the index of several;
+            float32, float16 or bfloat16. None for random weights.
+        seed: The seed of random weights.
+
+    Raises:
+        ModelError: Weights are missing, unexpected, or do not match.
+
+    Source: Dosovitskiy et al. 2020, arXiv:2010.11929.
     """
     config = config if isinstance(config, Config) else Config.read(config)
     arrays = arrays_of(weights, shapes(config), seed=seed)
     image = TensorType(DType.float32, ["batch", config.channels, config.image, config.image])
-    return _Network(Graph("vit", {"pixel_values": image}), arrays, config).build()
+    return _ViT(Graph("vit", {"pixel_values": image}), arrays, config).build()
 
 
-class _Network:
-    """The layers, over rows of all patches of all images."""
+class _ViT:
+    """The layers. Activations are rows of all patches of all images."""
 
     def __init__(self, graph: Graph, arrays: Mapping[str, Array], config: Config) -> None:
         self.graph = graph
-        self.weights = Weights(graph, arrays)
+        self.weights = ModelWeights(graph, arrays)
         self.config = config
 
     def dense(self, x: Symbol, name: str) -> Symbol:
@@ -140,7 +159,7 @@ class _Network:
         return self.graph
 
     def embed(self, pixels: Symbol) -> Symbol:
-        """Return a vector for each patch, after that of the class token."""
+        """Return the vectors of the class token and of all patches."""
         name, config = "vit.embeddings", self.config
         side = config.image // config.patch
         filters, bias = (self.weights[f"{name}.patch_embeddings.projection.{k}"] for k in ("weight", "bias"))
@@ -151,9 +170,11 @@ class _Network:
         return ops.concat([first, cells], axis=1) + self.weights[f"{name}.position_embeddings"]
 
     def layer(self, x: Symbol, name: str, like: Symbol) -> Symbol:
-        own, heads = f"{name}.attention.attention", self.config.heads
+        prefix, heads = f"{name}.attention.attention", self.config.heads
         h = self.norm(x, f"{name}.layernorm_before")
-        query, key, value = (self.dense(h, f"{own}.{part}").reshape(*like.shape) for part in ("query", "key", "value"))
+        query, key, value = (
+            self.dense(h, f"{prefix}.{part}").reshape(*like.shape) for part in ("query", "key", "value")
+        )
         mixed = ops.scaled_dot_product_attention(query, key, value, q_num_heads=heads, kv_num_heads=heads)
         x = x + self.dense(mixed.reshape(*x.shape), f"{name}.attention.output.dense")
         wide = ops.gelu(self.dense(self.norm(x, f"{name}.layernorm_after"), f"{name}.intermediate.dense"))

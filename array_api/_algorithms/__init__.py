@@ -1,1 +1,1 @@
-"""Linear algebra that ONNX has no operators for, in Loops over Symbols."""
+"""Linear algebra without ONNX operators, as Loops over Symbols."""

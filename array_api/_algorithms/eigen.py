@@ -1,11 +1,11 @@
-"""Eigenvalues and eigenvectors of any square matrices: LAPACK's geev in Loops."""
+"""Eigenvalues and eigenvectors of square matrices: LAPACK's geev in Loops."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._algorithms.schur import band_of, neighbours, picked, schur
+from graphcore.array_api._algorithms.schur import band_of, gather_columns, neighbours, schur
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.matrices import (
@@ -31,35 +31,35 @@ from graphcore.types.dtypes import DType, real_of
 
 
 def eig(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol | None]:
-    """The eigenvalues, complex [..., n], and eigenvectors of length 1 as columns, complex [..., n, n].
+    """Return the eigenvalues, complex [..., n], and eigenvectors of length 1 as columns, complex [..., n, n].
 
-    a: [..., n, n]. NaN where it is not finite, and where the QR steps do not converge. Of real matrices the complex
-    eigenvalues come in pairs, that with the positive imaginary part first, with vectors that are conjugates; the others
-    have real vectors. The greatest element of a vector is real.
+    a: [..., n, n]. Results are NaN if `a` is not finite or the QR steps do not converge. Complex eigenvalues of real
+    matrices come in conjugate pairs, with the positive imaginary part first, and conjugate vectors; real eigenvalues
+    have real vectors. The largest element of a vector is real.
     """
     scale = common_scale(a)
     is_finite = scale == scale
-    a, d = balanced(e.where(is_finite, divided(a, scale), e.const(a, 0.0)))
-    t, z, found = schur(a, vectors=vectors)
-    scale = e.where(e.both(is_finite, found), scale, e.const(scale, float("nan")))
+    a, d = balance(e.where(is_finite, divided(a, scale), e.const(a, 0.0)))
+    t, z, converged = schur(a, vectors=vectors)
+    scale = e.where(e.both(is_finite, converged), scale, e.const(scale, float("nan")))
     blocks = None if a.dtype.is_complex else Blocks(t)
     values = ops.unsqueeze(diagonal_of(t), -2) if blocks is None else blocks.values
-    whole = ops.squeeze(scaled(values, scale), -2)
+    eigenvalues = ops.squeeze(scaled(values, scale), -2)
     if z is None:
-        return whole, None
+        return eigenvalues, None
     if blocks is not None:
-        t, z = blocks.triangular(t), blocks.turned(z)
-    v = _normalised(scaled(ops.matmul(z, _null_vectors(t, values)), d))
+        t, z = blocks.to_triangular(t), blocks.rotate(z)
+    v = _normalise(scaled(ops.matmul(z, _null_vectors(t, values)), d))
     if blocks is not None:
-        v = blocks.paired(v)
-    return whole, e.where(scale == scale, v, e.const(v, float("nan")))
+        v = blocks.pair_vectors(v)
+    return eigenvalues, e.where(scale == scale, v, e.const(v, float("nan")))
 
 
 def _null_vectors(t: Symbol, values: Symbol) -> Symbol:
-    """Eigenvectors of upper triangular matrices as columns, by substitution from the last row up.
+    """Return the eigenvectors of upper triangular matrices as columns, by back substitution.
 
-    t: complex [..., n, n]. values: its diagonal as [..., 1, n]. Each column is scaled down when an element exceeds 1,
-    and differences of eigenvalues that are nothing are taken for a little, as in LAPACK's trevc.
+    t: complex [..., n, n]. values: its diagonal as [..., 1, n]. As in LAPACK's trevc, a column is scaled down when an
+    element exceeds 1, and negligible differences of eigenvalues are replaced by a small number.
     """
     info = np.finfo(t.dtype.numpy)
     eps, tiny = float(info.eps), float(info.tiny) / float(info.eps)
@@ -68,24 +68,24 @@ def _null_vectors(t: Symbol, values: Symbol) -> Symbol:
     n = ops.cast(count_of(t, -1), least.dtype)
     least = e.emit("Max", least, n * tiny)
 
-    def step(i: Symbol, y: Symbol, t: Symbol, values: Symbol, least: Symbol, *given: Symbol) -> list[Symbol]:
-        rows, columns, last = given
+    def step(i: Symbol, y: Symbol, t: Symbol, values: Symbol, least: Symbol, *constants: Symbol) -> list[Symbol]:
+        rows, columns, last = constants
         zero, one = e.const(t, 0.0), e.const(t, 1.0)
         k = last - i
         rest = ops.matmul(e.where(columns > k, at(t, k, -2), zero), y)
-        apart = at(values, k, -1) - values
-        apart = e.where(rough_size(apart) < least, ops.cast(least, t.dtype), apart)
-        made = e.where(columns > k, -rest / apart, e.where(columns == k, one, zero))
-        growth = e.emit("Max", rough_size(made), e.const(least, 1.0))
-        return [divided(e.where(rows == k, made, y), growth)]
+        gaps = at(values, k, -1) - values
+        gaps = e.where(rough_size(gaps) < least, ops.cast(least, t.dtype), gaps)
+        solution = e.where(columns > k, -rest / gaps, e.where(columns == k, one, zero))
+        growth = e.emit("Max", rough_size(solution), e.const(least, 1.0))
+        return [divided(e.where(rows == k, solution, y), growth)]
 
     start = filled(t, range(t.rank))
-    given = [t, values, least, rows_of(t), columns_of(t), last]
-    return repeat(count_of(t, -1), [start], step, given)[0]
+    constants = [t, values, least, rows_of(t), columns_of(t), last]
+    return repeat(count_of(t, -1), [start], step, constants)[0]
 
 
-def _normalised(v: Symbol) -> Symbol:
-    """The columns with length 1 and with real and positive greatest elements."""
+def _normalise(v: Symbol) -> Symbol:
+    """Normalise columns to length 1, with a real and positive largest element."""
     v = divided(v, reduced("ReduceMax", rough_size(v), -2))
     sizes = ops.square(ops.real(v)) + ops.square(ops.imag(v))
     shape = reduced("ReduceMax", sizes, -2).shape
@@ -97,53 +97,53 @@ def _normalised(v: Symbol) -> Symbol:
     return divided(v, ops.sqrt(square_sum(v, -2)))
 
 
-# Balancing: rows and columns scaled by powers of 2, so that those of one number are about equally great.
+# Balancing: scale rows and columns by powers of 2, so that row i and column i have similar norms.
 
 SWEEPS = 10
-"""No more of them: three or four are usual."""
+"""Maximum number of sweeps; three or four are usual."""
 
 
-def balanced(a: Symbol) -> tuple[Symbol, Symbol]:
-    """Return the inverse of D times `a` times D, and D, diagonal, as a column.
+def balance(a: Symbol) -> tuple[Symbol, Symbol]:
+    """Return inv(D) @ a @ D, and the diagonal of D as a column.
 
-    a: [..., n, n] of finite numbers. Returns [..., n, n] and [..., n, 1] of powers of 2, 1 the greatest. Each row and
-    column in turn, where it lessens the sum of both by a twentieth (Parlett and Reinsch, 1969; LAPACK's gebal).
+    a: [..., n, n] of finite numbers. Returns [..., n, n], and [..., n, 1] of powers of 2, at most 1. Scales each row
+    and column in turn if that reduces the sum of both by 5 % (Parlett and Reinsch, 1969; LAPACK's gebal).
     """
     limit = float(np.finfo(real_of(a.dtype).numpy).max) ** 0.25
 
-    def step(i: Symbol, unsettled: Symbol, a: Symbol, d: Symbol, *given: Symbol) -> list[Symbol]:
-        n, rows, columns = given
+    def step(i: Symbol, unsettled: Symbol, a: Symbol, d: Symbol, *constants: Symbol) -> list[Symbol]:
+        n, rows, columns = constants
         k = e.emit("Mod", i, n)
         is_row, is_column = rows == k, columns == k
         zero, one = e.const(d, 0.0), e.const(d, 1.0)
         below = reduced("ReduceSum", e.where(is_row, zero, rough_size(at(a, k, -1))), -2)
         beside = reduced("ReduceSum", e.where(is_column, zero, rough_size(at(a, k, -2))), -1)
-        usual = e.both(below > zero, beside > zero)
-        ratio = ops.sqrt(e.where(usual, beside, one)) / ops.sqrt(e.where(usual, below, one))
+        is_valid = e.both(below > zero, beside > zero)
+        ratio = ops.sqrt(e.where(is_valid, beside, one)) / ops.sqrt(e.where(is_valid, below, one))
         factor = binary_scale(ratio * float(np.sqrt(2.0)))
-        own = at(d, k, -2) * factor
-        usual = e.both(usual, own < limit, own > 1.0 / limit)
-        wins = e.both(usual, below * factor + beside / factor < (below + beside) * 0.95)
-        factor = e.where(wins, factor, one)
+        new_scale = at(d, k, -2) * factor
+        is_valid = e.both(is_valid, new_scale < limit, new_scale > 1.0 / limit)
+        improves = e.both(is_valid, below * factor + beside / factor < (below + beside) * 0.95)
+        factor = e.where(improves, factor, one)
         a = scaled(a, e.where(is_column, factor, one) / e.where(is_row, factor, one))
-        unsettled = e.either(e.both(unsettled, k > 0), ops.any(wins))
+        unsettled = e.either(e.both(unsettled, k > 0), ops.any(improves))
         return [e.either(unsettled, k < n - 1), unsettled, a, d * e.where(is_row, factor, one)]
 
     n = count_of(a, -1)
     start = ops.real(filled(a, [*stack_axes(a), -1, Dim(1)], 1.0))
-    given = [n, rows_of(a), columns_of(a)]
+    constants = [n, rows_of(a), columns_of(a)]
     settled = a.graph.build.scalar(False, DType.bool)
-    _, a, d = repeat(n * SWEEPS, [settled, a, start], step, given, stops=True)
+    _, a, d = repeat(n * SWEEPS, [settled, a, start], step, constants, stops=True)
     return a, d / reduced("ReduceMax", d, -2)
 
 
-# The blocks of two rows on the diagonal of real Schur forms: their eigenvalues, and what makes them triangular.
+# The 2 x 2 blocks on the diagonal of real Schur forms: their eigenvalues, and rotations to triangular form.
 
 
 class Blocks:
-    """The blocks of quasi-triangular matrices, all at once, as rows with one element for each column.
+    """The blocks of quasi-triangular matrices as rows with an element for each column.
 
-    A block has its first column where the element below the diagonal is not 0. values: the eigenvalues, complex
+    The first column of a block is one with a nonzero element below the diagonal. values: the eigenvalues, complex
     [..., 1, n].
     """
 
@@ -159,8 +159,8 @@ class Blocks:
         zero, one = e.const(t, 0.0), e.const(t, 1.0)
         self._rows, self._columns, self._before_each = rows, columns, before
         self._first = e.both(s != zero, columns < count_of(t, -1) - 1)
-        self._second = e.both(picked(self._first, before), columns > 0)
-        # LAPACK's lanv2: the root of the discriminant without overflow on the way.
+        self._second = e.both(gather_columns(self._first, before), columns > 0)
+        # LAPACK's lanv2: the root of the discriminant without intermediate overflow.
         half = (d - below) * 0.5
         greater, lesser = ops.maximum(ops.abs(s), ops.abs(u)), ops.minimum(ops.abs(s), ops.abs(u))
         lesser = e.where((s < zero) == (u < zero), lesser, -lesser)
@@ -190,33 +190,33 @@ class Blocks:
         self._sine = ops.cast(lower / length, upper.dtype)
 
     def _before(self, row: Symbol) -> Symbol:
-        """Each element in the next column."""
-        return picked(row, self._before_each)
+        """Shift elements to the next column."""
+        return gather_columns(row, self._before_each)
 
     def _rotation(self) -> Symbol:
-        """Unitary matrices whose blocks have the eigenvector of the first eigenvalue in their first column."""
+        """Return unitary matrices whose blocks have the eigenvector of the first eigenvalue as first column."""
         zero, one = e.const(self.values, 0.0), e.const(self.values, 1.0)
-        own = e.where(self._second, ops.conj(self._before(self._cosine)), one)
-        own = e.where(self._first, self._cosine, own)
+        diagonal = e.where(self._second, ops.conj(self._before(self._cosine)), one)
+        diagonal = e.where(self._first, self._cosine, diagonal)
         below = e.where(self._first, self._sine, zero)
         above = e.where(self._second, -self._before(self._sine), zero)
-        made = e.where(self._rows == self._columns, own, zero)
-        made = e.where(self._rows == self._columns + 1, below, made)
-        return e.where(self._rows == self._columns - 1, above, made)
+        result = e.where(self._rows == self._columns, diagonal, zero)
+        result = e.where(self._rows == self._columns + 1, below, result)
+        return e.where(self._rows == self._columns - 1, above, result)
 
-    def triangular(self, t: Symbol) -> Symbol:
-        """The matrices between the rotations that make the blocks triangular, with the eigenvalues on the diagonal."""
+    def to_triangular(self, t: Symbol) -> Symbol:
+        """Rotate matrices to triangular form, with the eigenvalues on the diagonal."""
         turn = self._rotation()
-        made = ops.triu(ops.matmul(adjoint(turn), ops.matmul(ops.cast(t, turn.dtype), turn)))
-        return e.where(self._rows == self._columns, self.values, made)
+        result = ops.triu(ops.matmul(adjoint(turn), ops.matmul(ops.cast(t, turn.dtype), turn)))
+        return e.where(self._rows == self._columns, self.values, result)
 
-    def turned(self, z: Symbol) -> Symbol:
-        """The product of a matrix and the rotations."""
+    def rotate(self, z: Symbol) -> Symbol:
+        """Multiply a matrix by the rotations."""
         turn = self._rotation()
         return ops.matmul(ops.cast(z, turn.dtype), turn)
 
-    def paired(self, v: Symbol) -> Symbol:
-        """The eigenvectors, exactly conjugate for pairs of eigenvalues and real for real ones."""
+    def pair_vectors(self, v: Symbol) -> Symbol:
+        """Make eigenvectors exactly conjugate for pairs of eigenvalues, and real for real ones."""
         real = ops.real(v)
         real = ops.cast(real / ops.sqrt(square_sum(real, -2)), v.dtype)
         return e.where(self._is_pair, v, e.where(self._is_conjugate, ops.conj(self._before(v)), real))

@@ -1,9 +1,8 @@
-"""Eigenvalues of symmetric matrices and singular values, by Jacobi's rotations.
+"""Eigenvalues of symmetric matrices and singular values, by Jacobi rotations.
 
-A round rotates disjoint pairs of rows at once; the n rounds of a sweep bring every pair together once: in round r those
-go together whose numbers add up to r modulo n (the modulus ordering, as convergent as going row by row: Luk and Park,
-On parallel Jacobi orderings, 1989). Sweeps end when one has found nothing to rotate. Rows rather than columns, because
-they lie in one piece.
+A round rotates disjoint pairs of rows at once. The n rounds of a sweep combine every pair once: round r has the pairs
+whose numbers add up to r modulo n (the modulus ordering, which converges like the cyclic one: Luk and Park, On parallel
+Jacobi orderings, 1989). Sweeps end when one has nothing to rotate. Rows, not columns, since rows are contiguous.
 """
 
 from __future__ import annotations
@@ -38,62 +37,61 @@ from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import Shape
 
 SWEEPS = 30
-"""No more of them: LAPACK's gesvj has the same limit. Six to ten are usual."""
+"""Maximum number of sweeps, as in LAPACK's gesvj. Six to ten are usual."""
 
 
 def eigh(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol | None]:
-    """The eigenvalues of symmetric matrices in ascending order, [..., n], and eigenvectors as columns, [..., n, n].
+    """Return the eigenvalues of symmetric matrices in ascending order, [..., n], and eigenvectors as columns.
 
-    a: [..., n, n], of which the lower triangle is read.
+    a: [..., n, n]; only the lower triangle is read. The eigenvectors are [..., n, n].
     """
     scale = common_scale(a)
     a = divided(ops.tril(a), scale)
     a = a + adjoint(ops.tril(a, -1))
     if a.dtype.is_complex:
         a = e.where(rows_of(a) == columns_of(a), ops.cast(ops.real(a), a.dtype), a)
-    threshold = float(np.finfo(a.dtype.numpy).eps) / 1024  # of matrices whose greatest element is about 1
+    threshold = float(np.finfo(a.dtype.numpy).eps) / 1024  # for matrices whose largest element is about 1
 
     def step(i: Symbol, unsettled: Symbol, a: Symbol, *rest: Symbol) -> list[Symbol]:
-        *kept, n, rows, columns = rest
-        r, partner = _paired(i, n, rows)
-        other = _permuted(a, partner)
-        own, shared = ops.real(_diagonal(a)), _diagonal(other)
+        *rotated, n, rows, columns = rest
+        r, partner = _pair_rows(i, n, rows)
+        other = _permute_rows(a, partner)
+        diagonal, shared = ops.real(_diagonal(a)), _diagonal(other)
         if a.dtype.is_complex:
-            shared = (ops.conj(shared) + _permuted(shared, partner)) * 0.5
+            shared = (ops.conj(shared) + _permute_rows(shared, partner)) * 0.5
         else:
-            shared = (shared + _permuted(shared, partner)) * 0.5
+            shared = (shared + _permute_rows(shared, partner)) * 0.5
         size = ops.abs(shared)
         rotates = e.both(size > threshold, partner != rows)
-        rotate, loss = _rotation(_permuted(own, partner) - own, shared, size, rotates, rows, partner)
-        made = adjoint(rotate(a, other))
-        made = rotate(made, _permuted(made, partner))
-        made = e.where(columns == partner, e.const(a, 0.0), made)
-        made = e.where(columns == rows, ops.cast(own - loss, a.dtype), made)
-        unsettled, go = _verdict(r, n, unsettled, rotates)
-        return [go, unsettled, made, *(rotate(v, _permuted(v, partner)) for v in kept)]
+        rotate, loss = _rotation(_permute_rows(diagonal, partner) - diagonal, shared, size, rotates, rows, partner)
+        result = adjoint(rotate(a, other))
+        result = rotate(result, _permute_rows(result, partner))
+        result = e.where(columns == partner, e.const(a, 0.0), result)
+        result = e.where(columns == rows, ops.cast(diagonal - loss, a.dtype), result)
+        unsettled, go = _update_state(r, n, unsettled, rotates)
+        return [go, unsettled, result, *(rotate(v, _permute_rows(v, partner)) for v in rotated)]
 
     n = count_of(a, -1)
-    kept = [identities(a, -1, -1) + ops.cast(scale * 0.0, a.dtype)] if vectors else []
-    given = [n, rows_of(a), columns_of(a)]
-    _, a, *kept = repeat(n * SWEEPS, [_false(a), a, *kept], step, given, stops=True)
+    rotated = [identities(a, -1, -1) + ops.cast(scale * 0.0, a.dtype)] if vectors else []
+    constants = [n, rows_of(a), columns_of(a)]
+    _, a, *rotated = repeat(n * SWEEPS, [_scalar_false(a), a, *rotated], step, constants, stops=True)
     values = ops.real(diagonal_of(a)) * ops.squeeze(scale, -1)
     order = ops.argsort(values)
-    return ops.sort(values), adjoint(_selected(kept[0], order)) if vectors else None
+    return ops.sort(values), adjoint(_select_rows(rotated[0], order)) if vectors else None
 
 
 def singular_values(a: Symbol) -> Symbol:
-    """The singular values in descending order. a: [..., m, n]. Returns [..., k], k the lesser of m and n."""
-    return _orthogonalised(a, vectors=False)[1]
+    """Return the singular values in descending order. a: [..., m, n]. Returns [..., min(m, n)]."""
+    return _orthogonalise(a, vectors=False)[1]
 
 
 def svd(a: Symbol, *, full: bool) -> tuple[Symbol, Symbol, Symbol]:
-    """U with orthonormal columns, singular values in descending order, and V.T with orthonormal rows.
+    """Return U with orthonormal columns, singular values in descending order, and V.T with orthonormal rows.
 
-    a: [..., m, n]. full: U and V are square. Those of the vectors that are not a product of rotations are the Q of a QR
-    decomposition of the rotated rows scaled to length 1, which is orthonormal also where those have the length 0, and
-    where there are too few of them.
+    a: [..., m, n]. full: U and V are square. One side is the product of rotations. The other is Q of a QR decomposition
+    of the normalised rotated rows, which is orthonormal even if rows have length 0 or there are too few of them.
     """
-    units, values, rotations = _orthogonalised(a, vectors=True)
+    units, values, rotations = _orthogonalise(a, vectors=True)
     assert rotations is not None
     q, r = qr(adjoint(units), complete=full)
     k = units.shape[-2]
@@ -108,13 +106,13 @@ def svd(a: Symbol, *, full: bool) -> tuple[Symbol, Symbol, Symbol]:
 
 
 def rank(a: Symbol, rtol: Symbol | float | None) -> Symbol:
-    """Return how many singular values are not negligible. Returns int64 of [...]."""
+    """Return the number of singular values that are not negligible: int64 of [...]."""
     values = singular_values(a)
     return ops.sum(ops.cast(values > _negligible(a, values, rtol), DType.int64), axis=-1)
 
 
 def pseudo_inverse(a: Symbol, rtol: Symbol | float | None) -> Symbol:
-    """The pseudo-inverse of Moore and Penrose. a: [..., m, n]. Returns [..., n, m]."""
+    """Return the Moore-Penrose pseudo-inverse. a: [..., m, n]. Returns [..., n, m]."""
     u, values, vh = svd(a, full=False)
     negligible = values <= _negligible(a, values, rtol)
     zero, one = e.const(values, 0.0), e.const(values, 1.0)
@@ -123,9 +121,9 @@ def pseudo_inverse(a: Symbol, rtol: Symbol | float | None) -> Symbol:
 
 
 def _negligible(a: Symbol, values: Symbol, rtol: Symbol | float | None) -> Symbol:
-    """Return what singular values must exceed: rtol times the greatest of each matrix, [..., 1].
+    """Return the threshold of singular values: rtol times the largest of each matrix, [..., 1].
 
-    rtol: by default the greater of the sides of a matrix times the dtype's epsilon.
+    rtol: by default max(m, n) times the epsilon of the dtype.
     """
     greatest = _first(values)
     if rtol is not None:
@@ -135,7 +133,7 @@ def _negligible(a: Symbol, values: Symbol, rtol: Symbol | float | None) -> Symbo
 
 
 def _first(values: Symbol) -> Symbol:
-    """The first along the last axis, of which there is one, or none where the axis is known to be empty."""
+    """Return the first element along the last axis, or no element if the axis is known to be empty."""
     length = values.shape[-1]
     bounds = [e.ints(values, [bound]) for bound in (0, 1, values.rank - 1)]
     return e.emit("Slice", values, *bounds, shape=Shape([*values.shape[:-1], length if length == 0 else 1]))
@@ -146,15 +144,15 @@ def _is_wide(a: Symbol) -> bool:
     return m is not n and least(m, n) is m
 
 
-def _orthogonalised(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol, Symbol | None]:
-    """The rows of wide matrices, the columns of others, rotated until they are orthogonal (Hestenes's method).
+def _orthogonalise(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol, Symbol | None]:
+    """Rotate the rows of wide matrices, or the columns of others, until they are orthogonal (Hestenes's method).
 
-    a: [..., m, n]. Returns them as rows of length 1 (or 0), in descending order of their former lengths; those lengths,
+    a: [..., m, n]. Returns the rows normalised to length 1 (or 0), in descending order of their lengths; the lengths,
     which are the singular values; and the product of the rotations, [..., k, k]. NaN for matrices that are not finite.
     """
     scale = common_scale(a)
     a = divided(a if _is_wide(a) else adjoint(a), scale)
-    a, rotations = _rounds(a, identities(a, -2, -2) + ops.cast(scale * 0.0, a.dtype) if vectors else None)
+    a, rotations = _rotate_rows(a, identities(a, -2, -2) + ops.cast(scale * 0.0, a.dtype) if vectors else None)
     zero, one = e.const(scale, 0.0), e.const(scale, 1.0)
     greatest = reduced("ReduceMax", ops.abs(a), -1)
     greatest = e.where(greatest == zero, one, greatest)
@@ -162,79 +160,79 @@ def _orthogonalised(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol, Symbol
     length = ops.sqrt(square_sum(a, -1))
     values = ops.squeeze(length * greatest * scale, -1)
     order = ops.argsort(values, descending=True)
-    units = _selected(divided(a, e.where(length == zero, one, length)), order)
-    return units, ops.sort(values, descending=True), None if rotations is None else _selected(rotations, order)
+    units = _select_rows(divided(a, e.where(length == zero, one, length)), order)
+    return units, ops.sort(values, descending=True), None if rotations is None else _select_rows(rotations, order)
 
 
-def _rounds(a: Symbol, rotations: Symbol | None) -> tuple[Symbol, Symbol | None]:
-    """`a`, [..., k, l], with its rows rotated until they are orthogonal, and `rotations` rotated alike."""
+def _rotate_rows(a: Symbol, rotations: Symbol | None) -> tuple[Symbol, Symbol | None]:
+    """Rotate the rows of `a`, [..., k, l], until they are orthogonal, and those of `rotations` in the same way."""
     info = np.finfo(a.dtype.numpy)
     tolerance = ops.sqrt(ops.cast(count_of(a, -1), real_of(a.dtype))) * float(
         info.eps
-    )  # of the cosine between two rows
-    negligible = float(info.tiny) ** 0.75  # of products of rows whose greatest element is about 1
+    )  # for the cosine between two rows
+    negligible = float(info.tiny) ** 0.75  # for products of rows whose largest element is about 1
 
     def step(i: Symbol, unsettled: Symbol, a: Symbol, *rest: Symbol) -> list[Symbol]:
-        *kept, n, rows, tolerance = rest
-        r, partner = _paired(i, n, rows)
-        other = _permuted(a, partner)
+        *rotated, n, rows, tolerance = rest
+        r, partner = _pair_rows(i, n, rows)
+        other = _permute_rows(a, partner)
         product = a * (ops.conj(other) if a.dtype.is_complex else other)
-        own, shared = square_sum(a, -1), reduced("ReduceSum", product, -1)
-        length, size = ops.sqrt(own), ops.abs(shared)
-        limit = e.emit("Max", length * _permuted(length, partner) * tolerance, e.const(own, negligible))
+        squares, shared = square_sum(a, -1), reduced("ReduceSum", product, -1)
+        length, size = ops.sqrt(squares), ops.abs(shared)
+        limit = e.emit("Max", length * _permute_rows(length, partner) * tolerance, e.const(squares, negligible))
         rotates = e.both(size > limit, partner != rows)
-        rotate, _ = _rotation(_permuted(own, partner) - own, shared, size, rotates, rows, partner)
-        unsettled, go = _verdict(r, n, unsettled, rotates)
-        return [go, unsettled, rotate(a, other), *(rotate(v, _permuted(v, partner)) for v in kept)]
+        rotate, _ = _rotation(_permute_rows(squares, partner) - squares, shared, size, rotates, rows, partner)
+        unsettled, go = _update_state(r, n, unsettled, rotates)
+        return [go, unsettled, rotate(a, other), *(rotate(v, _permute_rows(v, partner)) for v in rotated)]
 
     n = count_of(a, -2)
-    kept = [] if rotations is None else [rotations]
-    _, a, *kept = repeat(n * SWEEPS, [_false(a), a, *kept], step, [n, rows_of(a), tolerance], stops=True)
-    return a, kept[0] if kept else None
+    rotated = [] if rotations is None else [rotations]
+    _, a, *rotated = repeat(n * SWEEPS, [_scalar_false(a), a, *rotated], step, [n, rows_of(a), tolerance], stops=True)
+    return a, rotated[0] if rotated else None
 
 
 # One round
 
 
-def _paired(i: Symbol, n: Symbol, rows: Symbol) -> tuple[Symbol, Symbol]:
-    """The number of the round within its sweep, and for every row which one it goes with: itself, if none. [n, 1]."""
+def _pair_rows(i: Symbol, n: Symbol, rows: Symbol) -> tuple[Symbol, Symbol]:
+    """Return the number of the round in its sweep, and the partner of each row, [n, 1]: itself if it has none."""
     r = e.emit("Mod", i, n)
     partner = r - rows
     return r, e.where(partner < 0, partner + n, partner)
 
 
-def _tangent(apart: Symbol, shared: Symbol, rotates: Symbol, rows: Symbol, partner: Symbol) -> Symbol:
-    """The tangent of the angle by which each row is rotated against its partner, 0 for those that stay. [..., n, 1].
+def _tangent(difference: Symbol, shared: Symbol, rotates: Symbol, rows: Symbol, partner: Symbol) -> Symbol:
+    """Return the tangent of the rotation angle of each row, [..., n, 1]; 0 for rows that are not rotated.
 
-    The lesser root of t*t + 2*z*t = 1, z being apart / (2 * shared). Opposite for the two of a pair to the last bit.
+    It is the smaller root of t*t + 2*z*t = 1 with z = difference / (2 * shared), and exactly opposite for a pair.
     """
-    zero, one = e.const(apart, 0.0), e.const(apart, 1.0)
-    z = apart / (e.where(rotates, shared, one) * 2.0)
+    zero, one = e.const(difference, 0.0), e.const(difference, 1.0)
+    z = difference / (e.where(rotates, shared, one) * 2.0)
     size = ops.abs(z)
-    within = e.emit("Min", size, e.const(z, 1e9))  # its square is a number, and 1 is nothing beside the square of 1e9
+    within = e.emit("Min", size, e.const(z, 1e9))  # so that the square is finite; 1 is negligible relative to 1e18
     root = e.emit("Max", size, ops.sqrt(within * within + one))
     upward = e.either(z > zero, e.both(z == zero, rows < partner))
-    found = e.where(rotates, e.where(upward, one, -one) / (size + root), zero)
-    return (found - _permuted(found, partner)) * 0.5
+    tangent = e.where(rotates, e.where(upward, one, -one) / (size + root), zero)
+    return (tangent - _permute_rows(tangent, partner)) * 0.5
 
 
 def _rotation(
-    apart: Symbol, shared: Symbol, size: Symbol, rotates: Symbol, rows: Symbol, partner: Symbol
+    difference: Symbol, shared: Symbol, size: Symbol, rotates: Symbol, rows: Symbol, partner: Symbol
 ) -> tuple[Callable[[Symbol, Symbol], Symbol], Symbol]:
-    """Return what rotates rows against those of their partners, and what the product of a row with itself loses.
+    """Return the function that rotates rows with their partners, and the decrease of each row's product with itself.
 
-    apart: what the partner's has more. shared: the product of the two rows, and size its magnitude: of complex rows
-    the partner's is turned by the angle of the product first.
+    difference: the partner's product with itself minus that of the row. shared: the product of the two rows. size: its
+    magnitude. For complex rows, the partner is first multiplied by the phase of the product.
     """
     is_complex = shared.dtype.is_complex
-    tangent = _tangent(apart, size if is_complex else shared, rotates, rows, partner)
+    tangent = _tangent(difference, size if is_complex else shared, rotates, rows, partner)
     cosine = e.const(tangent, 1.0) / ops.sqrt(tangent * tangent + 1.0)
     sine = cosine * tangent
     half = sine / (cosine + 1.0)
     phase = divided(shared, e.where(rotates, size, e.const(size, 1.0))) if is_complex else None
 
     def rotate(x: Symbol, other: Symbol) -> Symbol:
-        """cosine * x - sine * other, in a form that rounds the less the smaller the angle is (Rutishauser's)."""
+        """Return cosine * x - sine * other, in Rutishauser's form, which rounds less for smaller angles."""
         if phase is None:
             return x - sine * (other + half * x)
         return x - scaled(phase * other + scaled(x, half), sine)
@@ -242,30 +240,30 @@ def _rotation(
     return rotate, tangent * (size if is_complex else shared)
 
 
-def _verdict(r: Symbol, n: Symbol, unsettled: Symbol, rotates: Symbol) -> tuple[Symbol, Symbol]:
-    """Return whether this sweep has rotated anything so far, and whether to go on."""
+def _update_state(r: Symbol, n: Symbol, unsettled: Symbol, rotates: Symbol) -> tuple[Symbol, Symbol]:
+    """Return True if this sweep has rotated anything so far, and True to continue."""
     unsettled = e.either(e.both(unsettled, r > 0), ops.any(rotates))
     return unsettled, e.either(unsettled, r < n - 1)
 
 
-def _false(x: Symbol) -> Symbol:
+def _scalar_false(x: Symbol) -> Symbol:
     return x.graph.build.scalar(False, DType.bool)
 
 
-def _permuted(x: Symbol, partner: Symbol) -> Symbol:
-    """The rows of matrices in another order, the same for all. partner: [n, 1]."""
+def _permute_rows(x: Symbol, partner: Symbol) -> Symbol:
+    """Reorder the rows of matrices, in the same way for all. partner: [n, 1]."""
     order = ops.squeeze(partner, 1)
     return e.emit("Gather", x, order, shape=x.shape, axis=x.rank - 2)
 
 
 def _diagonal(a: Symbol) -> Symbol:
-    """The diagonal of square matrices as a column: [..., n, 1]."""
+    """Return the diagonal of square matrices as a column: [..., n, 1]."""
     return ops.unsqueeze(diagonal_of(a), -1)
 
 
-# Around the rounds
+# Before and after the rounds
 
 
-def _selected(a: Symbol, order: Symbol) -> Symbol:
-    """The rows of matrices in an order of each. a: [..., m, n]. order: [..., m]."""
+def _select_rows(a: Symbol, order: Symbol) -> Symbol:
+    """Reorder the rows of each matrix. a: [..., m, n]. order: [..., m]."""
     return e.emit("GatherND", a, ops.unsqueeze(order, -1), shape=a.shape, batch_dims=a.rank - 2)

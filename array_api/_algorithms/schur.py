@@ -1,8 +1,8 @@
-"""Schur decompositions: Hessenberg's form by reflections, then shifted QR steps that chase a bulge down the diagonal.
+"""Schur decompositions: reduction to Hessenberg form, then shifted QR steps that chase a bulge down the diagonal.
 
-Matrices and the product of all rotations are one tensor, [..., m, n]: m is n, or 2n with the product below. A step of
-the chase is one reflection for every matrix of the stack, each at its own place (Golub and Van Loan, Matrix
-Computations, 7.4 and 7.5; LAPACK's dlahqr, whose shifts and tests of convergence are used).
+Matrices and the product of all reflections are one tensor, [..., m, n]: m is n, or 2n with the product below. A step of
+the chase is one reflection for each matrix of the stack, each at its own position (Golub and Van Loan, Matrix
+Computations, 7.4 and 7.5). Shifts and convergence tests are those of LAPACK's dlahqr.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ from graphcore.types.tensor_types import _shape
 _Band: TypeAlias = tuple[Symbol, Symbol, Symbol, Symbol]
 
 STEPS = 30
-"""The QR steps allowed for each eigenvalue, as in LAPACK. Two to three are usual."""
+"""Maximum number of QR steps for each eigenvalue, as in LAPACK. Two to three are usual."""
 
 
 def schur(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol | None, Symbol]:
-    """Return T, Z and whether T was found: a = Z @ T @ Z.T, T having blocks of at most two rows on its
-    diagonal; of complex matrices, T triangular and Z.T conjugated.
+    """Return T, Z and True if the iteration has converged: a = Z @ T @ Z.T.
 
-    a: [..., n, n], of elements up to about 1. Returns T of [..., n, n], Z of the same shape, with orthonormal columns,
-    if vectors, and bool [..., 1, 1].
+    T has blocks of at most two rows on its diagonal. For complex matrices T is triangular, and Z.T conjugated. a:
+    [..., n, n] with elements up to about 1. Returns T of [..., n, n], Z of the same shape with orthonormal columns if
+    `vectors`, and bool [..., 1, 1].
     """
     both = ops.concat([a, identities(a, -1, -1)], axis=-2) if vectors else a
-    rows = _inside(rows_of(both), count_of(a, -1))
+    rows = _row_numbers(rows_of(both), count_of(a, -1))
     columns = columns_of(a)
     both = _hessenberg(both, rows, count_of(a, -1))
-    both, found = _iterated(both, rows, columns, count_of(a, -1))
+    both, converged = _iterate(both, rows, columns, count_of(a, -1))
     if not vectors:
-        return both, None, found
+        return both, None, converged
     t, z = ops.split(both, [a.shape[-1], a.shape[-1]], axis=-2)
-    return t, z, found
+    return t, z, converged
 
 
-def _inside(rows: Symbol, n: Symbol) -> Symbol:
-    """The numbers of rows, and -9 for those below the matrix."""
+def _row_numbers(rows: Symbol, n: Symbol) -> Symbol:
+    """Return the numbers of rows, with -9 for rows below the matrix."""
     return e.where(rows < n, rows, e.const(rows, -9))
 
 
-def _similar(both: Symbol, vector: Symbol, factor: Symbol) -> Symbol:
-    """The matrices between two reflections, and the product of reflections times the second."""
+def _apply_reflections(both: Symbol, vector: Symbol, factor: Symbol) -> Symbol:
+    """Apply a reflection from both sides to the matrices, and from the right to the product of reflections."""
     inverse = ops.conj(factor) if both.dtype.is_complex else factor
     both = both - inverse * vector * ops.matmul(adjoint(vector), both)
     n = both.shape[-1]
@@ -73,20 +73,20 @@ def _similar(both: Symbol, vector: Symbol, factor: Symbol) -> Symbol:
     return both - ops.matmul(both, right) * (factor * adjoint(right))
 
 
-def _reflected(both: Symbol, x: Symbol, rows: Symbol, k: Symbol) -> Symbol:
-    """`_similar` by the reflection that clears `x`, [..., m, 1], below row `k`; rows above are no part of it."""
+def _reflect(both: Symbol, x: Symbol, rows: Symbol, k: Symbol) -> Symbol:
+    """Apply the reflection that clears `x`, [..., m, 1], below row `k`; rows above `k` do not take part."""
     zero = e.const(both, 0.0)
     x = e.where(rows >= k, x, zero)
     greatest = reduced("ReduceMax", rough_size(x), -2)
     x = divided(x, e.where(greatest > 0.0, greatest, e.const(greatest, 1.0)))
     here = rows == k
     head = reduced("ReduceSum", e.where(here, x, zero), -2)
-    return _similar(both, *reflection(head, e.where(here, zero, x), here))
+    return _apply_reflections(both, *reflection(head, e.where(here, zero, x), here))
 
 
 def _hessenberg(both: Symbol, rows: Symbol, n: Symbol) -> Symbol:
     def step(k: Symbol, both: Symbol, rows: Symbol) -> list[Symbol]:
-        return [_reflected(both, at(both, k, -1), rows, k + 1)]
+        return [_reflect(both, at(both, k, -1), rows, k + 1)]
 
     return repeat(n - 2, [both], step, [rows])[0]
 
@@ -94,30 +94,30 @@ def _hessenberg(both: Symbol, rows: Symbol, n: Symbol) -> Symbol:
 # QR steps
 
 
-def _iterated(both: Symbol, rows: Symbol, columns: Symbol, n: Symbol) -> tuple[Symbol, Symbol]:
+def _iterate(both: Symbol, rows: Symbol, columns: Symbol, n: Symbol) -> tuple[Symbol, Symbol]:
     last = n - 1
     before, after = neighbours(columns, last)
     info = np.finfo(both.dtype.numpy)
     eps, tiny = float(info.eps), float(info.tiny) / float(info.eps)
 
-    def step(i: Symbol, both: Symbol, top: Symbol, count: Symbol, *given: Symbol) -> list[Symbol]:
-        rows, columns, before, after, last = given
+    def step(i: Symbol, both: Symbol, top: Symbol, count: Symbol, *constants: Symbol) -> list[Symbol]:
+        rows, columns, before, after, last = constants
         band = band_of(both, rows, columns, after)
-        active = e.both(_matters(*band, eps, tiny), columns < last)
-        both = _cleared(both, rows, columns, active)
-        # Blocks of two rows are left in real matrices, whose eigenvalues may be complex.
-        unfinished = active if both.dtype.is_complex else e.both(active, picked(active, before), columns > 0)
-        hi = _greatest(e.where(unfinished, columns + 1, e.const(columns, -1)))
+        active = e.both(_is_significant(*band, eps, tiny), columns < last)
+        both = _clear(both, rows, columns, active)
+        # Real matrices keep blocks of two rows, whose eigenvalues can be complex.
+        unfinished = active if both.dtype.is_complex else e.both(active, gather_columns(active, before), columns > 0)
+        hi = _max(e.where(unfinished, columns + 1, e.const(columns, -1)))
         busy = hi >= 0
         count = e.where(hi == top, count + 1, e.const(count, 0))
         free = e.both(e.opposite(active), columns < hi)
-        lo = _greatest(e.where(free, columns + 1, e.const(columns, 0)))
+        lo = _max(e.where(free, columns + 1, e.const(columns, 0)))
         first_column = _first_of_single if both.dtype.is_complex else _first_of_double
         start = first_column(band, lo, hi, last, count)
         x = e.const(both, 0.0)
         for offset, part in enumerate(start):
             x = e.where(e.both(rows == lo + offset, busy), part, x)
-        length = _longest(e.where(busy, hi - lo, e.const(hi, 0)))
+        length = _max_length(e.where(busy, hi - lo, e.const(hi, 0)))
         (both,) = repeat(length, [both], _chase, [x, lo, rows, columns])
         return [ops.any(busy), both, hi, count]
 
@@ -129,11 +129,11 @@ def _iterated(both: Symbol, rows: Symbol, columns: Symbol, n: Symbol) -> tuple[S
 
 
 def _chase(j: Symbol, both: Symbol, x: Symbol, lo: Symbol, rows: Symbol, columns: Symbol) -> list[Symbol]:
-    """One step of a chase: column k - 1 is cleared below row k, of which the bulge moves on by one."""
+    """Clear column k - 1 below row k, which moves the bulge on by one."""
     k = lo + j
     here = ops.unsqueeze(columns, -1) == k - 1
     column = _times_real(both, e.cast_within(here, real_of(both.dtype)))
-    return [_reflected(both, e.where(j == 0, x, column), rows, k)]
+    return [_reflect(both, e.where(j == 0, x, column), rows, k)]
 
 
 def _times_real(x: Symbol, y: Symbol) -> Symbol:
@@ -146,30 +146,33 @@ def _times_real(x: Symbol, y: Symbol) -> Symbol:
 
 
 def band_of(both: Symbol, rows: Symbol, columns: Symbol, after: Symbol) -> _Band:
-    """The diagonal, the diagonal from its second element on, and what is beneath and above: each [..., 1, n]."""
+    """Return the diagonal, the diagonal from its second element on, the subdiagonal and the superdiagonal.
+
+    Each is [..., 1, n].
+    """
     zero = e.const(both, 0.0)
     d, s, u = (
         reduced("ReduceSum", e.where(rows == columns + offset if offset else rows == columns, both, zero), -2)
         for offset in (0, 1, -1)
     )
-    return d, picked(d, after), s, picked(u, after)
+    return d, gather_columns(d, after), s, gather_columns(u, after)
 
 
 def neighbours(columns: Symbol, last: Symbol) -> tuple[Symbol, Symbol]:
-    """The numbers of the columns before and after each; the first and the last have themselves."""
+    """Return the numbers of the columns before and after each; the first and the last have themselves."""
     return e.emit("Max", columns - 1, e.const(columns, 0)), e.emit("Min", columns + 1, last)
 
 
-def picked(row: Symbol, order: Symbol) -> Symbol:
+def gather_columns(row: Symbol, order: Symbol) -> Symbol:
     return e.emit("Gather", row, order, axis=row.rank - 1, shape=row.shape)
 
 
-def _matters(d: Symbol, below: Symbol, s: Symbol, u: Symbol, eps: float, tiny: float) -> Symbol:
-    """Return which elements below the diagonal are not negligible (Ahues and Tisseur, LAPACK working note 122)."""
+def _is_significant(d: Symbol, below: Symbol, s: Symbol, u: Symbol, eps: float, tiny: float) -> Symbol:
+    """Return True for subdiagonal elements that are not negligible (Ahues and Tisseur, LAPACK working note 122)."""
     sizes = [rough_size(x) for x in (s, u, d, below)]
-    apart = rough_size(d - below)
+    difference = rough_size(d - below)
     greater, lesser = ops.maximum(*sizes[:2]), ops.minimum(*sizes[:2])
-    high, low = ops.maximum(sizes[3], apart), ops.minimum(sizes[3], apart)
+    high, low = ops.maximum(sizes[3], difference), ops.minimum(sizes[3], difference)
     total = high + greater
     total = e.where(total > e.const(total, 0.0), total, e.const(total, 1.0))
     product = lesser * (greater / total) > ops.maximum(low * (high / total) * eps, e.const(total, tiny))
@@ -177,36 +180,37 @@ def _matters(d: Symbol, below: Symbol, s: Symbol, u: Symbol, eps: float, tiny: f
     return e.both(e.either(product, beside), sizes[0] > e.const(total, tiny))
 
 
-def _cleared(both: Symbol, rows: Symbol, columns: Symbol, active: Symbol) -> Symbol:
-    """The matrices with zeros where nothing is to be below the diagonal."""
-    kept = e.either(e.either(rows <= columns, rows < 0), e.both(rows == columns + 1, active))
-    return e.where(kept, both, e.const(both, 0.0))
+def _clear(both: Symbol, rows: Symbol, columns: Symbol, active: Symbol) -> Symbol:
+    """Set elements below the diagonal to 0, except active ones of the subdiagonal."""
+    is_nonzero = e.either(e.either(rows <= columns, rows < 0), e.both(rows == columns + 1, active))
+    return e.where(is_nonzero, both, e.const(both, 0.0))
 
 
-def _longest(lengths: Symbol) -> Symbol:
-    """The greatest of all, 0 of none."""
+def _max_length(lengths: Symbol) -> Symbol:
+    """Return the maximum of all elements, 0 if there are none."""
     axes = e.ints(lengths, range(lengths.rank))
-    found = e.emit("ReduceMax", lengths, axes, shape=_shape(()), keepdims=0)
-    return e.emit("Max", found, e.const(lengths, 0))
+    maximum = e.emit("ReduceMax", lengths, axes, shape=_shape(()), keepdims=0)
+    return e.emit("Max", maximum, e.const(lengths, 0))
 
 
-def _greatest(places: Symbol) -> Symbol:
+def _max(places: Symbol) -> Symbol:
     return reduced("ReduceMax", places, -1)
 
 
 def _at_place(row: Symbol, place: Symbol, last: Symbol) -> Symbol:
-    """The element of each row at a place of its own, or of the nearest place that there is."""
+    """Return the element of each row at its own position, clamped to the row."""
     inside = e.emit("Max", e.emit("Min", place, last), e.const(place, 0))
     return e.emit("GatherElements", row, inside, axis=row.rank - 1, shape=place.shape)
 
 
 def _is_usual(count: Symbol) -> Symbol:
-    """Return False for each tenth step without success, which has another shift."""
+    """Return False for every tenth step without convergence, which uses an exceptional shift."""
     return e.either(count % 10 != 0, count == 0)
 
 
 def _first_of_single(band: _Band, lo: Symbol, hi: Symbol, last: Symbol, count: Symbol) -> list[Symbol]:
-    """The first two elements of T - shift: the eigenvalue of the last two rows that is nearer to the last element."""
+    """Return the first two elements of T - shift. The shift is the eigenvalue of the last two rows that is nearer to
+    the last element."""
     d, below, s, u = band
     h11, h12, h21, h22 = (_at_place(row, hi - 1, last) for row in (d, u, s, below))
     product, half = h12 * h21, (h11 - h22) * 0.5
@@ -221,7 +225,7 @@ def _first_of_single(band: _Band, lo: Symbol, hi: Symbol, last: Symbol, count: S
 
 
 def _first_of_double(band: _Band, lo: Symbol, hi: Symbol, last: Symbol, count: Symbol) -> list[Symbol]:
-    """The first three elements of (T - shift)(T - other shift), the shifts being LAPACK's."""
+    """Return the first three elements of (T - shift)(T - other shift), with LAPACK's shifts."""
     d, below, s, u = band
 
     def at_place(row: Symbol, place: Symbol) -> Symbol:
@@ -252,26 +256,26 @@ def _first_of_double(band: _Band, lo: Symbol, hi: Symbol, last: Symbol, count: S
     ]
 
 
-# QR decompositions by Householder's reflections.
+# QR decompositions by Householder reflections.
 
 
 def qr(a: Symbol, *, complete: bool) -> tuple[Symbol, Symbol]:
-    """Q with orthonormal columns and upper triangular R whose product is `a`.
+    """Return Q with orthonormal columns and upper triangular R with Q @ R = a.
 
-    a: [..., m, n] of known sizes. Returns [..., m, k] and [..., k, n], k being m if complete, else the lesser of m and
-    n. The reflections are LAPACK's geqrf's, signs of R included: I - tau v v.T, v being 1 at the diagonal, each
-    computed from a column scaled by its greatest element.
+    a: [..., m, n] of known sizes. Returns [..., m, k] and [..., k, n]; k is m if complete, else min(m, n). The
+    reflections are those of LAPACK's geqrf, including signs of R: I - tau v v.T with v = 1 at the diagonal, each
+    computed from a column scaled by its largest element.
     """
     k = least(a.shape[-2], a.shape[-1])
     assert k is not None
-    r, reflections, factors = _orthogonal_reflected(a, k)
+    r, reflections, factors = _reflect_columns(a, k)
     q = identities(a, -2, -2 if complete else k)
-    q = _applied(q, reflections, factors, k)
+    q = _apply(q, reflections, factors, k)
     return q, ops.triu(r if complete or k is a.shape[-2] else r[..., : int(k), :])
 
 
-def _orthogonal_reflected(a: Symbol, k: Dim) -> tuple[Symbol, Symbol, Symbol]:
-    """Return what reflections make of `a`, their vectors as columns, [..., m, k], and their factors, [..., 1, k]."""
+def _reflect_columns(a: Symbol, k: Dim) -> tuple[Symbol, Symbol, Symbol]:
+    """Reflect `a`, and return it with the vectors of the reflections, [..., m, k], and their factors, [..., 1, k]."""
 
     def step(k: Symbol, r: Symbol, vectors: Symbol, factors: Symbol, rows: Symbol, columns: Symbol) -> list[Symbol]:
         zero = e.const(r, 0.0)
@@ -293,11 +297,11 @@ def _orthogonal_reflected(a: Symbol, k: Dim) -> tuple[Symbol, Symbol, Symbol]:
 
 
 def reflection(head: Symbol, rest: Symbol, here: Symbol) -> tuple[Symbol, Symbol]:
-    """Return v and tau with (I - tau v v.T).T x = a multiple of a unit vector, as LAPACK's larfg chooses them.
+    """Return v and tau so that (I - tau v v.T).T x is a multiple of a unit vector, as in LAPACK's larfg.
 
-    x is given as its element at the place of that vector, [..., 1, 1], and the others, [..., m, 1] with 0 there.
-    here: bool [..., m, 1], True at the place, where v is 1. Tau is 0 where there is nothing to be done. Of complex
-    numbers the transposes are conjugated.
+    head: the element of x at the position of the unit vector, [..., 1, 1]. rest: the other elements, [..., m, 1] with 0
+    at that position. here: bool [..., m, 1], True at the position, where v is 1. Tau is 0 if nothing has to be done.
+    For complex numbers, transposes are conjugated.
     """
     zero, one = e.const(rest, 0.0), e.const(rest, 1.0)
     beneath = square_sum(rest, -2)
@@ -311,7 +315,7 @@ def reflection(head: Symbol, rest: Symbol, here: Symbol) -> tuple[Symbol, Symbol
 
 
 def _complex_reflection(head: Symbol, rest: Symbol, here: Symbol, beneath: Symbol) -> tuple[Symbol, Symbol]:
-    """The multiple is real, as in LAPACK: so that there is something to be done for a complex head alone."""
+    """Return v and tau for complex numbers. As in LAPACK the multiple is real, so a complex head needs a reflection."""
     zero, one = e.const(rest, 0.0), e.const(rest, 1.0)
     real, imag = ops.real(head), ops.imag(head)
     norm = ops.sqrt(real * real + imag * imag + beneath)
@@ -319,14 +323,14 @@ def _complex_reflection(head: Symbol, rest: Symbol, here: Symbol, beneath: Symbo
     idle = e.both(beneath == 0.0, imag == 0.0)
     factor = divided(ops.complex(image - real, -imag), e.where(idle, e.const(image, 1.0), image))
     factor = e.where(idle, zero, factor)
-    # Columns are scaled to elements of about 1, so that squares neither overflow nor vanish: no careful division.
-    apart = real - image
-    size = e.where(idle, e.const(image, 1.0), apart * apart + imag * imag)
-    return e.where(here, one, rest * ops.complex(apart / size, -imag / size)), factor
+    # Columns are scaled to about 1, so that squares neither overflow nor underflow in the division.
+    difference = real - image
+    size = e.where(idle, e.const(image, 1.0), difference * difference + imag * imag)
+    return e.where(here, one, rest * ops.complex(difference / size, -imag / size)), factor
 
 
-def _applied(q: Symbol, vectors: Symbol, factors: Symbol, k: Dim) -> Symbol:
-    """The product of the reflections with `q`, the last reflection first."""
+def _apply(q: Symbol, vectors: Symbol, factors: Symbol, k: Dim) -> Symbol:
+    """Apply the reflections to `q`, the last one first."""
     last = _count(q, k) - 1
 
     def step(i: Symbol, q: Symbol, vectors: Symbol, factors: Symbol, last: Symbol) -> list[Symbol]:

@@ -1,4 +1,4 @@
-"""The command line: runs the command that its arguments name; errors are their text on stderr, never a traceback."""
+"""The command line: parses arguments, runs the command, and prints errors as text on stderr, without a traceback."""
 
 from __future__ import annotations
 
@@ -17,19 +17,23 @@ from graphcore.errors import GraphcoreError
 from graphcore.support.escaping import escaped
 
 _INTERRUPTED = 130
-"""The exit status after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
+"""The exit status after Ctrl-C: 128 + SIGINT, as in shells."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command. argv: its arguments, by default those of the process.
+    """Run a command.
 
-    Returns the exit status: 0, 1 where the command fails, 2 where it is used wrongly, 130 where it is interrupted;
-    those of `check` and `diff` are in their help.
+    Args:
+        argv: The arguments; by default those of the process.
+
+    Returns:
+        The exit status: 0 for success, 1 for failure, 2 for wrong usage, 130 after Ctrl-C. The help of `check` and
+        `diff` lists theirs.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # an encoding that lacks what a model's names have
+        if isinstance(stream, io.TextIOWrapper):  # names in a model may have characters that the encoding lacks
             stream.reconfigure(errors="backslashreplace")
-    with _noticed() as interrupts, warnings.catch_warnings(record=True) as caught:
+    with _record_interrupts() as interrupts, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         failure = 1
         try:
@@ -39,55 +43,54 @@ def main(argv: Sequence[str] | None = None) -> int:
             command = import_module(f"graphcore.cli.commands.{args.home}")
             status = int(getattr(command, name)(args))
             sys.stdout.flush()
-        except SystemExit as stop:  # argparse has said why
+        except SystemExit as stop:  # argparse has printed the reason
             return int(stop.code or 0)
         except GraphcoreError as error:
-            status = _failed(_text(error), failure)
-        except BrokenPipeError:  # who reads has read enough
+            status = _print_error(_text(error), failure)
+        except BrokenPipeError:  # the reader has closed the pipe, such as `head`
             sys.stderr.close()
             return 1
         except KeyboardInterrupt:
             return _INTERRUPTED
         except MemoryError:
-            status = _failed("graphcore: there is not enough memory")
+            status = _print_error("graphcore: out of memory")
         except Exception as error:
-            if interrupts:  # which imports turn into errors of their own
+            if interrupts:  # an import can turn KeyboardInterrupt into another error
                 return _INTERRUPTED
             reason = " ".join(str(error).split())
-            status = _failed(f"graphcore: an error of its own, {type(error).__name__}: {reason}; please report it")
+            status = _print_error(f"graphcore: internal error, {type(error).__name__}: {reason}; please report it")
     for warning in caught:
-        _failed(f"{warning.category.__name__}: {warning.message}")
+        _print_error(f"{warning.category.__name__}: {warning.message}")
     return status
 
 
 @contextlib.contextmanager
-def _noticed() -> Iterator[list[int]]:
-    """Yield a list that gets longer with each Ctrl-C, which raises KeyboardInterrupt as ever."""
-    came: list[int] = []
+def _record_interrupts() -> Iterator[list[int]]:
+    """Yield a list that grows with each Ctrl-C, which still raises KeyboardInterrupt."""
+    interrupts: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield came
+        yield interrupts
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        interrupts.append(number)
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
     try:
-        yield came
+        yield interrupts
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _failed(text: str, status: int = 1) -> int:
+def _print_error(text: str, status: int = 1) -> int:
     print("\n".join(map(escaped, text.split("\n"))), file=sys.stderr)
     return status
 
 
 def _text(error: GraphcoreError) -> str:
-    """Return the error as the library prints it, without the line of code that led to it, which is no line of the
-    user's here."""
+    """Return the error as the library prints it, without the source line, which is not the user's code here."""
     lines = str(error).split("\n")
     if error.line is not None:
         place = str(error.line)

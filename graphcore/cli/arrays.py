@@ -1,4 +1,4 @@
-"""Arrays as the command line reads, invents, shows and writes them."""
+"""Arrays of the command line: read from files, random, summarised, and written."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from graphcore.errors import DTypeError, ExportError, FeedError, ResourceLimitEr
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
-_SHOWN = 6
-"""Values that a summary shows."""
+_MAX_VALUES = 6
+"""Maximum number of values in a summary."""
 
-_LARGEST = 1 << 31
-"""Bytes of the largest random array."""
+_MAX_RANDOM_BYTES = 1 << 31
+"""Maximum size of a random array."""
 
 
 def read(path: str, name: str, type_: Type) -> Array:
-    """Return the array of a .npy file, as an input takes it. Raises `FeedError`."""
+    """Return the array of a .npy file, in the dtype of an input. Raises `FeedError`."""
     try:
         if not os.path.isfile(path):
             raise FileNotFoundError("no such file")
@@ -33,74 +33,76 @@ def read(path: str, name: str, type_: Type) -> Array:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
         raise FeedError(f"{path} for input {name!r} cannot be read: {reason}", help="give a .npy file") from None
     if not isinstance(loaded, np.ndarray):
-        raise FeedError(f"{path} for input {name!r} holds several arrays", help="give a .npy file of one")
-    wanted = type_.dtype.numpy if isinstance(type_, TensorType) else loaded.dtype
-    if wanted.kind not in "V" and not _is_added(wanted):
+        raise FeedError(f"{path} for input {name!r} holds several arrays", help="give a .npy file, which holds one")
+    dtype = type_.dtype.numpy if isinstance(type_, TensorType) else loaded.dtype
+    if dtype.kind not in "V" and not _is_ml_dtype(dtype):
         return loaded
-    if loaded.dtype.kind in "Vu" and loaded.dtype.itemsize == wanted.itemsize and not _is_integer(wanted):
-        return loaded.view(wanted)
-    if loaded.dtype.kind in "iu" and loaded.dtype.itemsize == 1 and _is_integer(wanted):
-        return loaded.astype(wanted)
+    if loaded.dtype.kind in "Vu" and loaded.dtype.itemsize == dtype.itemsize and not _is_integer(dtype):
+        return loaded.view(dtype)
+    if loaded.dtype.kind in "iu" and loaded.dtype.itemsize == 1 and _is_integer(dtype):
+        return loaded.astype(dtype)
     return loaded
 
 
 def write(path: str, results: Mapping[str, Array]) -> list[str]:
-    """Write a .npz file; return a line for each array that is stored as something else. Raises `ExportError`.
+    """Write a .npz file; return a line for each array that is stored in another dtype. Raises `ExportError`.
 
-    Members are called as the results, with what could lead out of a folder percent-encoded: `member_name`.
+    `member_name` makes the names of members from those of results.
     """
-    held: dict[str, Any] = {}
-    said = []
+    members: dict[str, Any] = {}
+    notes = []
     for name, array in results.items():
         if not isinstance(array, np.ndarray):
-            raise ExportError(f"run: {name} is no array and is not written", help="leave --output out")
+            raise ExportError(
+                f"run: output {name!r} is not an array and cannot be written", help="run without --output"
+            )
         if array.dtype == object:
-            held[name] = array.astype(str)
-        elif _is_added(array.dtype):
+            members[name] = array.astype(str)
+        elif _is_ml_dtype(array.dtype):
             plain = array.astype(np.int8) if _is_integer(array.dtype) else array.view(f"u{array.dtype.itemsize}")
-            held[name] = plain
-            held[f"{name}.dtype"] = np.array(array.dtype.name)
-            said.append(f"{name} is stored as {plain.dtype}; {name}.dtype says {array.dtype.name}")
+            members[name] = plain
+            members[f"{name}.dtype"] = np.array(array.dtype.name)
+            notes.append(f"{name} is stored as {plain.dtype}; {name}.dtype says {array.dtype.name}")
         else:
-            held[name] = array
+            members[name] = array
     buffer = io.BytesIO()
-    _write_members(buffer, held)
+    _write_members(buffer, members)
     output.write("run", path, [buffer.getbuffer()])
-    return said
+    return notes
 
 
 def read_all(path: str) -> dict[str, Array]:
-    """Return the arrays of a file that `write` wrote, of their own dtypes."""
-    with np.load(path, allow_pickle=False) as held:
-        made: dict[str, Array] = {}
-        members = {value_name(member): member for member in held.files}
+    """Return the arrays of a file that `write` wrote, in their original dtypes."""
+    with np.load(path, allow_pickle=False) as archive:
+        results: dict[str, Array] = {}
+        members = {value_name(member): member for member in archive.files}
         for name, member in members.items():
-            wanted = members.get(f"{name}.dtype")
-            if wanted is None:
-                made[name] = held[member]
+            dtype_member = members.get(f"{name}.dtype")
+            if dtype_member is None:
+                results[name] = archive[member]
                 continue
-            dtype = DType.of(str(held[wanted])).numpy
-            made[name] = held[member].astype(dtype) if _is_integer(dtype) else held[member].view(dtype)
-    notes = {f"{name}.dtype" for name in made}
-    return {name: array for name, array in made.items() if name not in notes}
+            dtype = DType.of(str(archive[dtype_member])).numpy
+            results[name] = archive[member].astype(dtype) if _is_integer(dtype) else archive[member].view(dtype)
+    note_names = {f"{name}.dtype" for name in results}
+    return {name: array for name, array in results.items() if name not in note_names}
 
 
-def _write_members(file: IO[bytes], held: Mapping[str, Array]) -> None:
-    """Write an archive as `numpy.savez` does, which takes the names of members for those of its own arguments too."""
-    import zipfile  # few commands write archives
+def _write_members(file: IO[bytes], members: Mapping[str, Array]) -> None:
+    """Write an archive in the format of `numpy.savez`, which fails for names that are also its parameters."""
+    import zipfile  # only few commands need it
 
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
-        for name, array in held.items():
+        for name, array in members.items():
             with archive.open(zipfile.ZipInfo(f"{member_name(name)}.npy"), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
 def random(rng: np.random.Generator, dtype: DType, dims: Sequence[int]) -> Array:
-    """Return floats of the standard normal distribution, integers from 0 to 9 as far as they go, bools, or digits."""
+    """Return floats of the standard normal distribution, integers from 0 to at most 9, bools, or digits as strings."""
     count = 1
     for d in dims:
         count *= d
-    if count * max(8, dtype.numpy.itemsize) > _LARGEST:
+    if count * max(8, dtype.numpy.itemsize) > _MAX_RANDOM_BYTES:
         raise ResourceLimitError(f"a random array of {list(dims)} is too large", help="give files: --input NAME=FILE")
     if dtype is DType.bool:
         return rng.integers(0, 2, dims).astype(np.bool_)
@@ -110,26 +112,26 @@ def random(rng: np.random.Generator, dtype: DType, dims: Sequence[int]) -> Array
         return rng.standard_normal(dims).astype(dtype.numpy)
     if dtype.is_complex:
         return (rng.standard_normal(dims) + 1j * rng.standard_normal(dims)).astype(dtype.numpy)
-    most = (1 << (dtype.bits - dtype.is_signed)) - 1
-    return rng.integers(0, min(10, most + 1), dims).astype(dtype.numpy)
+    max_value = (1 << (dtype.bits - dtype.is_signed)) - 1
+    return rng.integers(0, min(10, max_value + 1), dims).astype(dtype.numpy)
 
 
-def described(result: Any) -> dict[str, Any]:
-    """Return what `summary` says as plain values, for JSON."""
+def describe(result: Any) -> dict[str, Any]:
+    """Return the facts of `summary` as plain values, for JSON."""
     if not isinstance(result, np.ndarray):
         return {"text": str(result)[:200]}
-    made: dict[str, Any] = {"dtype": _dtype_name(result), "shape": list(result.shape)}
+    facts: dict[str, Any] = {"dtype": _dtype_name(result), "shape": list(result.shape)}
     values = result.reshape(-1)
-    made["first"] = [
-        _plain(v.item() if isinstance(v, np.generic) and not _is_added(v.dtype) else v) for v in values[:_SHOWN]
+    facts["first"] = [
+        _plain(v.item() if isinstance(v, np.generic) and not _is_ml_dtype(v.dtype) else v) for v in values[:_MAX_VALUES]
     ]
     if values.size and result.dtype != object and result.dtype.kind not in "USbc":
-        wide = values.astype(np.float64) if _is_added(result.dtype) or result.dtype.kind == "f" else values
+        wide = values.astype(np.float64) if _is_ml_dtype(result.dtype) or result.dtype.kind == "f" else values
         finite = wide[~np.isnan(wide)] if wide.dtype.kind == "f" else wide
         if finite.size:
-            made |= {"min": finite.min().item(), "max": finite.max().item()}
-        made["nan"] = int(wide.size - finite.size)
-    return made
+            facts |= {"min": finite.min().item(), "max": finite.max().item()}
+        facts["nan"] = int(wide.size - finite.size)
+    return facts
 
 
 def _plain(value: Any) -> Any:
@@ -146,22 +148,22 @@ def _dtype_name(array: Array) -> str:
 
 
 def summary(name: str, result: Any, type_: Type) -> str:
-    """Return one line: the name, the type as it came out, the least and greatest value, the first values."""
+    """Return one line: the name, the dtype and shape, the minimum and maximum, the first values."""
     if not isinstance(result, np.ndarray):
         return f"{name}  {type_}  {str(result)[:200]}"
     dtype = _dtype_name(result)
     shape = ", ".join(map(str, result.shape))
     values = result.reshape(-1)
-    shown = " ".join(_text(v) for v in values[:_SHOWN]) + (" ..." if values.size > _SHOWN else "")
+    first_values = " ".join(_text(v) for v in values[:_MAX_VALUES]) + (" ..." if values.size > _MAX_VALUES else "")
     line = f"{name}  {dtype}[{shape}]"
     if values.size and result.dtype != object and result.dtype.kind not in "USbc":
-        wide = values.astype(np.float64) if _is_added(result.dtype) or result.dtype.kind == "f" else values
+        wide = values.astype(np.float64) if _is_ml_dtype(result.dtype) or result.dtype.kind == "f" else values
         finite = wide[~np.isnan(wide)] if wide.dtype.kind == "f" else wide
         if finite.size:
             line += f"  min {_text(finite.min())}  max {_text(finite.max())}"
         if finite.size < wide.size:
             line += f"  NaN x{wide.size - finite.size}"
-    return f"{line}  [{shown}]"
+    return f"{line}  [{first_values}]"
 
 
 def _text(value: Any) -> str:
@@ -174,8 +176,8 @@ def _text(value: Any) -> str:
     return f"{float(value):.6g}"
 
 
-def _is_added(dtype: np.dtype[Any]) -> bool:
-    """Return whether it is one of ml_dtypes."""
+def _is_ml_dtype(dtype: np.dtype[Any]) -> bool:
+    """Return True if the dtype is from ml_dtypes."""
     return dtype.type.__module__.partition(".")[0] != "numpy"
 
 
@@ -183,28 +185,28 @@ def _is_integer(dtype: np.dtype[Any]) -> bool:
     return dtype.name.startswith(("int", "uint"))
 
 
-# Names of values as names of members of archives: none leaves the folder that an archive is unpacked in.
+# Names of members of archives: none leads out of the folder into which an archive is unpacked.
 
 
 def member_name(name: str) -> str:
-    """Return a name for a member of an archive, in which what could lead out of a folder is percent-encoded.
+    """Return the name of an archive member, with everything percent-encoded that could lead out of a folder.
 
-    That is: segments of dots and blanks alone, empty segments, backslashes, drives, and what is not printable; `%`
-    itself too, so that `value_name` returns the name. Other names stay as they are.
+    That is: segments of only dots and blanks, empty segments, backslashes, drives, unprintable characters, and `%`, so
+    that `value_name` is the inverse. Other names do not change.
     """
-    kept = "".join(c if c.isprintable() and c not in "%\\" else _encoded(c) for c in name)
-    if kept[1:2] == ":":
-        kept = f"{kept[0]}%3A{kept[2:]}"
-    first, *others = kept.split("/")
-    made = _segment(first)
+    encoded = "".join(c if c.isprintable() and c not in "%\\" else _encoded(c) for c in name)
+    if encoded[1:2] == ":":
+        encoded = f"{encoded[0]}%3A{encoded[2:]}"
+    first, *others = encoded.split("/")
+    result = _segment(first)
     for before, segment in zip([first, *others], others, strict=False):
         slash = "/" if before and segment else "%2F"
-        made += f"{slash}{_segment(segment)}"
-    return made
+        result += f"{slash}{_segment(segment)}"
+    return result
 
 
 def value_name(member: str) -> str:
-    """Return the name that `member_name` made a member's of."""
+    """Return the name of a value from its `member_name`."""
     return unquote(member, errors="surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""Inputs for a comparison, and how far results are from one another."""
+"""Inputs for a comparison, and the differences between results."""
 
 from __future__ import annotations
 
@@ -20,14 +20,20 @@ from graphcore.types.tensor_types import TensorType, Type
 
 
 @dataclass(frozen=True, slots=True)
-class Distance:
-    """The distance of an array from a first one.
+class ArrayDistance:
+    """The differences of an array from a first one; None for a measure that dtypes or shapes do not have.
 
-    differing: how many elements are not equal, of `size`; NaNs are equal. beyond: how many differ by more than the
-    tolerances. absolute, relative, ulp: the largest differences: in value, beside the first array's values that are not
-    0, and in units in the last place of the dtype that both have. cosine: of the arrays as vectors. first: the index of
-    the first element beyond the tolerances. reason: why they cannot be compared, "" where they can. What does not exist
-    for the dtypes or shapes is None.
+    Attributes:
+        size: The number of elements.
+        differing: How many are not equal; NaNs are equal.
+        beyond: How many differ by more than the tolerances.
+        absolute: The largest absolute difference.
+        relative: The largest difference relative to a nonzero value of the first array.
+        ulp: The largest difference in units in the last place, if both have one float dtype.
+        cosine: The cosine similarity of the arrays as vectors.
+        first: The index of the first element beyond the tolerances.
+        values: Both values at `first`.
+        reason: Why the arrays cannot be compared, or "".
     """
 
     size: int
@@ -43,7 +49,7 @@ class Distance:
 
     @property
     def is_far(self) -> bool:
-        """Return whether the arrays differ by more than the tolerances."""
+        """True if the arrays differ by more than the tolerances."""
         return bool(self.beyond or self.reason)
 
     def as_dict(self) -> dict[str, Any]:
@@ -51,25 +57,25 @@ class Distance:
         return asdict(self)
 
 
-def distance(a: Any, b: Any, atol: float = 0.0, rtol: float = 0.0) -> Distance:
-    """Return how far `b` is from `a`: arrays, lists of them, or None for both.
+def distance(a: Any, b: Any, atol: float = 0.0, rtol: float = 0.0) -> ArrayDistance:
+    """Return the distance of `b` from `a`: arrays, lists of them, or None for both.
 
-    Elements within `atol + rtol * |a|` are the same.
+    Elements within `atol + rtol * |a|` are equal.
     """
     if isinstance(a, list) and isinstance(b, list):
         return _of_sequences(a, b, atol, rtol)
     if a is None and b is None:
-        return Distance(0)
+        return ArrayDistance(0)
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
-        return Distance(0, reason="one of them is no array")
+        return ArrayDistance(0, reason="one of them is not an array")
     if a.shape != b.shape:
-        return Distance(a.size, reason=f"their shapes differ: {list(a.shape)} and {list(b.shape)}")
+        return ArrayDistance(a.size, reason=f"their shapes differ: {list(a.shape)} and {list(b.shape)}")
     if not _is_number(a.dtype) or not _is_number(b.dtype):
         is_other = np.asarray(a != b, bool)
         count = int(np.count_nonzero(is_other))
-        return Distance(a.size, count, count, first=_first(is_other))
+        return ArrayDistance(a.size, count, count, first=_first(is_other))
     if not a.size:
-        return Distance(0, absolute=0.0, relative=0.0)
+        return ArrayDistance(0, absolute=0.0, relative=0.0)
     is_wide = a.dtype.kind in "iu" and b.dtype.kind in "iu" and max(a.itemsize, b.itemsize) == 8
     x, y = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(all="ignore"):
@@ -78,12 +84,12 @@ def distance(a: Any, b: Any, atol: float = 0.0, rtol: float = 0.0) -> Distance:
         gaps = np.where(is_same, 0.0, np.abs(x - y))
         gaps = np.where(np.isnan(gaps), np.inf, gaps)  # NaN against a number, and infinities of two signs
         if is_wide:
-            gaps = np.where(is_same, 0.0, np.maximum(gaps, 1.0))  # which float64 may not tell apart
+            gaps = np.where(is_same, 0.0, np.maximum(gaps, 1.0))  # float64 may not distinguish them
         is_far = ~is_same & ~(gaps <= atol + rtol * np.abs(x))
         sizes = np.abs(x)
         ratios = np.divide(gaps, sizes, out=np.zeros_like(gaps), where=(sizes != 0) & (gaps != 0))
     first = _first(is_far)
-    return Distance(
+    return ArrayDistance(
         a.size,
         int(np.count_nonzero(~is_same)),
         int(np.count_nonzero(is_far)),
@@ -96,14 +102,14 @@ def distance(a: Any, b: Any, atol: float = 0.0, rtol: float = 0.0) -> Distance:
     )
 
 
-def _of_sequences(a: list[Any], b: list[Any], atol: float, rtol: float) -> Distance:
-    """Return the distance of two lists of arrays: the largest of their elements'. `first` begins with the position."""
+def _of_sequences(a: list[Any], b: list[Any], atol: float, rtol: float) -> ArrayDistance:
+    """Return the distance of two lists of arrays, the largest of their elements. `first` starts with the position."""
     if len(a) != len(b):
-        return Distance(len(a), reason=f"their lengths differ: {len(a)} and {len(b)}")
+        return ArrayDistance(len(a), reason=f"their lengths differ: {len(a)} and {len(b)}")
     parts = [distance(x, y, atol, rtol) for x, y in zip(a, b, strict=True)]
     far = next((i for i, part in enumerate(parts) if part.first is not None), None)
     ulps = [part.ulp for part in parts]
-    return Distance(
+    return ArrayDistance(
         sum(part.size for part in parts),
         sum(part.differing for part in parts),
         sum(part.beyond for part in parts),
@@ -118,13 +124,13 @@ def _of_sequences(a: list[Any], b: list[Any], atol: float, rtol: float) -> Dista
 
 
 def cosine(x: Array, y: Array) -> float | None:
-    """Return the cosine of the angle between two arrays as vectors; None where one has no length or no end."""
+    """Return the cosine similarity of two arrays as vectors; None if one is all zeros or not finite."""
     x, y = x.reshape(-1), y.reshape(-1)
     with np.errstate(all="ignore"):
-        most = max(float(np.abs(x).max(initial=0)), float(np.abs(y).max(initial=0)))
-        if not 0 < most < np.inf:
+        scale = max(float(np.abs(x).max(initial=0)), float(np.abs(y).max(initial=0)))
+        if not 0 < scale < np.inf:
             return None
-        x, y = x / most, y / most
+        x, y = x / scale, y / scale
         lengths = float(np.linalg.norm(x) * np.linalg.norm(y))
         return float(np.clip(np.dot(x, y) / lengths, -1.0, 1.0)) if lengths else None
 
@@ -141,7 +147,7 @@ def _first(is_other: Array) -> tuple[int, ...] | None:
 
 
 def _ulp(a: Array, b: Array) -> int | None:
-    """Return the largest number of values of the dtype between two elements; None where they are not of one float."""
+    """Return the largest distance in units in the last place; None unless both have one float dtype."""
     try:
         dtype = DType.of(a.dtype)
     except DTypeError:
@@ -156,15 +162,15 @@ def _ulp(a: Array, b: Array) -> int | None:
 
 
 def _ordered(array: Array, bits: int) -> Array:
-    """Return unsigned integers in the order of the floats; both zeros are one."""
+    """Return unsigned integers in the order of the floats; both zeros are equal."""
     plain = np.ascontiguousarray(array)
-    held = plain.view(f"u{plain.dtype.itemsize}").astype(np.uint64)
+    raw = plain.view(f"u{plain.dtype.itemsize}").astype(np.uint64)
     sign = np.uint64(1 << (bits - 1))
-    magnitude = held & np.uint64(int(sign) - 1)
-    return np.where(held & sign, sign - magnitude, sign + magnitude)
+    magnitude = raw & np.uint64(int(sign) - 1)
+    return np.where(raw & sign, sign - magnitude, sign + magnitude)
 
 
-# Arrays that commands give to models: those of files and of the command line, and random ones.
+# Inputs of models: arrays from files and from the command line, and random ones.
 
 
 def feeds_of(
@@ -172,17 +178,24 @@ def feeds_of(
 ) -> dict[str, Any]:
     """Return an array for each input of a model.
 
-    what: the command. model: its name, for errors. args: those of `options.add_feeds`. fills: give random arrays to the
-    inputs that nothing is given for. Raises `FeedError`.
+    Args:
+        what: The command, for errors.
+        model: The name of the model, for errors.
+        inputs: The types of the inputs.
+        args: The arguments of `options.add_feeds`.
+        fills: Use random arrays for inputs without `--input`.
+
+    Raises:
+        FeedError: An argument does not fit, or an input has no array.
     """
     if args.seed < 0:
         raise FeedError(f"{what}: --seed {args.seed} is negative", help="give a seed of 0 or more")
     sizes = dict(args.dim)
-    feeds = _given(what, model, inputs, args.input, sizes)
+    feeds = _feeds_of_args(what, model, inputs, args.input, sizes)
     missing = [name for name in inputs if name not in feeds]
     if missing and not fills:
         raise FeedError(
-            f"{what}: nothing is given for {', '.join(missing)}",
+            f"{what}: no array is given for {', '.join(missing)}",
             operands={name: str(inputs[name]) for name in missing},
             help=f"--input {missing[0]}=FILE.npy, or --random",
         )
@@ -191,21 +204,21 @@ def feeds_of(
     return feeds
 
 
-def _given(
+def _feeds_of_args(
     what: str,
     model: str,
     inputs: Mapping[str, Type],
-    given: Sequence[tuple[str, str]],
+    input_args: Sequence[tuple[str, str]],
     sizes: Mapping[str, int],
 ) -> dict[str, Any]:
     feeds: dict[str, Any] = {}
-    for name, text in given:
+    for name, text in input_args:
         if not name and len(inputs) == 1:
             name = next(iter(inputs))
         if name not in inputs:
-            said = f"no input {name!r}" if name else f"more than one input to take {text}"
+            problem = f"no input {name!r}" if name else f"{len(inputs)} inputs, and --input {text} names none of them"
             raise FeedError(
-                f"{what}: {model} has {said}", help=f"its inputs: {', '.join(inputs) or 'none'}; --input NAME=FILE"
+                f"{what}: {model} has {problem}", help=f"its inputs: {', '.join(inputs) or 'none'}; --input NAME=FILE"
             )
         if name in feeds:
             raise FeedError(f"{what}: input {name!r} is given twice", help="give one file for each input")
@@ -218,35 +231,37 @@ def _given(
 
 
 def _literal(text: str) -> Any:
-    """Return the number or list that a text is in JSON; None where it is neither."""
+    """Return the number or list that a text is in JSON, or None."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return None
-    return found if isinstance(found, (int, float, list)) else None
+    return value if isinstance(value, (int, float, list)) else None
 
 
 def _from_literal(what: str, value: Any, name: str, type_: Type, sizes: Mapping[str, int]) -> Any:
     if not isinstance(type_, TensorType):
-        raise FeedError(f"{what}: input {name!r} is {type_}, which is fed from no number", help="run it from Python")
+        raise FeedError(
+            f"{what}: input {name!r} is {type_}, which cannot be a number or list", help="run it from Python"
+        )
     try:
-        made = np.array(value)
-        if made.dtype == object or not np.array_equal(made.astype(type_.dtype.numpy).astype(made.dtype), made):
-            if not type_.dtype.is_float or made.dtype.kind not in "if":
-                raise ValueError(f"{type_.dtype.name} does not hold it")
-        made = made.astype(type_.dtype.numpy)
+        array = np.array(value)
+        if array.dtype == object or not np.array_equal(array.astype(type_.dtype.numpy).astype(array.dtype), array):
+            if not type_.dtype.is_float or array.dtype.kind not in "if":
+                raise ValueError(f"{type_.dtype.name} cannot represent it")
+        array = array.astype(type_.dtype.numpy)
     except (ValueError, TypeError, OverflowError) as error:
         reason = str(error).split("\n")[0]
         raise FeedError(
-            f"{what}: {value!r:.60} for input {name!r} is no array: {reason}", operands={name: str(type_)}
+            f"{what}: {value!r:.60} for input {name!r} is not a valid array: {reason}", operands={name: str(type_)}
         ) from None
-    if made.ndim or not type_.shape.is_ranked:
-        return made
-    return np.full(lengths(what, name, type_, sizes), made)
+    if array.ndim or not type_.shape.is_ranked:
+        return array
+    return np.full(lengths(what, name, type_, sizes), array)
 
 
 def require_dims(what: str, inputs: Mapping[str, Type], sizes: Mapping[str, int]) -> None:
-    """Raise `FeedError` where a size is given for a dim that no input has."""
+    """Raise `FeedError` if a size is given for a dim that no input has."""
     typed = {name: t.shape for name, t in inputs.items() if isinstance(t, TensorType) and t.shape.is_ranked}
     named = {p for shape in typed.values() for d in shape for p in d.parameters}
     named |= {f"{name}.{axis}" for name, shape in typed.items() for axis, d in enumerate(shape) if d.is_dynamic}
@@ -259,19 +274,21 @@ def require_dims(what: str, inputs: Mapping[str, Type], sizes: Mapping[str, int]
 
 
 def random_feeds(types: Mapping[str, Type], sizes: Mapping[str, int], seed: int, what: str = "run") -> dict[str, Array]:
-    """Return random arrays for inputs. sizes: of dims by name, 1 for the others. Raises `FeedError`."""
+    """Return random arrays for inputs. sizes: sizes of dims by name, by default 1. Raises `FeedError`."""
     rng = np.random.default_rng(seed)
-    made = {}
+    feeds = {}
     for name, type_ in types.items():
         if not isinstance(type_, TensorType):
-            raise FeedError(f"{what}: input {name!r} is {type_}, which is fed from no file", help="run it from Python")
-        made[name] = arrays.random(rng, type_.dtype, lengths(what, name, type_, sizes))
-    return made
+            raise FeedError(f"{what}: input {name!r} is {type_}, which cannot be random", help="run it from Python")
+        feeds[name] = arrays.random(rng, type_.dtype, lengths(what, name, type_, sizes))
+    return feeds
 
 
 def lengths(what: str, name: str, type_: TensorType, sizes: Mapping[str, int]) -> list[int]:
-    """Return the length of each axis of an input. sizes: by the names of dims, and by `input.axis` of those that have
-    none; 1 for the others. Raises `FeedError` where a dim has no length."""
+    """Return the length of each axis of an input. Raises `FeedError` if a dim cannot be evaluated.
+
+    sizes: sizes by the names of dims, and by `input.axis` for dims without a name; by default 1.
+    """
     if not type_.shape.is_ranked:
         raise FeedError(f"{what}: input {name!r} has no known rank", help=f"give an array: --input {name}=FILE.npy")
     return [_length(what, f"{name}.{axis}", name, dim, sizes) for axis, dim in enumerate(type_.shape)]
@@ -281,11 +298,11 @@ def _length(what: str, place: str, name: str, dim: Dim, sizes: Mapping[str, int]
     if dim.is_dynamic:
         return sizes.get(place, 1)
     try:
-        found = dim.evaluate({p: sizes.get(p, 1) for p in dim.parameters})
+        size = dim.evaluate({p: sizes.get(p, 1) for p in dim.parameters})
     except (ValueError, ZeroDivisionError) as error:
         raise FeedError(
-            f"{what}: input {name!r}: {dim} has no size: {error}", help="give other sizes: --dim NAME=SIZE"
+            f"{what}: input {name!r}: {dim} cannot be evaluated: {error}", help="give other sizes: --dim NAME=SIZE"
         ) from None
-    if found < 0:
-        raise FeedError(f"{what}: input {name!r}: {dim} comes out as {found}", help="give other sizes: --dim NAME=SIZE")
-    return found
+    if size < 0:
+        raise FeedError(f"{what}: input {name!r}: {dim} evaluates to {size}", help="give other sizes: --dim NAME=SIZE")
+    return size

@@ -31,9 +31,9 @@ Facts = dict[str, Any]
 
 
 def header(path: str) -> Facts:
-    """Return what the file says of itself, and its operators as they stand in it, those of bodies and functions too.
+    """Return the metadata of a file, and its operators before any conversion, those of bodies and functions included.
 
-    Raises `ModelError` for a file that is no model.
+    Raises `ModelError` for a file that is not a model.
     """
     content = model_bytes(path)
     head, _ = split(content)
@@ -66,7 +66,7 @@ def _operators(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
 
 
 def ends(graph: Graph) -> Facts:
-    """Return the inputs and outputs, and the names of dims with the inputs that have them."""
+    """Return the inputs and outputs, and the names of dims with their inputs."""
     dims: dict[str, list[str]] = {}
     for symbol in graph.inputs:
         for name in _dim_names(symbol.type):
@@ -75,7 +75,7 @@ def ends(graph: Graph) -> Facts:
         "name": graph.name,
         "inputs": [_end(symbol.name, symbol.type) for symbol in graph.inputs],
         "outputs": [_end(name, type_) for name, type_ in graph.output_types.items()],
-        "buffers": [{"name": name, "type": str(held.buffer.type)} for name, held in graph.buffers.items()],
+        "buffers": [{"name": name, "type": str(state.buffer.type)} for name, state in graph.buffers.items()],
         "dims": dims,
         "promotion": str(graph.promotion),
     }
@@ -88,16 +88,16 @@ def _dim_names(type_: Type) -> list[str]:
 
 
 def _end(name: str, type_: Type) -> Facts:
-    made: Facts = {"name": name, "type": str(type_)}
+    facts: Facts = {"name": name, "type": str(type_)}
     if isinstance(type_, TensorType):
         shape = [int(d) if d.is_static else str(d) for d in type_.shape] if type_.shape.is_ranked else None
-        made |= {"dtype": type_.dtype.name, "shape": shape}
-    return made
+        facts |= {"dtype": type_.dtype.name, "shape": shape}
+    return facts
 
 
 def contents(graph: Graph) -> Facts:
-    """Return how many nodes and values of each dtype there are, and parameters and bytes in all and by layer."""
-    found = sizes(graph)
+    """Return the numbers of nodes and of values of each dtype, and parameters and bytes in total and by layer."""
+    model_sizes = sizes(graph)
     nodes = [node for part in parts(graph) for node in part.nodes]
     dtypes = Counter(
         symbol.type.dtype.name if isinstance(symbol.type, TensorType) else "other"
@@ -105,7 +105,7 @@ def contents(graph: Graph) -> Facts:
         for symbol in node.outputs
     )
     stored: Counter[str] = Counter()
-    for weight in found.weights:
+    for weight in model_sizes.weights:
         stored[weight.dtype] += weight.bytes
     return {
         "nodes": len(nodes),
@@ -113,26 +113,26 @@ def contents(graph: Graph) -> Facts:
             name: {"values": dtypes[name], "weight_bytes": stored[name]}
             for name, _ in (dtypes + Counter(dict.fromkeys(stored, 0) | dict.fromkeys(stored, 1))).most_common()
         },
-        "parameters": found.parameters,
-        "weight_bytes": found.bytes,
-        "layers": [asdict(layer) for layer in found.layers],
+        "parameters": model_sizes.parameters,
+        "weight_bytes": model_sizes.bytes,
+        "layers": [asdict(layer) for layer in model_sizes.layers],
     }
 
 
-def work(graph: Graph, given: Mapping[str, int]) -> Facts:
-    """Return how many operations a run takes with dims of the given sizes, and of 1 for the others.
+def work(graph: Graph, dim_sizes: Mapping[str, int]) -> Facts:
+    """Return the number of operations of a run.
 
-    given: by names of dims, and by `input.axis` for those that have none. Raises `FeedError` for a dim that is not
-    there, `ShapeError` for sizes that the graph does not take.
+    dim_sizes: sizes by names of dims, and by `input.axis` for dims without a name; by default 1. Raises `FeedError` for
+    an unknown dim, `ShapeError` for sizes that the graph does not accept.
     """
     inputs = {symbol.name: symbol.type for symbol in graph.inputs}
-    require_dims("inspect", inputs, given)
+    require_dims("inspect", inputs, dim_sizes)
     names = [*dict.fromkeys(name for type_ in inputs.values() for name in _dim_names(type_))]
-    chosen = {name: given.get(name, 1) for name in names}
-    counted = flops(_sized(graph, inputs, given), chosen)
+    chosen = {name: dim_sizes.get(name, 1) for name in names}
+    counted = flops(_sized(graph, inputs, dim_sizes), chosen)
     unknown = Counter((entry.operator, entry.reason) for entry in counted.unknown)
     return {
-        "sizes": chosen | {name: size for name, size in given.items() if name not in chosen},
+        "sizes": chosen | {name: size for name, size in dim_sizes.items() if name not in chosen},
         "flops": int(counted.total) if counted.total.is_static else None,
         "flops_with_sizes": str(counted.total),
         "flops_expression": str(flops(graph).total),
@@ -141,13 +141,13 @@ def work(graph: Graph, given: Mapping[str, int]) -> Facts:
     }
 
 
-def _sized(graph: Graph, inputs: Mapping[str, Type], given: Mapping[str, int]) -> Graph:
-    """Return the graph typed again with a size for each dim of its inputs; as it is where it does not take 1.
+def _sized(graph: Graph, inputs: Mapping[str, Type], dim_sizes: Mapping[str, int]) -> Graph:
+    """Return the graph with a size for each dim of its inputs, or unchanged if it does not accept size 1.
 
-    Nodes then know sizes that no expression of names tells.
+    Shapes that depend on values are then known too.
     """
     shapes = {
-        name: lengths("inspect", name, type_, given)
+        name: lengths("inspect", name, type_, dim_sizes)
         for name, type_ in inputs.items()
         if isinstance(type_, TensorType) and type_.shape.is_ranked and not type_.shape.is_static
     }
@@ -156,7 +156,7 @@ def _sized(graph: Graph, inputs: Mapping[str, Type], given: Mapping[str, int]) -
     try:
         return graph.with_dims(shapes)
     except GraphcoreError:
-        if given:
+        if dim_sizes:
             raise
         return graph
 
@@ -179,17 +179,17 @@ def cast_list(graph: Graph) -> list[Facts]:
 
 
 def lacking(graph: Graph, provider: str) -> Facts:
-    """Return what onnxruntime alone would refuse or compute otherwise on a provider, which need not be installed.
+    """Return the nodes that onnxruntime alone would refuse or compute differently on a provider, installed or not.
 
-    Raises `RunError` for a provider that is not known.
+    Raises `RunError` for an unknown provider.
     """
     row = BY_PROVIDER.get(provider) or next((t for t in BY_PROVIDER.values() if t.name == provider), None)
     target = providers.target_of(providers.resolve(provider)[0]) if row is None else row.name
-    made: Facts = {"provider": provider, "target": target, "changes": [], "changed": 0, "error": ""}
+    facts: Facts = {"provider": provider, "target": target, "changes": [], "changed": 0, "error": ""}
     try:
-        found = report(graph, target, release.runtime())
+        lowering = report(graph, target, release.runtime())
     except GraphcoreError as error:
-        return made | {"error": error.summary}
+        return facts | {"error": error.summary}
     changes = [
         {
             "operator": change.op_type,
@@ -198,13 +198,13 @@ def lacking(graph: Graph, provider: str) -> Facts:
             "reason": change.reason,
             "action": change.action,
         }
-        for change in found.changes
+        for change in lowering.changes
     ]
-    return made | {"changes": changes, "changed": found.changed}
+    return facts | {"changes": changes, "changed": lowering.changed}
 
 
 def node_list(graph: Graph) -> list[Facts]:
-    """Return the nodes in order, those of bodies and functions after the graph's own."""
+    """Return the nodes in order, those of bodies and functions last."""
     return [_node(part, node) for part in parts(graph) for node in part.nodes]
 
 
@@ -227,24 +227,24 @@ def _attribute(value: Any) -> Any:
 
 
 def weight_list(graph: Graph, advance: Advance) -> list[Facts]:
-    """Return the weights and constants that have a name, with statistics of their values."""
-    layers = {weight.name: weight for weight in sizes(graph).weights if weight.name}
-    held = [s for part in parts(graph) for s in part.symbols if isinstance(s.producer, Constant) and s.given_name]
-    made = []
-    for number, symbol in enumerate(held):
+    """Return the named weights and constants, with statistics of their values."""
+    by_name = {weight.name: weight for weight in sizes(graph).weights if weight.name}
+    weights = [s for part in parts(graph) for s in part.symbols if isinstance(s.producer, Constant) and s.given_name]
+    rows = []
+    for number, symbol in enumerate(weights):
         assert isinstance(symbol.producer, Constant)
         assert symbol.given_name
-        advance(number, len(held))
-        found = statistics(symbol.producer.array, symbol.dtype)
-        known = layers.get(symbol.given_name)
-        made.append(
+        advance(number, len(weights))
+        stats = statistics(symbol.producer.array, symbol.dtype)
+        entry = by_name.get(symbol.given_name)
+        rows.append(
             {
                 "name": symbol.given_name,
                 "dtype": symbol.dtype.name,
                 "shape": list(symbol.producer.array.shape),
-                "bytes": 0 if known is None else known.bytes,
-                "layer": "" if known is None else known.layer,
-                **asdict(found),
+                "bytes": 0 if entry is None else entry.bytes,
+                "layer": "" if entry is None else entry.layer,
+                **asdict(stats),
             }
         )
-    return made
+    return rows

@@ -1,6 +1,6 @@
-"""The memory that a model takes, measured in a process of its own.
+"""The memory of a model, measured in a separate process.
 
-`python -m graphcore.cli.memory` reads a `Request` as JSON, and prints the bytes.
+`python -m graphcore.cli.memory` reads a `MemoryRequest` as JSON, and prints the bytes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.inspection.profiling import onnxruntime_alone
 from graphcore.types.tensor_types import TensorType
 
-_PATIENCE = 600  # seconds
+_TIMEOUT = 600  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A measurement. feeds: a file that `arrays.write` wrote. alone: by onnxruntime alone."""
+class MemoryRequest:
+    """A measurement. feeds: a file that `arrays.write` wrote. alone: run by onnxruntime alone."""
 
     model: str
     feeds: str
@@ -36,28 +36,29 @@ class Request:
     links: Links
 
 
-def peak(request: Request) -> int | None:
-    """Return the bytes that a process holds at most while it loads a model and calls it once, less what it held
-    before; None where that cannot be measured."""
+def peak(request: MemoryRequest) -> int | None:
+    """Return the peak memory in bytes of loading a model and calling it once; None if it cannot be measured."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "graphcore.cli.memory"],
             input=json.dumps(asdict(request)),
             capture_output=True,
             text=True,
             check=False,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
             env=environment,
         )
-        return int(done.stdout) if done.returncode == 0 else None
+        return int(process.stdout) if process.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
 
 
-def _held() -> dict[str, int] | None:
-    """Return the bytes that this process holds, and held at most; None where the system does not tell. The kernel's own
-    count of the most goes on from the process that started this one."""
+def _memory_usage() -> dict[str, int] | None:
+    """Return the current and the peak memory of this process in bytes; None if the system does not report them.
+
+    The peak of `getrusage` would include the parent process.
+    """
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             lines = dict(line.split(":", 1) for line in file if line.startswith(("VmRSS", "VmHWM")))
@@ -66,32 +67,32 @@ def _held() -> dict[str, int] | None:
         return None
 
 
-def _measured(request: Request) -> int | None:
+def _measure(request: MemoryRequest) -> int | None:
     session = runtime.InferenceSession(
         request.provider, precision=request.precision, intra_op_num_threads=request.threads
     )
     small = Graph("small", {"x": TensorType("float32", [1])})
     small.output(y=-small["x"])
-    session.load(small.to_onnx())(x=[1.0])  # so that what loading imports is no memory of the model
+    session.load(small.to_onnx())(x=[1.0])  # imports must not count as memory of the model
     feeds = arrays.read_all(request.feeds)
-    before = _held()
+    before = _memory_usage()
     if request.alone:
         onnxruntime_alone(request.model, session.providers, request.threads)(feeds)
     else:
         session.load(request.model, **request.links)(**feeds)
-    after = _held()
+    after = _memory_usage()
     return None if before is None or after is None else max(0, after["VmHWM"] - before["VmRSS"])
 
 
 def main() -> int:
-    """Measure what stdin asks for. Returns the exit status."""
+    """Measure the request on stdin. Returns the exit status."""
     try:
-        found = _measured(Request(**json.load(sys.stdin)))
+        peak_bytes = _measure(MemoryRequest(**json.load(sys.stdin)))
     except GraphcoreError:
         return 1
-    if found is None:
+    if peak_bytes is None:
         return 1
-    print(found)
+    print(peak_bytes)
     return 0
 
 

@@ -1,6 +1,6 @@
-"""Output of commands: tables, JSON and bars of progress as the terminal asks for them, and files written whole.
+"""Output of commands: tables, JSON, progress bars, and files written atomically.
 
-On a terminal the package rich draws, where it is installed; on a pipe, and without it, text is plain and aligned.
+On a terminal the package rich draws them if it is installed; otherwise text is plain and aligned.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from graphcore.support.progress import Progress
 Record = TypeVar("Record")
 
 Advance: TypeAlias = Callable[[int, "int | None"], None]
-"""Told how much is done, and of how much; None where that is not known."""
+"""Called with the amount done and the total, or None if that is unknown."""
 
-_PATIENCE = 1.0
-"""Seconds before work shows how far it is."""
+_DELAY = 1.0
+"""Seconds before progress is displayed."""
 
-_REDRAWN = 0.2
-"""Seconds between two pictures of a bar."""
+_UPDATE_SECONDS = 0.2
+"""Seconds between two updates of a bar."""
 
 
 def escaped_record(record: Record) -> Record:
-    """Return a dataclass whose fields that are text, or tuples of text and of dataclasses, are escaped."""
-    made: Any = record
-    changed = {field.name: _escaped_value(getattr(made, field.name)) for field in fields(made)}
-    return cast("Record", replace(made, **changed))
+    """Return a dataclass with its strings escaped, also those in tuples and nested dataclasses."""
+    item: Any = record
+    changed = {field.name: _escaped_value(getattr(item, field.name)) for field in fields(item)}
+    return cast("Record", replace(item, **changed))
 
 
 def _escaped_value(value: Any) -> Any:
@@ -51,18 +51,18 @@ def _escaped_value(value: Any) -> Any:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal that can move its cursor."""
+    """Return True if a stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Return whether a stream is to be written with colours. Source: no-color.org."""
+    """Return True if a stream displays colours. Source: no-color.org."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
 @functools.cache
 def has_rich() -> bool:
-    """Return whether the package rich is installed."""
+    """Return True if the package rich is installed."""
     return importlib.util.find_spec("rich") is not None
 
 
@@ -72,24 +72,24 @@ def line(text: str = "") -> None:
 
 
 def heading(text: str) -> None:
-    """Print a line that begins a section: bold where there are colours, after an empty line."""
-    shown = escaped(text)
-    print(f"\n\x1b[1m{shown}\x1b[0m" if has_colour(sys.stdout) else f"\n{shown}")
+    """Print the title of a section after an empty line, in bold if the terminal has colours."""
+    escaped_text = escaped(text)
+    print(f"\n\x1b[1m{escaped_text}\x1b[0m" if has_colour(sys.stdout) else f"\n{escaped_text}")
 
 
 def table(rows: Sequence[Sequence[str]], *, head: Sequence[str] = (), numbers: Collection[int] = ()) -> None:
-    """Print rows. numbers: the columns that are aligned on the right."""
+    """Print rows. numbers: the columns to align on the right."""
     if not rows:
         return
     if is_terminal(sys.stdout) and has_rich():
-        _drawn(rows, head, numbers)
+        _print_rich_table(rows, head, numbers)
         return
     for text in aligned([head, *rows] if head else rows, numbers):
         print(text)
 
 
 def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
-    """Return the rows as lines whose columns begin at the same place. numbers: columns that end at the same place."""
+    """Return the rows as lines with aligned columns. numbers: the columns to align on the right."""
     cells = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
@@ -101,26 +101,26 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> lis
     ]
 
 
-def _drawn(rows: Sequence[Sequence[str]], head: Sequence[str], numbers: Collection[int]) -> None:
-    """Print a table that fits the terminal."""
-    # rich takes as long to import as the rest of the command line.
+def _print_rich_table(rows: Sequence[Sequence[str]], head: Sequence[str], numbers: Collection[int]) -> None:
+    """Print a table that fits the terminal, with rich."""
+    # Importing rich takes as long as importing the rest of the command line.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, show_header=bool(head), pad_edge=False, padding=(0, 2, 0, 0))
+    grid = Table(box=None, show_header=bool(head), pad_edge=False, padding=(0, 2, 0, 0))
     for i in range(len(rows[0])):
         right = i in numbers
-        made.add_column(
+        grid.add_column(
             Text(head[i]) if head else "", justify="right" if right else "left", overflow="fold", no_wrap=right
         )
     for row in rows:
-        made.add_row(*(Text(escaped(cell)) for cell in row))
-    Console(highlight=False).print(made)
+        grid.add_row(*(Text(escaped(cell)) for cell in row))
+    Console(highlight=False).print(grid)
 
 
 def document(value: object) -> None:
-    """Print one JSON document. Numbers that JSON does not have are the strings "nan", "inf" and "-inf"."""
+    """Print one JSON document. Numbers that are not finite become the strings "nan", "inf" and "-inf"."""
     print(json_text(value))
 
 
@@ -141,18 +141,18 @@ def _plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show on a terminal's stderr what is being done, where it takes over a second."""
+    """Display a text on stderr while work takes over a second, if stderr is a terminal."""
     if not is_terminal(sys.stderr):
         yield
         return
-    shown = threading.Event()
+    is_displayed = threading.Event()
 
     def show() -> None:
-        shown.set()
+        is_displayed.set()
         sys.stderr.write(f"{escaped(what)} ...")
         sys.stderr.flush()
 
-    timer = threading.Timer(_PATIENCE, show)
+    timer = threading.Timer(_DELAY, show)
     timer.daemon = True
     timer.start()
     try:
@@ -160,14 +160,14 @@ def working(what: str) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-        if shown.is_set():
+        if is_displayed.is_set():
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Advance]:
-    """Yield what is to be told how far some work is: a bar on a terminal's stderr, where it takes over a second."""
+    """Yield the function to call with the progress of work: a bar on stderr after a second, if it is a terminal."""
     if not is_terminal(sys.stderr):
         yield _silent
         return
@@ -178,7 +178,7 @@ def progress(what: str) -> Iterator[Advance]:
         bar.close()
 
 
-def _silent(done: int, most: int | None) -> None:
+def _silent(done: int, total: int | None) -> None:
     return None
 
 
@@ -190,9 +190,9 @@ class _PlainBar:
         self._started = time.perf_counter()
         self._bar: Progress | None = None
 
-    def advance(self, done: int, most: int | None) -> None:
-        if self._bar is None and time.perf_counter() - self._started > _PATIENCE:
-            self._bar = Progress(most, self._what)
+    def advance(self, done: int, total: int | None) -> None:
+        if self._bar is None and time.perf_counter() - self._started > _DELAY:
+            self._bar = Progress(total, self._what)
         if self._bar is not None:
             self._bar.show(done)
 
@@ -202,33 +202,33 @@ class _PlainBar:
 
 
 class _RichBar:
-    """A bar of the package rich, that is gone when the work is done."""
+    """A bar of the package rich, which disappears when the work is done."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._started = time.perf_counter()
-        self._drawn = 0.0
+        self._last_drawn = 0.0
         self._bar: Any = None
         self._task: Any = None
 
-    def advance(self, done: int, most: int | None) -> None:
+    def advance(self, done: int, total: int | None) -> None:
         if self._bar is None:
-            if time.perf_counter() - self._started <= _PATIENCE:
+            if time.perf_counter() - self._started <= _DELAY:
                 return
-            # As in `_drawn`.
+            # Imported late, as in `_print_rich_table`.
             from rich.console import Console
             from rich.markup import escape
             from rich.progress import Progress as Bar
 
-            # Drawn between steps alone: a thread that draws would disturb what is measured.
+            # Drawn only between steps: a thread that draws would disturb measurements.
             console = Console(stderr=True, highlight=False)
             self._bar = Bar(console=console, transient=True, auto_refresh=False)
-            self._task = self._bar.add_task(escape(escaped(self._what)), total=most)
+            self._task = self._bar.add_task(escape(escaped(self._what)), total=total)
             self._bar.start()
         now = time.perf_counter()
-        if now - self._drawn > _REDRAWN or done == most:
-            self._drawn = now
-            self._bar.update(self._task, completed=done, total=most, refresh=True)
+        if now - self._last_drawn > _UPDATE_SECONDS or done == total:
+            self._last_drawn = now
+            self._bar.update(self._task, completed=done, total=total, refresh=True)
 
     def close(self) -> None:
         if self._bar is not None:
@@ -236,41 +236,41 @@ class _RichBar:
 
 
 def size(count: int | float) -> str:
-    """Return bytes as people read them."""
+    """Return a number of bytes with a unit: 1.2 MB."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
     return f"{int(count)} B"
 
 
-def counted(count: int | float) -> str:
-    """Return a number as people read it: 1.2 M, 3.4 G."""
+def short_count(count: int | float) -> str:
+    """Return a number with a unit: 1.20 M, 3.40 G."""
     for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if count >= scale:
             return f"{count / scale:.2f} {unit}"
     return str(int(count))
 
 
-# Files that commands write: whole, or not at all.
+# Files that commands write: completely, or not at all.
 
 
 def write(what: str, path: str, chunks: Sequence[bytes | memoryview]) -> None:
-    """Write a file. what: the command, for errors. Raises `ExportError` where it cannot be written."""
+    """Write a file. what: the command, for errors. Raises `ExportError` if it cannot be written."""
     try:
         replace_files([(os.path.realpath(path), chunks)])
     except OSError as error:
         raise ExportError(
             f"{what}: {path} cannot be written: {error.strerror or error}",
-            help="choose a folder that exists and can be written to",
+            help="choose an existing folder with write permission",
         ) from None
 
 
 def write_text(what: str, path: str, text: str) -> None:
-    """Write a file of text. Raises as `write` does."""
+    """Write a text file. Raises as `write` does."""
     write(what, path, [text.encode("utf-8", "backslashreplace")])
 
 
 def require_other(what: str, source: str, path: str) -> None:
-    """Raise `ExportError` where the file that is to be written is the one that is read."""
+    """Raise `ExportError` if the file to write is the file that is read."""
     if os.path.exists(path) and os.path.exists(source) and os.path.samefile(source, path):
-        raise ExportError(f"{what}: {path} is the file that is read", help="choose another name for what is written")
+        raise ExportError(f"{what}: {path} is the file that is read", help="choose another name for the file to write")

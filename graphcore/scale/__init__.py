@@ -1,4 +1,4 @@
-"""More than one machine: batches on Ray Data, models on Ray Serve, files for Triton and KServe. See docs/scale.md."""
+"""Clusters and servers: batches on Ray Data, models on Ray Serve, files for Triton and KServe. See docs/scale.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpServer", "Recipe", "deployment", "map_batches"]
 
-_HOMES = {
+_MODULES = {
     "HttpServer": "serving.http_server",
     "Recipe": "recipes",
     "deployment": "serving.ray_serve",
@@ -26,10 +26,10 @@ _OF_RAY = frozenset({"deployment", "map_batches"})
 
 
 def __getattr__(name: str) -> Any:
-    """Return what needs onnxruntime or Ray, imported when first used. Raises `MissingExtraError` without Ray."""
-    if name not in _HOMES:
+    """Import a public name on first use, since it needs onnxruntime or Ray. Raises `MissingExtraError` without Ray."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'graphcore.scale' has no attribute {name!r}")
     if name in _OF_RAY:
         require("ray", f"graphcore.scale.{name}")
-    value = globals()[name] = getattr(import_module(f"graphcore.scale.{_HOMES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"graphcore.scale.{_MODULES[name]}"), name)
     return value

@@ -1,6 +1,6 @@
-"""Carriers: the dtypes in which values travel where bfloat16, float8 and integers of 2 and 4 bits are not known.
+"""Storage dtypes: the dtypes that store bfloat16, float8 and integers of odd widths in tables and requests.
 
-Floats travel as float32 and integers as int8 or uint8, each value exactly. See docs/scale.md.
+Floats are stored as float32 and integers as the next wider type, each value exactly. See docs/scale.md.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from graphcore.errors import FeedError, ModelError
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import TensorType, Type
 
-_KNOWN = frozenset(
+_COMMON = frozenset(
     {
         DType.bool, DType.int8, DType.int16, DType.int32, DType.int64, DType.uint8, DType.uint16, DType.uint32,
         DType.uint64, DType.float16, DType.float32, DType.float64, DType.string,
     }
 )  # fmt: skip
-_WIDEST = 64
+_MAX_BITS = 64
 
 
-def carrier(dtype: DType) -> DType:
-    """Return the dtype in which values of a dtype travel: itself where every table format knows it."""
-    if dtype in _KNOWN:
+def storage_dtype(dtype: DType) -> DType:
+    """Return the dtype that stores values of a dtype: the dtype itself if every table format has it."""
+    if dtype in _COMMON:
         return dtype
     if dtype.kind is Kind.float:
         return DType.float32
@@ -37,44 +37,44 @@ def _bytes_of(dtype: DType) -> np.dtype[np.generic]:
     return np.dtype(f"{'int' if dtype.is_signed else 'uint'}{size}")
 
 
-def carried(array: Array, dtype: DType) -> Array:
-    """Return an array of a dtype in the dtype of its carrier: the same values."""
-    return array if dtype is DType.string else array.astype(carrier(dtype).numpy, copy=False)
+def to_storage(array: Array, dtype: DType) -> Array:
+    """Return an array in the storage dtype of `dtype`, with the same values."""
+    return array if dtype is DType.string else array.astype(storage_dtype(dtype).numpy, copy=False)
 
 
-def restored(array: Array, dtype: DType, what: str) -> Array:
-    """Return an array of a carrier in the dtype that it carries. what: as errors call it.
+def from_storage(array: Array, dtype: DType, what: str) -> Array:
+    """Return an array of a storage dtype in `dtype`. what: its name, for errors.
 
-    Raises `FeedError` for a value that the dtype does not have, such as 0.1 for bfloat16 and 8 for int4.
+    Raises `FeedError` for a value that the dtype cannot represent, such as 0.1 for bfloat16 and 8 for int4.
     """
     if dtype is DType.string or array.dtype == dtype.numpy:
         return array
     with np.errstate(over="ignore", invalid="ignore"):
-        made = array.astype(dtype.numpy)
-        back = made.astype(array.dtype)
-        is_same = (back == array) | ((back != back) & (array != array))
+        result = array.astype(dtype.numpy)
+        round_trip = result.astype(array.dtype)
+        is_same = (round_trip == array) | ((round_trip != round_trip) & (array != array))
     if dtype.is_integer and dtype.bits not in (8, 16, 32, 64):
         is_same &= (array >= dtype.min) & (array <= dtype.max)
     if not is_same.all():
         value = array[~is_same].reshape(-1)[0]
         raise FeedError(
-            f"{what}: {value} is no value of {dtype}",
-            help=f"round to {dtype} beforehand: {dtype} travels as {carrier(dtype)}",
+            f"{what}: {value} is not a value of {dtype}",
+            help=f"round to {dtype} beforehand: {dtype} is stored as {storage_dtype(dtype)}",
         )
-    return made
+    return result
 
 
-def tensors(model: str, kind: str, types: Mapping[str, Type]) -> dict[str, TensorType]:
-    """Return the types, all of tensors. kind: "input" or "output".
+def require_tensors(model: str, kind: str, types: Mapping[str, Type]) -> dict[str, TensorType]:
+    """Return the types as tensor types. kind: "input" or "output".
 
     Raises `ModelError` for sequences, maps, optionals and integers of more than 64 bits.
     """
-    made = {}
+    result = {}
     for name, type_ in types.items():
-        if not isinstance(type_, TensorType) or type_.dtype.bits > _WIDEST:
+        if not isinstance(type_, TensorType) or type_.dtype.bits > _MAX_BITS:
             raise ModelError(
-                f"{model}: {kind} {name!r} is {type_}, which does not travel between machines",
-                help="give a model of tensors of at most 64 bits a value",
+                f"{model}: {kind} {name!r} is {type_}, which cannot be sent between machines",
+                help="use tensors of at most 64 bits per element",
             )
-        made[name] = type_
-    return made
+        result[name] = type_
+    return result

@@ -1,6 +1,6 @@
-"""A model's file on each node of a Ray cluster: sent once through the object store, and kept by what is in it.
+"""Distribute model files to the nodes of a Ray cluster: sent once through the object store, and named by their hash.
 
-Each weight is a file of its own, `weights/HASH`, which all models of a node that have it share: `HASH.onnx` beside that
+Each large weight is a separate file, `weights/HASH`, which all models of a node share; `HASH.onnx` lies beside that
 folder.
 """
 
@@ -28,45 +28,45 @@ from graphcore.types.dtypes import DType
 
 try:
     import fcntl
-except ImportError:  # Windows, where two workers may write the same folder, and one rename wins
+except ImportError:  # Windows: two workers may write the same file, and the last rename wins
     fcntl = None  # type: ignore[assignment]
 
 _WEIGHTS = "weights"
-_SMALLEST = 1 << 12
-"""Bytes from which a weight is a file of its own: a page, which is what is mapped."""
+_MIN_WEIGHT_BYTES = 1 << 12
+"""Minimum size of a weight with its own file: a page, the unit of memory mapping."""
 
-_PIECE = 16 << 20
-"""Bytes of one object of Ray: a node holds no more of the file at once beside the file itself."""
+_PIECE_BYTES = 16 << 20
+"""Bytes of one Ray object, the most that a node has in memory while it writes a file."""
 
-_OLDEST = 7 * 24 * 3600
-"""Seconds after which a model that no worker has loaded is removed from a node."""
+_MAX_AGE = 7 * 24 * 3600
+"""Seconds after which a model that no worker loads is removed from a node."""
 
-PATIENCE = 300.0
+TIMEOUT = 300.0
 """Seconds that a node waits for a piece of a file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A model that is in Ray's object store. digest: of its file. model: the pieces of that. weights: those of each
-    weight, by its own digest."""
+class PlacedModel:
+    """A model in Ray's object store. digest: the hash of its file. model: the pieces of the file. weights: the pieces
+    of each weight, by its hash."""
 
     name: str
     digest: str
     model: tuple[Any, ...]
     weights: Mapping[str, tuple[Any, ...]]
 
-    def path(self, patience: float = PATIENCE) -> str:
-        """Return the path of the model on this node, which gets its files first where it has none.
+    def path(self, timeout: float = TIMEOUT) -> str:
+        """Return the path of the model on this node. Fetches missing files.
 
-        All workers of a node map the same files, and models with equal weights the same weights. Raises `ModelError`
-        where they do not arrive, or have changed on the way, and `UnsafePathError` where others may write there.
+        All workers of a node map the same files, and models with equal weights the same weights. Raises `ModelError` if
+        they do not arrive or are corrupted, and `UnsafePathError` if other users can write to the folder.
         """
         try:
             folder = _folder()
             place = folder / f"{self.digest}.onnx"
-            with _locked(folder / f"{self.digest}.lock"):
+            with _lock(folder / f"{self.digest}.lock"):
                 _clear(folder)
-                self._fetch(folder, place, patience)
+                self._fetch(folder, place, timeout)
             return os.fspath(place)
         except (ray.exceptions.RayError, OSError) as error:
             if isinstance(error, UnsafePathError):
@@ -74,73 +74,73 @@ class Placed:
             node = ray.get_runtime_context().get_node_id()
             raise ModelError(
                 f"node {node} did not get the file of {self.name}: {type(error).__name__}: {error}",
-                help="look after its disk, its TMPDIR and its network; the driver must live as long as the work",
+                help="check its disk, TMPDIR and network; the driver must not exit before the work is done",
             ) from None
 
-    def _fetch(self, folder: Path, place: Path, patience: float) -> None:
-        """Get what is not there yet, and note that all of it was needed now."""
-        wanted = {folder / _WEIGHTS / digest: (digest, pieces) for digest, pieces in self.weights.items()}
-        wanted[place] = self.digest, self.model
-        for path, (digest, pieces) in wanted.items():
+    def _fetch(self, folder: Path, place: Path, timeout: float) -> None:
+        """Fetch missing files, and update the time of last use of all."""
+        files = {folder / _WEIGHTS / digest: (digest, pieces) for digest, pieces in self.weights.items()}
+        files[place] = self.digest, self.model
+        for path, (digest, pieces) in files.items():
             with contextlib.suppress(FileNotFoundError):
                 os.utime(path)
                 continue
             handle, part = tempfile.mkstemp(dir=folder, prefix="part-")
             try:
                 with open(handle, "wb") as file:
-                    self._receive(file, pieces, digest, patience)
+                    self._receive(file, pieces, digest, timeout)
                 os.replace(part, path)
             except BaseException:
                 os.unlink(part)
                 raise
 
-    def _receive(self, file: BinaryIO, pieces: Iterable[Any], digest: str, patience: float) -> None:
+    def _receive(self, file: BinaryIO, pieces: Iterable[Any], digest: str, timeout: float) -> None:
         hashed = hashlib.sha256()
         for piece in pieces:
-            content = memoryview(ray.get(piece, timeout=patience))
+            content = memoryview(ray.get(piece, timeout=timeout))
             hashed.update(content)
             file.write(content)
         if hashed.hexdigest() != digest:
             node = ray.get_runtime_context().get_node_id()
-            raise ModelError(f"the file of {self.name} arrived changed on node {node}", help="run it again")
+            raise ModelError(f"the file of {self.name} was corrupted on the way to node {node}", help="run it again")
 
 
-def placed(*graphs: Graph) -> list[Placed]:
-    """Put the files of graphs into Ray's object store, each weight of them once, and return where they are."""
+def place_models(*graphs: Graph) -> list[PlacedModel]:
+    """Put the files of graphs into Ray's object store, each distinct weight once."""
     weights: dict[str, tuple[Any, ...]] = {}
-    return [_placed(graph, weights) for graph in graphs]
+    return [_place_model(graph, weights) for graph in graphs]
 
 
-def _placed(graph: Graph, weights: dict[str, tuple[Any, ...]]) -> Placed:
-    """weights: that lie in the store already; those of the graph are put there too."""
-    own: dict[str, tuple[Any, ...]] = {}
+def _place_model(graph: Graph, weights: dict[str, tuple[Any, ...]]) -> PlacedModel:
+    """Put a graph into the store. weights: those in the store already, to which this adds."""
+    graph_weights: dict[str, tuple[Any, ...]] = {}
 
     def place(_: str, array: np.ndarray[Any, Any]) -> tuple[str, int] | None:
-        if array.nbytes < _SMALLEST or array.dtype == object:
+        if array.nbytes < _MIN_WEIGHT_BYTES or array.dtype == object:
             return None
         content = raw(array, DType.of(array.dtype))
         digest = hashlib.sha256(content).hexdigest()
         if digest not in weights:
             weights[digest] = _put([content])
-        own[digest] = weights[digest]
+        graph_weights[digest] = weights[digest]
         return f"{_WEIGHTS}/{digest}", 0
 
     chunks = written(graph, Options()).encoded(place)
     hashed = hashlib.sha256()
     for chunk in chunks:
         hashed.update(chunk)
-    return Placed(graph.name, hashed.hexdigest(), _put(chunks), own)
+    return PlacedModel(graph.name, hashed.hexdigest(), _put(chunks), graph_weights)
 
 
 def _put(chunks: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the objects of Ray that hold these bytes."""
+    """Return Ray objects with these bytes."""
     refs: list[Any] = []
     waiting = bytearray()
     for chunk in chunks:
         view = memoryview(chunk).cast("B")
-        for start in range(0, len(view), _PIECE):
-            piece = view[start : start + _PIECE]
-            if len(waiting) + len(piece) > _PIECE:
+        for start in range(0, len(view), _PIECE_BYTES):
+            piece = view[start : start + _PIECE_BYTES]
+            if len(waiting) + len(piece) > _PIECE_BYTES:
                 refs.append(ray.put(bytes(waiting)))
                 waiting.clear()
             waiting += piece
@@ -150,28 +150,28 @@ def _put(chunks: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _folder() -> Path:
-    """Return the folder of this node's models, which is its user's alone. Raises `UnsafePathError` where it is not."""
+    """Return the folder of models on this node. Raises `UnsafePathError` if other users can write to it."""
     user = os.getuid() if hasattr(os, "getuid") else 0
-    made = Path(tempfile.gettempdir(), f"graphcore-models-{user}")
-    made.mkdir(mode=0o700, exist_ok=True)
-    found = made.lstat()
-    if made.is_symlink() or (hasattr(os, "getuid") and (found.st_uid != user or found.st_mode & 0o022)):
-        raise UnsafePathError(f"{made} is not this user's alone", help="remove it, or set TMPDIR")
-    (made / _WEIGHTS).mkdir(exist_ok=True)
-    return made
+    folder = Path(tempfile.gettempdir(), f"graphcore-models-{user}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if folder.is_symlink() or (hasattr(os, "getuid") and (status.st_uid != user or status.st_mode & 0o022)):
+        raise UnsafePathError(f"{folder} can be written by other users", help="remove it, or set TMPDIR")
+    (folder / _WEIGHTS).mkdir(exist_ok=True)
+    return folder
 
 
 def _clear(folder: Path) -> None:
-    """Remove models and weights that no worker has loaded for long."""
+    """Remove models and weights that no worker has used for a long time."""
     for entry in (*folder.iterdir(), *(folder / _WEIGHTS).iterdir()):
         with contextlib.suppress(OSError):
-            if entry.is_file() and time.time() - entry.stat().st_mtime > _OLDEST:
+            if entry.is_file() and time.time() - entry.stat().st_mtime > _MAX_AGE:
                 entry.unlink()
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that all workers of a node share; a process that dies lets it go."""
+def _lock(path: Path) -> Iterator[None]:
+    """Hold a lock that all workers of a node share; the system releases it when a process dies."""
     with open(path, "w") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)

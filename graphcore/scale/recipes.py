@@ -1,4 +1,4 @@
-"""Recipes: a model, with what makes its arrays of the rows of a table."""
+"""Recipes: a model with its preprocessing, from rows of a table to arrays."""
 
 from __future__ import annotations
 
@@ -18,44 +18,45 @@ from graphcore.types.tensor_types import TensorType
 
 @runtime_checkable
 class Recipe(Protocol):
-    """A model and the steps before it, such as tokens for text: `models.minilm.Embedding()`. Recipes are pickled."""
+    """A model with its preprocessing, such as a tokenizer: `models.minilm.Embedding()`. Must be picklable."""
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:
-        """Return the types of the columns that it takes, with the batch as their first axis."""
+        """The types of the columns that it reads, with the batch as the first axis."""
 
     @property
     def outputs(self) -> Mapping[str, TensorType]:
-        """Return the types of the columns that it gives, with the batch as their first axis."""
+        """The types of the columns that it computes, with the batch as the first axis."""
 
     def graph(self) -> Graph:
-        """Return the graph that is placed on each node."""
+        """Return the graph to load on each node."""
 
     def run(self, model: Model, rows: Sequence[Mapping[str, Array]]) -> Sequence[Sequence[Array]]:
-        """Return the outputs of each row, an array each. model: of the graph."""
+        """Return the outputs of each row. model: the loaded graph."""
 
 
-# Graphs of what is given for a model: a Graph, or a file that is read.
+# Graphs from arguments: a Graph, or the path of a file.
 
 
 def graph_of(what: str, model: object, limits: Limits | None = None) -> Graph:
-    """Return a Graph. what: as errors call it. Raises `ModelError` for anything but a Graph or the path of a file."""
+    """Return a Graph. what: the caller, for errors. Raises `ModelError` unless `model` is a Graph or a path."""
     if isinstance(model, Graph):
         return model
     if isinstance(model, Model):
         raise ModelError(
-            f"{what}: a Model is loaded for this process, and others load their own",
+            f"{what}: model must be a Graph or a path, got a Model, which belongs to this process",
             help="give the Graph or the path that it was loaded from",
         )
     if not isinstance(model, (str, os.PathLike)):
         raise ModelError(
-            f"{what}: a {type(model).__name__} is no model", help="give a Graph, the path of an ONNX file, or a recipe"
+            f"{what}: model must be a Graph or a path, got {type(model).__name__}",
+            help="give a Graph, the path of an ONNX file, or a recipe",
         )
     attach()
     return Graph.load(model, limits=limits)
 
 
-# Packages of optional extras, and the error that names the extra where one is missing.
+# Packages of optional extras.
 
 
 _SERVE = ("anyio", "starlette", "uvicorn")
@@ -63,7 +64,7 @@ _EXTRAS = {"ray": ("ray", "pyarrow", *_SERVE), "serve": _SERVE}
 
 
 def require(extra: str, what: str) -> None:
-    """Raise `MissingExtraError` where a package of an extra is not installed. what: what needs it."""
+    """Raise `MissingExtraError` if a package of an extra is not installed. what: the caller, for errors."""
     for package in _EXTRAS[extra]:
         if importlib.util.find_spec(package) is None:
             raise MissingExtraError(

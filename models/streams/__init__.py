@@ -1,1 +1,1 @@
-"""A running batch of texts: requests join and leave between steps, prefixes are shared, tokens are looked up."""
+"""Continuous batching of texts: requests join and leave between steps, with shared prefixes and prompt lookup."""

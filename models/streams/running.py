@@ -1,7 +1,7 @@
-"""The running batch: texts join it and leave it between steps, each in a row of one cache of keys and values.
+"""The running batch: texts join and leave between steps, each in a row of one cache of keys and values.
 
-The rows in use are the first ones, so that a step computes no other; the last row moves to the place of one that has
-left. A prompt is read in its row, alone or with others beside it, before or after the rows that run.
+The first rows are in use, so that a step computes no others; when a text leaves, the last row moves to its place. A
+prompt is read in its row, alone or with others, after the running rows.
 """
 
 from __future__ import annotations
@@ -15,16 +15,21 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.models.streams.sampling import Decoder, Text
 
-_FEW = 32
-"""Tokens that a call reads in little more time than one: that many may be padding."""
+_MAX_PADDING = 32
+"""Number of tokens that a call reads in little more time than one, and thus the allowed padding."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """The calls and tokens so far.
+    """The numbers of calls and tokens so far.
 
-    calls: of the model. read: tokens of prompts. reused: those whose keys and values were copied instead. made: new
-    tokens. proposed, accepted: tokens that were looked up, and those of them that were right.
+    Attributes:
+        calls: Calls of the model.
+        read: Tokens of prompts that were computed.
+        reused: Tokens of prompts whose keys and values were copied instead.
+        made: New tokens.
+        proposed: Tokens that were looked up.
+        accepted: Tokens that were looked up and right.
     """
 
     calls: int = 0
@@ -36,43 +41,46 @@ class Counts:
 
 
 class Running:
-    """Texts that a decoder generates side by side. One thread at a time uses it."""
+    """Texts that a decoder generates in one batch. Not thread-safe."""
 
     def __init__(self, decoder: Decoder, slots: int, piece: int | None = None, prefix_tokens: int = 0) -> None:
-        """slots: texts at once. piece: tokens of prompts that are read between two steps; None for all.
-        prefix_tokens: tokens of texts that have ended whose keys and values are kept; 0 shares none at all."""
+        """Create the cache.
+
+        slots: the maximum number of texts. piece: the number of tokens of prompts to read between two steps; None for
+        all. prefix_tokens: the number of tokens of ended texts whose keys and values are kept; 0 to share none.
+        """
         self._slots = decoder.model.slots(slots)
         self._piece = piece
         self._prefixes = Prefixes(prefix_tokens) if prefix_tokens else None
         self._rows: list[Text] = []
         self._joined: deque[Text] = deque()
-        self._reading: Text | None = None  # the first that has joined, once its row has something of it
-        self._at = 0  # the row where prompts are read
+        self._reading: Text | None = None  # the first text in `_joined`, once its row has some tokens
+        self._at = 0  # the row in which prompts are read
         self._tokens = np.zeros((slots, 1), np.int64)
         self._lengths = np.zeros(slots, np.int64)
         self._last = [np.array(count, np.int64) for count in range(2)] if decoder.takes_last else None
         self.counts = Counts()
 
     @property
-    def room(self) -> int:
-        """Return how many texts may join."""
+    def free_slots(self) -> int:
+        """The number of texts that can join."""
         return len(self._slots) - len(self._rows) - len(self._joined)
 
     @property
     def texts(self) -> list[Text]:
-        """Return the texts that have not left."""
+        """The texts that have not left."""
         return [*self._rows, *self._joined]
 
     def join(self, text: Text) -> None:
-        """Let a text join, whose prompt is read after those of the others."""
+        """Add a text, whose prompt is read after those of the others."""
         self._joined.append(text)
 
     def read(self) -> bool:
-        """Read prompts, `piece` tokens at most, and make the first token of each that was read to its end; return
-        whether there were any.
+        """Read up to `piece` tokens of prompts, and generate the first token of completed ones. Returns True if there
+        were prompts.
 
-        Prompts are read in the order in which they have joined, and in pieces of the same sizes whoever is beside them.
-        A text whose call fails ends with the error, here and in `step`, and the others go on.
+        Prompts are read in order, in pieces whose sizes do not depend on other texts. Here and in `step`, a text whose
+        call fails ends with the error, and the others continue.
         """
         self._leave()
         if not self._joined:
@@ -82,7 +90,7 @@ class Running:
         return True
 
     def step(self) -> None:
-        """Make a token of each text that was read; of one that is alone, and looks tokens up, maybe several."""
+        """Generate a token of each running text; of a single one with lookup possibly several."""
         self._step()
         self._leave()
 
@@ -99,44 +107,46 @@ class Running:
             self._advance(0, texts, self._tokens[: len(texts)], self._lengths[: len(texts)])
 
     def _advance(self, start: int, texts: Sequence[Text], tokens: Array, lengths: Array) -> None:
-        """Run a call on rows from `start`, and add to each text its next token."""
+        """Run a call on rows from `start`, and add the next token of each text."""
         try:
-            made = _chosen(texts, self._call(start, tokens, lengths)[:, -1])
+            chosen = _choose_tokens(texts, self._call(start, tokens, lengths)[:, -1])
         except Exception as error:
             if len(texts) == 1:
                 texts[0].fail(error)
                 return
-            for row, text in enumerate(texts):  # again, and alone: the error is of one of them
+            for row, text in enumerate(texts):  # run each alone: one of them causes the error
                 self._advance(start + row, [text], tokens[row : row + 1], lengths[row : row + 1])
             return
-        for text, token in zip(texts, made, strict=True):
+        for text, token in zip(texts, chosen, strict=True):
             text.add(token)
         self.counts.made += len(texts)
 
     def _look_up(self, text: Text) -> bool:
-        """Make tokens of the only text by checking what its own tokens propose; return whether they propose any.
+        """Generate tokens of a single text by checking proposals from its own tokens. Returns True if there are any.
 
-        Each token is chosen by its logits as ever, and those after it count as long as it is the proposed one.
+        Each token is chosen by its logits as usual; the next one counts only if the chosen token is the proposed one.
         """
-        guess = proposed(text.tokens, min(text.reach, text.left - 1))
+        guess = propose(text.tokens, min(text.reach, text.remaining - 1))
         if not guess:
             return False
-        before = len(text.made)
+        before = len(text.new_tokens)
         try:
             tokens, lengths = np.array([[text.last, *guess]], np.int64), np.array([text.count + len(guess)], np.int64)
             logits = self._call(0, tokens, lengths, len(guess) + 1)[0]
             for row, token in enumerate([*guess, None]):
-                (made,) = _chosen([text], logits[row : row + 1])
-                text.add(made)
-                if made != token or text.is_done:
+                (new_token,) = _choose_tokens([text], logits[row : row + 1])
+                text.add(new_token)
+                if new_token != token or text.is_done:
                     break
         except Exception as error:
             text.fail(error)
-        right = max(len(text.made) - before - 1, 0)
-        text.reach = min(text.lookup, 2 * text.reach) if right == len(guess) else max(1, min(text.reach, 2 * right))
+        accepted = max(len(text.new_tokens) - before - 1, 0)
+        text.reach = (
+            min(text.lookup, 2 * text.reach) if accepted == len(guess) else max(1, min(text.reach, 2 * accepted))
+        )
         self.counts.proposed += len(guess)
-        self.counts.accepted += right
-        self.counts.made += len(text.made) - before
+        self.counts.accepted += accepted
+        self.counts.made += len(text.new_tokens) - before
         return True
 
     def _call(self, start: int, tokens: Array, lengths: Array, last: int = 1) -> Array:
@@ -158,14 +168,14 @@ class Running:
                 self._reading = None
                 self._joined.popleft()
                 continue
-            if text is not self._reading or not text.held:  # rows may have left since it was put off
+            if text is not self._reading or not text.cached:  # rows may have left since it was postponed
                 self._begin(text)
-            left = text.count - text.held
-            if left == 1:  # the next step reads it beside the others
+            remaining = text.count - text.cached
+            if remaining == 1:  # the next step reads it with the others
                 self._settle([text])
                 continue
-            group = self._group(left)
-            size = max(t.count - t.held for t in group)
+            group = self._group(remaining)
+            size = max(t.count - t.cached for t in group)
             size = size if self._piece is None else min(size, self._piece)
             if self._piece is not None and read and read + size * len(group) > self._piece:
                 return
@@ -173,10 +183,10 @@ class Running:
             self._read_piece(group, size)
 
     def _begin(self, text: Text) -> None:
-        """Give a text a row, and copy there what an earlier text has of its beginning."""
+        """Assign a row to a text, and copy the keys and values of a known prefix."""
         self._reading, self._at = text, len(self._rows)
         count, row, prefix = self._source(text)
-        if count < LEAST:
+        if count < MIN_SHARED:
             return
         if prefix is None:
             self._copy(row, self._at, count)
@@ -184,47 +194,49 @@ class Running:
             self._prefixes.use(prefix)
             for name, array in self._slots.arrays.items():
                 array[self._at, :, :count] = prefix.rows[name][:, :count]
-        text.held = count
+        text.cached = count
         self.counts.reused += count
 
     def _source(self, text: Text) -> tuple[int, int, Prefix | None]:
-        """Return how many tokens of a prompt are the beginning of a running text or of a kept one, and which: the row
-        of it, or the prefix. The last token is not among them, for its logits are wanted."""
-        if self._prefixes is None or text.count <= LEAST:
+        """Return the longest known prefix of a prompt: the number of tokens, and the row of a running text or a Prefix.
+
+        The last token is excluded, since its logits are needed.
+        """
+        if self._prefixes is None or text.count <= MIN_SHARED:
             return 0, 0, None
         prompt = text.tokens[:-1]
-        count, prefix = self._prefixes.longest(prompt)
+        count, prefix = self._prefixes.find(prompt)
         row = 0
         for number, other in enumerate(self._rows):
-            same = shared(other.tokens[: other.held], prompt)
+            same = shared_count(other.tokens[: other.cached], prompt)
             if same > count or (same == count and prefix is not None):
                 count, row, prefix = same, number, None
         return count, row, prefix
 
-    def _group(self, left: int) -> list[Text]:
-        """Return the texts whose prompts are read in the next call: the first, and those after it that pad little."""
+    def _group(self, remaining: int) -> list[Text]:
+        """Return the texts of the next call: the first one, and those after it that need little padding."""
         group = [self._joined[0]]
-        if group[0].held or (self._piece is not None and left > self._piece):
+        if group[0].cached or (self._piece is not None and remaining > self._piece):
             return group
-        longest = total = left
+        max_length = total = remaining
         for text in list(self._joined)[1:]:
-            longest, total = max(longest, text.count), total + text.count
-            padded = longest * (len(group) + 1)
-            if padded > max(_FEW, total * 5 // 4) or (self._piece is not None and padded > self._piece):
+            max_length, total = max(max_length, text.count), total + text.count
+            padded = max_length * (len(group) + 1)
+            if padded > max(_MAX_PADDING, total * 5 // 4) or (self._piece is not None and padded > self._piece):
                 break
-            if text.is_done or self._source(text)[0] >= LEAST or self._shares(text, group):
+            if text.is_done or self._source(text)[0] >= MIN_SHARED or self._shares(text, group):
                 break
             group.append(text)
         return group
 
     def _shares(self, text: Text, group: Sequence[Text]) -> bool:
-        """Return whether a text begins with tokens that it can copy once the group was read."""
-        own = text.tokens[:-1]
-        return self._prefixes is not None and any(shared(own, other.tokens) >= LEAST for other in group)
+        """Return True if a text can copy a prefix once the group is read."""
+        prompt = text.tokens[:-1]
+        return self._prefixes is not None and any(shared_count(prompt, other.tokens) >= MIN_SHARED for other in group)
 
     def _read_piece(self, group: list[Text], size: int) -> None:
-        """Read tokens of prompts: of one the next ones, of several all."""
-        begin = group[0].held
+        """Read the next `size` tokens of a prompt, or all tokens of several prompts."""
+        begin = group[0].cached
         tokens = np.zeros((len(group), size), np.int64)
         for row, text in zip(tokens, group, strict=True):
             piece = text.tokens[begin : begin + size]
@@ -237,44 +249,44 @@ class Running:
             return
         try:
             self._call(self._at, tokens, lengths)
-            group[0].held = begin + size
+            group[0].cached = begin + size
         except Exception as error:
             group[0].fail(error)
 
     # Rows
 
     def _settle(self, group: list[Text]) -> None:
-        """Let texts that were read run: their rows follow those that run."""
+        """Move texts whose prompts are read to the running rows."""
         for row, text in enumerate(group, self._at):
             self._joined.popleft()
             if text.error is None:
-                self._copy(row, len(self._rows), text.held)
+                self._copy(row, len(self._rows), text.cached)
                 self._rows.append(text)
         self._reading = None
 
     def _leave(self) -> None:
-        """Take out the texts that have ended."""
+        """Remove the texts that have ended."""
         for row in range(len(self._rows) - 1, -1, -1):
             text = self._rows[row]
             if not text.is_done:
                 continue
-            if self._prefixes is not None and text.held >= LEAST:
+            if self._prefixes is not None and text.cached >= MIN_SHARED:
                 rows = {name: array[row] for name, array in self._slots.arrays.items()}
-                self._prefixes.keep(text.tokens[: text.held], rows)
+                self._prefixes.keep(text.tokens[: text.cached], rows)
             last = self._rows.pop()
             if row < len(self._rows):
-                self._copy(len(self._rows), row, last.held)
+                self._copy(len(self._rows), row, last.cached)
                 self._rows[row] = last
 
     def _copy(self, source: int, target: int, count: int) -> None:
-        """Copy the keys and values of the first tokens of a row."""
+        """Copy the keys and values of the first `count` tokens of a row."""
         if source == target or not count:
             return
         for array in self._slots.arrays.values():
             array[target, :, :count] = array[source, :, :count]
 
 
-def _chosen(texts: Sequence[Text], logits: Array) -> list[int]:
+def _choose_tokens(texts: Sequence[Text], logits: Array) -> list[int]:
     """Return the next token of each text. logits: [texts, vocabulary]."""
     if all(text.choice.generator is None for text in texts):
         return [int(token) for token in texts[0].choice.of(logits).tolist()]
@@ -284,14 +296,14 @@ def _chosen(texts: Sequence[Text], logits: Array) -> list[int]:
     ]
 
 
-# Beginnings of texts whose keys and values were computed before, kept for prompts that begin with the same tokens.
+# Prefix sharing: keys and values of ended texts, for prompts that start with the same tokens.
 
-LEAST = 16
-"""Tokens that a prompt has to share: fewer are read in the time that finding and copying them takes."""
+MIN_SHARED = 16
+"""Minimum number of tokens to share: fewer are computed in the time of finding and copying them."""
 
 
-def shared(one: Array, other: Array) -> int:
-    """Return how many tokens two texts begin with that are the same."""
+def shared_count(one: Array, other: Array) -> int:
+    """Return the length of the common prefix of two texts."""
     count = min(len(one), len(other))
     differs = one[:count] != other[:count]
     first = int(differs.argmax()) if count else 0
@@ -300,68 +312,68 @@ def shared(one: Array, other: Array) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefix:
-    """Tokens, and by the names of the buffers their keys and values: [kv_heads, tokens, size]."""
+    """Tokens, and their keys and values by the names of buffers: [kv_heads, tokens, size]."""
 
     tokens: Array
     rows: Mapping[str, Array]
 
 
 class Prefixes:
-    """The store, of so many tokens at most: what was used least recently goes first."""
+    """A store of up to `max_tokens` tokens, which evicts the least recently used prefix."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: list[Prefix] = []  # the most recently used last
+    def __init__(self, max_tokens: int) -> None:
+        self._max_tokens = max_tokens
+        self._prefix_list: list[Prefix] = []  # the most recently used last
 
     @property
     def tokens(self) -> int:
-        """Return how many tokens are kept."""
-        return sum(len(prefix.tokens) for prefix in self._kept)
+        """The number of tokens in the store."""
+        return sum(len(prefix.tokens) for prefix in self._prefix_list)
 
-    def longest(self, prompt: Array) -> tuple[int, Prefix | None]:
-        """Return the prefix that has the most tokens of the beginning of a prompt, and how many."""
-        counts = [shared(prefix.tokens, prompt) for prefix in self._kept]
+    def find(self, prompt: Array) -> tuple[int, Prefix | None]:
+        """Return the number of tokens of the longest common prefix with a prompt, and its Prefix."""
+        counts = [shared_count(prefix.tokens, prompt) for prefix in self._prefix_list]
         best = max(counts, default=0)
-        return best, self._kept[len(counts) - 1 - counts[::-1].index(best)] if best else None
+        return best, self._prefix_list[len(counts) - 1 - counts[::-1].index(best)] if best else None
 
     def use(self, prefix: Prefix) -> None:
-        """Note that a prefix was used."""
-        self._kept.remove(prefix)
-        self._kept.append(prefix)
+        """Mark a prefix as most recently used."""
+        self._prefix_list.remove(prefix)
+        self._prefix_list.append(prefix)
 
     def keep(self, tokens: Array, rows: Mapping[str, Array]) -> None:
-        """Keep a copy of the beginning of a text. rows: by the names of the buffers, [kv_heads, cache, size]."""
-        tokens = tokens[: self._most]
+        """Store a copy of a text's prefix. rows: by the names of buffers, [kv_heads, cache, size]."""
+        tokens = tokens[: self._max_tokens]
         count = len(tokens)
-        if count < LEAST:
+        if count < MIN_SHARED:
             return
-        found, prefix = self.longest(tokens)
-        if prefix is not None and found == count:
+        shared, prefix = self.find(tokens)
+        if prefix is not None and shared == count:
             self.use(prefix)
             return
-        self._kept = [kept for kept in self._kept if shared(kept.tokens, tokens) < len(kept.tokens)]
-        room = self._most - count
-        while self.tokens > room:
-            del self._kept[0]
-        self._kept.append(Prefix(tokens.copy(), {name: row[:, :count].copy() for name, row in rows.items()}))
+        self._prefix_list = [each for each in self._prefix_list if shared_count(each.tokens, tokens) < len(each.tokens)]
+        budget = self._max_tokens - count
+        while self.tokens > budget:
+            del self._prefix_list[0]
+        self._prefix_list.append(Prefix(tokens.copy(), {name: row[:, :count].copy() for name, row in rows.items()}))
 
 
-# Prompt look-up: what followed the last tokens where they stood before in a text is proposed to follow them again.
+# Prompt lookup: propose the tokens that followed an earlier occurrence of the last tokens.
 #
-# Saxena 2023, "Prompt Lookup Decoding"; the check of several tokens in one call is that of Leviathan et al. 2023,
-# arXiv:2211.17192, for proposals that are certain.
+# Source: Saxena 2023, "Prompt Lookup Decoding". The check of several tokens in one call is that of Leviathan et al.
+# 2023, arXiv:2211.17192, for deterministic proposals.
 
 _LENGTHS = (3, 2)
-"""Tokens that must be the same, the longer first. One alone would propose too much that does not come."""
+"""Numbers of equal tokens to look for, longest first. A single token would propose too many wrong ones."""
 
 
-def proposed(tokens: Array, most: int) -> list[int]:
-    """Return up to `most` tokens that may follow: those after the latest place where the last tokens stood before.
+def propose(tokens: Array, max_tokens: int) -> list[int]:
+    """Return up to `max_tokens` proposed tokens: those after the latest earlier occurrence of the last tokens.
 
-    A place with `most` tokens after it is preferred, which in a text that repeats itself is some periods back. tokens:
+    Prefers an occurrence with `max_tokens` tokens after it, which in a repetitive text is some periods back. tokens:
     int64[count], the whole text.
     """
-    if most < 1:
+    if max_tokens < 1:
         return []
     for length in _LENGTHS:
         starts = len(tokens) - length
@@ -370,9 +382,9 @@ def proposed(tokens: Array, most: int) -> list[int]:
         same = tokens[:starts] == tokens[-length]
         for place in range(1, length):
             same &= tokens[place : place + starts] == tokens[place - length]
-        found = np.flatnonzero(same)
-        if found.size:
-            whole = found[found <= starts - most]
-            begin = int(whole[-1] if whole.size else found[0]) + length
-            return [int(token) for token in tokens[begin : begin + most]]
+        matches = np.flatnonzero(same)
+        if matches.size:
+            complete = matches[matches <= starts - max_tokens]
+            begin = int(complete[-1] if complete.size else matches[0]) + length
+            return [int(token) for token in tokens[begin : begin + max_tokens]]
     return []

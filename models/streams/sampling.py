@@ -1,4 +1,4 @@
-"""The arguments of generation, checked; and the choice of a token by its logits: the likeliest, or one drawn."""
+"""Check the arguments of generation, and choose tokens by logits: the likeliest, or a sample."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Seed: TypeAlias = "int | np.random.Generator | None"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The sampling options. generator: None for the likeliest token."""
+    """Sampling options. generator: None for the likeliest token."""
 
     temperature: float
     top_k: int | None
@@ -32,13 +32,13 @@ class Choice:
     def of(self, logits: Array, numbers: Array | None = None) -> Array:
         """Return a token for each row: int64[batch]. logits: [batch, vocabulary].
 
-        numbers: from 0 to 1, float64[batch, 1], which tell what is drawn; by default the generator's next.
+        numbers: random numbers from 0 to 1, float64[batch, 1]; by default from the generator.
         """
         likeliest = np.asarray(logits.argmax(-1), np.int64)  # NaN counts as the largest
         if not np.isfinite(logits[np.arange(len(logits)), likeliest]).all():
             raise RunError(
-                "generate: the model gives logits that are no numbers",
-                help="check the weights: model.debug shows values",
+                "generate: the logits of the model are not finite",
+                help="check the weights: model.debug prints values",
             )
         if self.generator is None:
             return likeliest
@@ -48,7 +48,7 @@ class Choice:
         return np.asarray((totals > at).argmax(-1), np.int64)
 
     def probabilities(self, logits: Array) -> Array:
-        """Return the probability of each token to be drawn: float64[batch, vocabulary], rows that sum to nearly 1."""
+        """Return the probability of each token: float64[batch, vocabulary], with rows that sum to nearly 1."""
         scores = logits.astype(np.float64)
         with np.errstate(over="ignore"):
             scores = (scores - scores.max(-1, keepdims=True)) / self.temperature
@@ -67,8 +67,10 @@ class Choice:
         return np.asarray(chances / chances.sum(-1, keepdims=True))
 
     def numbers(self, texts: int = 1) -> list[Iterator[float]]:
-        """Return for each of some texts the numbers that tell what it draws: all from the one generator, a number for
-        each text at each token, so that a text that has ended changes nothing for the others."""
+        """Return the random numbers of each text.
+
+        The generator makes a number for each text at each token, so that a text that ends does not change the others.
+        """
         rows: list[list[float]] = []
         return [self._numbers(rows, texts, place) for place in range(texts)]
 
@@ -81,26 +83,27 @@ class Choice:
             token += 1
 
 
-def choice(asked: str, temperature: float, top_k: int | None, top_p: float | None, seed: Seed) -> Choice:
-    """Return the choice of options that make sense. Raises `FeedError`."""
+def choice_of(caller: str, temperature: float, top_k: int | None, top_p: float | None, seed: Seed) -> Choice:
+    """Return the Choice for options. Raises `FeedError` if they are invalid."""
     if not _is_number(temperature) or not 0 <= temperature < np.inf:
         raise FeedError(
-            f"{asked}: temperature={temperature!r:.80}", help="give a number of 0 or above, 0 for the likeliest"
+            f"{caller}: temperature must be a number of at least 0, got {temperature!r:.80}",
+            help="0 is for the likeliest token",
         )
     if top_k is not None:
-        whole(asked, "top_k", top_k, 1)
+        require_integer(caller, "top_k", top_k, 1)
     if top_p is not None and not (_is_number(top_p) and 0 < top_p <= 1):
-        raise FeedError(f"{asked}: top_p={top_p!r:.80}", help="give a probability above 0, and 1 at most")
+        raise FeedError(f"{caller}: top_p must be a probability, got {top_p!r:.80}", help="give a number in (0, 1]")
     if not temperature and (top_k is not None or top_p is not None):
         raise FeedError(
-            f"{asked}: top_k and top_p choose what is drawn from, and temperature=0 draws nothing",
+            f"{caller}: top_k and top_p need sampling, but temperature=0 takes the likeliest token",
             help="give a temperature, such as temperature=1.0",
         )
     try:
         generator = np.random.default_rng(seed)
     except (TypeError, ValueError):
         raise FeedError(
-            f"{asked}: seed={seed!r:.80}", help="give a whole number of 0 or above, or a Generator"
+            f"{caller}: seed must be an integer of at least 0 or a Generator, got {seed!r:.80}", help="give seed=0"
         ) from None
     if not temperature:
         return Choice(0.0, None, None, None)
@@ -111,29 +114,29 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
-# A text that is being generated: its tokens, and what ends it.
+# A text that is being generated.
 
 
 class Text:
-    """A prompt and the tokens made after it.
+    """A prompt and the tokens after it.
 
-    made: the new tokens so far. held: of how many tokens the keys and values are in the row of the text, while it is
-    read; from then on those of all but the last. is_done: no token will follow. error: why it ended early, or None.
+    new_tokens: the new tokens so far. cached: the number of tokens whose keys and values are in the cache, which are
+    all but the last once the prompt is read. is_done: no token will follow. error: why it ended early, or None.
     """
 
     __slots__ = (
-        "_drawn",
         "_ends",
-        "_most",
+        "_max_new_tokens",
+        "_next_number",
         "_tokens",
+        "cached",
         "choice",
         "count",
         "error",
-        "held",
         "is_done",
         "last",
         "lookup",
-        "made",
+        "new_tokens",
         "numbers",
         "reach",
     )  # fmt: skip
@@ -141,65 +144,66 @@ class Text:
     def __init__(
         self,
         prompt: Array,
-        most: int,
+        max_new_tokens: int,
         ends: Collection[int],
         choice: Choice,
         numbers: Iterator[float],
         lookup: int = 0,
     ) -> None:
-        """most: new tokens. numbers: what `choice` draws with, one for each token. lookup: tokens that are looked up at
-        once, at most."""
+        """Start a text. numbers: a random number for each token. lookup: the maximum number of tokens to look up."""
         self.choice = choice
         self.numbers = numbers
         self.lookup = self.reach = lookup
-        self.made: list[int] = []
+        self.new_tokens: list[int] = []
         self.count = len(prompt)
-        self.held = 0
+        self.cached = 0
         self.last = int(prompt[-1])
-        self.is_done = not most
+        self.is_done = not max_new_tokens
         self.error: BaseException | None = None
-        self._tokens = np.empty(len(prompt) + most, np.int64)
+        self._tokens = np.empty(len(prompt) + max_new_tokens, np.int64)
         self._tokens[: len(prompt)] = prompt
-        self._most = most
+        self._max_new_tokens = max_new_tokens
         self._ends = frozenset(ends)
-        self._drawn: float | None = None
+        self._next_number: float | None = None
 
     @property
     def tokens(self) -> Array:
-        """Return the prompt and what was made: a view."""
+        """The prompt and the new tokens: a view."""
         return self._tokens[: self.count]
 
     @property
-    def left(self) -> int:
-        """Return how many tokens may still be made."""
-        return self._most - len(self.made)
+    def remaining(self) -> int:
+        """The maximum number of tokens that can follow."""
+        return self._max_new_tokens - len(self.new_tokens)
 
     def number(self) -> float:
-        """Return the number that tells the next token, the same until that is added."""
-        if self._drawn is None:
-            self._drawn = next(self.numbers)
-        return self._drawn
+        """Return the random number of the next token, the same until that token is added."""
+        if self._next_number is None:
+            self._next_number = next(self.numbers)
+        return self._next_number
 
     def add(self, token: int) -> None:
-        """Add a token, unless the text was ended meanwhile."""
+        """Add a token, unless another thread has ended the text."""
         if self.is_done:
             return
         self._tokens[self.count] = self.last = token
-        self.held = self.count
+        self.cached = self.count
         self.count += 1
-        self._drawn = None
-        self.made.append(token)
-        if token in self._ends or len(self.made) == self._most:  # another thread may have ended it: never back to False
+        self._next_number = None
+        self.new_tokens.append(token)
+        if (
+            token in self._ends or len(self.new_tokens) == self._max_new_tokens
+        ):  # another thread may end it: never set False
             self.is_done = True
 
     def fail(self, error: BaseException) -> None:
-        """End the text for an error, unless it has ended."""
+        """End the text with an error, unless it has ended."""
         if not self.is_done:
             self.error = error
             self.is_done = True
 
 
-# The arguments of generating, checked before the first token: models, prompts, stop tokens and numbers.
+# Arguments of generation, checked before the first token: models, prompts, stop tokens and numbers.
 
 Prompts: TypeAlias = "Sequence[int] | Sequence[Sequence[int]] | Sequence[Array] | Array"
 
@@ -207,65 +211,68 @@ _BOOLS = (bool, np.bool_)
 
 _INPUTS = {"tokens": (DType.int64, 2), "lengths": (DType.int64, 1)}
 _LAST = {"last_tokens": (DType.int64, 0)}
-"""The inputs of a decoder, dtypes and ranks, and the one more of a decoder that can look tokens up."""
+"""The inputs of a decoder with dtypes and ranks, and the additional input for lookup."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """A model that is a decoder. vocabulary: tokens. cache: tokens of a text. takes_last: it has logits of several."""
+    """A decoder. vocabulary: the number of tokens. cache: the maximum number of tokens of a text. takes_last: it can
+    output the logits of several tokens."""
 
     model: Model
     vocabulary: int
     cache: int
     takes_last: bool
 
-    def check(self, asked: str, prompts: Sequence[Array], most: int, ends: Iterable[int]) -> None:
-        """Raise `FeedError` for tokens that the model does not know, and for texts longer than its cache."""
-        longest = max(map(len, prompts))
-        if longest + most - 1 > self.cache:
+    def check(self, caller: str, prompts: Sequence[Array], max_new_tokens: int, ends: Iterable[int]) -> None:
+        """Raise `FeedError` for tokens outside the vocabulary, and for texts longer than the cache."""
+        prompt_length = max(map(len, prompts))
+        if prompt_length + max_new_tokens - 1 > self.cache:
             raise FeedError(
-                f"{asked}: a prompt of {longest} tokens and {most} new ones do not fit into a cache of {self.cache}",
-                help=f"build the model with cache={longest + most - 1} or more, or ask for fewer tokens",
+                f"{caller}: a prompt of {prompt_length} tokens and {max_new_tokens} new ones do not fit into a cache "
+                f"of {self.cache}",
+                help=f"build the model with cache={prompt_length + max_new_tokens - 1} or more, or fewer tokens",
             )
         for token in (*(bound for prompt in prompts for bound in (prompt.min(), prompt.max())), *ends):
             if not 0 <= token < self.vocabulary:
-                raise FeedError(f"{asked}: {token} is no token", help=f"tokens are 0 to {self.vocabulary - 1}")
+                raise FeedError(f"{caller}: {token} is not a token", help=f"tokens are 0 to {self.vocabulary - 1}")
 
-    def check_lookup(self, asked: str, lookup: Any) -> int:
-        """Return how many tokens are looked up at most. Raises `FeedError`, and `ModelError` for other models."""
-        count = whole(asked, "lookup", lookup, 0)
+    def check_lookup(self, caller: str, lookup: Any) -> int:
+        """Return `lookup` as an integer. Raises `FeedError`, or `ModelError` for a model without last_tokens."""
+        count = require_integer(caller, "lookup", lookup, 0)
         if count and not self.takes_last:
             raise ModelError(
-                f"{asked}: lookup={count} wants logits of several tokens, and {self.model.name} gives the last ones",
+                f"{caller}: lookup={count} needs logits of several tokens, but {self.model.name} outputs the last ones",
                 help="build the model with last_tokens=True",
             )
         return count
 
 
-def decoder(asked: str, model: Model) -> Decoder:
-    """Return what generating needs to know of a model. Raises `ModelError` for one that is no decoder."""
+def decoder_of(caller: str, model: Model) -> Decoder:
+    """Return the Decoder of a model. Raises `ModelError` if the model is not a decoder."""
     if not hasattr(model, "state"):
         raise ModelError(
-            f"{asked}: a {type(model).__name__} is no Model", help="load it: gc.InferenceSession().load(graph)"
+            f"{caller}: model must be a Model, got {type(model).__name__}",
+            help="load it: gc.InferenceSession().load(graph)",
         )
     inputs, outputs = model.inputs, model.outputs
     takes_last = "last_tokens" in inputs
     logits = {"logits": (DType.float32, 3 if takes_last else 2)}
-    are_inputs = _are(inputs, _INPUTS | _LAST if takes_last else _INPUTS)
+    are_inputs = _match_types(inputs, _INPUTS | _LAST if takes_last else _INPUTS)
     cache, type_ = _cache(model), outputs.get("logits")
-    is_decoder = are_inputs and _are(outputs, logits) and cache is not None
+    is_decoder = are_inputs and _match_types(outputs, logits) and cache is not None
     if not is_decoder or not isinstance(type_, TensorType) or not type_.shape[-1].is_static:
         raise ModelError(
-            f"{asked}: {model.name} is no decoder",
+            f"{caller}: {model.name} is not a decoder",
             operands={name: str(type_) for name, type_ in {**inputs, **outputs}.items()},
-            help="load what llama.build or gpt2.build give, without every_token",
+            help="load a graph of llama.build or gpt2.build, without every_token",
         )
     assert cache is not None
     return Decoder(model, int(type_.shape[-1]), cache, takes_last)
 
 
-def _are(types: dict[str, Type], wanted: dict[str, tuple[DType, int]]) -> bool:
-    return [*types] == [*wanted] and all(_is_tensor(types[name], *wanted[name]) for name in types)
+def _match_types(types: dict[str, Type], expected: dict[str, tuple[DType, int]]) -> bool:
+    return [*types] == [*expected] and all(_is_tensor(types[name], *expected[name]) for name in types)
 
 
 def _is_tensor(type_: Type, dtype: DType, rank: int) -> bool:
@@ -273,7 +280,7 @@ def _is_tensor(type_: Type, dtype: DType, rank: int) -> bool:
 
 
 def _cache(model: Model) -> int | None:
-    """Return the capacity of the first layer's buffers in tokens; None where there are none."""
+    """Return the number of tokens of the first layer's buffers; None if there are none."""
     try:
         keys = model.state().buffers["keys0"]
     except (ModelError, FeedError):
@@ -281,26 +288,28 @@ def _cache(model: Model) -> int | None:
     return int(keys.shape[2]) if keys.ndim == 4 else None
 
 
-def whole(asked: str, name: str, value: object, least: int) -> int:
-    """Return a whole number. Raises `FeedError` for anything else, and below the least."""
+def require_integer(caller: str, name: str, value: object, least: int) -> int:
+    """Return an int. Raises `FeedError` unless `value` is an integer of at least `least`."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-        raise FeedError(f"{asked}: {name}={value!r:.80}", help=f"give a whole number of {least} or above")
+        raise FeedError(
+            f"{caller}: {name} must be an integer of at least {least}, got {value!r:.80}", help=f"give {least} or more"
+        )
     return int(value)
 
 
-def stops(asked: str, stop: Any) -> list[int]:
+def stop_tokens(caller: str, stop: Any) -> list[int]:
     """Return the tokens that end a text. Raises `FeedError`."""
     if isinstance(stop, (str, bytes)) or not np.iterable(stop):
-        raise FeedError(f"{asked}: stop={stop!r:.80}", help="give a list of tokens: stop=[2]")
-    return [whole(asked, "stop", token, 0) for token in stop]
+        raise FeedError(f"{caller}: stop must be a list of tokens, got {stop!r:.80}", help="give stop=[2]")
+    return [require_integer(caller, "stop", token, 0) for token in stop]
 
 
-def prompts_of(asked: str, tokens: Any) -> tuple[list[Array], bool]:
-    """Return the prompts, and whether a single one was given without a list. Raises `FeedError`."""
+def prompts_of(caller: str, tokens: Any) -> tuple[list[Array], bool]:
+    """Return the prompts, and True if a single one was given without a list. Raises `FeedError`."""
     if not _is_list(tokens):
-        raise _no_tokens(asked, tokens)
+        raise _prompt_error(caller, tokens)
     is_single = not len(tokens) or not _is_list(tokens[0])
-    return [prompt_of(asked, prompt) for prompt in ([tokens] if is_single else tokens)], is_single
+    return [prompt_of(caller, prompt) for prompt in ([tokens] if is_single else tokens)], is_single
 
 
 def _is_list(value: object) -> bool:
@@ -309,24 +318,22 @@ def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
-def prompt_of(asked: str, tokens: Any) -> Array:
+def prompt_of(caller: str, tokens: Any) -> Array:
     """Return one prompt, a copy: int64[tokens]. Raises `FeedError`."""
     try:
         array = np.asarray(tokens)
     except (ValueError, OverflowError):
-        raise _no_tokens(asked, tokens) from None
+        raise _prompt_error(caller, tokens) from None
     if array.ndim == 1 and not array.size:
-        raise FeedError(
-            f"{asked}: a prompt is empty", help="give a token to begin with, the model's own for beginnings"
-        )
+        raise FeedError(f"{caller}: a prompt is empty", help="give at least one token, such as the model's start token")
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.max() > np.iinfo(np.int64).max:
-        raise _no_tokens(asked, tokens)
+        raise _prompt_error(caller, tokens)
     if is_masked(tokens) or (not isinstance(tokens, np.ndarray) and any(isinstance(t, _BOOLS) for t in tokens)):
-        raise _no_tokens(asked, tokens)
+        raise _prompt_error(caller, tokens)
     return np.array(array, np.int64)  # a copy: a stream reads it later
 
 
-def _no_tokens(asked: str, given: object) -> FeedError:
+def _prompt_error(caller: str, value: object) -> FeedError:
     return FeedError(
-        f"{asked}: {given!r:.80} is no prompt", help="give token ids, [1, 5, 9], or a list of such lists for several"
+        f"{caller}: {value!r:.80} is not a prompt", help="give token ids, [1, 5, 9], or a list of such lists"
     )

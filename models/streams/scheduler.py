@@ -1,4 +1,4 @@
-"""Streams: requests of many threads, generated side by side in a running batch. See docs/models.md."""
+"""Streams: requests of many threads, generated in one running batch. See docs/models.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import BusyError, RunCancelledError, RunError, RunTimeoutError
 from graphcore.models.streams.running import Counts, Running
-from graphcore.models.streams.sampling import Seed, Text, choice, decoder, prompt_of, stops, whole
+from graphcore.models.streams.sampling import Seed, Text, choice_of, decoder_of, prompt_of, require_integer, stop_tokens
 from graphcore.runtime.metrics import Metrics, Recorder
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.runtime.waiting import Deadlines, Server
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Request:
-    """A text that is being generated: its tokens, as they are made. Made by `Streams.submit`; any thread may use it.
+    """A text that is being generated, from `Streams.submit`. Thread-safe.
 
-    `for token in request` gives them from the first on, each as soon as there is one. An error of the request, which a
-    cancelled one has too, is raised after the tokens that were made before it.
+    `for token in request` yields each token as soon as it is generated, from the first on. An error of the request,
+    such as its cancellation, is raised after the tokens before it.
     """
 
     def __init__(self, text: Text, work: _Work, seconds: float | None = None) -> None:
@@ -41,52 +41,60 @@ class Request:
 
     @property
     def done(self) -> bool:
-        """Return whether no token will follow."""
+        """True if no token will follow."""
         return self._text.is_done
 
     @property
     def tokens(self) -> Array:
-        """Return the tokens so far, without waiting: int64[made]."""
-        return np.array(self._text.made, np.int64)
+        """The tokens so far: int64[tokens]. Does not wait."""
+        return np.array(self._text.new_tokens, np.int64)
 
     def __iter__(self) -> Iterator[int]:
-        """Yield each token. Raises what `result` does."""
+        """Yield each token. Raises as `result` does."""
         text, place = self._text, 0
         while True:
-            if place < len(text.made):
-                yield text.made[place]
+            if place < len(text.new_tokens):
+                yield text.new_tokens[place]
                 place += 1
                 continue
             with self._changed:
-                self._changed.wait_for(lambda at=place: text.is_done or at < len(text.made))  # type: ignore[misc]
-            if text.is_done and place >= len(text.made):
+                self._changed.wait_for(lambda at=place: text.is_done or at < len(text.new_tokens))  # type: ignore[misc]
+            if text.is_done and place >= len(text.new_tokens):
                 break
         if text.error is not None:
             raise text.error
 
     def result(self, timeout: float | None = None) -> Array:
-        """Return all tokens once the text has ended: int64[made].
+        """Wait for the end of the text, and return all tokens: int64[tokens].
 
-        timeout: seconds to wait; None for as long as it takes. Raises `TimeoutError`, `RunCancelledError` where the
-        request was cancelled, `RunTimeoutError` where its own time was over, and what its calls raise.
+        Args:
+            timeout: The maximum number of seconds to wait; None for no limit.
+
+        Raises:
+            TimeoutError: `timeout` is over.
+            RunCancelledError: The request was cancelled.
+            RunTimeoutError: The timeout of the request is over.
+            RunError: A call of the model failed.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._text.is_done, timeout):
-                raise TimeoutError(f"a request has not ended after {timeout} seconds: {len(self._text.made)} tokens")
+                raise TimeoutError(
+                    f"a request has not ended after {timeout} seconds: {len(self._text.new_tokens)} tokens"
+                )
         if self._text.error is not None:
             raise self._text.error
         return self.tokens
 
     def cancel(self) -> bool:
-        """End the request, at once for whoever waits for it; return whether it had not ended before.
+        """Cancel the request at once. Returns True if it had not ended before.
 
-        Its place is free from the next step on, and a call that runs meanwhile comes to its end.
+        A running call is completed, and the slot is free at the next step.
         """
         return self._work.cancel(self)
 
     def __repr__(self) -> str:
         state = "failed" if self._text.error else "done" if self.done else "going on"
-        return f"<Request: {len(self._text.made)} tokens, {state}>"
+        return f"<Request: {len(self._text.new_tokens)} tokens, {state}>"
 
     def _end(self, error: BaseException) -> None:
         with self._changed:
@@ -94,37 +102,49 @@ class Request:
                 self._text.fail(error)
             self._changed.notify_all()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
 
 
 class Streams(Server):
-    """Generates the texts of many requests side by side: `streams.submit(prompt, 64)` gives a `Request`.
+    """Generates the texts of many requests in one batch: `streams.submit(prompt, 64)` returns a `Request`.
 
-    Requests join a running batch and leave it between two steps, each in a slot of one cache. They are served in the
-    order of submission; a prompt is read `piece` tokens at a time, and between two pieces each running text gets its
-    next token. A thread of its own runs the model.
+    Requests join and leave the running batch between steps, each in a slot of one cache, in the order of submission. A
+    prompt is read `piece` tokens at a time, and between two pieces each running text gets its next token. A thread runs
+    the model.
     """
 
     def __init__(
         self, model: Model, slots: int = 8, *, max_waiting: int = 64, piece: int = 128, prefix_tokens: int | None = None
     ) -> None:
-        """model: a decoder, as `generate` takes it; its own buffers stay as they are. slots: texts at once.
-        max_waiting: requests that wait for a slot at most. piece: tokens of prompts between two steps. prefix_tokens:
-        tokens of ended texts whose keys and values are kept for prompts that begin with the same, by default as many as
-        one slot has; 0 for no sharing.
+        """Start the thread.
 
-        Raises `ModelError` for a model that is no decoder, `FeedError` for numbers that make no sense, and
-        `ResourceLimitError` where there is no memory for so many slots.
+        Args:
+            model: A decoder, as for `generate`. Its buffers do not change.
+            slots: The maximum number of texts in the batch.
+            max_waiting: The maximum number of requests that wait for a slot.
+            piece: The number of tokens of prompts to read between two steps.
+            prefix_tokens: The number of tokens of ended texts whose keys and values are kept for prompts with the same
+                prefix; by default the tokens of one slot, 0 to share none.
+
+        Raises:
+            ModelError: The model is not a decoder.
+            FeedError: A number is invalid.
+            ResourceLimitError: There is not enough memory for the slots.
         """
-        self._decoder = known = decoder("Streams", model)
-        kept = whole("Streams", "prefix_tokens", known.cache if prefix_tokens is None else prefix_tokens, 0)
-        count, each = whole("Streams", "slots", slots, 1), whole("Streams", "piece", piece, 1)
-        running = Running(known, count, each, kept)
-        self._slots = count
-        self._work = _Work(model.name, running, whole("Streams", "max_waiting", max_waiting, 0))
-        # The thread knows the work and not the Streams, which can so be forgotten.
+        self._decoder = model_decoder = decoder_of("Streams", model)
+        max_prefix_tokens = require_integer(
+            "Streams", "prefix_tokens", model_decoder.cache if prefix_tokens is None else prefix_tokens, 0
+        )
+        slot_count, piece_tokens = (
+            require_integer("Streams", "slots", slots, 1),
+            require_integer("Streams", "piece", piece, 1),
+        )
+        running = Running(model_decoder, slot_count, piece_tokens, max_prefix_tokens)
+        self._slots = slot_count
+        self._work = _Work(model.name, running, require_integer("Streams", "max_waiting", max_waiting, 0))
+        # The thread refers to the work, not to the Streams, which can thus be garbage-collected.
         super().__init__(model.name, "streams", self._work, _run, self._work)
 
     def submit(
@@ -140,35 +160,51 @@ class Streams(Server):
         lookup: int = 0,
         timeout: float | None = None,
     ) -> Request:
-        """Return a request for the tokens after a prompt. The options are those of `generate`.
+        """Return a request for the tokens after a prompt. Other options are those of `generate`.
 
-        seed: of this request alone; the tokens of a seed are the same whatever runs beside it. timeout: seconds from
-        now on, after which the request ends with a `RunTimeoutError`, whether it waits or runs; its tokens stay. Raises
-        `FeedError` for what `generate` refuses, `ModelError` for lookup with a model that was not built for it,
-        `BusyError` where `max_waiting` requests wait already, and `RunError` where the streams are closed.
+        Args:
+            tokens: One prompt.
+            max_new_tokens: The maximum number of new tokens.
+            seed: The seed of this request. Its tokens do not depend on other requests.
+            timeout: The number of seconds after which the request ends with a `RunTimeoutError`, waiting or running. It
+                keeps its tokens.
+
+        Raises:
+            FeedError: An argument is invalid.
+            ModelError: `lookup` is given, but the model was not built for it.
+            BusyError: `max_waiting` requests wait already.
+            RunError: The streams are closed.
         """
         self._check_process()
         prompt = prompt_of("submit", tokens)
-        most = whole("submit", "max_new_tokens", max_new_tokens, 0)
-        ends = stops("submit", stop)
-        self._decoder.check("submit", [prompt], most, ends)
+        new_token_count = require_integer("submit", "max_new_tokens", max_new_tokens, 0)
+        ends = stop_tokens("submit", stop)
+        self._decoder.check("submit", [prompt], new_token_count, ends)
         lookup = self._decoder.check_lookup("submit", lookup)
-        chosen = choice("submit", temperature, top_k, top_p, seed)
+        choice = choice_of("submit", temperature, top_k, top_p, seed)
         seconds = None if timeout is None else seconds_of("submit", timeout)
-        request = Request(Text(prompt, most, ends, chosen, chosen.numbers()[0], lookup), self._work, seconds)
+        request = Request(Text(prompt, new_token_count, ends, choice, choice.numbers()[0], lookup), self._work, seconds)
         self._work.add(request)
         return request
 
     @property
     def counts(self) -> Counts:
-        """Return how many calls and tokens there were so far."""
+        """The numbers of calls and tokens so far."""
         return replace(self._work.counts)
 
     def close(self, *, drain: bool = False, timeout: float | None = None) -> bool:
-        """Cancel all requests, or with drain=True wait for them; then free the cache. Later requests are refused.
+        """Cancel all requests, or wait for them, then free the cache. Later requests are refused.
 
-        timeout: seconds after which what is left is cancelled, and a call that runs is stopped; None for as long as it
-        takes. Return whether nothing had to be stopped. Raises `FeedError` for a timeout that is none.
+        Args:
+            drain: Wait for the requests.
+            timeout: The number of seconds after which remaining requests are cancelled and a running call is stopped;
+                None for no limit.
+
+        Returns:
+            True if nothing had to be stopped.
+
+        Raises:
+            FeedError: The timeout is invalid.
         """
         return self._close(drain, None if timeout is None else seconds_of(f"close: {self._name}", timeout))
 
@@ -178,9 +214,9 @@ class Streams(Server):
 
 
 class _Work:
-    """The requests, and the batch that they run in. Its thread alone touches the batch."""
+    """The requests and their batch. Only its thread uses the batch."""
 
-    def __init__(self, name: str, running: Running, most: int) -> None:
+    def __init__(self, name: str, running: Running, max_waiting: int) -> None:
         self.is_closed = False
         self.counts = running.counts
         self.recorder = Recorder("streams", name)
@@ -188,30 +224,32 @@ class _Work:
         self._deadlines = Deadlines(f"graphcore streams {name}: deadlines", self._expire)
         self._name = name
         self._batch: Running | None = running
-        self._most = most
-        self._room = running.room
+        self._max_waiting = max_waiting
+        self._capacity = running.free_slots
         self._changed = threading.Condition()
         self._waiting: deque[Request] = deque()
-        self._taken: list[Request] = []
+        self._running: list[Request] = []
 
     def sizes(self) -> tuple[int, int]:
-        """Return how many requests run, and how many wait."""
+        """Return the numbers of running and of waiting requests."""
         with self._changed:
-            return len(self._taken), len(self._waiting)
+            return len(self._running), len(self._waiting)
 
     def add(self, request: Request) -> None:
         with self._changed:
             if self.is_closed:
-                raise RunError(f"submit: the streams of {self._name} are closed", help="make others: Streams(model)")
-            ahead = len(self._waiting) + len(self._taken)
-            if ahead >= self._room + self._most:
+                raise RunError(
+                    f"submit: the streams of {self._name} are closed", help="create new ones: Streams(model)"
+                )
+            ahead = len(self._waiting) + len(self._running)
+            if ahead >= self._capacity + self._max_waiting:
                 self.recorder.count("busy")
                 raise BusyError(
                     f"submit: {len(self._waiting)} requests wait for {self._name} already",
-                    help="try again when one has ended, or give max_waiting=",
+                    help="retry when one has ended, or increase max_waiting=",
                 )
             self.recorder.count("submitted")
-            if request.done:  # no token was asked for
+            if request.done:  # max_new_tokens is 0
                 self._count(request)
                 return
             if request._seconds is not None:
@@ -220,17 +258,17 @@ class _Work:
             self._changed.notify_all()
 
     def cancel(self, request: Request) -> bool:
-        return self._drop(request, _cancelled(request))
+        return self._drop(request, _cancelled_error(request))
 
     def metrics(self) -> Metrics:
         running, waiting = self.sizes()
         return self.recorder.read(waiting, running)
 
     def _expire(self, request: Request) -> None:
-        self._drop(request, _timed_out(self._name, request))
+        self._drop(request, _timeout_error(self._name, request))
 
     def _drop(self, request: Request, error: RunError) -> bool:
-        """End a request with an error; return whether it had not ended before."""
+        """End a request with an error. Returns True if it had not ended before."""
         with self._changed:
             if request.done:
                 return False
@@ -255,57 +293,57 @@ class _Work:
         else:
             self.recorder.count("cancelled" if isinstance(error, RunCancelledError) else "failed")
 
-    def take(self) -> Running | None:
-        """Return the batch once it has something to do, with the requests for which it has room; None at the end."""
+    def next_batch(self) -> Running | None:
+        """Wait for work, add waiting requests to free slots, and return the batch; None after closing."""
         with self._changed:
             while True:
                 batch = self._batch
                 self._leave()
-                if batch is None or (self.is_closed and not self._taken and not self._waiting):
+                if batch is None or (self.is_closed and not self._running and not self._waiting):
                     self._batch = None
                     return None
-                while self._waiting and batch.room > 0:
+                while self._waiting and batch.free_slots > 0:
                     request = self._waiting.popleft()
-                    self._taken.append(request)
+                    self._running.append(request)
                     request._joined = time.monotonic()
                     self.recorder.waited(request._joined - request._arrived)
                     batch.join(request._text)
-                if self._taken or batch.texts:
+                if self._running or batch.texts:
                     return batch
                 self._changed.wait()
 
     def _leave(self) -> None:
-        """Count the requests that have ended, and forget them."""
-        for request in self._taken:
+        """Count and remove the requests that have ended."""
+        for request in self._running:
             if request.done:
                 self._count(request)
-        self._taken = [request for request in self._taken if not request.done]
+        self._running = [request for request in self._running if not request.done]
 
-    def tell(self) -> None:
-        """Wake whoever waits for a token of a request that runs."""
-        for request in self._taken:
-            request._tell()
+    def notify(self) -> None:
+        """Wake all threads that wait for a token."""
+        for request in self._running:
+            request._notify()
 
     def fail(self, error: BaseException) -> None:
-        """End all requests with an error that the batch has raised, which is not to be trusted from then on."""
+        """End all requests with an error of the batch, which is unusable from then on."""
         self._finish(error)
         self._batch = None
 
     def close(self, drain: bool) -> None:
-        """Refuse further requests, and end those there are unless they are to come to their end."""
-        self._finish(None if drain else _closed())
+        """Refuse further requests, and without `drain` end the existing ones."""
+        self._finish(None if drain else _closed_error())
 
     def stop(self) -> None:
-        self.limit.end(_closed)
+        self.limit.end(_closed_error)
 
     def leave(self) -> None:
-        """Note that nothing follows."""
+        """Close the deadlines when the thread ends."""
         self._deadlines.close()
 
     def _finish(self, error: BaseException | None) -> None:
         with self._changed:
             self.is_closed = True
-            ended = [*self._taken, *self._waiting] if error is not None else []
+            ended = [*self._running, *self._waiting] if error is not None else []
             if error is not None:
                 self._waiting.clear()
             self._changed.notify_all()
@@ -316,15 +354,15 @@ class _Work:
 
 
 def _run(work: _Work) -> None:
-    while (batch := work.take()) is not None:
+    while (batch := work.next_batch()) is not None:
         calls = batch.counts.calls
         try:
             with work.limit:
                 if batch.read():
-                    work.tell()
+                    work.notify()
                 rows = len(batch.texts)
                 batch.step()
-                work.tell()
+                work.notify()
         except BaseException as error:
             work.fail(error)
             break
@@ -334,20 +372,20 @@ def _run(work: _Work) -> None:
     work.leave()
 
 
-def _closed() -> RunCancelledError:
+def _closed_error() -> RunCancelledError:
     return RunCancelledError(
         "a request was cancelled: its streams were closed", help="close(drain=True) waits for requests"
     )
 
 
-def _timed_out(name: str, request: Request) -> RunTimeoutError:
+def _timeout_error(name: str, request: Request) -> RunTimeoutError:
     return RunTimeoutError(
         f"{name}: a request has not ended after timeout={request._seconds:g} seconds: {len(request.tokens)} tokens",
-        help="request.tokens has these; give it more time",
+        help="request.tokens has them; increase timeout=",
     )
 
 
-def _cancelled(request: Request) -> RunCancelledError:
+def _cancelled_error(request: Request) -> RunCancelledError:
     return RunCancelledError(
-        f"a request was cancelled after {len(request.tokens)} tokens", help="request.tokens has these"
+        f"a request was cancelled after {len(request.tokens)} tokens", help="request.tokens has them"
     )

@@ -75,7 +75,7 @@ def test_arange_counts_to_the_ends_of_its_dtype() -> None:
     top = (1 << 64) - 1
     assert np.asarray(xp.arange(top - 4, top, 2, dtype=xp.uint64)).tolist() == [top - 4, top - 2]
     assert np.asarray(xp.arange(top, top - 4, -2, dtype=xp.uint64)).tolist() == [top, top - 2]
-    with pytest.raises(DTypeError, match="beyond int8"):
+    with pytest.raises(DTypeError, match="out of range for int8"):
         xp.arange(120, 140, dtype=xp.int8)
     with pytest.raises(ShapeError, match="step is 0"):
         xp.arange(0, 1, 0)
@@ -139,7 +139,7 @@ def test_arrays_are_sequences_pickle_copy_and_print() -> None:
         assert int(x[0, 0]) == 1
     with pytest.raises(TypeError):
         len(xp.asarray(1))
-    with pytest.raises(ShapeError, match="no matrix"):
+    with pytest.raises(ShapeError, match="T: the array must be a matrix, got rank"):
         _ = xp.ones((2, 2, 2)).T
 
 
@@ -149,9 +149,9 @@ def test_operators_in_place_keep_dtype_and_shape() -> None:
     x *= xp.asarray(2.0)
     assert x is alias
     assert np.asarray(x).tolist() == [4.0, 6.0]
-    with pytest.raises(TypeError, match="in place"):
+    with pytest.raises(TypeError, match="an in-place operation cannot change"):
         x += xp.ones(2, dtype=xp.float64)
-    with pytest.raises(ValueError, match="in place"):
+    with pytest.raises(ValueError, match="an in-place operation cannot change"):
         x += xp.ones((3, 2))
 
 

@@ -77,13 +77,13 @@ def test_transforms_have_the_standards_arguments_and_refuse_integers(name: str) 
     function = getattr(xp.fft, name)
     parameters = inspect.signature(function).parameters
     assert list(parameters) == (["x", "s", "axes", "norm"] if name.endswith("n") else ["x", "n", "axis", "norm"])
-    with pytest.raises(DTypeError, match=f"fft.{name}: it takes (complex|real) numbers, and x is int64"):
+    with pytest.raises(DTypeError, match=f"fft.{name}: x must be (complex numbers or )?floats, got int64"):
         function(a(np.zeros(4, np.int64)))
 
 
 @pytest.mark.parametrize("name", ["rfft", "rfftn", "ihfft"])
 def test_transforms_of_real_numbers_refuse_complex_ones(name: str) -> None:
-    with pytest.raises(DTypeError, match="it takes real numbers, and x is complex64"):
+    with pytest.raises(DTypeError, match="x must be floats, got complex64"):
         getattr(xp.fft, name)(a(np.zeros(4, np.complex64)))
 
 
@@ -91,14 +91,14 @@ def test_transforms_refuse_lengths_and_axes_that_do_not_go_together() -> None:
     x = a(np.zeros((4, 5), np.complex64))
     with pytest.raises(ShapeError, match="1 lengths for 2 axes"):
         xp.fft.fftn(x, s=(4,), axes=(0, 1))
-    with pytest.raises(ShapeError, match="no axis to transform along"):
+    with pytest.raises(ShapeError, match="no axis is given"):
         xp.fft.ifftn(x, axes=())
 
 
 def test_frequencies_refuse_lengths_below_1_and_other_dtypes() -> None:
-    with pytest.raises(ShapeError, match="n=0 is no length"):
+    with pytest.raises(ShapeError, match="n must be an int of at least 1, got 0"):
         xp.fft.fftfreq(0)
-    with pytest.raises(DTypeError, match="int64 is no real floating dtype"):
+    with pytest.raises(DTypeError, match="int64 is not a real floating dtype"):
         xp.fft.rfftfreq(4, dtype=xp.int64)
     with pytest.raises(GraphError, match="no device"):
         xp.fft.fftfreq(4, device="gpu")

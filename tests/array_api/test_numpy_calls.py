@@ -187,7 +187,7 @@ def test_shapes_are_those_of_the_symbol() -> None:
     assert np.shape(x) == ["n", 3]
     assert np.ndim(x) == 2
     assert np.size(graph()["x"]) == 6
-    with pytest.raises(SymbolError, match=r"np.size: .*\n.*\n  help: use x.shape.size, which is a Dim"):
+    with pytest.raises(SymbolError, match=r"np.size: .*\n.*\n  help: use x.shape.size, a Dim"):
         np.size(x)
 
 
@@ -205,7 +205,7 @@ def heaviside(x: Any) -> Any:
 
 REFUSED: list[tuple[Callable[[Any], Any], str, str]] = [
     (heaviside, "np.heaviside: NumPy computes with values", r"ops.where\(x < 0, 0, 1\)"),
-    (np.nanmedian, "np.nanmedian: NumPy computes with values", "put it together of ops"),
+    (np.nanmedian, "np.nanmedian: NumPy computes with values", "build it from ops"),
     (np.unique, "np.unique: NumPy", "use graphcore.array_api.unique_values"),
     (np.linalg.inv, "np.linalg.inv: NumPy", "use graphcore.array_api.linalg.inv"),
     (np.fft.fft, "np.fft.fft: NumPy", "use graphcore.array_api.fft.fft"),
@@ -215,14 +215,18 @@ REFUSED: list[tuple[Callable[[Any], Any], str, str]] = [
     (np.add.reduce, "np.add.reduce: NumPy", r"use ops.sum\(x, axis\)"),
     (lambda x: np.add.accumulate(x), "np.add.accumulate: NumPy", "use ops.cumsum"),
     (lambda x: np.multiply.outer(x, x), "np.multiply.outer: NumPy", "use ops.outer"),
-    (lambda x: np.add(x, Y, out=Y.copy()), "np.add: out= is not taken with Symbols", "name the result"),
-    (lambda x: np.add(x, Y, where=B), "np.add: where= is not taken", "choose with ops.where"),
-    (lambda x: np.add(x, Y, dtype=np.float64), "np.add: dtype= is not taken", "cast the operands: x.cast"),
-    (lambda x: np.sum(x, where=B), "np.sum: where= is not taken", "choose with ops.where"),
-    (lambda x: np.sum(x, out=Y.copy()), "np.sum: out= is not taken", "name the result"),
-    (lambda x: np.sum(x, initial=3), "np.sum: initial= is not taken", "leave initial out"),
-    (lambda x: np.reshape(x, (3, 2), order="F"), "np.reshape: order= is not taken", "leave order out"),
-    (lambda x: np.sum(x, 0, None, None), "np.sum: with Symbols, too many positional", r"it takes \(a, axis, dtype"),
+    (lambda x: np.add(x, Y, out=Y.copy()), "np.add: out= is not supported for Symbols", "assign the result"),
+    (lambda x: np.add(x, Y, where=B), "np.add: where= is not supported", "choose with ops.where"),
+    (lambda x: np.add(x, Y, dtype=np.float64), "np.add: dtype= is not supported", "cast the operands: x.cast"),
+    (lambda x: np.sum(x, where=B), "np.sum: where= is not supported", "choose with ops.where"),
+    (lambda x: np.sum(x, out=Y.copy()), "np.sum: out= is not supported", "assign the result"),
+    (lambda x: np.sum(x, initial=3), "np.sum: initial= is not supported", "omit initial"),
+    (lambda x: np.reshape(x, (3, 2), order="F"), "np.reshape: order= is not supported", "omit order"),
+    (
+        lambda x: np.sum(x, 0, None, None),
+        "np.sum: with Symbols, too many positional",
+        r"the parameters are \(a, axis, dtype",
+    ),
 ]
 
 
@@ -238,7 +242,9 @@ def test_function_that_builds_nothing_names_the_way_out(mistake: Callable[[Any],
 
 def test_array_is_not_added_to_in_place() -> None:
     array = Y.copy()
-    with pytest.raises(SymbolError, match=r"np.add: out= is not taken.*\n.*\n  help: .*name the result, y = x \+ z"):
+    with pytest.raises(
+        SymbolError, match=r"np.add: out= is not supported.*\n.*\n  help: .*assign the result, y = x \+ z"
+    ):
         array += graph()["x"]
     assert np.array_equal(array, Y)
 

@@ -84,7 +84,7 @@ def test_order_and_remainders_of_complex_operands_are_refused(function: Callable
 @pytest.mark.parametrize("other", COMPLEX, ids=repr)
 @pytest.mark.parametrize("function", [operator.iadd, operator.imul])
 def test_complex_operand_in_place_of_floats_is_refused(function: Callable[[Any, Any], Any], other: Any) -> None:
-    with pytest.raises(DTypeError, match="in place, float32 would become complex"):
+    with pytest.raises(DTypeError, match="an in-place operation cannot change the dtype float32 to complex"):
         function(xp.asarray([1.0, 2.0]), other)
 
 
@@ -105,7 +105,7 @@ def test_complex_numbers_are_spaced_evenly() -> None:
         assert array.dtype == np.complex64
         np.testing.assert_allclose(array, np.linspace(start, stop, 5, endpoint=endpoint), rtol=1e-6, atol=1e-7)
     assert xp.linspace(1, 2, 3, dtype=xp.complex128).dtype is xp.complex128
-    with pytest.raises(DTypeError, match="complex numbers, not float32"):
+    with pytest.raises(DTypeError, match="cannot be float32"):
         xp.linspace(0, 1j, 3, dtype=xp.float32)
 
 
@@ -140,13 +140,13 @@ def test_complex_array_is_not_a_real_scalar() -> None:
 
 @pytest.mark.parametrize("dtype", KINDS["integral"], ids=str)
 def test_signbit_is_refused_for_what_is_not_a_float(dtype: DType) -> None:
-    with pytest.raises(DTypeError, match=f"signbit: it reads the sign of floats, and {dtype} is"):
+    with pytest.raises(DTypeError, match=f"signbit: x must be floats, got {dtype}"):
         xp.signbit(xp.asarray([1, 0], dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", [xp.int8, xp.uint64, xp.float32, xp.float64], ids=str)
 def test_imaginary_part_is_refused_for_all_but_complex_dtypes(dtype: DType) -> None:
-    with pytest.raises(DTypeError, match=f"imag: {dtype} is no complex dtype.*\n.*\n  help: .*zeros_like"):
+    with pytest.raises(DTypeError, match=f"imag: {dtype} is not a complex dtype.*\n.*\n  help: .*zeros_like"):
         xp.imag(xp.asarray([1, 0], dtype=dtype))
 
 

@@ -222,13 +222,13 @@ def test_limits_equal_numpy(dtype: DType) -> None:
     if dtype.is_integer:
         own, theirs = xp.iinfo(dtype), np.iinfo(dtype.numpy)
         assert (own.bits, own.min, own.max, own.dtype) == (theirs.bits, theirs.min, theirs.max, dtype)
-        with pytest.raises(DTypeError, match="no float"):
+        with pytest.raises(DTypeError, match="is not a float dtype"):
             xp.finfo(dtype)
         return
     info, wanted = xp.finfo(xp.zeros(1, dtype=dtype)), np.finfo(dtype.numpy)
     assert (info.bits, info.eps, info.max, info.min) == (wanted.bits, wanted.eps, wanted.max, wanted.min)
     assert (info.smallest_normal, info.dtype) == (wanted.smallest_normal, dtype)
-    with pytest.raises(DTypeError, match="no integer"):
+    with pytest.raises(DTypeError, match="is not an integer dtype"):
         xp.iinfo(dtype)
 
 
@@ -240,7 +240,7 @@ def test_isdtype_equals_numpy_for_every_kind() -> None:
         assert xp.isdtype(dtype, dtype)
         assert xp.isdtype(dtype, ("bool", "numeric"))
         assert not xp.isdtype(dtype, ())
-    with pytest.raises(DTypeError, match="no kind"):
+    with pytest.raises(DTypeError, match="unknown kind"):
         xp.isdtype(xp.int8, "integer")
 
 

@@ -16,7 +16,7 @@ from graphcore.cli import arrays
 from graphcore.cli.arguments.options import Links
 from graphcore.cli.commands import bench
 from graphcore.cli.commands.bench import Bars, Latency, in_turns, ratio, svg
-from graphcore.cli.memory import Request, peak
+from graphcore.cli.memory import MemoryRequest, peak
 from tests.cli.conftest import Call
 from tests.support.trained import Trained
 
@@ -73,7 +73,7 @@ def test_peak_of_a_small_model(tmp_path: Path) -> None:
     graph.export(tmp_path / "m.onnx")
     arrays.write(str(tmp_path / "feeds.npz"), {"x": np.ones(4, np.float32)})
     links: Links = {"external_data": "plain", "external_data_root": None}
-    request = Request(str(tmp_path / "m.onnx"), str(tmp_path / "feeds.npz"), True, "cpu", "exact", 1, links)
+    request = MemoryRequest(str(tmp_path / "m.onnx"), str(tmp_path / "feeds.npz"), True, "cpu", "exact", 1, links)
     result = peak(request)
     assert result is None or 0 <= result < 1 << 30
 

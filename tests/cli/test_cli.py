@@ -169,7 +169,7 @@ def test_run_fills_an_input_with_a_number_or_takes_a_list(call: Call) -> None:
     for wrong in ("x=300", "x=1.5", "x=[[1], [2, 3]]", "x=[null]"):
         status, out, err = call("run", "i.onnx", "--input", wrong)
         assert (status, out) == (1, "")
-        assert "is no array" in err
+        assert "is not a valid array" in err
 
 
 def test_run_prints_json(call: Call) -> None:
@@ -191,7 +191,7 @@ def test_run_takes_a_size_for_a_dim_without_a_name(call: Call) -> None:
 # Errors of run
 
 REFUSED: dict[str, tuple[list[str], list[str]]] = {
-    "nothing given": (["run", "m.onnx"], ["nothing is given for x", "float32[batch, 2]", "--random"]),
+    "nothing given": (["run", "m.onnx"], ["no array is given for x", "float32[batch, 2]", "--random"]),
     "no such model": (["run", "gone.onnx", "--random"], ["ModelError: load: gone.onnx is not a file"]),
     "folder": (["run", ".", "--random"], ["is a folder"]),
     "no model": (["run", "x.npy", "--random"], ["ModelError"]),
@@ -291,7 +291,7 @@ def test_error_of_its_own_is_not_a_traceback(call: Call, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Graph, "load", broken)
     status, _, err = call("check", "m.onnx", "--no-isolated")
-    assert (status, err) == (1, "graphcore: an error of its own, KeyError: 'oh\\nno'; please report it\n")
+    assert (status, err) == (1, "graphcore: internal error, KeyError: 'oh\\nno'; please report it\n")
 
 
 def test_interrupted_command_ends_with_130(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ def test_diff_says_which_outputs_one_model_has_alone(call: Call, document: Docum
         (["a.onnx", "gone.onnx"], "gone.onnx is not a file"),
         (["a.onnx", "b.onnx", "--run", "--input", "z=1"], "no input 'z'"),
         (["a.onnx", "b.onnx", "--run", "--dim", "m=1"], "called 'm'"),
-        (["a.onnx", "b.onnx", "--run", "--input", 'x=["a"]'], "is no array"),
+        (["a.onnx", "b.onnx", "--run", "--input", 'x=["a"]'], "is not a valid array"),
     ],
 )
 def test_diff_ends_with_2_when_it_cannot_compare(call: Call, argv: list[str], words: str) -> None:

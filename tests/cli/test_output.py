@@ -127,7 +127,7 @@ def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch: pytest.Monk
     for patience, shows in ((60.0, False), (-1.0, True)):
         stream = Terminal()
         monkeypatch.setattr(sys, "stderr", stream)
-        monkeypatch.setattr(output, "_PATIENCE", patience)
+        monkeypatch.setattr(output, "_DELAY", patience)
         with output.progress("quanti\x1bsing [b]") as advance:
             advance(1, 3)
             advance(3, 3)
@@ -137,7 +137,7 @@ def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch: pytest.Monk
 
 
 def test_progress_is_silent_on_a_pipe(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "_PATIENCE", -1.0)
+    monkeypatch.setattr(output, "_DELAY", -1.0)
     with output.progress("x") as advance, output.working("y"):
         advance(1, None)
     assert capsys.readouterr().err == ""
@@ -147,7 +147,7 @@ def test_working_says_what_is_done_when_it_takes_long(monkeypatch: pytest.Monkey
     stream = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(output, "_PATIENCE", 0.0)
+    monkeypatch.setattr(output, "_DELAY", 0.0)
     with output.working("loading m"):
         while not stream.getvalue():
             pass

@@ -274,7 +274,7 @@ def test_symbol_has_no_value_when_python_asks_for_one(use: Callable[[object], ob
 
 def test_numpy_functions_that_build_no_op_do_not_take_symbols() -> None:
     _, x = _symbol()
-    with pytest.raises(TypeError, match=r"np.gcd: NumPy computes with values, and a Symbol has none"):
+    with pytest.raises(TypeError, match=r"np.gcd: NumPy computes with values, but a Symbol has none"):
         np.gcd(x, 2)  # type: ignore[call-overload]
 
 
@@ -376,6 +376,6 @@ def test_error_of_a_model_shows_the_line_that_asked_for_it() -> None:
         assert caught.value.line.path == __file__
     x = Graph("g", {"x": TensorType("float32", [3])})[0]
     with pytest.raises(ShapeError) as of_an_op:
-        minilm._pooled(x, x)
+        minilm._mean_pool(x, x)
     assert of_an_op.value.line is not None
     assert of_an_op.value.line.path.endswith("minilm.py")

@@ -29,7 +29,7 @@ def test_empty_prompts_are_refused(prompt: Any) -> None:
     ids=repr,
 )  # fmt: skip
 def test_what_is_not_a_prompt_is_refused(prompt: Any) -> None:
-    with pytest.raises(FeedError, match=r"is no prompt|a prompt is empty"):
+    with pytest.raises(FeedError, match=r"is not a prompt|a prompt is empty"):
         models.generate(build_model("llama")[0], prompt, 5)
 
 
@@ -37,9 +37,9 @@ def test_what_is_not_a_prompt_is_refused(prompt: Any) -> None:
 def test_tokens_that_the_model_does_not_know_are_refused(token: int) -> None:
     model, _ = build_model("llama")
     for prompt in ([1, token], [[1], [1, token]]):
-        with pytest.raises(FeedError, match=f"{token} is no token"):
+        with pytest.raises(FeedError, match=f"{token} is not a token"):
             models.generate(model, prompt, 5)
-    with pytest.raises(FeedError, match=r"is no token|stop="):
+    with pytest.raises(FeedError, match=r"is not a token|stop must be"):
         models.generate(model, [1], 5, stop=[token])
 
 
@@ -72,12 +72,12 @@ def test_model_that_is_not_a_decoder_is_refused() -> None:
     graph = gc.Graph("scale", {"x": gc.TensorType("float32", [3])})
     graph.output(graph["x"] * 2)
     for wrong in (3, None, "llama", llama.build(LLAMA)):
-        with pytest.raises(ModelError, match=r"a \w+ is no Model"):
+        with pytest.raises(ModelError, match=r"model must be a Model, got \w+"):
             models.generate(wrong, [1], 4)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="scale is no decoder"):
+    with pytest.raises(ModelError, match="scale is not a decoder"):
         models.generate(gc.InferenceSession().load(graph), [1], 5)
     every = gc.InferenceSession().load(llama.build(LLAMA, cache=8, every_token=True))
-    with pytest.raises(ModelError, match="llama is no decoder"):
+    with pytest.raises(ModelError, match="llama is not a decoder"):
         models.generate(every, [1], 5)
 
 
@@ -95,7 +95,7 @@ def test_model_that_only_looks_like_a_decoder_is_refused() -> None:
         for buffer in graph.buffers:
             graph[buffer] += 1
         graph.output(logits=(graph["tokens"] * 2).cast(dtype))
-        with pytest.raises(ModelError, match="double is no decoder"):
+        with pytest.raises(ModelError, match="double is not a decoder"):
             models.generate(gc.InferenceSession().load(graph), [1], 5)
 
 
@@ -103,5 +103,5 @@ def test_weights_that_give_no_numbers_are_an_error_and_no_tokens() -> None:
     arrays = some(llama.shapes(LLAMA))
     arrays["model.norm.weight"][:] = np.nan
     model = gc.InferenceSession().load(llama.build(LLAMA, arrays, cache=8))
-    with pytest.raises(RunError, match="logits that are no numbers"):
+    with pytest.raises(RunError, match="logits of the model are not finite"):
         models.generate(model, [1], 5)

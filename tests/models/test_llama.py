@@ -209,12 +209,12 @@ def test_quantised_decoder_keeps_its_cache_in_place() -> None:
 
 @pytest.mark.parametrize("cache", [0, -1, 2.5, True, "8"])
 def test_cache_that_is_not_a_number_of_tokens_is_refused(cache: Any) -> None:
-    with pytest.raises(GraphError, match="is no number of tokens"):
+    with pytest.raises(GraphError, match="is not a number of tokens"):
         llama.build(SMALL, cache=cache)
 
 
 def test_cache_longer_than_the_positions_is_refused() -> None:
-    with pytest.raises(ModelError, match="made for 64 positions"):
+    with pytest.raises(ModelError, match="model has 64 positions"):
         llama.build(SMALL, cache=65)
 
 
@@ -235,10 +235,10 @@ def test_faulty_weights_are_named_all_at_once() -> None:
         llama.build(SMALL, arrays)
     for part in (
         "2 missing: model.layers.1.mlp.up_proj.weight [24, 32], model.norm.weight [32]",
-        "1 there for nothing: model.layers.0.self_attn.q_proj.bias",
+        "1 unexpected: model.layers.0.self_attn.q_proj.bias",
         "1 of another shape: model.layers.0.mlp.gate_proj.weight is [32, 24], not [24, 32]",
         "model.layers.0.self_attn.k_proj.weight is float64, model.layers.0.self_attn.v_proj.weight is a list",
-        "1 not the same as what it is tied to (model.embed_tokens.weight): lm_head.weight",
+        "1 different from the tied weight (model.embed_tokens.weight): lm_head.weight",
     ):
         assert part in caught.value.summary
 
@@ -260,7 +260,7 @@ def test_names_that_checkpoints_have_besides_are_passed_over() -> None:
 
 @pytest.mark.parametrize("wrong", [3, [1], {"a"}])
 def test_what_is_not_a_checkpoint_is_refused(wrong: Any) -> None:
-    with pytest.raises(ModelError, match="is no checkpoint"):
+    with pytest.raises(ModelError, match="weights must be a path or a dict of arrays, got"):
         llama.build(SMALL, wrong)
 
 
@@ -269,7 +269,7 @@ def test_random_weights_are_those_of_the_seed_and_not_without_end(monkeypatch: p
     arrays = [g["model.embed_tokens.weight"].producer.array for g in (first, again, other)]  # type: ignore[union-attr]
     assert np.array_equal(arrays[0], arrays[1])
     assert not np.array_equal(arrays[0], arrays[2])
-    monkeypatch.setattr(_config, "MOST_RANDOM", 1000)
+    monkeypatch.setattr(_config, "MAX_RANDOM_BYTES", 1000)
     with pytest.raises(ResourceLimitError, match="of random weights"):
         llama.build(SMALL)
 
@@ -338,13 +338,13 @@ def test_weights_come_from_a_gguf_file(tmp_path: Path, kind: str) -> None:
 def test_gguf_file_of_another_architecture_is_refused(tmp_path: Path) -> None:
     config = replace(SMALL, tied=False)
     write_gguf(tmp_path / "model.gguf", weights_of(config), False, {})
-    with pytest.raises(ModelError, match="the GGUF file is of a 'qwen2', and the configuration of a 'llama'"):
+    with pytest.raises(ModelError, match="the GGUF file has the architecture 'qwen2', but the configuration 'llama'"):
         llama.build(config, tmp_path / "model.gguf")
 
 
 def test_frequencies_of_a_gguf_file_are_unexpected_when_angles_are_not_scaled(tmp_path: Path) -> None:
     write_gguf(tmp_path / "model.gguf", weights_of(SMALL), True, {"attn_q": 4, "attn_k": 2})
-    with pytest.raises(ModelError, match=r"1 there for nothing: rope_freqs\.weight"):
+    with pytest.raises(ModelError, match=r"1 unexpected: rope_freqs\.weight"):
         llama.build(SMALL, tmp_path / "model.gguf")
 
 
@@ -375,11 +375,11 @@ def test_command_line_runs_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFi
     ("value", "why"),
     [
         (["--random", "--prompt", ""], "a prompt is empty"),
-        (["--random", "--prompt", "a b"], "token ids are wanted"),
-        (["--random", "--prompt", "5000"], "5000 is no token"),
+        (["--random", "--prompt", "a b"], "must be token ids"),
+        (["--random", "--prompt", "5000"], "5000 is not a token"),
         (["--random", "--tokens", "9", "--cache", "4"], "do not fit into a cache of 4"),
-        (["--random", "--tokens", "9", "--cache", "0"], "cache=0 is no number of tokens"),
-        (["--random", "--seed", "-1"], "seed=-1 begins no random numbers"),
+        (["--random", "--tokens", "9", "--cache", "0"], "cache=0 is not a number of tokens"),
+        (["--random", "--seed", "-1"], "seed must be an integer of at least 0, got -1"),
         (["--random", "--config", "none.json"], "cannot be read"),
     ],
 )

@@ -42,7 +42,7 @@ def test_text_is_what_it_is_alone_whatever_joins_and_leaves(kind: str, data: st.
     wanted: list[tuple[Text, tuple[int, ...], int]] = []
     for _ in range(data.draw(st.integers(1, 40))):
         action = data.draw(st.sampled_from(["join", "join", "step", "step", "read", "cancel"]))
-        if action == "join" and running.room:
+        if action == "join" and running.free_slots:
             seed, length, most = data.draw(REQUESTS)
             wanted.append((text(drawn(seed, length), most), drawn(seed, length), most))
             running.join(wanted[-1][0])
@@ -54,11 +54,11 @@ def test_text_is_what_it_is_alone_whatever_joins_and_leaves(kind: str, data: st.
             running.step()
         assert len(running.texts) <= slots
     run(running, [])
-    assert running.room == slots
+    assert running.free_slots == slots
     for one, prompt, most in wanted:
         assert one.is_done
-        assert is_alone(kind, prompt, one.made, most)
-        assert one.error is not None or len(one.made) == most
+        assert is_alone(kind, prompt, one.new_tokens, most)
+        assert one.error is not None or len(one.new_tokens) == most
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
@@ -71,7 +71,7 @@ def test_logits_are_those_of_the_text_alone_to_the_last_bit(kind: str, monkeypat
             rows.setdefault(one.tokens.tobytes(), []).append(row.tobytes())
         return [int(token) for token in logits.argmax(-1)]
 
-    monkeypatch.setattr("graphcore.models.streams.running._chosen", noted)
+    monkeypatch.setattr("graphcore.models.streams.running._choose_tokens", noted)
     prompts = [drawn(seed, length) for seed, length in enumerate((3, 30, 12, 1, 19))]
     for prompt in prompts:
         run(batch(kind, 1), [text(prompt, 9)])
@@ -105,8 +105,8 @@ def test_running_texts_wait_for_no_more_than_a_piece(monkeypatch: pytest.MonkeyP
             continue
         read += rows * size
         assert read <= PIECE
-    assert first.made == alone("llama", drawn(0, 5), 40)
-    assert [one.made for one in others] == [
+    assert first.new_tokens == alone("llama", drawn(0, 5), 40)
+    assert [one.new_tokens for one in others] == [
         alone("llama", drawn(s, n), 3) for s, n in enumerate((60, 30, 2, 7, 3, 50, 20))
     ]
 
@@ -119,7 +119,7 @@ def test_prompts_are_read_in_the_order_of_joining() -> None:
     begun: list[Text] = []
     while len(begun) < 4:
         running.read()
-        begun += [one for one in texts if one.made and one not in begun]
+        begun += [one for one in texts if one.new_tokens and one not in begun]
         running.step()
     assert begun == texts
 
@@ -148,7 +148,7 @@ def test_prompt_that_was_put_off_is_read_where_rows_are_free_then() -> None:
         one.fail(RunError("cancelled"))
     running.step()
     assert run(running, others) == [alone("llama", drawn(seed, 3), 4) for seed in (7, 8)]
-    assert [one.made for one in late] == [alone("llama", drawn(9, 6), 1), alone("llama", drawn(3, 3), 4)]
+    assert [one.new_tokens for one in late] == [alone("llama", drawn(9, 6), 1), alone("llama", drawn(3, 3), 4)]
 
 
 def test_drawn_tokens_are_those_of_the_seed_alone() -> None:
@@ -191,7 +191,7 @@ def test_text_whose_call_fails_ends_and_the_others_go_on(length: int, monkeypatc
     wrong = text((*drawn(7, length - 1, bad), bad), 5)
     assert run(batch("llama", 5, piece=32), [*texts[:2], wrong, *texts[2:]])[2] == []
     assert isinstance(wrong.error, Broken)
-    assert [one.made for one in texts] == want
+    assert [one.new_tokens for one in texts] == want
     assert all(one.error is None for one in texts)
 
 
@@ -203,11 +203,11 @@ def test_text_that_fails_in_mid_run_keeps_its_tokens(monkeypatch: pytest.MonkeyP
     broken(monkeypatch, mine[0])
     texts = [text(prompt, 20) for prompt in prompts]
     for one in texts:
-        one.made.clear()
+        one.new_tokens.clear()
     run(batch("gpt2", 3), texts)
     assert isinstance(texts[0].error, Broken) or mine[0] == want[0][-1]
-    assert texts[0].made == want[0][: want[0].index(mine[0]) + 1]
-    assert [one.made for one in texts[1:]] == want[1:]
+    assert texts[0].new_tokens == want[0][: want[0].index(mine[0]) + 1]
+    assert [one.new_tokens for one in texts[1:]] == want[1:]
 
 
 def test_logits_that_are_not_numbers_end_their_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,8 +226,8 @@ def test_logits_that_are_not_numbers_end_their_text_alone(monkeypatch: pytest.Mo
     first, second, third = texts = [text(prompts[0], 3), text(prompts[1], 8), text(prompts[2], 1)]
     run(batch("llama", 3, piece=None), texts)
     assert isinstance(second.error, RunError)
-    assert "logits that are no numbers" in str(second.error)
-    assert [first.made, second.made, third.made] == [want[0], ahead, want[1][:1]]
+    assert "logits of the model are not finite" in str(second.error)
+    assert [first.new_tokens, second.new_tokens, third.new_tokens] == [want[0], ahead, want[1][:1]]
 
 
 def test_seed_is_kept_through_the_failure_of_another_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def test_seed_is_kept_through_the_failure_of_another_text(monkeypatch: pytest.Mo
     run(batch("llama", 3, piece=32), [texts[0], wrong, texts[1]])
     for one, made_alone in zip(texts, want, strict=True):
         cut = made_alone.index(bad) + 1 if bad in made_alone else len(made_alone)
-        assert one.made == made_alone[:cut]
+        assert one.new_tokens == made_alone[:cut]
 
 
 def test_texts_fill_the_cache_to_its_end() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphcore.models.streams.running import LEAST, Prefixes, shared
+from graphcore.models.streams.running import MIN_SHARED, Prefixes, shared_count
 from tests.support.decoders import KINDS, alone, batch, drawn, is_alone, run, text
 
 SYSTEM = drawn(99, 40)
@@ -60,7 +60,7 @@ def test_nothing_is_shared_where_that_was_not_wanted_or_is_too_short() -> None:
     run(running, [text(SYSTEM, 5), text(SYSTEM, 5)])
     assert running.counts.reused == 0
     running = batch("llama", 2, prefix_tokens=90)
-    short = SYSTEM[: LEAST - 1]
+    short = SYSTEM[: MIN_SHARED - 1]
     run(running, [text((*short, 1), 5), text((*short, 2), 5), text((*short, 3), 5)])
     assert running.counts.reused == 0
 
@@ -78,7 +78,7 @@ def test_texts_are_the_same_whatever_is_shared(requests: list[tuple[int, int, in
 
 
 def prefixes(store: Prefixes) -> list[list[int]]:
-    return [prefix.tokens.tolist() for prefix in store._kept]
+    return [prefix.tokens.tolist() for prefix in store._prefix_list]
 
 
 def keep(store: Prefixes, *tokens: int) -> None:
@@ -91,7 +91,7 @@ def test_least_recently_used_prefix_goes_first() -> None:
     one, two, three = (range(begin, begin + 20) for begin in (0, 100, 200))
     keep(store, *one)
     keep(store, *two)
-    result, prefix = store.longest(np.array(one))
+    result, prefix = store.find(np.array(one))
     assert result == 20
     assert prefix is not None
     store.use(prefix)
@@ -122,7 +122,7 @@ def test_kept_rows_are_copies_of_the_tokens_kept() -> None:
     store.keep(tokens, rows)
     rows["keys0"][:] = -1
     tokens[:] = -1
-    _, prefix = store.longest(np.arange(25))
+    _, prefix = store.find(np.arange(25))
     assert prefix is not None
     np.testing.assert_array_equal(prefix.rows["keys0"], want)
 
@@ -132,4 +132,4 @@ def test_shared_tokens_are_counted_from_the_first(one: list[int], other: list[in
     want = 0
     while want < min(len(one), len(other)) and one[want] == other[want]:
         want += 1
-    assert shared(np.array(one, np.int64), np.array(other, np.int64)) == want
+    assert shared_count(np.array(one, np.int64), np.array(other, np.int64)) == want

@@ -241,9 +241,10 @@ def test_bad_requests_are_refused_and_touch_no_other() -> None:
     with models.Streams(build_model("llama"), slots=2) as streams:
         good = streams.submit(drawn(0, 5), 40)
         for tokens, most, message in (
-            ([], 5, "a prompt is empty"), ([[1], [2]], 5, "is no prompt"), ([WORDS], 5, f"{WORDS} is no token"),
-            ([-1], 5, "-1 is no token"), ([1] * CACHE, 2, f"do not fit into a cache of {CACHE}"), ([1], -1, "max_new"),
-            ("text", 5, "is no prompt"), ([1.5], 5, "is no prompt"), ([1], 10**9, "do not fit"),
+            ([], 5, "a prompt is empty"), ([[1], [2]], 5, "is not a prompt"), ([WORDS], 5, f"{WORDS} is not a token"),
+            ([-1], 5, "-1 is not a token"), ([1] * CACHE, 2, f"do not fit into a cache of {CACHE}"),
+            ([1], -1, "max_new"), ("text", 5, "is not a prompt"), ([1.5], 5, "is not a prompt"),
+            ([1], 10**9, "do not fit"),
         ):  # fmt: skip
             with pytest.raises(FeedError, match=message):
                 streams.submit(tokens, most)
@@ -260,19 +261,19 @@ def test_bad_requests_are_refused_and_touch_no_other() -> None:
     ids=repr,
 )  # fmt: skip
 def test_streams_of_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(FeedError, match=f"Streams: {next(iter(options))}="):
+    with pytest.raises(FeedError, match=f"Streams: {next(iter(options))} must be"):
         models.Streams(build_model("llama"), **options)
 
 
 def test_streams_of_what_is_not_a_decoder_are_refused() -> None:
-    with pytest.raises(ModelError, match="a str is no Model"):
+    with pytest.raises(ModelError, match="model must be a Model, got str"):
         models.Streams("llama")  # type: ignore[arg-type]
     graph = gc.Graph("scale", {"x": gc.TensorType("float32", [3])})
     graph.output(graph["x"] * 2)
-    with pytest.raises(ModelError, match="scale is no decoder"):
+    with pytest.raises(ModelError, match="scale is not a decoder"):
         models.Streams(gc.InferenceSession().load(graph))
     model = gc.InferenceSession().load(llama.build(LLAMA, cache=8))
-    with models.Streams(model) as streams, pytest.raises(ModelError, match="lookup=3 wants"):
+    with models.Streams(model) as streams, pytest.raises(ModelError, match="lookup=3 needs"):
         streams.submit([1], 2, lookup=3)
 
 

@@ -13,7 +13,7 @@ import graphcore as gc
 from graphcore import models
 from graphcore.errors import FeedError, ModelError
 from graphcore.models import llama
-from graphcore.models.streams.running import proposed
+from graphcore.models.streams.running import propose
 from graphcore.runtime.buffers.runners import Slots
 from tests.support.decoders import CACHE, KINDS, LLAMA, alone, batch, build_model, drawn, is_alone, run, text
 
@@ -105,7 +105,7 @@ def test_counts_tell_what_was_proposed_and_what_was_right() -> None:
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(0, 6))
 def test_what_is_proposed_followed_the_same_tokens_before(tokens: list[int], most: int) -> None:
-    got = proposed(np.array(tokens, np.int64), most)
+    got = propose(np.array(tokens, np.int64), most)
     assert len(got) <= most
     followed = [
         tokens[at + size : at + size + most]
@@ -118,10 +118,10 @@ def test_what_is_proposed_followed_the_same_tokens_before(tokens: list[int], mos
 
 def test_longer_match_and_later_place_are_preferred() -> None:
     text_ = np.array([1, 2, 3, 7, 7, 7, 0, 2, 3, 8, 8, 8, 1, 2, 3])
-    assert proposed(text_, 2) == [7, 7], "three tokens the same"
-    assert proposed(np.array([2, 3, 7, 7, 2, 3, 8, 8, 0, 2, 3]), 2) == [8, 8], "the later place"
-    assert proposed(np.array([5, 6] * 6), 4) == [5, 6, 5, 6], "a place with so many tokens after it"
-    assert proposed(np.array([5, 6, 5, 6]), 4) == [5, 6], "as many as there are"
+    assert propose(text_, 2) == [7, 7], "three tokens the same"
+    assert propose(np.array([2, 3, 7, 7, 2, 3, 8, 8, 0, 2, 3]), 2) == [8, 8], "the later place"
+    assert propose(np.array([5, 6] * 6), 4) == [5, 6, 5, 6], "a place with so many tokens after it"
+    assert propose(np.array([5, 6, 5, 6]), 4) == [5, 6], "as many as there are"
 
 
 # Refusals
@@ -129,14 +129,14 @@ def test_longer_match_and_later_place_are_preferred() -> None:
 
 def test_model_that_gives_logits_of_the_last_token_cannot_look_up() -> None:
     model = gc.InferenceSession().load(llama.build(LLAMA, cache=8))
-    with pytest.raises(ModelError, match="lookup=3 wants logits of several tokens"):
+    with pytest.raises(ModelError, match="lookup=3 needs logits of several tokens"):
         models.generate(model, [1], 5, lookup=3)
     assert len(models.generate(model, [1], 5, lookup=0)) == 5
 
 
 @pytest.mark.parametrize("lookup", [-1, 1.5, True, "2", None], ids=repr)
 def test_lookup_is_a_whole_number(lookup: Any) -> None:
-    with pytest.raises(FeedError, match="lookup="):
+    with pytest.raises(FeedError, match="lookup must be"):
         models.generate(build_model("llama"), [1], 5, lookup=lookup)
 
 

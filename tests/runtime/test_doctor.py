@@ -126,12 +126,12 @@ def test_doctor_says_which_table_and_traps_count_when_the_release_was_not_measur
     assert status == 0
     assert "onnxruntime 99.0, or this build of it, was not measured" in " ".join(out.split())
     assert f"pip install onnxruntime=={newest}" in out
-    assert f"that of {newest}, the nearest that was measured" in out
-    assert "fewer than the table of " in out
-    assert "1 of 2 measured ones are in force" in out
+    assert f"of {newest}, the nearest measured release" in out
+    assert "fewer kernels than the table: " in out
+    assert "1 of 2 are in force" in out
     shown = {line.strip().partition("  ")[0]: line.split("  ")[-1] for line in out.splitlines()}
     assert shown["Div int8"].endswith("in force: seen in every release")
-    assert shown["Sign int64"].endswith("not here: seen up to 1.20.1")
+    assert shown["Sign int64"].endswith("not in force: seen up to 1.20.1")
     result = report().release
     assert result is not None
     assert (result.is_measured, result.registry, result.table) == (False, "read", newest)
@@ -150,7 +150,7 @@ def test_doctor_says_why_the_build_was_not_asked(
     assert result.runs
     assert result.release is not None
     assert result.release.registry == registry
-    assert any("the table stands" in line for line in diagnosing.text(result))
+    assert any("the table is used" in line for line in diagnosing.text(result))
 
 
 def test_doctor_fails_when_the_release_is_too_old_to_run_graphs(

@@ -68,7 +68,7 @@ def test_doctor_says_unknown_on_a_machine_that_tells_nothing(monkeypatch: pytest
     rows = {line.strip().partition("  ")[0]: line for line in text(result)}
     for name in ("processor", "cores", "this process", "instructions"):
         assert "unknown" in rows[name], name
-    assert "none that sessions could gather" in rows["large pages"]
+    assert "none that sessions can use" in rows["large pages"]
 
 
 def test_doctor_looks_at_an_arm_machine(monkeypatch: pytest.MonkeyPatch) -> None:

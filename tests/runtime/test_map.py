@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, ModelError, RunError
-from graphcore.models.minilm import _ahead
+from graphcore.models.minilm import _prefetch
 from graphcore.runtime.calls.rows import SIZES, Pace
 from tests.sampling import drawn
 
@@ -270,9 +270,9 @@ def test_ahead_gives_what_the_iterator_gives_and_reads_no_further_than_said() ->
             results.append(i)
             yield i
 
-    assert [*_ahead(iter(range(100)), 3)] == [*range(100)]
-    assert [*_ahead(iter(()))] == []
-    reader = _ahead(numbers(), 2)
+    assert [*_prefetch(iter(range(100)), 3)] == [*range(100)]
+    assert [*_prefetch(iter(()))] == []
+    reader = _prefetch(numbers(), 2)
     assert not results
     assert [next(reader) for _ in range(5)] == [*range(5)]
     reader.close()  # type: ignore[attr-defined]
@@ -285,7 +285,7 @@ def test_ahead_raises_what_the_iterator_raises_in_its_place() -> None:
         yield 2
         raise OSError("gone")
 
-    reader = _ahead(numbers())
+    reader = _prefetch(numbers())
     assert [next(reader), next(reader)] == [1, 2]
     with pytest.raises(OSError, match="gone"):
         next(reader)

@@ -25,7 +25,7 @@ from ray.cluster_utils import Cluster
 from graphcore import Graph, TensorType, ops
 from graphcore.errors import ModelError
 from graphcore.scale import map_batches
-from graphcore.scale.placing import placed
+from graphcore.scale.placing import place_models
 
 STORE = 100 << 20
 ROWS = 200
@@ -110,7 +110,7 @@ def main(root: Path) -> dict[str, Any]:
     results["same"] = all(row["same"] == row["id"] for row in rows)
 
     late = map_batches(_rows({}), _graph("late", 1), workers=1, batch_size=4, threads=1)
-    (lost,) = placed(_graph("lost", 2))
+    (lost,) = place_models(_graph("lost", 2))
     for folder in folders.values():
         _folder(folder).rename(folder / "old")
         _folder(folder).write_text("no folder")

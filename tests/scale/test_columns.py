@@ -11,9 +11,9 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: the extra 
 
 from graphcore import DType, TensorType  # noqa: E402  after the skip
 from graphcore.errors import FeedError  # noqa: E402
-from graphcore.scale.batch.arrow_types import NOTE, check, field  # noqa: E402
+from graphcore.scale.batch.arrow_types import DTYPE_KEY, check, field  # noqa: E402
 from graphcore.scale.batch.worker import arrays_of, column  # noqa: E402
-from graphcore.scale.carriers import carrier, restored  # noqa: E402
+from graphcore.scale.carriers import from_storage, storage_dtype  # noqa: E402
 
 DTYPES = [
     "bool", "int2", "uint2", "int4", "uint4", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -61,7 +61,7 @@ def test_rows_come_back_from_a_column_as_they_were(name: str, kind: str) -> None
         assert not isinstance(back, FeedError)
         assert (back.dtype, back.shape) == (row.dtype, row.shape)
         np.testing.assert_array_equal(back, row)
-    assert (result.metadata or {}).get(NOTE) == (None if carrier(dtype) is dtype else name.encode())
+    assert (result.metadata or {}).get(DTYPE_KEY) == (None if storage_dtype(dtype) is dtype else name.encode())
 
 
 @pytest.mark.parametrize("kind", SHAPES)
@@ -77,26 +77,26 @@ def test_row_of_none_is_null_and_comes_back_as_an_error(kind: str) -> None:
 @pytest.mark.parametrize(("name", "value"), [("bfloat16", 0.1), ("int4", 8), ("uint2", 4), ("float8_e4m3fn", 1000.0)])
 def test_value_that_a_dtype_has_not_is_an_error_and_not_rounded(name: str, value: float) -> None:
     dtype = DType.of(name)
-    with pytest.raises(FeedError, match=f"column 'c': .* is no value of {name}"):
-        restored(np.array([value], carrier(dtype).numpy), dtype, "column 'c'")
+    with pytest.raises(FeedError, match=f"column 'c': .* is not a value of {name}"):
+        from_storage(np.array([value], storage_dtype(dtype).numpy), dtype, "column 'c'")
 
 
 def test_nan_stays_nan_in_storage() -> None:
-    assert np.isnan(restored(np.array([np.nan], np.float32), DType.bfloat16, "c").astype(np.float32)).all()
+    assert np.isnan(from_storage(np.array([np.nan], np.float32), DType.bfloat16, "c").astype(np.float32)).all()
 
 
 @pytest.mark.parametrize(
     ("arrow", "type_", "text"),
     [
-        (pa.float64(), TensorType("float32", []), "column 'c' is float64[], and a row of input 'x' is float32[]"),
+        (pa.float64(), TensorType("float32", []), "column 'c' is float64[], but a row of input 'x' must be float32[]"),
         (
             pa.list_(pa.int32()),
             TensorType("int64", ["n"]),
-            "column 'c' is int32[?], and a row of input 'x' is int64[n]",
+            "column 'c' is int32[?], but a row of input 'x' must be int64[n]",
         ),
-        (pa.int64(), TensorType("int64", ["n"]), "column 'c' is int64[], and"),
-        (pa.list_(pa.float32(), 4), TensorType("float32", [3]), "column 'c' is float32[4], and"),
-        (pa.float32(), TensorType("int4", []), "is int4[], which travels as int8"),
+        (pa.int64(), TensorType("int64", ["n"]), "column 'c' is int64[], but"),
+        (pa.list_(pa.float32(), 4), TensorType("float32", [3]), "column 'c' is float32[4], but"),
+        (pa.float32(), TensorType("int4", []), "be int4[], stored as int8"),
         (pa.string(), TensorType("float32", []), "column 'c' is string[]"),
         (pa.struct([("a", pa.int8())]), TensorType("int8", []), "column 'c' is struct<a: int8>[]"),
         (np.dtype("float32"), TensorType("float32", []), "column 'c' is float32[]"),
@@ -110,11 +110,9 @@ def test_check_names_column_dtype_and_shape_when_they_differ(arrow: Any, type_: 
 
 def test_check_says_all_that_differs_of_a_column() -> None:
     images = pa.fixed_shape_tensor(pa.uint8(), [320, 200, 3])
-    with pytest.raises(FeedError, match=r"column 'c' is uint8\[320, 200, 3\], and a row of input 'x'") as caught:
+    with pytest.raises(FeedError, match=r"column 'c' is uint8\[320, 200, 3\], but a row of input 'x'") as caught:
         check("m", {"c": images}, {"x": "c"}, {"x": TensorType("float32", [3, "h", "w"])})
-    assert caught.value.help == (
-        "cast it to float32 and bring its rows into this shape, or give another column: inputs={'x': ...}"
-    )
+    assert caught.value.help == ("cast it to float32 and reshape its rows, or give another column: inputs={'x': ...}")
 
 
 def test_check_names_the_columns_when_there_is_none_of_a_name() -> None:

@@ -17,7 +17,7 @@ import graphcore as gc
 from graphcore import Graph, TensorType, ops
 from graphcore.cli import main
 from graphcore.errors import GraphError, ModelError
-from graphcore.scale.deploy.triton import Settings, Word, configured, written
+from graphcore.scale.deploy.triton import Settings, Word, model_config, to_text
 from graphcore.scale.deploy.writing import Lowering, kubernetes_name, triton_repository, yaml
 from tests.scale.support import graphs
 
@@ -112,7 +112,9 @@ def test_pipeline_is_an_ensemble_whose_values_meet_by_name(tmp_path: Path) -> No
 def test_pipeline_whose_types_differ_is_refused(tmp_path: Path) -> None:
     other = Graph("other", {"features": TensorType("int64", ["batch", "n", 4])})
     other.output(y=other["features"] + other["features"])
-    with pytest.raises(ModelError, match=r"'features' is TYPE_FP32\[-1, 4\], and other takes TYPE_INT64\[-1, 4\]"):
+    with pytest.raises(
+        ModelError, match=r"'features' is TYPE_FP32\[-1, 4\], but input of other is TYPE_INT64\[-1, 4\]"
+    ):
         triton_repository(tmp_path, {"encoder": _encoder(), "other": other}, Settings(), Lowering(), pipeline="p")
 
 
@@ -138,7 +140,7 @@ def test_buffers_are_the_state_of_sequences(tmp_path: Path, initial: Any) -> Non
 def test_model_without_a_batch_dim_gets_none(tmp_path: Path) -> None:
     graph = Graph("whole", {"x": TensorType("float32", ["n", 3])})
     graph.output(y=ops.sum(graph["x"], axis=0))
-    config = configured("whole", graph, Settings())
+    config = model_config("whole", graph, Settings())
     assert config["max_batch_size"] == 0
     assert config["input"] == [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 3]}]
     assert "dynamic_batching" not in config
@@ -177,8 +179,8 @@ def test_scalar_buffer_is_a_state_of_one_element(tmp_path: Path) -> None:
 def test_dim_of_size_0_is_refused() -> None:
     graph = Graph("empty", {"x": TensorType("float32", ["batch", 0])})
     graph.output(y=graph["x"] + graph["x"])
-    with pytest.raises(ModelError, match=r"'x' is float32\[batch, 0\], and a dim of Triton is 1 at least"):
-        configured("empty", graph, Settings())
+    with pytest.raises(ModelError, match=r"'x' is float32\[batch, 0\], but a dim of Triton must be at least 1"):
+        model_config("empty", graph, Settings())
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_text_format_escapes_as_protobuf_reads_it() -> None:
     text_format = pytest.importorskip("google.protobuf.text_format", reason="protobuf is not installed")
     name = "a\"b\\c\nü\x01'"
     read = text_format.Parse(
-        written({"name": name, "max_batch_size": 3, "input": [{"data_type": Word("TYPE_INT8"), "dims": [1, -1]}]}),
+        to_text({"name": name, "max_batch_size": 3, "input": [{"data_type": Word("TYPE_INT8"), "dims": [1, -1]}]}),
         messages.ModelConfig(),
     )
     assert (read.name, read.max_batch_size, read.input[0].data_type, [*read.input[0].dims]) == (name, 3, 6, [1, -1])
@@ -246,7 +248,7 @@ def test_names_become_those_of_kubernetes(name: str, wanted: str) -> None:
 
 
 def test_name_of_no_letters_is_refused() -> None:
-    with pytest.raises(GraphError, match="no name for Kubernetes"):
+    with pytest.raises(GraphError, match="not a valid name for Kubernetes"):
         kubernetes_name("__")
 
 

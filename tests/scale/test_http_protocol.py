@@ -191,30 +191,30 @@ def _tensor(**other: Any) -> dict[str, Any]:
 
 
 BAD: dict[str, tuple[str, Any, str]] = {
-    "unknown output": ("FP32", {"inputs": [_tensor()], "outputs": [{"name": "z"}]}, "there is no output 'z'"),
-    "outputs of no list": ("FP32", {"inputs": [_tensor()], "outputs": {"name": "y"}}, "outputs are no list"),
-    "id of no text": ("FP32", {"inputs": [_tensor()], "id": 7}, "id=7 is no text"),
-    "parameters of no object": ("FP32", {"inputs": [_tensor()], "parameters": [1]}, "parameters is no JSON object"),
+    "unknown output": ("FP32", {"inputs": [_tensor()], "outputs": [{"name": "z"}]}, "unknown output 'z'"),
+    "outputs of no list": ("FP32", {"inputs": [_tensor()], "outputs": {"name": "y"}}, "outputs must be a list"),
+    "id of no text": ("FP32", {"inputs": [_tensor()], "id": 7}, "id must be a string, got 7"),
+    "parameters of no object": ("FP32", {"inputs": [_tensor()], "parameters": [1]}, "parameters must be a JSON object"),
     "input twice": ("FP32", {"inputs": [_tensor(), _tensor()]}, "input 'x' is given twice"),
-    "input of no object": ("FP32", {"inputs": ["x"]}, "an input is no JSON object"),
-    "negative size": ("FP32", {"inputs": [_tensor(shape=[-1, 2])]}, "is no list of sizes"),
-    "size of no integer": ("FP32", {"inputs": [_tensor(shape=[1.0, 2])]}, "is no list of sizes"),
-    "overlong shape": ("FP32", {"inputs": [_tensor(shape=[1] * 1000)]}, "is no list of sizes"),
-    "size beyond all": ("FP32", {"inputs": [_tensor(shape=[1 << 80, 2])]}, "is no list of sizes"),
+    "input of no object": ("FP32", {"inputs": ["x"]}, "an input must be a JSON object"),
+    "negative size": ("FP32", {"inputs": [_tensor(shape=[-1, 2])]}, "shape must be a list of sizes"),
+    "size of no integer": ("FP32", {"inputs": [_tensor(shape=[1.0, 2])]}, "shape must be a list of sizes"),
+    "overlong shape": ("FP32", {"inputs": [_tensor(shape=[1] * 1000)]}, "shape must be a list of sizes"),
+    "size beyond all": ("FP32", {"inputs": [_tensor(shape=[1 << 80, 2])]}, "shape must be a list of sizes"),
     "sizes that overflow": ("FP32", {"inputs": [_tensor(shape=[1 << 40, 1 << 40])]}, "its shape [1099511627776"),
-    "data of an object": ("FP32", {"inputs": [_tensor(data={"a": 1})]}, "data is no list"),
-    "data of null": ("FP32", {"inputs": [_tensor(data=[None, 1])]}, "None among elements of FP32"),
-    "bool among numbers": ("INT8", {"inputs": [_tensor(datatype="INT8", data=[True, 1])]}, "True among elements"),
-    "fraction among integers": ("INT8", {"inputs": [_tensor(datatype="INT8", data=[1.5, 1])]}, "1.5 among elements"),
-    "integer out of range": ("INT8", {"inputs": [_tensor(datatype="INT8", data=[128, 1])]}, "INT8 does not hold"),
-    "integer below zero": ("UINT8", {"inputs": [_tensor(datatype="UINT8", data=[-1, 1])]}, "UINT8 does not hold"),
-    "half out of range": ("FP16", {"inputs": [_tensor(datatype="FP16", data=[1e5, 1])]}, "FP16 does not hold"),
-    "float out of range": ("FP32", {"inputs": [_tensor(data=[1e39, 1])]}, "FP32 does not hold"),
-    "integer beyond floats": ("FP64", {"inputs": [_tensor(datatype="FP64", data=[10**400, 1])]}, "FP64 does not hold"),
-    "two as a bool": ("BOOL", {"inputs": [_tensor(datatype="BOOL", data=[2, 1])]}, "2 among elements of BOOL"),
-    "timeout beyond all": ("FP32", {"inputs": [_tensor()], "parameters": {"timeout": 10**400}}, "no number of micro"),
-    "half a pair": ("BYTES", {"inputs": [_tensor(datatype="BYTES", data=["\ud800", ""])]}, "half of a surrogate"),
-    "timeout of text": ("FP32", {"inputs": [_tensor()], "parameters": {"timeout": "1"}}, "no number of microseconds"),
+    "data of an object": ("FP32", {"inputs": [_tensor(data={"a": 1})]}, "data must be a list"),
+    "data of null": ("FP32", {"inputs": [_tensor(data=[None, 1])]}, "None is not an element of FP32"),
+    "bool among numbers": ("INT8", {"inputs": [_tensor(datatype="INT8", data=[True, 1])]}, "True is not an element"),
+    "fraction among integers": ("INT8", {"inputs": [_tensor(datatype="INT8", data=[1.5, 1])]}, "1.5 is not an element"),
+    "integer out of range": ("INT8", {"inputs": [_tensor(datatype="INT8", data=[128, 1])]}, "out of range for INT8"),
+    "integer below zero": ("UINT8", {"inputs": [_tensor(datatype="UINT8", data=[-1, 1])]}, "out of range for UINT8"),
+    "half out of range": ("FP16", {"inputs": [_tensor(datatype="FP16", data=[1e5, 1])]}, "out of range for FP16"),
+    "float out of range": ("FP32", {"inputs": [_tensor(data=[1e39, 1])]}, "out of range for FP32"),
+    "integer above FP64": ("FP64", {"inputs": [_tensor(datatype="FP64", data=[10**400, 1])]}, "out of range for FP64"),
+    "two as a bool": ("BOOL", {"inputs": [_tensor(datatype="BOOL", data=[2, 1])]}, "2 is not an element of BOOL"),
+    "timeout beyond all": ("FP32", {"inputs": [_tensor()], "parameters": {"timeout": 10**400}}, "at least 0 micro"),
+    "half a pair": ("BYTES", {"inputs": [_tensor(datatype="BYTES", data=["\ud800", ""])]}, "unpaired surrogate"),
+    "timeout of text": ("FP32", {"inputs": [_tensor()], "parameters": {"timeout": "1"}}, "at least 0 microseconds"),
     "size of text": ("FP32", {"inputs": [_tensor(parameters={"binary_data_size": "8"})]}, "binary_data_size='8'"),
     "no rows": ("FP32", {"inputs": [_tensor(shape=[0, 2], data=[])]}, "a request of 0 rows"),
 }  # fmt: skip
@@ -236,7 +236,7 @@ def test_bad_request_is_one_line_of_json(server: HttpServer, name: str) -> None:
         (b"\x01\x00", "the length of string 0 is cut off"),
         (struct.pack("<I", 1) + b"\xff", "a string is not UTF-8"),
         (struct.pack("<I", 0) * 3, "more strings than its shape has elements"),
-        (struct.pack("<I", 0), "1 strings, and its shape has 2 elements"),
+        (struct.pack("<I", 0), "1 strings, but its shape has 2 elements"),
     ],
 )
 def test_strings_that_are_cut_off_are_refused(server: HttpServer, data: bytes, text: str) -> None:
@@ -310,14 +310,14 @@ def test_body_in_chunks_is_read(server: HttpServer) -> None:
 HOST = b" HTTP/1.1\r\nHost: a\r\n"
 CHUNKS = b"POST /v2/models/FP32/infer" + HOST + b"Transfer-Encoding: chunked\r\n"
 REFUSED = {
-    "length and chunks": (CHUNKS + b"Content-Length: 3\r\n\r\n0\r\n\r\n", 400, "a length and in chunks"),
+    "length and chunks": (CHUNKS + b"Content-Length: 3\r\n\r\n0\r\n\r\n", 400, "both Content-Length and Transfer-Enc"),
     "chunks beyond the limit": (
         CHUNKS + b"\r\n%x\r\n" % (2 * MAX_BYTES) + bytes(2 * MAX_BYTES), 413, "more than 1048576 bytes"
     ),
     "length beyond the limit": (b"POST /" + HOST + b"Content-Length: 99999999\r\n\r\n", 413, "more than 1048576 bytes"),
-    "method": (b"DELETE /v2/models/FP32" + HOST + b"\r\n", 405, "DELETE is not served here"),
-    "no method": (b"BREW /v2" + HOST + b"\r\n", 405, "BREW is not served here"),
-    "path": (b"GET http://a/v2" + HOST + b"\r\n", 404, "there is nothing at /http:"),
+    "method": (b"DELETE /v2/models/FP32" + HOST + b"\r\n", 405, "method DELETE is not allowed"),
+    "no method": (b"BREW /v2" + HOST + b"\r\n", 405, "method BREW is not allowed"),
+    "path": (b"GET http://a/v2" + HOST + b"\r\n", 404, "unknown path /http:"),
 }  # fmt: skip
 
 
@@ -365,7 +365,7 @@ def _rest(connection: socket.socket) -> bytes:
 
 def test_body_beyond_the_limit_is_answered_while_the_client_still_sends(server: HttpServer) -> None:
     status, _, body = _ask(server, "/v2/models/FP32/infer", bytes(30 << 20))
-    assert (status, json.loads(body)["error"]) == (413, f"a body of more than {MAX_BYTES} bytes")
+    assert (status, json.loads(body)["error"]) == (413, f"the body has more than {MAX_BYTES} bytes")
 
 
 @pytest.mark.parametrize("what", ["infer", "generate"])

@@ -28,7 +28,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: the extra 
 from graphcore.models import minilm  # noqa: E402  after the skips
 from graphcore.scale import map_batches  # noqa: E402
 from graphcore.scale.batch import mapping  # noqa: E402
-from graphcore.scale.placing import placed  # noqa: E402
+from graphcore.scale.placing import place_models  # noqa: E402
 
 pytestmark = [
     pytest.mark.ray,
@@ -81,10 +81,10 @@ def test_columns_of_images_are_read_as_tensors() -> None:
 
 def test_column_of_another_dtype_or_shape_is_told_before_work_starts() -> None:
     wide = data.from_items([{"ids": [1], "v": 0.5}])
-    with pytest.raises(FeedError, match=r"column 'v' is float64\[\], and a row of input 'by' is bfloat16\[\]"):
+    with pytest.raises(FeedError, match=r"column 'v' is float64\[\], but a row of input 'by' must be bfloat16\[\]"):
         map_batches(wide, _graph(), {"by": "v"})
     flat = data.from_arrow(pa.table({"ids": [1, 2], "v": pa.array([1.0, 2.0], pa.float32())}))
-    with pytest.raises(FeedError, match=r"column 'ids' is int64\[\], and a row of input 'ids' is int64\[n\]"):
+    with pytest.raises(FeedError, match=r"column 'ids' is int64\[\], but a row of input 'ids' must be int64\[n\]"):
         map_batches(flat, _graph(), {"by": "v"})
     with pytest.raises(FeedError, match="there is no column 'by'") as caught:
         map_batches(data.from_arrow(_table(3)), _graph())
@@ -100,28 +100,32 @@ def test_column_of_another_dtype_or_shape_is_told_before_work_starts() -> None:
 
 def test_arguments_that_make_no_sense_are_refused() -> None:
     rows = data.from_arrow(_table(3))
-    with pytest.raises(DTypeError, match="a list is no Ray Dataset"):
+    with pytest.raises(DTypeError, match="dataset must be a Ray Dataset, got list"):
         map_batches([1], _graph())
-    with pytest.raises(GraphError, match="there is no on_error='ignore'"):
+    with pytest.raises(GraphError, match="unknown on_error='ignore'"):
         map_batches(rows, _graph(), on_error="ignore")  # type: ignore[arg-type]
-    with pytest.raises(GraphError, match="workers=0 is no number"):
+    with pytest.raises(GraphError, match="workers must be an integer of at least 1, got 0"):
         map_batches(rows, _graph(), workers=0)
-    with pytest.raises(GraphError, match="inputs: the model has no 'idz'"):
+    with pytest.raises(GraphError, match="inputs: the model has no input 'idz'"):
         map_batches(rows, _graph(), {"idz": "ids"})
-    with pytest.raises(ModelError, match="a int is no model"):
+    with pytest.raises(ModelError, match="model must be a Graph or a path, got int"):
         map_batches(rows, 3)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="a Model is loaded for this process"):
+    with pytest.raises(ModelError, match="model must be a Graph or a path, got a Model"):
         map_batches(rows, InferenceSession().load(_graph()))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("value", "text", "help_"),
     [
-        ("v", "inputs='v' is no dict of columns", "give inputs={'ids': 'v'}"),
-        (["v"], r"inputs=\['v'\] is no dict", "give inputs={'ids': 'column'}"),
-        ({"v": "by"}, "inputs: the model has no 'v'", "the model's name comes first: {'by': 'v'}; it has ids, by"),
-        ({"by": 3}, "inputs: 3 is no name of a column", "give inputs={'by': 'column'}"),
-        ({3: "v"}, "inputs: the model has no 3", "it has ids, by"),
+        ("v", "inputs must be a dict from inputs to columns, got 'v'", "give inputs={'ids': 'v'}"),
+        (["v"], r"inputs must be a dict from inputs to columns, got \['v'\]", "give inputs={'ids': 'column'}"),
+        (
+            {"v": "by"},
+            "inputs: the model has no input 'v'",
+            "give the name in the model first: {'by': 'v'}; it has ids, by",
+        ),
+        ({"by": 3}, "inputs: 3 is not the name of a column", "give inputs={'by': 'column'}"),
+        ({3: "v"}, "inputs: the model has no input 3", "it has ids, by"),
     ],
 )
 def test_inputs_that_name_no_columns_are_told_what_to_give(value: Any, text: str, help_: str) -> None:
@@ -140,7 +144,7 @@ def test_inputs_that_name_no_columns_are_told_what_to_give(value: Any, text: str
     ],
 )
 def test_rows_of_other_programs_are_told_what_reads_them(result: Any, help_: str) -> None:
-    with pytest.raises(DTypeError, match="is no Ray Dataset") as caught:
+    with pytest.raises(DTypeError, match="must be a Ray Dataset") as caught:
         map_batches(result(), _graph())
     assert caught.value.help == f"give {help_}"
 
@@ -237,14 +241,14 @@ def test_model_that_does_not_load_on_a_node_is_one_clear_error(monkeypatch: pyte
     class Elsewhere(worker.Job):
         __slots__ = ()
 
-    original = mapping._mapped
+    original = mapping._map_blocks
 
     def mapped(dataset: Any, job: Any, chosen: Any) -> Any:
         import dataclasses
 
         return original(dataset, dataclasses.replace(job, providers="no_such_provider"), chosen)
 
-    monkeypatch.setattr(mapping, "_mapped", mapped)
+    monkeypatch.setattr(mapping, "_map_blocks", mapped)
     result = map_batches(data.from_arrow(_table(10)), _graph(), {"by": "v"}, pad=0, workers=1, batch_size=5)
     with pytest.raises(ray.exceptions.RayTaskError, match=r"lengths does not load on node [0-9a-f]+: "):
         result.take_all()
@@ -253,7 +257,7 @@ def test_model_that_does_not_load_on_a_node_is_one_clear_error(monkeypatch: pyte
 def test_node_that_does_not_get_the_file_is_one_clear_error() -> None:
     graph = Graph("lost", {"x": TensorType("float32", ["batch", 7])})
     graph.output(y=graph["x"] * np.float32(time.time() % 1))
-    (there,) = placed(graph)
+    (there,) = place_models(graph)
 
     def slow() -> bytes:
         time.sleep(1000)
@@ -261,10 +265,10 @@ def test_node_that_does_not_get_the_file_is_one_clear_error() -> None:
 
     never = dataclasses.replace(there, digest="0" * 64, model=(ray.remote(slow).remote(),))
     with pytest.raises(ModelError, match=r"node [0-9a-f]+ did not get the file of lost: GetTimeoutError"):
-        never.path(patience=1)
+        never.path(timeout=1)
     ray.cancel(never.model[0], force=True)
     changed = dataclasses.replace(there, digest="1" * 64)
-    with pytest.raises(ModelError, match="the file of lost arrived changed on node"):
+    with pytest.raises(ModelError, match="the file of lost was corrupted on the way to node"):
         changed.path()
     path = Path(there.path())
     assert path.is_file()
@@ -277,11 +281,11 @@ def test_folder_that_others_write_to_or_that_is_none_is_one_clear_error(
 ) -> None:
     graph = Graph("kept", {"x": TensorType("float32", ["batch", 7])})
     graph.output(y=graph["x"] + graph["x"])
-    (there,) = placed(graph)
+    (there,) = place_models(graph)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = Path(there.path()).parent
     folder.chmod(0o777)
-    with pytest.raises(UnsafePathError, match="is not this user's alone"):
+    with pytest.raises(UnsafePathError, match="can be written by other users"):
         there.path()
     (tmp_path / "file").write_text("")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
@@ -298,7 +302,7 @@ def test_models_of_a_node_share_equal_weights(tmp_path: Path, monkeypatch: pytes
         graph = Graph(f"m{number}", {"x": TensorType("float32", ["batch", 2048])})
         graph.output(y=graph["x"] @ graph.weight("body", body) * np.full(2048, number + 1, np.float32))
         graphs.append(graph)
-    paths = [Path(each.path()) for each in placed(*graphs)]
+    paths = [Path(each.path()) for each in place_models(*graphs)]
     files = [each.stat().st_size for each in (paths[0].parent / "weights").iterdir()]
     assert sorted(files) == [2048 * 4] * 3 + [body.nbytes]
     result = subprocess.run(

@@ -7,26 +7,28 @@ from itertools import pairwise
 import pytest
 
 from benchmarks.scale_model import efficiency, throughput
-from graphcore.scale.batch.planning import Measured, Node, Plan, plan
+from graphcore.scale.batch.planning import BatchPlan, ClusterNode, Measurement, plan
 
 
 @pytest.mark.parametrize(
     ("nodes", "measured", "wanted"),
     [
-        ([Node(2, 8e9)], Measured(0.01, 1e8), Plan(256, 1, 2, 0.5)),
-        ([Node(1, 8e9)], Measured(0.01, 1e8), Plan(256, 1, 1, 0.0)),
-        ([Node(8, 8e9)], Measured(0.01, 3e9), Plan(256, 4, 2, 3.5)),
-        ([Node(8, 64e9)] * 10, Measured(1e-6, 1e8), Plan(4096, 1, 80, 0.87)),
-        ([Node(4, 64e9)], Measured(5.0, 1e8), Plan(16, 1, 4, 0.75)),
-        ([Node(4, 64e9)], None, Plan(4096, 1, 4, 0.75)),
+        ([ClusterNode(2, 8e9)], Measurement(0.01, 1e8), BatchPlan(256, 1, 2, 0.5)),
+        ([ClusterNode(1, 8e9)], Measurement(0.01, 1e8), BatchPlan(256, 1, 1, 0.0)),
+        ([ClusterNode(8, 8e9)], Measurement(0.01, 3e9), BatchPlan(256, 4, 2, 3.5)),
+        ([ClusterNode(8, 64e9)] * 10, Measurement(1e-6, 1e8), BatchPlan(4096, 1, 80, 0.87)),
+        ([ClusterNode(4, 64e9)], Measurement(5.0, 1e8), BatchPlan(16, 1, 4, 0.75)),
+        ([ClusterNode(4, 64e9)], None, BatchPlan(4096, 1, 4, 0.75)),
     ],
 )
-def test_plan_follows_cores_memory_and_cost(nodes: list[Node], measured: Measured | None, wanted: Plan) -> None:
+def test_plan_follows_cores_memory_and_cost(
+    nodes: list[ClusterNode], measured: Measurement | None, wanted: BatchPlan
+) -> None:
     assert plan(nodes, measured) == wanted
 
 
 def test_plan_keeps_the_numbers_that_were_given() -> None:
-    assert plan([Node(8, 8e9)], Measured(0.01, 1e8), 7, 2, 3) == Plan(7, 2, 3, 2.0)
+    assert plan([ClusterNode(8, 8e9)], Measurement(0.01, 1e8), 7, 2, 3) == BatchPlan(7, 2, 3, 2.0)
 
 
 def test_model_of_a_cluster_has_the_limits_of_its_queues() -> None:

@@ -14,7 +14,7 @@ from graphcore import DType, Graph, Model, Symbol, TensorType, models, ops
 from graphcore.models import gpt2, llama
 from graphcore.models.streams import sampling
 from graphcore.models.streams.running import Running
-from graphcore.models.streams.sampling import Text, choice
+from graphcore.models.streams.sampling import Text, choice_of
 from tests.support.graphs import Array
 
 D = DType
@@ -197,23 +197,23 @@ def drawn(seed: int, length: int, words: int = WORDS) -> tuple[int, ...]:
 def text(
     prompt: Sequence[int], most: int, stop: Sequence[int] = (), temperature: float = 0.0, seed: int = 0, lookup: int = 0
 ) -> Text:
-    chosen = choice("test", temperature, None, None, seed)
+    chosen = choice_of("test", temperature, None, None, seed)
     return Text(np.array(prompt, np.int64), most, stop, chosen, chosen.numbers()[0], lookup)
 
 
 def batch(kind: str, slots: int, piece: int | None = 8, prefix_tokens: int = 0) -> Running:
-    return Running(sampling.decoder("test", build_model(kind)), slots, piece, prefix_tokens)
+    return Running(sampling.decoder_of("test", build_model(kind)), slots, piece, prefix_tokens)
 
 
 def run(running: Running, texts: Sequence[Text]) -> list[list[int]]:
     """Run texts, as far as there is room in their order, until all have ended; return their tokens."""
     waiting = list(texts)
     while waiting or running.texts:
-        while waiting and running.room:
+        while waiting and running.free_slots:
             running.join(waiting.pop(0))
         running.read()
         running.step()
-    return [each.made for each in texts]
+    return [each.new_tokens for each in texts]
 
 
 # References: decoders in NumPy and float64, one text at a time and without a cache

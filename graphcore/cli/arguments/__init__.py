@@ -1,4 +1,4 @@
-"""The arguments of the commands, in files of no others: helping and refusing need neither NumPy nor onnxruntime."""
+"""The arguments of the commands, apart from their code: help and usage errors import neither NumPy nor onnxruntime."""
 
 from __future__ import annotations
 
@@ -48,17 +48,20 @@ _COMMANDS = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line. `command` names a function of the module `home` in `cli/commands`."""
-    made = argparse.ArgumentParser(
+    """Return the parser of the command line.
+
+    In its result `command` names a function of the module `home` in `cli/commands`.
+    """
+    root = argparse.ArgumentParser(
         prog="graphcore",
-        description="Looks into ONNX models, runs them with exact numbers, measures and compares them, says what "
-        "onnxruntime alone makes of them, and writes others: lowered, quantised, cut, renamed, in other dtypes.",
+        description="Inspects ONNX models, runs them with exact numbers, measures and compares them, reports what\n"
+        "onnxruntime alone does differently, and rewrites them: lowers, quantises, cuts, renames, changes dtypes.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--version", action="version", version=f"graphcore {__version__}")
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    root.add_argument("--version", action="version", version=f"graphcore {__version__}")
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in _COMMANDS:
         add(commands)
-    return made
+    return root

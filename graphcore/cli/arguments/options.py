@@ -18,20 +18,22 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 TARGETS: tuple[TargetName, ...] = ("onnx", "cpu", "cuda", "openvino")
 PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
-"""As in `runtime.lowering`, which takes longer to import than all of the command line."""
+"""As in `runtime.lowering`, which takes longer to import than the whole command line."""
 
 
 class Links(TypedDict):
-    """Arguments of loading: what external data may lie in."""
+    """Arguments of loading: where external data may lie."""
 
     external_data: ExternalData
     external_data_root: str | None
 
 
 def command(commands: Commands, home: str, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
-    """Return the parser of one command, whose function lies in the module `home` of `commands`. Its default `failure`
-    is the exit status where it raises."""
-    made = commands.add_parser(
+    """Return the parser of one command, a function of the module `home` in `commands`.
+
+    Its default `failure` is the exit status when the command raises.
+    """
+    parser = commands.add_parser(
         name,
         help=summary[0].lower() + summary[1:].partition(".")[0],
         description=summary,
@@ -39,8 +41,8 @@ def command(commands: Commands, home: str, name: str, summary: str, epilog: str)
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.set_defaults(failure=1, home=home)
-    return made
+    parser.set_defaults(failure=1, home=home)
+    return parser
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +56,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_feeds(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `measuring.feeds`: the arrays that inputs are given."""
+    """Add the options that `distances.feeds_of` reads: arrays for the inputs."""
     parser.add_argument(
         "--input",
         action="append",
@@ -63,7 +65,7 @@ def add_feeds(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FILE",
         help="a .npy file for an input, or a number that fills it, or a list in JSON; repeatable",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the random arrays (0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of random arrays (0)")
     add_dims(parser)
 
 
@@ -74,7 +76,7 @@ def add_dims(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=size,
         metavar="NAME=SIZE",
-        help="the size of a dim (1), by its name, or as INPUT.AXIS where it has none; repeatable",
+        help="the size of a dim (1), by its name, or INPUT.AXIS if it has no name; repeatable",
     )
 
 
@@ -88,7 +90,7 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         choices=PRECISIONS,
-        help="whether narrow floats round after every op (exact, but for float16 in models of other tools)",
+        help="exact: narrow floats round after every op; fast: they may not (exact; for imported float16 fast)",
     )
 
 
@@ -96,8 +98,8 @@ def add_links(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--external-links",
         action="store_true",
-        help="follow symbolic links of external data, as in Hugging Face's cache, within the repository there or else "
-        "the model's folder",
+        help="follow symbolic links of external data within the repository in Hugging Face's cache, or else within the "
+        "model's folder",
     )
     parser.add_argument(
         "--external-root", metavar="FOLDER", help="follow symbolic links of external data within this folder"
@@ -105,7 +107,7 @@ def add_links(parser: argparse.ArgumentParser) -> None:
 
 
 def links(args: argparse.Namespace) -> Links:
-    """Return the arguments of loading that `add_links` stands for."""
+    """Return the arguments of loading for the options of `add_links`."""
     root = args.external_root
     return {"external_data": "links" if args.external_links or root else "plain", "external_data_root": root}
 
@@ -119,7 +121,7 @@ class SandboxLimits(TypedDict):
 
 
 def sandbox_limits() -> SandboxLimits:
-    """Return the limits of isolated models: what the machine has, since it runs one model that its user chose."""
+    """Return the limits of an isolated model: all memory of the machine, since the command runs one model."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {"memory": memory, "load_seconds": 600, "run_seconds": 600}
 
@@ -131,12 +133,12 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=limit,
         metavar="NAME=N",
-        help="what the model may take: bytes, nodes, elements, depth or seconds (docs/security.md); repeatable",
+        help="a limit of the model: bytes, nodes, elements, depth or seconds (docs/security.md); repeatable",
     )
 
 
 def limits(args: argparse.Namespace) -> Limits:
-    """Return the limits that `add_limits` stands for. Raises `GraphError` for one that there is not."""
+    """Return the limits for the options of `add_limits`. Raises `GraphError` for an unknown name."""
     return Limits.of(dict(args.limit))
 
 
@@ -150,7 +152,7 @@ def limit(text: str) -> tuple[str, float]:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Return the parts of `name=value`; the name is empty where there is none."""
+    """Return the parts of `name=value`; the name is empty if there is none."""
     name, equals, value = text.partition("=")
     return (name, value) if equals else ("", text)
 
@@ -172,52 +174,53 @@ def named(text: str) -> tuple[str, str]:
 
 
 def counts(text: str) -> list[int]:
-    """Return the numbers of `1,2,4`, each once."""
+    """Return the numbers of `1,2,4`, without duplicates."""
     parts = text.split(",")
     if not all(part.isdecimal() and int(part) for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} are no numbers of 1 or more, such as 1,2,4")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of integers of at least 1, such as 1,2,4")
     return [*dict.fromkeys(map(int, parts))]
 
 
 def count(text: str) -> int:
-    """Return a number of 1 or more."""
+    """Return an integer of at least 1."""
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least 1")
     return int(text)
 
 
 def seconds(text: str) -> float:
     """Return a number of seconds, above 0."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return found
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
 
 
 # Arguments of the commands that write models.
 
-_CONVERT = "Writes a model so that a plain onnxruntime of the target runs it, or as standard ONNX."
+_CONVERT = "Writes a model that onnxruntime alone runs on the target, or standard ONNX."
 
-_QUANTIZE = "Writes a model whose matrix products read weights of few bits, and prints what became of each layer."
+_QUANTIZE = "Writes a model with quantised weights of matrix products, and prints a report of each layer."
 _QUANTIZE_HELP = """\
-Patterns are of layers, results or weights, with * ? [...] as in the shell; * goes across layers.
+Patterns match names of layers, results or weights: * ? [...] as in the shell; * also matches /.
 
 examples:
   graphcore quantize model.onnx small.onnx --scheme int8_dynamic
   graphcore quantize model.onnx small.onnx --scheme int4 --exclude 'head*' --embeddings
 """
 
-_KEPT = """\
-OUT may be IN, which is then replaced when all is written. Weights that lie in a file beside IN lie in one beside OUT.
+_OUT_HELP = """\
+OUT may be IN, which is replaced once everything is written. If IN has its weights in another file, so has OUT.
 """
 
 _EXTRACT = "Writes the part of a model that computes some values from others."
 _EXTRACT_HELP = f"""\
-Values are inputs, weights, or what nodes make: `graphcore inspect MODEL --nodes` lists them. Without --inputs the
-inputs of the model that are needed stay. IN and OUT stand before --inputs and --outputs. {_KEPT}
+Values are inputs, weights or outputs of nodes: `graphcore inspect MODEL --nodes` lists them. Without --inputs, OUT has
+the inputs of the model that it needs. Give IN and OUT before --inputs and --outputs.
+{_OUT_HELP}
 examples:
   graphcore extract model.onnx head.onnx --inputs features --outputs scores
   graphcore extract model.onnx part.onnx --outputs y=encoder/add_7
@@ -225,33 +228,36 @@ examples:
 
 _RENAME = "Writes a model with other names of inputs, outputs, weights, values or dims."
 _RENAME_HELP = f"""\
-Names may be swapped. {_KEPT}
+Names may be swapped.
+{_OUT_HELP}
 examples:
   graphcore rename model.onnx named.onnx input.1=image unk__0=batch
   graphcore rename model.onnx named.onnx --dim n=batch
 """
 
-_SET_DIMS = "Writes a model whose inputs have other dims: sizes, names or expressions."
+_SET_DIMS = "Writes a model with other dims of inputs: sizes, names or expressions."
 _SET_DIMS_HELP = f"""\
-NAME=DIM gives what stands for the name of a dim everywhere. INPUT=[DIM,DIM,...] gives all dims of one input; sizes that
-become names are looked for inside of the model too; --verify runs the result before it is written. {_KEPT}
+NAME=DIM replaces the dim of that name everywhere. INPUT=[DIM,DIM,...] sets all dims of one input; where a size becomes
+a name, the same size inside the model does too. --verify runs the result before it is written.
+{_OUT_HELP}
 examples:
   graphcore set-dims model.onnx fixed.onnx batch=1 seq=128
   graphcore set-dims model.onnx free.onnx 'image=[batch,3,224,224]'
 """
 
-_ASTYPE = "Writes a model that computes in another dtype of floats."
+_ASTYPE = "Writes a model that computes in another float dtype."
 _ASTYPE_HELP = f"""\
-Inputs and outputs stay in their dtype unless --io is given. {_KEPT}
+Inputs and outputs keep their dtype unless --io is given.
+{_OUT_HELP}
 examples:
   graphcore astype model.onnx half.onnx float16 --keep Softmax --keep 'head/*'
   graphcore astype half.onnx whole.onnx float32 --io
 """
 
-_DEPLOY = "Writes what other servers read: a model repository for Triton, a manifest for KServe, a folder for Docker."
+_DEPLOY = "Writes files for servers: a model repository for Triton, a manifest for KServe, a folder for Docker."
 _DEPLOY_HELP = """\
-Several models are a pipeline: values of one that another takes go to it by name. docs/scale.md says what was run of
-this, and what was only checked.
+Several models form a pipeline: outputs of one are inputs of the next with the same name. docs/scale.md lists which of
+these files were tested on their servers.
 
 examples:
   graphcore deploy model.onnx --triton repository/ --batch 32 --instances 2 --provider cuda
@@ -266,25 +272,29 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_versions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--opset", type=int, metavar="N", help="ONNX's opset of OUT (the oldest that will do)")
+    parser.add_argument("--opset", type=int, metavar="N", help="ONNX's opset of OUT (the oldest possible)")
     parser.add_argument(
-        "--ir-version", type=int, metavar="N", help="the version of the file format (the one that goes with the opset)"
+        "--ir-version", type=int, metavar="N", help="the IR version of OUT (the one that matches the opset)"
     )
-    parser.add_argument("--runtime", metavar="RELEASE", help="the onnxruntime that is to run it, such as 1.20")
+    parser.add_argument(
+        "--runtime", metavar="RELEASE", help="the release of onnxruntime that must run OUT, such as 1.20"
+    )
 
 
 def _add_surgery(commands: Commands, name: str, summary: str, help: str) -> argparse.ArgumentParser:
-    """Return the parser of a command that is a call of docs/surgery.md on files."""
+    """Return the parser of a command that applies a method of docs/surgery.md to files."""
     parser = command(commands, "rewriting", name, summary, help)
     _add_files(parser)
     return parser
 
 
 def _add_written(parser: argparse.ArgumentParser) -> None:
-    """Add how the result of such a call is written."""
-    parser.add_argument("--target", choices=TARGETS, default="onnx", help="what it is to run on (onnx: operators stay)")
+    """Add the options of writing OUT."""
+    parser.add_argument(
+        "--target", choices=TARGETS, default="onnx", help="where OUT will run (onnx: operators do not change)"
+    )
     _add_versions(parser)
-    parser.add_argument("--external-data", action="store_true", help="put weights into a file beside it, OUT.data")
+    parser.add_argument("--external-data", action="store_true", help="write weights to a separate file, OUT.data")
     add_json(parser)
     add_links(parser)
 
@@ -294,16 +304,16 @@ def add_convert(commands: Commands) -> None:
         commands, "rewriting", "convert", _CONVERT, "example:\n  graphcore convert new.onnx plain.onnx --target cpu\n"
     )
     _add_files(parser)
-    parser.add_argument("--target", choices=TARGETS, default="cpu", help="what it is to run on (cpu)")
+    parser.add_argument("--target", choices=TARGETS, default="cpu", help="where OUT will run (cpu)")
     add_precision(parser)
     parser.add_argument(
-        "--implicit-casts", action="store_true", help="cast operands of several dtypes as the promotion system says"
+        "--implicit-casts", action="store_true", help="cast operands of different dtypes by the promotion system"
     )
     parser.add_argument(
-        "--promotion", metavar="SYSTEM", help="the promotion system (the one that the model notes, or max)"
+        "--promotion", metavar="SYSTEM", help="the promotion system (the one in the model's metadata, or max)"
     )
     _add_versions(parser)
-    parser.add_argument("--external-data", action="store_true", help="put weights into a file beside it, OUT.data")
+    parser.add_argument("--external-data", action="store_true", help="write weights to a separate file, OUT.data")
     add_json(parser)
     add_links(parser)
 
@@ -321,39 +331,48 @@ def add_quantize(commands: Commands) -> None:
     parser.add_argument(
         "--embeddings",
         action=argparse.BooleanOptionalAction,
-        help="also tables that rows are looked up in, to int8 (of decoders)",
+        help="quantise embedding tables to int8 too (on for decoders)",
     )
-    parser.add_argument("--min-elements", type=int, default=1024, metavar="N", help="leave smaller weights (1024)")
-    parser.add_argument("--block-size", type=int, metavar="N", help="of int4: 16, 32, 64, ... (32; of decoders to 128)")
+    parser.add_argument(
+        "--min-elements", type=int, default=1024, metavar="N", help="skip weights with fewer elements (1024)"
+    )
+    parser.add_argument(
+        "--block-size", type=int, metavar="N", help="block size of int4: 16, 32, 64, ... (32; up to 128 for decoders)"
+    )
     parser.add_argument(
         "--many-rows",
         choices=("int8", "same"),
-        help="of 4 bits: multiply many rows as bytes, or as few rows are (int8 of decoders)",
+        help="for 4 bits: multiply many rows in int8, or in the same way as few rows (int8 for decoders)",
     )
-    parser.add_argument("--reduce-range", action="store_true", help="of int8: 7 bits, for x86 without VNNI")
+    parser.add_argument("--reduce-range", action="store_true", help="for int8: use 7 bits, for x86 without VNNI")
     parser.add_argument("--accuracy-level", type=int, choices=(0, 4), help="0 is exact, 4 is faster (4)")
-    parser.add_argument("--strict", action="store_true", help="fail where a chosen layer cannot be quantised")
-    parser.add_argument("--target", choices=TARGETS, default="cpu", help="what it is to run on (cpu)")
-    parser.add_argument("--report", metavar="FILE", help="write the rows of the report as JSON too")
+    parser.add_argument("--strict", action="store_true", help="fail if a selected layer cannot be quantised")
+    parser.add_argument("--target", choices=TARGETS, default="cpu", help="where OUT will run (cpu)")
+    parser.add_argument("--report", metavar="FILE", help="also write the rows of the report as JSON")
     add_json(parser)
     add_links(parser)
 
 
 def add_extract(commands: Commands) -> None:
     parser = _add_surgery(commands, "extract", _EXTRACT, _EXTRACT_HELP)
-    # Options of several values take what follows them, IN and OUT as well: argparse would print those last.
+    # Options of several values would take IN and OUT too if those followed: argparse would print them last.
     parser.usage = "%(prog)s IN OUT --outputs VALUE [VALUE ...] [--inputs VALUE [VALUE ...]] [OPTION ...]"
-    parser.add_argument("--inputs", nargs="+", metavar="VALUE", help="the values that it is given: names, or NEW=NAME")
+    parser.add_argument("--inputs", nargs="+", metavar="VALUE", help="the inputs of OUT: names of values, or NEW=NAME")
     parser.add_argument(
-        "--outputs", nargs="+", required=True, metavar="VALUE", help="the values that it gives: names, or NEW=NAME"
+        "--outputs", nargs="+", required=True, metavar="VALUE", help="the outputs of OUT: names of values, or NEW=NAME"
     )
     _add_written(parser)
 
 
 def add_rename(commands: Commands) -> None:
     parser = _add_surgery(commands, "rename", _RENAME, _RENAME_HELP)
-    parser.add_argument("names", nargs="*", type=named, metavar="OLD=NEW", help="a name of anything")
-    for option, words in (("--value", "a value, where a dim has its name too"), ("--dim", "a dim, where a value has")):
+    parser.add_argument(
+        "names", nargs="*", type=named, metavar="OLD=NEW", help="rename an input, output, weight, value or dim"
+    )
+    for option, words in (
+        ("--value", "rename a value, not a dim of that name"),
+        ("--dim", "rename a dim, not a value"),
+    ):
         parser.add_argument(option, action="append", default=[], type=named, metavar="OLD=NEW", help=words)
     _add_written(parser)
 
@@ -366,7 +385,7 @@ def add_set_dims(commands: Commands) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="run the result with two sizes of each dim that is freed, and write nothing where it fails",
+        help="run the result with two sizes of each new symbolic dim, and write nothing if it fails",
     )
     _add_written(parser)
 
@@ -374,33 +393,43 @@ def add_set_dims(commands: Commands) -> None:
 def add_astype(commands: Commands) -> None:
     parser = _add_surgery(commands, "astype", _ASTYPE, _ASTYPE_HELP)
     parser.add_argument("dtype", metavar="DTYPE", help="float16, bfloat16, float32 or float64")
-    parser.add_argument("--from", dest="dtypes", action="append", metavar="DTYPE", help="what becomes it; repeatable")
+    parser.add_argument(
+        "--from", dest="dtypes", action="append", metavar="DTYPE", help="a dtype to replace; repeatable"
+    )
     parser.add_argument(
         "--keep",
         action="append",
         default=[],
         metavar="PATTERN",
-        help="operators, layers, results or weights that stay as they are; repeatable",
+        help="operators, layers, results or weights that keep their dtype; repeatable",
     )
-    parser.add_argument("--io", action="store_true", help="inputs and outputs become of the dtype too")
+    parser.add_argument("--io", action="store_true", help="change the dtype of inputs and outputs too")
     _add_written(parser)
 
 
 def add_deploy(commands: Commands) -> None:
     parser = command(commands, "deploy", "deploy", _DEPLOY, _DEPLOY_HELP)
-    parser.add_argument("sources", nargs="+", metavar="MODEL", help="the .onnx files, those of a pipeline in its order")
+    parser.add_argument("sources", nargs="+", metavar="MODEL", help="the .onnx files; of a pipeline in order")
     parser.add_argument("--triton", metavar="FOLDER", help="write a model repository for Triton, or add to one")
     parser.add_argument("--kserve", metavar="FILE", help="write the manifest of an InferenceService")
-    parser.add_argument("--docker", metavar="FOLDER", help="write a Dockerfile of our own server, with the models")
-    parser.add_argument("--name", help="of the model, or of the pipeline (the file's; pipeline)")
-    parser.add_argument("--batch", type=int, default=32, metavar="N", help="rows of a batch at most; 0 for none (32)")
-    parser.add_argument("--wait", type=float, default=2.0, metavar="MS", help="ms that a request waits for others (2)")
-    parser.add_argument("--instances", type=int, default=1, metavar="N", help="copies that run side by side (1)")
-    parser.add_argument("--provider", choices=("cpu", "cuda"), default="cpu", help="what the server runs it on (cpu)")
-    parser.add_argument("--model-version", type=int, metavar="N", help="in the repository (one more than the latest)")
-    parser.add_argument("--runtime", metavar="RELEASE", help="the server's onnxruntime, such as 1.22 (most of them)")
-    parser.add_argument("--opset", type=int, metavar="N", help="ONNX's opset (the oldest that will do)")
-    parser.add_argument("--storage", metavar="URI", help="of --kserve: where the repository for Triton will lie")
-    parser.add_argument("--image", metavar="NAME", help="of --kserve: the image of our own server (NAME:1)")
+    parser.add_argument("--docker", metavar="FOLDER", help="write a Dockerfile of graphcore's server, with the models")
+    parser.add_argument("--name", help="the name of the model or pipeline (the file's name; pipeline)")
+    parser.add_argument(
+        "--batch", type=int, default=32, metavar="N", help="maximum number of rows of a batch; 0 to disable (32)"
+    )
+    parser.add_argument(
+        "--wait", type=float, default=2.0, metavar="MS", help="milliseconds that a request waits for others (2)"
+    )
+    parser.add_argument(
+        "--instances", type=int, default=1, metavar="N", help="copies of the model that run in parallel (1)"
+    )
+    parser.add_argument("--provider", choices=("cpu", "cuda"), default="cpu", help="where the server runs it (cpu)")
+    parser.add_argument("--model-version", type=int, metavar="N", help="the version in the repository (the latest + 1)")
+    parser.add_argument(
+        "--runtime", metavar="RELEASE", help="the server's release of onnxruntime, such as 1.22 (most releases)"
+    )
+    parser.add_argument("--opset", type=int, metavar="N", help="ONNX's opset (the oldest possible)")
+    parser.add_argument("--storage", metavar="URI", help="for --kserve: the location of the Triton repository")
+    parser.add_argument("--image", metavar="NAME", help="for --kserve: the image of graphcore's server (NAME:1)")
     add_json(parser)
     add_links(parser)

@@ -22,10 +22,12 @@ from graphcore.cli.arguments.options import (
     seconds,
 )
 
-_INSPECT = "Prints what a model is: inputs, outputs, operators, dtypes, parameters, work, casts, what a target lacks."
+_INSPECT = (
+    "Prints facts about a model: inputs, outputs, operators, dtypes, parameters, FLOPs, casts, what a target lacks."
+)
 _INSPECT_HELP = """\
-FLOPs are counted for the sizes that --dim gives, 1 for the others. What --provider lacks is what onnxruntime alone
-would refuse or compute otherwise, as `graphcore check` has it.
+FLOPs are counted for the sizes of --dim, and 1 for other dims. What --provider lacks are the nodes that onnxruntime
+alone would refuse or compute differently, as in `graphcore check`.
 
 examples:
   graphcore inspect model.onnx
@@ -33,14 +35,14 @@ examples:
   graphcore inspect model.onnx --nodes --json
 """
 
-_DIFF = "Prints what differs between two models: inputs, outputs, nodes, types, weights, and what they compute."
+_DIFF = "Prints what differs between two models: inputs, outputs, nodes, types, weights, and results."
 _DIFF_HELP = """\
-With --run both models are given the same arrays, random ones where no --input is given. Outputs are paired by name, or
-in order where there are as many. Printed are the largest differences, absolute, relative and in units in the last place
-(ULP), and the first value inside whose numbers differ, of those that have the same name in both.
+With --run both models run on the same arrays, random ones for inputs without --input. Outputs are paired by name, or in
+order if both models have the same number. The output has the largest differences, absolute, relative and in units in
+the last place (ULP), and the first intermediate value that differs, of those with the same name in both.
 
-The exit status is 0 where nothing differs, 1 where something does, 2 where a model cannot be read or run. With --run it
-tells of the outputs alone, in which numbers within --atol + --rtol * |A| are the same.
+The exit status is 0 if nothing differs, 1 if something does, 2 if a model cannot be read or run. With --run only the
+outputs count; numbers within --atol + --rtol * |A| are equal.
 
 examples:
   graphcore diff model.onnx quantised.onnx
@@ -48,26 +50,25 @@ examples:
   graphcore diff model.onnx other.onnx --html page.html
 """
 
-_CHECK = "Says what is done to a model so that onnxruntime runs it with the promised numbers, a line each."
+_CHECK = "Prints each change that a model needs so that onnxruntime runs it with exact numbers."
 _CHECK_HELP = """\
-The model is lowered as InferenceSession.load does, and compared node by node with what was read. Printed
-are the nodes that onnxruntime alone would refuse or compute otherwise, and what runs in their place; the operators that
-give way to faster ones; the operators that stay; the passes, each with its reason; and why, on the CPU, loading makes a
-Graph of the file at all.
+The model is lowered as by InferenceSession.load, and compared node by node with the file. The output has the nodes that
+onnxruntime alone would refuse or compute differently, and what replaces them; the operators replaced by faster ones;
+the operators that do not change; the passes, each with its reason; and, on the CPU, why loading makes a Graph.
 
-The exit status is 0 where onnxruntime alone runs the model with the same numbers (faster forms do not count: their sums
-may come in another order), 1 where it would refuse it or give other numbers, 2 where the model cannot be read or run.
-With --strict it is 0 where the nodes run as they stand and no other: faster forms and added nodes count too.
+The exit status is 0 if onnxruntime alone runs the model with the same numbers (faster forms do not count, though they
+may sum in another order), 1 if it would refuse the model or give other numbers, 2 if the model cannot be read or run.
+With --strict it is 0 only if no node is changed, replaced or added.
 
 examples:
   graphcore check model.onnx --provider cpu
   graphcore check model.onnx --json
 """
 
-_VIEW = "Writes a page that shows the graph of a model, or opens it in the browser."
+_VIEW = "Draws the graph of a model as a page, and opens it in the browser or writes it to a file."
 _VIEW_HELP = """\
-The page is one HTML file that needs no network. With --profile the model is run, on random arrays where no --input is
-given, and the page shows the time and the provider of each node.
+The page is one HTML file that needs no network. With --profile the model runs, on random arrays for inputs without
+--input, and the page shows the time and the provider of each node.
 
 examples:
   graphcore view model.onnx
@@ -75,20 +76,20 @@ examples:
   graphcore view model.onnx --profile --dim batch=8
 """
 
-_PROMOTE = "Prints the dtype in which two dtypes meet under each promotion system, and why; - where they do not meet."
+_PROMOTE = "Prints the dtype that two dtypes promote to under each promotion system, and why; - if there is none."
 _PROMOTE_HELP = """\
-Dtypes are float32, uint8, int23, ...; float8 is float8_e4m3fn. A question mark says that a dtype is only a
-default: that of a number written in the source for anvil, of a constant for kernel_float.
-The exit status is 0 whether they meet or not.
+Dtypes are float32, uint8, int23, ...; float8 is float8_e4m3fn. A question mark marks a dtype that is only a default: of
+a number in the source for anvil, of a constant for kernel_float.
+The exit status is 0 even if there is no common dtype.
 
 examples:
   graphcore promote int8 uint64
   graphcore promote int32? int16 --system anvil
 """
 
-_DOCTOR = "Says which onnxruntime is installed and what is done about it, and what keeps graphs from running."
+_DOCTOR = "Prints which onnxruntime is installed, how graphcore adapts to it, and what keeps graphs from running."
 _DOCTOR_HELP = """\
-The exit status is 0 where graphs run, whatever there is to note, and 1 where a problem keeps them from it.
+The exit status is 0 if graphs run, even with warnings, and 1 if a problem keeps them from running.
 
 examples:
   graphcore doctor
@@ -124,10 +125,10 @@ def add_diff(commands: Commands) -> None:
     parser.add_argument("--run", action="store_true", help="run both, and compare the numbers")
     add_feeds(parser)
     parser.add_argument(
-        "--atol", type=_tolerance, default=0.0, metavar="X", help="absolute difference that counts as none (0)"
+        "--atol", type=_tolerance, default=0.0, metavar="X", help="absolute difference that is ignored (0)"
     )
     parser.add_argument(
-        "--rtol", type=_tolerance, default=0.0, metavar="X", help="difference relative to A's that counts as none (0)"
+        "--rtol", type=_tolerance, default=0.0, metavar="X", help="difference relative to A's that is ignored (0)"
     )
     add_provider(parser)
     add_precision(parser)
@@ -137,12 +138,12 @@ def add_diff(commands: Commands) -> None:
 
 def _tolerance(text: str) -> float:
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = -1.0
-    if not 0 <= found < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 0 or more")
-    return found
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return value
 
 
 def add_check(commands: Commands) -> None:
@@ -150,13 +151,11 @@ def add_check(commands: Commands) -> None:
     add_model(parser)
     add_provider(parser)
     add_json(parser)
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 where any node is changed, left out or added"
-    )
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if any node is changed, removed or added")
     parser.add_argument(
         "--isolated",
         action=argparse.BooleanOptionalAction,
-        help="load it in a process of its own first, so that nothing in it ends this one (on the CPU it is)",
+        help="load the model in a separate process first, so that it cannot crash this one (on for the CPU)",
     )
     add_links(parser)
     add_limits(parser)
@@ -166,14 +165,14 @@ def add_check(commands: Commands) -> None:
 def add_view(commands: Commands) -> None:
     parser = command(commands, "showing", "view", _VIEW, _VIEW_HELP)
     add_model(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="the .html file to write; the browser stays closed")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the .html file to write; does not open the browser")
     parser.add_argument(
         "--target",
         action="append",
         choices=TARGETS,
-        help="show what lowering for it makes of each node (cpu); repeatable",
+        help="show each node as lowered for this target (cpu); repeatable",
     )
-    parser.add_argument("--against", metavar="FILE", help="another model; what differs from it is shown")
+    parser.add_argument("--against", metavar="FILE", help="another model; show the differences from it")
     parser.add_argument("--profile", action="store_true", help="run the model, and show where the time goes")
     add_json(parser)
     add_feeds(parser)
@@ -206,24 +205,23 @@ def add_completion(commands: Commands) -> None:
 
 # Arguments of the commands that run models.
 
-_RUN = "Runs a model and prints what its outputs are."
+_RUN = "Runs a model and prints a summary of its outputs."
 _RUN_HELP = """\
-NumPy has no name for bfloat16, float8 and int4. In .npz files those floats are stored as unsigned
-integers of their bits and the 4-bit integers as 8-bit ones; `name.dtype` beside them names the dtype.
-Inputs are taken in that form too.
+NumPy has no bfloat16, float8 and int4. .npz files store those floats as unsigned integers of the same bits, and 4-bit
+integers as 8-bit ones; `name.dtype` has the name of the dtype. --input takes arrays in that form too.
 
 examples:
   graphcore run model.onnx --random --seed 3 --dim batch=4
   graphcore run model.onnx --input x=x.npy --input rate=16000 --output results.npz
 """
 
-_BENCH = "Measures a model: latency, throughput and memory, beside onnxruntime alone on the same file."
+_BENCH = "Measures a model: latency, throughput and memory, compared with onnxruntime alone on the same file."
 _BENCH_HELP = """\
-Both sides run in this process and take turns, call by call, so that whatever else the machine does meets both. A row is
-a number of threads and a size of the batch, which is the first dim of the first input. Memory is what a process of each
-side's own holds at most for loading the model and one call, without what importing takes.
+Both sides run in this process and alternate call by call, so that other load of the machine affects both. A row is a
+number of threads and a size of the batch, the first dim of the first input. Memory is the peak of a separate process
+for each side that loads the model and calls it once, without the memory of imports.
 
-The exit status is 0 where the model runs, whether onnxruntime alone runs it or not.
+The exit status is 0 if the model runs, even if onnxruntime alone does not run it.
 
 examples:
   graphcore bench model.onnx --dim batch=8 --seconds 5
@@ -231,14 +229,14 @@ examples:
   graphcore bench model.onnx --json > today.json
 """
 
-_COMPARE = "Compares forms of one model with its exact one on the CPU: their errors and their times."
+_COMPARE = "Compares forms of a model with the exact one on the CPU: errors and times."
 _COMPARE_HELP = """\
-Forms are the model on another provider, in another precision, computed in another dtype, or quantised. By default they
-are every provider that is installed, the precision "fast", the dtypes float16 and bfloat16, and the schemes
-int8_dynamic, int8 and int4. A form that cannot be made or run is a row with the reason.
-Times are of calls that take turns with calls of the exact model. Errors are over all outputs of floats.
+A form is the model on another provider, in another precision or dtype, or quantised. By default these are every
+installed provider, the precision "fast", the dtypes float16 and bfloat16, and the schemes int8_dynamic, int8 and int4.
+A form that cannot be built or run is a row with the reason.
+Calls of a form alternate with calls of the exact model. Errors are over all float outputs.
 
-The exit status is 0 where the exact model runs.
+The exit status is 0 if the exact model runs.
 
 examples:
   graphcore compare model.onnx --dim batch=4
@@ -250,7 +248,7 @@ examples:
 def add_run(commands: Commands) -> None:
     parser = command(commands, "run", "run", _RUN, _RUN_HELP)
     add_model(parser)
-    parser.add_argument("--random", action="store_true", help="random arrays for the inputs that none is given for")
+    parser.add_argument("--random", action="store_true", help="use random arrays for inputs without --input")
     add_feeds(parser)
     add_provider(parser)
     add_links(parser)
@@ -259,9 +257,9 @@ def add_run(commands: Commands) -> None:
     parser.add_argument(
         "--isolated",
         action="store_true",
-        help="load and run it in a process of its own, with limits of memory and time, no other files and no network",
+        help="load and run it in a sandboxed process, with limits of memory and time, no other files and no network",
     )
-    parser.add_argument("--output", metavar="FILE", help="a .npz file for the outputs")
+    parser.add_argument("--output", metavar="FILE", help="write the outputs to a .npz file")
     add_json(parser)
 
 
@@ -269,13 +267,11 @@ def add_bench(commands: Commands) -> None:
     parser = command(commands, "bench", "bench", _BENCH, _BENCH_HELP)
     add_model(parser)
     add_json(parser)
-    parser.add_argument("--seconds", type=seconds, default=2.0, metavar="S", help="measured for each row (2)")
-    parser.add_argument(
-        "--threads", type=counts, metavar="N,N", help="threads that a kernel may use (as many as onnxruntime takes)"
-    )
-    parser.add_argument("--batch", type=counts, metavar="N,N", help="sizes of the batch (as --dim says)")
-    parser.add_argument("--plot", metavar="FILE", help="write a picture too, as SVG")
-    parser.add_argument("--no-memory", action="store_true", help="do not start processes to measure memory")
+    parser.add_argument("--seconds", type=seconds, default=2.0, metavar="S", help="seconds to measure each row (2)")
+    parser.add_argument("--threads", type=counts, metavar="N,N", help="threads of a kernel (onnxruntime's default)")
+    parser.add_argument("--batch", type=counts, metavar="N,N", help="sizes of the batch (that of --dim)")
+    parser.add_argument("--plot", metavar="FILE", help="also write a plot, as SVG")
+    parser.add_argument("--no-memory", action="store_true", help="do not measure memory, which starts two processes")
     add_feeds(parser)
     add_provider(parser)
     add_precision(parser)
@@ -288,12 +284,12 @@ def add_compare(commands: Commands) -> None:
     add_json(parser)
     for option, metavar, words in (
         ("--provider", "NAME", 'onnxruntime\'s provider: "cpu", "cuda" or its own name'),
-        ("--dtype", "NAME", "a dtype of floats that the model is to compute in"),
+        ("--dtype", "NAME", "a float dtype to compute in"),
         ("--scheme", "NAME", "a scheme of `graphcore quantize`"),
     ):
         parser.add_argument(option, action="append", metavar=metavar, help=f"{words}; repeatable")
-    parser.add_argument("--precision", action="append", choices=PRECISIONS, help="as of `graphcore run`; repeatable")
-    parser.add_argument("--seconds", type=seconds, default=1.0, metavar="S", help="measured for each form (1)")
-    parser.add_argument("--threads", type=count, metavar="N", help="threads that a kernel may use")
+    parser.add_argument("--precision", action="append", choices=PRECISIONS, help="as for `graphcore run`; repeatable")
+    parser.add_argument("--seconds", type=seconds, default=1.0, metavar="S", help="seconds to measure each form (1)")
+    parser.add_argument("--threads", type=count, metavar="N", help="threads of a kernel")
     add_feeds(parser)
     add_links(parser)

@@ -1,1 +1,1 @@
-"""The commands, a file each: a function of the file's name takes the arguments and returns the exit status."""
+"""The commands: functions that take the arguments and return the exit status."""

@@ -1,4 +1,4 @@
-"""`graphcore bench`: latency, throughput and memory of a model, beside onnxruntime alone on the same file."""
+"""`graphcore bench`: latency, throughput and memory of a model, compared with onnxruntime alone on the same file."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from graphcore import runtime
 from graphcore.cli import arrays, output
 from graphcore.cli.arguments.options import links
 from graphcore.cli.distances import feeds_of
-from graphcore.cli.memory import Request, peak
+from graphcore.cli.memory import MemoryRequest, peak
 from graphcore.errors import FeedError, GraphcoreError
 from graphcore.runtime.inspection.profiling import onnxruntime_alone
 from graphcore.support.escaping import escaped
 from graphcore.types.tensor_types import TensorType, Type
 
-# Calls that take turns, and the time that each takes.
+# Alternating calls, and their latencies.
 
 PERCENTILES = (50, 90, 95, 99)
 
-_WARM = 2
-_FEWEST = 5
-"""Rounds that are measured however long a call takes."""
+_WARMUP_CALLS = 2
+_MIN_ROUNDS = 5
+"""Minimum number of measured rounds, however long a call takes."""
 
-_MOST = 1_000_000
+_MAX_ROUNDS = 1_000_000
 
 Call = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """The seconds that each of some calls took, in their order."""
+    """The seconds of each call, in order."""
 
     seconds: tuple[float, ...]
 
     def percentile(self, part: float) -> float:
-        """Return the seconds that so many of a hundred calls take at most."""
+        """Return a percentile of the seconds; 50 is the median."""
         return float(np.percentile(self.seconds, part))
 
     @property
@@ -56,39 +56,39 @@ class Latency:
 
     def as_dict(self) -> dict[str, float | int]:
         """Return the figures in milliseconds, for JSON."""
-        made: dict[str, float | int] = {f"p{part}_ms": self.percentile(part) * 1e3 for part in PERCENTILES}
-        return made | {"best_ms": self.best * 1e3, "mean_ms": self.mean * 1e3, "calls": len(self.seconds)}
+        figures: dict[str, float | int] = {f"p{part}_ms": self.percentile(part) * 1e3 for part in PERCENTILES}
+        return figures | {"best_ms": self.best * 1e3, "mean_ms": self.mean * 1e3, "calls": len(self.seconds)}
 
 
 def in_turns(calls: Sequence[Call], seconds: float, tell: Callable[[float], None]) -> list[Latency]:
-    """Return the latency of each call: all are made once a round, the first one first in every other round.
+    """Return the latency of each call. A round runs each call once; every other round runs them in reverse order.
 
-    seconds: for all rounds together, though five are made at least. tell: is told the seconds that have passed.
+    seconds: for all rounds, of which there are at least five. tell: called with the seconds that have passed.
     """
     for call in calls:
-        for _ in range(_WARM):
+        for _ in range(_WARMUP_CALLS):
             call()
-    taken: list[list[float]] = [[] for _ in calls]
+    durations: list[list[float]] = [[] for _ in calls]
     order = [*range(len(calls))]
     begun = time.perf_counter()
-    for number in range(_MOST):
+    for number in range(_MAX_ROUNDS):
         for i in order if number % 2 == 0 else reversed(order):
             start = time.perf_counter()
             calls[i]()
-            taken[i].append(time.perf_counter() - start)
+            durations[i].append(time.perf_counter() - start)
         passed = time.perf_counter() - begun
         tell(passed)
-        if passed >= seconds and number + 1 >= _FEWEST:
+        if passed >= seconds and number + 1 >= _MIN_ROUNDS:
             break
-    return [Latency(tuple(each)) for each in taken]
+    return [Latency(tuple(each)) for each in durations]
 
 
 def ratio(ours: Latency, other: Latency) -> float:
-    """Return the median of the ratios of the two calls of each round."""
+    """Return the median over rounds of the ratio of both calls."""
     return float(np.median(np.divide(ours.seconds, other.seconds)))
 
 
-# A picture of a benchmark, as SVG: latency and throughput of each row, both sides side by side.
+# A plot of a benchmark as SVG: latency and throughput of each row, for both sides.
 
 _WIDTH = 760
 _LEFT, _RIGHT = 170, 90
@@ -98,7 +98,7 @@ _OURS, _ALONE = "#2563eb", "#9ca3af"
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """One row of the picture. alone: of onnxruntime alone, if that runs. batch: the rows that a call takes."""
+    """One row of the plot. alone: the latency of onnxruntime alone, if it runs. batch: the rows of a call."""
 
     label: str
     batch: int
@@ -107,8 +107,7 @@ class Bars:
 
 
 def svg(title: str, rows: Sequence[Bars]) -> str:
-    """Return the picture: for each row a bar up to the median and a whisker to the 99th percentile, in milliseconds,
-    and then bars of the rows of the batch a second."""
+    """Return the plot: bars of the median latency with a whisker at the 99th percentile, and of rows per second."""
     lines = [f'<text x="12" y="24" font-size="15" font-weight="bold">{_text(title)}</text>', _legend()]
     y = _TOP
     latency = [[_side(each.ours), _side(each.alone)] for each in rows]
@@ -147,11 +146,11 @@ def _panel(
     labels: Sequence[str],
     rows: Sequence[Sequence[tuple[float, float] | None]],
 ) -> int:
-    """Add a panel; return where the next one begins."""
+    """Add a panel; return the y coordinate of the next one."""
     lines.append(f'<text x="12" y="{y}" font-weight="bold">{_text(title)}</text>')
     y += 12
-    most = max((max(side) for row in rows for side in row if side is not None), default=0.0) or 1.0
-    scale = (_WIDTH - _LEFT - _RIGHT) / most
+    largest = max((max(side) for row in rows for side in row if side is not None), default=0.0) or 1.0
+    scale = (_WIDTH - _LEFT - _RIGHT) / largest
     for label, row in zip(labels, rows, strict=True):
         lines.append(f'<text x="12" y="{y + _BAR + 4}">{_text(label)}</text>')
         for number, (side, colour) in enumerate(zip(row, (_OURS, _ALONE), strict=True)):
@@ -176,8 +175,8 @@ def _text(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One number of threads and one size of the batch. reason: why onnxruntime alone does not run."""
+class BenchRow:
+    """The result for a number of threads and a size of the batch. reason: why onnxruntime alone does not run."""
 
     threads: int
     batch: int
@@ -203,17 +202,17 @@ class Row:
 
 
 def bench(args: argparse.Namespace) -> int:
-    rows: list[Row] = []
+    rows: list[BenchRow] = []
     sizes: list[int | None] = [*args.batch] if args.batch else [None]
     threads = args.threads or [0]
-    whole = args.seconds * len(sizes) * len(threads)
+    total_seconds = args.seconds * len(sizes) * len(threads)
     with output.progress(f"measuring {args.model}") as advance:
         for count in threads:
             for size in sizes:
                 before = len(rows) * args.seconds
 
                 def tell(passed: float, before: float = before) -> None:
-                    advance(int((before + min(passed, args.seconds)) * 1000), int(whole * 1000))
+                    advance(int((before + min(passed, args.seconds)) * 1000), int(total_seconds * 1000))
 
                 rows.append(_row(args, count, size, tell))
     memory = None if args.no_memory else _memory(args, threads[0])
@@ -241,7 +240,7 @@ def _session(args: argparse.Namespace, threads: int) -> runtime.InferenceSession
     return runtime.InferenceSession(args.provider, precision=args.precision, intra_op_num_threads=threads)
 
 
-def _row(args: argparse.Namespace, threads: int, size: int | None, tell: Callable[[float], None]) -> Row:
+def _row(args: argparse.Namespace, threads: int, size: int | None, tell: Callable[[float], None]) -> BenchRow:
     session = _session(args, threads)
     model = session.load(args.model, **links(args))
     feeds = _feeds(args, model, size)
@@ -256,21 +255,21 @@ def _row(args: argparse.Namespace, threads: int, size: int | None, tell: Callabl
     if alone is not None:
         other = alone
         calls.append(lambda: other(feeds))
-    found = in_turns(calls, args.seconds, tell)
+    latencies = in_turns(calls, args.seconds, tell)
     batch = _rows(feeds, model.inputs)
-    return Row(threads, batch, size is not None, found[0], found[1] if alone is not None else None, reason)
+    return BenchRow(threads, batch, size is not None, latencies[0], latencies[1] if alone is not None else None, reason)
 
 
 def _feeds(args: argparse.Namespace, model: runtime.Model, size: int | None) -> dict[str, Any]:
-    """Return the arrays, with so many rows in the batch. Raises `FeedError` where the model has no size to choose."""
-    given = argparse.Namespace(**vars(args))
+    """Return the arrays, with `size` rows in the batch. Raises `FeedError` if the model has no such dim."""
+    batch_args = argparse.Namespace(**vars(args))
     if size is not None:
-        given.dim = [*args.dim, *((name, size) for name in _batch_dims(model))]
-    return feeds_of("bench", model.name, model.inputs, given, fills=True)
+        batch_args.dim = [*args.dim, *((name, size) for name in _batch_dims(model))]
+    return feeds_of("bench", model.name, model.inputs, batch_args, fills=True)
 
 
 def _batch_dims(model: runtime.Model) -> list[str]:
-    """Return what --dim calls the first dim of the first input: its name, or the places of all such dims with none."""
+    """Return the names for --dim of the first dim of the first input; without a name, those of all such dims."""
     shapes = {n: t.shape for n, t in model.inputs.items() if isinstance(t, TensorType) and t.shape.is_ranked}
     first = next((shape[0] for shape in shapes.values() if len(shape)), None)
     if first is not None and first.name is not None and not first.is_dynamic:
@@ -280,14 +279,14 @@ def _batch_dims(model: runtime.Model) -> list[str]:
     raise FeedError(
         f"bench: {model.name}: the first dim of the first input is {'none' if first is None else first}, not a name",
         operands={name: str(type_) for name, type_ in model.inputs.items()},
-        help="leave --batch out, or free the dim with graphcore set-dims",
+        help="run without --batch, or name the dim with graphcore set-dims",
     )
 
 
 def _rows(feeds: Mapping[str, Any], inputs: Mapping[str, Type]) -> int:
-    """Return how many rows a call takes: the length of the first input's first dim, 1 where it has none."""
-    found = next((getattr(feeds[name], "shape", ()) for name in inputs), ())
-    return int(found[0]) if found and found[0] else 1
+    """Return the number of rows of a call: the length of the first dim of the first input, or 1."""
+    shape = next((getattr(feeds[name], "shape", ()) for name in inputs), ())
+    return int(shape[0]) if shape and shape[0] else 1
 
 
 def _figures(latency: Latency, batch: int) -> dict[str, Any]:
@@ -301,12 +300,12 @@ def _memory(args: argparse.Namespace, threads: int) -> dict[str, int | None]:
         arrays.write(path, _feeds(args, model, args.batch[0] if args.batch else None))
         del model
         return {
-            side: peak(Request(args.model, path, is_alone, args.provider, args.precision, threads, links(args)))
+            side: peak(MemoryRequest(args.model, path, is_alone, args.provider, args.precision, threads, links(args)))
             for side, is_alone in (("graphcore", False), ("onnxruntime", True))
         }
 
 
-def _print(args: argparse.Namespace, rows: list[Row], memory: Mapping[str, int | None] | None) -> None:
+def _print(args: argparse.Namespace, rows: list[BenchRow], memory: Mapping[str, int | None] | None) -> None:
     head = ("", "side", "p50 ms", "p90", "p95", "p99", "best", "rows/s", "ratio")
     table = []
     for row in rows:
@@ -318,10 +317,10 @@ def _print(args: argparse.Namespace, rows: list[Row], memory: Mapping[str, int |
     for reason in dict.fromkeys(row.reason for row in rows if row.reason):
         output.line(f"onnxruntime alone does not run it: {reason}")
     if memory is not None:
-        shown = {side: "unknown" if count is None else output.size(count) for side, count in memory.items()}
-        output.line(f"memory: graphcore {shown['graphcore']}, onnxruntime {shown['onnxruntime']}")
+        sizes = {side: "unknown" if count is None else output.size(count) for side, count in memory.items()}
+        output.line(f"memory: graphcore {sizes['graphcore']}, onnxruntime {sizes['onnxruntime']}")
     if args.plot:
-        output.line(f"{args.plot}: the picture")
+        output.line(f"{args.plot}: the plot")
 
 
 def _cells(latency: Latency, batch: int) -> tuple[str, ...]:

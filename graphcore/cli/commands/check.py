@@ -1,4 +1,4 @@
-"""`graphcore check`: what is done to a model so that onnxruntime runs it with the promised numbers."""
+"""`graphcore check`: the changes that a model needs so that onnxruntime runs it with exact numbers."""
 
 from __future__ import annotations
 
@@ -22,67 +22,70 @@ from graphcore.runtime.sessions.direct import start
 
 
 def check(args: argparse.Namespace) -> int:
-    """Print what is done to a model. Returns 0 where onnxruntime alone gives the same numbers, else 1.
+    """Print the changes to a model. Returns 0 if onnxruntime alone gives the same numbers, else 1.
 
-    With --strict it returns 0 where the nodes run as they stand, and no other.
+    With --strict it returns 0 only if no node is changed, replaced or added.
     """
     session = runtime.InferenceSession(args.provider)
     is_isolated = args.provider == "cpu" and os.name == "posix" if args.isolated is None else args.isolated
     with output.working(f"reading {args.model}"):
-        if is_isolated:  # before the file is read here: what ends a process or never ends is an error then
+        if is_isolated:  # before this process reads the file: a crash or an endless loop becomes an error
             runtime.IsolatedSession(args.provider, **sandbox_limits()).load(args.model, **links(args)).close()
         graph = Graph.load(args.model, limits=limits(args), **links(args))
         if not is_isolated:
             session.load(graph)
-        made = report(graph, session.target, release.runtime(), session.optimize)
+        lowering = report(graph, session.target, release.runtime(), session.optimize)
     stamps = _stamps(args.model)
     needs_graph = _needs_graph(args)
-    is_touched = made.fused or made.faster or made.added
-    status = 1 if stamps or made.changes or (args.strict and is_touched) else 0
+    is_touched = lowering.fused or lowering.faster or lowering.added
+    status = 1 if stamps or lowering.changes or (args.strict and is_touched) else 0
     if args.json:
         head = {"model": args.model, "status": status, "provider": session.providers[0], "stamps": stamps}
-        output.document(head | {"needs_graph": needs_graph} | _as_dict(made))
+        output.document(head | {"needs_graph": needs_graph} | _as_dict(lowering))
         return status
-    for line in (*stamps, *_lines(made)):
+    for line in (*stamps, *_lines(lowering)):
         output.line(line)
     output.line("loads as it is" if needs_graph is None else f"loads through a Graph: {needs_graph}")
     output.line(
-        f"{args.model}: runs on {session.providers[0]}; {made.changed} of {made.count} nodes are computed otherwise"
+        f"{args.model}: runs on {session.providers[0]}; "
+        f"{lowering.changed} of {lowering.count} nodes are computed otherwise"
     )
     return status
 
 
 def _needs_graph(args: argparse.Namespace) -> str | None:
-    """Return why loading the file makes a Graph of it; None where its bytes go to onnxruntime as they are."""
+    """Return why loading the file makes a Graph of it; None if its bytes go to onnxruntime unchanged."""
     if args.provider not in (None, "cpu"):
         return f"it is lowered for {args.provider}"
-    given = links(args)
-    opened = start.Opened(args.model, links_of(given["external_data"], given["external_data_root"]), limits(args))
-    found = start.found(opened, "auto")
-    return found if isinstance(found, str) else None
+    link_args = links(args)
+    opened = start.Opened(
+        args.model, links_of(link_args["external_data"], link_args["external_data_root"]), limits(args)
+    )
+    start_result = start.found(opened, "auto")
+    return start_result if isinstance(start_result, str) else None
 
 
-def _lines(made: LoweringReport) -> list[str]:
-    lines = [str(change) for change in made.changes]
-    if made.fused:
-        lines.append(f"fused, folded or left out: {listed(made.fused)}; now {listed(made.faster) or 'nothing'}")
-    if made.added:
-        lines.append(f"added: {listed(made.added)}")
-    if made.unchanged:
-        lines.append(f"kept: {listed(_by_operator(made))}")
-    if made.passes:
+def _lines(lowering: LoweringReport) -> list[str]:
+    lines = [str(change) for change in lowering.changes]
+    if lowering.fused:
+        lines.append(f"fused, folded or left out: {listed(lowering.fused)}; now {listed(lowering.faster) or 'nothing'}")
+    if lowering.added:
+        lines.append(f"added: {listed(lowering.added)}")
+    if lowering.unchanged:
+        lines.append(f"kept: {listed(_by_operator(lowering))}")
+    if lowering.passes:
         lines.append("passes:")
-    return lines + [f"  {step.name}: {step.why}" for step in made.passes]
+    return lines + [f"  {step.name}: {step.why}" for step in lowering.passes]
 
 
-def _by_operator(made: LoweringReport) -> Counter[str]:
-    return Counter({f"{op_type} {dtype}".strip(): count for (op_type, dtype), count in made.unchanged.items()})
+def _by_operator(lowering: LoweringReport) -> Counter[str]:
+    return Counter({f"{op_type} {dtype}".strip(): count for (op_type, dtype), count in lowering.unchanged.items()})
 
 
-def _as_dict(made: LoweringReport) -> dict[str, Any]:
+def _as_dict(lowering: LoweringReport) -> dict[str, Any]:
     return {
-        "nodes": made.count,
-        "changed": made.changed,
+        "nodes": lowering.count,
+        "changed": lowering.changed,
         "changes": [
             {
                 "operator": change.op_type,
@@ -93,21 +96,21 @@ def _as_dict(made: LoweringReport) -> dict[str, Any]:
                 "made": dict(change.computed_by),
                 "names": change.names,
             }
-            for change in made.changes
+            for change in lowering.changes
         ],
-        "faster": {"given_up": dict(made.fused), "made": dict(made.faster)},
-        "added": dict(made.added),
-        "kept": [{"operator": name, "dtype": dtype, "count": n} for (name, dtype), n in made.unchanged.items()],
-        "passes": [{"name": step.name, "why": step.why} for step in made.passes],
+        "faster": {"given_up": dict(lowering.fused), "made": dict(lowering.faster)},
+        "added": dict(lowering.added),
+        "kept": [{"operator": name, "dtype": dtype, "count": n} for (name, dtype), n in lowering.unchanged.items()],
+        "passes": [{"name": step.name, "why": step.why} for step in lowering.passes],
     }
 
 
 def _stamps(path: str) -> list[str]:
-    """Return a line for each version that a file is stamped with and that is newer than what is written."""
+    """Return a line for each version of a file that is newer than the versions that graphcore writes."""
     head, _ = split(model_bytes(path))
     model = onnx.ModelProto.FromString(head)
     versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
-    found = [f"opset {v}: converted to {OPSET}" for v in versions if v > OPSET]
+    lines = [f"opset {v}: converted to {OPSET}" for v in versions if v > OPSET]
     if model.ir_version > IR_VERSION:
-        found.append(f"IR version {model.ir_version}: written anew as {IR_VERSION}")
-    return found
+        lines.append(f"IR version {model.ir_version}: written anew as {IR_VERSION}")
+    return lines

@@ -1,4 +1,4 @@
-"""`graphcore compare`: forms of one model beside the exact one on the CPU, their errors and their times."""
+"""`graphcore compare`: errors and times of forms of a model, compared with the exact one on the CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphcore.analysis.sizes import bytes_of
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
 from graphcore.cli.commands.bench import Latency, in_turns, ratio
-from graphcore.cli.distances import Distance, distance, feeds_of
+from graphcore.cli.distances import ArrayDistance, distance, feeds_of
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph, Precision
 from graphcore.ir.symbol import Constant
@@ -23,8 +23,8 @@ _SCHEMES = ("int8_dynamic", "int8", "int4")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """A way to run the model. kind: "precision", "dtype" or "scheme", whose `name` it is."""
+class ModelForm:
+    """A way to run the model. kind: "precision", "dtype" or "scheme". name: its value."""
 
     provider: str
     kind: str
@@ -35,7 +35,7 @@ class Form:
         return f"{self.provider} {self.name}"
 
     def graph(self, graph: Graph) -> Graph:
-        """Return the graph in this form. Raises what making it raises."""
+        """Return the graph in this form. Raises as `Graph.astype` and `quantize` do."""
         if self.kind == "dtype":
             return graph.astype(self.name)
         return runtime.quantize(graph, self.name).graph if self.kind == "scheme" else graph
@@ -48,30 +48,33 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The result of a form. weights: the bytes of its weights and constants. beside: the exact model's latency in the
-    same rounds. reason: why there is none of the rest."""
+class FormResult:
+    """The result of a form.
 
-    form: Form
+    weights: the bytes of its weights and constants. beside: the latency of the exact model in the same rounds.
+    reason: why the form has no results, or "".
+    """
+
+    form: ModelForm
     weights: int = 0
     latency: Latency | None = None
     beside: Latency | None = None
-    outputs: Mapping[str, Distance] | None = None
+    outputs: Mapping[str, ArrayDistance] | None = None
     reason: str = ""
 
     @property
     def largest(self) -> float | None:
-        """Return the largest absolute error of an output."""
+        """The largest absolute error of an output."""
         return max((d.absolute for d in (self.outputs or {}).values() if d.absolute is not None), default=None)
 
     @property
     def cosine(self) -> float | None:
-        """Return the least cosine of an output with the exact one."""
+        """The smallest cosine similarity of an output to the exact one."""
         return min((d.cosine for d in (self.outputs or {}).values() if d.cosine is not None), default=None)
 
     @property
     def ratio(self) -> float | None:
-        """Return the time of a call beside the exact model's."""
+        """The time of a call divided by that of the exact model."""
         return None if self.latency is None or self.beside is None else ratio(self.latency, self.beside)
 
     def as_dict(self) -> dict[str, Any]:
@@ -92,20 +95,20 @@ class Row:
 def compare(args: argparse.Namespace) -> int:
     with output.working(f"loading {args.model}"):
         graph = Graph.load(args.model, **links(args))
-        exact = _session(args, Form("cpu", "precision", "exact")).load(graph)
+        exact = _session(args, ModelForm("cpu", "precision", "exact")).load(graph)
     feeds = feeds_of("compare", exact.name, exact.inputs, args, fills=True)
-    wanted = dict(zip(exact.outputs, exact(**feeds), strict=True))
+    expected = dict(zip(exact.outputs, exact(**feeds), strict=True))
     forms = _forms(args)
-    whole = int(1000 * args.seconds * len(forms))
-    rows: list[Row] = []
+    total_ms = int(1000 * args.seconds * len(forms))
+    rows: list[FormResult] = []
     with output.progress(f"comparing {args.model}") as advance:
         for number, form in enumerate(forms):
             before = number * args.seconds
 
             def tell(passed: float, before: float = before) -> None:
-                advance(int(1000 * (before + min(passed, args.seconds))), whole)
+                advance(int(1000 * (before + min(passed, args.seconds))), total_ms)
 
-            rows.append(_row(args, form, graph, lambda: exact(**feeds), feeds, wanted, tell))
+            rows.append(_row(args, form, graph, lambda: exact(**feeds), feeds, expected, tell))
     if args.json:
         head = {"model": args.model, "seconds": args.seconds, "weights": _weights(graph)}
         output.document(head | {"forms": [row.as_dict() for row in rows]})
@@ -114,52 +117,52 @@ def compare(args: argparse.Namespace) -> int:
     return 0
 
 
-def _forms(args: argparse.Namespace) -> list[Form]:
-    """Return the forms that were asked for, on each provider; all of them where none was."""
-    given = {"precision": args.precision or [], "dtype": args.dtype or [], "scheme": args.scheme or []}
-    if not any(given.values()):
-        given = {"precision": ["fast"], "dtype": [*_DTYPES], "scheme": [*_SCHEMES]}
-    given["precision"] = ["exact", *(name for name in given["precision"] if name != "exact")]
+def _forms(args: argparse.Namespace) -> list[ModelForm]:
+    """Return the requested forms on each provider, by default all."""
+    requested = {"precision": args.precision or [], "dtype": args.dtype or [], "scheme": args.scheme or []}
+    if not any(requested.values()):
+        requested = {"precision": ["fast"], "dtype": [*_DTYPES], "scheme": [*_SCHEMES]}
+    requested["precision"] = ["exact", *(name for name in requested["precision"] if name != "exact")]
     providers = dict.fromkeys(args.provider or installed())
     return [
-        Form(provider, kind, name)
+        ModelForm(provider, kind, name)
         for provider in providers
-        for kind, names in given.items()
+        for kind, names in requested.items()
         for name in dict.fromkeys(names)
     ]
 
 
-def _session(args: argparse.Namespace, form: Form) -> runtime.InferenceSession:
+def _session(args: argparse.Namespace, form: ModelForm) -> runtime.InferenceSession:
     options = {} if args.threads is None else {"intra_op_num_threads": args.threads}
     return runtime.InferenceSession(form.provider, precision=form.precision, **options)
 
 
 def _row(
     args: argparse.Namespace,
-    form: Form,
+    form: ModelForm,
     graph: Graph,
     exact: Callable[[], list[Any]],
     feeds: Mapping[str, Any],
-    wanted: Mapping[str, Any],
+    expected: Mapping[str, Any],
     tell: Callable[[float], None],
-) -> Row:
+) -> FormResult:
     try:
-        made = form.graph(graph)
-        model = _session(args, form).load(made)
-        found = dict(zip(model.outputs, model(**feeds), strict=True))
+        variant = form.graph(graph)
+        model = _session(args, form).load(variant)
+        results = dict(zip(model.outputs, model(**feeds), strict=True))
         latency, beside = in_turns([lambda: model(**feeds), exact], args.seconds, tell)
     except GraphcoreError as error:
-        return Row(form, reason=error.summary)
-    distances = {name: distance(array, found[name]) for name, array in wanted.items()}
-    return Row(form, _weights(made), latency, beside, distances)
+        return FormResult(form, reason=error.summary)
+    distances = {name: distance(array, results[name]) for name, array in expected.items()}
+    return FormResult(form, _weights(variant), latency, beside, distances)
 
 
 def _weights(graph: Graph) -> int:
-    """Return the bytes of weights and constants as files have them."""
+    """Return the bytes of weights and constants in a file."""
     return sum(bytes_of(s) for s in graph.symbols if isinstance(s.producer, Constant))
 
 
-def _print(rows: list[Row]) -> None:
+def _print(rows: list[FormResult]) -> None:
     head = ("form", "max abs", "cosine", "differ", "p50 ms", "beside exact", "weights")
     table, reasons = [], []
     for row in rows:

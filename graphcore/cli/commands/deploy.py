@@ -1,4 +1,4 @@
-"""`graphcore deploy`: what other servers read of models: Triton, KServe, and Docker."""
+"""`graphcore deploy`: files for Triton, KServe and Docker."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ from graphcore.scale.deploy.writing import Lowering, docker_folder, kserve_manif
 
 def deploy(args: argparse.Namespace) -> int:
     if not (args.triton or args.kserve or args.docker):
-        raise GraphError("deploy: there is nothing to write", help="give --triton, --kserve or --docker, or several")
+        raise GraphError("deploy: no output is chosen", help="give --triton, --kserve or --docker, or several")
     labels = [os.path.splitext(os.path.basename(source))[0] for source in args.sources]
     if args.name and len(args.sources) == 1:
         labels = [args.name]
     if len({*labels}) < len(labels):
-        raise GraphError(f"deploy: two models are called {labels[0]}", help="give files of several names")
+        raise GraphError(
+            f"deploy: two models have the same name: {', '.join(labels)}", help="give files with different names"
+        )
     settings = Settings(args.batch, args.instances, args.provider, round(args.wait * 1000))
     lowering = Lowering(args.provider, args.runtime, args.opset)
     graphs: dict[str, Graph] = {}
     for label, source in zip(labels, args.sources, strict=True):
         with output.working(f"loading {source}"):
             graphs[label] = Graph.load(source, **links(args))
-    whole = args.name or "pipeline" if len(labels) > 1 else None
-    made: dict[str, list[str]] = {}
+    pipeline = args.name or "pipeline" if len(labels) > 1 else None
+    files: dict[str, list[str]] = {}
     if args.triton:
-        made["triton"] = triton_repository(
-            args.triton, graphs, settings, lowering, pipeline=whole, version=args.model_version
+        files["triton"] = triton_repository(
+            args.triton, graphs, settings, lowering, pipeline=pipeline, version=args.model_version
         )
     if args.docker:
-        made["docker"] = docker_folder(args.docker, graphs, settings, lowering, runtime().version)
+        files["docker"] = docker_folder(args.docker, graphs, settings, lowering, runtime().version)
     if args.kserve:
-        made["kserve"] = kserve_manifest(
-            args.kserve, whole or labels[0], settings, image=args.image, storage=args.storage
+        files["kserve"] = kserve_manifest(
+            args.kserve, pipeline or labels[0], settings, image=args.image, storage=args.storage
         )
     if args.json:
-        output.document({"models": labels, "pipeline": whole, "files": made})
+        output.document({"models": labels, "pipeline": pipeline, "files": files})
         return 0
-    for kind, paths in made.items():
+    for kind, paths in files.items():
         for path in paths:
             output.line(f"{kind}: {path}")
     return 0

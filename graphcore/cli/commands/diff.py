@@ -1,4 +1,4 @@
-"""`graphcore diff`: what differs between two models, and between what they compute."""
+"""`graphcore diff`: the differences between two models, and between their results."""
 
 from __future__ import annotations
 
@@ -14,57 +14,57 @@ import numpy as np
 from graphcore import runtime
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
-from graphcore.cli.distances import Distance, distance, feeds_of
+from graphcore.cli.distances import ArrayDistance, distance, feeds_of
 from graphcore.cli.output import Advance
 from graphcore.errors import FeedError, GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.support import escaping
 from graphcore.types.tensor_types import TensorType, Type
 
-# Two models on the same arrays: their outputs in pairs, and the first value inside that differs.
+# Two models on the same arrays: pairs of outputs, and the first intermediate value that differs.
 
-_FEWEST, _MOST_RUNS = 64, 16
-"""Values inside that one run of both models compares at least, and runs at most: each starts a session of each."""
+_MIN_VALUES_PER_RUN, _MAX_RUNS = 64, 16
+"""Values that a run of both models compares at least, and the number of runs: each starts two sessions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A value of two models. old, new: its names."""
+class ValuePair:
+    """A value in both models. old, new: its names."""
 
     old: str
     new: str
-    distance: Distance
+    distance: ArrayDistance
 
 
-def paired(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, str]]:
-    """Return names in pairs: equal ones, and the rest in order where there are as many of both."""
-    found = {name: name for name in old if name in new}
-    left, right = [name for name in old if name not in found], [name for name in new if name not in found]
+def pair_names(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, str]]:
+    """Return pairs of names: equal ones, and the rest in order if both have the same number."""
+    pairs = {name: name for name in old if name in new}
+    left, right = [name for name in old if name not in pairs], [name for name in new if name not in pairs]
     if len(left) == len(right):
-        found |= dict(zip(left, right, strict=True))
-    return [(name, found[name]) for name in old if name in found]
+        pairs |= dict(zip(left, right, strict=True))
+    return [(name, pairs[name]) for name in old if name in pairs]
 
 
-def feeds_for(names: Sequence[str], given: Mapping[str, Any], inputs: Mapping[str, Type], model: str) -> dict[str, Any]:
+def feeds_for(names: Sequence[str], feeds: Mapping[str, Any], inputs: Mapping[str, Type], model: str) -> dict[str, Any]:
     """Return the arrays of one model for the inputs of another, cast to their dtypes.
 
-    names: the first model's inputs. Raises `FeedError` where an input of the other has no counterpart.
+    names: the inputs of the first model. Raises `FeedError` if an input of the other has no counterpart.
     """
-    pairs = {new: old for old, new in paired(names, [*inputs])}
+    pairs = {new: old for old, new in pair_names(names, [*inputs])}
     missing = [name for name in inputs if name not in pairs]
     if missing:
         raise FeedError(
-            f"diff: nothing is given for {', '.join(missing)} of {model}",
+            f"diff: the first model has no inputs that correspond to {', '.join(missing)} of {model}",
             help=f"run models with the same inputs; the first has {', '.join(names) or 'none'}",
         )
-    return {name: _cast(given[pairs[name]], type_) for name, type_ in inputs.items()}
+    return {name: _cast(feeds[pairs[name]], type_) for name, type_ in inputs.items()}
 
 
 def _cast(array: Any, type_: Type) -> Any:
     if not isinstance(array, np.ndarray) or not isinstance(type_, TensorType) or array.dtype == object:
         return array
-    wanted = type_.dtype.numpy
-    return array if array.dtype == wanted or wanted.kind == "O" else array.astype(wanted)
+    dtype = type_.dtype.numpy
+    return array if array.dtype == dtype or dtype.kind == "O" else array.astype(dtype)
 
 
 def first_difference(
@@ -74,13 +74,15 @@ def first_difference(
     feeds: tuple[Mapping[str, Any], Mapping[str, Any]],
     tolerances: tuple[float, float],
     progress: Advance,
-) -> Pair | None:
-    """Return the first value inside whose numbers differ by more than the tolerances, in the order in which the first
-    model makes them, of tensors that have the same name in both; None where there is none."""
-    known = {s.name for node in graphs[1].nodes for s in node.outputs if isinstance(s.type, TensorType)}
-    made = (s for node in graphs[0].nodes for s in node.outputs if isinstance(s.type, TensorType))
-    names = [s.name for s in made if s.name in known]
-    size = max(_FEWEST, -(-len(names) // _MOST_RUNS))
+) -> ValuePair | None:
+    """Return the first intermediate value that differs by more than the tolerances, or None.
+
+    Compares tensors with the same name in both models, in the order of the first model.
+    """
+    new_names = {s.name for node in graphs[1].nodes for s in node.outputs if isinstance(s.type, TensorType)}
+    symbols = (s for node in graphs[0].nodes for s in node.outputs if isinstance(s.type, TensorType))
+    names = [s.name for s in symbols if s.name in new_names]
+    size = max(_MIN_VALUES_PER_RUN, -(-len(names) // _MAX_RUNS))
     for start in range(0, len(names), size):
         progress(start, len(names))
         chunk = names[start : start + size]
@@ -88,9 +90,9 @@ def first_difference(
         before, after = (model.debug(feed, watch=watch) for model, feed in zip((old, new), feeds, strict=True))
         for name in chunk:
             if name in before and name in after:
-                found = distance(before[name], after[name], *tolerances)
-                if found.is_far:
-                    return Pair(name, name, found)
+                gap = distance(before[name], after[name], *tolerances)
+                if gap.is_far:
+                    return ValuePair(name, name, gap)
     return None
 
 
@@ -98,13 +100,13 @@ _COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "~": "\x1b[33m"}
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """The numbers of two models. outputs: in pairs. alone: outputs without a counterpart. first: the first value inside
-    that differs. unknown: why that is not known."""
+class Comparison:
+    """The comparison of results. outputs: pairs of outputs. alone: outputs without a counterpart. first: the first
+    intermediate value that differs. unknown: why that is unknown, or ""."""
 
-    outputs: list[Pair]
+    outputs: list[ValuePair]
     alone: list[str]
-    first: Pair | None
+    first: ValuePair | None
     unknown: str
 
     @property
@@ -113,7 +115,7 @@ class Compared:
 
 
 def diff(args: argparse.Namespace) -> int:
-    """Print what differs. Returns 0 where nothing does, else 1; with --run where the outputs are the same."""
+    """Print the differences. Returns 0 if there are none, else 1; with --run only the outputs count."""
     with output.working(f"loading {args.old} and {args.new}"):
         old, new = (Graph.load(path, **links(args)) for path in (args.old, args.new))
     with output.working("comparing the graphs"):
@@ -144,51 +146,51 @@ def diff(args: argparse.Namespace) -> int:
     return int(differs)
 
 
-def _run(args: argparse.Namespace, old: Graph, new: Graph) -> Compared:
+def _run(args: argparse.Namespace, old: Graph, new: Graph) -> Comparison:
     session = runtime.InferenceSession(args.provider, precision=args.precision)
     with output.working("starting both models"):
         first, second = session.load(old), session.load(new)
-    given = feeds_of("diff", first.name, first.inputs, args, fills=True)
-    feeds = given, feeds_for([*first.inputs], given, second.inputs, args.new)
+    old_feeds = feeds_of("diff", first.name, first.inputs, args, fills=True)
+    feeds = old_feeds, feeds_for([*first.inputs], old_feeds, second.inputs, args.new)
     with output.working("running both models"):
         results = [
             dict(zip(model.outputs, model(**feed), strict=True))
             for model, feed in zip((first, second), feeds, strict=True)
         ]
-    pairs = paired(*([*each] for each in results))
-    outputs = [Pair(a, b, distance(results[0][a], results[1][b], args.atol, args.rtol)) for a, b in pairs]
+    pairs = pair_names(*([*each] for each in results))
+    outputs = [ValuePair(a, b, distance(results[0][a], results[1][b], args.atol, args.rtol)) for a, b in pairs]
     alone = [name for name in results[0] if name not in {pair.old for pair in outputs}]
     alone += [name for name in results[1] if name not in {pair.new for pair in outputs}]
-    found, unknown = None, ""
+    inner, unknown = None, ""
     if any(pair.distance.is_far for pair in outputs):
-        with output.progress("looking inside") as advance:
+        with output.progress("comparing intermediate values") as advance:
             try:
-                found = first_difference(first, second, (old, new), feeds, (args.atol, args.rtol), advance)
+                inner = first_difference(first, second, (old, new), feeds, (args.atol, args.rtol), advance)
             except GraphcoreError as error:
                 unknown = error.summary
-    return Compared(outputs, alone, found, unknown)
+    return Comparison(outputs, alone, inner, unknown)
 
 
-def _as_dict(compared: Compared) -> dict[str, Any]:
+def _as_dict(compared: Comparison) -> dict[str, Any]:
     return {
-        "outputs": [_of(pair) for pair in compared.outputs],
+        "outputs": [_pair_dict(pair) for pair in compared.outputs],
         "alone": compared.alone,
-        "first": None if compared.first is None else _of(compared.first),
+        "first": None if compared.first is None else _pair_dict(compared.first),
         "unknown": compared.unknown,
     }
 
 
-def _of(pair: Pair) -> Mapping[str, Any]:
+def _pair_dict(pair: ValuePair) -> Mapping[str, Any]:
     return {"old": pair.old, "new": pair.new, **pair.distance.as_dict()}
 
 
 def _print_change(text: str) -> None:
     colour = _COLOURS.get(text.strip()[:1], "") if output.has_colour(sys.stdout) else ""
-    shown = escaping.escaped(text)
-    print(f"{colour}{shown}\x1b[0m" if colour else shown)
+    escaped_text = escaping.escaped(text)
+    print(f"{colour}{escaped_text}\x1b[0m" if colour else escaped_text)
 
 
-def _print(compared: Compared) -> None:
+def _print(compared: Comparison) -> None:
     output.heading("numbers")
     rows = [_row(pair) for pair in compared.outputs]
     output.table(
@@ -198,35 +200,37 @@ def _print(compared: Compared) -> None:
         if pair.distance.reason:
             output.line(f"{_name(pair)}: {pair.distance.reason}")
     for name in compared.alone:
-        output.line(f"{name}: in one model alone")
+        output.line(f"{name}: only in one model")
     if compared.first is not None:
-        output.line(f"first value inside that differs: {_name(compared.first)}: {_words(compared.first.distance)}")
+        output.line(
+            f"first intermediate value that differs: {_name(compared.first)}: {_words(compared.first.distance)}"
+        )
     elif any(pair.distance.is_far for pair in compared.outputs):
-        reason = compared.unknown or "no value of one name in both differs"
-        output.line(f"first value inside that differs: {reason}")
+        reason = compared.unknown or "none of those with the same name in both models"
+        output.line(f"first intermediate value that differs: {reason}")
 
 
-def _row(pair: Pair) -> tuple[str, ...]:
-    found = pair.distance
-    numbers = (found.absolute, found.relative, found.ulp, found.cosine)
+def _row(pair: ValuePair) -> tuple[str, ...]:
+    gap = pair.distance
+    numbers = (gap.absolute, gap.relative, gap.ulp, gap.cosine)
     return (
         _name(pair),
-        f"{found.differing} of {found.size}",
-        str(found.beyond),
+        f"{gap.differing} of {gap.size}",
+        str(gap.beyond),
         *("-" if number is None else f"{number:.6g}" for number in numbers),
     )
 
 
-def _name(pair: Pair) -> str:
+def _name(pair: ValuePair) -> str:
     return pair.old if pair.old == pair.new else f"{pair.old} -> {pair.new}"
 
 
-def _words(found: Distance) -> str:
-    if found.reason:
-        return found.reason
-    text = f"{found.beyond} of {found.size} elements"
-    if found.absolute is not None:
-        text += f", by {found.absolute:.6g} at most"
-    if found.first is not None and found.values is not None:
-        text += f"; at {list(found.first)} {found.values[0]:.9g} and {found.values[1]:.9g}"
+def _words(gap: ArrayDistance) -> str:
+    if gap.reason:
+        return gap.reason
+    text = f"{gap.beyond} of {gap.size} elements"
+    if gap.absolute is not None:
+        text += f", by {gap.absolute:.6g} at most"
+    if gap.first is not None and gap.values is not None:
+        text += f"; at {list(gap.first)} {gap.values[0]:.9g} and {gap.values[1]:.9g}"
     return text

@@ -1,4 +1,4 @@
-"""`graphcore doctor`: which onnxruntime is installed, what is done about it, and what keeps graphs from running."""
+"""`graphcore doctor`: the installed onnxruntime, how graphcore adapts to it, and what keeps graphs from running."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from graphcore.cli.output import aligned
 from graphcore.runtime.doctor import Finding, Machine, Provider, Release, Report, Trap, report
 
 _WIDTH = 110
-_NAMED = 4
-"""The number of operators that are named of those that differ; --json has all."""
+_MAX_OPERATORS = 4
+"""Maximum number of operators that differ in a line; --json has all."""
 
 
 def doctor(args: argparse.Namespace) -> int:
-    found = report()
+    result = report()
     if args.json:
-        output.document(found.as_json())
+        output.document(result.as_json())
     else:
-        for each in text(found, args.traps):
+        for each in text(result, args.traps):
             output.line(each)
-    return 0 if found.runs else 1
+    return 0 if result.runs else 1
 
 
-def text(found: Report, names_traps: bool = False) -> list[str]:
-    """Return the report as lines: the verdict, the findings with what to do, then the facts by subject."""
-    versions = found.packages.versions
+def text(result: Report, names_traps: bool = False) -> list[str]:
+    """Return the report as lines: the verdict, the findings with their fixes, then the facts by subject."""
+    versions = result.packages.versions
     installed = versions.get("onnxruntime") or "that cannot be imported"
-    verdict = "graphs run" if found.runs else "graphs do not run"
+    verdict = "graphs run" if result.runs else "graphs do not run"
     lines = [f"graphcore {versions.get('graphcore', '')} with onnxruntime {installed}: {verdict}"]
-    for finding in found.findings:
+    for finding in result.findings:
         lines += ["", *_finding(finding)]
     lines += _section("versions", [(name, version or "not installed") for name, version in versions.items()])
-    brought = [(one.name, one.version) for one in found.packages.distributions]
-    lines += _section("packages that bring the module onnxruntime", brought)
-    if found.release is not None:
-        lines += _section("release", [*_release(found.release), ("traps", _counted(found.traps))])
+    distributions = [(one.name, one.version) for one in result.packages.distributions]
+    lines += _section("packages with the module onnxruntime", distributions)
+    if result.release is not None:
+        lines += _section("release", [*_release(result.release), ("traps", _count_traps(result.traps))])
     if names_traps:
-        lines += _section("traps", [(trap.name, _trap(trap)) for trap in found.traps])
-    lines += _section("providers", [(one.name, _provider(one)) for one in found.providers])
-    if found.machine is not None:
-        lines += _section("machine", _machine(found.machine))
-    lines += _section("to install", list(found.installs.items()))
+        lines += _section("traps", [(trap.name, _trap(trap)) for trap in result.traps])
+    lines += _section("providers", [(one.name, _provider(one)) for one in result.providers])
+    if result.machine is not None:
+        lines += _section("machine", _machine(result.machine))
+    lines += _section("to install", list(result.installs.items()))
     return lines
 
 
@@ -61,41 +61,41 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
 def _release(release: Release) -> list[tuple[str, str]]:
     built = f", build {release.build}" if release.build else ""
     measured = "measured" if release.is_measured else "not measured"
-    own = "its own" if release.is_measured else f"that of {release.table}, the nearest that was measured"
+    table = "of this release" if release.is_measured else f"of {release.table}, the nearest measured release"
     registry = {
-        "not asked": "not asked: the table was seen to run",
-        "unreadable": "cannot be read: the table stands",
-        "unsafe": "not asked, which builds of other providers do not survive: the table stands",
-        "read": f"asked; {_differing(release.lacks, 'fewer')}; {_differing(release.adds, 'more')}, which are not used",
+        "not asked": "not read, since this release was measured",
+        "unreadable": "cannot be read; the table is used",
+        "unsafe": "not read, since that can crash builds with other providers; the table is used",
+        "read": f"read; {_differing(release.lacks, 'fewer')}; {_differing(release.adds, 'more')}, which are not used",
     }
     return [
         ("onnxruntime", f"{release.version}{built}: {measured}"),
-        ("takes", f"up to opset {release.takes_opset} and IR {release.takes_ir}"),
-        ("is given", f"opset {release.opset} and IR {release.ir}"),
-        ("table", own),
+        ("supports", f"up to opset {release.takes_opset} and IR {release.takes_ir}"),
+        ("uses", f"opset {release.opset} and IR {release.ir}"),
+        ("table", table),
         ("list of kernels", registry[release.registry]),
     ]
 
 
 def _differing(rows: Mapping[str, tuple[str, ...]], what: str) -> str:
     if not rows:
-        return f"no {what} than the table"
-    named = ", ".join(f"{op} {' '.join(dtypes)}" for op, dtypes in list(rows.items())[:_NAMED])
-    rest = f" and {len(rows) - _NAMED} more operators" if len(rows) > _NAMED else ""
-    return f"{what} than the table of {named}{rest}"
+        return f"no {what} kernels than the table"
+    named = ", ".join(f"{op} {' '.join(dtypes)}" for op, dtypes in list(rows.items())[:_MAX_OPERATORS])
+    rest = f" and {len(rows) - _MAX_OPERATORS} more operators" if len(rows) > _MAX_OPERATORS else ""
+    return f"{what} kernels than the table: {named}{rest}"
 
 
-def _counted(traps: tuple[Trap, ...]) -> str:
+def _count_traps(traps: tuple[Trap, ...]) -> str:
     if not traps:
-        return "all in force: in which releases they are was not measured"
+        return "all in force: the affected releases were not measured"
     count = sum(trap.in_force for trap in traps)
-    return f"{count} of {len(traps)} measured ones are in force, as seen in this release or next to it (--traps)"
+    return f"{count} of {len(traps)} are in force, measured in this release or a neighbouring one (--traps)"
 
 
 def _trap(trap: Trap) -> str:
     ends = f"from {trap.first} on" * bool(trap.first), f"up to {trap.last}" * bool(trap.last)
     seen = " ".join(end for end in ends if end) or "in every release"
-    return f"{'in force' if trap.in_force else 'not here'}: seen {seen}"
+    return f"{'in force' if trap.in_force else 'not in force'}: seen {seen}"
 
 
 def _provider(provider: Provider) -> str:
@@ -105,21 +105,21 @@ def _provider(provider: Provider) -> str:
 
 
 def _machine(machine: Machine) -> list[tuple[str, str]]:
-    limit = "" if machine.limit is None else f"; the cgroup pays for {machine.limit:g}"
-    there = [name for name, has in machine.instructions.items() if has]
+    limit = "" if machine.limit is None else f"; the cgroup allows {machine.limit:g}"
+    present = [name for name, has in machine.instructions.items() if has]
     lacking = [name for name, has in machine.instructions.items() if has is False]
-    sets = "; ".join(filter(None, (" ".join(there), f"not {' '.join(lacking)}" * bool(lacking))))
+    sets = "; ".join(filter(None, (" ".join(present), f"not {' '.join(lacking)}" * bool(lacking))))
     saturate = {None: "unknown", True: "saturate: quantised weights are read as unsigned", False: "exact"}
-    usual = "gathered for models whose buffers are written in place, or with huge_pages=True"
-    pages = f"{machine.huge_pages}: {usual if machine.gathers else 'sessions do not gather them'}"
+    usual = "used for models whose buffers are written in place, or with huge_pages=True"
+    pages = f"{machine.huge_pages}: {usual if machine.gathers else 'sessions do not use them'}"
     return [
         ("system", f"{machine.system} {machine.architecture}"),
         ("processor", machine.processor or "unknown"),
         ("cores", f"{_count(machine.cores)} with {_count(machine.threads)} threads"),
-        ("this process", f"may use {_count(machine.usable)} threads{limit}"),
+        ("this process", f"can use {_count(machine.usable)} threads{limit}"),
         ("instructions", sets or "unknown"),
         ("products of bytes", saturate[machine.bytes_saturate]),
-        ("large pages", pages if machine.huge_pages else "none that sessions could gather"),
+        ("large pages", pages if machine.huge_pages else "none that sessions can use"),
     ]
 
 

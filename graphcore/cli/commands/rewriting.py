@@ -1,4 +1,4 @@
-"""Commands that read a model and write it anew: `astype`, `convert`, `extract`, `quantize`, `rename` and `set-dims`."""
+"""Commands that write a changed model: `astype`, `convert`, `extract`, `quantize`, `rename` and `set-dims`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import DimLike, TensorType, Type
 
 _SIZES = (5, 16, 64, 1)
-"""Sizes of dims that had names before: the first with which the old model runs is taken."""
+"""Sizes to try for dims with names: the first with which the old model runs is used."""
 
 _TOLERANCE = 1e-2
-"""Absolute and relative. Kernels may differ where a size is known; elements of other rows differ by far more."""
+"""Absolute and relative. Kernels may differ if a size is known; elements of wrong rows differ by far more."""
 
 
 def set_dims(args: argparse.Namespace) -> int:
@@ -44,14 +44,14 @@ def set_dims(args: argparse.Namespace) -> int:
 
     def resized(graph: Graph) -> Graph:
         try:
-            made = graph.with_dims(shapes or None, **dims)
+            result = graph.with_dims(shapes or None, **dims)
         except GraphcoreError:
             raise
-        except ValueError as error:  # of an expression that comes out below 0
+        except ValueError as error:  # an expression that evaluates to less than 0
             raise ShapeError(f"set-dims: {error}", help="give sizes of 0 or more, names or expressions") from None
         if args.verify:
-            runs.extend(_verified(graph, made))
-        return made
+            runs.extend(_verify(graph, result))
+        return result
 
     status = rewrite(args, resized)
     if runs and not args.json:
@@ -64,91 +64,91 @@ def _dim(text: str) -> DimLike:
     return int(stripped) if stripped.isdecimal() else stripped
 
 
-# Runs with two sizes
+# Runs with two sizes (`set-dims --verify`).
 
 
-def _verified(old: Graph, new: Graph) -> list[str]:
-    """Run a graph with two sizes of each dim that was freed, the old one where it is known; return both as text.
+def _verify(old: Graph, new: Graph) -> list[str]:
+    """Run a graph with two sizes of each new symbolic dim, one of them the old size if known; return both as text.
 
-    Raises `GraphError` where it does not run, where a result does not have the shape that its type promises, and where
-    it gives other numbers than the old graph on arrays that both take.
+    Raises `GraphError` if the graph does not run, if the shape of a result does not match its type, or if results
+    differ from those of the old graph on arrays that both accept.
     """
     session = runtime.InferenceSession()
     before, after = session.load(old), session.load(new)
     named = {label for label, _ in _labels(before.inputs)}
-    kept, freed = ([n for n, _ in _labels(after.inputs) if (n in named) is there] for there in (True, False))
+    unchanged, freed = ([n for n, _ in _labels(after.inputs) if (n in named) is there] for there in (True, False))
     first = {**dict.fromkeys(freed, 2), **_old_sizes(before.inputs, after.inputs)}
-    taken = {int(dim) for _, dim in _dims(after.inputs) if dim.is_static}.union(first.values())
+    used_sizes = {int(dim) for _, dim in _dims(after.inputs) if dim.is_static}.union(first.values())
     others: dict[str, int] = {}
     for label in freed:
         size = first[label]
-        # Fewer, since tables may have no more rows, but not one, which is repeated where more are expected.
+        # Smaller first, since a table may not have more rows; but not 1, which broadcasts.
         sizes_near = itertools.chain(range(size - 1, 1, -1), itertools.count(size + 1))
-        others[label] = next(n for n in sizes_near if n not in taken)
-        taken.add(others[label])
-    wanted: dict[str, Any] | None = None
+        others[label] = next(n for n in sizes_near if n not in used_sizes)
+        used_sizes.add(others[label])
+    expected: dict[str, Any] | None = None
     for size in _SIZES:
-        sizes = {**dict.fromkeys(kept, size), **first}
+        sizes = {**dict.fromkeys(unchanged, size), **first}
         feeds = random_feeds(after.inputs, sizes, 0, "set-dims")
         if not _accepts(before.inputs, feeds):
             break
         try:
-            wanted = _run(before, feeds)
+            expected = _run(before, feeds)
             break
         except GraphcoreError as error:
             reason = error.summary
-            if size == _SIZES[-1] or not kept:
+            if size == _SIZES[-1] or not unchanged:
                 raise GraphError(
-                    f"set-dims: the model itself does not run with {_shown(sizes)}: {reason}",
-                    help="write the model without --verify, and run it with sizes that it takes",
+                    f"set-dims: the original model does not run with {_sizes_text(sizes)}: {reason}",
+                    help="write the model without --verify, and run it with sizes that it accepts",
                 ) from None
-    made = _checked(new, after, feeds, sizes)
-    for name, array in {} if wanted is None else wanted.items():
-        gap = distance(array, made[name], _TOLERANCE, _TOLERANCE)
+    results = _run_and_check(new, after, feeds, sizes)
+    for name, array in {} if expected is None else expected.items():
+        gap = distance(array, results[name], _TOLERANCE, _TOLERANCE)
         if gap.is_far and not distance(array, _run(before, feeds)[name], _TOLERANCE, _TOLERANCE).is_far:
             raise GraphError(
-                f"set-dims: output {name!r} is another one than that of the old model with {_shown(sizes)}: "
+                f"set-dims: output {name!r} differs from that of the old model with {_sizes_text(sizes)}: "
                 f"{gap.reason or f'{gap.beyond} of {gap.size} elements differ'}",
-                help="replace the nodes that have an old size inside first: graph.replace(...)",
+                help="first replace the nodes that contain an old size: graph.replace(...)",
             )
     if not others:
-        return [_shown(sizes)]
+        return [_sizes_text(sizes)]
     more = {**sizes, **others}
-    _checked(new, after, random_feeds(after.inputs, more, 0, "set-dims"), more)
-    return [_shown(sizes), _shown(more)]
+    _run_and_check(new, after, random_feeds(after.inputs, more, 0, "set-dims"), more)
+    return [_sizes_text(sizes), _sizes_text(more)]
 
 
 def _dims(inputs: Mapping[str, Type]) -> Iterator[tuple[str, Dim]]:
-    """Yield the dims of inputs, each with its place as the names of `random_feeds` have it."""
+    """Yield the dims of inputs with their places, such as "x.0", as in `random_feeds`."""
     for name, type_ in inputs.items():
         if isinstance(type_, TensorType) and type_.shape.is_ranked:
             yield from ((f"{name}.{axis}", dim) for axis, dim in enumerate(type_.shape))
 
 
 def _labels(inputs: Mapping[str, Type]) -> Iterator[tuple[str, Dim]]:
-    """Yield the names in the dims of inputs once, and the places of dims of which nothing is known."""
-    found = ((label, dim) for place, dim in _dims(inputs) for label in ([place] if dim.is_dynamic else dim.parameters))
-    yield from dict(found).items()
+    """Yield the names in the dims of inputs, without duplicates, and the places of unknown dims."""
+    pairs = ((label, dim) for place, dim in _dims(inputs) for label in ([place] if dim.is_dynamic else dim.parameters))
+    yield from dict(pairs).items()
 
 
 def _old_sizes(old: Mapping[str, Type], new: Mapping[str, Type]) -> dict[str, int]:
-    """Return the sizes by name with which the dims of inputs are the numbers that they were."""
-    was = dict(_dims(old))
-    found: dict[str, int] = {}
+    """Return the sizes of names with which the dims of inputs equal the old ones."""
+    old_dims = dict(_dims(old))
+    sizes: dict[str, int] = {}
     for place, dim in _dims(new):
-        size = was[place].value if place in was else None
+        size = old_dims[place].value if place in old_dims else None
         labels = [place] if dim.is_dynamic else [*dim.parameters]
         if size is None or len(labels) != 1:
             continue
         trials = [size] if dim.is_dynamic or dim.name else range(1, size + 1)
         fit = (n for n in trials if dim.is_dynamic or dim.evaluate({labels[0]: n}) == size)
         for n in itertools.islice(fit, 1):
-            found.setdefault(labels[0], n)
-    return found
+            sizes.setdefault(labels[0], n)
+    return sizes
 
 
 def _accepts(inputs: Mapping[str, Type], feeds: Mapping[str, Any]) -> bool:
-    """Return whether arrays have the sizes of inputs that are numbers."""
+    """Return True if arrays have the static sizes of inputs."""
     shapes = {f"{name}.{axis}": size for name, array in feeds.items() for axis, size in enumerate(array.shape)}
     return all(not dim.is_static or shapes.get(place) == int(dim) for place, dim in _dims(inputs))
 
@@ -157,60 +157,70 @@ def _run(model: runtime.Model, feeds: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip(model.outputs, model(**feeds), strict=True))
 
 
-def _checked(graph: Graph, model: runtime.Model, feeds: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Return the results of a run, which have the shapes of their types. Raises `GraphError`."""
-    fix = "name what the model takes, such as 'height=32 * h', or replace the nodes that have an old size inside first"
+def _run_and_check(
+    graph: Graph, model: runtime.Model, feeds: Mapping[str, Any], sizes: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the results of a run. Raises `GraphError` if a shape does not match its type."""
+    fix = (
+        "give sizes that the model accepts, such as 'height=32 * h', or first replace the nodes with an old size inside"
+    )
     try:
-        found = _run(model, feeds)
+        results = _run(model, feeds)
     except GraphcoreError as error:
-        raise GraphError(f"set-dims: the result does not run with {_shown(sizes)}: {error.summary}", help=fix) from None
+        raise GraphError(
+            f"set-dims: the result does not run with {_sizes_text(sizes)}: {error.summary}", help=fix
+        ) from None
     for name, type_ in graph.output_types.items():
-        array = found[name]
+        array = results[name]
         if not isinstance(type_, TensorType) or not type_.shape.is_ranked or not isinstance(array, np.ndarray):
             continue
-        told = [None if d.is_dynamic or not d.parameters <= sizes.keys() else d.evaluate(sizes) for d in type_.shape]
-        if len(told) != array.ndim or any(a not in (None, b) for a, b in zip(told, array.shape, strict=True)):
+        expected = [
+            None if d.is_dynamic or not d.parameters <= sizes.keys() else d.evaluate(sizes) for d in type_.shape
+        ]
+        if len(expected) != array.ndim or any(a not in (None, b) for a, b in zip(expected, array.shape, strict=True)):
             raise GraphError(
-                f"set-dims: output {name!r} has the shape {list(array.shape)} with {_shown(sizes)}, and its type is "
-                f"{type_}",
+                f"set-dims: output {name!r} has the shape {list(array.shape)} with {_sizes_text(sizes)}, but its type "
+                f"is {type_}",
                 help=fix,
             )
-    return found
+    return results
 
 
-def _shown(sizes: Mapping[str, int]) -> str:
+def _sizes_text(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={size}" for name, size in sizes.items()) or "its sizes"
 
 
 def rename(args: argparse.Namespace) -> int:
-    names, values, dims = (_mapping(given) for given in (args.names, args.value, args.dim))
+    names, values, dims = (_mapping(pairs) for pairs in (args.names, args.value, args.dim))
     if not names and not values and not dims:
-        raise GraphError("rename: no name is given", help="say which: graphcore rename IN OUT old=new")
+        raise GraphError("rename: no name is given", help="give a name: graphcore rename IN OUT old=new")
     return rewrite(args, lambda graph: graph.rename(names, values=values, dims=dims))
 
 
-def _mapping(given: Sequence[tuple[str, str]]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for old, new in given:
-        if old in found:
-            raise GraphError(f"rename: {old!r} is given two names", help="give one")
-        found[old] = new
-    return found
+def _mapping(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    mapping: dict[str, str] = {}
+    for old, new in pairs:
+        if old in mapping:
+            raise GraphError(f"rename: two new names are given for {old!r}", help="give one")
+        mapping[old] = new
+    return mapping
 
 
-# Commands that read a file, make another graph of it and write that: the calls of docs/surgery.md.
+# Commands that read a file, transform its graph and write it: the methods of docs/surgery.md.
 
 
 def rewrite(args: argparse.Namespace, change: Callable[[Graph], Graph]) -> int:
-    """Read `args.source`, change the graph, and write `args.path`; weights that lie in files beside the one lie in one
-    beside the other. Raises what reading, changing and writing raise, and nothing is written then."""
+    """Read `args.source`, change the graph, and write `args.path`, with external data if the source has some.
+
+    Writes nothing if an error is raised.
+    """
     with output.working(f"loading {args.source}"):
         graph = Graph.load(args.source, **links(args))
         has_data = args.external_data or is_external(args.source)
     with output.working(f"{args.command}: {args.source}"):
-        made = change(graph)
+        result = change(graph)
     with output.progress(f"writing {args.path}") as advance:
-        made.export(
+        result.export(
             args.path,
             target=args.target,
             external_data=True if has_data else None,
@@ -219,8 +229,8 @@ def rewrite(args: argparse.Namespace, change: Callable[[Graph], Graph]) -> int:
             runtime=args.runtime,
             progress=advance,
         )
-    inputs = {s.name: str(s.type) for s in made.inputs}
-    outputs = {name: str(type_) for name, type_ in made.output_types.items()}
+    inputs = {s.name: str(s.type) for s in result.inputs}
+    outputs = {name: str(type_) for name, type_ in result.output_types.items()}
     if args.json:
         output.document(
             {
@@ -228,26 +238,26 @@ def rewrite(args: argparse.Namespace, change: Callable[[Graph], Graph]) -> int:
                 "path": args.path,
                 "bytes": os.path.getsize(args.path),
                 "external_data": f"{args.path}.data" if has_data and os.path.exists(f"{args.path}.data") else None,
-                "nodes": len(made.nodes),
+                "nodes": len(result.nodes),
                 "inputs": [{"name": name, "type": type_} for name, type_ in inputs.items()],
                 "outputs": [{"name": name, "type": type_} for name, type_ in outputs.items()],
             }
         )
         return 0
-    output.line(f"{args.path}: {len(made.nodes)} nodes")
+    output.line(f"{args.path}: {len(result.nodes)} nodes")
     rows = [("input", name, type_) for name, type_ in inputs.items()]
     output.table(rows + [("output", name, type_) for name, type_ in outputs.items()])
     return 0
 
 
 def is_external(path: str) -> bool:
-    """Return whether some weights of a model lie in files beside it."""
+    """Return True if a model has external data."""
     head, _ = split(model_bytes(path))
     model = onnx.ModelProto.FromString(head)
     return any(each.data_location == onnx.TensorProto.EXTERNAL for each in model.graph.initializer)
 
 
-# `graphcore astype`: a model that computes in another dtype of floats.
+# `graphcore astype`: a model that computes in another float dtype.
 
 
 def astype(args: argparse.Namespace) -> int:
@@ -256,7 +266,7 @@ def astype(args: argparse.Namespace) -> int:
     )
 
 
-# `graphcore convert`: a model written anew for a target.
+# `graphcore convert`: a model for a target.
 
 
 def convert(args: argparse.Namespace) -> int:
@@ -296,21 +306,21 @@ def extract(args: argparse.Namespace) -> int:
 
 
 def _values(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
-    """Return names of values by the names that they get. Names may have "=" in them."""
-    known = {symbol.name for symbol in graph.symbols} | {*graph.output_types}
-    found: dict[str, str] = {}
+    """Return names of values by their new names. A name may contain "="."""
+    all_names = {symbol.name for symbol in graph.symbols} | {*graph.output_types}
+    values: dict[str, str] = {}
     for text in texts:
         new, _, old = text.partition("=")
-        name, value = (new, old) if text not in known and old else (text, text)
-        if name in found:
+        name, value = (new, old) if text not in all_names and old else (text, text)
+        if name in values:
             raise GraphError(
-                f"extract: two values are to be called {name!r}", help="give one of them another: NEW=NAME"
+                f"extract: two values get the name {name!r}", help="give one of them another name: NEW=NAME"
             )
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
-# `graphcore quantize`: a model with weights of few bits, and what became of each layer.
+# `graphcore quantize`: a model with quantised weights, and a report of each layer.
 
 
 def quantize(args: argparse.Namespace) -> int:
@@ -318,7 +328,7 @@ def quantize(args: argparse.Namespace) -> int:
         graph = Graph.load(args.source, **links(args))
     output.require_other("quantize", args.source, args.path)
     with output.progress(f"quantising {args.source}") as advance:
-        made, report = runtime.quantize(
+        quantized, report = runtime.quantize(
             graph,
             args.scheme,
             include=args.include,
@@ -333,7 +343,7 @@ def quantize(args: argparse.Namespace) -> int:
             progress=advance,
         )
     with output.progress(f"writing {args.path}") as advance:
-        made.export(args.path, target=args.target, progress=advance)
+        quantized.export(args.path, target=args.target, progress=advance)
     if args.report:
         output.write_text("quantize", args.report, output.json_text(report.as_dicts()) + "\n")
     size = os.path.getsize(args.path)

@@ -1,4 +1,4 @@
-"""`graphcore run`: a model on arrays of files, or on random ones."""
+"""`graphcore run`: run a model on arrays from files, or on random ones."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def run(args: argparse.Namespace) -> int:
     feeds = feeds_of("run", model.name, model.inputs, args, fills=args.random)
     with output.working(f"running {args.model}"):
         results = dict(zip(model.outputs, model(**feeds), strict=True))
-    said = arrays.write(args.output, results) if args.output else []
+    notes = arrays.write(args.output, results) if args.output else []
     if args.json:
-        outputs = [{"name": name, **arrays.described(result)} for name, result in results.items()]
-        output.document({"model": args.model, "outputs": outputs, "written": args.output, "notes": said})
+        outputs = [{"name": name, **arrays.describe(result)} for name, result in results.items()]
+        output.document({"model": args.model, "outputs": outputs, "written": args.output, "notes": notes})
         return 0
     for name, result in results.items():
         output.line(arrays.summary(name, result, model.outputs[name]))
-    for text in said:
+    for text in notes:
         output.line(text)
     return 0
 
@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
 def _isolated(args: argparse.Namespace) -> runtime.IsolatedModel:
     if args.limit:
         raise GraphError(
-            "run: --limit is of models that this process reads, and --isolated has limits of its own",
-            help="leave one of them out",
+            "run: --limit and --isolated exclude each other: a sandboxed process has its own limits",
+            help="give one of them",
         )
     session = runtime.IsolatedSession(args.provider, precision=args.precision, **sandbox_limits())
     return session.load(args.model, **links(args))

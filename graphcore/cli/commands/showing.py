@@ -1,4 +1,4 @@
-"""Commands that show something: `inspect`, `view` and `completion`."""
+"""Commands that print or draw: `inspect`, `view` and `completion`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphcore.runtime.inspection.placement import Placement
 from graphcore.runtime.inspection.profiling import Profile
 
 _FILES = frozenset({"MODEL", "IN", "OUT", "A", "B", "FILE"})
-"""Names of arguments that are files."""
+"""Metavars of arguments that are files."""
 
 
 def completion(args: argparse.Namespace) -> int:
@@ -29,14 +29,14 @@ def completion(args: argparse.Namespace) -> int:
         raise MissingExtraError(
             "completion: the package shtab is not installed", help='pip install "graphcore-engine[cli]"'
         ) from None
-    made = parser()
-    _mark_files(made, shtab.FILE)
-    print(shtab.complete(made, shell=args.shell))
+    root = parser()
+    _mark_files(root, shtab.FILE)
+    print(shtab.complete(root, shell=args.shell))
     return 0
 
 
 def _mark_files(parser: argparse.ArgumentParser, kind: object) -> None:
-    """Tell the arguments that are files, which argparse does not know."""
+    """Mark the arguments that are files, for completion."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for inner in action.choices.values():
@@ -45,15 +45,15 @@ def _mark_files(parser: argparse.ArgumentParser, kind: object) -> None:
             action.complete = kind  # type: ignore[attr-defined]
 
 
-# `graphcore inspect`: what a model is, and what it costs.
+# `graphcore inspect`: facts about a model.
 
 
 def inspect(args: argparse.Namespace) -> int:
     with output.working(f"loading {args.model}"):
         graph = Graph.load(args.model, **links(args))
         header = facts.header(args.model)
-    with output.working(f"looking into {args.model}"):
-        found: dict[str, Any] = {
+    with output.working(f"inspecting {args.model}"):
+        info: dict[str, Any] = {
             "model": args.model,
             **header,
             **facts.ends(graph),
@@ -63,99 +63,97 @@ def inspect(args: argparse.Namespace) -> int:
             "lacks": facts.lacking(graph, args.provider),
         }
     if args.nodes:
-        found["node_list"] = facts.node_list(graph)
+        info["node_list"] = facts.node_list(graph)
     if args.weights:
         with output.progress("reading weights") as advance:
-            found["weight_list"] = facts.weight_list(graph, advance)
+            info["weight_list"] = facts.weight_list(graph, advance)
     if args.json:
-        output.document(found)
+        output.document(info)
     else:
-        show(found)
+        show(info)
     return 0
 
 
-# The text of `graphcore inspect`: the facts as tables.
+# The output of `graphcore inspect` as tables.
 
-_MOST_LAYERS = 40
-_MOST_CASTS = 20
-_MOST_REASONS = 3
-"""Rows that a table has at most; --json has all."""
+_MAX_LAYERS = 40
+_MAX_CASTS = 20
+_MAX_REASONS = 3
+"""Maximum number of rows of each table; --json has all."""
 
 
-def show(found: Mapping[str, Any]) -> None:
-    """Print the facts of `facts`."""
-    opsets = ", ".join(f"{domain} {version}" for domain, version in found["opsets"].items())
+def show(info: Mapping[str, Any]) -> None:
+    """Print the facts from `facts`."""
+    opsets = ", ".join(f"{domain} {version}" for domain, version in info["opsets"].items())
     rows = [
-        ("graph", found["name"]),
-        ("file", output.size(found["bytes"]) + (", weights in files beside it" if found["external_data"] else "")),
+        ("graph", info["name"]),
+        ("file", output.size(info["bytes"]) + (", with external data" if info["external_data"] else "")),
         ("opset", opsets),
-        ("IR version", str(found["ir_version"])),
-        ("producer", found["producer"]),
-        ("nodes", f"{found['nodes']}"),
-        ("parameters", f"{output.counted(found['parameters'])} in {output.size(found['weight_bytes'])}"),
-        ("work", _work(found)),
-        ("dims", ", ".join(found["dims"])),
-        ("promotion", found["promotion"]),
+        ("IR version", str(info["ir_version"])),
+        ("producer", info["producer"]),
+        ("nodes", f"{info['nodes']}"),
+        ("parameters", f"{output.short_count(info['parameters'])} in {output.size(info['weight_bytes'])}"),
+        ("work", _work(info)),
+        ("dims", ", ".join(info["dims"])),
+        ("promotion", info["promotion"]),
     ]
     output.table([row for row in rows if row[1]])
-    _show_ends(found)
+    _show_ends(info)
     output.heading("operators")
-    output.table([(name, str(count)) for name, count in found["operators"].items()], numbers=(1,))
+    output.table([(name, str(count)) for name, count in info["operators"].items()], numbers=(1,))
     output.heading("dtypes")
-    rows_of_dtypes = [(n, str(d["values"]), output.size(d["weight_bytes"])) for n, d in found["dtypes"].items()]
+    rows_of_dtypes = [(n, str(d["values"]), output.size(d["weight_bytes"])) for n, d in info["dtypes"].items()]
     output.table(rows_of_dtypes, head=("dtype", "values", "weights"), numbers=(1, 2))
-    _show_layers(found)
-    _show_casts(found["casts"])
-    _show_lacking(found["lacks"])
-    if "node_list" in found:
-        _show_nodes(found["node_list"])
-    if "weight_list" in found:
-        _show_weights(found["weight_list"])
+    _show_layers(info)
+    _show_casts(info["casts"])
+    _show_lacking(info["lacks"])
+    if "node_list" in info:
+        _show_nodes(info["node_list"])
+    if "weight_list" in info:
+        _show_weights(info["weight_list"])
 
 
-def _work(found: Mapping[str, Any]) -> str:
-    sizes = ", ".join(f"{name}={size}" for name, size in found["sizes"].items())
-    total = found["flops_with_sizes"] if found["flops"] is None else output.counted(found["flops"])
-    text = ("at least " if found["uncounted"] else "") + f"{total} FLOPs" + (f" with {sizes}" if sizes else "")
-    left = [f"{each['operator']} x{each['count']}: {each['reason']}" for each in found["uncounted"]]
-    more = f" and {len(left) - _MOST_REASONS} more" if len(left) > _MOST_REASONS else ""
-    return text + (f"; not counted: {'; '.join(left[:_MOST_REASONS])}{more}" if left else "")
+def _work(info: Mapping[str, Any]) -> str:
+    sizes = ", ".join(f"{name}={size}" for name, size in info["sizes"].items())
+    total = info["flops_with_sizes"] if info["flops"] is None else output.short_count(info["flops"])
+    text = ("at least " if info["uncounted"] else "") + f"{total} FLOPs" + (f" with {sizes}" if sizes else "")
+    uncounted = [f"{each['operator']} x{each['count']}: {each['reason']}" for each in info["uncounted"]]
+    more = f" and {len(uncounted) - _MAX_REASONS} more" if len(uncounted) > _MAX_REASONS else ""
+    return text + (f"; not counted: {'; '.join(uncounted[:_MAX_REASONS])}{more}" if uncounted else "")
 
 
-def _show_ends(found: Mapping[str, Any]) -> None:
+def _show_ends(info: Mapping[str, Any]) -> None:
     output.heading("inputs and outputs")
-    rows = [
-        (kind[:-1], each["name"], each["type"]) for kind in ("inputs", "outputs", "buffers") for each in found[kind]
-    ]
+    rows = [(kind[:-1], each["name"], each["type"]) for kind in ("inputs", "outputs", "buffers") for each in info[kind]]
     output.table(rows)
 
 
-def _show_layers(found: Mapping[str, Any]) -> None:
-    layers = found["layers"]
+def _show_layers(info: Mapping[str, Any]) -> None:
+    layers = info["layers"]
     if not layers:
         return
     output.heading("layers")
-    depth = max((d for d in range(12) if sum(each["depth"] <= d for each in layers) <= _MOST_LAYERS), default=0)
-    shown = [each for each in layers if each["depth"] <= depth][:_MOST_LAYERS]
-    whole = found["parameters"] or 1
+    depth = max((d for d in range(12) if sum(each["depth"] <= d for each in layers) <= _MAX_LAYERS), default=0)
+    displayed = [each for each in layers if each["depth"] <= depth][:_MAX_LAYERS]
+    total = info["parameters"] or 1
     outer: dict[int, str] = {-1: ""}
     names = []
-    for each in shown:
+    for each in displayed:
         outer[each["depth"]] = f"{each['path']}/"
         names.append("  " * each["depth"] + each["path"].removeprefix(outer.get(each["depth"] - 1, "")))
     rows = [
         (
             name,
             str(each["nodes"]),
-            output.counted(each["parameters"]),
-            f"{each['parameters'] / whole:.1%}",
+            output.short_count(each["parameters"]),
+            f"{each['parameters'] / total:.1%}",
             output.size(each["bytes"]),
         )
-        for name, each in zip(names, shown, strict=True)
+        for name, each in zip(names, displayed, strict=True)
     ]
     output.table(rows, head=("layer", "nodes", "parameters", "", "weights"), numbers=(1, 2, 3, 4))
-    if len(shown) < len(layers):
-        output.line(f"{len(layers) - len(shown)} more inside of them: --json has all")
+    if len(displayed) < len(layers):
+        output.line(f"{len(layers) - len(displayed)} more layers inside these: --json has all")
 
 
 def _show_casts(casts: Sequence[Mapping[str, Any]]) -> None:
@@ -164,13 +162,13 @@ def _show_casts(casts: Sequence[Mapping[str, Any]]) -> None:
     output.heading("casts")
     counts = Counter((f"{each['from']} -> {each['to']}", each["why"]) for each in casts)
     rows = [(pair, str(count), why) for (pair, why), count in counts.most_common()]
-    output.table(rows[:_MOST_CASTS], head=("cast", "count", "why"), numbers=(1,))
-    if len(rows) > _MOST_CASTS:
-        output.line(f"{len(rows) - _MOST_CASTS} more kinds: --json has all")
+    output.table(rows[:_MAX_CASTS], head=("cast", "count", "why"), numbers=(1,))
+    if len(rows) > _MAX_CASTS:
+        output.line(f"{len(rows) - _MAX_CASTS} more kinds: --json has all")
 
 
 def _show_lacking(lacks: Mapping[str, Any]) -> None:
-    output.heading(f"what onnxruntime alone lacks on {lacks['provider']}")
+    output.heading(f"what onnxruntime alone refuses or computes differently on {lacks['provider']}")
     if lacks["error"]:
         output.line(lacks["error"])
     elif not lacks["changes"]:
@@ -180,7 +178,7 @@ def _show_lacking(lacks: Mapping[str, Any]) -> None:
             (f"{each['operator']} {each['dtype']}".strip(), str(each["count"]), each["reason"], each["action"])
             for each in lacks["changes"]
         ]
-        output.table(rows, head=("operator", "count", "why", "in its place"), numbers=(1,))
+        output.table(rows, head=("operator", "count", "why", "replaced by"), numbers=(1,))
 
 
 def _show_nodes(nodes: Sequence[Mapping[str, Any]]) -> None:
@@ -216,14 +214,14 @@ def _number(value: int | float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-# `graphcore view`: the page that shows a model.
+# `graphcore view`: a page with the drawing of a model.
 
 
 def view(args: argparse.Namespace) -> int:
     with output.working(f"loading {args.model}"):
         graph = Graph.load(args.model, **links(args))
         against = None if args.against is None else Graph.load(args.against, **links(args))
-    profile, placement = _measured(args, graph) if args.profile else (None, None)
+    profile, placement = _measure(args, graph) if args.profile else (None, None)
     with output.working("drawing"):
         path = graph.view(
             args.output,
@@ -241,8 +239,8 @@ def view(args: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(args: argparse.Namespace, graph: Graph) -> tuple[Profile, Placement]:
-    """Return the time of each node, and where it runs."""
+def _measure(args: argparse.Namespace, graph: Graph) -> tuple[Profile, Placement]:
+    """Return the time and the provider of each node."""
     with output.working("measuring"):
         model = runtime.InferenceSession(args.provider).load(graph)
         feeds = feeds_of("view", model.name, model.inputs, args, fills=True)

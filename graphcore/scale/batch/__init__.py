@@ -1,1 +1,1 @@
-"""Batches on a cluster: the rows of a Ray Dataset, run by workers that each load the model once."""
+"""Batch inference on a cluster: workers of Ray Data, which each load the model once."""

@@ -19,10 +19,10 @@ from graphcore.runtime.calls.batching import batching
 from graphcore.runtime.calls.rows import row_types
 from graphcore.runtime.model import Model
 from graphcore.scale.batch.arrow_types import check
-from graphcore.scale.batch.planning import SAMPLE, Measured, Node, Plan, measure, own_memory, plan
+from graphcore.scale.batch.planning import SAMPLE, BatchPlan, ClusterNode, Measurement, measure, own_memory, plan
 from graphcore.scale.batch.worker import Job, OnError, Worker, outcomes_of
-from graphcore.scale.carriers import tensors
-from graphcore.scale.placing import placed
+from graphcore.scale.carriers import require_tensors
+from graphcore.scale.placing import place_models
 from graphcore.scale.recipes import Recipe, graph_of
 from graphcore.support.escaping import suggestion
 from graphcore.types.tensor_types import TensorType
@@ -58,64 +58,82 @@ def map_batches(
     provider: str | None = None,
     limits: Limits | None = None,
 ) -> Any:
-    """Return a Dataset with a model's outputs as columns, computed by workers that each load the model once.
+    """Return a Dataset with the outputs of a model as columns. Each worker loads the model once.
 
-    dataset: a `ray.data.Dataset`. model: a Graph, the path of an ONNX file, or a recipe such as
-    `models.minilm.Embedding()`, whose inputs and outputs all carry the batch. inputs: the column of each input, by
-    default the one of its name; outputs: the name of each output's column. A row of an input has its dtype and its
-    shape without the batch; docs/scale.md has the Arrow types of all dtypes. keep: whether the other columns stay.
+    Column types are checked before the work starts; the work starts when the result is read, as always in Ray Data. A
+    worker that dies is restarted, and its unfinished block runs again: each row is in the result exactly once.
 
-    on_error: what becomes of a row that fails, which is reported with its block: "raise" ends the job, "drop" leaves
-    the row out, and "column" gives it nulls and a text in `error_column`. pad, padding, dim, rows: `pad=`, `padding=`,
-    `dim=` and `batch=` of `Model.map`, for rows of several lengths, which are put together within a block.
+    Args:
+        dataset: A `ray.data.Dataset`.
+        model: A Graph, the path of an ONNX file, or a recipe such as `models.minilm.Embedding()`. All inputs and
+            outputs need the batch dim.
+        inputs: The column of each input; by default the column of the same name. A row has the dtype of the input
+            and its shape without the batch; docs/scale.md has the Arrow types of all dtypes.
+        outputs: The column name of each output; by default its name.
+        on_error: What happens to a row that fails, which is logged with its block: "raise" ends the job, "drop" removes
+            the row, "column" sets its outputs to null and `error_column` to the error.
+        error_column: The name of that column.
+        keep: Keep the other columns.
+        pad: `pad=` of `Model.map`, for rows of different lengths in a block.
+        padding: `padding=` of `Model.map`.
+        dim: `dim=` of `Model.map`.
+        rows: `batch=` of `Model.map`.
+        batch_size: The number of rows of a block. This, `threads` and `workers` default to values chosen from the cores
+            of the cluster and a measurement of 64 rows.
+        threads: The number of threads of a worker.
+        workers: The number of workers.
+        share_weights: Workers of a node share the memory of weights. If False, each has a copy in the layout that its
+            kernels read fastest.
+        provider: The execution provider of the sessions.
+        limits: The limits of reading a file, as in `Graph.load`.
 
-    batch_size: rows of a block that a worker is given at once. threads: of a worker. workers: how many. Each is chosen
-    by default, from the cores of the cluster and a measurement of 64 rows. share_weights: whether workers of a node
-    use the same memory for weights; without it each has a copy, in the order that its kernels read fastest. provider:
-    of the sessions. limits: of reading a file, as in `Graph.load`.
-
-    The types of the columns are checked before work starts, and the work starts when the result is read, as all of
-    Ray Data's. A worker that dies is started again, and what it had not finished runs again: no row is lost, none is
-    there twice.
-
-    Raises `FeedError` that names the column, its dtype and its shape; `ModelError` for a model that cannot be run in
-    batches; `GraphError` for arguments that make no sense. What a worker raises comes as Ray's `RayTaskError`.
+    Raises:
+        FeedError: A column has the wrong dtype or shape.
+        ModelError: The model cannot run in batches.
+        GraphError: An argument is invalid.
+        RayTaskError: A worker raised an error (from Ray).
     """
     if not isinstance(dataset, ray.data.Dataset):
         reader = _READERS.get(type(dataset).__name__, 'ray.data.read_parquet("rows/")')
-        raise DTypeError(f"map_batches: a {type(dataset).__name__} is no Ray Dataset", help=f"give {reader}")
+        raise DTypeError(
+            f"map_batches: dataset must be a Ray Dataset, got {type(dataset).__name__}", help=f"give {reader}"
+        )
     if on_error not in _CHOICES:
         raise GraphError(
-            f"map_batches: there is no on_error={on_error!r:.40}",
+            f"map_batches: unknown on_error={on_error!r:.40}",
             help=f"{suggestion(on_error, _CHOICES)}use one of {', '.join(_CHOICES)}",
         )
     for name, value in (("batch_size", batch_size), ("threads", threads), ("workers", workers), ("rows", rows)):
         _require_count(name, value)
     recipe = model if isinstance(model, Recipe) and not isinstance(model, Graph) else None
     graph = recipe.graph() if recipe is not None else graph_of("map_batches", model, limits)
-    (there,) = placed(graph)
+    (placed_model,) = place_models(graph)
     job = Job(
-        there, recipe, {}, {}, on_error, error_column, keep, threads or 1, share_weights, provider, rows, pad,
+        placed_model, recipe, {}, {}, on_error, error_column, keep, threads or 1, share_weights, provider, rows, pad,
         padding, dim,
     )  # fmt: skip
     before = own_memory()
     loaded = job.load()
-    given, made = _types(recipe, loaded, dim)
+    input_types, output_types = _types(recipe, loaded, dim)
     columns = _columns(dataset)
-    job = dataclasses.replace(job, inputs=_named("inputs", inputs, given), outputs=_named("outputs", outputs, made))
-    chosen = {name: column for name, (column, _) in job.inputs.items()}
+    job = dataclasses.replace(
+        job,
+        inputs=_name_columns("inputs", inputs, input_types),
+        outputs=_name_columns("outputs", outputs, output_types),
+    )
+    input_columns = {name: column for name, (column, _) in job.inputs.items()}
     if columns is not None:
-        check(loaded.name, columns, chosen, given)
+        check(loaded.name, columns, input_columns, input_types)
         _require_new(job, columns)
-    measured = None
+    measurement = None
     if batch_size is None or (threads is None and workers is None):
-        measured = _measured(dataset, job, loaded, before)
-    chosen_plan = plan(_nodes(), measured, batch_size, threads, workers)
+        measurement = _measure_rows(dataset, job, loaded, before)
+    chosen_plan = plan(_nodes(), measurement, batch_size, threads, workers)
     job = dataclasses.replace(job, threads=chosen_plan.threads)
-    return _mapped(dataset, job, chosen_plan)
+    return _map_blocks(dataset, job, chosen_plan)
 
 
-def _mapped(dataset: Any, job: Job, chosen: Plan) -> Any:
+def _map_blocks(dataset: Any, job: Job, chosen: BatchPlan) -> Any:
     _LOG.info("map_batches: %s: %s", job.placed.name, chosen)
     return dataset.map_batches(
         Worker,
@@ -131,74 +149,82 @@ def _mapped(dataset: Any, job: Job, chosen: Plan) -> Any:
 def _types(
     recipe: Recipe | None, model: Model, dim: str | Mapping[str, int] | None
 ) -> tuple[dict[str, TensorType], dict[str, TensorType]]:
-    """Return the types of a row of each input and output, without the batch."""
+    """Return the type of a row of each input and output, without the batch."""
     if recipe is not None:
         inputs, outputs = dict(recipe.inputs), dict(recipe.outputs)
         return _rows(inputs, dict.fromkeys(inputs, 0)), _rows(outputs, dict.fromkeys(outputs, 0))
-    inputs, outputs = tensors(model.name, "input", model.inputs), tensors(model.name, "output", model.outputs)
+    inputs, outputs = (
+        require_tensors(model.name, "input", model.inputs),
+        require_tensors(model.name, "output", model.outputs),
+    )
     axes = batching(model.name, inputs, outputs, dim)
     for name, type_ in outputs.items():
         if not type_.shape.is_ranked:
             raise GraphError(
-                f"map_batches: {model.name}: output {name!r} is {type_}, whose rank no column can have",
-                help="give the output a shape, or leave it out",
+                f"map_batches: {model.name}: output {name!r} is {type_}, but a column needs a known rank",
+                help="give the output a shape, or remove it from the model",
             )
     return _rows(inputs, axes.inputs), _rows(outputs, axes.outputs)
 
 
 def _rows(types: Mapping[str, TensorType], axes: Mapping[str, int]) -> dict[str, TensorType]:
-    made = {}
+    result = {}
     for name, type_ in row_types(types, axes).items():
         assert isinstance(type_, TensorType)
-        made[name] = type_
-    return made
+        result[name] = type_
+    return result
 
 
-def _named(
+def _name_columns(
     what: str, names: Mapping[str, str] | None, types: Mapping[str, TensorType]
 ) -> dict[str, tuple[str, TensorType]]:
     first = next(iter(types))
     if names is not None and not isinstance(names, Mapping):
         column = names if isinstance(names, str) else "column"
         raise GraphError(
-            f"map_batches: {what}={names!r:.60} is no dict of columns by their {what}",
+            f"map_batches: {what} must be a dict from {what} to columns, got {names!r:.60}",
             help=f"give {what}={{{first!r}: {column!r:.60}}}",
         )
-    given = dict(names or {})
-    for name, column in given.items():
+    columns = dict(names or {})
+    for name, column in columns.items():
         if name not in types:
-            turned = f"the model's name comes first: {{{column!r}: {name!r:.60}}}; " if column in types else ""
+            swapped_hint = (
+                f"give the name in the model first: {{{column!r}: {name!r:.60}}}; " if column in types else ""
+            )
             raise GraphError(
-                f"map_batches: {what}: the model has no {name!r:.80}",
-                help=f"{suggestion(name, types) if isinstance(name, str) else ''}{turned}it has {', '.join(types)}",
+                f"map_batches: {what}: the model has no {what[:-1]} {name!r:.80}",
+                help=f"{suggestion(name, types) if isinstance(name, str) else ''}{swapped_hint}"
+                f"it has {', '.join(types)}",
             )
         if not isinstance(column, str):
             raise GraphError(
-                f"map_batches: {what}: {column!r:.60} is no name of a column",
+                f"map_batches: {what}: {column!r:.60} is not the name of a column",
                 help=f"give {what}={{{name!r}: 'column'}}",
             )
-    return {name: (given.get(name, name), type_) for name, type_ in types.items()}
+    return {name: (columns.get(name, name), type_) for name, type_ in types.items()}
 
 
 def _columns(dataset: Any) -> dict[str, Any] | None:
-    """Return the types of a dataset's columns; None where it has no rows that tell."""
+    """Return the column types of a dataset; None if it has no rows to infer them from."""
     schema = dataset.schema()
     return None if schema is None else dict(zip(schema.names, schema.types, strict=True))
 
 
 def _require_new(job: Job, columns: Mapping[str, Any]) -> None:
-    """Raise `FeedError` where an output would take the place of a column."""
-    made = [name for name, _ in job.outputs.values()] + [job.error_column] * (job.on_error == "column")
-    taken = [name for name in made if job.keep and name in columns] or [n for n in made if made.count(n) > 1]
-    if taken:
+    """Raise `FeedError` if an output would overwrite a column."""
+    new_names = [name for name, _ in job.outputs.values()] + [job.error_column] * (job.on_error == "column")
+    clashes = [name for name in new_names if job.keep and name in columns] or [
+        n for n in new_names if new_names.count(n) > 1
+    ]
+    if clashes:
         raise FeedError(
-            f"map_batches: there is a column {taken[0]!r} already",
-            help=f"name the output otherwise: outputs={{{taken[0]!r}: 'other'}}, or give keep=False",
+            f"map_batches: there is a column {clashes[0]!r} already",
+            help=f"give the output another name: outputs={{{clashes[0]!r}: 'other'}}, or give keep=False",
         )
 
 
-def _measured(dataset: Any, job: Job, model: Model, before: float) -> Measured | None:
-    """Return what some rows cost on this machine; None where there are none, or they fail."""
+def _measure_rows(dataset: Any, job: Job, model: Model, before: float) -> Measurement | None:
+    """Measure some rows on this machine. Returns None if there are none, or they fail."""
     run = job.start(model)
     with contextlib.suppress(GraphcoreError, ValueError):
         table = dataset.limit(SAMPLE).take_batch(SAMPLE, batch_format="pyarrow")
@@ -206,13 +232,14 @@ def _measured(dataset: Any, job: Job, model: Model, before: float) -> Measured |
     return None
 
 
-def _nodes() -> list[Node]:
+def _nodes() -> list[ClusterNode]:
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return [Node(float(each.get("CPU", 0)), float(each.get("memory", float("inf")))) for each in alive]
+    return [ClusterNode(float(each.get("CPU", 0)), float(each.get("memory", float("inf")))) for each in alive]
 
 
 def _require_count(name: str, value: object) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise GraphError(
-            f"map_batches: {name}={value!r:.40} is no number from 1 on", help="leave it out to have it chosen"
+            f"map_batches: {name} must be an integer of at least 1, got {value!r:.40}",
+            help="omit it for an automatic choice",
         )

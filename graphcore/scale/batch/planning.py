@@ -1,4 +1,4 @@
-"""A plan for a batch job: rows a block, threads a worker and workers, from the cores and a short measurement."""
+"""The plan of a batch job: block size, threads and workers, from the cores of the cluster and a short measurement."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 SAMPLE = 64
-"""Rows that are measured."""
+"""The number of rows to measure."""
 
-_SECONDS = 2.0
-"""Seconds of work of a block: what Ray does for each, some 10 ms, is then under 1 %, and a block has so many rows that
-those of similar length lie beside each other with next to no padding."""
+_BLOCK_SECONDS = 2.0
+"""Seconds of work of a block. Ray's overhead of about 10 ms is then under 1 %, and a block has enough rows to group
+those of similar length with little padding."""
 
-_FEWEST, _MOST = 16, 4096
-_ROOM = 0.8
-"""The part of a node's memory that workers may take."""
+_MIN_ROWS, _MAX_ROWS = 16, 4096
+_MAX_MEMORY = 0.8
+"""The fraction of a node's memory that workers may use."""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ClusterNode:
     """A node: its processors, and its memory in bytes."""
 
     cpus: float
@@ -29,16 +29,16 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """The cost of a sample. seconds: of a row. memory: bytes that are a worker's own."""
+class Measurement:
+    """The cost of a sample. seconds: per row. memory: bytes that a worker does not share."""
 
     seconds: float
     memory: float
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """batch_size: rows of a block. cpus: what Ray counts for a worker."""
+class BatchPlan:
+    """batch_size: rows of a block. cpus: the number that Ray reserves for a worker."""
 
     batch_size: int
     threads: int
@@ -47,45 +47,50 @@ class Plan:
 
 
 def plan(
-    nodes: Sequence[Node],
-    measured: Measured | None,
+    nodes: Sequence[ClusterNode],
+    measurement: Measurement | None,
     batch_size: int | None = None,
     threads: int | None = None,
     workers: int | None = None,
-) -> Plan:
-    """Return a plan, with the numbers that were given.
+) -> BatchPlan:
+    """Return a plan; numbers that are given are used.
 
-    A thread a worker is the least work where there is memory for a worker a processor, as no thread waits for another;
-    with less memory fewer workers get more threads each. What Ray counts for the workers leaves a whole processor
-    of some node, or tasks that read files would wait for one for ever.
+    One thread per worker is the most efficient, as no thread waits for another, if there is memory for a worker per
+    processor. With less memory there are fewer workers with more threads. The plan leaves a whole processor of some
+    node to tasks that read files, which would otherwise wait forever.
     """
-    usual = [node for node in nodes if node.cpus >= 1] or [Node(1, math.inf)]
-    own = measured.memory if measured is not None else 0.0
-    fitting = [max(1, min(int(n.cpus), int(_ROOM * n.memory / own) if own > 0 else int(n.cpus))) for n in usual]
-    each = threads or min(max(1, int(n.cpus) // count) for n, count in zip(usual, fitting, strict=True))
-    count = workers or sum(max(1, min(most, int(n.cpus) // each)) for n, most in zip(usual, fitting, strict=True))
-    total = sum(n.cpus for n in usual)
-    # Wherever Ray puts the workers, some node then has a whole processor left: if each had less, all had less than one
-    # a node.
-    cpus = min(float(each), max(0.0, (total - len(usual)) / count))
+    cpu_nodes = [node for node in nodes if node.cpus >= 1] or [ClusterNode(1, math.inf)]
+    worker_memory = measurement.memory if measurement is not None else 0.0
+    max_workers = [
+        max(1, min(int(n.cpus), int(_MAX_MEMORY * n.memory / worker_memory) if worker_memory > 0 else int(n.cpus)))
+        for n in cpu_nodes
+    ]
+    threads_each = threads or min(max(1, int(n.cpus) // count) for n, count in zip(cpu_nodes, max_workers, strict=True))
+    count = workers or sum(
+        max(1, min(limit, int(n.cpus) // threads_each)) for n, limit in zip(cpu_nodes, max_workers, strict=True)
+    )
+    total = sum(n.cpus for n in cpu_nodes)
+    # Wherever Ray puts the workers, some node has a whole processor free: otherwise the nodes together would have less
+    # than one per node.
+    cpus = min(float(threads_each), max(0.0, (total - len(cpu_nodes)) / count))
     size = batch_size
     if size is None:
-        seconds = measured.seconds if measured is not None else _SECONDS / _MOST
-        wanted = _SECONDS / seconds if seconds > 0 else _MOST
-        size = 1 << round(math.log2(min(max(wanted, _FEWEST), _MOST)))
-    return Plan(size, each, count, math.floor(cpus * 100) / 100)
+        seconds = measurement.seconds if measurement is not None else _BLOCK_SECONDS / _MAX_ROWS
+        target_rows = _BLOCK_SECONDS / seconds if seconds > 0 else _MAX_ROWS
+        size = 1 << round(math.log2(min(max(target_rows, _MIN_ROWS), _MAX_ROWS)))
+    return BatchPlan(size, threads_each, count, math.floor(cpus * 100) / 100)
 
 
-def measure(run: Callable[[], object], rows: int, before: float) -> Measured:
-    """Return what rows cost. run: runs all of them. before: `own_memory` before the model was loaded."""
-    run()  # the first run of a shape makes its memory
+def measure(run: Callable[[], object], rows: int, before: float) -> Measurement:
+    """Measure the cost of rows. run: runs all of them. before: `own_memory` before the model was loaded."""
+    run()  # the first run of a shape allocates its memory
     started = time.perf_counter()
     run()
-    return Measured((time.perf_counter() - started) / max(rows, 1), max(0.0, own_memory() - before))
+    return Measurement((time.perf_counter() - started) / max(rows, 1), max(0.0, own_memory() - before))
 
 
 def own_memory() -> float:
-    """Return the bytes that are of this process alone; 0 where the system does not tell."""
+    """Return the unshared memory of this process in bytes; 0 if the system does not report it."""
     try:
         with open(f"/proc/{os.getpid()}/statm") as file:
             _, resident, shared = map(int, file.read().split()[:3])

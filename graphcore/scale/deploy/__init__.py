@@ -1,1 +1,1 @@
-"""Files for other servers: model repositories of Triton, manifests of KServe, and an image of our own server."""
+"""Files for servers: model repositories for Triton, manifests for KServe, and Docker images of graphcore's server."""

@@ -1,4 +1,4 @@
-"""The configuration of a model for Triton, from its types and the names of its dims.
+"""Configuration of models for Triton, from their types and the names of dims.
 
 https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/model_configuration.html
 """
@@ -38,13 +38,19 @@ _TYPES: dict[DType, str] = {
 
 PROVIDERS = ("cpu", "cuda")
 _IDLE_MICROSECONDS = 60_000_000
-"""The time after which Triton frees the state of a sequence that sends nothing."""
+"""Time after which Triton frees the state of an idle sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """batch: rows of a batch at most, 0 for no batches. instances: copies of the model. wait: microseconds that a
-    request waits for others."""
+    """Settings of a deployment. Raises `GraphError` for invalid values.
+
+    Attributes:
+        batch: The maximum number of rows of a batch; 0 disables batching.
+        instances: The number of copies of the model.
+        provider: "cpu" or "cuda".
+        wait: The number of microseconds that a request waits for others.
+    """
 
     batch: int = 32
     instances: int = 1
@@ -52,30 +58,28 @@ class Settings:
     wait: int = 2000
 
     def __post_init__(self) -> None:
-        """Raise `GraphError` for numbers that make no sense, and for another provider."""
+        """Check the values."""
         if self.batch < 0 or self.instances < 1 or self.wait < 0:
             raise GraphError(
-                f"deploy: batch={self.batch}, instances={self.instances} and wait={self.wait} make no sense",
-                help="give a batch from 0 on, instances from 1 on, and microseconds from 0 on",
+                f"deploy: batch={self.batch}, instances={self.instances} or wait={self.wait} is out of range",
+                help="batch must be at least 0, instances at least 1, and wait at least 0 microseconds",
             )
         if self.provider not in PROVIDERS:
-            raise GraphError(
-                f"deploy: there is no provider {self.provider!r:.40}", help=f"use {' or '.join(PROVIDERS)}"
-            )
+            raise GraphError(f"deploy: unknown provider {self.provider!r:.40}", help=f"use {' or '.join(PROVIDERS)}")
 
 
-def configured(name: str, graph: Graph, settings: Settings) -> Message:
+def model_config(name: str, graph: Graph, settings: Settings) -> Message:
     """Return the configuration of a graph, as fields of Triton's ModelConfig.
 
-    Where every input and output begins with the batch dim it is left to Triton, which puts requests together; a graph
-    with buffers gets sequences, whose state Triton keeps. Raises `ModelError` for types that Triton has not.
+    If every input and output starts with the batch dim, Triton batches requests. For a graph with buffers, Triton keeps
+    the state of sequences. Raises `ModelError` for types that Triton does not have.
     """
-    shown = exposed(graph)
-    states = outputs_of(shown)
-    types = {symbol.name: symbol.type for symbol in shown.inputs}
-    inputs, outputs = _ends(shown)
+    exposed_graph = exposed(graph)
+    states = outputs_of(exposed_graph)
+    types = {symbol.name: symbol.type for symbol in exposed_graph.inputs}
+    inputs, outputs = _ends(exposed_graph)
     is_batched = settings.batch > 0 and not states and _is_batched(name, inputs, outputs)
-    made: dict[str, object] = {
+    config: dict[str, object] = {
         "name": name,
         "platform": "onnxruntime_onnx",
         "max_batch_size": settings.batch if is_batched else 0,
@@ -83,95 +87,98 @@ def configured(name: str, graph: Graph, settings: Settings) -> Message:
         "output": [_tensor(name, n, t, is_batched) for n, t in outputs.items()],
     }
     if states:
-        made["sequence_batching"] = {
+        config["sequence_batching"] = {
             "max_sequence_idle_microseconds": _IDLE_MICROSECONDS,
             "direct": {},
             "state": [
                 _state(name, n, out, types[n], graph.buffers[n].buffer) for n, out in states.items() if out is not None
             ],
         }
-        kept = [n for n, out in states.items() if out is None]
-        if kept:
+        unstored = [n for n, out in states.items() if out is None]
+        if unstored:
             raise ModelError(
-                f"deploy: {name}: buffer {kept[0]!r} is read and never stored, which no state of Triton is",
+                f"deploy: {name}: buffer {unstored[0]!r} is never stored, but a state of Triton must be",
                 help="make it a weight: graph.weight(name, array)",
             )
     elif is_batched:
-        made["dynamic_batching"] = {"max_queue_delay_microseconds": settings.wait}
+        config["dynamic_batching"] = {"max_queue_delay_microseconds": settings.wait}
     kind = "KIND_GPU" if settings.provider == "cuda" else "KIND_CPU"
-    made["instance_group"] = [{"count": settings.instances, "kind": Word(kind)}]
-    made["version_policy"] = {"latest": {"num_versions": 2}}
-    return made  # type: ignore[return-value]
+    config["instance_group"] = [{"count": settings.instances, "kind": Word(kind)}]
+    config["version_policy"] = {"latest": {"num_versions": 2}}
+    return config  # type: ignore[return-value]
 
 
-def fitted(name: str, graph: Graph, settings: Settings) -> Graph:
-    """Return a graph that Triton serves: where it puts no requests together, scalars are vectors of one element.
+def without_scalars(name: str, graph: Graph, settings: Settings) -> Graph:
+    """Return a graph that Triton can serve: without batching, scalars become vectors of one element.
 
-    Triton has scalars as rows of a batch alone. A graph without such scalars is returned as it is.
+    Triton has scalars only as rows of a batch. A graph without such scalars is returned unchanged.
     """
-    shown = exposed(graph)
-    ends = {symbol.name: symbol.type for symbol in shown.inputs} | shown.output_types
+    exposed_graph = exposed(graph)
+    ends = {symbol.name: symbol.type for symbol in exposed_graph.inputs} | exposed_graph.output_types
     scalars = {n for n, t in ends.items() if isinstance(t, TensorType) and t.shape.is_ranked and t.rank == 0}
-    if not scalars or (settings.batch > 0 and shown is graph and _is_batched(name, *_ends(shown))):
+    if not scalars or (settings.batch > 0 and exposed_graph is graph and _is_batched(name, *_ends(exposed_graph))):
         return graph
-    types = {s.name: TensorType(s.dtype, [1]) if s.name in scalars else s.type for s in shown.inputs}
-    made = Graph(graph.name, types, promotion=graph.promotion)
-    results = shown(*(made[n].reshape([]) if n in scalars else made[n] for n in types))
+    types = {s.name: TensorType(s.dtype, [1]) if s.name in scalars else s.type for s in exposed_graph.inputs}
+    result = Graph(graph.name, types, promotion=graph.promotion)
+    results = exposed_graph(*(result[n].reshape([]) if n in scalars else result[n] for n in types))
     listed = [results] if isinstance(results, Symbol) else [*results]
-    named = zip(shown.output_types, listed, strict=True)
-    made.output(**{n: value.reshape([1]) if n in scalars else value for n, value in named})
+    named = zip(exposed_graph.output_types, listed, strict=True)
+    result.output(**{n: value.reshape([1]) if n in scalars else value for n, value in named})
     if graph.buffers:
-        made.metadata[NOTE] = shown.metadata[NOTE]
-        attach(made, {n: _vector(held.buffer) if n in scalars else held.buffer for n, held in graph.buffers.items()})
-    return made
+        result.metadata[NOTE] = exposed_graph.metadata[NOTE]
+        attach(
+            result, {n: _vector(state.buffer) if n in scalars else state.buffer for n, state in graph.buffers.items()}
+        )
+    return result
 
 
 def _vector(buffer: Buffer) -> Buffer:
-    """Return a buffer of one element in place of a scalar."""
+    """Return a buffer with one element in place of a scalar."""
     initial = None if buffer.initial is None else buffer.initial.reshape(1)
     return Buffer(buffer.type.dtype, [1], initial=initial, in_place=buffer.in_place)
 
 
-def _ends(shown: Graph) -> tuple[dict[str, Type], dict[str, Type]]:
-    """Return the inputs and outputs of an exposed graph that are no buffers."""
-    states = outputs_of(shown)
-    inputs = {symbol.name: symbol.type for symbol in shown.inputs if symbol.name not in states}
-    return inputs, {n: t for n, t in shown.output_types.items() if n not in states.values()}
+def _ends(exposed_graph: Graph) -> tuple[dict[str, Type], dict[str, Type]]:
+    """Return the inputs and outputs of an exposed graph, without buffers."""
+    states = outputs_of(exposed_graph)
+    inputs = {symbol.name: symbol.type for symbol in exposed_graph.inputs if symbol.name not in states}
+    return inputs, {n: t for n, t in exposed_graph.output_types.items() if n not in states.values()}
 
 
 def ensemble(name: str, graphs: Mapping[str, Graph], configs: Sequence[Message]) -> Message:
-    """Return the configuration of models that run one after another, the outputs of each by name the inputs of later
-    ones.
+    """Return the configuration of an ensemble: models that run in order, connected by the names of values.
 
-    Inputs of the whole are those that no earlier model gives, outputs those that no later one takes. Raises
-    `ModelError` where a value has another type where it is taken, and where two models give one of the same name.
+    Its inputs are those that no earlier model computes, its outputs those that no later model uses. Raises `ModelError`
+    if types of a value differ, or if two models compute values of the same name.
     """
     sizes = {int(str(config["max_batch_size"])) for config in configs}
-    taken: dict[str, Message] = {}
-    given: dict[str, Message] = {}
+    inputs: dict[str, Message] = {}
+    outputs: dict[str, Message] = {}
     used: set[str] = set()
     steps: list[Message] = []
     for config, graph in zip(configs, graphs.values(), strict=True):
         model = str(config["name"])
         if graph.buffers:
-            raise ModelError(f"deploy: {model} has buffers, which no step of an ensemble has", help="deploy it alone")
+            raise ModelError(f"deploy: {model} has buffers, which an ensemble does not support", help="deploy it alone")
         for tensor in _tensors(config, "input"):
             label = str(tensor["name"])
-            known = given.get(label) or taken.get(label)
-            if known is not None and known != _plain(tensor):
+            earlier = outputs.get(label) or inputs.get(label)
+            if earlier is not None and earlier != _without_reshape(tensor):
                 raise ModelError(
-                    f"deploy: {label!r} is {_shown(known)}, and {model} takes {_shown(tensor)}",
+                    f"deploy: {label!r} is {_tensor_text(earlier)}, but input of {model} is {_tensor_text(tensor)}",
                     help="rename one of them: graphcore rename, or graph.rename",
                 )
-            if label in given:
+            if label in outputs:
                 used.add(label)
             else:
-                taken[label] = _plain(tensor)
+                inputs[label] = _without_reshape(tensor)
         for tensor in _tensors(config, "output"):
             label = str(tensor["name"])
-            if label in given or label in taken:
-                raise ModelError(f"deploy: two models give {label!r}", help="rename one of them: graphcore rename")
-            given[label] = _plain(tensor)
+            if label in outputs or label in inputs:
+                raise ModelError(
+                    f"deploy: two values have the name {label!r}", help="rename one of them: graphcore rename"
+                )
+            outputs[label] = _without_reshape(tensor)
         maps = {
             f"{side}_map": [{"key": t["name"], "value": t["name"]} for t in _tensors(config, side)]
             for side in ("input", "output")
@@ -179,15 +186,15 @@ def ensemble(name: str, graphs: Mapping[str, Graph], configs: Sequence[Message])
         steps.append({"model_name": model, "model_version": -1, **maps})
     if len(sizes) > 1:
         raise ModelError(
-            f"deploy: {name}: of its models some are batched by Triton and some are not",
-            help="give all of them a batch dim, or --batch 0",
+            f"deploy: {name}: Triton can batch some of its models, but not all",
+            help="give all of them a batch dim, or use --batch 0",
         )
     return {
         "name": name,
         "platform": "ensemble",
         "max_batch_size": sizes.pop(),
-        "input": list(taken.values()),
-        "output": [tensor for label, tensor in given.items() if label not in used],
+        "input": list(inputs.values()),
+        "output": [tensor for label, tensor in outputs.items() if label not in used],
         "ensemble_scheduling": {"step": steps},
     }
 
@@ -196,23 +203,23 @@ def _tensors(config: Message, side: str) -> list[Message]:
     return list(config[side])  # type: ignore[arg-type]
 
 
-def _plain(tensor: Message) -> Message:
-    """Return a tensor as an ensemble has it, whose models reshape for themselves."""
+def _without_reshape(tensor: Message) -> Message:
+    """Return a tensor without `reshape`, which belongs to the models of an ensemble."""
     return {field: value for field, value in tensor.items() if field != "reshape"}
 
 
-def _shown(tensor: Message) -> str:
+def _tensor_text(tensor: Message) -> str:
     dims = tensor["dims"]
     return f"{tensor['data_type']}{dims}"
 
 
 def _is_batched(name: str, inputs: Mapping[str, Type], outputs: Mapping[str, Type]) -> bool:
-    """Return whether the first axis of every input and output is the batch, and of any size."""
+    """Return True if the first axis of every input and output is the batch, of any size."""
     try:
-        found = batching(name, inputs, outputs)
+        axes = batching(name, inputs, outputs)
     except (ModelError, GraphError):
         return False
-    return found.size is None and not found.open and not any((*found.inputs.values(), *found.outputs.values()))
+    return axes.size is None and not axes.open and not any((*axes.inputs.values(), *axes.outputs.values()))
 
 
 def _dims(type_: TensorType, drops_batch: bool) -> list[int]:
@@ -220,53 +227,59 @@ def _dims(type_: TensorType, drops_batch: bool) -> list[int]:
     return dims[1:] if drops_batch else dims
 
 
-def _typed(model: str, name: str, type_: Type) -> TensorType:
+def _check_type(model: str, name: str, type_: Type) -> TensorType:
     if not isinstance(type_, TensorType) or type_.dtype not in _TYPES or not type_.shape.is_ranked:
         raise ModelError(
-            f"deploy: {model}: {name!r} is {type_}, which Triton has not",
-            help="cast it in the graph: Triton has bool, integers of 8 to 64 bits, floats of 16 to 64 and text",
+            f"deploy: {model}: {name!r} is {type_}, which Triton does not support",
+            help="cast it in the graph: Triton has bool, integers of 8 to 64 bits, floats of 16 to 64 bits and strings",
         )
     if 0 in [int(dim) for dim in type_.shape if dim.is_static]:
         raise ModelError(
-            f"deploy: {model}: {name!r} is {type_}, and a dim of Triton is 1 at least", help="leave it out of the model"
+            f"deploy: {model}: {name!r} is {type_}, but a dim of Triton must be at least 1",
+            help="remove it from the model",
         )
     return type_
 
 
 def _tensor(model: str, name: str, type_: Type, drops_batch: bool) -> Message:
-    known = _typed(model, name, type_)
-    dims = _dims(known, drops_batch)
-    made: dict[str, object] = {"name": name, "data_type": Word(_TYPES[known.dtype]), "dims": dims}
-    if not dims:  # Triton's models have at least one dim, and ONNX's have scalars
-        made |= {"dims": [1], "reshape": {"shape": []}}
-    return made  # type: ignore[return-value]
+    tensor_type = _check_type(model, name, type_)
+    dims = _dims(tensor_type, drops_batch)
+    tensor: dict[str, object] = {"name": name, "data_type": Word(_TYPES[tensor_type.dtype]), "dims": dims}
+    if not dims:  # a scalar: tensors of Triton have at least one dim
+        tensor |= {"dims": [1], "reshape": {"shape": []}}
+    return tensor  # type: ignore[return-value]
 
 
 def _state(model: str, name: str, output: str, type_: Type, buffer: Buffer) -> Message:
-    known = _typed(model, name, type_)
-    if not known.is_static:
+    tensor_type = _check_type(model, name, type_)
+    if not tensor_type.is_static:
         raise ModelError(
-            f"deploy: {model}: buffer {name!r} is {known}, and a state of Triton has one size",
-            help="give its dims sizes: graphcore set-dims",
+            f"deploy: {model}: buffer {name!r} is {tensor_type}, but a state of Triton must have a static shape",
+            help="set the sizes of its dims: graphcore set-dims",
         )
-    dims = _dims(known, False)
-    kind = Word(_TYPES[known.dtype])
-    begins: dict[str, object] = {"name": f"{name} begins", "data_type": kind, "dims": dims}
-    begins |= {"zero_data": True} if buffer.initial is None else {"data_file": name}
-    return {"input_name": name, "output_name": output, "data_type": kind, "dims": dims, "initial_state": [begins]}  # type: ignore[list-item]
+    dims = _dims(tensor_type, False)
+    kind = Word(_TYPES[tensor_type.dtype])
+    initial_state: dict[str, object] = {"name": f"{name} begins", "data_type": kind, "dims": dims}
+    initial_state |= {"zero_data": True} if buffer.initial is None else {"data_file": name}
+    return {
+        "input_name": name,
+        "output_name": output,
+        "data_type": kind,
+        "dims": dims,
+        "initial_state": [initial_state],  # type: ignore[list-item]
+    }
 
 
 def initial_states(graph: Graph) -> dict[str, bytes]:
-    """Return what the buffers of a graph hold at first, as Triton's `initial_state/NAME` files have it; those of zeros
-    have none."""
-    made = {}
-    for name, held in graph.buffers.items():
-        if held.buffer.initial is not None:
-            made[name] = to_bytes(held.buffer.initial, held.buffer.type.dtype)
-    return made
+    """Return the initial values of buffers, as Triton's files `initial_state/NAME` have them; zeros need no file."""
+    states = {}
+    for name, state in graph.buffers.items():
+        if state.buffer.initial is not None:
+            states[name] = to_bytes(state.buffer.initial, state.buffer.type.dtype)
+    return states
 
 
-# Protobuf's text format, written: fields by name, messages in braces, repeated fields again and again.
+# Protobuf's text format: fields by name, messages in braces, repeated fields one by one.
 #
 # https://protobuf.dev/reference/protobuf/textformat-spec/
 
@@ -276,11 +289,11 @@ Message: TypeAlias = Mapping[str, "Value"]
 
 
 class Word(str):
-    """A value of an enum, which has no quotes."""
+    """A value of an enum, to_text without quotes."""
 
 
-def written(message: Message) -> str:
-    """Return a message as text."""
+def to_text(message: Message) -> str:
+    """Return a message in text format."""
     return "".join(f"{line}\n" for line in _lines(message, 0))
 
 
@@ -302,11 +315,11 @@ def _scalar(value: object) -> str:
     if isinstance(value, Word):
         return str(value)
     if isinstance(value, str):
-        return '"' + "".join(map(_escaped, value.encode())) + '"'
+        return '"' + "".join(map(_escape_byte, value.encode())) + '"'
     return repr(value)
 
 
-def _escaped(byte: int) -> str:
+def _escape_byte(byte: int) -> str:
     if byte in (0x22, 0x5C):
         return "\\" + chr(byte)
     return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"

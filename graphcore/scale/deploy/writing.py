@@ -1,4 +1,4 @@
-"""Files of a deployment, written: a model repository for Triton, an image's folder, a manifest."""
+"""Write the files of a deployment: a model repository for Triton, a folder for Docker, a manifest for KServe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphcore._version import __version__
 from graphcore.errors import ExportError, GraphError
 from graphcore.ir.graph import Graph, TargetName
 from graphcore.runtime.export import Options, export
-from graphcore.scale.deploy.triton import Settings, configured, ensemble, fitted, initial_states, written
+from graphcore.scale.deploy.triton import Settings, ensemble, initial_states, model_config, to_text, without_scalars
 from graphcore.support.atomic_files import replace_files
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """The form of a file. runtime: the release of onnxruntime that the server has, None for most of them."""
+    """How to lower models. runtime: the release of onnxruntime on the server, None for most releases."""
 
     target: TargetName = "cpu"
     runtime: str | None = None
@@ -42,65 +42,80 @@ def triton_repository(
     pipeline: str | None = None,
     version: int | None = None,
 ) -> list[str]:
-    """Write models into a model repository for Triton, and return the paths of the files.
+    """Write models into a model repository for Triton.
 
-    graphs: by the names of the models. pipeline: the name of an ensemble that runs them one after another. version: of
-    the models, by default one more than the latest that is there. A model's configuration is written after the model,
-    so that Triton never reads one without the other. Raises `ModelError` for what Triton has not, before anything is
-    written, `GraphError` for names and versions that it refuses, and `ExportError` where a file cannot be written.
+    The configuration of a model is written after the model, so that Triton never reads one without the other.
+
+    Args:
+        folder: The repository.
+        graphs: Graphs by the names of models.
+        settings: The settings of all models.
+        lowering: How to lower the models.
+        pipeline: The name of an ensemble that runs the models in order, or None.
+        version: The version of the models; by default the latest one + 1.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        ModelError: Triton does not support a model. Nothing is written then.
+        GraphError: Triton does not accept a name or version.
+        ExportError: A file cannot be written.
     """
     names = [*graphs, *([pipeline] if pipeline is not None else [])]
     for name in names:
         if not _NAME.fullmatch(name) or names.count(name) > 1:
             raise GraphError(
-                f"deploy: {name!r:.80} is no name of a model, or that of two", help="give letters, digits, _ and -"
+                f"deploy: {name!r:.80} is not a valid and unique name of a model", help="use letters, digits, _ and -"
             )
     if version is not None and version < 1:
-        raise GraphError(f"deploy: version {version} is no number from 1 on", help="leave it out")
-    graphs = {name: fitted(name, graph, settings) for name, graph in graphs.items()}
-    configs = {name: configured(name, graph, settings) for name, graph in graphs.items()}
-    whole = ensemble(pipeline, graphs, [*configs.values()]) if pipeline is not None else None
+        raise GraphError(f"deploy: version must be at least 1, got {version}", help="omit it for the next version")
+    graphs = {name: without_scalars(name, graph, settings) for name, graph in graphs.items()}
+    configs = {name: model_config(name, graph, settings) for name, graph in graphs.items()}
+    ensemble_config = ensemble(pipeline, graphs, [*configs.values()]) if pipeline is not None else None
     root = Path(folder)
-    made: list[str] = []
+    paths: list[str] = []
     for name, graph in graphs.items():
         place = root / name / str(version or _next(root / name))
-        _make(place)
+        _make_folder(place)
         export(graph, place / "model.onnx", None, lowering.options())
-        made += sorted(os.fspath(each) for each in place.iterdir())
+        paths += sorted(os.fspath(each) for each in place.iterdir())
         for state, content in initial_states(graph).items():
-            _make(root / name / "initial_state")
-            made.append(_write(root / name / "initial_state" / state, content))
-        made.append(_write(root / name / "config.pbtxt", written(configs[name]).encode()))
-    if whole is not None:
-        _make(root / str(pipeline) / "1")  # which Triton wants, though there is nothing in it
-        made.append(_write(root / str(pipeline) / "config.pbtxt", written(whole).encode()))
-    return made
+            _make_folder(root / name / "initial_state")
+            paths.append(_write(root / name / "initial_state" / state, content))
+        paths.append(_write(root / name / "config.pbtxt", to_text(configs[name]).encode()))
+    if ensemble_config is not None:
+        _make_folder(root / str(pipeline) / "1")  # Triton needs the folder of a version, even empty
+        paths.append(_write(root / str(pipeline) / "config.pbtxt", to_text(ensemble_config).encode()))
+    return paths
 
 
 def docker_folder(
     folder: str | os.PathLike[str], graphs: Mapping[str, Graph], settings: Settings, lowering: Lowering, installed: str
 ) -> list[str]:
-    """Write a folder of which `docker build` makes an image of our own server, and return the paths of the files.
+    """Write a folder for `docker build` with graphcore's server and the models. Returns the paths of the files.
 
-    installed: the release of onnxruntime that the image gets where the lowering names none.
+    installed: the release of onnxruntime in the image, if `lowering` has none.
     """
     root = Path(folder)
-    _make(root / "models")
+    _make_folder(root / "models")
     for name in graphs:
         if not _NAME.fullmatch(name):
-            raise GraphError(f"deploy: {name!r:.80} is no name of a model", help="give letters, digits, _ and -")
+            raise GraphError(
+                f"deploy: {name!r:.80} is not a valid name of a model", help="use letters, digits, _ and -"
+            )
     for name, graph in graphs.items():
         export(graph, root / "models" / f"{name}.onnx", None, lowering.options())
     gpu = settings.provider == "cuda"
     text = dockerfile([*graphs], batch=settings.batch, runtime=_release(lowering.runtime or installed), gpu=gpu)
-    made = [_write(root / "Dockerfile", text.encode()), _write(root / ".dockerignore", b"*\n!models/\n")]
-    return [*sorted(os.fspath(each) for each in (root / "models").iterdir()), *made]
+    files = [_write(root / "Dockerfile", text.encode()), _write(root / ".dockerignore", b"*\n!models/\n")]
+    return [*sorted(os.fspath(each) for each in (root / "models").iterdir()), *files]
 
 
 def kserve_manifest(
     path: str | os.PathLike[str], name: str, settings: Settings, *, image: str | None, storage: str | None
 ) -> list[str]:
-    """Write the manifest of an InferenceService, and return its path in a list."""
+    """Write the manifest of an InferenceService. Returns a list with its path."""
     text = inference_service(
         name,
         image=image or f"{name}:1",
@@ -113,22 +128,23 @@ def kserve_manifest(
 
 
 def _release(release: str) -> str:
-    """Return what pip takes for a release: 1.20 is any of its patches."""
+    """Return the version specifier for pip: 1.20 means any patch release."""
     return release if release.count(".") > 1 else f"{release}.*"
 
 
 def _next(folder: Path) -> int:
     """Return the number of the next version of a model."""
-    there = [int(each.name) for each in folder.glob("*") if each.name.isdigit()] if folder.is_dir() else []
-    return max(there, default=0) + 1
+    versions = [int(each.name) for each in folder.glob("*") if each.name.isdigit()] if folder.is_dir() else []
+    return max(versions, default=0) + 1
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ExportError(
-            f"deploy: {folder} cannot be made: {error.strerror or error}", help="choose a folder that can be written to"
+            f"deploy: {folder} cannot be created: {error.strerror or error}",
+            help="choose a folder with write permission",
         ) from None
 
 
@@ -137,15 +153,15 @@ def _write(path: Path, content: bytes) -> str:
         replace_files([(os.path.realpath(path), [content])])
     except OSError as error:
         raise ExportError(
-            f"deploy: {path} cannot be written: {error.strerror or error}", help="choose a folder that exists"
+            f"deploy: {path} cannot be written: {error.strerror or error}", help="choose an existing folder"
         ) from None
     return os.fspath(path)
 
 
-# Manifests of KServe and an image of our own server, as text. Neither is run here: docs/scale.md says what was.
+# Manifests of KServe and images of graphcore's server, as text. docs/scale.md lists how they were tested.
 
 _RESOURCE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""Names of Kubernetes: RFC 1123."""
+"""Valid names of Kubernetes: RFC 1123."""
 
 PORT = 8080
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./:@-]*")
@@ -153,18 +169,20 @@ _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def kubernetes_name(name: str) -> str:
-    """Return a name that Kubernetes takes. Raises `GraphError` where nothing of it does."""
-    made = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-")
-    if not _RESOURCE_NAME.fullmatch(made):
-        raise GraphError(f"deploy: {name!r:.80} is no name for Kubernetes", help="give --name with letters in it")
-    return made
+    """Return a valid name for Kubernetes. Raises `GraphError` if no character is valid."""
+    result = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-")
+    if not _RESOURCE_NAME.fullmatch(result):
+        raise GraphError(
+            f"deploy: {name!r:.80} is not a valid name for Kubernetes", help="give --name with letters or digits"
+        )
+    return result
 
 
 def inference_service(name: str, *, image: str, storage: str | None, batch: int, instances: int, gpu: bool) -> str:
     """Return the manifest of an InferenceService as YAML.
 
-    storage: where a model repository for Triton lies, such as `s3://models/repository`: KServe then runs Triton on it.
-    Without it the image of our own server is run.
+    storage: the location of a model repository for Triton, such as `s3://models/repository`, on which KServe runs
+    Triton; None to run the image of graphcore's server.
     """
     resources: dict[str, Any] = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "4Gi"}}
     if gpu:
@@ -200,7 +218,7 @@ def inference_service(name: str, *, image: str, storage: str | None, batch: int,
 
 
 def yaml(value: Mapping[str, Any]) -> str:
-    """Return maps, lists, text, numbers and bools as YAML."""
+    """Return mappings, lists, strings, numbers and bools as YAML."""
     return "".join(f"{line}\n" for line in _lines(value, 0))
 
 
@@ -230,9 +248,9 @@ def _scalar(value: Any) -> str:
 
 
 def dockerfile(names: Sequence[str], *, batch: int, runtime: str, gpu: bool) -> str:
-    """Return a Dockerfile of our own server for models beside it: `models/NAME.onnx`.
+    """Return a Dockerfile of graphcore's server for models in `models/NAME.onnx`.
 
-    runtime: the release of onnxruntime that is installed in it.
+    runtime: the release of onnxruntime to install.
     """
     package = "onnxruntime-gpu" if gpu else "onnxruntime"
     start = ["python", "-m", "graphcore.scale.serving.http_server", *(f"/models/{name}.onnx" for name in names)]

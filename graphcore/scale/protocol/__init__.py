@@ -1,7 +1,7 @@
-"""The Open Inference Protocol: requests and answers as functions of bytes and dicts, independent of any server.
+"""The Open Inference Protocol as functions of bytes and dicts, for any server.
 
-https://kserve.github.io/website/docs/concepts/architecture/data-plane/v2-protocol, and Triton's extension of it
-for tensors as bytes.
+https://kserve.github.io/website/docs/concepts/architecture/data-plane/v2-protocol, and Triton's extension for
+binary tensor data.
 """
 
 from __future__ import annotations

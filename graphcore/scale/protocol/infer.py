@@ -1,4 +1,4 @@
-"""Requests for inference and their answers: JSON, and tensors as bytes after it."""
+"""Inference requests and responses: JSON, followed by binary tensor data."""
 
 from __future__ import annotations
 
@@ -27,14 +27,21 @@ from graphcore.types.tensor_types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A request. outputs: the names that it asks for, and whether each is to be bytes; none for all of them."""
+    """An inference request.
+
+    Attributes:
+        arrays: The inputs.
+        id: The identifier from the client, which the response repeats.
+        outputs: The requested outputs, and True for binary data; empty for all outputs.
+        is_binary: The default of binary data.
+        timeout: The maximum number of seconds, or None.
+    """
 
     arrays: Mapping[str, Array]
     id: str | None = None
     outputs: Mapping[str, bool] = field(default_factory=dict)
     is_binary: bool = False
     timeout: float | None = None
-    """Seconds that it may take."""
 
 
 def decode_request(
@@ -43,18 +50,18 @@ def decode_request(
     inputs: Mapping[str, TensorType],
     outputs: Sequence[str],
 ) -> Requested:
-    """Return the request of a body.
+    """Decode the body of a request.
 
-    header_length: bytes of JSON that it begins with, all of them where None. inputs: the types of the model; outputs:
-    the names of what it gives. Raises `ProtocolError` for what is no request of this model: another dtype, a shape
-    that its data does not have, an input that is missing or that it does not have.
+    header_length: the number of bytes of JSON at the start, None for all. inputs: the input types of the model.
+    outputs: the names of its outputs. Raises `ProtocolError` for a request that does not fit the model: wrong dtype or
+    shape, missing or unknown input, or data that does not match the shape.
     """
     text, binary = _parts(body, header_length)
-    head = _parsed(text)
+    head = _parse(text)
     parameters = _object(head.get("parameters", {}), "parameters")
     listed = head.get("inputs")
     if not isinstance(listed, list):
-        raise ProtocolError("a request without a list of inputs", help='send {"inputs": [...]}')
+        raise ProtocolError("the request has no list of inputs", help='send {"inputs": [...]}')
     arrays: dict[str, Array] = {}
     at = 0
     for each in listed:
@@ -69,19 +76,19 @@ def decode_request(
     if missing:
         raise ProtocolError(f"input {missing[0]!r} is missing", help=f"the inputs are {', '.join(inputs)}")
     is_binary = parameters.get("binary_data_output") is True
-    made = {name: arrays[name] for name in inputs}
-    return Requested(made, _id(head), _outputs(head, is_binary, outputs), is_binary, _timeout(parameters))
+    ordered = {name: arrays[name] for name in inputs}
+    return Requested(ordered, _id(head), _outputs(head, is_binary, outputs), is_binary, _timeout(parameters))
 
 
 def _parts(body: bytes, header_length: int | None) -> tuple[bytes, memoryview]:
     if header_length is None:
         return body, memoryview(b"")
     if not 0 <= header_length <= len(body):
-        raise ProtocolError(f"a header of {header_length} bytes in a body of {len(body)}")
+        raise ProtocolError(f"a header of {header_length} bytes does not fit in a body of {len(body)} bytes")
     return body[:header_length], memoryview(body)[header_length:]
 
 
-def _parsed(text: bytes) -> Mapping[str, Any]:
+def _parse(text: bytes) -> Mapping[str, Any]:
     return _object(from_text(text, "send the JSON of the Open Inference Protocol"), "a request")
 
 
@@ -90,46 +97,46 @@ _parsing = threading.BoundedSemaphore(2)
 
 
 def from_text(text: bytes, fix: str) -> Any:
-    """Return what JSON says, two bodies at a time: a value of two bytes becomes an object of some 40.
+    """Parse JSON, at most two bodies at a time, since a value of two bytes becomes an object of about 40.
 
-    fix: what to send, for the error. Raises `ProtocolError` for text that is not JSON or has more than 2^22 values.
+    fix: the help of the error. Raises `ProtocolError` for text that is not JSON or has more than 2^22 values.
     """
     if sum(map(text.count, (b",", b"[", b"{"))) > _MAX_VALUES:
         as_bytes = "send tensors as bytes: the extension binary_tensor_data"
-        raise ProtocolError(f"a body of more than {_MAX_VALUES} values in JSON", status=413, help=as_bytes)
+        raise ProtocolError(f"the body has more than {_MAX_VALUES} values in JSON", status=413, help=as_bytes)
     try:
         with _parsing:
             return json.loads(text)
     except (ValueError, RecursionError):
-        raise ProtocolError("the body is no JSON", help=fix) from None
+        raise ProtocolError("the body is not JSON", help=fix) from None
 
 
 def _object(value: object, what: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise ProtocolError(f"{what} is no JSON object: {value!r:.60}")
+        raise ProtocolError(f"{what} must be a JSON object, got {value!r:.60}")
     return value
 
 
-def _input(given: Mapping[str, Any], binary: memoryview, inputs: Mapping[str, TensorType]) -> tuple[str, Array, int]:
-    """Return the name of an input, its array, and how many bytes it took."""
-    name = given.get("name")
+def _input(tensor: Mapping[str, Any], binary: memoryview, inputs: Mapping[str, TensorType]) -> tuple[str, Array, int]:
+    """Return the name of an input, its array, and its number of bytes of binary data."""
+    name = tensor.get("name")
     if not isinstance(name, str) or name not in inputs:
         close = suggestion(name, inputs) if isinstance(name, str) else ""
-        raise ProtocolError(f"there is no input {name!r:.80}", help=f"{close}the inputs are {', '.join(inputs)}")
+        raise ProtocolError(f"unknown input {name!r:.80}", help=f"{close}the inputs are {', '.join(inputs)}")
     type_ = inputs[name]
-    wanted = datatype(type_.dtype)
-    if given.get("datatype") != wanted:
-        raise ProtocolError(f"input {name!r} is {wanted}, and {given.get('datatype')!r:.40} is given")
-    shape = shape_of(name, given.get("shape"))
+    expected = datatype(type_.dtype)
+    if tensor.get("datatype") != expected:
+        raise ProtocolError(f"input {name!r} must be {expected}, got {tensor.get('datatype')!r:.40}")
+    shape = shape_of(name, tensor.get("shape"))
     _check_shape(name, shape, type_)
-    parameters = _object(given.get("parameters", {}), f"parameters of input {name!r}")
+    parameters = _object(tensor.get("parameters", {}), f"parameters of input {name!r}")
     if "shared_memory_region" in parameters:
-        raise ProtocolError(f"input {name!r}: shared memory is not served", help="send the data")
+        raise ProtocolError(f"input {name!r}: shared memory is not supported", help="send the data")
     size = parameters.get("binary_data_size")
     if size is None:
-        return name, from_json(name, given.get("data"), type_.dtype, shape), 0
+        return name, from_json(name, tensor.get("data"), type_.dtype, shape), 0
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(binary):
-        raise ProtocolError(f"input {name!r}: binary_data_size={size!r:.40}, and {len(binary)} bytes follow")
+        raise ProtocolError(f"input {name!r}: binary_data_size={size!r:.40}, but {len(binary)} bytes follow")
     return name, from_bytes(name, binary[:size], type_.dtype, shape), size
 
 
@@ -138,41 +145,41 @@ def _check_shape(name: str, shape: tuple[int, ...], type_: TensorType) -> None:
         return
     dims = tuple(type_.shape)
     if len(dims) != len(shape) or any(d.is_static and int(d) != n for d, n in zip(dims, shape, strict=True)):
-        raise ProtocolError(f"input {name!r} is {type_}, and shape {list(shape)} is given")
+        raise ProtocolError(f"input {name!r} must be {type_}, got shape {list(shape)}")
 
 
 def _id(head: Mapping[str, Any]) -> str | None:
-    given = head.get("id")
-    if given is not None and not isinstance(given, str):
-        raise ProtocolError(f"id={given!r:.40} is no text")
-    return given
+    value = head.get("id")
+    if value is not None and not isinstance(value, str):
+        raise ProtocolError(f"id must be a string, got {value!r:.40}")
+    return value
 
 
 def _outputs(head: Mapping[str, Any], is_binary: bool, names: Sequence[str]) -> dict[str, bool]:
     listed = head.get("outputs", [])
     if not isinstance(listed, list):
-        raise ProtocolError("outputs are no list")
-    made: dict[str, bool] = {}
+        raise ProtocolError("outputs must be a list")
+    result: dict[str, bool] = {}
     for each in listed:
-        given = _object(each, "an output")
-        name = given.get("name")
+        tensor = _object(each, "an output")
+        name = tensor.get("name")
         if not isinstance(name, str) or name not in names:
-            raise ProtocolError(f"there is no output {name!r:.80}", help=f"the outputs are {', '.join(names)}")
-        parameters = _object(given.get("parameters", {}), f"parameters of output {name!r}")
+            raise ProtocolError(f"unknown output {name!r:.80}", help=f"the outputs are {', '.join(names)}")
+        parameters = _object(tensor.get("parameters", {}), f"parameters of output {name!r}")
         for unknown in ("classification", "shared_memory_region"):
             if unknown in parameters:
-                raise ProtocolError(f"output {name!r}: {unknown} is not served")
-        made[name] = parameters.get("binary_data", is_binary) is True
-    return made
+                raise ProtocolError(f"output {name!r}: {unknown} is not supported")
+        result[name] = parameters.get("binary_data", is_binary) is True
+    return result
 
 
 def _timeout(parameters: Mapping[str, Any]) -> float | None:
-    given = parameters.get("timeout")
-    if given is None:
+    value = parameters.get("timeout")
+    if value is None:
         return None
-    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given < 1 << 63:
-        raise ProtocolError(f"timeout={given!r:.40} is no number of microseconds")
-    return given / 1e6 if given else None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise ProtocolError(f"timeout must be an integer of at least 0 microseconds, got {value!r:.40}")
+    return value / 1e6 if value else None
 
 
 def encode_response(
@@ -182,23 +189,23 @@ def encode_response(
     types: Mapping[str, TensorType],
     version: str = "1",
 ) -> tuple[bytes, int | None]:
-    """Return the body of an answer, and how many bytes of it are JSON; None for all of them.
+    """Return the body of a response, and its number of bytes of JSON, None for all.
 
-    results: the arrays of all outputs, in the order of types.
+    results: the arrays of all outputs, in the order of `types`.
     """
     arrays = dict(zip(types, results, strict=True))
-    wanted = requested.outputs or dict.fromkeys(types, requested.is_binary)
+    requested_outputs = requested.outputs or dict.fromkeys(types, requested.is_binary)
     outputs: list[dict[str, Any]] = []
     pieces: list[bytes] = []
-    for name, is_binary in wanted.items():
+    for name, is_binary in requested_outputs.items():
         array, dtype = arrays[name], types[name].dtype
-        made: dict[str, Any] = {"name": name, "datatype": datatype(dtype), "shape": list(array.shape)}
+        tensor: dict[str, Any] = {"name": name, "datatype": datatype(dtype), "shape": list(array.shape)}
         if is_binary:
             pieces.append(to_bytes(array, dtype))
-            made["parameters"] = {"binary_data_size": len(pieces[-1])}
+            tensor["parameters"] = {"binary_data_size": len(pieces[-1])}
         else:
-            made["data"] = to_json(array, dtype)
-        outputs.append(made)
+            tensor["data"] = to_json(array, dtype)
+        outputs.append(tensor)
     head: dict[str, Any] = {"model_name": model, "model_version": version, "outputs": outputs}
     if requested.id is not None:
         head["id"] = requested.id
@@ -207,69 +214,69 @@ def encode_response(
 
 
 def tensors_of(types: Mapping[str, TensorType]) -> list[dict[str, Any]]:
-    """Return the tensors of a model as its metadata has them: -1 for a dim of any size."""
-    made = []
+    """Return the metadata of tensors; a dim of any size is -1."""
+    result = []
     for name, type_ in types.items():
         dims = [int(d) if d.is_static else -1 for d in type_.shape] if type_.shape.is_ranked else [-1]
-        made.append({"name": name, "datatype": datatype(type_.dtype), "shape": dims})
-    return made
+        result.append({"name": name, "datatype": datatype(type_.dtype), "shape": dims})
+    return result
 
 
-# Bodies that are packed on the way: gzip and deflate, in requests and in answers.
+# Compression of requests and responses: gzip and deflate.
 
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-_SMALLEST = 1024
-"""Bytes of an answer from which it is packed."""
+_MIN_BYTES = 1024
+"""Minimum size of a response to compress."""
 
 _LEVEL = 1
 
 
-def unpacked(headers: Mapping[str, str], body: bytes, most: int) -> bytes:
-    """Return a body as it was before it was packed. headers: by names in lower case. most: bytes.
+def decompress(headers: Mapping[str, str], body: bytes, max_bytes: int) -> bytes:
+    """Decompress a body. headers: by names in lower case.
 
-    Raises `ProtocolError` of status 413 for a body of more bytes, 415 for another packing, and 400 for what is not
-    packed as it says.
+    Raises `ProtocolError` with status 413 for a body of more than `max_bytes`, 415 for an unknown encoding, and 400 for
+    corrupt data.
     """
-    if len(body) > most:
-        raise ProtocolError(f"a body of more than {most} bytes", status=413)
+    if len(body) > max_bytes:
+        raise ProtocolError(f"the body has more than {max_bytes} bytes", status=413)
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity"):
         return body
     if encoding not in _WINDOWS:
-        raise ProtocolError(f"content-encoding {encoding!r:.40} is not read", status=415, help="use gzip")
-    unpacker = zlib.decompressobj(_WINDOWS[encoding])
+        raise ProtocolError(f"content-encoding {encoding!r:.40} is not supported", status=415, help="use gzip")
+    decompressor = zlib.decompressobj(_WINDOWS[encoding])
     try:
-        made = unpacker.decompress(body, most)
+        content = decompressor.decompress(body, max_bytes)
     except zlib.error:
         raise ProtocolError(f"the body is not {encoding}") from None
-    if unpacker.unconsumed_tail:
-        raise ProtocolError(f"a body that unpacks to more than {most} bytes", status=413)
-    if not unpacker.eof:
+    if decompressor.unconsumed_tail:
+        raise ProtocolError(f"the decompressed body has more than {max_bytes} bytes", status=413)
+    if not decompressor.eof:
         raise ProtocolError(f"the body is not {encoding}")
-    return made
+    return content
 
 
 def packed(headers: Mapping[str, str], response: Response) -> Response:
-    """Return a response packed as the request's `Accept-Encoding` asks for, where that is worth it."""
-    asked = headers.get("accept-encoding", "")
-    if len(response.body) < _SMALLEST or not asked:
+    """Compress a response by the `Accept-Encoding` of the request, unless it is small."""
+    accept = headers.get("accept-encoding", "")
+    if len(response.body) < _MIN_BYTES or not accept:
         return response
-    chosen = next((name for name in _accepted(asked) if name in _WINDOWS), None)
+    chosen = next((name for name in _accepted_encodings(accept) if name in _WINDOWS), None)
     if chosen is None:
         return response
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOWS[chosen])
-    body = packer.compress(response.body) + packer.flush()
+    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOWS[chosen])
+    body = compressor.compress(response.body) + compressor.flush()
     kinds = {**response.headers, "Content-Encoding": chosen, "Vary": "Accept-Encoding"}
     return dataclasses.replace(response, body=body, headers=kinds)
 
 
-def _accepted(asked: str) -> list[str]:
-    """Return the packings that a client takes, those with a weight of 0 left out."""
-    made = []
-    for part in asked.lower().split(","):
+def _accepted_encodings(accept: str) -> list[str]:
+    """Return the encodings that a client accepts, without those of weight 0."""
+    names = []
+    for part in accept.lower().split(","):
         name, _, more = part.partition(";")
         weight = more.strip().removeprefix("q=").strip()
         if more and weight.strip("0.") == "":
             continue
-        made.append(name.strip())
-    return made
+        names.append(name.strip())
+    return names

@@ -1,4 +1,4 @@
-"""Tensors of the protocol: names of dtypes, elements as JSON and as bytes."""
+"""Tensors of the protocol: names of dtypes, elements as JSON and as binary data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from graphcore.arrays.casting import Array
 from graphcore.errors import BusyError, FeedError, GraphcoreError, RunCancelledError, RunTimeoutError
-from graphcore.scale.carriers import carried, carrier, restored
+from graphcore.scale.carriers import from_storage, storage_dtype, to_storage
 from graphcore.types.dtypes import DType
 
 _NAMES: dict[DType, str] = {
@@ -35,23 +35,23 @@ _NAMES: dict[DType, str] = {
 }
 
 _LENGTH = struct.Struct("<I")
-_MOST_DIMS = 64
+_MAX_DIMS = 64
 
 
 def datatype(dtype: DType) -> str:
-    """Return the protocol's name of a dtype; of its carrier, where it has none."""
-    return _NAMES.get(dtype) or _NAMES[carrier(dtype)]
+    """Return the protocol's name of a dtype, or of its storage dtype."""
+    return _NAMES.get(dtype) or _NAMES[storage_dtype(dtype)]
 
 
 def _wire(dtype: DType) -> DType:
-    """Return the dtype in which elements travel."""
-    return dtype if dtype in _NAMES else carrier(dtype)
+    """Return the dtype of elements in requests and responses."""
+    return dtype if dtype in _NAMES else storage_dtype(dtype)
 
 
 def shape_of(name: str, shape: object) -> tuple[int, ...]:
-    """Return the shape that a request gives. Raises `ProtocolError` for what is none."""
-    if not isinstance(shape, list) or len(shape) > _MOST_DIMS or not all(map(_is_size, shape)):
-        raise ProtocolError(f"input {name!r}: shape {shape!r:.80} is no list of sizes")
+    """Return the shape from a request. Raises `ProtocolError` if it is invalid."""
+    if not isinstance(shape, list) or len(shape) > _MAX_DIMS or not all(map(_is_size, shape)):
+        raise ProtocolError(f"input {name!r}: shape must be a list of sizes, got {shape!r:.80}")
     return tuple(shape)
 
 
@@ -60,28 +60,26 @@ def _is_size(value: object) -> bool:
 
 
 def from_bytes(name: str, data: memoryview, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Return an array of elements in row-major order, little endian; strings each after its length, a uint32.
+    """Decode elements in row-major order, little endian; each string follows its length, a uint32.
 
-    Raises `ProtocolError` where there are more bytes than the shape has, or fewer.
+    Raises `ProtocolError` if the number of bytes does not match the shape.
     """
     count = math.prod(shape)
     if dtype is DType.string:
         return _array_of(_texts(name, data, count), shape)
     wire = _wire(dtype)
-    wanted = count * wire.numpy.itemsize
-    if len(data) != wanted:
-        raise ProtocolError(
-            f"input {name!r}: {len(data)} bytes of data, and {datatype(dtype)}{list(shape)} has {wanted}"
-        )
+    size = count * wire.numpy.itemsize
+    if len(data) != size:
+        raise ProtocolError(f"input {name!r}: {len(data)} bytes of data, but {datatype(dtype)}{list(shape)} has {size}")
     array = np.frombuffer(data, wire.numpy)
     if sys.byteorder == "big" and wire.numpy.itemsize > 1:
         array = array.byteswap()
-    return _restored(name, array.reshape(shape), dtype)
+    return _from_storage(name, array.reshape(shape), dtype)
 
 
-def _restored(name: str, array: Array, dtype: DType) -> Array:
+def _from_storage(name: str, array: Array, dtype: DType) -> Array:
     try:
-        return restored(array, dtype, f"input {name!r}")
+        return from_storage(array, dtype, f"input {name!r}")
     except FeedError as error:
         raise ProtocolError(error.summary, help=error.help) from None
 
@@ -101,7 +99,7 @@ def _texts(name: str, data: memoryview, count: int) -> list[str]:
         texts.append(_text(name, bytes(data[at : at + length])))
         at += length
     if len(texts) != count:
-        raise ProtocolError(f"input {name!r}: {len(texts)} strings, and its shape has {count} elements")
+        raise ProtocolError(f"input {name!r}: {len(texts)} strings, but its shape has {count} elements")
     return texts
 
 
@@ -113,28 +111,28 @@ def _text(name: str, data: bytes) -> str:
 
 
 def _array_of(texts: Sequence[str], shape: tuple[int, ...]) -> Array:
-    made = np.empty(len(texts), object)
-    made[:] = texts
-    return made.reshape(shape)
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    return array.reshape(shape)
 
 
 def to_bytes(array: Array, dtype: DType) -> bytes:
-    """Return the elements as `from_bytes` reads them."""
+    """Encode elements in the format of `from_bytes`."""
     if dtype is DType.string:
         pieces = (text.encode() if isinstance(text, str) else bytes(text) for text in array.flat)
         return b"".join(_LENGTH.pack(len(piece)) + piece for piece in pieces)
-    wire = carried(array, dtype) if dtype not in _NAMES else array
+    wire = to_storage(array, dtype) if dtype not in _NAMES else array
     if sys.byteorder == "big" and wire.dtype.itemsize > 1:
         wire = wire.byteswap()
     return np.ascontiguousarray(wire).tobytes()
 
 
 def from_json(name: str, data: object, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Return an array of the numbers, bools or strings of JSON, nested or flat. Raises `ProtocolError`."""
+    """Convert numbers, bools or strings of JSON, nested or flat, to an array. Raises `ProtocolError`."""
     flat: list[Any] = []
     _flatten(name, data, flat, 0)
     if len(flat) != math.prod(shape):
-        raise ProtocolError(f"input {name!r}: {len(flat)} elements of data, and its shape {list(shape)} has others")
+        raise ProtocolError(f"input {name!r}: {len(flat)} elements of data do not match its shape {list(shape)}")
     kinds: tuple[type, ...] = (int, float)
     if dtype is DType.string:
         kinds = (str,)
@@ -145,12 +143,12 @@ def from_json(name: str, data: object, dtype: DType, shape: tuple[int, ...]) -> 
     for value in flat:
         is_other = dtype is DType.bool and value not in (0, 1)
         if not isinstance(value, kinds) or is_other or (isinstance(value, bool) and bool not in kinds):
-            raise ProtocolError(f"input {name!r}: {value!r:.40} among elements of {datatype(dtype)}")
+            raise ProtocolError(f"input {name!r}: {value!r:.40} is not an element of {datatype(dtype)}")
     if dtype is DType.string:
         try:
             "".join(flat).encode()
         except UnicodeEncodeError:
-            raise ProtocolError(f"input {name!r}: a string with half of a surrogate pair, which UTF-8 lacks") from None
+            raise ProtocolError(f"input {name!r}: a string has an unpaired surrogate, which UTF-8 lacks") from None
         return _array_of(flat, shape)
     wire = _wire(dtype)
     try:
@@ -163,46 +161,46 @@ def from_json(name: str, data: object, dtype: DType, shape: tuple[int, ...]) -> 
             else:
                 array = np.array(flat, wire.numpy)
     except OverflowError:
-        raise ProtocolError(f"input {name!r}: a number that {datatype(dtype)} does not hold") from None
-    return _restored(name, array.reshape(shape), dtype)
+        raise ProtocolError(f"input {name!r}: a number is out of range for {datatype(dtype)}") from None
+    return _from_storage(name, array.reshape(shape), dtype)
 
 
 def _flatten(name: str, data: object, flat: list[Any], depth: int) -> None:
     if not isinstance(data, list):
         if depth == 0:
-            raise ProtocolError(f"input {name!r}: data is no list")
+            raise ProtocolError(f"input {name!r}: data must be a list")
         flat.append(data)
         return
-    if depth > _MOST_DIMS:
-        raise ProtocolError(f"input {name!r}: data of more than {_MOST_DIMS} levels")
+    if depth > _MAX_DIMS:
+        raise ProtocolError(f"input {name!r}: data has more than {_MAX_DIMS} levels")
     for each in data:
         _flatten(name, each, flat, depth + 1)
 
 
 def to_json(array: Array, dtype: DType) -> list[Any]:
-    """Return the elements in row-major order, as JSON has them."""
+    """Return the elements in row-major order, as values of JSON."""
     if dtype is DType.string:
         return [text if isinstance(text, str) else bytes(text).decode("utf-8", "replace") for text in array.flat]
-    wide = array.astype(np.float64) if dtype.is_float else carried(array, dtype)
+    wide = array.astype(np.float64) if dtype.is_float else to_storage(array, dtype)
     listed: list[Any] = wide.reshape(-1).tolist()
     return listed
 
 
-# Errors as answers: the status of HTTP and the one line that each has.
+# Errors as responses: an HTTP status and one line of text.
 
 
 class ProtocolError(GraphcoreError, ValueError):
-    """A request that is none of the protocol. `status` is HTTP's."""
+    """An invalid request. status: the HTTP status."""
 
     def __init__(self, summary: str, *, status: int = 400, help: str = "") -> None:
         super().__init__(summary, help=help)
         self.status = status
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.summary, self.status, self.help)
+        return _rebuild, (self.summary, self.status, self.help)
 
 
-def _again(summary: str, status: int, help: str) -> ProtocolError:
+def _rebuild(summary: str, status: int, help: str) -> ProtocolError:
     return ProtocolError(summary, status=status, help=help)
 
 
@@ -215,9 +213,9 @@ _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
 
 
 def problem(error: BaseException) -> tuple[int, bytes]:
-    """Return the status and the body that answer a request which failed: `{"error": ...}`.
+    """Return the status and the body, `{"error": ...}`, of the response for an error.
 
-    The text of an error that is none of the library stays inside: it may name files and addresses.
+    The text of an error from outside the library is not included: it may contain paths and addresses.
     """
     if isinstance(error, ProtocolError):
         status = error.status
@@ -229,14 +227,14 @@ def problem(error: BaseException) -> tuple[int, bytes]:
     return status, json.dumps({"error": text}).encode()
 
 
-# Answers of HTTP.
+# HTTP responses.
 
 JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. stream: events that follow one by one, where there is no body. cancel: ends the stream early."""
+    """An HTTP response. stream: events in place of a body. cancel: cancels the stream."""
 
     status: int
     body: bytes = b""
@@ -246,12 +244,12 @@ class Response:
 
 
 def as_json(value: object, status: int = 200) -> Response:
-    """Return a response of JSON."""
+    """Return a response with JSON."""
     return Response(status, json.dumps(value).encode())
 
 
 def failure(error: BaseException) -> Response:
-    """Return the answer to a request that failed."""
+    """Return the response for an error."""
     status, body = problem(error)
     headers = {"Content-Type": JSON} | ({"Retry-After": "1"} if status == 503 else {})
     return Response(status, body, headers)

@@ -1,1 +1,1 @@
-"""Models behind HTTP: what serves them, a small server of our own, and a deployment of Ray Serve."""
+"""Models over HTTP: graphcore's server, and a deployment on Ray Serve."""

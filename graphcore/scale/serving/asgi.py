@@ -1,4 +1,4 @@
-"""The Open Inference Protocol as an ASGI application, and uvicorn in a thread that serves it."""
+"""The Open Inference Protocol as an ASGI application, served by uvicorn in a thread."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from graphcore.scale.protocol.infer import packed
 from graphcore.scale.protocol.tensors import ProtocolError, Response, failure
 
 CLIENT_SECONDS = 60
-"""Time between two looks at the clients: one that is waited for at both, to send or to read, is disconnected."""
+"""Seconds between two checks of clients: one that is slow to send or read at both is disconnected."""
 
 CLOSING_SECONDS = 10
-"""Time that clients have to read their answers when the server closes."""
+"""Seconds that clients have to read responses when the server closes."""
 
 MAX_CONNECTIONS = 1000
 _MAX_HEAD_BYTES = 1 << 16
@@ -44,21 +44,21 @@ def app(endpoint: Endpoint) -> ASGIApp:
 
 
 async def answer(endpoint: Endpoint, request: Request) -> Answer:
-    """Return the answer to an HTTP request. A request whose client disconnects is cancelled."""
+    """Respond to an HTTP request. If the client disconnects, the request is cancelled."""
     headers = dict(request.headers.items())
     try:
-        body = await _body(request, headers, endpoint.most_bytes)
+        body = await _body(request, headers, endpoint.max_bytes)
     except ClientDisconnect:
         return Answer(status_code=499)
     except ProtocolError as error:
         refusal = _answer(failure(error))
-        if error.status == 400:  # it is in doubt where the next request begins
+        if error.status == 400:  # the start of the next request is uncertain
             refusal.headers["Connection"] = "close"
         return refusal
     path = request.scope["raw_path"].decode("ascii").removeprefix(quote(request.scope.get("root_path", "")))
-    # Bodies are parsed and packed in threads, 40 at most; a health check does not wait for those.
+    # At most 40 threads parse and compress bodies; a health check does not wait for them.
     waiting = await _call(bool(body), endpoint.respond, request.method, path, headers, body)
-    response = waiting.result() if waiting.done() else await _awaited(request, waiting)
+    response = waiting.result() if waiting.done() else await _await_future(request, waiting)
     if response is None:
         return Answer(status_code=499)
     if response.stream is not None:
@@ -66,28 +66,28 @@ async def answer(endpoint: Endpoint, request: Request) -> Answer:
     return _answer(await _call(len(response.body) > _MAX_BYTES_PACKED_AT_ONCE, packed, headers, response))
 
 
-async def _body(request: Request, headers: Mapping[str, str], most: int) -> bytes:
-    """Return the body of a request. Raises `ProtocolError` for one of more bytes, of which no more is read."""
+async def _body(request: Request, headers: Mapping[str, str], max_bytes: int) -> bytes:
+    """Read the body of a request. Raises `ProtocolError` after more than `max_bytes`."""
     length = headers.get("content-length", "")
     if length and "transfer-encoding" in headers:
-        raise ProtocolError("a body with a length and in chunks", help="send one of both")
+        raise ProtocolError("the body has both Content-Length and Transfer-Encoding", help="send one of them")
     body = bytearray()
-    if not (length.isascii() and length.isdigit() and int(length) > most):
+    if not (length.isascii() and length.isdigit() and int(length) > max_bytes):
         async for piece in request.stream():
             body += piece
-            if len(body) > most:
+            if len(body) > max_bytes:
                 break
         else:
             return bytes(body)
-    raise ProtocolError(f"a body of more than {most} bytes", status=413)
+    raise ProtocolError(f"the body has more than {max_bytes} bytes", status=413)
 
 
 async def _call(in_thread: bool, function: Any, *arguments: Any) -> Any:
     return await run_in_threadpool(function, *arguments) if in_thread else function(*arguments)
 
 
-async def _awaited(request: Request, waiting: Future[Response]) -> Response | None:
-    """Return the result of a future. It is cancelled when the client disconnects: None."""
+async def _await_future(request: Request, waiting: Future[Response]) -> Response | None:
+    """Return the result of a future; None if the client disconnects, which cancels it."""
     future = asyncio.wrap_future(waiting)
 
     async def watch() -> None:
@@ -109,12 +109,12 @@ def _answer(response: Response) -> Answer:
 
 
 class _Events(StreamingResponse):
-    """The events of a response. A client that disconnects ends what makes them."""
+    """The events of a response. If the client disconnects, they are cancelled."""
 
     def __init__(self, response: Response) -> None:
         assert response.stream is not None
         assert response.cancel is not None
-        super().__init__(_iterated(response.stream), response.status, dict(response.headers))
+        super().__init__(_iterate(response.stream), response.status, dict(response.headers))
         self._cancel = response.cancel
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -124,14 +124,14 @@ class _Events(StreamingResponse):
             self._cancel()
 
 
-async def _iterated(stream: Iterator[bytes]) -> AsyncIterator[bytes]:
-    limiter = CapacityLimiter(1)  # its own: streams that wait for a slot hold up no other request
+async def _iterate(stream: Iterator[bytes]) -> AsyncIterator[bytes]:
+    limiter = CapacityLimiter(1)  # a separate limiter: waiting streams must not block other requests
     while event := await to_thread.run_sync(next, stream, None, abandon_on_cancel=True, limiter=limiter):
         yield event
 
 
 class Listener:
-    """Serves an endpoint from a thread until it is closed. Raises `OSError` for an address that is taken."""
+    """Serves an endpoint in a thread until it is closed. Raises `OSError` if the address is in use."""
 
     def __init__(self, endpoint: Endpoint, host: str, port: int) -> None:
         self._socket = socket.create_server((host, port))
@@ -152,11 +152,11 @@ class Listener:
 
     async def _serve(self) -> None:
         await self._server.serve([self._socket])
-        for each in self._server.server_state.connections:  # of clients that are slower than `CLOSING_SECONDS`
+        for each in self._server.server_state.connections:  # clients that are slower than `CLOSING_SECONDS`
             each.transport.abort()
 
     async def _disconnect_slow_clients(self) -> None:
-        """Disconnect each client that the last look saw in the same request: uvicorn has no such limit of its own."""
+        """Disconnect clients that were in the same request at the last check: uvicorn has no such limit."""
         waited_for = {
             each: each.cycle
             for each in self._server.server_state.connections
@@ -168,6 +168,6 @@ class Listener:
         self._waited_for = waited_for
 
     def close(self) -> None:
-        """Accept no more connections, and end when those that are open have been answered."""
+        """Stop accepting connections, and wait for the responses of open ones."""
         self._server.should_exit = True
         self._thread.join()

@@ -15,13 +15,13 @@ from typing import Any, Self
 from graphcore.errors import GraphcoreError, GraphError, RunError
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
-from graphcore.scale.protocol.endpoint import MOST_BYTES, Endpoint
+from graphcore.scale.protocol.endpoint import MAX_BYTES, Endpoint
 from graphcore.scale.recipes import require
 from graphcore.scale.serving.served import Serving
 
 
 class HttpServer:
-    """Serves models over HTTP until it is closed. `server.url` is where."""
+    """Serves models over HTTP until it is closed, at `server.url`."""
 
     def __init__(
         self,
@@ -29,19 +29,27 @@ class HttpServer:
         host: str = "127.0.0.1",
         port: int = 0,
         *,
-        max_bytes: int = MOST_BYTES,
+        max_bytes: int = MAX_BYTES,
         **options: Any,
     ) -> None:
-        """models: by the names that clients use. port: 0 for any that is free. max_bytes: of a body, also unpacked;
-        larger ones are answered 413. options: those of `Serving`.
+        """Start the server.
 
-        Raises `RunError` for an address that is taken, `MissingExtraError` without the extra `serve`.
+        Args:
+            models: Models by name.
+            host: The address to listen on.
+            port: The port; 0 for any free one.
+            max_bytes: The maximum size of a body, also decompressed; larger ones get status 413.
+            options: Options of `Serving`: `max_batch`, `max_wait_ms`, `max_waiting`, `timeout`, `slots`.
+
+        Raises:
+            RunError: The address is in use or invalid.
+            MissingExtraError: The extra `serve` is not installed.
         """
         require("serve", "graphcore.scale.HttpServer")
-        from graphcore.scale.serving.asgi import Listener  # late: imports the extra, which this module does not need
+        from graphcore.scale.serving.asgi import Listener  # needs the extra `serve`
 
         self._serving = Serving(models, **options)
-        self._endpoint = Endpoint(self._serving.models, most_bytes=max_bytes)
+        self._endpoint = Endpoint(self._serving.models, max_bytes=max_bytes)
         try:
             self._listener = Listener(self._endpoint, host, port)
         except (OSError, OverflowError) as error:
@@ -51,11 +59,11 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Return the address: "127.0.0.1:8000"."""
+        """The host and port: "127.0.0.1:8000"."""
         return f"{self.host}:{self.port}"
 
     def close(self) -> None:
-        """Answer what was taken in, then end."""
+        """Respond to accepted requests, then stop."""
         self._endpoint.is_ready = False
         self._serving.close()
         self._listener.close()
@@ -70,25 +78,31 @@ class HttpServer:
 
 
 def name_of(path: str) -> str:
-    """Return the name under which a file is served."""
+    """Return the name of the model in a file."""
     return os.path.splitext(os.path.basename(path))[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve files until a signal ends it."""
+    """Serve ONNX files over HTTP until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m graphcore.scale.serving.http_server", description=main.__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="files, each served under its name without .onnx")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8000, help="(8000)")
-    parser.add_argument("--batch", type=int, default=32, metavar="N", help="rows of a batch at most (32)")
-    parser.add_argument("--wait", type=float, default=2.0, metavar="MS", help="ms that a row waits for others (2)")
-    parser.add_argument("--max-bytes", type=int, default=MOST_BYTES, metavar="N", help="of a body at most (64 MiB)")
-    parser.add_argument("--provider", default="cpu", help="(cpu)")
+    parser.add_argument(
+        "models", nargs="+", metavar="MODEL", help="ONNX files; the name of a model is that of its file without .onnx"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8000, help="the port (8000)")
+    parser.add_argument("--batch", type=int, default=32, metavar="N", help="maximum number of rows of a batch (32)")
+    parser.add_argument(
+        "--wait", type=float, default=2.0, metavar="MS", help="milliseconds that a request waits for others (2)"
+    )
+    parser.add_argument("--max-bytes", type=int, default=MAX_BYTES, metavar="N", help="maximum size of a body (64 MiB)")
+    parser.add_argument("--provider", default="cpu", help="the execution provider (cpu)")
     options = parser.parse_args(arguments)
     names = [name_of(path) for path in options.models]
     try:
         if len(set(names)) < len(names):
-            raise GraphError(f"serve: two files are called {names!r:.80}", help="give files of several names")
+            raise GraphError(
+                f"serve: two files have the same name: {names!r:.80}", help="give files with different names"
+            )
         session = InferenceSession(options.provider)
         models = {name: session.load(path) for name, path in zip(names, options.models, strict=True)}
         limits: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Models made ready to be served: a Batcher for each, or a running batch of texts for a decoder."""
+"""Models ready to serve: each with a Batcher, or for a decoder with a running batch of texts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from graphcore.errors import FeedError, ModelError
 from graphcore.models.streams.scheduler import Streams
 from graphcore.runtime.batcher import Batcher
 from graphcore.runtime.model import Model
-from graphcore.scale.carriers import tensors
+from graphcore.scale.carriers import require_tensors
 from graphcore.scale.protocol.endpoint import Served, Tokens
 from graphcore.scale.protocol.tensors import ProtocolError
 from graphcore.types.tensor_types import TensorType
 
 _OPTIONS = frozenset({"tokens", "max_new_tokens", "temperature", "top_k", "top_p", "seed", "stop", "lookup", "timeout"})
-"""Members of a request for tokens: the arguments of `Streams.submit`."""
+"""Options of a request for tokens: the arguments of `Streams.submit`."""
 
 
 class Serving:
-    """Models that are being served. `close()` runs what waits, and ends their threads."""
+    """Models that are served. `close()` runs waiting requests and ends the threads."""
 
     def __init__(
         self,
@@ -33,11 +33,13 @@ class Serving:
         timeout: float | None = 30.0,
         slots: int = 8,
     ) -> None:
-        """max_batch, max_wait_ms, max_waiting: of the Batchers. timeout: seconds that a request may take which does not
-        say so itself. slots: texts that a decoder writes at once. Raises as `Batcher` and `Streams` do.
+        """Start the threads. Raises as `Batcher` and `Streams` do.
+
+        max_batch, max_wait_ms, max_waiting: of `Batcher`. timeout: the default maximum number of seconds of a request.
+        slots: the number of texts that a decoder generates at once.
         """
         if not models:
-            raise ModelError("serve: there is no model", help="give one, or several by name")
+            raise ModelError("serve: no model is given", help="give one, or several by name")
         self._timeout = timeout
         self._servers: list[Batcher | Streams] = []
         self.models: list[Served] = []
@@ -48,7 +50,7 @@ class Serving:
                 self._add(name, model, max_batch, max_wait_ms, max_waiting)
 
     def _add(self, name: str, model: Model, max_batch: int, max_wait_ms: float, max_waiting: int) -> None:
-        inputs, outputs = tensors(name, "input", model.inputs), tensors(name, "output", model.outputs)
+        inputs, outputs = require_tensors(name, "input", model.inputs), require_tensors(name, "output", model.outputs)
         batcher = Batcher(model, max_batch, max_wait_ms, max_waiting=max_waiting, when_full="raise")
         self._servers.append(batcher)
 
@@ -62,20 +64,20 @@ class Serving:
         streams = Streams(model, slots, max_waiting=max_waiting)
         self._servers.append(streams)
 
-        def generate(given: Mapping[str, Any]) -> Tokens:
-            unknown = sorted(given.keys() - _OPTIONS)
+        def generate(arguments: Mapping[str, Any]) -> Tokens:
+            unknown = sorted(arguments.keys() - _OPTIONS)
             if unknown:
-                raise ProtocolError(f"there is no option {unknown[0]!r:.40}", help=f"use {', '.join(sorted(_OPTIONS))}")
-            if "tokens" not in given or "max_new_tokens" not in given:
-                raise ProtocolError("tokens or max_new_tokens are missing", help="send both")
-            options = {"timeout": self._timeout, **given}
-            prompt, most = options.pop("tokens"), options.pop("max_new_tokens")
+                raise ProtocolError(f"unknown option {unknown[0]!r:.40}", help=f"use {', '.join(sorted(_OPTIONS))}")
+            if "tokens" not in arguments or "max_new_tokens" not in arguments:
+                raise ProtocolError("tokens or max_new_tokens is missing", help="send both")
+            options = {"timeout": self._timeout, **arguments}
+            prompt, max_new_tokens = options.pop("tokens"), options.pop("max_new_tokens")
             try:
-                request = streams.submit(prompt, most, **options)
+                request = streams.submit(prompt, max_new_tokens, **options)
             except (TypeError, ValueError) as error:
                 if isinstance(error, (FeedError, ModelError)):
                     raise
-                raise ProtocolError(f"the options of the request make no sense: {error}") from None
+                raise ProtocolError(f"invalid options: {error}") from None
             return Tokens(iter(request), request.cancel)
 
         types: dict[str, TensorType] = {}
@@ -83,10 +85,10 @@ class Serving:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether each thread that runs requests is there."""
+        """True if all threads that run requests are alive."""
         return all(server._thread.is_alive() for server in self._servers)
 
     def close(self) -> None:
-        """Run what waits, and refuse what comes later."""
+        """Run waiting requests, and refuse new ones."""
         for server in self._servers:
             server.close(drain=True)
