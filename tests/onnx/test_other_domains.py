@@ -332,7 +332,7 @@ def test_graph_op_finds_the_types_of_onnxruntimes_own_operators() -> None:
     attributes = {"mark": 0, "mincharnum": 1, "pad_value": "#", "separators": [" "]}
     (tokens,) = graph.op("Tokenizer", [graph["x"]], attributes, domain=MICROSOFT)
     assert str(tokens.type) == "string[n, ?]"
-    with pytest.raises(GraphError, match="are not known"):
+    with pytest.raises(GraphError, match="are unknown"):
         graph.op("NoSuchOperator", [graph["y"]], domain=MICROSOFT)
 
 

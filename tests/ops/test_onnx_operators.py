@@ -119,7 +119,7 @@ def test_operators_take_or_refuse_operands_of_any_type(kind: str, dtype: DType) 
     summaries: list[tuple[str, str]] = []
     for name, domain in EVERY:
         of = entry(name, domain)
-        for count in range(of.op.fewest, min(of.op.most, of.op.fewest + 2) + 1):
+        for count in range(of.op.min_inputs, min(of.op.max_inputs, of.op.min_inputs + 2) + 1):
             graph = Graph("test", [type_] * count)
             with graph:
                 try:
@@ -145,7 +145,7 @@ def test_stubs_are_those_of_the_schemas_when_made_anew() -> None:
 
 
 def test_unknown_operator_is_an_attribute_error_that_names_near_ones() -> None:
-    with pytest.raises(AttributeError, match=r"no operator 'Sofmax'; is it Softmax"):
+    with pytest.raises(AttributeError, match=r"no operator 'Sofmax'; did you mean Softmax"):
         onnx_ops.Sofmax  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(onnx_ops, "__wrapped__")
     assert not hasattr(onnx_ops.ml, "Conv")

@@ -384,8 +384,8 @@ def test_operand_is_refused_when_it_is_left_out_before_others(op_type: str) -> N
     """Kernels read operands that are not there."""
     attributes: dict[str, Any] = {"axis": 0} if op_type == "Concat" else {}
     proto = model([node(op_type, ["x", "", "x"], **attributes)], outputs=[value("y", FLOAT, None)])
-    refused(proto, f"{op_type} 'culprit' lacks the operand", run=True)
-    refused(proto, f"{op_type} 'culprit' lacks the operand")
+    refused(proto, f"{op_type} 'culprit' lacks the required operand", run=True)
+    refused(proto, f"{op_type} 'culprit' lacks the required operand")
 
 
 @pytest.mark.parametrize("op_type", ["Expand", "Reshape", "Tile", "ConstantOfShape", "Unsqueeze"])

@@ -76,7 +76,7 @@ def encode(
     lowering left in the graph.
     """
     properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph.metadata})
-    body = _graph(graph, _Scope(external, noted=notes.of_values(graph.metadata)))
+    body = _graph(graph, _Scope(external, noted=notes.value_notes(graph.metadata)))
     domains = sorted(_domains(graph) - {""})
     versions = {**DOMAINS, "": OPSET, **graph.opsets, **versions}
     called = [block(25, _function(definition, versions)) for definition in definitions(graph)]  # functions

@@ -200,7 +200,7 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
     results = len(node.output)
     while results and not node.output[results - 1]:
         results -= 1
-    if results < op.fewest_results or len(node.output) > op.most_results:
+    if results < op.min_outputs or len(node.output) > op.max_outputs:
         raise ModelError(
             f"load: {place} has {len(node.output)} results, and {_count(op)} are given", help="write the model again"
         )
@@ -280,11 +280,11 @@ def _kind_name(kind: int) -> str:
 
 
 def _count(op: Operator) -> str:
-    if op.most_results > 1 << 30:
-        return f"at least {op.fewest_results}"
-    if op.fewest_results == op.most_results:
-        return str(op.fewest_results)
-    return f"{op.fewest_results} to {op.most_results}"
+    if op.max_outputs > 1 << 30:
+        return f"at least {op.min_outputs}"
+    if op.min_outputs == op.max_outputs:
+        return str(op.min_outputs)
+    return f"{op.min_outputs} to {op.max_outputs}"
 
 
 def _domain(name: str) -> str:

@@ -117,7 +117,7 @@ def _notes(proto: onnx.ModelProto) -> dict[str, str]:
     values = {v.name: v.metadata_props for v in (*graph.input, *graph.output, *graph.initializer) if v.metadata_props}
     check_text((text for p in proto.metadata_props for text in (p.key, p.value)), "the model's metadata")
     said = {name: {p.key: p.value for p in properties} for name, properties in values.items()}
-    return notes.gathered(notes.read({p.key: p.value for p in proto.metadata_props}), said)
+    return notes.with_value_notes(notes.read({p.key: p.value for p in proto.metadata_props}), said)
 
 
 def _semantic(noted: Mapping[str, str]) -> dict[str, DType]:

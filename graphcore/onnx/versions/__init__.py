@@ -1,7 +1,7 @@
-"""Operators of other opsets by those of the one that graphs are written with.
+"""Convert operators of other opsets to the opset of Graphs.
 
-`table` holds every operator whose meaning changed, `unchanged` every one that changed without it; `functions` expands
-what ONNX itself writes as a function of other operators.
+`table` has every change of an operator, `adapters` converts those with another meaning, and `older` expands the
+functions that ONNX defines by other operators.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from graphcore.onnx.versions.table import next_change
 
 @functools.cache
 def is_unchanged(domain: str, op_type: str, version: int) -> bool:
-    """Return whether an operator of a version of its domain is what it is at the opset that graphs are written with."""
+    """Return True if an operator of a version of its domain means the same at the opset of Graphs."""
     return next_change(domain, op_type, version) is None
 
 
 def convert(node: Read) -> tuple[Symbol, ...] | None:
-    """Return what computes the same at the opset that graphs are written with.
+    """Convert a node to the opset of Graphs.
 
-    Returns the results' Symbols, of nodes emitted into the graph; None where the node, which may have been changed in
-    place, is one node of that opset. Raises `ModelError` for what has no equivalent.
+    Returns the results of the nodes emitted into the graph; None if the node, possibly changed in place, is a node of
+    that opset. Raises `ModelError` if there is no equivalent.
     """
     version = node.version
     while (step := next_change(node.domain, node.op_type, version)) is not None:
         version, change = step
-        made = change(node)
-        if made is not None:
-            return made
+        results = change(node)
+        if results is not None:
+            return results
     return None
 
 
