@@ -249,7 +249,7 @@ def test_name_of_a_graph_that_is_no_text_is_refused() -> None:
     content = TAKEN["Scaler"]().SerializeToString()
     assert content.count(b"others") == 1
     for load in (gc.InferenceSession().load, gc.Graph.load):
-        with pytest.raises(ModelError, match="no UTF-8"):
+        with pytest.raises(ModelError, match="not valid UTF-8"):
             load(content.replace(b"others", b"\xefthers"))
 
 
@@ -258,7 +258,7 @@ def test_metadata_that_are_no_text_are_refused() -> None:
         content = TAKEN["Scaler"]().SerializeToString()
         entry = b"\x0a%c%b\x12%c%b" % (len(key), key, len(text), text)
         for load in (gc.InferenceSession().load, gc.Graph.load):
-            with pytest.raises(ModelError, match="no UTF-8"):
+            with pytest.raises(ModelError, match="not valid UTF-8"):
                 load(content + b"\x72%c%b" % (len(entry), entry))  # field 14 of a model
 
 

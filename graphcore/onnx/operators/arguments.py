@@ -19,7 +19,7 @@ from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.model_proto import attribute as encode
-from graphcore.onnx.proto.type_protos import joined
+from graphcore.onnx.proto.type_protos import join_types
 from graphcore.onnx.schemas.catalogue import KINDS, Attribute, Entry
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type, known_type
@@ -186,7 +186,7 @@ class BodyArgument:
             )
         for symbol, type_ in zip(graph.inputs, types, strict=True):
             is_unknown = isinstance(type_, ForeignType) and not type_.onnx
-            if not is_unknown and joined((symbol.type, type_)) != symbol.type:
+            if not is_unknown and join_types((symbol.type, type_)) != symbol.type:
                 raise GraphError(
                     f"{self.label}: an input of {self.name} is declared {symbol.type}, but receives {type_}",
                     operands={"input": symbol},

@@ -14,7 +14,7 @@ from graphcore.ir.state.frozen import Attributes
 from graphcore.ir.symbol import Captured, Node, Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.proto.limits import check_size, check_trips
-from graphcore.onnx.proto.type_protos import joined
+from graphcore.onnx.proto.type_protos import join_types
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.statements import Body, Statement
 from graphcore.onnx.schemas.node_inference import inferred
@@ -58,7 +58,9 @@ def read(
         made = {name: read_body(name, proto, []) for name, proto in protos.items()}
         branches = [[s.type for s in graph.outputs] for graph in made.values()]
         if len({len(types) for types in branches}) != 1 or outputs not in (None, len(branches[0])):
-            raise ModelError(f"load: {place}: its branches give other numbers of results", help="write the model again")
+            raise ModelError(
+                f"load: {place}: its branches give other numbers of results", help="export the model again"
+            )
         return [_agreed(pair, place) for pair in zip(*branches, strict=True)], made
     if op_type == "Loop" and "body" in protos:
         return _loop(read_body, protos["body"], inputs, outputs, place)
@@ -72,7 +74,7 @@ def read(
 
 
 def _agreed(types: Sequence[Type], place: object) -> Type:
-    made = joined(_meant(types))
+    made = join_types(_meant(types))
     if isinstance(made, ForeignType) and not any(isinstance(t, ForeignType) for t in types):
         raise ModelError(
             f"load: {place}: its branches give {' and '.join(map(str, types))}", help="cast one of them in the model"
@@ -100,7 +102,7 @@ def _loop(
     length = check_trips(inputs[0], inputs[1], body, place)
     scanned = [_stacked(s.type, 0, length) for s in body.outputs[1 + len(carried) :]]
     if outputs is not None and outputs > len(given) + len(scanned):
-        raise ModelError(f"load: {place} has more results than its body", help="write the model again")
+        raise ModelError(f"load: {place} has more results than its body", help="export the model again")
     results = [_filled(a, b.type) for a, b in zip(given, body.outputs[1:], strict=False)]
     return [*results, *scanned][:outputs], {"body": body}
 
@@ -122,7 +124,7 @@ def _scan(
 ) -> tuple[list[Type], dict[str, Graph]]:
     count = attributes.get("num_scan_inputs")
     if not isinstance(count, int) or not 1 <= count <= len(inputs):
-        raise ModelError(f"load: {place} scans {count} of {len(inputs)} inputs", help="write the model again")
+        raise ModelError(f"load: {place} scans {count} of {len(inputs)} inputs", help="export the model again")
     states = len(inputs) - count
     axes = attributes.get("scan_input_axes") or [0] * count
     carried: list[Type] = [s.type if s is not None else ForeignType() for s in inputs[:states]]
@@ -135,7 +137,7 @@ def _scan(
     )
     stacked = [_stacked(s.type, axis, length) for s, axis in zip(body.outputs[states:], ends, strict=False)]
     if outputs is not None and outputs > len(given) + len(stacked):
-        raise ModelError(f"load: {place} has more results than its body", help="write the model again")
+        raise ModelError(f"load: {place} has more results than its body", help="export the model again")
     return [*given, *stacked][:outputs], {"body": body}
 
 
@@ -152,10 +154,10 @@ def _settled(
     while True:
         body = read_body("body", proto, [*front, *carried, *after])
         if len(body.outputs) < skip:
-            raise ModelError(f"load: {place}: its body gives no condition", help="write the model again")
+            raise ModelError(f"load: {place}: its body gives no condition", help="export the model again")
         results = [s.type for s in body.outputs[skip : skip + len(carried)]]
         if len(results) != len(carried):
-            raise ModelError(f"load: {place}: its body gives too few results", help="write the model again")
+            raise ModelError(f"load: {place}: its body gives too few results", help="export the model again")
         general = [_generalised(a, b, place) for a, b in zip(carried, results, strict=True)]
         if all(a == b for a, b in zip(carried, general, strict=True)):
             return body, general

@@ -66,7 +66,7 @@ def check_model(model: onnx.ModelProto, versions: Versions, limits: Limits = USU
     if not 0 <= model.ir_version <= onnx.IR_VERSION:
         raise ModelError(
             f"load: the model has the IR version {model.ir_version}, and 0 to {onnx.IR_VERSION} are read",
-            help="install a newer onnx, or write the model again",
+            help="install a newer onnx, or export the model again",
         )
     made = Checked(limits, {(_domain(f.domain), f.name) for f in model.functions})
     made.statements = _check_graph(model.graph, versions, False, 0, made)
@@ -102,7 +102,7 @@ def _check_graph(
     ):
         check_text(names, what)
         if "" in names:
-            raise ModelError(f"load: {what} has no name", help="write the model again")
+            raise ModelError(f"load: {what} has no name", help="export the model again")
         if len(set(names)) != len(names):
             twice = next(name for i, name in enumerate(names) if name in names[:i])
             raise ModelError(f"load: {what} is called {twice[:_SHOWN]!r}, and another too", help="name it otherwise")
@@ -113,7 +113,7 @@ def _check_graph(
         if any(dim.dim_value < _UNKNOWN_DIM for dim in dims):
             raise ModelError(
                 f"load: {value.name[:_SHOWN]!r} has the dims {[dim.dim_value for dim in dims][:_MOST_SHOWN]}",
-                help="write the model again: no dim is negative",
+                help="export the model again: no dim is negative",
             )
     return checked(graph.node, versions, into, in_function=in_function, depth=depth)
 
@@ -138,7 +138,7 @@ def checked(
             check_text((op_type, name, given, node.overload, *inputs, *outputs), "a node")
         if not op_type:
             place = f"{op_type[:_SHOWN]} {(name or next(iter(outputs), ''))[:_SHOWN]!r}"
-            raise ModelError(f"load: the node {place.strip()} names no operator", help="write the model again")
+            raise ModelError(f"load: the node {place.strip()} names no operator", help="export the model again")
         domain = _domain(given) if given else ""
         version = versions.get(domain)
         key = key_of(node, op_type, domain, version, inputs, outputs)
@@ -202,7 +202,7 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
         results -= 1
     if results < op.min_outputs or len(node.output) > op.max_outputs:
         raise ModelError(
-            f"load: {place} has {len(node.output)} results, and {_count(op)} are given", help="write the model again"
+            f"load: {place} has {len(node.output)} results, and {_count(op)} are given", help="export the model again"
         )
     check_arity(op, [bool(name) for name in node.input], place)  # inference reads one that is missing all the same
     said: dict[str, Any] = {}
@@ -218,7 +218,7 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
         if node.op_type == "Split" and said.get("num_outputs", len(node.output)) < len(node.output):
             raise ModelError(
                 f"load: {place} has {len(node.output)} results and num_outputs={said['num_outputs']}",
-                help="write the model again",
+                help="export the model again",
             )
 
 
@@ -251,20 +251,20 @@ def _check_attribute(attribute: onnx.AttributeProto, kinds: Mapping[str, int], p
         raise ModelError(
             f"load: {place}: attribute {name!r} is of kind {_kind_name(attribute.type)}, "
             f"and {_kind_name(kind)} is taken",
-            help="write the model again",
+            help="export the model again",
         )
     if attribute.ref_attr_name:
         if not in_function:
             raise ModelError(
                 f"load: {place}: attribute {name!r} refers to one of a function, and is in none",
-                help="write the model again",
+                help="export the model again",
             )
         return
     field = _MESSAGES.get(attribute.type)
     if field is not None and not attribute.HasField(field):
-        raise ModelError(f"load: {place}: attribute {name!r} is empty", help="write the model again")
+        raise ModelError(f"load: {place}: attribute {name!r} is empty", help="export the model again")
     if field == "t" and not attribute.t.data_type:
-        raise ModelError(f"load: {place}: attribute {name!r} is a tensor of no dtype", help="write the model again")
+        raise ModelError(f"load: {place}: attribute {name!r} is a tensor of no dtype", help="export the model again")
 
 
 @functools.cache
@@ -299,7 +299,7 @@ def checked_call(function: onnx.FunctionProto, node: onnx.NodeProto, place: str)
     ):
         if len(given) > len(taken):
             raise ModelError(
-                f"load: {place} has {len(given)} {what}, and the function {len(taken)}", help="write the model again"
+                f"load: {place} has {len(given)} {what}, and the function {len(taken)}", help="export the model again"
             )
     kinds = references(function.node)
     for attribute in node.attribute:
@@ -308,7 +308,7 @@ def checked_call(function: onnx.FunctionProto, node: onnx.NodeProto, place: str)
             raise ModelError(
                 f"load: {place}: attribute {attribute.name[:_SHOWN]!r} is of kind {_kind_name(attribute.type)}, and "
                 f"{_kind_name(wanted)} is taken",
-                help="write the model again",
+                help="export the model again",
             )
 
 
@@ -348,7 +348,7 @@ def check_trees(attributes: Sequence[onnx.AttributeProto], place: object) -> Non
     lists = {name: np.array(said[name].ints, np.int64) for name in (_COUNTED | _WAYS) & said.keys()}
     for name in _COUNTED & lists.keys():
         if not _are_numbers(lists[name]):
-            raise ModelError(f"load: {place}: {name} is beyond 0 to 2^31 - 1", help="write the model again")
+            raise ModelError(f"load: {place}: {name} is beyond 0 to 2^31 - 1", help="export the model again")
     if not said.keys() >= _NAMES:
         return
     modes = said["nodes_modes"].strings
@@ -358,10 +358,10 @@ def check_trees(attributes: Sequence[onnx.AttributeProto], place: object) -> Non
     count = min(map(len, columns))
     goes_on, trees, ids, *after = (column[:count] for column in columns)
     if not all(_are_numbers(numbers[goes_on]) for numbers in after):  # kernels read 32 bits of them
-        raise ModelError(f"load: {place}: its trees have nodes beyond 0 to 2^31 - 1", help="write the model again")
+        raise ModelError(f"load: {place}: its trees have nodes beyond 0 to 2^31 - 1", help="export the model again")
     depth = _depth(trees << 32 | ids, [np.where(goes_on, trees << 32 | numbers, -1) for numbers in after])
     if depth is None:
-        raise ModelError(f"load: {place}: its trees have a circle", help="write the model again")
+        raise ModelError(f"load: {place}: its trees have a circle", help="export the model again")
     if depth > DEEPEST:
         raise ResourceLimitError(
             f"load: {place}: its trees are more than {DEEPEST} nodes deep",

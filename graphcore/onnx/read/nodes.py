@@ -106,7 +106,7 @@ class Reader:
     def _output(self, info: onnx.ValueInfoProto) -> Symbol:
         found = self.value(info.name)
         if found is None:
-            raise ModelError(f"load: nothing makes the output {info.name!r}", help="write the model again")
+            raise ModelError(f"load: nothing makes the output {info.name!r}", help="export the model again")
         declared = read_type(info.type)
         check_declared(found, declared, info.name)
         if isinstance(found.type, ForeignType) and not found.type.onnx and not isinstance(declared, ForeignType):
@@ -226,7 +226,7 @@ class Reader:
             check_axes(op_type, inputs, attributes, statement)
             missing = [n for n in required_attributes(schema) if n not in attributes and n not in inner]
             if missing:
-                raise ModelError(f"load: {statement} lacks the attribute {missing[0]!r}", help="write the model again")
+                raise ModelError(f"load: {statement} lacks the attribute {missing[0]!r}", help="export the model again")
         if domain not in ONNX_DOMAINS:
             require_callable(domain, op_type, self.model.custom_ops, statement)
         if inner:
@@ -333,7 +333,7 @@ class Reader:
         if len(proto.input) != len(types):
             raise ModelError(
                 f"load: the body {name!r} has {len(proto.input)} inputs where {len(types)} are given",
-                help="write the model again",
+                help="export the model again",
             )
         symbols = []
         for info, type_ in zip(proto.input, types, strict=True):

@@ -249,7 +249,7 @@ def version_of(versions: Mapping[str, int], domain: str, op_type: str, place: ob
     if version is None:
         if domain:
             return 1
-        raise ModelError(f"load: {place}: the model does not say which opset it uses", help="write the model again")
+        raise ModelError(f"load: {place}: the model does not say which opset it uses", help="export the model again")
     newest = onnx.defs.onnx_opset_version()
     if not domain and version < OLDEST and _is_same(op_type, version, OLDEST):
         return OLDEST

@@ -12,7 +12,7 @@ from graphcore.errors import DTypeError, ModelError, ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
-from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
+from graphcore.onnx.proto.type_protos import SMALL, proto_of, read_type, small_constants
 from graphcore.onnx.schemas.schemas import by_schema, element, operator, schema_of
 from graphcore.operators import ROWS, SHAPES
 from graphcore.operators.shapes.call import Call, Value, shapes_of
@@ -243,7 +243,7 @@ def _infer(
             _inferable(schema),
             proto,
             types,
-            data_of(named),
+            small_constants(named),
             opset_imports=imports,
             ir_version=onnx.IR_VERSION,
         )

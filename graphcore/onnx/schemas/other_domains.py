@@ -12,7 +12,7 @@ from graphcore.arrays.external_data import Folder
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.proto.tensors import read_attributes
-from graphcore.onnx.proto.type_protos import data_of, proto_of, read_type
+from graphcore.onnx.proto.type_protos import proto_of, read_type, small_constants
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators
 from graphcore.onnx.schemas.schemas import by_schema
 from graphcore.operators import SHAPES
@@ -224,7 +224,7 @@ def _model_of_node(proto: onnx.NodeProto, inputs: Inputs, versions: Mapping[str,
     named = {f"x{i}": s for i, s in enumerate(inputs) if s is not None}
     if any(s.type == ForeignType() for s in named.values()):
         return None
-    constants = data_of(named)
+    constants = small_constants(named)
     node = model.graph.node.add(op_type=proto.op_type, domain=proto.domain)
     node.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
     node.output.extend(f"y{i}" if name else "" for i, name in enumerate(proto.output))

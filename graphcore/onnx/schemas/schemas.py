@@ -172,7 +172,7 @@ def check_arity(op: Operator, is_present: Sequence[bool], place: object) -> None
     """
     if not op.min_inputs <= len(is_present) <= op.max_inputs:
         raise ModelError(
-            f"load: {place} has {len(is_present)} operands, but needs {count_of(op)}", help="fix the model's exporter"
+            f"load: {place} has {len(is_present)} operands, but needs {count_of(op)}", help="export the model again"
         )
     for position, is_given in enumerate(is_present):
         parameter = op.input(position)
@@ -180,7 +180,7 @@ def check_arity(op: Operator, is_present: Sequence[bool], place: object) -> None
             continue
         if not parameter.is_variadic or any(is_present[position:]):  # kernels read one left out before others
             raise ModelError(
-                f"load: {place} lacks the required operand {parameter.name!r}", help="fix the model's exporter"
+                f"load: {place} lacks the required operand {parameter.name!r}", help="export the model again"
             )
 
 

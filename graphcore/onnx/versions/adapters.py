@@ -97,7 +97,7 @@ def optimizer(node: Read) -> Made:
     update, parts = _UPDATES[node.op_type]
     tensors = len(node.inputs) - 2
     if tensors % parts or len(node.types) != tensors // parts * (parts - 1):
-        raise node.refusal(f"{tensors} tensors are no groups of {parts}", "write the model again")
+        raise node.refusal(f"{tensors} tensors are no groups of {parts}", "export the model again")
     each = tensors // parts
     made: list[list[Symbol]] = [[] for _ in range(parts - 1)]
     for i in range(each):
@@ -338,7 +338,7 @@ def batched(node: Read) -> Made:
     states = len(operands) - count
     if states < 0 or len(body.inputs) != len(operands) or any(s is None for s in operands):
         raise node.refusal(
-            f"its body has {len(body.inputs)} inputs where {len(operands)} are given", "write the model again"
+            f"its body has {len(body.inputs)} inputs where {len(operands)} are given", "export the model again"
         )
     given = [s for s in (lengths, *operands) if s is not None]
     around = new_body(node.graph, "sequence", [_without_batch(symbol) for symbol in given])

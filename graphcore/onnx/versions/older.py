@@ -269,7 +269,7 @@ class Read:
         """The operand at a position, which the operator cannot do without. Raises `ModelError`."""
         symbol = self.inputs[position] if position < len(self.inputs) else None
         if symbol is None:
-            raise self.refusal(f"its operand {position} is missing", "write the model again")
+            raise self.refusal(f"its operand {position} is missing", "export the model again")
         return symbol
 
     def tensor(self, position: int) -> TensorType:
@@ -411,5 +411,5 @@ def expand_function(node: Read) -> tuple[Symbol, ...]:
     made = [names.get(name) for name in body.outputs[: len(node.types)]]
     results = tuple(symbol for symbol in made if symbol is not None)
     if len(results) != len(node.types):
-        raise node.refusal(f"its function body makes {len(results)} results", "write the model again")
+        raise node.refusal(f"its function body makes {len(results)} results", "export the model again")
     return results

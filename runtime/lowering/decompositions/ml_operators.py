@@ -214,7 +214,7 @@ def _check_trees(said: Mapping[str, Any]) -> None:
         raise GraphError(
             "TreeEnsemble: its attributes name nodes, leaves, targets, modes or transforms that it does not have, or "
             "are of several lengths",
-            help="write the model again",
+            help="export the model again",
         )
 
 

@@ -13,7 +13,7 @@ import onnx
 
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.onnx.notes import OPSET
-from graphcore.onnx.proto.limits import AXES_OF, MOST_SAID, check_constants
+from graphcore.onnx.proto.limits import AXES_OF, MAX_AXIS_NUMBERS, check_constants
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
 from graphcore.onnx.read.statements import versions_of
 from graphcore.onnx.schemas.inference import with_checked_dims
@@ -324,7 +324,7 @@ class Scan(ScannedValues):
     def _takes_constants(self, op_type: str, names: Sequence[str]) -> bool:
         """Return whether operands are as long, and constant ones hold numbers, as the operator takes."""
         lengths = (self._lengths.get(names[i], ()) for i in AXES_OF.get(op_type, ()) if i < len(names))
-        if any(length > MOST_SAID for dims in lengths for length in dims):
+        if any(length > MAX_AXIS_NUMBERS for dims in lengths for length in dims):
             return False
         if self._tensors.keys().isdisjoint(names):
             return True
