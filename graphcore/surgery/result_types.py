@@ -16,7 +16,7 @@ from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.proto.model_proto import attribute
-from graphcore.onnx.read.bodies import declared
+from graphcore.onnx.read.bodies import declared_types
 from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
@@ -334,7 +334,7 @@ def _of_others(change: Change) -> list[Type]:
     node, inputs = change.node, change.inputs
     proto = _proto(node, inputs)
     try:
-        made = declared(node.domain, proto, inputs, node.attributes, change.place)
+        made = declared_types(node.domain, proto, inputs, node.attributes, change.place)
     except GraphcoreError as error:
         raise ShapeError(
             error.summary.removeprefix("load: "), operands=roles(inputs), help=error.help or "replace the node too"

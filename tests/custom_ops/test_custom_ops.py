@@ -535,7 +535,7 @@ def test_reading_what_uses_the_result_of_an_undeclared_operator_says_so() -> Non
     proto = model("Unheard", {}, ["x"])
     proto.graph.node.append(onnx.helper.make_node("Add", ["y", "y"], ["z"]))
     proto.graph.output[0].name = "z"
-    with pytest.raises(ModelError, match=f"the runtime tells what {DOMAIN}::Unheard gives") as caught:
+    with pytest.raises(ModelError, match=f"the runtime has the result type of {DOMAIN}::Unheard") as caught:
         Graph.load(proto)
     assert f"@gc.custom_op('{DOMAIN}::Unheard')" in caught.value.help
 

@@ -31,7 +31,7 @@ def test_operator_is_named_when_what_it_gives_is_used_farther_on() -> None:
         node("Add", "kept", "other", output="sum"),
         node("Neg", "sum"),
     ]
-    with pytest.raises(ModelError, match=r"Add 'sum': an operand's type is not known.*test\.untyped::Other"):
+    with pytest.raises(ModelError, match=r"Add 'sum': the type of an operand is unknown.*test\.untyped::Other"):
         Graph.load(model(nodes, [info("x")], [info("y")], domains={"test.untyped": 1}))
 
 

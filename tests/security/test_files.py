@@ -320,7 +320,7 @@ def test_truncated_file_is_refused_or_is_a_model_of_its_own(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("source", [None, 3, [], object(), {"graph": 1}, onnx.GraphProto()])
 def test_what_is_no_source_is_refused(source: Any) -> None:
-    refused(source, "is no model")
+    refused(source, "the model must be a path, bytes or a ModelProto")
 
 
 @pytest.mark.parametrize("key", ["compression", "Offset", "location"])

@@ -168,7 +168,7 @@ def test_trees_are_refused_when_they_have_one_string_label() -> None:
 
 def test_trees_are_refused_when_their_labels_are_of_two_kinds() -> None:
     proto = trees(1, classlabels_strings=["a", "b"], classlabels_int64s=[1, 2])
-    refused(proto, "TreeEnsembleClassifier 'culprit'", "strings and integers", run=True)
+    refused(proto, "TreeEnsembleClassifier 'culprit'", "all strings or all integers", run=True)
 
 
 def test_trees_are_refused_when_a_chain_is_deeper_than_the_runtime_can_go() -> None:
@@ -211,7 +211,7 @@ def _longest(said: dict[str, list[Any]]) -> float:
 
 
 def test_trees_are_refused_for_circles_and_long_ways_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "DEEPEST", 3)
+    monkeypatch.setattr(checks, "MAX_DEPTH", 3)
     met = set()
     for seed in range(150):
         said = _drawn_trees(seed)
@@ -221,7 +221,7 @@ def test_trees_are_refused_for_circles_and_long_ways_alone(monkeypatch: pytest.M
             checks.check_trees(attributes, "trees")
             found = "sound"
         except GraphcoreError as error:
-            found = "circle" if "its trees have a circle" in str(error) else "deep"
+            found = "circle" if "its trees have a cycle" in str(error) else "deep"
         assert found in {"sound" if longest <= 3 else "deep", "circle" if longest == math.inf else ""}
         met.add(found)
     assert met == {"sound", "circle", "deep"}

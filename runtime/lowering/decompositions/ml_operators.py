@@ -230,7 +230,7 @@ def _chained(said: Mapping[str, Any]) -> tuple[list[list[Any]], list[tuple[int, 
     members |= {at: [said["nodes_splits"][at]] for at, mode in enumerate(modes) if _MODES[mode] == "BRANCH_EQ"}
     tracks = said.get("nodes_missing_value_tracks_true") or [0] * len(modes)
     most = _MAX_COPIES * (4 * len(modes) + 2 * len(said.get("membership_values", ())) + len(said["tree_roots"]))
-    from graphcore.onnx.read.checks import DEEPEST  # onnx, which few graphs need
+    from graphcore.onnx.read.checks import MAX_DEPTH  # onnx, which few graphs need
 
     rows: list[list[Any]] = []
     leaves: list[tuple[int, int, int]] = []
@@ -240,9 +240,9 @@ def _chained(said: Mapping[str, Any]) -> tuple[list[list[Any]], list[tuple[int, 
         while waiting:
             at, is_leaf, readers, depth = waiting.pop()
             number = len(rows) - first
-            if len(rows) > most or depth > DEEPEST:
+            if len(rows) > most or depth > MAX_DEPTH:
                 raise GraphError(
-                    f"TreeEnsemble: tree {tree} has a node below itself or many others, or is {DEEPEST} nodes deep",
+                    f"TreeEnsemble: tree {tree} has a node below itself or many others, or is {MAX_DEPTH} nodes deep",
                     help="give each node one parent, and limit the depth of the trees when they are trained",
                 )
             for row, column in readers:
