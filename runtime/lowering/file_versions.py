@@ -20,7 +20,7 @@ from graphcore.onnx.schemas.catalogue import types
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, Parameter, element, operator, schema_of
 from graphcore.onnx.versions.downgrade import row
-from graphcore.onnx.versions.older import Read
+from graphcore.onnx.versions.older import ReadNode
 from graphcore.onnx.versions.table import (
     IR_OF_OPSET,
     OLDEST,
@@ -232,11 +232,13 @@ def _dtype_that_decides(node: Node) -> DType | None:
     return type_.dtype if isinstance(type_, TensorType) else None
 
 
-def _view(node: Node) -> Read:
+def _view(node: Node) -> ReadNode:
     """A node as `downgrade` looks at it."""
     types = tuple([s.type for s in node.outputs])
     graph = node.outputs[0].graph
-    return Read(graph, node.op_type, list(node.inputs), dict(node.attributes), types, 0, _reads_nothing, node.domain)
+    return ReadNode(
+        graph, node.op_type, list(node.inputs), dict(node.attributes), types, 0, _reads_nothing, node.domain
+    )
 
 
 def _reads_nothing(*_: object) -> None:
@@ -281,7 +283,9 @@ class _Writing(Policy[Rewrite]):
         if definition is not None:
             attributes = {**attributes, "definition": self.made[definition]}
         wanted = self.wanted.get(node.domain, 1)
-        read = Read(rewrite.new, node.op_type, [*inputs], {**attributes}, types, wanted, _reads_nothing, node.domain)
+        read = ReadNode(
+            rewrite.new, node.op_type, [*inputs], {**attributes}, types, wanted, _reads_nothing, node.domain
+        )
         for newer, older in changes(node.op_type, node.domain):
             if newer.version <= wanted:
                 break

@@ -262,7 +262,7 @@ def test_simplified_layer_normalization_is_read_as_rms_normalization() -> None:
     (got,) = gc.InferenceSession().load(graph)(*arrays)
     np.testing.assert_allclose(got, bare(model, feeds_of(arrays))[0], rtol=1e-5, atol=1e-6)
     both = model_of("SimplifiedLayerNormalization", arrays, None, 2, "", 16)
-    with pytest.raises(ModelError, match="result 1 of it is used, which ONNX's RMSNormalization does not give"):
+    with pytest.raises(ModelError, match="result 1 is used, but ONNX's RMSNormalization does not have it"):
         Graph.load(both)
 
 

@@ -74,7 +74,7 @@ def test_faults_of_one_of_many_like_nodes_are_found(tmp_path: Path) -> None:
     more = [*like, helper.make_node("Softmax", ["x", "x"], ["z"], axis=1)]
     with pytest.raises(ModelError, match="has 2 operands, but needs 1"):
         Graph.load(save(tmp_path / "operands.onnx", more, ["z"]))
-    with pytest.raises(ModelError, match="axis is 1, and the operand has 1 axes"):
+    with pytest.raises(ModelError, match="axis is 1, but the operand has 1 axes"):
         Graph.load(save(tmp_path / "rank.onnx", like, ["y0"], rank=1))
 
 

@@ -157,7 +157,7 @@ WRONG: list[tuple[type[GraphcoreError], str, Callable[..., Any]]] = [
     (GraphError, r"attribute 'perm' is <Symbol", lambda x, s, i, b: on.Transpose(s, perm=s)),
     (GraphError, r"attribute 'value' is '.ud800'", lambda x, s, i, b: on.Constant(value="\ud800")),
     (DTypeError, r"onnx.StringConcat: X: '.ud800' is no tensor", lambda x, s, i, b: on.StringConcat("\ud800", "a")),
-    (GraphError, r"its scales are of shape", lambda x, s, i, b: on.Upsample(i, np.float32(2))),
+    (GraphError, r"its scales have shape", lambda x, s, i, b: on.Upsample(i, np.float32(2))),
     (GraphError, r"attribute 'perm' is 'ab'", lambda x, s, i, b: on.Transpose(x, perm="ab")),
     (GraphError, r"attribute 'equation' is 3", lambda x, s, i, b: on.Einsum(x, equation=3)),
     (GraphError, r"equation b'i\*j' is not a valid Einsum equation", lambda x, s, i, b: on.Einsum(x, equation="i*j")),

@@ -29,7 +29,7 @@ from graphcore.onnx.read.checks import check_call, check_declared, check_node
 from graphcore.onnx.read.model import Model, ordered
 from graphcore.onnx.read.statements import Body, Signature, Statement, unchecked, version_of, versions_of
 from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
-from graphcore.onnx.versions import Read, convert, is_unchanged, older
+from graphcore.onnx.versions import ReadNode, convert, is_unchanged, older
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
 
@@ -252,7 +252,7 @@ class Reader:
             older.agree(op_type, inputs)
         if not nested and (op_type, "to") not in _DTYPE_ATTRIBUTES and is_unchanged(domain, op_type, version):
             return self.graph.build.emit_many(op_type, tuple(inputs), types, attributes, domain)
-        node = Read(
+        node = ReadNode(
             graph=self.graph,
             op_type=op_type,
             inputs=list(inputs),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.versions.older import Body, Read, expand_function, function_body
+from graphcore.onnx.versions.older import FunctionBody, ReadNode, expand_function, function_body
 from graphcore.onnx.versions.table import next_change
 
 
@@ -19,7 +19,7 @@ def is_unchanged(domain: str, op_type: str, version: int) -> bool:
     return next_change(domain, op_type, version) is None
 
 
-def convert(node: Read) -> tuple[Symbol, ...] | None:
+def convert(node: ReadNode) -> tuple[Symbol, ...] | None:
     """Convert a node to the opset of Graphs.
 
     Returns the results of the nodes emitted into the graph; None if the node, possibly changed in place, is a node of
@@ -34,4 +34,4 @@ def convert(node: Read) -> tuple[Symbol, ...] | None:
     return None
 
 
-__all__ = ["Body", "Read", "convert", "expand_function", "function_body", "is_unchanged"]
+__all__ = ["FunctionBody", "ReadNode", "convert", "expand_function", "function_body", "is_unchanged"]
