@@ -169,7 +169,7 @@ def _has_kernel(op: CustomOp, node: Node, target: TargetName, types: Sequence[Ty
     """Return whether the target's kernel is right for operands of these types, or is all that there is."""
     assert op.kernel is not None
     try:
-        attributes = op.signature.given(op.signature.held(op.label, node.attributes))
+        attributes = op.signature.python_attributes(op.signature.node_attributes(op.label, node.attributes))
     except GraphcoreError:  # a form that is not declared
         return True
     if TARGETS[target].by_release and not _is_known(node, runtime):
@@ -307,7 +307,7 @@ class _Resolution(Policy[Rewrite]):
         bound = {"dims": tuple(dims.items())}
         if op.kernel is not None and TARGETS[self._target].table:  # standard ONNX has its own operators of that domain
             return FUNCTIONS, {"definition": definition, **bound}
-        held = op.signature.held(op.label, node.attributes)
+        held = op.signature.node_attributes(op.label, node.attributes)
         key = definition, *held
         open_one = self._open.get(key)
         if open_one is None:

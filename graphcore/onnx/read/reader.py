@@ -18,7 +18,7 @@ import onnx
 from graphcore.arrays.external_data import ExternalData, Folder, Links, links_of, model_bytes
 from graphcore.arrays.resource_limits import USUAL, Limits, Watch, limits_of
 from graphcore.custom_ops.custom_op import CustomOp
-from graphcore.custom_ops.declaration import called
+from graphcore.custom_ops.declaration import callable_labels
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
@@ -142,7 +142,7 @@ def load(
     runtime: Callable[[], RuntimeOperators | None] = installed,
 ) -> Graph:
     """Return the graph of a model; see `Graph.load`. runtime: returns the operators of the runtime."""
-    labels = called(custom_ops)
+    labels = callable_labels(custom_ops)
     opened = Opened(source, links_of(external_data, external_data_root), limits_of(limits))
     return read(opened, implicit_casts=implicit_casts, promotion=promotion, runtime=runtime, custom_ops=labels)
 
