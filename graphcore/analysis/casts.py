@@ -67,18 +67,18 @@ def casts_of(graph: Graph) -> Iterator[Cast]:
 
 
 def _readers(graph: Graph) -> dict[int, list[Node]]:
-    made: dict[int, list[Node]] = {}
+    readers: dict[int, list[Node]] = {}
     for node in graph.nodes:
         for symbol in node.inputs:
             if symbol is not None:
-                made.setdefault(symbol.id, []).append(node)
-    return made
+                readers.setdefault(symbol.id, []).append(node)
+    return readers
 
 
 def _reason(graph: Graph, node: Node, operand: Symbol, readers: Readers) -> Cast:
     result = node.outputs[0]
     system = str(graph.promotion)
-    source, made = _shown(operand.type), _shown(result.type)
+    source, target = _shown(operand.type), _shown(result.type)
     cause = cause_of(node.origin)
     implicit = cause is not None or result.id in graph.memory.implicit
     if cause:
@@ -90,7 +90,7 @@ def _reason(graph: Graph, node: Node, operand: Symbol, readers: Readers) -> Cast
         op, pair, words = "", None, f"{verb} at {node.line}"
     else:
         op, pair, words = _likely(graph.promotion, operand, result, readers)
-    return Cast(node, result.name, source, made, implicit, op, pair, words, system, node.line)
+    return Cast(node, result.name, source, target, implicit, op, pair, words, system, node.line)
 
 
 def _shown(type_: object) -> str:
@@ -110,25 +110,25 @@ def _caused(
 ) -> tuple[str, tuple[str, str] | None, str]:
     """Return the op, the pair and the words for a cause."""
     op, *kinds = cause
-    given = [_shown(kind) if isinstance(kind, TensorType) else repr(kind[1]) for kind in kinds]
-    pair = (given[0], given[1]) if len(given) == 2 else None
+    names = [_shown(kind) if isinstance(kind, TensorType) else repr(kind[1]) for kind in kinds]
+    pair = (names[0], names[1]) if len(names) == 2 else None
     declared = REGISTRY.get(op)
     rule = f"`{op}`: {MEANINGS[declared.rule]}" if declared is not None else f"`{op}`"
-    made = _shown(result.type)
-    if _shown(operand.type) not in given:
-        return op, pair, f"{rule}; in {system} that result is {made}"
+    target = _shown(result.type)
+    if _shown(operand.type) not in names:
+        return op, pair, f"{rule}; in {system} that result is {target}"
     if pair is not None and all(isinstance(kind, TensorType) for kind in kinds):
-        met = _met(system, pair, result)
-        if met:
-            return op, pair, f"{' and '.join(pair)} meet in {made}: {met} ({rule})"
-    with_ = f" with {' and '.join(_others(given, _shown(operand.type)))}" if len(given) > 1 else ""
-    return op, pair, f"{_shown(operand.type)}{with_} is computed in {made} ({rule})"
+        reason = _met(system, pair, result)
+        if reason:
+            return op, pair, f"{' and '.join(pair)} meet in {target}: {reason} ({rule})"
+    with_ = f" with {' and '.join(_others(names, _shown(operand.type)))}" if len(names) > 1 else ""
+    return op, pair, f"{_shown(operand.type)}{with_} is computed in {target} ({rule})"
 
 
-def _others(given: list[str], own: str) -> list[str]:
-    left = list(given)
-    left.remove(own)
-    return left
+def _others(names: list[str], name: str) -> list[str]:
+    others = list(names)
+    others.remove(name)
+    return others
 
 
 def _met(system: PromotionSystem, pair: tuple[str, str], result: Symbol) -> str:
@@ -151,8 +151,8 @@ def _likely(
             if other is None or other is result or _dtype(other) is None or _dtype(other) is not _dtype(result):
                 continue
             before = _before(other)
-            if met := _met(system, (source, before), result):
-                words = f"a Cast of the file; {system} has the same for `{reader.op_type}`: {met}"
+            if reason := _met(system, (source, before), result):
+                words = f"a Cast of the file; {system} has the same for `{reader.op_type}`: {reason}"
                 return reader.op_type, (source, before), words
     return "", None, "a Cast of the file"
 

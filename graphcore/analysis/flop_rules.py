@@ -103,11 +103,11 @@ def _of_bits(has: Shapes) -> Size:
 
 def _einsum(has: Shapes) -> Size:
     text = has.node.attributes.get("equation", "")
-    left = str(text).replace(" ", "").partition("->")[0].split(",")
-    if len(left) != len(has.node.inputs):
+    terms = str(text).replace(" ", "").partition("->")[0].split(",")
+    if len(terms) != len(has.node.inputs):
         raise UnknownShapeError("the equation has other operands")
     sizes: dict[object, Size] = {}
-    for position, letters in enumerate(left):
+    for position, letters in enumerate(terms):
         dims = has.operand(position)
         named = letters.replace("...", "")
         spread = len(dims) - len(named)
@@ -118,7 +118,7 @@ def _einsum(has: Shapes) -> Size:
         for label, dim in zip(labels, dims, strict=True):
             if sizes.get(label, 1) == 1:
                 sizes[label] = dim
-    return product([*sizes.values()]) * max(len(left), 1)
+    return product([*sizes.values()]) * max(len(terms), 1)
 
 
 # Convolutions
@@ -227,8 +227,8 @@ def _scattered(has: Shapes) -> Size:
 def _transformed(has: Shapes) -> Size:
     """Return the operations of a STFT: windows [batch, frames, bins, 2] of fast Fourier transforms."""
     batch, frames, *_ = has.result(2)
-    given = constant_array(has.at(3), weights=True, outer=True)
-    length = has.operand(2, 1)[0] if given is None else int(given.reshape(-1)[0])
+    window_length = constant_array(has.at(3), weights=True, outer=True)
+    length = has.operand(2, 1)[0] if window_length is None else int(window_length.reshape(-1)[0])
     if isinstance(length, Dim):
         raise UnknownShapeError("the length of its window is not known")
     return batch * frames * (_FOURIER * length * math.ceil(math.log2(max(length, 2))) + length)
@@ -236,8 +236,8 @@ def _transformed(has: Shapes) -> Size:
 
 def _top(has: Shapes) -> Size:
     k = constant_array(has.at(1), weights=True, outer=True)
-    wanted = 1 if k is None else max(int(k.reshape(-1)[0]), 1)
-    return product(has.operand(0)) * math.ceil(math.log2(wanted + 1))
+    count = 1 if k is None else max(int(k.reshape(-1)[0]), 1)
+    return product(has.operand(0)) * math.ceil(math.log2(count + 1))
 
 
 def _ordered(has: Shapes) -> Size:

@@ -69,25 +69,25 @@ def flops(graph: Graph, dims: Mapping[str, int | str | Dim] | None = None) -> Fl
     and casts count none. An If counts as its costlier branch, a Loop as its body times a trip count that is known.
     Raises `ShapeError` for what is no size and no name.
     """
-    given = {} if dims is None else dict(dims)
-    for name, size in given.items():
+    substitutions = {} if dims is None else dict(dims)
+    for name, size in substitutions.items():
         try:
             Dim(name).substitute({name: size})
         except (ValueError, TypeError) as error:
             raise ShapeError(
                 f"flops: {name!r:.80}: {size!r:.80}: {error}", help="a dim is a number >= 0 or a name"
             ) from None
-    return _Counter(given, {}).graph(graph)
+    return _Counter(substitutions, {}).graph(graph)
 
 
 class _Counter:
-    def __init__(self, dims: Mapping[str, int | str | Dim], known: Known) -> None:
+    def __init__(self, dims: Mapping[str, int | str | Dim], functions: Known) -> None:
         self.dims = dims
-        self.known = known
+        self.known = functions
         self.sizes: dict[Dim, Size] = {}
 
     def graph(self, graph: Graph) -> Flops:
-        found = layers(graph)
+        graph_layers = layers(graph)
         entries, total = [], Dim(0)
         for position, node in enumerate(graph.nodes):
             counted = self.node(node)
@@ -95,17 +95,17 @@ class _Counter:
             value = None if isinstance(counted, str) else _dim(counted)
             reason = counted if isinstance(counted, str) else ""
             result = node.outputs[0].name if node.outputs else ""
-            entries.append(NodeFlops(node, result, name, found.path_of(position), value, reason))
+            entries.append(NodeFlops(node, result, name, graph_layers.path_of(position), value, reason))
             if value is not None:
                 total = total + value
         return Flops(tuple(entries), total)
 
     def size(self, dim: Dim) -> Size:
-        found = self.sizes.get(dim)
-        if found is None:
-            made = dim.substitute(self.dims)
-            found = self.sizes[dim] = made if made.value is None else made.value
-        return found
+        size = self.sizes.get(dim)
+        if size is None:
+            substituted = dim.substitute(self.dims)
+            size = self.sizes[dim] = substituted if substituted.value is None else substituted.value
+        return size
 
     def node(self, node: Node) -> Size | str:
         """Return the operations of a node, or why they are not known."""
@@ -141,8 +141,8 @@ class _Counter:
             counted = self.known[definition] = _Counter({}, self.known).whole(definition.body)
         if isinstance(counted, (str, int)):
             return counted
-        made = counted.substitute(dims_of(node)).substitute(self.dims)
-        return "a dim is not known" if made.is_dynamic else made
+        size = counted.substitute(dims_of(node)).substitute(self.dims)
+        return "a dim is not known" if size.is_dynamic else size
 
     def with_bodies(self, node: Node) -> Size | str:
         counted = [self.whole(value) for value in node.attributes.values() if isinstance(value, Graph)]

@@ -52,12 +52,12 @@ class Layers:
 
     def around(self, node: int) -> tuple[str, ...]:
         """Return the paths of the layers around the node at a position, outermost first."""
-        found: list[str] = []
+        paths: list[str] = []
         position = self.innermost[node]
         while position >= 0:
-            found.append(self.layers[position].path)
+            paths.append(self.layers[position].path)
             position = self.layers[position].parent
-        return tuple(found[::-1])
+        return tuple(paths[::-1])
 
 
 def layers(graph: Graph) -> Layers:
@@ -71,10 +71,10 @@ def layers(graph: Graph) -> Layers:
     """
     nodes = graph.nodes
     paths = _paths(nodes)
-    found = _grouped(paths)
-    beside = sum(place < 0 for place in found.innermost) + sum(layer.parent < 0 for layer in found.layers)
-    if beside <= _LARGE:
-        return found
+    result = _grouped(paths)
+    top_level = sum(place < 0 for place in result.innermost) + sum(layer.parent < 0 for layer in result.layers)
+    if top_level <= _LARGE:
+        return result
     return _grouped([(*part, *path) for part, path in zip(_parts(nodes, paths), paths, strict=True)])
 
 
@@ -86,17 +86,17 @@ def path_in(name: str) -> Path:
 
 
 def _paths(nodes: Sequence[Node]) -> list[Path]:
-    known: dict[str, Path] = {}
-    found: list[Path | None] = []
+    by_layer: dict[str, Path] = {}
+    paths: list[Path | None] = []
     for node in nodes:
         if node.layer:
-            path = known.get(node.layer)
+            path = by_layer.get(node.layer)
             if path is None:
-                path = known[node.layer] = tuple(filter(None, node.layer[:_LONGEST].split("/")[:_DEEPEST]))
-            found.append(path)
+                path = by_layer[node.layer] = tuple(filter(None, node.layer[:_LONGEST].split("/")[:_DEEPEST]))
+            paths.append(path)
         else:
-            found.append(_named(node))
-    return _between(found)
+            paths.append(_named(node))
+    return _between(paths)
 
 
 def _named(node: Node) -> Path | None:
@@ -114,19 +114,19 @@ def _is_weight(symbol: Symbol | None) -> bool:
     return symbol is not None and type(symbol.producer) is Constant and symbol.given_name is not None
 
 
-def _between(found: list[Path | None]) -> list[Path]:
+def _between(paths: list[Path | None]) -> list[Path]:
     """Return paths for all: those that are not known from the nearest ones before and after."""
-    after: list[Path] = [()] * len(found)
+    after: list[Path] = [()] * len(paths)
     following: Path = ()
-    for position in range(len(found) - 1, -1, -1):
-        following = found[position] or following
+    for position in range(len(paths) - 1, -1, -1):
+        following = paths[position] or following
         after[position] = following
-    made: list[Path] = []
+    result: list[Path] = []
     before: Path = ()
-    for position, path in enumerate(found):
+    for position, path in enumerate(paths):
         before = path or before
-        made.append(_shared(before, after[position]) if path is None else path)
-    return made
+        result.append(_shared(before, after[position]) if path is None else path)
+    return result
 
 
 def _shared(before: Path, after: Path) -> Path:
@@ -167,8 +167,8 @@ def _live(nodes: Sequence[Node]) -> list[int]:
             if operand is not None and operand.id in first:
                 last[operand.id] = position
     change = [0] * (len(nodes) + 2)
-    for own, position in last.items():
-        change[first[own]] += 1
+    for symbol_id, position in last.items():
+        change[first[symbol_id]] += 1
         change[position + 1] -= 1
     live, count = [], 0
     for step in change[: len(nodes) + 1]:
@@ -192,28 +192,28 @@ def _grouped(paths: Sequence[Path]) -> Layers:
     children: dict[Path, set[Path]] = {}
     for path in paths:
         for depth in range(1, len(path) + 1):
-            own = path[:depth]
-            counts[own] = counts.get(own, 0) + 1
-            if own not in children:
-                children[own] = set()
+            prefix = path[:depth]
+            counts[prefix] = counts.get(prefix, 0) + 1
+            if prefix not in children:
+                children[prefix] = set()
                 if depth > 1:
-                    children[path[: depth - 1]].add(own)
+                    children[path[: depth - 1]].add(prefix)
     is_kept = {
         path: 1 < count < len(paths) and not _is_only_wrapper(path, counts, children) for path, count in counts.items()
     }
     numbers: dict[Path, int] = {}
-    made: list[Layer] = []
+    groups: list[Layer] = []
 
     def number(path: Path) -> int:
-        found = numbers.get(path)
-        if found is not None:
-            return found
+        position = numbers.get(path)
+        if position is not None:
+            return position
         outer = path[:-1]
         while outer and not is_kept[outer]:
             outer = outer[:-1]
         parent = number(outer) if outer else -1
-        numbers[path] = len(made)
-        made.append(Layer("/".join(path), "/".join(path[len(outer) :]), parent, counts[path]))
+        numbers[path] = len(groups)
+        groups.append(Layer("/".join(path), "/".join(path[len(outer) :]), parent, counts[path]))
         return numbers[path]
 
     innermost = []
@@ -221,12 +221,12 @@ def _grouped(paths: Sequence[Path]) -> Layers:
     for path in paths:
         place = nearest.get(path)
         if place is None:
-            own = path
-            while own and not is_kept[own]:
-                own = own[:-1]
-            place = nearest[path] = number(own) if own else -1
+            prefix = path
+            while prefix and not is_kept[prefix]:
+                prefix = prefix[:-1]
+            place = nearest[path] = number(prefix) if prefix else -1
         innermost.append(place)
-    return Layers(tuple(made), tuple(innermost))
+    return Layers(tuple(groups), tuple(innermost))
 
 
 def _is_only_wrapper(path: Path, counts: dict[Path, int], children: dict[Path, set[Path]]) -> bool:

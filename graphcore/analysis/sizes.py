@@ -72,7 +72,7 @@ class Sizes:
 def sizes(graph: Graph) -> Sizes:
     """Return the parameters and bytes of a graph by weight and by layer, bodies and functions included, each once."""
     readers: dict[_Key, int] = {}
-    found: dict[_Key, tuple[Symbol, Chain]] = {}
+    symbols: dict[_Key, tuple[Symbol, Chain]] = {}
     nodes: dict[Chain, int] = {}
     functions = [(definition.body, (name,)) for definition, name in definitions(graph).items()]
     for root, outer in [(graph, ()), *functions]:
@@ -81,13 +81,13 @@ def sizes(graph: Graph) -> Sizes:
             for symbol in constants:
                 key = id(symbol.graph), symbol.id
                 readers[key] = readers.get(key, 0) + 1
-                found.setdefault(key, (symbol, chain))
+                symbols.setdefault(key, (symbol, chain))
         for symbol in root.weights.values():
-            found.setdefault((id(root), symbol.id), (symbol, ()))
+            symbols.setdefault((id(root), symbol.id), (symbol, ()))
     weights = {
-        key: _weight(symbol, chain[-1] if chain else "", readers.get(key, 0)) for key, (symbol, chain) in found.items()
+        key: _weight(symbol, chain[-1] if chain else "", readers.get(key, 0)) for key, (symbol, chain) in symbols.items()
     }
-    return Sizes(tuple(weights.values()), tuple(_by_layer(nodes, [(w, found[key][1]) for key, w in weights.items()])))
+    return Sizes(tuple(weights.values()), tuple(_by_layer(nodes, [(w, symbols[key][1]) for key, w in weights.items()])))
 
 
 def _readings(graph: Graph, outer: Chain) -> Iterator[tuple[Chain, list[Symbol]]]:
@@ -95,10 +95,10 @@ def _readings(graph: Graph, outer: Chain) -> Iterator[tuple[Chain, list[Symbol]]
 
     outer: the layers around the graph. A body is a layer, called after the result of its node and its attribute.
     """
-    found = layers(graph)
+    graph_layers = layers(graph)
     for position, node in enumerate(graph.nodes):
-        own = found.around(position)
-        chain = (*outer, *(f"{outer[-1]}/{path}" for path in own)) if outer else own
+        paths = graph_layers.around(position)
+        chain = (*outer, *(f"{outer[-1]}/{path}" for path in paths)) if outer else paths
         sources = [_outermost(operand) for operand in node.inputs if operand is not None]
         yield chain, [symbol for symbol in sources if type(symbol.producer) is Constant]
         for key, body in node.attributes.items() if node.attributes else ():
@@ -166,7 +166,7 @@ def _by_layer(nodes: Mapping[Chain, int], weights: Iterable[tuple[Weight, Chain]
             if path not in sums:
                 sums[path], inner[path], depths[path] = [0, 0, 0], [], depth
                 inner[chain[depth - 1] if depth else ""].append(path)
-            sums[path] = [held + amount for held, amount in zip(sums[path], amounts, strict=True)]
+            sums[path] = [total + amount for total, amount in zip(sums[path], amounts, strict=True)]
 
     for chain, count in nodes.items():
         add(chain, (count, 0, 0))

@@ -51,15 +51,15 @@ def statistics(array: Array, dtype: object = None, *, bins: int = BINS) -> Stati
     """
     if not isinstance(array, np.ndarray):
         raise DTypeError(f"statistics: a {type(array).__name__} is no array", help="give a NumPy array")
-    known = _held(array) if dtype is None else DType.of(dtype)
-    if known is DType.string:
+    element_dtype = _held(array) if dtype is None else DType.of(dtype)
+    if element_dtype is DType.string:
         empty = sum(int(np.count_nonzero(chunk == "")) for chunk in _chunks(array))
         return Statistics(array.size, None, None, None, 0, 0, empty, ())
-    if known.is_complex:
-        return _of_numbers(np.abs(array), known.storage, max(1, bins))
-    if is_wide(known) or (array.dtype == object and known.is_integer):
+    if element_dtype.is_complex:
+        return _of_numbers(np.abs(array), element_dtype.storage, max(1, bins))
+    if is_wide(element_dtype) or (array.dtype == object and element_dtype.is_integer):
         return _of_integers([int(v) for v in array.reshape(-1).tolist()], bins)
-    return _of_numbers(array, known, max(1, bins))
+    return _of_numbers(array, element_dtype, max(1, bins))
 
 
 def _held(array: Array) -> DType:
