@@ -1,4 +1,4 @@
-"""The layers of a graph: groups of nodes, from the layers they were built in, from their names, or from the flow."""
+"""The layers of a graph: groups of nodes by the layers they were built in, by their names, or by the data flow."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 
 Path: TypeAlias = "tuple[str, ...]"
 
-_DEEPEST = 12
-"""Layers in each other; what is deeper in a name stays part of the innermost one."""
+_MAX_DEPTH = 12
+"""The maximum depth of layers; deeper parts of a name belong to the innermost layer."""
 
-_LONGEST = 4000
-"""Characters of a name that are read for layers."""
+_MAX_NAME_LENGTH = 4000
+"""Characters of a name that are searched for layers."""
 
-_LARGE = 300
-"""Nodes and layers that are still shown side by side; more are cut into parts."""
+_MAX_SIDE_BY_SIDE = 300
+"""The maximum number of nodes and layers at the top; more are cut into parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A group of nodes.
 
-    path: its whole name, parts joined with `/`. name: the part after that of its parent. parent: the position of the
-    layer around it, or -1. nodes: how many nodes are in it and in the layers inside of it.
+    path: the full name, parts joined with `/`. name: the part after the parent's path. parent: the position of the
+    enclosing layer, or -1. nodes: the number of nodes, including those of inner layers.
     """
 
     path: str
@@ -39,19 +39,19 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The layers of one graph, each after the one that it is in. innermost: for each node of the graph, in order, the
+    """The layers of one graph, each after its enclosing layer. innermost: for each node of the graph, in order, the
     position of its layer, or -1."""
 
     layers: tuple[Layer, ...]
     innermost: tuple[int, ...]
 
     def path_of(self, node: int) -> str:
-        """Return the path of the layer of the node at a position, "" outside of any."""
+        """Return the path of the layer of the node at a position, or ""."""
         position = self.innermost[node]
         return "" if position < 0 else self.layers[position].path
 
     def around(self, node: int) -> tuple[str, ...]:
-        """Return the paths of the layers around the node at a position, outermost first."""
+        """Return the paths of the enclosing layers of the node at a position, outermost first."""
         paths: list[str] = []
         position = self.innermost[node]
         while position >= 0:
@@ -63,26 +63,26 @@ class Layers:
 def layers(graph: Graph) -> Layers:
     """Return the layers of a graph's own nodes; bodies and functions are graphs with layers of their own.
 
-    A node's layer is the one that it was built in; in models of others the hierarchy in the name of its result
+    A node's layer is the one that it was built in; in imported models the hierarchy in the name of its result
     (`/encoder/layer.0/MatMul_output_0`, `model.layers.0.add`), or else in the name of its weight. A node without either
-    is in the layer that the nodes before and after it have in common. Where too many nodes and layers are left side by
-    side, they are cut into parts, where the fewest values flow from one to the next. Layers of one node, and those that
-    hold the whole graph, are left out.
+    is in the common layer of the nodes before and after it. If too many nodes and layers are at the top, they are cut
+    into parts where the fewest values flow from one part to the next. Layers of one node, and those of the whole graph,
+    are omitted.
     """
     nodes = graph.nodes
     paths = _paths(nodes)
-    result = _grouped(paths)
+    result = _group(paths)
     top_level = sum(place < 0 for place in result.innermost) + sum(layer.parent < 0 for layer in result.layers)
-    if top_level <= _LARGE:
+    if top_level <= _MAX_SIDE_BY_SIDE:
         return result
-    return _grouped([(*part, *path) for part, path in zip(_parts(nodes, paths), paths, strict=True)])
+    return _group([(*part, *path) for part, path in zip(_parts(nodes, paths), paths, strict=True)])
 
 
 def path_in(name: str) -> Path:
-    """Return the layers in a name: what stands before its last `/`, or its last `.` where it has no slash."""
-    name = name[:_LONGEST]
+    """Return the layers in a name: the parts before its last `/`, or before its last `.` if it has no slash."""
+    name = name[:_MAX_NAME_LENGTH]
     inner = name.split("/") if "/" in name.strip("/") else name.split(".")
-    return tuple(filter(None, inner[:-1][:_DEEPEST]))
+    return tuple(filter(None, inner[:-1][:_MAX_DEPTH]))
 
 
 def _paths(nodes: Sequence[Node]) -> list[Path]:
@@ -92,15 +92,15 @@ def _paths(nodes: Sequence[Node]) -> list[Path]:
         if node.layer:
             path = by_layer.get(node.layer)
             if path is None:
-                path = by_layer[node.layer] = tuple(filter(None, node.layer[:_LONGEST].split("/")[:_DEEPEST]))
+                path = by_layer[node.layer] = tuple(filter(None, node.layer[:_MAX_NAME_LENGTH].split("/")[:_MAX_DEPTH]))
             paths.append(path)
         else:
-            paths.append(_named(node))
-    return _between(paths)
+            paths.append(_path_in_names(node))
+    return _fill_gaps(paths)
 
 
-def _named(node: Node) -> Path | None:
-    """Return the layers in the names of a node's results or of its weights; None where there are none."""
+def _path_in_names(node: Node) -> Path | None:
+    """Return the layers in the names of a node's results or of its weights, or None."""
     for symbol in node.outputs:
         if symbol.given_name is not None and (path := path_in(symbol.given_name)):
             return path
@@ -114,8 +114,8 @@ def _is_weight(symbol: Symbol | None) -> bool:
     return symbol is not None and type(symbol.producer) is Constant and symbol.given_name is not None
 
 
-def _between(paths: list[Path | None]) -> list[Path]:
-    """Return paths for all: those that are not known from the nearest ones before and after."""
+def _fill_gaps(paths: list[Path | None]) -> list[Path]:
+    """Return paths with unknown ones replaced by the common prefix of the nearest known ones."""
     after: list[Path] = [()] * len(paths)
     following: Path = ()
     for position in range(len(paths) - 1, -1, -1):
@@ -125,20 +125,20 @@ def _between(paths: list[Path | None]) -> list[Path]:
     before: Path = ()
     for position, path in enumerate(paths):
         before = path or before
-        result.append(_shared(before, after[position]) if path is None else path)
+        result.append(_common_prefix(before, after[position]) if path is None else path)
     return result
 
 
-def _shared(before: Path, after: Path) -> Path:
-    """Return what two paths begin with."""
+def _common_prefix(before: Path, after: Path) -> Path:
+    """Return the common prefix of two paths."""
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
     return tuple(part for part, _ in same)
 
 
 def _parts(nodes: Sequence[Node], paths: Sequence[Path]) -> list[Path]:
-    """Return parts of about the same size, in each other where there are many, cut at the narrowest places.
+    """Return parts of about equal size, nested if there are many, cut where the fewest values are live.
 
-    paths: of the nodes; layers are kept whole where that is possible.
+    paths: of the nodes; layers are not cut if possible.
     """
     live = _live(nodes)
     for position in range(1, len(nodes)):
@@ -157,7 +157,7 @@ def _parts(nodes: Sequence[Node], paths: Sequence[Path]) -> list[Path]:
 
 
 def _live(nodes: Sequence[Node]) -> list[int]:
-    """Return for each position how many results of nodes before it are read at it or later."""
+    """Return for each position the number of results of earlier nodes that are read there or later."""
     last: dict[int, int] = {}
     first: dict[int, int] = {}
     for position, node in enumerate(nodes):
@@ -178,7 +178,7 @@ def _live(nodes: Sequence[Node]) -> list[int]:
 
 
 def _cuts(live: Sequence[int], start: int, end: int, size: int) -> list[tuple[int, int]]:
-    """Return ranges of half to three halves of a size, which end where the fewest values are live."""
+    """Return ranges of 0.5 to 1.5 times a size that end where the fewest values are live."""
     ranges = []
     while end - start > size * 3 // 2:
         cut = min(range(start + size // 2, start + size * 3 // 2), key=lambda i: (live[i], abs(i - start - size)))
@@ -187,7 +187,7 @@ def _cuts(live: Sequence[int], start: int, end: int, size: int) -> list[tuple[in
     return [*ranges, (start, end)]
 
 
-def _grouped(paths: Sequence[Path]) -> Layers:
+def _group(paths: Sequence[Path]) -> Layers:
     counts: dict[Path, int] = {}
     children: dict[Path, set[Path]] = {}
     for path in paths:
@@ -230,12 +230,12 @@ def _grouped(paths: Sequence[Path]) -> Layers:
 
 
 def _is_only_wrapper(path: Path, counts: dict[Path, int], children: dict[Path, set[Path]]) -> bool:
-    """Return whether a layer holds one other layer and nothing else."""
+    """Return True if a layer consists of one other layer."""
     return any(counts[child] == counts[path] for child in children[path])
 
 
 def totals(layers: Layers, values: Iterable[float]) -> list[float]:
-    """Return for each layer the sum over its nodes, those in inner layers included. values: one for each node."""
+    """Return for each layer the sum over its nodes, including those of inner layers. values: one for each node."""
     sums = [0.0] * len(layers.layers)
     for place, value in zip(layers.innermost, values, strict=True):
         if place >= 0:

@@ -102,7 +102,7 @@ def test_dims_are_given_sizes_or_stay_names() -> None:
 def test_total_is_of_what_is_known() -> None:
     found = flops(branching())
     assert [entry.operator for entry in found.unknown] == ["Loop"]
-    assert found.unknown[0].reason == "the run tells how often it goes round"
+    assert found.unknown[0].reason == "its trip count is not constant"
     assert found.total == sum((e.flops for e in found.nodes if e.flops is not None), Dim(0))
 
 
