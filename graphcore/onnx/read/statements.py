@@ -229,8 +229,6 @@ def _layer(properties: Iterable[onnx.StringStringEntryProto]) -> str:
 OLDEST = 7
 """The oldest supported opset: before it, broadcasting had other rules."""
 
-"""Characters of a name that errors show."""
-
 
 def versions_of(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
     """Return the version of each domain. Raises `ModelError` if a domain has two."""
