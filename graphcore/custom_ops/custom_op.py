@@ -214,9 +214,8 @@ class CustomOp(Generic[P, R]):
         types = types[:count]
         if self._body is not None:
             self.definition(operand_types, attributes, types, _operands_by_label(self, inputs))
-        if set(names_of(types)) <= set(
-            names_of([t for t in operand_types if t is not None])
-        ):  # other names are new in each call
+        # Other names are new in each call.
+        if set(names_of(types)) <= set(names_of([t for t in operand_types if t is not None])):
             while len(self._cached_types) >= _MAX_CACHED:
                 self._cached_types.pop(next(iter(self._cached_types)), None)
             self._cached_types[key] = types, is_single

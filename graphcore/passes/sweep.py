@@ -211,9 +211,8 @@ class Sweep(Rewrite):
         """Add a constant in the place of `node`. type_: by default that of the array."""
         type_ = type_ or tensor_type(DType.of(array.dtype), Shape(array.shape))
         initializers = self.policy.initializers
-        if (
-            initializers is not None and array.nbytes > self.policy.limit >> 12
-        ):  # smaller ones do not count beside the size of a node
+        # Small constants do not count beside the size of a node.
+        if initializers is not None and array.nbytes > self.policy.limit >> 12:
             initializers.budget -= max(0, array.nbytes - self._freed_bytes(node))
         return self.new.build.symbol(type_, Constant(array, False, node.origin))
 

@@ -235,10 +235,8 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _Scope) -> bytes:
     parts: list[bytes] = []
     prefix = scope.prefix
     for symbol in node.inputs:
-        parts += (
-            b"\x0a",
-            _ABSENT if symbol is None else names[symbol.id] or _name_symbol(symbol, names, prefix),
-        )  # input
+        # input
+        parts += b"\x0a", _ABSENT if symbol is None else names[symbol.id] or _name_symbol(symbol, names, prefix)
     for symbol in node.outputs:
         parts += b"\x12", _name_symbol(symbol, names, prefix)  # output
     if node.outputs:
