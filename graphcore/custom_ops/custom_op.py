@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 from graphcore.build import operands
 from graphcore.custom_ops.signature import (
     NONE,
-    Signature,
+    OpSignature,
     TracedBody,
     allowed_dtypes,
     cache_key,
@@ -76,7 +76,7 @@ class CustomOp(Generic[P, R]):
         self.label = label
         function = rule if rule is not None else body
         assert function is not None
-        self.signature: Signature = signature_of(label, function)
+        self.signature: OpSignature = signature_of(label, function)
         self.implementation = python
         """The Python function that computes it, or None."""
         self.kernel = kernel

@@ -57,7 +57,7 @@ class AttributeParameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class OpSignature:
     """The parameters of an operator."""
 
     text: str
@@ -146,7 +146,7 @@ class Signature:
         return GraphError(f"{label}: {why}", help=f"the signature is {label.rpartition('::')[2]}{self.text}")
 
 
-def signature_of(label: str, function: Callable[..., Any]) -> Signature:
+def signature_of(label: str, function: Callable[..., Any]) -> OpSignature:
     """Return the signature of an operator from its function. Raises `GraphError` for unsupported parameters."""
     signature = _signature(label, function)
     operands: list[OperandParameter] = []
@@ -169,7 +169,7 @@ def signature_of(label: str, function: Callable[..., Any]) -> Signature:
                 f"{label}: the default of operand {name!r} must be None, got {default!r:.80}",
                 help=f"put it after a * to make it an attribute: *, {name}={default!r:.80}",
             )
-    return Signature(_signature_text(signature), tuple(operands), attributes)
+    return OpSignature(_signature_text(signature), tuple(operands), attributes)
 
 
 def _signature(label: str, function: Any) -> inspect.Signature:
@@ -294,7 +294,7 @@ NONE = "none"
 """The rule of operands that are not promoted."""
 
 
-def groups(label: str, signature: Signature, promote: str | Mapping[str, str]) -> list[tuple[str, frozenset[str]]]:
+def groups(label: str, signature: OpSignature, promote: str | Mapping[str, str]) -> list[tuple[str, frozenset[str]]]:
     """Return the promotion rules, each with its operands."""
     names = [o.name for o in signature.operands]
     table = {" ".join(names): promote} if isinstance(promote, str) else dict(promote)
@@ -311,7 +311,7 @@ def groups(label: str, signature: Signature, promote: str | Mapping[str, str]) -
     return [*rules, (NONE, frozenset(names) - grouped)]
 
 
-def allowed_dtypes(label: str, signature: Signature, dtypes: Mapping[str, str]) -> dict[str, frozenset[DType]]:
+def allowed_dtypes(label: str, signature: OpSignature, dtypes: Mapping[str, str]) -> dict[str, frozenset[DType]]:
     by_name = {}
     for group, row in dtypes.items():
         _check_names(label, "dtypes", signature, group.split())
@@ -320,7 +320,7 @@ def allowed_dtypes(label: str, signature: Signature, dtypes: Mapping[str, str]) 
     return by_name
 
 
-def _check_names(label: str, what: str, signature: Signature, names: Sequence[str]) -> None:
+def _check_names(label: str, what: str, signature: OpSignature, names: Sequence[str]) -> None:
     existing = [o.name for o in signature.operands]
     unknown = [name for name in names if name not in existing]
     if unknown:
@@ -342,7 +342,7 @@ _tracing: ContextVar[tuple[TracedBody, ...]] = ContextVar("graphcore_custom", de
 class TracedBody:
     """The body of an operator, and its traced definitions."""
 
-    def __init__(self, label: str, signature: Signature, function: Callable[..., Any]) -> None:
+    def __init__(self, label: str, signature: OpSignature, function: Callable[..., Any]) -> None:
         self.label = label
         self.name = label.rpartition("::")[2]
         self._signature = signature

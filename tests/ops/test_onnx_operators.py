@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphcoreError, PromotionError
-from graphcore.onnx.schemas.catalogue import Entry, entry, names
+from graphcore.onnx.schemas.catalogue import OperatorSpec, entry, names
 from graphcore.ops import onnx as onnx_ops
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, Type, tensor_type
 from tests.support.graphs import run
@@ -89,7 +89,7 @@ def test_operator_has_a_name_a_signature_and_docs(name: str, domain: str) -> Non
     assert max(map(len, docs.split("\n"))) <= 120 or any("," not in line for line in docs.split("\n"))
 
 
-def _required(of: Entry, type_: Type) -> dict[str, Any]:
+def _required(of: OperatorSpec, type_: Type) -> dict[str, Any]:
     values: dict[str, Any] = {
         "int": 1,
         "ints": [1, 1],

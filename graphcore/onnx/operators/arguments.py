@@ -20,7 +20,7 @@ from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.model_proto import attribute as encode
 from graphcore.onnx.proto.type_protos import join_types
-from graphcore.onnx.schemas.catalogue import KINDS, Attribute, Entry
+from graphcore.onnx.schemas.catalogue import KINDS, Attribute, OperatorSpec
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type, known_type
 
@@ -39,46 +39,46 @@ _EXPECTED: dict[int, str] = {
 
 
 def encode_attributes(
-    of: Entry, attributes: Mapping[str, Any], graph: Graph
+    spec: OperatorSpec, attributes: Mapping[str, Any], graph: Graph
 ) -> tuple[list[onnx.AttributeProto], dict[str, Any]]:
     """Return a node's attributes, with empty graphs for its bodies, and the bodies. Raises `GraphError`."""
-    kinds = {a.name: a for a in of.attributes}
+    kinds = {a.name: a for a in spec.attributes}
     protos, bodies = [], {}
     for name, value in attributes.items():
         if kinds[name].kind == KINDS.GRAPH:
             if not isinstance(value, Graph) and not callable(value):
-                raise _wrong(of, kinds[name], value)
+                raise _wrong(spec, kinds[name], value)
             bodies[name] = value
             protos.append(onnx.AttributeProto(name=name, type=KINDS.GRAPH, g=onnx.GraphProto()))
             continue
-        content = _value(of, kinds[name], value, graph)
+        content = _value(spec, kinds[name], value, graph)
         if isinstance(content, list) and not content and kinds[name].kind != KINDS.INTS:
             continue  # an empty list of numbers or strings means that the attribute is absent
         if kinds[name].kind == KINDS.SPARSE_TENSOR:
             name = "value"  # constants are dense here
         protos.append(onnx.AttributeProto.FromString(encode(name, content)))
-    if of.op.name == "Constant" and not of.domain and len(protos) != 1:
+    if spec.op.name == "Constant" and not spec.domain and len(protos) != 1:
         raise GraphError(
-            f"{of.label}: exactly one value is required, got {len(protos)}",
+            f"{spec.label}: exactly one value is required, got {len(protos)}",
             help=f"give one of {', '.join(kinds)}; a list needs at least one element",
         )
     return protos, bodies
 
 
-def _wrong(of: Entry, attribute: Attribute, value: Any) -> GraphError:
+def _wrong(spec: OperatorSpec, attribute: Attribute, value: Any) -> GraphError:
     return GraphError(
-        f"{of.label}: attribute {attribute.name!r} is {value!r:.80}", help=f"give {_EXPECTED[attribute.kind]}"
+        f"{spec.label}: attribute {attribute.name!r} is {value!r:.80}", help=f"give {_EXPECTED[attribute.kind]}"
     )
 
 
-def _value(of: Entry, attribute: Attribute, value: Any, graph: Graph) -> Any:
+def _value(spec: OperatorSpec, attribute: Attribute, value: Any, graph: Graph) -> Any:
     """Convert a value to the attribute's kind."""
     kind = attribute.kind
     if kind in (KINDS.TENSOR, KINDS.SPARSE_TENSOR):
-        return _array(of, attribute, value, graph)
+        return _array(spec, attribute, value, graph)
     if kind == KINDS.TYPE_PROTO:
         if not isinstance(value, (TensorType, SequenceType, OptionalType)):
-            raise _wrong(of, attribute, value)
+            raise _wrong(spec, attribute, value)
         return value
     convert = _OF_ONE[kind] if kind in _OF_ONE else _OF_ONE[_OF_MANY[kind]]
     try:
@@ -88,7 +88,7 @@ def _value(of: Entry, attribute: Attribute, value: Any, graph: Graph) -> Any:
             raise TypeError
         return [convert(item) for item in value]
     except (TypeError, ValueError, OverflowError, struct.error):
-        raise _wrong(of, attribute, value) from None
+        raise _wrong(spec, attribute, value) from None
 
 
 def _int(value: Any) -> int:
@@ -124,21 +124,21 @@ _OF_ONE: dict[int, Callable[[Any], Any]] = {KINDS.INT: _int, KINDS.FLOAT: _float
 _OF_MANY: dict[int, int] = {KINDS.INTS: KINDS.INT, KINDS.FLOATS: KINDS.FLOAT, KINDS.STRINGS: KINDS.STRING}
 
 
-def _array(of: Entry, attribute: Attribute, value: Any, graph: Graph) -> np.ndarray[Any, Any]:
+def _array(spec: OperatorSpec, attribute: Attribute, value: Any, graph: Graph) -> np.ndarray[Any, Any]:
     if value is None or isinstance(value, (Symbol, Graph)):
-        raise _wrong(of, attribute, value)
+        raise _wrong(spec, attribute, value)
     try:
         array, dtype = array_of(value)
     except DTypeError:
-        raise _wrong(of, attribute, value) from None
+        raise _wrong(spec, attribute, value) from None
     if not holds_numpy(value):
         target = python_dtype(array, dtype, graph.promotion)
-        array = array if target is dtype else held_as(array, dtype, target, of.label)
-    if of.op.name == "ConstantOfShape":
+        array = array if target is dtype else held_as(array, dtype, target, spec.label)
+    if spec.op.name == "ConstantOfShape":
         array = array.reshape(-1) if array.ndim == 0 else array
         if array.shape != (1,):
             raise GraphError(
-                f"{of.label}: value must have one element, got shape {list(array.shape)}", help="give one element"
+                f"{spec.label}: value must have one element, got shape {list(array.shape)}", help="give one element"
             )
     return array.copy()
 

@@ -19,10 +19,10 @@ from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.operators.arguments import BodyArgument, encode_attributes, settle_dtype
 from graphcore.onnx.proto.limits import check_values
 from graphcore.onnx.proto.value_protos import Large
-from graphcore.onnx.read.model import Model
-from graphcore.onnx.read.nodes import Reader
+from graphcore.onnx.read.model import ModelContext
+from graphcore.onnx.read.nodes import NodeReader
 from graphcore.onnx.read.statements import unchecked
-from graphcore.onnx.schemas.catalogue import KINDS, Entry, doc, entry, signature, types
+from graphcore.onnx.schemas.catalogue import KINDS, OperatorSpec, doc, entry, signature, types
 from graphcore.onnx.schemas.schemas import Parameter, element
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
@@ -31,29 +31,31 @@ _SCALARS = (bool, int, float)
 _NUMBERS = "float32 float64 int64 int32 bool".split()
 
 
-def call(of: Entry, args: Sequence[Any], named: Mapping[str, Any]) -> Symbol | tuple[Symbol, ...] | list[Symbol]:
+def call(
+    spec: OperatorSpec, args: Sequence[Any], named: Mapping[str, Any]
+) -> Symbol | tuple[Symbol, ...] | list[Symbol]:
     """Emit a node of an operator and return its results. Raises what the operator's docstring lists."""
-    arguments, attributes, outputs = _bind(of, args, named)
-    graph = operands.graph_of(of.label, [v for v in arguments if v is not None])
-    inputs = _operands(of, graph, arguments)
-    results = _count_results(of, inputs, attributes, outputs)
-    if of.op.name == "Split" and outputs is not None and len(inputs) < 2:
+    arguments, attributes, outputs = _bind(spec, args, named)
+    graph = operands.graph_of(spec.label, [v for v in arguments if v is not None])
+    inputs = _operands(spec, graph, arguments)
+    results = _count_results(spec, inputs, attributes, outputs)
+    if spec.op.name == "Split" and outputs is not None and len(inputs) < 2:
         attributes.setdefault("num_outputs", outputs)
-    protos, bodies = encode_attributes(of, attributes, graph)
-    proto = onnx.NodeProto(op_type=of.op.name, domain=of.domain, attribute=protos)
+    protos, bodies = encode_attributes(spec, attributes, graph)
+    proto = onnx.NodeProto(op_type=spec.op.name, domain=spec.domain, attribute=protos)
     proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
     proto.output.extend(f"y{i}" for i in range(results))
-    roles = {_role(of, i): s for i, s in enumerate(inputs) if s is not None}
+    roles = {_role(spec, i): s for i, s in enumerate(inputs) if s is not None}
     try:
-        check_values(of.op.name, {a.name: _limited_value(a) for a in protos}, of.label)
-        symbols = _Caller(of, graph, bodies).call(proto, list(inputs))
+        check_values(spec.op.name, {a.name: _limited_value(a) for a in protos}, spec.label)
+        symbols = _Caller(spec, graph, bodies).call(proto, list(inputs))
     except (ModelError, ResourceLimitError) as error:
-        raise _translate_error(of, error, roles) from None
+        raise _translate_error(spec, error, roles) from None
     if bodies:
         symbols = [settle_dtype(symbol) for symbol in symbols]
     else:
-        _rename_dtypes(of, inputs, symbols)
-    if of.gives_list:
+        _rename_dtypes(spec, inputs, symbols)
+    if spec.gives_list:
         return list(symbols)
     return symbols[0] if len(symbols) == 1 and outputs is None else tuple(symbols)
 
@@ -61,76 +63,78 @@ def call(of: Entry, args: Sequence[Any], named: Mapping[str, Any]) -> Symbol | t
 # Arguments
 
 
-def _bind(of: Entry, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any], int | None]:
+def _bind(
+    spec: OperatorSpec, args: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any], int | None]:
     """Return operands by position, None for those left out; the attributes passed; and the number of results."""
-    variadic = of.variadic
-    fixed = [p for p in of.op.inputs if not p.is_variadic]
+    variadic = spec.variadic
+    fixed = [p for p in spec.op.inputs if not p.is_variadic]
     if variadic is None and len(args) > len(fixed):
-        raise _call_error(of, f"at most {len(fixed)} operands are accepted, got {len(args)}")
+        raise _call_error(spec, f"at most {len(fixed)} operands are accepted, got {len(args)}")
     by_name: dict[str, Any] = {p.name: value for p, value in zip(fixed, args, strict=False)}
     rest: Any = args[len(fixed) :]
     if len(rest) == 1 and isinstance(rest[0], (list, tuple)):
         (rest,) = rest
-    attribute_names = {a.name for a in of.attributes}
+    attribute_names = {a.name for a in spec.attributes}
     attributes: dict[str, Any] = {}
     outputs = None
     for name, value in named.items():
         if name in attribute_names:
             attributes.update({} if value is None else {name: value})
-        elif name == "outputs" and of.takes_outputs:
-            outputs = _checked_outputs(of, value)
+        elif name == "outputs" and spec.takes_outputs:
+            outputs = _checked_outputs(spec, value)
         elif variadic is not None and name == variadic.name:
             if len(rest) or not isinstance(value, (list, tuple)):
-                raise _call_error(of, f"{name} must be one list of operands, passed once")
+                raise _call_error(spec, f"{name} must be one list of operands, passed once")
             rest = value
         elif name in by_name:
-            raise _call_error(of, f"{name} is passed twice")
+            raise _call_error(spec, f"{name} is passed twice")
         elif any(p.name == name for p in fixed):
             by_name[name] = value
         else:
-            raise _call_error(of, f"there is no operand or attribute {name!r}")
-    for name in [a.name for a in of.attributes if a.is_required and a.name not in attributes]:
-        raise _call_error(of, f"the attribute {name!r} is missing")
+            raise _call_error(spec, f"there is no operand or attribute {name!r}")
+    for name in [a.name for a in spec.attributes if a.is_required and a.name not in attributes]:
+        raise _call_error(spec, f"the attribute {name!r} is missing")
     for parameter in fixed:
         if by_name.get(parameter.name) is None and not parameter.is_optional:
-            raise _call_error(of, f"the operand {parameter.name!r} is missing")
+            raise _call_error(spec, f"the operand {parameter.name!r} is missing")
     if variadic is not None and any(value is None for value in rest):
-        raise _call_error(of, f"{variadic.name} must not contain None")
+        raise _call_error(spec, f"{variadic.name} must not contain None")
     values = [*(by_name.get(p.name) for p in fixed), *rest]
     while values and values[-1] is None:
         values.pop()
-    if len(values) < of.op.min_inputs:
-        missing = variadic.name if variadic is not None else of.op.inputs[len(values)].name
-        raise _call_error(of, f"the operand {missing!r} is missing")
+    if len(values) < spec.op.min_inputs:
+        missing = variadic.name if variadic is not None else spec.op.inputs[len(values)].name
+        raise _call_error(spec, f"the operand {missing!r} is missing")
     return values, attributes, outputs
 
 
-def _call_error(of: Entry, why: str) -> GraphError:
-    return GraphError(f"{of.label}: {why}", help=f"the signature is {of.usage}")
+def _call_error(spec: OperatorSpec, why: str) -> GraphError:
+    return GraphError(f"{spec.label}: {why}", help=f"the signature is {spec.usage}")
 
 
-def _checked_outputs(of: Entry, value: Any) -> int | None:
+def _checked_outputs(spec: OperatorSpec, value: Any) -> int | None:
     if value is None:
         return None
-    max_outputs = of.op.max_outputs
+    max_outputs = spec.op.max_outputs
     if (
         not isinstance(value, int)
         or isinstance(value, bool)
-        or not of.op.min_outputs <= value <= max_outputs
+        or not spec.op.min_outputs <= value <= max_outputs
         or not value
     ):
-        names = ", ".join(p.name for p in of.op.outputs)
-        raise _call_error(of, f"outputs={value!r} does not match the results of the operator: {names}")
+        names = ", ".join(p.name for p in spec.op.outputs)
+        raise _call_error(spec, f"outputs={value!r} does not match the results of the operator: {names}")
     return value
 
 
 def _count_results(
-    of: Entry, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], outputs: int | None
+    spec: OperatorSpec, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> int:
     """Return the number of results of the node; 0 if its bodies decide."""
-    if outputs is not None or not of.gives_list:
-        return outputs or of.least_results
-    if of.op.name != "Split":
+    if outputs is not None or not spec.gives_list:
+        return outputs or spec.least_results
+    if spec.op.name != "Split":
         return 0
     number = attributes.get("num_outputs")
     sizes = inputs[1] if len(inputs) > 1 else None
@@ -139,49 +143,51 @@ def _count_results(
     if sizes is not None and isinstance(sizes.type, TensorType) and sizes.type.shape.is_ranked and sizes.rank == 1:
         if sizes.shape[0].is_static:
             return int(sizes.shape[0])
-    raise _call_error(of, "the number of parts is unknown: pass num_outputs, or outputs if split gives the sizes")
+    raise _call_error(spec, "the number of parts is unknown: pass num_outputs, or outputs if split gives the sizes")
 
 
 # Operands
 
 
-def _operands(of: Entry, graph: Graph, arguments: Sequence[Any]) -> list[Symbol | None]:
+def _operands(spec: OperatorSpec, graph: Graph, arguments: Sequence[Any]) -> list[Symbol | None]:
     """Return operands as Symbols of one graph with accepted dtypes, one dtype per type variable."""
-    values: list[Any] = [_to_symbol(of, graph, i, value, arguments) for i, value in enumerate(arguments)]
+    values: list[Any] = [_to_symbol(spec, graph, i, value, arguments) for i, value in enumerate(arguments)]
     groups: dict[str, list[int]] = {}
     for position, value in enumerate(values):
-        parameter = _parameter(of, position)
+        parameter = _parameter(spec, position)
         if value is None:
             continue
         key = parameter.type if parameter.is_homogeneous or not parameter.is_variadic else f"{position}"
         groups.setdefault(key, []).append(position)
     for positions in groups.values():
-        _promote(of, graph, positions, values)
+        _promote(spec, graph, positions, values)
     for positions in groups.values():
-        _check(of, positions, values)
+        _check(spec, positions, values)
     return values
 
 
-def _to_symbol(of: Entry, graph: Graph, position: int, value: Any, arguments: Sequence[Any]) -> Any:
+def _to_symbol(spec: OperatorSpec, graph: Graph, position: int, value: Any, arguments: Sequence[Any]) -> Any:
     """Return an operand as a Symbol; Python numbers unchanged, since the other operands decide their dtype."""
     if value is None or type(value) in _SCALARS:
         return value
-    role = _role(of, position)
+    role = _role(spec, position)
     if not isinstance(value, (list, tuple, str)):
-        return graph.build.operand(value, of.label, role)
-    parameter = _parameter(of, position)
+        return graph.build.operand(value, spec.label, role)
+    parameter = _parameter(spec, position)
     try:
-        return graph.constant(value, _only(parameter) or _sibling_dtype(of, graph, parameter, value, arguments))
+        return graph.constant(value, _only(parameter) or _sibling_dtype(spec, graph, parameter, value, arguments))
     except DTypeError as error:
-        raise DTypeError(f"{of.label}: {role}: {error.summary.removeprefix('constant: ')}", help=error.help) from None
+        raise DTypeError(f"{spec.label}: {role}: {error.summary.removeprefix('constant: ')}", help=error.help) from None
 
 
-def _sibling_dtype(of: Entry, graph: Graph, parameter: Parameter, value: Any, arguments: Sequence[Any]) -> DType | None:
+def _sibling_dtype(
+    spec: OperatorSpec, graph: Graph, parameter: Parameter, value: Any, arguments: Sequence[Any]
+) -> DType | None:
     """Return the dtype of the first operand of the same type variable, which a list of numbers gets."""
     if isinstance(value, str):
         return None
     for position, other in enumerate(arguments):
-        is_same = _parameter(of, position).type == parameter.type
+        is_same = _parameter(spec, position).type == parameter.type
         if is_same and isinstance(other, Symbol) and isinstance(other.type, TensorType):
             return other.dtype if other.dtype is not DType.string else None
     return None
@@ -195,9 +201,9 @@ def _only(parameter: Parameter) -> DType | None:
     return None if " " in name or "(" in name or name.startswith("complex") else DType.of(name)
 
 
-def _promote(of: Entry, graph: Graph, positions: Sequence[int], values: list[Any]) -> None:
+def _promote(spec: OperatorSpec, graph: Graph, positions: Sequence[int], values: list[Any]) -> None:
     """Promote the operands of one type variable to Symbols of one dtype, where there is a common one."""
-    parameter = _parameter(of, positions[0])
+    parameter = _parameter(spec, positions[0])
     literals = [i for i in positions if type(values[i]) in _SCALARS]
     symbols = [values[i] for i in positions if type(values[i]) not in _SCALARS]
     dtype = _only(parameter) if literals else None
@@ -209,16 +215,16 @@ def _promote(of: Entry, graph: Graph, positions: Sequence[int], values: list[Any
                 values[i] = graph.scalar(values[i], dtype)
             except DTypeError as error:
                 why = error.summary.removeprefix("constant: ")
-                raise DTypeError(f"{of.label}: {_role(of, i)}: {why}", help=error.help) from None
+                raise DTypeError(f"{spec.label}: {_role(spec, i)}: {why}", help=error.help) from None
         return
     if not all(isinstance(s.type, TensorType) for s in symbols):
         for i in literals:
-            values[i] = graph.build.operand(values[i], of.label, _role(of, i))
+            values[i] = graph.build.operand(values[i], spec.label, _role(spec, i))
         return
     for symbol in symbols:
-        _check_stored(of, symbol)
+        _check_stored(spec, symbol)
     if literals or len({s.dtype for s in symbols}) > 1:
-        promoted, _ = operands.promote(of.label, "join", {_role(of, i): values[i] for i in positions})
+        promoted, _ = operands.promote(spec.label, "join", {_role(spec, i): values[i] for i in positions})
         for i, symbol in zip(positions, promoted, strict=True):
             values[i] = symbol
 
@@ -234,36 +240,36 @@ def _default(graph: Graph, parameter: Parameter, numbers: Sequence[Any]) -> DTyp
     return next(dtypes, dtype)
 
 
-def _check_stored(of: Entry, symbol: Symbol) -> None:
+def _check_stored(spec: OperatorSpec, symbol: Symbol) -> None:
     if symbol.dtype.storage is not symbol.dtype and symbol.dtype not in NAMED:
         raise DTypeError(
-            f"{of.label}: ONNX has no {symbol.dtype}",
+            f"{spec.label}: ONNX has no {symbol.dtype}",
             operands={"operand": symbol},
             help=f"cast it, for example to {symbol.dtype.storage}, or use the ops of graphcore, "
             f"which support {symbol.dtype}",
         )
 
 
-def _check(of: Entry, positions: Sequence[int], values: Sequence[Symbol | None]) -> None:
+def _check(spec: OperatorSpec, positions: Sequence[int], values: Sequence[Symbol | None]) -> None:
     """Raise `DTypeError` for operands that the operator does not accept, alone or together."""
     symbols = [(i, s) for i in positions if (s := values[i]) is not None]
     for position, symbol in symbols:
         if isinstance(symbol.type, TensorType):
-            _check_stored(of, symbol)
+            _check_stored(spec, symbol)
         if isinstance(symbol.type, ForeignType) and not symbol.type.name.startswith("tensor("):
             continue
-        parameter = _parameter(of, position)
+        parameter = _parameter(spec, position)
         if parameter.allowed and element(symbol.type) not in parameter.allowed:
             raise DTypeError(
-                f"{of.label}: {_role(of, position)} is {_type_name(symbol.type)}, which it does not take",
-                operands={_role(of, i): s for i, s in symbols},
+                f"{spec.label}: {_role(spec, position)} is {_type_name(symbol.type)}, which it does not take",
+                operands={_role(spec, i): s for i, s in symbols},
                 help=f"it takes {types(parameter.allowed)}",
             )
         if element(symbol.type) != element(symbols[0][1].type):
             raise DTypeError(
-                f"{of.label}: operands must have one type, got {_type_name(symbols[0][1].type)} and "
+                f"{spec.label}: operands must have one type, got {_type_name(symbols[0][1].type)} and "
                 f"{_type_name(symbol.type)}",
-                operands={_role(of, i): s for i, s in symbols},
+                operands={_role(spec, i): s for i, s in symbols},
                 help="cast them to one dtype",
             )
 
@@ -272,29 +278,29 @@ def _type_name(type_: Type) -> str:
     return str(type_.dtype) if isinstance(type_, TensorType) else str(type_)
 
 
-def _parameter(of: Entry, position: int) -> Parameter:
-    parameter = of.op.input(position)
+def _parameter(spec: OperatorSpec, position: int) -> Parameter:
+    parameter = spec.op.input(position)
     assert parameter is not None, "operands are bound to parameters"
     return parameter
 
 
-def _role(of: Entry, position: int) -> str:
-    parameter = _parameter(of, position)
-    return f"{parameter.name}[{position - len(of.op.inputs) + 1}]" if parameter.is_variadic else parameter.name
+def _role(spec: OperatorSpec, position: int) -> str:
+    parameter = _parameter(spec, position)
+    return f"{parameter.name}[{position - len(spec.op.inputs) + 1}]" if parameter.is_variadic else parameter.name
 
 
 NAMED = frozenset({DType.index, DType.address, DType.tensor_float32})
 """The dtypes that a file stores in another dtype without a marker: same values, or computed with fewer bits."""
 
 
-def _rename_dtypes(of: Entry, inputs: Sequence[Symbol | None], results: Sequence[Symbol]) -> None:
+def _rename_dtypes(spec: OperatorSpec, inputs: Sequence[Symbol | None], results: Sequence[Symbol]) -> None:
     """Give results the dtype of the operands of their type variable, if it is one of `NAMED`."""
-    operands_in = [(_parameter(of, i), s) for i, s in enumerate(inputs) if s is not None]
+    operands_in = [(_parameter(spec, i), s) for i, s in enumerate(inputs) if s is not None]
     named = {p.type: s.dtype for p, s in operands_in if isinstance(s.type, TensorType) and s.dtype in NAMED}
     if not named:
         return
     for position, symbol in enumerate(results):
-        parameter = of.op.outputs[min(position, len(of.op.outputs) - 1)]
+        parameter = spec.op.outputs[min(position, len(spec.op.outputs) - 1)]
         dtype = named.get(parameter.type)
         if dtype is None or not isinstance(symbol.type, TensorType) or not isinstance(symbol.producer, Node):
             continue
@@ -316,37 +322,37 @@ _PREFIX = re.compile(r"\[\w*Error\]\s*|\(op_type:[^)]*\):?\s*")
 """The text that inference puts before its reason."""
 
 
-def _translate_error(of: Entry, error: GraphcoreError, roles: Mapping[str, Symbol]) -> GraphcoreError:
+def _translate_error(spec: OperatorSpec, error: GraphcoreError, roles: Mapping[str, Symbol]) -> GraphcoreError:
     """Turn the reader's error about a node into an error about a call."""
     if not error.summary.startswith("load: "):
         return error
     summary = error.summary.removeprefix("load: ")
-    reason = _PREFIX.sub("", summary.removeprefix(of.label).lstrip(": ")).strip()
+    reason = _PREFIX.sub("", summary.removeprefix(spec.label).lstrip(": ")).strip()
     is_of_shapes = "ShapeInferenceError" in summary or isinstance(error.__context__, ShapeError)  # of a rule
     kind: type[GraphcoreError] = ShapeError if is_of_shapes else GraphError
     if "TypeInferenceError" in summary or "output has unsupported type" in summary:
         kind = DTypeError
     if isinstance(error, ResourceLimitError):
         kind = ResourceLimitError
-    return kind(f"{of.label}: {reason}", operands=roles, help=f"the signature is {of.usage}")
+    return kind(f"{spec.label}: {reason}", operands=roles, help=f"the signature is {spec.usage}")
 
 
 @functools.cache
-def _model() -> Model:
+def _model() -> ModelContext:
     """Return the model to which nodes of calls belong."""
-    return Model(onnx.ModelProto(), Large(), Folder(None), False)
+    return ModelContext(onnx.ModelProto(), Large(), Folder(None), False)
 
 
-class _Caller(Reader):
+class _Caller(NodeReader):
     """Reads the node of a call, whose bodies are functions of Symbols, or Graphs."""
 
-    def __init__(self, of: Entry, graph: Graph, bodies: Mapping[str, Any]) -> None:
-        versions = {"": OPSET, **DOMAINS, of.domain: of.version}
+    def __init__(self, spec: OperatorSpec, graph: Graph, bodies: Mapping[str, Any]) -> None:
+        versions = {"": OPSET, **DOMAINS, spec.domain: spec.version}
         depth, outer = 1, graph.scope.outer
         while outer is not None:
             depth, outer = depth + 1, outer.scope.outer
         super().__init__(_model(), graph, versions, {}, {}, depth=depth)
-        self._of = of
+        self._of = spec
         self._bodies = bodies
 
     def call(self, proto: onnx.NodeProto, inputs: list[Symbol | None]) -> Sequence[Symbol]:
@@ -356,7 +362,7 @@ class _Caller(Reader):
         return self._operator(statement, inputs)
 
     def body(self, name: str, read: object, types: Sequence[Type]) -> Graph:
-        """See `Reader.body`: from the function or Graph passed under this name."""
+        """See `NodeReader.body`: from the function or Graph passed under this name."""
         argument = self._bodies[name]
         return BodyArgument(self._of.label, name, self.graph, self.depth).build(argument, types)
 
@@ -367,15 +373,15 @@ class _Caller(Reader):
 def function(name: str, domain: str, module: str) -> Callable[..., Any]:
     """Return the function of an operator with its signature and docstring. Raises `AttributeError` if there is none."""
     try:
-        of = entry(name, domain)
+        spec = entry(name, domain)
     except GraphError as error:
         raise AttributeError(f"{error.summary}; {error.help}", name=name) from None
 
     def wrapper(*args: Any, **named: Any) -> Any:
-        return call(of, args, named)
+        return call(spec, args, named)
 
     wrapper.__name__ = wrapper.__qualname__ = name
     wrapper.__module__ = module
-    wrapper.__doc__ = doc(of)
-    wrapper.__signature__ = signature(of)  # type: ignore[attr-defined]
+    wrapper.__doc__ = doc(spec)
+    wrapper.__signature__ = signature(spec)  # type: ignore[attr-defined]
     return wrapper

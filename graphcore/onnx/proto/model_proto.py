@@ -78,7 +78,7 @@ def encode(
         versions: Of domains, where they differ from the graph's.
     """
     properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph.metadata})
-    body = _graph(graph, _Scope(external, noted=notes.value_notes(graph.metadata)))
+    body = _graph(graph, _NameScope(external, noted=notes.value_notes(graph.metadata)))
     domains = sorted(_domains(graph) - {""})
     versions = {**DOMAINS, "": OPSET, **graph.opsets, **versions}
     called = [block(25, _function(definition, versions)) for definition in definitions(graph)]  # functions
@@ -98,7 +98,7 @@ def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
     """Return the FunctionProto of a lowered definition: it has Constant nodes in place of initializers."""
     graph = definition.body
     names = [b""] * len(graph.symbols)
-    nodes = _nodes(graph, names, _Scope())
+    nodes = _nodes(graph, names, _NameScope())
     results = [names[s.id] or _name_symbol(s, names) for s in graph.outputs]
     constants = [
         block(7, b"\x12" + names[s.id] + text(4, "Constant") + block(5, _constant(s.producer.array, s.type.dtype)))
@@ -131,7 +131,7 @@ def _domains(graph: Graph) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
+class _NameScope:
     """Where a graph is written: at the top, or in the body of a node, whose names must differ from outer names."""
 
     external: External | None = None
@@ -145,10 +145,10 @@ class _Scope:
     noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The notes of values, by name."""
 
-    def inside(self, graph: Graph, names: list[bytes]) -> _Scope:
+    def inside(self, graph: Graph, names: list[bytes]) -> _NameScope:
         """Return the scope of a body of a node of `graph`, which has these names."""
         prefix = self.prefix or _unused_prefix(graph.names.taken)
-        return _Scope(self.external, f"{prefix}{next(self.bodies)}/", names, self.bodies, self.prefix)
+        return _NameScope(self.external, f"{prefix}{next(self.bodies)}/", names, self.bodies, self.prefix)
 
 
 def _unused_prefix(taken: Iterable[str]) -> str:
@@ -159,7 +159,7 @@ def _unused_prefix(taken: Iterable[str]) -> str:
     return stem
 
 
-def _graph(graph: Graph, scope: _Scope) -> list[Chunk]:
+def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
     prefix, noted = scope.prefix, scope.noted
     names = [b""] * len(graph.symbols)
     for symbol in graph.scope.captured.values():
@@ -194,7 +194,7 @@ def _is_custom(node: Node) -> bool:
     return node.domain not in ONNX_DOMAINS and definition_of(node) is None
 
 
-def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:
+def _nodes(graph: Graph, names: list[bytes], scope: _NameScope) -> list[bytes]:
     """Return the node fields, and enter the names of all Symbols that they use, by number: the length, then UTF-8.
 
     For speed, common parts of an operator's nodes are encoded once, and every Symbol is read once.
@@ -231,7 +231,7 @@ def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:
     return written
 
 
-def _node(node: Node, names: list[bytes], tail: bytes, scope: _Scope) -> bytes:
+def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope) -> bytes:
     parts: list[bytes] = []
     prefix = scope.prefix
     for symbol in node.inputs:
@@ -267,7 +267,7 @@ def _name_symbol(symbol: Symbol, names: list[bytes], prefix: str = "") -> bytes:
     return name
 
 
-def _body(name: str, graph: Graph, scope: _Scope) -> bytes:
+def _body(name: str, graph: Graph, scope: _NameScope) -> bytes:
     """Return the AttributeProto of a graph."""
     return text(1, name) + block(6, b"".join(_graph(graph, scope))) + _GRAPH
 
@@ -316,7 +316,7 @@ def _encoded(name: str, value: Any) -> bytes:
     if isinstance(value, np.ndarray):
         return head + block(5, b"".join(tensor(value, DType.of(value.dtype), ""))) + _TENSOR
     if isinstance(value, Graph):
-        return _body(name, value, _Scope())
+        return _body(name, value, _NameScope())
     if isinstance(value, (TensorType, SequenceType, OptionalType, ForeignType)):
         return head + block(14, encoded_type(value)) + _TYPE_PROTO
     if isinstance(value, (list, tuple)):

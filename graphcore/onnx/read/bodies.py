@@ -15,8 +15,8 @@ from graphcore.ir.symbol import Captured, Node, Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.onnx.proto.limits import check_size, check_trips
 from graphcore.onnx.proto.type_protos import join_types
-from graphcore.onnx.read.model import Model
-from graphcore.onnx.read.statements import Body, Statement
+from graphcore.onnx.read.model import ModelContext
+from graphcore.onnx.read.statements import BodyStatements, Statement
 from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.operators import BY_TYPES
@@ -33,7 +33,7 @@ from graphcore.types.tensor_types import (
     tensor_type,
 )
 
-ReadBody: TypeAlias = Callable[[str, Body, Sequence[Type]], Graph]
+ReadBody: TypeAlias = Callable[[str, BodyStatements, Sequence[Type]], Graph]
 """(name, statements of the file, types of inputs) -> the body."""
 
 _COUNTER = tensor_type(DType.int64, _shape([]))
@@ -43,7 +43,7 @@ _CONDITION = tensor_type(DType.bool, _shape([]))
 def read(
     read_body: ReadBody,
     op_type: str,
-    protos: Mapping[str, Body],
+    protos: Mapping[str, BodyStatements],
     inputs: Sequence[Symbol | None],
     attributes: Mapping[str, Any],
     outputs: int | None,
@@ -93,7 +93,7 @@ def _semantic_types(types: Sequence[Type]) -> Sequence[Type]:
 
 
 def _loop(
-    read_body: ReadBody, proto: Body, inputs: Sequence[Symbol | None], outputs: int | None, place: object
+    read_body: ReadBody, proto: BodyStatements, inputs: Sequence[Symbol | None], outputs: int | None, place: object
 ) -> tuple[list[Type], dict[str, Graph]]:
     state_types: list[Type] = [s.type if s is not None else ForeignType() for s in inputs[2:]]
     body, final_types = _read_until_stable(read_body, proto, [_COUNTER, _CONDITION], state_types, 1, place)
@@ -120,7 +120,7 @@ def _loop_result(state: Type, result: Type) -> Type:
 
 def _scan(
     read_body: ReadBody,
-    proto: Body,
+    proto: BodyStatements,
     inputs: Sequence[Symbol | None],
     attributes: Mapping[str, Any],
     outputs: int | None,
@@ -147,7 +147,7 @@ def _scan(
 
 def _read_until_stable(
     read_body: ReadBody,
-    proto: Body,
+    proto: BodyStatements,
     front: list[Type],
     state_types: list[Type],
     skip: int,
@@ -221,7 +221,9 @@ _remembered: dict[Hashable, list[Type]] = {}
 class ResultTypes:
     """Result types of the nodes of one reader. declared: the types that the model declares, by name."""
 
-    def __init__(self, model: Model, versions: Mapping[str, int], declared: Mapping[str, onnx.TypeProto]) -> None:
+    def __init__(
+        self, model: ModelContext, versions: Mapping[str, int], declared: Mapping[str, onnx.TypeProto]
+    ) -> None:
         self._model = model
         self._versions = versions
         self._declared = declared

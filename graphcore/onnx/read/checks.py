@@ -19,7 +19,7 @@ from graphcore.arrays.resource_limits import USUAL, Limits
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.proto.limits import check_text, check_values, has_limits
-from graphcore.onnx.read.statements import Body, Statement, key_of
+from graphcore.onnx.read.statements import BodyStatements, Statement, key_of
 from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -172,7 +172,7 @@ def check_nodes(
             if attribute.type == _Kinds.GRAPH and not attribute.ref_attr_name:
                 inner = _check_graph(attribute.g, versions, in_function, depth + 1, into)
                 statement.bodies = statement.bodies or {}
-                statement.bodies[attribute.name] = Body(attribute.g, inner)
+                statement.bodies[attribute.name] = BodyStatements(attribute.g, inner)
     return statements
 
 

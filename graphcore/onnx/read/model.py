@@ -29,7 +29,7 @@ _STEP = 64
 """The time limit is checked after this many nodes."""
 
 
-class Model:
+class ModelContext:
     """A model while it is read.
 
     proto: without its large tensors.

@@ -26,8 +26,8 @@ from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read import bodies
 from graphcore.onnx.read.bodies import ResultTypes, declared_types
 from graphcore.onnx.read.checks import check_call, check_declared, check_node
-from graphcore.onnx.read.model import Model, ordered
-from graphcore.onnx.read.statements import Body, Signature, Statement, unchecked, version_of, versions_of
+from graphcore.onnx.read.model import ModelContext, ordered
+from graphcore.onnx.read.statements import BodyStatements, NodeSignature, Statement, unchecked, version_of, versions_of
 from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
 from graphcore.onnx.versions import ReadNode, convert, is_unchanged, older
 from graphcore.types.dtypes import DType
@@ -38,17 +38,17 @@ _MAX_UNNAMED_BYTES = 4096
 _DTYPE_ATTRIBUTES = frozenset({("Cast", "to"), ("BitCast", "to")})
 
 
-class Reader:
+class NodeReader:
     """Reads nodes into one Graph: those of a model, a body, or a called function."""
 
     def __init__(
         self,
-        model: Model,
+        model: ModelContext,
         graph: Graph,
         versions: Mapping[str, int],
         declared_types: Mapping[str, onnx.TypeProto],
         values: dict[str, Symbol | None] | None = None,
-        outer: Reader | None = None,
+        outer: NodeReader | None = None,
         depth: int = 0,
     ) -> None:
         self.model = model
@@ -63,7 +63,7 @@ class Reader:
 
     # Graphs
 
-    def graph_proto(self, read: Body, large: Large, inputs: Sequence[Symbol] | None = None) -> None:
+    def graph_proto(self, read: BodyStatements, large: Large, inputs: Sequence[Symbol] | None = None) -> None:
         """Read a whole graph: constants, inputs (unless passed), nodes, outputs."""
         proto = read.proto
         site = self.graph.site
@@ -270,7 +270,7 @@ class Reader:
                 node.attributes[key] = dtype_value(node.attributes[key], statement)
         return self.graph.build.emit_many(node.op_type, tuple(node.inputs), node.types, node.attributes, node.domain)
 
-    def _usual(self, statement: Statement, signature: Signature, inputs: list[Symbol | None]) -> Sequence[Symbol]:
+    def _usual(self, statement: Statement, signature: NodeSignature, inputs: list[Symbol | None]) -> Sequence[Symbol]:
         """Read a node that needs no conversion, and of which only the operands are left to check."""
         schema, op = signature.schema, signature.operator
         assert op is not None
@@ -292,15 +292,15 @@ class Reader:
         )
 
     def _attributes(
-        self, statement: Statement, signature: Signature | None
-    ) -> tuple[dict[str, Any], Mapping[str, Body]]:
+        self, statement: Statement, signature: NodeSignature | None
+    ) -> tuple[dict[str, Any], Mapping[str, BodyStatements]]:
         """Return the attributes of a node, and those that are graphs."""
         if signature is not None:
             return dict(signature.own_attributes()), {}
         attributes, graphs = read_attributes(statement.proto, self.model.folder, statement)
         bodies = statement.bodies or {}
         return attributes, {
-            key: bodies[key] if key in bodies else Body(proto, unchecked(proto.node, self.versions))
+            key: bodies[key] if key in bodies else BodyStatements(proto, unchecked(proto.node, self.versions))
             for key, proto in graphs.items()
         }
 
@@ -324,12 +324,14 @@ class Reader:
 
     # Bodies and functions
 
-    def body(self, name: str, read: Body, types: Sequence[Type]) -> Graph:
+    def body(self, name: str, read: BodyStatements, types: Sequence[Type]) -> Graph:
         """Return a body whose inputs have these types."""
         proto = read.proto
         graph = new_body(self.graph, graph_name(proto.name))
         graph.site.layer = ""
-        reader = Reader(self.model, graph, self.versions, _custom_value_types(proto), outer=self, depth=self.depth + 1)
+        reader = NodeReader(
+            self.model, graph, self.versions, _custom_value_types(proto), outer=self, depth=self.depth + 1
+        )
         if len(proto.input) != len(types):
             raise ModelError(
                 f"load: the body {name!r} has {len(proto.input)} inputs, but its node passes {len(types)}",
@@ -356,7 +358,7 @@ class Reader:
         before, self.graph.site.layer = self.graph.site.layer, f"{self.graph.site.layer}{layer}/"
         for node in nodes:  # with the attributes of this call
             check_node(node, versions, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
-        inner = Reader(self.model, self.graph, versions, {}, values, depth=self.depth + 1)
+        inner = NodeReader(self.model, self.graph, versions, {}, values, depth=self.depth + 1)
         inner.nodes(nodes)
         self.graph.site.layer = before
         for formal, name in zip(function.output, statement.outputs, strict=False):
@@ -368,7 +370,7 @@ class Reader:
     def _nested(self, nodes: Sequence[onnx.NodeProto], names: dict[str, Symbol | None], version: int) -> None:
         """Read the nodes of an operator's function body, and enter their results into `names`."""
         versions = {**self.versions, "": version}
-        Reader(self.model, self.graph, versions, {}, names, depth=self.depth + 1).nodes(nodes)
+        NodeReader(self.model, self.graph, versions, {}, names, depth=self.depth + 1).nodes(nodes)
 
 
 def _custom_value_types(proto: onnx.GraphProto) -> dict[str, onnx.TypeProto]:

@@ -28,9 +28,9 @@ from graphcore.onnx.proto import buffer_notes
 from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.value_protos import Large, split
 from graphcore.onnx.read.checks import check_model
-from graphcore.onnx.read.model import Model
-from graphcore.onnx.read.nodes import Reader, graph_name
-from graphcore.onnx.read.statements import Body
+from graphcore.onnx.read.model import ModelContext
+from graphcore.onnx.read.nodes import NodeReader, graph_name
+from graphcore.onnx.read.statements import BodyStatements
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem
 from graphcore.support.gc_pause import uncollected
@@ -160,7 +160,9 @@ def read(
     try:
         with uncollected():
             allowed = custom_ops if opened.limits.strict is None else frozenset()
-            model = Model(proto, large, opened.folder, implicit_casts, runtime, opened.limits, opened.watch, allowed)
+            model = ModelContext(
+                proto, large, opened.folder, implicit_casts, runtime, opened.limits, opened.watch, allowed
+            )
             return buffer_notes.read(_read(model, promotion))
     except GraphcoreError:
         raise
@@ -191,11 +193,11 @@ def _content(
 
 def read_nodes(graph: Graph, nodes: Sequence[onnx.NodeProto], names: dict[str, Symbol | None], version: int) -> None:
     """Read nodes of an opset into a graph, on named Symbols of it, and enter their results into `names`."""
-    model = Model(onnx.ModelProto(), Large(), Folder(None), False)
-    Reader(model, graph, {"": version}, {}, names, depth=1).nodes(nodes)
+    model = ModelContext(onnx.ModelProto(), Large(), Folder(None), False)
+    NodeReader(model, graph, {"": version}, {}, names, depth=1).nodes(nodes)
 
 
-def _read(model: Model, promotion: str | PromotionSystem | None) -> Graph:
+def _read(model: ModelContext, promotion: str | PromotionSystem | None) -> Graph:
     """Return the graph of a model. Raises `ModelError`, `ResourceLimitError`."""
     proto = model.proto
     if not proto.graph.output:
@@ -211,11 +213,13 @@ def _read(model: Model, promotion: str | PromotionSystem | None) -> Graph:
     graph = Graph(graph_name(proto.graph.name), promotion=promotion or model.promotion())
     graph.metadata = _metadata(model)
     graph.opsets = {d: v for d, v in model.versions.items() if d not in ("", "ai.onnx.ml")}
-    Reader(model, graph, model.versions, declared).graph_proto(Body(proto.graph, checked.statements), model.large)
+    NodeReader(model, graph, model.versions, declared).graph_proto(
+        BodyStatements(proto.graph, checked.statements), model.large
+    )
     return graph
 
 
-def _metadata(model: Model) -> dict[str, str]:
+def _metadata(model: ModelContext) -> dict[str, str]:
     """Return the notes for the graph's metadata, without those that the graph itself has."""
     metadata = {key: text for key, text in model.notes.items() if key not in _IN_GRAPH}
     if split_dtypes := {name: dtype.name for name, dtype in model.semantic.items() if is_carried(dtype)}:

@@ -44,7 +44,7 @@ _SPECIAL = frozenset({"BitCast", "Cast", "CastLike", "Constant", "Pow", "Quantiz
 """Operators that are read by special rules."""
 
 
-class Signature:
+class NodeSignature:
     """The facts about a node that follow from its operator, version, attributes and numbers of operands and results.
 
     version: of the operator's domain. attributes: as Python values. is_usual: True if the node has a schema and needs
@@ -82,7 +82,7 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class BodyStatements:
     """A graph that is an attribute of a node, and its nodes."""
 
     proto: onnx.GraphProto
@@ -128,7 +128,7 @@ class Statement:
         noted = proto.metadata_props
         self.layer = _layer(noted) if noted else ""
         self.is_fast = bool(noted) and any(p.key == NODE_ACCURACY and p.value == FAST for p in noted)
-        self.bodies: dict[str, Body] | None = None
+        self.bodies: dict[str, BodyStatements] | None = None
 
     def __str__(self) -> str:
         if self.label is not None:
@@ -140,7 +140,7 @@ class Statement:
             else self.op_type[:_MAX_NAME_LENGTH]
         )
 
-    def signature(self, versions: Mapping[str, int]) -> Signature | None:
+    def signature(self, versions: Mapping[str, int]) -> NodeSignature | None:
         """Return the cached signature; None for a node without one.
 
         Raises `ModelError` for an opset that is not supported, and a duplicate attribute.
@@ -154,14 +154,14 @@ class Statement:
             version = version_of(versions, self.domain, self.op_type, self)
             schema = schema_of(self.op_type, self.domain, version)
             attributes, _ = read_attributes(self.proto, _NOWHERE, self)
-            signature = Signature(version, schema, Attributes(attributes), self.op_type, self.domain)
+            signature = NodeSignature(version, schema, Attributes(attributes), self.op_type, self.domain)
             if len(_signatures) >= _MAX_REMEMBERED:
                 _signatures.clear()
             _signatures[self.key] = signature
         return signature
 
 
-_signatures: dict[Hashable, Signature] = {}
+_signatures: dict[Hashable, NodeSignature] = {}
 _NOWHERE = Folder(None)
 
 
@@ -202,7 +202,7 @@ def unchecked(protos: Sequence[onnx.NodeProto], versions: Mapping[str, int]) -> 
         statement = Statement(proto, op_type, domain, inputs, outputs, proto.name, key, False)
         inner = [a for a in proto.attribute if a.type == _Kinds.GRAPH and not a.ref_attr_name] if key is None else []
         if inner:
-            statement.bodies = {a.name: Body(a.g, unchecked(a.g.node, versions)) for a in inner}
+            statement.bodies = {a.name: BodyStatements(a.g, unchecked(a.g.node, versions)) for a in inner}
         statements.append(statement)
     return statements
 

@@ -57,7 +57,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OperatorSpec:
     """An operator of a domain that can be called."""
 
     domain: str
@@ -107,7 +107,7 @@ def names(domain: str = "") -> tuple[str, ...]:
 
 
 @functools.cache
-def entry(name: str, domain: str = "") -> Entry:
+def entry(name: str, domain: str = "") -> OperatorSpec:
     """Return an operator. Raises `GraphError` if there is none of that name."""
     if name not in names(domain):
         similar = _near(name, names(domain))
@@ -124,7 +124,7 @@ def entry(name: str, domain: str = "") -> Entry:
     schema_attributes: dict[str, Any] = dict(schema.attributes)
     attributes = [Attribute(a.name, int(a.type), _default(a), a.required) for a in schema_attributes.values()]
     attributes.sort(key=lambda a: (not a.is_required, a.name))
-    return Entry(domain, version, is_gone, operator(schema), tuple(attributes))
+    return OperatorSpec(domain, version, is_gone, operator(schema), tuple(attributes))
 
 
 def _near(name: str, candidates: tuple[str, ...]) -> str:
@@ -150,58 +150,58 @@ def _default(attribute: Any) -> Any:
 
 
 @functools.cache
-def signature(of: Entry) -> inspect.Signature:
+def signature(spec: OperatorSpec) -> inspect.Signature:
     """Operands in order, by position or by name; then, by name only, attributes and the number of results."""
-    return inspect.Signature(_parameters(of), return_annotation=_returned(of))
+    return inspect.Signature(_parameters(spec), return_annotation=_returned(spec))
 
 
-def _parameters(of: Entry) -> list[inspect.Parameter]:
+def _parameters(spec: OperatorSpec) -> list[inspect.Parameter]:
     kinds = inspect.Parameter
     parameters = []
-    for parameter in of.op.inputs:
+    for parameter in spec.op.inputs:
         if parameter.is_variadic:
             parameters.append(kinds(parameter.name, kinds.VAR_POSITIONAL))
         else:
             default = None if parameter.is_optional else kinds.empty
             parameters.append(kinds(parameter.name, kinds.POSITIONAL_OR_KEYWORD, default=default))
-    for attribute in of.attributes:
+    for attribute in spec.attributes:
         default = kinds.empty if attribute.is_required else attribute.default
         parameters.append(kinds(attribute.name, kinds.KEYWORD_ONLY, default=default))
-    if of.takes_outputs:
+    if spec.takes_outputs:
         parameters.append(kinds("outputs", kinds.KEYWORD_ONLY, default=None))
     return parameters
 
 
-def _returned(of: Entry) -> Any:
-    if of.gives_list:
+def _returned(spec: OperatorSpec) -> Any:
+    if spec.gives_list:
         return list[Symbol]
-    if of.takes_outputs:
+    if spec.takes_outputs:
         return Symbol | tuple[Symbol, ...]
-    return Symbol if of.least_results == 1 else tuple[Symbol, ...]
+    return Symbol if spec.least_results == 1 else tuple[Symbol, ...]
 
 
 @functools.cache
-def doc(of: Entry) -> str:
+def doc(spec: OperatorSpec) -> str:
     """Return the docstring: operands and results with their types, attributes with their defaults."""
-    op = of.op
-    what = f"operator of {of.domain}" if of.domain else "operator"
+    op = spec.op
+    what = f"operator of {spec.domain}" if spec.domain else "operator"
     lines = [f"ONNX's {what} {op.name}, as version {op.version} defines it.", ""]
-    if of.is_gone:
+    if spec.is_gone:
         lines += ["Newer versions of ONNX do not have it: the operators that replaced it are built.", ""]
     if op.inputs:
         lines += ["Operands:", *(f"    {_described(p)}" for p in op.inputs)]
-    if of.attributes:
-        lines += ["Attributes:", *(f"    {_attribute(a)}" for a in of.attributes)]
+    if spec.attributes:
+        lines += ["Attributes:", *(f"    {_attribute(a)}" for a in spec.attributes)]
     results = [_described(p) for p in op.outputs]
     lines += ["Results:", *(f"    {line}" for line in results)]
-    if of.takes_outputs:
-        lines.append(f"    outputs: the number of results, by default {_count(of)}")
+    if spec.takes_outputs:
+        lines.append(f"    outputs: the number of results, by default {_count(spec)}")
     variables: dict[str, frozenset[str]] = {p.type: p.allowed for p in (*op.inputs, *op.outputs) if _is_variable(p)}
     if variables:
         lines.append("Types:")
     for name, allowed in variables.items():
         lines += textwrap.wrap(f"{name}: {types(allowed)}", 116, initial_indent="    ", subsequent_indent="        ")
-    page = f"onnx_{of.domain.replace('.', '')}_{op.name}"
+    page = f"onnx_{spec.domain.replace('.', '')}_{op.name}"
     lines += [
         "Operands of one type variable are promoted to one dtype by the graph's promotion system.",
         "Raises `DTypeError` for dtypes that it does not accept, `ShapeError` for shapes, `GraphError` otherwise.",
@@ -210,10 +210,10 @@ def doc(of: Entry) -> str:
     return "\n".join(lines)
 
 
-def _count(of: Entry) -> str:
-    if not of.gives_list:
-        return str(of.least_results)
-    return "given by `split` or `num_outputs`" if of.op.name == "Split" else "as many as its body returns"
+def _count(spec: OperatorSpec) -> str:
+    if not spec.gives_list:
+        return str(spec.least_results)
+    return "given by `split` or `num_outputs`" if spec.op.name == "Split" else "as many as its body returns"
 
 
 def _is_variable(parameter: Parameter) -> bool:

@@ -18,7 +18,7 @@ from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _OptimizerStep:
     """One update of one tensor, in its own dtype."""
 
     node: ReadNode
@@ -49,7 +49,7 @@ class _Step:
         return self.node.emit("Where", self.rate.type, begun, later, first)
 
 
-def _adagrad(step: _Step, x: Symbol, gradient: Symbol, squares: Symbol) -> Sequence[Symbol]:
+def _adagrad(step: _OptimizerStep, x: Symbol, gradient: Symbol, squares: Symbol) -> Sequence[Symbol]:
     slower = step("Add", step.number(1.0), step("Mul", step.count, step.attribute("decay_factor")))
     gradient = step.regular(x, gradient)
     squares = step("Add", squares, step("Mul", gradient, gradient))
@@ -58,7 +58,7 @@ def _adagrad(step: _Step, x: Symbol, gradient: Symbol, squares: Symbol) -> Seque
     return step("Sub", x, moved), squares
 
 
-def _momentum(step: _Step, x: Symbol, gradient: Symbol, velocity: Symbol) -> Sequence[Symbol]:
+def _momentum(step: _OptimizerStep, x: Symbol, gradient: Symbol, velocity: Symbol) -> Sequence[Symbol]:
     alpha = step.attribute("alpha")
     gradient = step.regular(x, gradient)
     beta = step.started(step.attribute("beta"), step.number(1.0))
@@ -69,7 +69,7 @@ def _momentum(step: _Step, x: Symbol, gradient: Symbol, velocity: Symbol) -> Seq
     return step("Sub", x, step("Mul", step.rate, direction)), velocity
 
 
-def _adam(step: _Step, x: Symbol, gradient: Symbol, mean: Symbol, squares: Symbol) -> Sequence[Symbol]:
+def _adam(step: _OptimizerStep, x: Symbol, gradient: Symbol, mean: Symbol, squares: Symbol) -> Sequence[Symbol]:
     alpha, beta, one = step.attribute("alpha", 0.9), step.attribute("beta", 0.999), step.number(1.0)
     gradient = step.regular(x, gradient)
     mean = step("Add", step("Mul", alpha, mean), step("Mul", step("Sub", one, alpha), gradient))
@@ -104,7 +104,7 @@ def optimizer(node: ReadNode) -> Converted:
         operands = [node.operand(2 + i + count * part) for part in range(parts)]
         type_ = node.tensor(2 + i)
         scalars = (_scalar(node, position, type_.dtype) for position in (0, 1))
-        for column, symbol in zip(columns, update(_Step(node, type_, *scalars), *operands), strict=True):
+        for column, symbol in zip(columns, update(_OptimizerStep(node, type_, *scalars), *operands), strict=True):
             column.append(symbol)
     return tuple(symbol for column in columns for symbol in column)
 
