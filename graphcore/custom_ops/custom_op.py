@@ -301,14 +301,14 @@ class CustomOp(Generic[P, R]):
         if any(s is not None and isinstance(s.type, ForeignType) for s in inputs):
             return None
         node_attributes = self.signature.node_attributes(self.label, attributes)
-        padded = self._padded(inputs)
+        padded = self._pad_operands(inputs)
         self._check_dtypes(padded)
         types, _ = self._types(padded, node_attributes, layer)
         if count > len(types):
             raise GraphError(f"{self.label}: the node has {count} results, but the operator has {len(types)}")
         return types[:count]
 
-    def _padded(self, inputs: Sequence[Any]) -> list[Any]:
+    def _pad_operands(self, inputs: Sequence[Any]) -> list[Any]:
         """Return operands by position, None for missing ones at the end. Raises `GraphError` for a wrong number."""
         fixed = [o for o in self.signature.operands if not o.is_variadic]
         if len(inputs) > len(fixed) and self.signature.variadic is None:
@@ -333,7 +333,7 @@ class CustomOp(Generic[P, R]):
         """
         assert self._body is not None
         node_attributes = self.signature.node_attributes(self.label, attributes)
-        return self._body.definition(self._padded(types), node_attributes, results, roles or {}, layer)
+        return self._body.definition(self._pad_operands(types), node_attributes, results, roles or {}, layer)
 
 
 def require_open(label: str) -> None:

@@ -17,8 +17,8 @@ from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.read.bodies import declared_types
-from graphcore.onnx.schemas.node_inference import inferred
-from graphcore.onnx.schemas.other_domains import typed
+from graphcore.onnx.schemas.node_inference import infer_node
+from graphcore.onnx.schemas.other_domains import infer_other_domain
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, by_schema, element, operator, schema_of
 from graphcore.operators import REDUCTIONS, SHAPES, Trait, having
@@ -243,7 +243,7 @@ def _of_onnx(change: Change, sizes: ShapeValues) -> list[Type]:
     proto = _proto(node, inputs)
     stand_ins = _allowed(operator(schema), inputs)
     try:
-        return inferred(proto, schema, stand_ins, {node.domain: version}, (), change.place, node.attributes, sizes)
+        return infer_node(proto, schema, stand_ins, {node.domain: version}, (), change.place, node.attributes, sizes)
     except GraphcoreError as error:
         raise ShapeError(
             error.summary.removeprefix("load: "),
@@ -342,7 +342,7 @@ def _of_others(change: Change) -> list[Type]:
     if made is not None:
         return made
     versions = {"": OPSET, node.domain: node.outputs[0].graph.opsets.get(node.domain, 1)}
-    found = typed(proto, inputs, versions, installed, [ForeignType()] * len(node.outputs))
+    found = infer_other_domain(proto, inputs, versions, installed, [ForeignType()] * len(node.outputs))
     return [b if isinstance(a, ForeignType) else a for a, b in zip(found, _unknown(change), strict=True)]
 
 

@@ -21,7 +21,7 @@ from graphcore.onnx.proto.limits import check_values
 from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read.model import ModelContext
 from graphcore.onnx.read.nodes import NodeReader
-from graphcore.onnx.read.statements import unchecked
+from graphcore.onnx.read.statements import make_statements
 from graphcore.onnx.schemas.catalogue import KINDS, OperatorSpec, doc, entry, signature, types
 from graphcore.onnx.schemas.schemas import Parameter, element
 from graphcore.types.dtypes import DType
@@ -357,7 +357,7 @@ class _Caller(NodeReader):
 
     def call(self, proto: onnx.NodeProto, inputs: list[Symbol | None]) -> Sequence[Symbol]:
         """Emit a node on these operands and return its results."""
-        (statement,) = unchecked([proto], self.versions)
+        (statement,) = make_statements([proto], self.versions)
         statement.label = self._of.label
         return self._operator(statement, inputs)
 

@@ -122,7 +122,7 @@ _SMALL = 1 << 16
 """Up to this many bytes, arrays are copied one by one: large pages bring nothing."""
 
 
-def aligned(arrays: Sequence[Array]) -> list[Array]:
+def align(arrays: Sequence[Array]) -> list[Array]:
     """Return the arrays at aligned addresses, which kernels need: protobuf puts tensors anywhere.
 
     Arrays that must move are copied to one block of memory with large pages, in a third of the time.

@@ -17,8 +17,8 @@ from graphcore.onnx.proto.limits import check_size, check_trips
 from graphcore.onnx.proto.type_protos import join_types
 from graphcore.onnx.read.model import ModelContext
 from graphcore.onnx.read.statements import BodyStatements, Statement
-from graphcore.onnx.schemas.node_inference import inferred
-from graphcore.onnx.schemas.other_domains import typed
+from graphcore.onnx.schemas.node_inference import infer_node
+from graphcore.onnx.schemas.other_domains import infer_other_domain
 from graphcore.operators import BY_TYPES
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -251,9 +251,9 @@ class ResultTypes:
             if declared and all(t is not None and not isinstance(t, ForeignType) and _is_ranked(t) for t in declared):
                 return declared  # type: ignore[return-value]
             result_types = [ForeignType() if t is None else t for t in declared]
-            return typed(proto, inputs, self._versions, self._model.runtime, result_types)
+            return infer_other_domain(proto, inputs, self._versions, self._model.runtime, result_types)
         try:
-            return inferred(proto, schema, inputs, self._versions, declared, place, attributes, self._sizes)
+            return infer_node(proto, schema, inputs, self._versions, declared, place, attributes, self._sizes)
         except ModelError as error:
             raise _undeclared_error(inputs, error, place) or error from None
 

@@ -18,7 +18,7 @@ from graphcore.onnx.proto.tensors import with_attributes
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read.checks import check_node
-from graphcore.onnx.read.statements import Statement, used, versions_of
+from graphcore.onnx.read.statements import Statement, used_names, versions_of
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem, system
 from graphcore.support.source_lines import Imported, Loaded, user_line
@@ -217,30 +217,30 @@ class Functions:
         return [with_attributes(node, attributes) for node in function.node]
 
 
-def ordered(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
+def sort_nodes(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
     """Return the nodes in topological order: the given order, if it is one."""
     defined: set[str] = set()
     for statement in statements:
-        for name in used(statement):
+        for name in used_names(statement):
             if name and name not in defined and not is_known(name):
-                return _sorted(statements, is_known)
+                return _sort_topologically(statements, is_known)
         defined.update(statement.outputs)
     return statements
 
 
-def _sorted(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
+def _sort_topologically(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
     defined: set[str] = set()
     is_out_of_order = False
     makers = {name: i for i, statement in enumerate(statements) for name in statement.outputs if name}
     for statement in statements:
-        if any(name in makers and name not in defined and not is_known(name) for name in used(statement)):
+        if any(name in makers and name not in defined and not is_known(name) for name in used_names(statement)):
             is_out_of_order = True
             break
         defined.update(statement.outputs)
     if not is_out_of_order:
         return statements
     sorter = graphlib.TopologicalSorter(
-        {i: [makers[n] for n in used(statement) if n in makers] for i, statement in enumerate(statements)}
+        {i: [makers[n] for n in used_names(statement) if n in makers] for i, statement in enumerate(statements)}
     )
     try:
         return [statements[i] for i in sorter.static_order()]
@@ -256,8 +256,8 @@ def _sorted(statements: Sequence[Statement], is_known: Callable[[str], bool]) ->
 
 def _value_between(maker: Statement, user: Statement) -> str:
     """Return the name of a result of one node that another node uses."""
-    used_names = set(used(user))
-    return next((repr(name[:_MAX_NAME_LENGTH]) for name in maker.outputs if name in used_names), "")
+    needed = set(used_names(user))
+    return next((repr(name[:_MAX_NAME_LENGTH]) for name in maker.outputs if name in needed), "")
 
 
 def _domain(name: str) -> str:

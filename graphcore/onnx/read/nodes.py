@@ -26,9 +26,16 @@ from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read import bodies
 from graphcore.onnx.read.bodies import ResultTypes, declared_types
 from graphcore.onnx.read.checks import check_call, check_declared, check_node
-from graphcore.onnx.read.model import ModelContext, ordered
-from graphcore.onnx.read.statements import BodyStatements, NodeSignature, Statement, unchecked, version_of, versions_of
-from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
+from graphcore.onnx.read.model import ModelContext, sort_nodes
+from graphcore.onnx.read.statements import (
+    BodyStatements,
+    NodeSignature,
+    Statement,
+    make_statements,
+    version_of,
+    versions_of,
+)
+from graphcore.onnx.schemas.schemas import check_operands, operator, required_attributes, schema_of
 from graphcore.onnx.versions import ReadNode, convert, is_unchanged, older
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
@@ -73,7 +80,7 @@ class NodeReader:
         names = [*(t.name for t in proto.initializer), *(s.values.name for s in proto.sparse_initializer)]
         tensors_read = [tensors.array_of(t, folder, large.initializers.get(i)) for i, t in enumerate(proto.initializer)]
         tensors_read += [tensors.dense(sparse, folder) for sparse in proto.sparse_initializer]
-        arrays = tensors.aligned([array for array, _ in tensors_read])
+        arrays = tensors.align([array for array, _ in tensors_read])
         for name, array, (_, dtype) in zip(names, arrays, tensors_read, strict=True):
             self._initializer(name, array, dtype)
         initializers = set(names)
@@ -156,10 +163,10 @@ class NodeReader:
 
     def nodes(self, protos: Sequence[onnx.NodeProto]) -> None:
         """Read nodes of a function, which are checked already or come from ONNX."""
-        self._statements(unchecked(protos, self.versions))
+        self._statements(make_statements(protos, self.versions))
 
     def _statements(self, statements: Sequence[Statement]) -> None:
-        for statement in ordered(statements, self._is_known):
+        for statement in sort_nodes(statements, self._is_known):
             self._node(statement)
 
     def _is_known(self, name: str) -> bool:
@@ -204,7 +211,7 @@ class NodeReader:
         if not domain and op_type == "Constant":
             array, dtype = constant_value(proto, self.model.folder, statement, statement.content)
             if not array.flags.aligned:
-                (array,) = tensors.aligned([array])
+                (array,) = tensors.align([array])
             return [self.graph.build.constant(array, dtype)]
         version = version_of(self.versions, domain, op_type, statement)
         schema = schema_of(op_type, domain, version)
@@ -218,7 +225,7 @@ class NodeReader:
                 help="export the model with an opset that has it, or give the domain of a custom operator",
             )
         if schema is not None:
-            inputs = checked_operands(self.graph, operator(schema), inputs, self.model.implicit_casts, statement)
+            inputs = check_operands(self.graph, operator(schema), inputs, self.model.implicit_casts, statement)
             if op_type in POSITIONS:
                 inputs = with_one_position(self.graph, op_type, inputs, statement)
         attributes, nested = self._attributes(statement, signature)
@@ -249,7 +256,7 @@ class NodeReader:
         while inputs and inputs[-1] is None:
             inputs.pop()
         if not domain:
-            older.agree(op_type, inputs)
+            older.align_dtypes(op_type, inputs)
         if not nested and (op_type, "to") not in _DTYPE_ATTRIBUTES and is_unchanged(domain, op_type, version):
             return self.graph.build.emit_many(op_type, tuple(inputs), types, attributes, domain)
         node = ReadNode(
@@ -278,7 +285,7 @@ class NodeReader:
         types_of = [None if s is None else s.type for s in inputs]
         dtypes = tuple([t.dtype for t in types_of if type(t) is TensorType])
         if dtypes not in signature.approved or len(dtypes) != len(inputs):
-            inputs = checked_operands(self.graph, op, inputs, self.model.implicit_casts, statement)
+            inputs = check_operands(self.graph, op, inputs, self.model.implicit_casts, statement)
             if len(dtypes) == len(inputs) and not self.model.implicit_casts:
                 signature.approve(dtypes)
         attributes = signature.attributes
@@ -300,7 +307,7 @@ class NodeReader:
         attributes, graphs = read_attributes(statement.proto, self.model.folder, statement)
         bodies = statement.bodies or {}
         return attributes, {
-            key: bodies[key] if key in bodies else BodyStatements(proto, unchecked(proto.node, self.versions))
+            key: bodies[key] if key in bodies else BodyStatements(proto, make_statements(proto.node, self.versions))
             for key, proto in graphs.items()
         }
 

@@ -192,7 +192,7 @@ def key_of(
     return op_type, domain, version, operands, results, *contents
 
 
-def unchecked(protos: Sequence[onnx.NodeProto], versions: Mapping[str, int]) -> list[Statement]:
+def make_statements(protos: Sequence[onnx.NodeProto], versions: Mapping[str, int]) -> list[Statement]:
     """Return statements of nodes that `check_model` does not check: of a called function, or from ONNX."""
     statements = []
     for proto in protos:
@@ -202,19 +202,19 @@ def unchecked(protos: Sequence[onnx.NodeProto], versions: Mapping[str, int]) -> 
         statement = Statement(proto, op_type, domain, inputs, outputs, proto.name, key, False)
         inner = [a for a in proto.attribute if a.type == _Kinds.GRAPH and not a.ref_attr_name] if key is None else []
         if inner:
-            statement.bodies = {a.name: BodyStatements(a.g, unchecked(a.g.node, versions)) for a in inner}
+            statement.bodies = {a.name: BodyStatements(a.g, make_statements(a.g.node, versions)) for a in inner}
         statements.append(statement)
     return statements
 
 
-def used(statement: Statement) -> Sequence[str]:
+def used_names(statement: Statement) -> Sequence[str]:
     """Return the names that a node and its bodies use, possibly with some that bodies define themselves."""
     if not statement.bodies:
         return statement.inputs
     names = [*statement.inputs]
     for body in statement.bodies.values():
         defined = {name for s in body.statements for name in s.outputs} | {i.name for i in body.proto.input}
-        names += [name for inner in body.statements for name in used(inner) if name not in defined]
+        names += [name for inner in body.statements for name in used_names(inner) if name not in defined]
     return names
 
 

@@ -15,7 +15,7 @@ from graphcore.onnx.notes import DOMAINS, IR_VERSION, OPSET
 from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import block, integer, text, value_info
-from graphcore.onnx.schemas.other_domains import typed
+from graphcore.onnx.schemas.other_domains import infer_other_domain
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.types.tensor_types import ForeignType, TensorType, Type
 
@@ -67,7 +67,7 @@ def _of_runtime(
         proto.output.extend(f"y{i}" for i in range(max(operator.min_outputs, 1)))
         for key, value in attributes.items():
             proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
-        types = typed(proto, inputs, {domain: 1}, lambda: runtime, [ForeignType()] * len(proto.output))
+        types = infer_other_domain(proto, inputs, {domain: 1}, lambda: runtime, [ForeignType()] * len(proto.output))
         if all(isinstance(t, TensorType) and t.shape.is_ranked for t in types):
             return tuple(types)
     operands = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}

@@ -32,7 +32,7 @@ _MAX_KEY_BYTES = 2048
 _answers: dict[Hashable, tuple[Type, ...]] = {}
 
 
-def inferred(
+def infer_node(
     proto: onnx.NodeProto,
     schema: onnx.defs.OpSchema,
     inputs: Inputs,
@@ -64,7 +64,7 @@ def inferred(
     types = []
     for position, type_ in enumerate(inferred_types):
         if shapes is not None and isinstance(type_, TensorType):
-            type_ = closed(type_, tensor_type(type_.dtype, shapes[position]))
+            type_ = fill_dims(type_, tensor_type(type_.dtype, shapes[position]))
         declared_type = declared[position] if declared else None
         types.append(type_ if declared_type is None else _with_declared(type_, declared_type))
     return types
@@ -83,7 +83,7 @@ def _with_declared(type_: Type, declared: Type) -> Type:
     return tensor_type(type_.dtype, _shape(dims))
 
 
-def closed(old: Type, new: Type) -> Type:
+def fill_dims(old: Type, new: Type) -> Type:
     """Return a type with unknown dims filled in from another type."""
     if not isinstance(old, TensorType) or not isinstance(new, TensorType) or not new.shape.is_ranked:
         return old

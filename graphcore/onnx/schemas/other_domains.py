@@ -158,7 +158,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
 that it does not declare."""
 
 
-def typed(
+def infer_other_domain(
     proto: onnx.NodeProto,
     inputs: Inputs,
     versions: Mapping[str, int],

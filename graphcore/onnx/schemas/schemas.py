@@ -133,7 +133,7 @@ _approved: set[tuple[object, ...]] = set()
 """Operators, by identity, with dtypes of operands that passed the check: a model repeats the same combinations."""
 
 
-def checked_operands(
+def check_operands(
     graph: Graph, op: Operator, inputs: Sequence[Symbol | None], implicit_casts: bool, place: object
 ) -> list[Symbol | None]:
     """Return the operands if the operator accepts them. Raises `ModelError`.

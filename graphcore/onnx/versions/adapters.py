@@ -330,7 +330,7 @@ def half_pixel(node: ReadNode) -> Converted:
 # Scan of opset 8, which iterated over the sequences of a batch.
 
 
-def batched(node: ReadNode) -> Converted:
+def scan_over_batch(node: ReadNode) -> Converted:
     """Build a Scan over the batch whose body is a Scan over one sequence. States start anew for every sequence."""
     lengths, operands = node.optional(0), node.inputs[1:]
     body: Graph = node.attributes["body"]
@@ -347,16 +347,16 @@ def batched(node: ReadNode) -> Converted:
     length = inner.pop(0) if lengths is not None else None
     padded = inner[states:]
     if length is not None:
-        inner[states:] = [_first(outer, symbol, length) for symbol in padded]
+        inner[states:] = [_slice_sequence(outer, symbol, length) for symbol in padded]
     results: list[Type] = [symbol.type for symbol in body.outputs[:states]]
-    results += [_stacked(symbol.type) for symbol in body.outputs[states:]]
+    results += [_stack_type(symbol.type) for symbol in body.outputs[states:]]
     _move(body, outer)
     attributes = {"body": body, "num_scan_inputs": count}
     if node.attributes.get("directions"):
         attributes["scan_input_directions"] = node.attributes["directions"]
     symbols = outer.build.emit_many("Scan", tuple(inner), results, attributes)
     if length is not None:
-        symbols = (*symbols[:states], *(_padded(outer, s, padded[0], length) for s in symbols[states:]))
+        symbols = (*symbols[:states], *(_pad_sequence(outer, s, padded[0], length) for s in symbols[states:]))
     outer.build.outputs([(None, symbol) for symbol in symbols])
     return node.graph.build.emit_many(
         "Scan", tuple(present), node.types, {"body": outer, "num_scan_inputs": len(present)}
@@ -382,13 +382,13 @@ def _without_batch(symbol: Symbol) -> Type:
     return tensor_type(type_.dtype, type_.shape[1:])
 
 
-def _stacked(type_: Type) -> Type:
+def _stack_type(type_: Type) -> Type:
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
         return type_
     return TensorType(type_.dtype, ["?", *type_.shape])
 
 
-def _first(graph: Graph, symbol: Symbol, length: Symbol) -> Symbol:
+def _slice_sequence(graph: Graph, symbol: Symbol, length: Symbol) -> Symbol:
     """Return the elements of a sequence up to its own length."""
     end = graph.build.emit("Unsqueeze", (length, graph.build.vector([0])), TensorType(DType.int64, [1]))
     return graph.build.emit(
@@ -396,7 +396,7 @@ def _first(graph: Graph, symbol: Symbol, length: Symbol) -> Symbol:
     )
 
 
-def _padded(graph: Graph, symbol: Symbol, padded: Symbol, length: Symbol) -> Symbol:
+def _pad_sequence(graph: Graph, symbol: Symbol, padded: Symbol, length: Symbol) -> Symbol:
     """Pad the results of a shorter sequence to the longest one, with undefined values."""
     one = TensorType(DType.int64, [1])
     max_length = graph.build.emit("Shape", (padded,), one, {"start": 0, "end": 1})

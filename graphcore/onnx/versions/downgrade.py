@@ -150,11 +150,11 @@ def _pad_all_axes(node: ReadNode) -> Converted:
         rank = node.rank(0)
         assert rank is not None
         zeros = node.graph.build.vector([0] * (2 * rank))
-        node.put(1, _placed(node, zeros, node.operand(1), [*axes, *(a + rank for a in axes)]))
+        node.put(1, _place(node, zeros, node.operand(1), [*axes, *(a + rank for a in axes)]))
     return None
 
 
-def _placed(node: ReadNode, vector: Symbol, part: Symbol, places: list[int]) -> Symbol:
+def _place(node: ReadNode, vector: Symbol, part: Symbol, places: list[int]) -> Symbol:
     """Return a vector with elements replaced at known positions."""
     values, base = constant_array(part, weights=True, outer=True), constant_array(vector, weights=True, outer=True)
     if values is not None and base is not None:
@@ -185,9 +185,9 @@ def _resize_all_axes(node: ReadNode) -> Converted:
     scales, sizes = node.optional(2), node.optional(3)
     if sizes is not None:
         sizes_of_all = node.emit("Shape", TensorType(DType.int64, [rank]), node.operand(0))
-        node.put(3, _placed(node, sizes_of_all, sizes, axes))
+        node.put(3, _place(node, sizes_of_all, sizes, axes))
     elif scales is not None:
-        node.put(2, _placed(node, node.graph.build.constant(np.ones(rank, np.float32), DType.float32), scales, axes))
+        node.put(2, _place(node, node.graph.build.constant(np.ones(rank, np.float32), DType.float32), scales, axes))
     return None
 
 

@@ -35,7 +35,7 @@ MOVED: dict[str, tuple[str, ...]] = {
 """Attributes that became operands, after the first operand."""
 
 
-def moved(node: ReadNode) -> Converted:
+def attributes_to_operands(node: ReadNode) -> Converted:
     """Lists of integers were attributes, and are operands."""
     for position, name in enumerate(MOVED[node.op_type], 1):
         value = node.attributes.pop(name, None)
@@ -71,7 +71,7 @@ def pad(node: ReadNode) -> Converted:
     return None
 
 
-def flattening(node: ReadNode) -> Converted:
+def flatten_axes(node: ReadNode) -> Converted:
     """Softmax and similar operators applied to all axes from one on, by default the second."""
     axis = node.attributes.pop("axis", 1)
     type_ = node.tensor(0)
@@ -176,7 +176,7 @@ def cast(symbol: Symbol, target: DType, attributes: Mapping[str, Any]) -> Symbol
     return result if result is not symbol else graph.build.emit("Identity", (symbol,), symbol.type)
 
 
-def agree(op_type: str, inputs: list[Symbol | None]) -> None:
+def align_dtypes(op_type: str, inputs: list[Symbol | None]) -> None:
     """Cast operands that may differ in dtype from the first one in ONNX, but not in onnxruntime.
 
     Casts keep values: they apply to exponents, and to scales narrower than the operand that they divide.
