@@ -9,7 +9,7 @@ import inspect
 import sys
 from pathlib import Path
 
-from graphcore.onnx.schemas.catalogue import KINDS, Entry, entry, names, signature
+from graphcore.onnx.schemas.catalogue import KINDS, OperatorSpec, entry, names, signature
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parent / "ops" / "onnx"
@@ -57,7 +57,7 @@ _TYPES: dict[int, str] = {
 }
 
 
-def stub(of: Entry) -> list[str]:
+def stub(of: OperatorSpec) -> list[str]:
     """Return the lines of an operator: one, or two overloads where further results are optional."""
     if of.gives_list:
         return [_line(of, "int | None = None", "list[Symbol]")]
@@ -68,7 +68,7 @@ def stub(of: Entry) -> list[str]:
     return ["@overload", _line(of, "None = None", "Symbol"), "@overload", requested]
 
 
-def _line(of: Entry, outputs: str, returned: str) -> str:
+def _line(of: OperatorSpec, outputs: str, returned: str) -> str:
     attributes = {a.name: a for a in of.attributes}
     parts: list[str] = []
     is_star = of.variadic is not None

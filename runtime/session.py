@@ -142,9 +142,9 @@ class InferenceSession:
         allowed: Set[str] = frozenset()
         if custom_ops:
             # what declares operators, which most loads do not need
-            from graphcore.custom_ops.declaration import called
+            from graphcore.custom_ops.declaration import callable_labels
 
-            allowed = called(custom_ops)
+            allowed = callable_labels(custom_ops)
         links, bounds = links_of(external_data, external_data_root), limits_of(limits)
         options = LoadOptions(weights or {}, prepack, cache_dir, prepared, links, bounds, allowed, format)
         return loading.load(model, self._engine, options, self.load)

@@ -92,7 +92,7 @@ TABLES = {
     "algorithm: steps that one rule looks for, beside that rule": """
         graphcore/analysis/flop_rules.py _ELEMENTWISE _REDUCTIONS
         graphcore/ir/state/settings.py OPERATORS
-        graphcore/onnx/read/statements.py _APART
+        graphcore/onnx/read/statements.py _SPECIAL
         graphcore/passes/simplify.py _NEUTRAL _ONE_SIDED
         graphcore/promotion/anvil.py _OF_LISTS _LISTS
         graphcore/promotion/complex_operators.py ORDERED _HELP

@@ -1,1 +1,1 @@
-"""Facts about graphs: layers, sizes, operations, casts and their reasons, statistics of arrays. Nothing is changed."""
+"""Analyse graphs without changing them: layers, sizes, FLOPs, casts and their reasons, statistics of arrays."""

@@ -1,4 +1,4 @@
-"""The casts of a graph and their reasons: which op wanted each, by which promotion system, by which row or rule."""
+"""The casts of a graph and their reasons: the op that needs each, the promotion system, and its row or rule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 _WRITTEN = re.compile(r"\b(?:cast|astype)\b")
-"""Calls that a user writes to cast."""
+"""Explicit casts in a user's source line."""
 
 Readers: TypeAlias = "Mapping[int, list[Node]]"
 """The nodes of a graph that read each Symbol, by its number."""
@@ -29,10 +29,17 @@ Readers: TypeAlias = "Mapping[int, list[Node]]"
 class Cast:
     """A cast and its reason.
 
-    node: the Cast; name: of its result. source, result: the dtypes. implicit: promotion inserted it. op: the op whose
-    operand was cast, "" where that is not known. pair: the operands that met there, as dtypes or Python numbers; None
-    where there were not two, or where that is not known. words: the reason. system: the promotion system. line: the
-    user's line, None where there is none.
+    Attributes:
+        node: The Cast.
+        name: The name of its result.
+        source: The dtype of its operand.
+        result: The dtype of its result.
+        implicit: True if promotion inserted it.
+        op: The op whose operand was cast, "" if it is unknown.
+        pair: The operands of that op, as dtypes or Python numbers; None if there are not two or they are unknown.
+        words: The reason.
+        system: The promotion system.
+        line: The user's source line, or None.
     """
 
     node: Node
@@ -48,10 +55,10 @@ class Cast:
 
 
 def casts(graph: Graph) -> list[Cast]:
-    """Return the casts of a graph, of its bodies and of the functions that it calls, in order, with their reasons.
+    """Return the casts of a graph, its bodies and its functions in order, with their reasons.
 
-    Graphs remember why promotion inserted a cast, also where passes rewrote them. A file does not: of a Cast in it the
-    reason says whether promotion would insert the same.
+    Graphs record why promotion inserted a cast, even if passes rewrote them. Files do not: the reason of a Cast in a
+    file is whether promotion would insert the same one.
     """
     return [cast for part in parts(graph) for cast in casts_of(part)]
 
@@ -67,33 +74,33 @@ def casts_of(graph: Graph) -> Iterator[Cast]:
 
 
 def _readers(graph: Graph) -> dict[int, list[Node]]:
-    made: dict[int, list[Node]] = {}
+    readers: dict[int, list[Node]] = {}
     for node in graph.nodes:
         for symbol in node.inputs:
             if symbol is not None:
-                made.setdefault(symbol.id, []).append(node)
-    return made
+                readers.setdefault(symbol.id, []).append(node)
+    return readers
 
 
 def _reason(graph: Graph, node: Node, operand: Symbol, readers: Readers) -> Cast:
     result = node.outputs[0]
     system = str(graph.promotion)
-    source, made = _shown(operand.type), _shown(result.type)
+    source, target = _type_name(operand.type), _type_name(result.type)
     cause = cause_of(node.origin)
     implicit = cause is not None or result.id in graph.memory.implicit
     if cause:
-        op, pair, words = _caused(graph.promotion, operand, result, cause)
+        op, pair, words = _explain_cause(graph.promotion, operand, result, cause)
     elif implicit:
         op, pair, words = "", None, _without_cause(graph.promotion, result)
     elif node.line is not None and not isinstance(node.line, (Imported, Loaded)):
         verb = "written" if _WRITTEN.search(node.line.text) else "made by the op"
         op, pair, words = "", None, f"{verb} at {node.line}"
     else:
-        op, pair, words = _likely(graph.promotion, operand, result, readers)
-    return Cast(node, result.name, source, made, implicit, op, pair, words, system, node.line)
+        op, pair, words = _explain_file_cast(graph.promotion, operand, result, readers)
+    return Cast(node, result.name, source, target, implicit, op, pair, words, system, node.line)
 
 
-def _shown(type_: object) -> str:
+def _type_name(type_: object) -> str:
     if not isinstance(type_, TensorType):
         return str(type_)
     return f"{type_.dtype.name}?" if type_.ambiguous else type_.dtype.name
@@ -105,54 +112,54 @@ def _without_cause(system: PromotionSystem, result: Symbol) -> str:
     return "the operator takes its operand in this dtype"
 
 
-def _caused(
+def _explain_cause(
     system: PromotionSystem, operand: Symbol, result: Symbol, cause: tuple[Any, ...]
 ) -> tuple[str, tuple[str, str] | None, str]:
-    """Return the op, the pair and the words for a cause."""
+    """Return the op, the pair and the reason for a recorded cause."""
     op, *kinds = cause
-    given = [_shown(kind) if isinstance(kind, TensorType) else repr(kind[1]) for kind in kinds]
-    pair = (given[0], given[1]) if len(given) == 2 else None
+    names = [_type_name(kind) if isinstance(kind, TensorType) else repr(kind[1]) for kind in kinds]
+    pair = (names[0], names[1]) if len(names) == 2 else None
     declared = REGISTRY.get(op)
     rule = f"`{op}`: {MEANINGS[declared.rule]}" if declared is not None else f"`{op}`"
-    made = _shown(result.type)
-    if _shown(operand.type) not in given:
-        return op, pair, f"{rule}; in {system} that result is {made}"
+    target = _type_name(result.type)
+    if _type_name(operand.type) not in names:
+        return op, pair, f"{rule}; in {system} that result is {target}"
     if pair is not None and all(isinstance(kind, TensorType) for kind in kinds):
-        met = _met(system, pair, result)
-        if met:
-            return op, pair, f"{' and '.join(pair)} meet in {made}: {met} ({rule})"
-    with_ = f" with {' and '.join(_others(given, _shown(operand.type)))}" if len(given) > 1 else ""
-    return op, pair, f"{_shown(operand.type)}{with_} is computed in {made} ({rule})"
+        reason = _promotion_reason(system, pair, result)
+        if reason:
+            return op, pair, f"{' and '.join(pair)} meet in {target}: {reason} ({rule})"
+    with_ = f" with {' and '.join(_other_names(names, _type_name(operand.type)))}" if len(names) > 1 else ""
+    return op, pair, f"{_type_name(operand.type)}{with_} is computed in {target} ({rule})"
 
 
-def _others(given: list[str], own: str) -> list[str]:
-    left = list(given)
-    left.remove(own)
-    return left
+def _other_names(names: list[str], name: str) -> list[str]:
+    others = list(names)
+    others.remove(name)
+    return others
 
 
-def _met(system: PromotionSystem, pair: tuple[str, str], result: Symbol) -> str:
-    """Return the path, row or rule by which a system has two dtypes meet in that of a result, "" where it has not."""
+def _promotion_reason(system: PromotionSystem, pair: tuple[str, str], result: Symbol) -> str:
+    """Return the path, row or rule by which a system promotes two dtypes to that of a result, or ""."""
     try:
         answer = explain(*pair, system)
-    except GraphcoreError:  # a system of the user's own need not answer for dtypes alone
+    except GraphcoreError:  # users' systems may not support dtypes alone
         return ""
     is_same = isinstance(result.type, TensorType) and answer.dtype is result.type.dtype
     return answer.reason if is_same else ""
 
 
-def _likely(
+def _explain_file_cast(
     system: PromotionSystem, operand: Symbol, result: Symbol, readers: Readers
 ) -> tuple[str, tuple[str, str] | None, str]:
-    """Return what is known of a cast in a file: whether promotion would insert it for an operand of its readers."""
-    source = _shown(operand.type)
+    """Return the op, the pair and the reason for a cast in a file: whether promotion would insert it for a reader."""
+    source = _type_name(operand.type)
     for reader in readers.get(result.id, ()):
         for other in reader.inputs:
             if other is None or other is result or _dtype(other) is None or _dtype(other) is not _dtype(result):
                 continue
-            before = _before(other)
-            if met := _met(system, (source, before), result):
-                words = f"a Cast of the file; {system} has the same for `{reader.op_type}`: {met}"
+            before = _source_dtype(other)
+            if reason := _promotion_reason(system, (source, before), result):
+                words = f"a Cast of the file; {system} has the same for `{reader.op_type}`: {reason}"
                 return reader.op_type, (source, before), words
     return "", None, "a Cast of the file"
 
@@ -161,14 +168,14 @@ def _dtype(symbol: Symbol | None) -> DType | None:
     return symbol.type.dtype if symbol is not None and isinstance(symbol.type, TensorType) else None
 
 
-def _before(symbol: Symbol) -> str:
-    """Return the dtype of an operand, of one that was cast too the dtype before."""
+def _source_dtype(symbol: Symbol) -> str:
+    """Return the dtype of an operand before its own cast, if it has one."""
     producer = symbol.producer
     if isinstance(producer, Node) and producer.op_type == "Cast" and not producer.domain:
         (operand, *_) = producer.inputs
         if operand is not None:
-            return _shown(operand.type)
-    return _shown(symbol.type)
+            return _type_name(operand.type)
+    return _type_name(symbol.type)
 
 
 __all__ = ["Cast", "casts", "casts_of"]

@@ -1,4 +1,4 @@
-"""Operations of a graph, node by node: numbers where shapes are, expressions of the names of dims elsewhere."""
+"""FLOPs of a graph, node by node: numbers for static shapes, else expressions of the names of dims."""
 
 from __future__ import annotations
 
@@ -19,16 +19,21 @@ from graphcore.types.dims import Dim
 
 _MICROSOFT = frozenset({MICROSOFT, BLOCKED})
 
-Known: TypeAlias = "dict[Definition, Size | str]"
-"""The operations of functions that were counted already; the reason of those that cannot be."""
+Functions: TypeAlias = "dict[Definition, Size | str]"
+"""The operations of functions that are already counted, or the reason why they cannot be counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFlops:
-    """The operations of one node, those of its bodies and of the function that it calls included.
+    """The operations of one node, including those of its bodies and its function.
 
-    name: of its result. operator: with its domain. layer: the path of its layer, "" outside of any. flops: a dim,
-    static or an expression; None where they are not known, and `reason` says why.
+    Attributes:
+        node: The node.
+        name: The name of its result.
+        operator: The operator, with its domain.
+        layer: The path of its layer, or "".
+        flops: A static dim or an expression; None if they are unknown.
+        reason: Why they are unknown, or "".
     """
 
     node: Node
@@ -41,18 +46,23 @@ class NodeFlops:
 
 @dataclass(frozen=True, slots=True)
 class Flops:
-    """The operations of a graph. nodes: one entry for each node, in order. total: of those that are known."""
+    """The operations of a graph.
+
+    Attributes:
+        nodes: One entry for each node, in order.
+        total: The sum of those that are known.
+    """
 
     nodes: tuple[NodeFlops, ...]
     total: Dim
 
     @property
     def unknown(self) -> tuple[NodeFlops, ...]:
-        """Return the nodes whose operations are not known, and so not in the total."""
+        """The nodes with unknown operations, which are not in the total."""
         return tuple(entry for entry in self.nodes if entry.flops is None)
 
     def by_layer(self) -> dict[str, Dim]:
-        """Return the known operations by the innermost layer of nodes, "" for those outside of any."""
+        """Return the known operations by the innermost layer of nodes, "" for nodes outside of layers."""
         sums: dict[str, Dim] = {}
         for entry in self.nodes:
             if entry.flops is not None:
@@ -61,33 +71,39 @@ class Flops:
 
 
 def flops(graph: Graph, dims: Mapping[str, int | str | Dim] | None = None) -> Flops:
-    """Return the operations that one run of a graph takes; a multiplication and an addition are two.
+    """Return the floating-point operations of one run of a graph; a multiplication and an addition count as two.
 
-    dims: sizes or other names for named dims, `{"batch": 1}`; others stay names in the results. Counted are products of
-    matrices, convolutions, Einsum, recurrent networks and attention by their sizes, normalisations and Softmax by their
-    steps, reductions by the elements that they read, element-wise operators by the elements that they give; movement
-    and casts count none. An If counts as its costlier branch, a Loop as its body times a trip count that is known.
-    Raises `ShapeError` for what is no size and no name.
+    Matrix products, convolutions, Einsum, recurrent networks and attention count by their sizes, normalisations and
+    Softmax by their steps, reductions by the elements that they read, element-wise operators by the elements of their
+    results; moving data and casts count as none. An If counts as its more expensive branch, a Loop as its body times a
+    constant trip count.
+
+    Args:
+        graph: The graph.
+        dims: Sizes or other names of named dims, `{"batch": 1}`; other names remain in the results.
+
+    Raises:
+        ShapeError: A value of `dims` is neither a size nor a name.
     """
-    given = {} if dims is None else dict(dims)
-    for name, size in given.items():
+    substitutions = {} if dims is None else dict(dims)
+    for name, size in substitutions.items():
         try:
             Dim(name).substitute({name: size})
         except (ValueError, TypeError) as error:
             raise ShapeError(
                 f"flops: {name!r:.80}: {size!r:.80}: {error}", help="a dim is a number >= 0 or a name"
             ) from None
-    return _Counter(given, {}).graph(graph)
+    return _Counter(substitutions, {}).graph(graph)
 
 
 class _Counter:
-    def __init__(self, dims: Mapping[str, int | str | Dim], known: Known) -> None:
+    def __init__(self, dims: Mapping[str, int | str | Dim], functions: Functions) -> None:
         self.dims = dims
-        self.known = known
+        self.functions = functions
         self.sizes: dict[Dim, Size] = {}
 
     def graph(self, graph: Graph) -> Flops:
-        found = layers(graph)
+        graph_layers = layers(graph)
         entries, total = [], Dim(0)
         for position, node in enumerate(graph.nodes):
             counted = self.node(node)
@@ -95,20 +111,20 @@ class _Counter:
             value = None if isinstance(counted, str) else _dim(counted)
             reason = counted if isinstance(counted, str) else ""
             result = node.outputs[0].name if node.outputs else ""
-            entries.append(NodeFlops(node, result, name, found.path_of(position), value, reason))
+            entries.append(NodeFlops(node, result, name, graph_layers.path_of(position), value, reason))
             if value is not None:
                 total = total + value
         return Flops(tuple(entries), total)
 
     def size(self, dim: Dim) -> Size:
-        found = self.sizes.get(dim)
-        if found is None:
-            made = dim.substitute(self.dims)
-            found = self.sizes[dim] = made if made.value is None else made.value
-        return found
+        size = self.sizes.get(dim)
+        if size is None:
+            substituted = dim.substitute(self.dims)
+            size = self.sizes[dim] = substituted if substituted.value is None else substituted.value
+        return size
 
     def node(self, node: Node) -> Size | str:
-        """Return the operations of a node, or why they are not known."""
+        """Return the operations of a node, or the reason why they are unknown."""
         definition = definition_of(node)
         if definition is not None:
             return self.call(node, definition)
@@ -122,10 +138,10 @@ class _Counter:
         except UnknownShapeError as error:
             return str(error)
         except (ZeroDivisionError, TypeError):
-            return "its dims do not go together"
+            return "its dims do not fit together"
 
-    def whole(self, graph: Graph) -> Size | str:
-        """Return the operations of all nodes of a graph, or why they are not known."""
+    def total(self, graph: Graph) -> Size | str:
+        """Return the operations of all nodes of a graph, or the reason why they are unknown."""
         total: Size = 0
         for node in graph.nodes:
             counted = self.node(node)
@@ -135,24 +151,24 @@ class _Counter:
         return total
 
     def call(self, node: Node, definition: Definition) -> Size | str:
-        counted = self.known.get(definition)
+        counted = self.functions.get(definition)
         if counted is None:
-            # Names in a body are its own: sizes are put in where it is called.
-            counted = self.known[definition] = _Counter({}, self.known).whole(definition.body)
+            # Names of dims are local to a body: a call substitutes them.
+            counted = self.functions[definition] = _Counter({}, self.functions).total(definition.body)
         if isinstance(counted, (str, int)):
             return counted
-        made = counted.substitute(dims_of(node)).substitute(self.dims)
-        return "a dim is not known" if made.is_dynamic else made
+        size = counted.substitute(dims_of(node)).substitute(self.dims)
+        return "a dim is not known" if size.is_dynamic else size
 
     def with_bodies(self, node: Node) -> Size | str:
-        counted = [self.whole(value) for value in node.attributes.values() if isinstance(value, Graph)]
+        counted = [self.total(value) for value in node.attributes.values() if isinstance(value, Graph)]
         sizes = [c for c in counted if not isinstance(c, str)]
         if len(sizes) < len(counted):
             return next(c for c in counted if isinstance(c, str))
         if node.op_type == "If" and len(sizes) == 2:
             return Dim.maximum(*sizes)
         trips = _trips(node, self) if len(sizes) == 1 else None
-        return "the run tells how often it goes round" if trips is None else sizes[0] * trips
+        return "its trip count is not constant" if trips is None else sizes[0] * trips
 
 
 def _rule_of(node: Node) -> Rule | None:
@@ -162,7 +178,7 @@ def _rule_of(node: Node) -> Rule | None:
 
 
 def _trips(node: Node, counter: _Counter) -> Size | None:
-    """Return how often a loop goes round; None where only the run tells it."""
+    """Return the trip count of a loop, or None if it is not constant."""
     if node.op_type == "Scan":
         count = node.attributes.get("num_scan_inputs")
         axes = node.attributes.get("scan_input_axes") or (0,)
@@ -171,14 +187,14 @@ def _trips(node: Node, counter: _Counter) -> Size | None:
             return Shapes(node, counter.size).of(scanned)[int(axes[0])]
         except (UnknownShapeError, IndexError):
             return None
-    if node.op_type != "Loop" or not _goes_on(node):
+    if node.op_type != "Loop" or not _always_continues(node):
         return None
     count = constant_array(node.inputs[0] if node.inputs else None, weights=True, outer=True)
     return None if count is None or count.size != 1 else max(int(count.reshape(-1)[0]), 0)
 
 
-def _goes_on(node: Node) -> bool:
-    """Return whether the condition of a Loop holds each time."""
+def _always_continues(node: Node) -> bool:
+    """Return True if the condition of a Loop is always true."""
     body = node.attributes.get("body")
     start = node.inputs[1] if len(node.inputs) > 1 else None
     if not isinstance(body, Graph) or not body.outputs or len(body.input_symbols) < 2:

@@ -1,4 +1,4 @@
-"""The layers of a graph: groups of nodes, from the layers they were built in, from their names, or from the flow."""
+"""The layers of a graph: groups of nodes by the layers they were built in, by their names, or by the data flow."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 
 Path: TypeAlias = "tuple[str, ...]"
 
-_DEEPEST = 12
-"""Layers in each other; what is deeper in a name stays part of the innermost one."""
+_MAX_DEPTH = 12
+"""The maximum depth of layers; deeper parts of a name belong to the innermost layer."""
 
-_LONGEST = 4000
-"""Characters of a name that are read for layers."""
+_MAX_NAME_LENGTH = 4000
+"""Characters of a name that are searched for layers."""
 
-_LARGE = 300
-"""Nodes and layers that are still shown side by side; more are cut into parts."""
+_MAX_SIDE_BY_SIDE = 300
+"""The maximum number of nodes and layers at the top; more are cut into parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A group of nodes.
 
-    path: its whole name, parts joined with `/`. name: the part after that of its parent. parent: the position of the
-    layer around it, or -1. nodes: how many nodes are in it and in the layers inside of it.
+    path: the full name, parts joined with `/`. name: the part after the parent's path. parent: the position of the
+    enclosing layer, or -1. nodes: the number of nodes, including those of inner layers.
     """
 
     path: str
@@ -39,68 +39,68 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The layers of one graph, each after the one that it is in. innermost: for each node of the graph, in order, the
+    """The layers of one graph, each after its enclosing layer. innermost: for each node of the graph, in order, the
     position of its layer, or -1."""
 
     layers: tuple[Layer, ...]
     innermost: tuple[int, ...]
 
     def path_of(self, node: int) -> str:
-        """Return the path of the layer of the node at a position, "" outside of any."""
+        """Return the path of the layer of the node at a position, or ""."""
         position = self.innermost[node]
         return "" if position < 0 else self.layers[position].path
 
     def around(self, node: int) -> tuple[str, ...]:
-        """Return the paths of the layers around the node at a position, outermost first."""
-        found: list[str] = []
+        """Return the paths of the enclosing layers of the node at a position, outermost first."""
+        paths: list[str] = []
         position = self.innermost[node]
         while position >= 0:
-            found.append(self.layers[position].path)
+            paths.append(self.layers[position].path)
             position = self.layers[position].parent
-        return tuple(found[::-1])
+        return tuple(paths[::-1])
 
 
 def layers(graph: Graph) -> Layers:
     """Return the layers of a graph's own nodes; bodies and functions are graphs with layers of their own.
 
-    A node's layer is the one that it was built in; in models of others the hierarchy in the name of its result
+    A node's layer is the one that it was built in; in imported models the hierarchy in the name of its result
     (`/encoder/layer.0/MatMul_output_0`, `model.layers.0.add`), or else in the name of its weight. A node without either
-    is in the layer that the nodes before and after it have in common. Where too many nodes and layers are left side by
-    side, they are cut into parts, where the fewest values flow from one to the next. Layers of one node, and those that
-    hold the whole graph, are left out.
+    is in the common layer of the nodes before and after it. If too many nodes and layers are at the top, they are cut
+    into parts where the fewest values flow from one part to the next. Layers of one node, and those of the whole graph,
+    are omitted.
     """
     nodes = graph.nodes
     paths = _paths(nodes)
-    found = _grouped(paths)
-    beside = sum(place < 0 for place in found.innermost) + sum(layer.parent < 0 for layer in found.layers)
-    if beside <= _LARGE:
-        return found
-    return _grouped([(*part, *path) for part, path in zip(_parts(nodes, paths), paths, strict=True)])
+    result = _group(paths)
+    top_level = sum(place < 0 for place in result.innermost) + sum(layer.parent < 0 for layer in result.layers)
+    if top_level <= _MAX_SIDE_BY_SIDE:
+        return result
+    return _group([(*part, *path) for part, path in zip(_parts(nodes, paths), paths, strict=True)])
 
 
 def path_in(name: str) -> Path:
-    """Return the layers in a name: what stands before its last `/`, or its last `.` where it has no slash."""
-    name = name[:_LONGEST]
+    """Return the layers in a name: the parts before its last `/`, or before its last `.` if it has no slash."""
+    name = name[:_MAX_NAME_LENGTH]
     inner = name.split("/") if "/" in name.strip("/") else name.split(".")
-    return tuple(filter(None, inner[:-1][:_DEEPEST]))
+    return tuple(filter(None, inner[:-1][:_MAX_DEPTH]))
 
 
 def _paths(nodes: Sequence[Node]) -> list[Path]:
-    known: dict[str, Path] = {}
-    found: list[Path | None] = []
+    by_layer: dict[str, Path] = {}
+    paths: list[Path | None] = []
     for node in nodes:
         if node.layer:
-            path = known.get(node.layer)
+            path = by_layer.get(node.layer)
             if path is None:
-                path = known[node.layer] = tuple(filter(None, node.layer[:_LONGEST].split("/")[:_DEEPEST]))
-            found.append(path)
+                path = by_layer[node.layer] = tuple(filter(None, node.layer[:_MAX_NAME_LENGTH].split("/")[:_MAX_DEPTH]))
+            paths.append(path)
         else:
-            found.append(_named(node))
-    return _between(found)
+            paths.append(_path_in_names(node))
+    return _fill_gaps(paths)
 
 
-def _named(node: Node) -> Path | None:
-    """Return the layers in the names of a node's results or of its weights; None where there are none."""
+def _path_in_names(node: Node) -> Path | None:
+    """Return the layers in the names of a node's results or of its weights, or None."""
     for symbol in node.outputs:
         if symbol.given_name is not None and (path := path_in(symbol.given_name)):
             return path
@@ -114,31 +114,31 @@ def _is_weight(symbol: Symbol | None) -> bool:
     return symbol is not None and type(symbol.producer) is Constant and symbol.given_name is not None
 
 
-def _between(found: list[Path | None]) -> list[Path]:
-    """Return paths for all: those that are not known from the nearest ones before and after."""
-    after: list[Path] = [()] * len(found)
+def _fill_gaps(paths: list[Path | None]) -> list[Path]:
+    """Return paths with unknown ones replaced by the common prefix of the nearest known ones."""
+    after: list[Path] = [()] * len(paths)
     following: Path = ()
-    for position in range(len(found) - 1, -1, -1):
-        following = found[position] or following
+    for position in range(len(paths) - 1, -1, -1):
+        following = paths[position] or following
         after[position] = following
-    made: list[Path] = []
+    result: list[Path] = []
     before: Path = ()
-    for position, path in enumerate(found):
+    for position, path in enumerate(paths):
         before = path or before
-        made.append(_shared(before, after[position]) if path is None else path)
-    return made
+        result.append(_common_prefix(before, after[position]) if path is None else path)
+    return result
 
 
-def _shared(before: Path, after: Path) -> Path:
-    """Return what two paths begin with."""
+def _common_prefix(before: Path, after: Path) -> Path:
+    """Return the common prefix of two paths."""
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
     return tuple(part for part, _ in same)
 
 
 def _parts(nodes: Sequence[Node], paths: Sequence[Path]) -> list[Path]:
-    """Return parts of about the same size, in each other where there are many, cut at the narrowest places.
+    """Return parts of about equal size, nested if there are many, cut where the fewest values are live.
 
-    paths: of the nodes; layers are kept whole where that is possible.
+    paths: of the nodes; layers are not cut if possible.
     """
     live = _live(nodes)
     for position in range(1, len(nodes)):
@@ -157,7 +157,7 @@ def _parts(nodes: Sequence[Node], paths: Sequence[Path]) -> list[Path]:
 
 
 def _live(nodes: Sequence[Node]) -> list[int]:
-    """Return for each position how many results of nodes before it are read at it or later."""
+    """Return for each position the number of results of earlier nodes that are read there or later."""
     last: dict[int, int] = {}
     first: dict[int, int] = {}
     for position, node in enumerate(nodes):
@@ -167,8 +167,8 @@ def _live(nodes: Sequence[Node]) -> list[int]:
             if operand is not None and operand.id in first:
                 last[operand.id] = position
     change = [0] * (len(nodes) + 2)
-    for own, position in last.items():
-        change[first[own]] += 1
+    for symbol_id, position in last.items():
+        change[first[symbol_id]] += 1
         change[position + 1] -= 1
     live, count = [], 0
     for step in change[: len(nodes) + 1]:
@@ -178,7 +178,7 @@ def _live(nodes: Sequence[Node]) -> list[int]:
 
 
 def _cuts(live: Sequence[int], start: int, end: int, size: int) -> list[tuple[int, int]]:
-    """Return ranges of half to three halves of a size, which end where the fewest values are live."""
+    """Return ranges of 0.5 to 1.5 times a size that end where the fewest values are live."""
     ranges = []
     while end - start > size * 3 // 2:
         cut = min(range(start + size // 2, start + size * 3 // 2), key=lambda i: (live[i], abs(i - start - size)))
@@ -187,33 +187,33 @@ def _cuts(live: Sequence[int], start: int, end: int, size: int) -> list[tuple[in
     return [*ranges, (start, end)]
 
 
-def _grouped(paths: Sequence[Path]) -> Layers:
+def _group(paths: Sequence[Path]) -> Layers:
     counts: dict[Path, int] = {}
     children: dict[Path, set[Path]] = {}
     for path in paths:
         for depth in range(1, len(path) + 1):
-            own = path[:depth]
-            counts[own] = counts.get(own, 0) + 1
-            if own not in children:
-                children[own] = set()
+            prefix = path[:depth]
+            counts[prefix] = counts.get(prefix, 0) + 1
+            if prefix not in children:
+                children[prefix] = set()
                 if depth > 1:
-                    children[path[: depth - 1]].add(own)
+                    children[path[: depth - 1]].add(prefix)
     is_kept = {
         path: 1 < count < len(paths) and not _is_only_wrapper(path, counts, children) for path, count in counts.items()
     }
     numbers: dict[Path, int] = {}
-    made: list[Layer] = []
+    groups: list[Layer] = []
 
     def number(path: Path) -> int:
-        found = numbers.get(path)
-        if found is not None:
-            return found
+        position = numbers.get(path)
+        if position is not None:
+            return position
         outer = path[:-1]
         while outer and not is_kept[outer]:
             outer = outer[:-1]
         parent = number(outer) if outer else -1
-        numbers[path] = len(made)
-        made.append(Layer("/".join(path), "/".join(path[len(outer) :]), parent, counts[path]))
+        numbers[path] = len(groups)
+        groups.append(Layer("/".join(path), "/".join(path[len(outer) :]), parent, counts[path]))
         return numbers[path]
 
     innermost = []
@@ -221,21 +221,21 @@ def _grouped(paths: Sequence[Path]) -> Layers:
     for path in paths:
         place = nearest.get(path)
         if place is None:
-            own = path
-            while own and not is_kept[own]:
-                own = own[:-1]
-            place = nearest[path] = number(own) if own else -1
+            prefix = path
+            while prefix and not is_kept[prefix]:
+                prefix = prefix[:-1]
+            place = nearest[path] = number(prefix) if prefix else -1
         innermost.append(place)
-    return Layers(tuple(made), tuple(innermost))
+    return Layers(tuple(groups), tuple(innermost))
 
 
 def _is_only_wrapper(path: Path, counts: dict[Path, int], children: dict[Path, set[Path]]) -> bool:
-    """Return whether a layer holds one other layer and nothing else."""
+    """Return True if a layer consists of one other layer."""
     return any(counts[child] == counts[path] for child in children[path])
 
 
 def totals(layers: Layers, values: Iterable[float]) -> list[float]:
-    """Return for each layer the sum over its nodes, those in inner layers included. values: one for each node."""
+    """Return for each layer the sum over its nodes, including those of inner layers. values: one for each node."""
     sums = [0.0] * len(layers.layers)
     for place, value in zip(layers.innermost, values, strict=True):
         if place >= 0:

@@ -15,14 +15,25 @@ from graphcore.ir.symbol import Captured, Constant, Symbol
 from graphcore.types.tensor_types import TensorType, Type
 
 Chain: TypeAlias = "tuple[str, ...]"
-"""The paths of the layers around something, outermost first."""
+"""The paths of the enclosing layers, outermost first."""
 _Key: TypeAlias = "tuple[int, int]"
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight or a constant. name: "" of a constant without one. layer: the path of the layer of its first reader.
-    elements: how many numbers it has. bytes: of its type, as a file has them. readers: nodes that read it."""
+    """A weight or a constant.
+
+    Attributes:
+        name: The name; "" for an unnamed constant.
+        layer: The path of the layer of its first reader.
+        dtype: The name of its dtype.
+        shape: The shape.
+        elements: The number of elements.
+        bytes: The size in a file.
+        is_weight: True for a weight.
+        readers: The number of nodes that read it.
+        parameters: The number of elements of a weight, or of a float constant with at least one axis; else 0.
+    """
 
     name: str
     layer: str
@@ -33,15 +44,14 @@ class Weight:
     is_weight: bool
     readers: int
     parameters: int
-    """Its elements, if they are parameters: of a weight, and of a constant of floats that has an axis; else 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSize:
-    """A layer, the body of a node, or a function, and what is in it, inner ones included.
+    """A layer, the body of a node, or a function, with totals that include inner ones.
 
-    depth: how many are around it. parameters: see `Weight`. bytes: of weights and constants. A weight counts in the
-    layer that reads it first.
+    depth: the number of enclosing layers. parameters: see `Weight`. bytes: of weights and constants. A weight counts in
+    the layer that reads it first.
     """
 
     path: str
@@ -53,26 +63,26 @@ class LayerSize:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The weights and constants of a graph, in order, and its layers, each after the one around it."""
+    """The weights and constants of a graph, in order, and its layers, each after its enclosing layer."""
 
     weights: tuple[Weight, ...]
     layers: tuple[LayerSize, ...]
 
     @property
     def parameters(self) -> int:
-        """Return how many there are in the whole graph."""
+        """The number of parameters of the graph."""
         return sum(weight.parameters for weight in self.weights)
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of all weights and constants."""
+        """The bytes of all weights and constants."""
         return sum(weight.bytes for weight in self.weights)
 
 
 def sizes(graph: Graph) -> Sizes:
-    """Return the parameters and bytes of a graph by weight and by layer, bodies and functions included, each once."""
+    """Return the parameters and bytes of a graph by weight and by layer, including bodies and functions, each once."""
     readers: dict[_Key, int] = {}
-    found: dict[_Key, tuple[Symbol, Chain]] = {}
+    symbols: dict[_Key, tuple[Symbol, Chain]] = {}
     nodes: dict[Chain, int] = {}
     functions = [(definition.body, (name,)) for definition, name in definitions(graph).items()]
     for root, outer in [(graph, ()), *functions]:
@@ -81,24 +91,25 @@ def sizes(graph: Graph) -> Sizes:
             for symbol in constants:
                 key = id(symbol.graph), symbol.id
                 readers[key] = readers.get(key, 0) + 1
-                found.setdefault(key, (symbol, chain))
+                symbols.setdefault(key, (symbol, chain))
         for symbol in root.weights.values():
-            found.setdefault((id(root), symbol.id), (symbol, ()))
+            symbols.setdefault((id(root), symbol.id), (symbol, ()))
     weights = {
-        key: _weight(symbol, chain[-1] if chain else "", readers.get(key, 0)) for key, (symbol, chain) in found.items()
+        key: _weight(symbol, chain[-1] if chain else "", readers.get(key, 0))
+        for key, (symbol, chain) in symbols.items()
     }
-    return Sizes(tuple(weights.values()), tuple(_by_layer(nodes, [(w, found[key][1]) for key, w in weights.items()])))
+    return Sizes(tuple(weights.values()), tuple(_by_layer(nodes, [(w, symbols[key][1]) for key, w in weights.items()])))
 
 
 def _readings(graph: Graph, outer: Chain) -> Iterator[tuple[Chain, list[Symbol]]]:
-    """Yield for each node the paths of the layers around it, outermost first, and the constants that it reads.
+    """Yield for each node the paths of its enclosing layers, outermost first, and the constants that it reads.
 
-    outer: the layers around the graph. A body is a layer, called after the result of its node and its attribute.
+    outer: the enclosing layers of the graph. A body is a layer, named after the result of its node and its attribute.
     """
-    found = layers(graph)
+    graph_layers = layers(graph)
     for position, node in enumerate(graph.nodes):
-        own = found.around(position)
-        chain = (*outer, *(f"{outer[-1]}/{path}" for path in own)) if outer else own
+        paths = graph_layers.around(position)
+        chain = (*outer, *(f"{outer[-1]}/{path}" for path in paths)) if outer else paths
         sources = [_outermost(operand) for operand in node.inputs if operand is not None]
         yield chain, [symbol for symbol in sources if type(symbol.producer) is Constant]
         for key, body in node.attributes.items() if node.attributes else ():
@@ -108,7 +119,7 @@ def _readings(graph: Graph, outer: Chain) -> Iterator[tuple[Chain, list[Symbol]]
 
 
 def _outermost(symbol: Symbol) -> Symbol:
-    """Return the Symbol that a captured one stands for."""
+    """Return the Symbol that is captured, through all graphs."""
     while type(symbol.producer) is Captured:
         symbol = symbol.producer.symbol
     return symbol
@@ -133,7 +144,7 @@ def _weight(symbol: Symbol, path: str, readers: int) -> Weight:
 
 
 def bytes_of(symbol: Symbol) -> int:
-    """Return the bytes of a constant or weight as a file has them: dtypes below a byte are packed, text is UTF-8."""
+    """Return the bytes of a constant or weight in a file: dtypes below a byte are packed, text is UTF-8."""
     producer = symbol.producer
     assert isinstance(producer, Constant)
     array, bits = producer.array, _bits(symbol.type)
@@ -147,7 +158,7 @@ def _length(text: object) -> int:
 
 
 def _bits(type_: Type) -> int:
-    """Return the bits of an element in a file, 0 for text."""
+    """Return the bits of an element in a file; 0 for text."""
     if not isinstance(type_, TensorType):
         return 0
     dtype = type_.dtype
@@ -166,7 +177,7 @@ def _by_layer(nodes: Mapping[Chain, int], weights: Iterable[tuple[Weight, Chain]
             if path not in sums:
                 sums[path], inner[path], depths[path] = [0, 0, 0], [], depth
                 inner[chain[depth - 1] if depth else ""].append(path)
-            sums[path] = [held + amount for held, amount in zip(sums[path], amounts, strict=True)]
+            sums[path] = [total + amount for total, amount in zip(sums[path], amounts, strict=True)]
 
     for chain, count in nodes.items():
         add(chain, (count, 0, 0))

@@ -15,19 +15,26 @@ from graphcore.types.dtypes import DType, is_wide
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 _CHUNK = 1 << 20
-"""Elements that are looked at at once, so that a mapped file need not fit into memory."""
+"""Elements that are processed at once, so that a mapped file need not fit into memory."""
 
 BINS = 32
-"""Bins of a histogram."""
+"""The default number of bins of a histogram."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Statistics of an array.
 
-    elements: how many there are. min, max, mean: of the finite ones, ints of integers; None where there are none.
-    nan, infinite, zeros: how many are. histogram: how many finite elements lie in each of equal bins from min to max,
-    the last bin with its upper end; at most as many bins as there are integers in between.
+    Attributes:
+        elements: The number of elements.
+        min: The minimum of finite elements, an int for integers; None if there are none.
+        max: The maximum, likewise.
+        mean: The mean, likewise.
+        nan: The number of NaNs.
+        infinite: The number of infinities.
+        zeros: The number of zeros.
+        histogram: The numbers of finite elements in equal bins from min to max, the last one including max; at most as
+            many bins as there are integers in the range.
     """
 
     elements: int
@@ -43,27 +50,31 @@ class Statistics:
 def statistics(array: Array, dtype: object = None, *, bins: int = BINS) -> Statistics:
     """Return statistics of an array.
 
-    array: of any shape, of a dtype of NumPy or ml_dtypes; objects for strings and for integers of more than 64 bits.
-    dtype: what it holds where that is not its own dtype, a DType or what `DType.of` takes. bins: of the histogram, at
-    least 1. Of complex numbers the magnitudes are counted. Of strings only the elements are counted, and the empty ones
-    as zeros. bfloat16, float8 and integers of a few bits are taken for the numbers they are, not for their bits. Raises
-    `DTypeError` for no dtype and no array.
+    Complex numbers count by their magnitudes. Strings have only a number of elements, and empty ones count as zeros.
+
+    Args:
+        array: Any shape, of a dtype of NumPy or ml_dtypes; objects for strings and for integers of more than 64 bits.
+        dtype: The dtype of its elements, if it is not that of the array: anything that `DType.of` accepts.
+        bins: The maximum number of bins of the histogram, at least 1.
+
+    Raises:
+        DTypeError: The value is not an array, or its elements have no dtype.
     """
     if not isinstance(array, np.ndarray):
-        raise DTypeError(f"statistics: a {type(array).__name__} is no array", help="give a NumPy array")
-    known = _held(array) if dtype is None else DType.of(dtype)
-    if known is DType.string:
+        raise DTypeError(f"statistics: array must be an array, got {type(array).__name__}", help="give a NumPy array")
+    element_dtype = _dtype_of(array) if dtype is None else DType.of(dtype)
+    if element_dtype is DType.string:
         empty = sum(int(np.count_nonzero(chunk == "")) for chunk in _chunks(array))
         return Statistics(array.size, None, None, None, 0, 0, empty, ())
-    if known.is_complex:
-        return _of_numbers(np.abs(array), known.storage, max(1, bins))
-    if is_wide(known) or (array.dtype == object and known.is_integer):
-        return _of_integers([int(v) for v in array.reshape(-1).tolist()], bins)
-    return _of_numbers(array, known, max(1, bins))
+    if element_dtype.is_complex:
+        return _number_statistics(np.abs(array), element_dtype.storage, max(1, bins))
+    if is_wide(element_dtype) or (array.dtype == object and element_dtype.is_integer):
+        return _integer_statistics([int(v) for v in array.reshape(-1).tolist()], bins)
+    return _number_statistics(array, element_dtype, max(1, bins))
 
 
-def _held(array: Array) -> DType:
-    """Return the dtype of what an array holds, its own or that of its objects. Raises `DTypeError`."""
+def _dtype_of(array: Array) -> DType:
+    """Return the dtype of an array's elements, its own or that of its objects. Raises `DTypeError`."""
     if array.dtype != object:
         return DType.of(array.dtype)
     kinds = {type(value) for value in array.reshape(-1).tolist()}
@@ -72,7 +83,7 @@ def _held(array: Array) -> DType:
     if kinds <= {str, bytes}:
         return DType.string
     raise DTypeError(
-        f"statistics: an array of {', '.join(sorted(kind.__name__ for kind in kinds))} has no dtype",
+        f"statistics: objects of {', '.join(sorted(kind.__name__ for kind in kinds))} have no dtype",
         help="give numbers or text",
     )
 
@@ -83,7 +94,7 @@ def _chunks(array: Array) -> Iterator[Array]:
         yield flat[start : start + _CHUNK]
 
 
-def _plain(chunk: Array, dtype: DType) -> Array:
+def _computable(chunk: Array, dtype: DType) -> Array:
     """Return a chunk in a dtype that NumPy computes in, exactly."""
     if dtype is DType.bool:
         return chunk.astype(np.uint8)
@@ -92,11 +103,11 @@ def _plain(chunk: Array, dtype: DType) -> Array:
     return chunk if chunk.dtype.kind in "iu" else chunk.astype(np.int8 if dtype.is_signed else np.uint8)
 
 
-def _of_numbers(array: Array, dtype: DType, bins: int) -> Statistics:
+def _number_statistics(array: Array, dtype: DType, bins: int) -> Statistics:
     nan = infinite = zeros = count = 0
     total, lowest, highest = 0.0, None, None
     for chunk in _chunks(array):
-        values = _plain(chunk, dtype)
+        values = _computable(chunk, dtype)
         zeros += values.size - int(np.count_nonzero(values))
         if dtype.is_float:
             is_finite = np.isfinite(values)
@@ -107,7 +118,7 @@ def _of_numbers(array: Array, dtype: DType, bins: int) -> Statistics:
                 values = values[is_finite]
         if not values.size:
             continue
-        # Divided before they are summed: the sum of large floats need not be one.
+        # Divided before they are summed, since the sum of large floats may overflow.
         wide = values.astype(np.float64) / array.size
         total += float(np.sum(wide))
         count += values.size
@@ -124,10 +135,10 @@ def _of_numbers(array: Array, dtype: DType, bins: int) -> Statistics:
 def _histogram(array: Array, dtype: DType, low: float, high: float, bins: int) -> tuple[int, ...]:
     bins = _bins(low, high, bins, dtype.is_float)
     counts = np.zeros(bins, np.int64)
-    # Half of everything, so that the range of the largest floats is one.
+    # Halved, so that the range of the largest floats does not overflow.
     start, width = low / 2, high / 2 - low / 2
     for chunk in _chunks(array):
-        values = _plain(chunk, dtype).astype(np.float64)
+        values = _computable(chunk, dtype).astype(np.float64)
         if dtype.is_float:
             values = values[np.isfinite(values)]
         if not width:
@@ -144,7 +155,7 @@ def _bins(low: float, high: float, bins: int, is_float: bool) -> int:
     return bins if is_float else min(bins, int(high) - int(low) + 1)
 
 
-def _of_integers(values: list[int], bins: int) -> Statistics:
+def _integer_statistics(values: list[int], bins: int) -> Statistics:
     if not values:
         return Statistics(0, None, None, None, 0, 0, 0, ())
     low, high = min(values), max(values)
@@ -154,7 +165,7 @@ def _of_integers(values: list[int], bins: int) -> Statistics:
         counts[min((value - low) * count // max(high - low, 1), count - 1)] += 1
     try:
         mean = sum(values) / len(values)
-    except OverflowError:  # the true quotient is beyond every float
+    except OverflowError:  # the quotient is out of range
         mean = math.copysign(math.inf, sum(values))
     return Statistics(len(values), low, high, mean, 0, 0, values.count(0), tuple(counts))
 

@@ -1,4 +1,4 @@
-"""Checkpoints: weights by name, in safetensors files and out of them, and out of GGUF files."""
+"""Checkpoints: read weights by name from safetensors and GGUF files, and write safetensors files."""
 
 from __future__ import annotations
 
@@ -38,18 +38,27 @@ def load_tensors(
     external_data: ExternalData = "plain",
     external_data_root: str | os.PathLike[str] | None = None,
 ) -> Tensors[Array | QuantizedTensor]:
-    """The tensors of a checkpoint by name, each read when it is asked for.
+    """Open a checkpoint and return its tensors by name; each tensor is read on access.
 
-    path: a safetensors file, the index of several (`model.safetensors.index.json`) or a GGUF file. Arrays have the
-    file's dtypes and shapes; they are read-only and map the file, so that `Graph.weight` takes them without a copy.
-    dequantize: what is quantised (in GGUF) is float32, or else a `QuantizedTensor` of the blocks as they are.
-    external_data: "links" follows symbolic links to the files of an index, as the cache of Hugging Face's hub has them,
-    within external_data_root, as `Graph.load` does.
+    Arrays have the dtypes and shapes of the file. They are read-only and map the file, so that `Graph.weight` uses them
+    without a copy.
 
-    Returns a mapping, whose `metadata` is what the file says besides. Raises `ModelError` for a file that is not there,
-    cut short or not what it says of itself, `UnsafePathError` for an index that leads out of its folder,
-    `ResourceLimitError` for a header beyond the limits of docs/security.md. Source: none in ONNX; the formats' own
-    documents.
+    Args:
+        path: A safetensors file, an index of several (`model.safetensors.index.json`), or a GGUF file.
+        dequantize: Return quantised tensors (of GGUF) as float32; if False, as a `QuantizedTensor` of the blocks.
+        external_data: "links" follows symbolic links to the files of an index, as in the cache of the Hugging Face Hub,
+            within external_data_root; see `Graph.load`.
+        external_data_root: The folder that links can lead to.
+
+    Returns:
+        A mapping of names to arrays. Its attribute `metadata` has the metadata of the file.
+
+    Raises:
+        ModelError: The file does not exist, is truncated, or contradicts itself.
+        UnsafePathError: An index names files outside of its folder.
+        ResourceLimitError: The header exceeds the limits of docs/security.md.
+
+    Source: The documents of the formats.
     """
     file = os.fsdecode(path)
     links = links_of(external_data, external_data_root)
@@ -69,15 +78,22 @@ def load_tensors(
 def save_tensors(
     path: str | os.PathLike[str], tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write arrays to a safetensors file, whole or not at all.
+    """Write arrays to a safetensors file atomically.
 
-    tensors: arrays of any shape by name, of bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64
-    and the float8 dtypes. metadata: strings by name. The file is written beside its place and renamed when all of it is
-    on the disk; what was there before stays as it is for those that have it mapped.
+    A temporary file is written to disk and renamed; processes that have mapped an older file keep its content.
 
-    Raises `DTypeError` for what is no such array, `ExportError` for names and metadata that are no text and for a file
-    that cannot be written, `ResourceLimitError` for a header larger than `load_tensors` reads. Source: none in ONNX;
-    the format's own document.
+    Args:
+        path: The file.
+        tensors: Arrays of any shape by name, of bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32,
+            float64 and the float8 dtypes.
+        metadata: Strings by name.
+
+    Raises:
+        DTypeError: A value is not an array of these dtypes.
+        ExportError: A name or metadata is not text, or the file cannot be written.
+        ResourceLimitError: The header is larger than `load_tensors` reads.
+
+    Source: The document of the format.
     """
     file = os.fsdecode(path)
     safetensors.check_path(file)

@@ -1,4 +1,4 @@
-"""Operators of other domains, declared by their users: `gc.custom_op`."""
+"""Custom operators of any domain, declared by `gc.custom_op`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Return what declares operators, imported when first used: a model that only runs has none to look up."""
+        """Import the module of declarations on first use: running a model does not need it."""
         if name not in __all__:
             raise AttributeError(f"module 'graphcore.custom_ops' has no attribute {name!r}")
         return getattr(import_module("graphcore.custom_ops.custom_op"), name)

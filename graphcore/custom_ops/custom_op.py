@@ -1,4 +1,4 @@
-"""Operators that were declared, by domain and name: each makes its nodes, types them, and may be made of a function."""
+"""Declared operators, by domain and name: they emit and type nodes, and can have a body."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from importlib import import_module
 from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
 from graphcore.build import operands
-from graphcore.custom_ops.signature import NONE, Body, Signature, allowed, frozen, groups, signature_of, translated
+from graphcore.custom_ops.signature import (
+    NONE,
+    OpSignature,
+    TracedBody,
+    allowed_dtypes,
+    cache_key,
+    groups,
+    signature_of,
+    translate_error,
+)
 from graphcore.errors import DTypeError, GraphError, ModelError
 from graphcore.ir.definitions import Definition, Dims, names_of, substituted
 from graphcore.ir.graph import Graph
@@ -21,33 +30,33 @@ from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType
 
 Types: TypeAlias = "Sequence[Type | None]"
 Kernel: TypeAlias = Callable[[str, Types, Mapping[str, Any], int], bool]
-"""(target, types of the operands, attributes, number of results) -> whether the runtime's own kernel is right."""
+"""(target, types of operands, attributes, number of results) -> True if the runtime's own kernel is correct."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_CLOSED = re.compile(r"(ai\.onnx|ai\.onnx\..*|graphcore|graphcore\..*)?")
+_RESERVED = re.compile(r"(ai\.onnx|ai\.onnx\..*|graphcore|graphcore\..*)?")
 _NAME = re.compile(r"([A-Za-z_][\w.\-]*)::([A-Za-z_]\w*)", re.ASCII)
 
-_KEPT = 512  # signatures of an operator
+_MAX_CACHED = 512  # signatures of an operator
 
 _SHIPPED = {"com.microsoft": "graphcore.ops.microsoft"}
-"""Domains that the library itself declares, and where."""
+"""The modules with the library's own declarations, by domain."""
 
 _registry: dict[tuple[str, str], CustomOp] = {}
 _lock = threading.RLock()
 
 
 def lookup(domain: str, name: str) -> CustomOp | None:
-    """Return the declaration of an operator, None where there is none."""
+    """Return the declaration of an operator, or None."""
     if domain in _SHIPPED:
         import_module(_SHIPPED[domain])
     return _registry.get((domain, name))
 
 
 class CustomOp(Generic[P, R]):
-    """An operator that was declared: call it on Symbols, arrays and numbers. Made by `gc.custom_op`.
+    """A declared operator: call it on Symbols, arrays and numbers. Created by `gc.custom_op`.
 
-    To type checkers its parameters are the declaration's, and its results Symbols where that has types.
+    For type checkers it has the parameters of the declaration, and returns Symbols in place of types.
     """
 
     def __init__(
@@ -60,30 +69,30 @@ class CustomOp(Generic[P, R]):
         python: Callable[..., Any] | None,
         kernel: Kernel | None,
         line: Line | None,
-        usual: int | None = None,
+        default_outputs: int | None = None,
     ) -> None:
-        """usual: how many results a call gives that does not say; None for all."""
+        """default_outputs: the number of results of a call without `outputs`; None for all."""
         self.domain, _, self.name = label.partition("::")
         self.label = label
-        shown = rule if rule is not None else body
-        assert shown is not None
-        self.signature: Signature = signature_of(label, shown)
+        function = rule if rule is not None else body
+        assert function is not None
+        self.signature: OpSignature = signature_of(label, function)
         self.implementation = python
-        """The Python function that computes it, None where there is none."""
+        """The Python function that computes it, or None."""
         self.kernel = kernel
         self.unsafe: Callable[[Sequence[object]], str] | None = None
-        """Return why the runtime's kernel would end the process on such operands, "" where it would not."""
+        """Returns the reason why the runtime's kernel would abort the process on such operands, or ""."""
         self._rule = rule
-        self._body = None if body is None else Body(label, self.signature, body)
+        self._body = None if body is None else TracedBody(label, self.signature, body)
         self._line = line
-        self._usual = usual
-        self._answers: dict[Any, tuple[Sequence[Type], bool]] = {}
-        self._function = shown
+        self._default_outputs = default_outputs
+        self._cached_types: dict[Any, tuple[Sequence[Type], bool]] = {}
+        self._function = function
         self._groups = groups(label, self.signature, promote)
-        self._dtypes = allowed(label, self.signature, dtypes)
-        self.__doc__ = shown.__doc__
+        self._dtypes = allowed_dtypes(label, self.signature, dtypes)
+        self.__doc__ = function.__doc__
         self.__name__ = self.name
-        self.__wrapped__ = shown
+        self.__wrapped__ = function
 
     def __repr__(self) -> str:
         return f"<custom op {self.label}{self.signature.text}>"
@@ -95,34 +104,48 @@ class CustomOp(Generic[P, R]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _declared, (self.domain, self.name)
+        return _unpickle, (self.domain, self.name)
 
     @property
     def has_body(self) -> bool:
-        """True for an operator that is made of graphcore's ops."""
+        """True if the operator has a body of graphcore's ops."""
         return self._body is not None
 
     def body(self, function: _Function) -> _Function:
-        """Decorate the function of Symbols that the operator is made of; it takes what the declaration takes.
+        """Decorate the function of Symbols that defines the operator by other ops.
 
-        Returns the function. Raises `GraphError` for one that takes something else.
+        Args:
+            function: Takes the parameters of the declaration.
+
+        Returns:
+            The function.
+
+        Raises:
+            GraphError: The function has other parameters.
         """
-        self._checked(function)
-        self._body = Body(self.label, self.signature, function)
-        self._answers.clear()
+        self._check_function(function)
+        self._body = TracedBody(self.label, self.signature, function)
+        self._cached_types.clear()
         return function
 
     def python(self, function: _Function) -> _Function:
-        """Decorate the function of NumPy arrays that computes the operator; it takes what the declaration takes.
+        """Decorate the function of NumPy arrays that computes the operator.
 
-        It gets arrays of its own and returns arrays of the dtypes and shapes declared, one or a tuple of them. Returns
-        the function. Raises `GraphError` for one that takes something else.
+        Args:
+            function: Takes the parameters of the declaration, with copies of the operands, and returns an array or a
+                tuple of arrays of the declared dtypes and shapes.
+
+        Returns:
+            The function.
+
+        Raises:
+            GraphError: The function has other parameters.
         """
-        self._checked(function)
+        self._check_function(function)
         self.implementation = function
         return function
 
-    def _checked(self, function: Callable[..., Any]) -> None:
+    def _check_function(self, function: Callable[..., Any]) -> None:
         self.signature.check(self.label, function)
 
     # Calls
@@ -136,59 +159,71 @@ class CustomOp(Generic[P, R]):
     def __call__(  # type: ignore[misc]  # no parameter is called `outputs`
         self, *arguments: Any, outputs: int | None = None, **named: Any
     ) -> Any:
-        """A node of the operator, in the graph of the Symbols given or the current one.
+        """Emit a node of the operator, in the graph of the Symbols or the current one.
 
-        arguments, named: operands by position or name and attributes by name, as declared. outputs: how many of the
-        results are wanted, the first ones; by default all. Returns a Symbol, or a tuple where the declaration has one.
-        Raises `GraphError` for arguments that it does not take, `DTypeError`, `PromotionError` and `ShapeError` for
-        operands that it does not take.
+        Args:
+            *arguments: Operands, as declared.
+            outputs: Return only the first results, this many; by default all.
+            **named: Operands and attributes by name, as declared.
+
+        Returns:
+            A Symbol, or a tuple if the declaration returns a tuple.
+
+        Raises:
+            GraphError: Wrong arguments.
+            DTypeError, PromotionError, ShapeError: Wrong operands.
         """
-        values, said = self.signature.bound(self.label, arguments, named)
+        values, passed = self.signature.bind(self.label, arguments, named)
         graph = operands.graph_of(self.label, [v for v in values if v is not None])
-        attributes = self.signature.held(self.label, said)
-        inputs = self._promoted(graph, values)
-        types, is_single = self._answer(graph, inputs, attributes, outputs)
+        attributes = self.signature.node_attributes(self.label, passed)
+        inputs = self._promote(graph, values)
+        types, is_single = self._result_types(graph, inputs, attributes, outputs)
         while inputs and inputs[-1] is None:
             inputs.pop()
-        made = graph.build.emit_many(self.name, tuple(inputs), types, self._told(attributes), self.domain)
-        return made[0] if is_single else made
+        results = graph.build.emit_many(
+            self.name, tuple(inputs), types, self._written_attributes(attributes), self.domain
+        )
+        return results[0] if is_single else results
 
-    def _told(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """Return a node's attributes. The runtime's own operators omit defaults, which older releases may not know."""
+    def _written_attributes(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Return a node's attributes. The runtime's own operators omit defaults: older releases may not have them."""
         if self.kernel is None:
             return attributes
-        said = self.signature.attributes
-        defaults = {n: a.kind.held(a.default) for n, a in said.items() if not a.is_required and a.default is not None}
+        declared = self.signature.attributes
+        defaults = {
+            n: a.kind.to_node(a.default) for n, a in declared.items() if not a.is_required and a.default is not None
+        }
         return {name: value for name, value in attributes.items() if name not in defaults or defaults[name] != value}
 
-    def _answer(
+    def _result_types(
         self, graph: Graph, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], outputs: int | None
     ) -> tuple[Sequence[Type], bool]:
-        """The types of a node's results, and whether a call gives the only one alone; asked once for each signature."""
-        given = [None if s is None else s.type for s in inputs]
-        key = tuple(given), frozen(attributes), outputs, type(outputs)
-        found = self._answers.get(key)
-        if found is not None:
-            return found
+        """Return the result types of a node, cached, and True if a call returns a single Symbol."""
+        operand_types = [None if s is None else s.type for s in inputs]
+        key = tuple(operand_types), cache_key(attributes), outputs, type(outputs)
+        cached = self._cached_types.get(key)
+        if cached is not None:
+            return cached
         self._check_dtypes(inputs)
         types, is_single = self._types(inputs, attributes, f"{graph.site.layer}{self.name}_{len(graph.symbols)}_")
         if outputs is not None and (type(outputs) is not int or not 1 <= outputs <= len(types)):
-            raise GraphError(f"{self.label}: outputs={outputs!r:.80}, and it has {len(types)} results")
+            raise GraphError(f"{self.label}: outputs={outputs!r:.80} must be an int from 1 to {len(types)}")
         count = outputs
-        if outputs is None and self._usual is not None:
-            count, is_single = self._usual, self._usual == 1
+        if outputs is None and self._default_outputs is not None:
+            count, is_single = self._default_outputs, self._default_outputs == 1
         types = types[:count]
         if self._body is not None:
-            self.definition(given, attributes, types, _shown(self, inputs))
-        if set(names_of(types)) <= set(names_of([t for t in given if t is not None])):  # others are new in each call
-            while len(self._answers) >= _KEPT:
-                self._answers.pop(next(iter(self._answers)), None)
-            self._answers[key] = types, is_single
+            self.definition(operand_types, attributes, types, _operands_by_label(self, inputs))
+        # Other names are new in each call.
+        if set(names_of(types)) <= set(names_of([t for t in operand_types if t is not None])):
+            while len(self._cached_types) >= _MAX_CACHED:
+                self._cached_types.pop(next(iter(self._cached_types)), None)
+            self._cached_types[key] = types, is_single
         return types, is_single
 
-    def _promoted(self, graph: Graph, values: Sequence[Any]) -> list[Symbol | None]:
+    def _promote(self, graph: Graph, values: Sequence[Any]) -> list[Symbol | None]:
         labels = self.signature.labels(len(values))
-        made: list[Any] = [None] * len(values)
+        symbols_by_position: list[Any] = [None] * len(values)
         fixed = len([o for o in self.signature.operands if not o.is_variadic])
         for rule, names in self._groups:
             chosen = [
@@ -200,16 +235,16 @@ class CustomOp(Generic[P, R]):
             if not roles:
                 continue
             if rule == NONE:
-                symbols: Sequence[Symbol | None] = [self._as_it_is(graph, label, v) for label, v in roles.items()]
+                symbols: Sequence[Symbol | None] = [self._to_symbol(graph, label, v) for label, v in roles.items()]
             else:
-                given, literals = operands._split(graph, self.label, roles)
-                found = operands.resolve(graph, Key(self.label, cast(Rule, rule)), roles, given, literals)
-                symbols = operands.apply(graph, self.label, roles, given, literals, found)
+                tensors, literals = operands._split(graph, self.label, roles)
+                resolution = operands.resolve(graph, Key(self.label, cast(Rule, rule)), roles, tensors, literals)
+                symbols = operands.apply(graph, self.label, roles, tensors, literals, resolution)
             for i, symbol in zip(chosen, symbols, strict=True):
-                made[i] = symbol
-        return made
+                symbols_by_position[i] = symbol
+        return symbols_by_position
 
-    def _as_it_is(self, graph: Graph, label: str, value: Any) -> Symbol:
+    def _to_symbol(self, graph: Graph, label: str, value: Any) -> Symbol:
         allowed = self._dtypes.get(label.partition("[")[0], frozenset())
         if type(value) in (bool, int, float) and len(allowed) == 1:
             return graph.scalar(value, next(iter(allowed)))
@@ -224,7 +259,7 @@ class CustomOp(Generic[P, R]):
                 what = symbol.dtype if isinstance(symbol.type, TensorType) else symbol.type
                 raise DTypeError(
                     f"{self.label}: {label} is {what}, which it does not take",
-                    operands=_shown(self, inputs),
+                    operands=_operands_by_label(self, inputs),
                     help=f"it takes {', '.join(sorted(map(str, allowed)))}",
                 )
 
@@ -233,56 +268,56 @@ class CustomOp(Generic[P, R]):
     def _types(
         self, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], layer: str
     ) -> tuple[list[Type], bool]:
-        """The types of all results, and whether the rule gave one alone. Raises at the user's line.
+        """Return the types of all results, and True if the rule returned a single type. Raises at the user's line.
 
-        layer: what the names of dims begin with that a body makes.
+        layer: the prefix of names of new dims of a body.
         """
         types = [None if s is None else s.type for s in inputs]
-        roles = _shown(self, inputs)
+        roles = _operands_by_label(self, inputs)
         if self._rule is None:
             definition, dims = self.definition(types, attributes, None, roles, layer)
             return [substituted(s.type, dims) for s in definition.body.outputs], len(definition.body.outputs) == 1
         try:
-            made = self._rule(*types, **self.signature.given(attributes))
+            result = self._rule(*types, **self.signature.python_attributes(attributes))
         except Exception as error:
-            raise translated(self.label, "its type rule", error, roles) from error
-        found = list(made) if isinstance(made, (tuple, list)) else [made]
-        wrong = [t for t in found if not isinstance(t, (TensorType, SequenceType, OptionalType))]
-        if wrong or not found:
+            raise translate_error(self.label, "its type rule", error, roles) from error
+        result_types = list(result) if isinstance(result, (tuple, list)) else [result]
+        wrong = [t for t in result_types if not isinstance(t, (TensorType, SequenceType, OptionalType))]
+        if wrong or not result_types:
             raise GraphError(
-                f"{self.label}: its type rule gave {wrong[0] if wrong else made!r:.80}, which is no type",
+                f"{self.label}: its type rule must return types, got {wrong[0] if wrong else result!r:.80}",
                 operands=roles,
                 help="return a TensorType, or a tuple of them: TensorType(x.dtype, x.shape)",
             )
-        return found, not isinstance(made, (tuple, list))
+        return result_types, not isinstance(result, (tuple, list))
 
     def read(
         self, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], count: int, layer: str = ""
     ) -> list[Type] | None:
-        """The types of a node's results in a model that is read; None where an operand's type is not known.
+        """Return the result types of a node in a file; None if the type of an operand is unknown.
 
-        Raises `GraphcoreError` for a node that is not as declared.
+        Raises `GraphcoreError` for a node that does not match the declaration.
         """
         if any(s is not None and isinstance(s.type, ForeignType) for s in inputs):
             return None
-        held = self.signature.held(self.label, attributes)
-        given = self._padded(inputs)
-        self._check_dtypes(given)
-        types, _ = self._types(given, held, layer)
+        node_attributes = self.signature.node_attributes(self.label, attributes)
+        padded = self._pad_operands(inputs)
+        self._check_dtypes(padded)
+        types, _ = self._types(padded, node_attributes, layer)
         if count > len(types):
-            raise GraphError(f"{self.label}: {count} results are asked for, and it has {len(types)}")
+            raise GraphError(f"{self.label}: the node has {count} results, but the operator has {len(types)}")
         return types[:count]
 
-    def _padded(self, inputs: Sequence[Any]) -> list[Any]:
-        """Operands by position, None for those after the last one. Raises `GraphError` for too few or too many."""
+    def _pad_operands(self, inputs: Sequence[Any]) -> list[Any]:
+        """Return operands by position, None for missing ones at the end. Raises `GraphError` for a wrong number."""
         fixed = [o for o in self.signature.operands if not o.is_variadic]
         if len(inputs) > len(fixed) and self.signature.variadic is None:
-            raise self.signature.misused(self.label, f"it takes {len(fixed)} operands, and has {len(inputs)}")
-        made = [*inputs, *[None] * (len(fixed) - len(inputs))]
-        missing = [o.name for o, value in zip(fixed, made, strict=False) if value is None and not o.is_optional]
+            raise self.signature.call_error(self.label, f"it takes {len(fixed)} operands, got {len(inputs)}")
+        padded = [*inputs, *[None] * (len(fixed) - len(inputs))]
+        missing = [o.name for o, value in zip(fixed, padded, strict=False) if value is None and not o.is_optional]
         if missing:
-            raise self.signature.misused(self.label, f"the operand {missing[0]!r} is missing")
-        return made
+            raise self.signature.call_error(self.label, f"the operand {missing[0]!r} is missing")
+        return padded
 
     def definition(
         self,
@@ -292,56 +327,58 @@ class CustomOp(Generic[P, R]):
         roles: Mapping[str, object] | None = None,
         layer: str = "",
     ) -> tuple[Definition, Dims]:
-        """The function that the operator is made of for operands of these types, and the dims of a call of it.
+        """Return the definition of the body for operands of these types, and the dims of a call of it.
 
-        results: the types that it must give. Raises `GraphError` for a body that does not go with the declaration.
+        results: the declared types. Raises `GraphError` for a body that does not match the declaration.
         """
         assert self._body is not None
-        held = self.signature.held(self.label, attributes)
-        return self._body.definition(self._padded(types), held, results, roles or {}, layer)
+        node_attributes = self.signature.node_attributes(self.label, attributes)
+        return self._body.definition(self._pad_operands(types), node_attributes, results, roles or {}, layer)
 
 
 def require_open(label: str) -> None:
-    """Raise `GraphError` for a label that is not domain::Name, or of a domain that is closed."""
-    found = _NAME.fullmatch(label) if isinstance(label, str) else None
-    if found is None:
-        raise GraphError(f"custom_op: {label!r:.80} names no operator", help="give domain::Name: 'my.domain::Clamp'")
-    if _CLOSED.fullmatch(found[1]):
-        raise GraphError(f"custom_op: the domain {found[1]!r} is not open", help="choose a domain of your own")
+    """Raise `GraphError` for a label that is not domain::Name, or of a reserved domain."""
+    match = _NAME.fullmatch(label) if isinstance(label, str) else None
+    if match is None:
+        raise GraphError(
+            f"custom_op: the name must be domain::Name, got {label!r:.80}", help="give domain::Name: 'my.domain::Clamp'"
+        )
+    if _RESERVED.fullmatch(match[1]):
+        raise GraphError(f"custom_op: the domain {match[1]!r} is reserved", help="use a domain of your own")
 
 
-def _shown(op: CustomOp, inputs: Sequence[Symbol | None]) -> dict[str, Symbol]:
-    """The operands as errors show them."""
+def _operands_by_label(op: CustomOp, inputs: Sequence[Symbol | None]) -> dict[str, Symbol]:
+    """Return the operands by their labels, for errors."""
     labels = op.signature.labels(len(inputs))
     return {label: s for label, s in zip(labels, inputs, strict=True) if s is not None}
 
 
-def _declared(domain: str, name: str) -> CustomOp:
-    found = lookup(domain, name)
-    if found is None:
+def _unpickle(domain: str, name: str) -> CustomOp:
+    op = lookup(domain, name)
+    if op is None:
         raise ModelError(
-            f"{domain}::{name} is not declared here",
-            help=f"declare it first: import the module with its @gc.custom_op({f'{domain}::{name}'!r})",
+            f"the operator {domain}::{name} is not declared in this process",
+            help=f"import the module with its @gc.custom_op({f'{domain}::{name}'!r}) first",
         )
-    return found
+    return op
 
 
 def register(op: CustomOp) -> CustomOp:
-    """Register a declaration. Raises `GraphError` where another has its name."""
+    """Register a declaration. Raises `GraphError` if the name is declared by another function."""
     before = lookup(op.domain, op.name) if op.domain not in _SHIPPED else _registry.get((op.domain, op.name))
     with _lock:
-        if before is not None and not _is_again(before, op):
+        if before is not None and not _is_same_declaration(before, op):
             where = f" at {before._line}" if before._line else ""
             raise GraphError(
-                f"custom_op: {op.label} is declared already{where}, by another function",
-                help="choose another name, or use the one declared",
+                f"custom_op: {op.label} is already declared{where}, by another function",
+                help="choose another name, or use the existing operator",
             )
         _registry[op.domain, op.name] = op
     return op
 
 
-def _is_again(before: CustomOp, op: CustomOp) -> bool:
-    """Return whether a declaration is the one before, run again: in a notebook, or by a module that is reloaded."""
+def _is_same_declaration(before: CustomOp, op: CustomOp) -> bool:
+    """Return True for the same declaration, run again: in a notebook, or by a module that is reloaded."""
     old, new = before._function, op._function
     same = all(getattr(old, a, None) == getattr(new, a, None) for a in ("__module__", "__qualname__"))
     return (same and "<lambda>" not in getattr(new, "__qualname__", "<lambda>")) or old is new

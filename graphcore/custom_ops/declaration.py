@@ -1,7 +1,7 @@
-"""Operators of any domain that users declare: `gc.custom_op`.
+"""Declare custom operators of any domain: `gc.custom_op`.
 
-A declaration is looked up by domain and name where a node is typed, read, lowered or run; the node itself is plain
-ONNX. `graphcore.ops.microsoft` declares the runtime's own operators in this way.
+The node of an operator is plain ONNX. Its declaration is looked up by domain and name to type, read, lower or run the
+node. `graphcore.ops.microsoft` declares the runtime's own operators in this way.
 """
 
 from __future__ import annotations
@@ -116,20 +116,31 @@ def custom_op(
     body: Callable[..., Any] | None = None,
     python: Callable[..., Any] | None = None,
 ) -> Any:
-    """Declare an operator of any domain; calling it makes a node.
+    """Declare an operator of any domain; calling the result emits a node.
 
-    name: `domain::Name`. types: a function from the operands' types to the result's, or to a tuple of results'; what is
-    left out decorates it. Its parameters are the operator's: positional ones are operands (optional ones are None by
-    default, `*rest` takes any number), keywords are attributes, of the kind that their annotation or default says.
-    promote: how operands meet, by the graph's system: one rule for all, such as "arithmetic" or "float", or rules by
-    operands, `{"x bias": "float"}`; "none" leaves them as they are. dtypes: the dtypes that operands may have,
-    `{"x": "float32 float64"}`. body: a function of Symbols that the operator is made of; without `types` it says the
-    types too. python: a function of NumPy arrays that computes it where there is no body; that takes the package
-    onnxruntime-extensions. `op.body` and `op.python` decorate them.
+    Declaring a name again replaces the declaration if it is the same function, defined again.
 
-    Declaring a name again replaces the declaration if it is the same function, defined again, and else raises
-    `GraphError`, as names, parameters and rules that are none do.
+    Args:
+        name: `domain::Name`.
+        types: The type rule: a function from the operands' types to the result type, or to a tuple of types. Its
+            parameters are the operator's: positional ones are operands (None by default if optional, `*rest` for any
+            number), keywords are attributes, with their kind by annotation or default. If it is left out, the result
+            is a decorator for it.
+        promote: How the graph's system promotes operands: one rule for all, such as "arithmetic" or "float", or rules
+            by operands, `{"x bias": "float"}`; "none" does not promote.
+        dtypes: The dtypes that operands can have, `{"x": "float32 float64"}`.
+        body: A function of Symbols that defines the operator by other ops; without `types` it decides the types, too.
+            `op.body` is the decorator for it.
+        python: A function of NumPy arrays that computes the operator if there is no body; needs the package
+            onnxruntime-extensions. `op.python` is the decorator for it.
 
+    Returns:
+        The operator, or a decorator of a type rule.
+
+    Raises:
+        GraphError: The name is taken by another function, or names, parameters or rules are invalid.
+
+    Example:
         @gc.custom_op("my.domain::Clamp", promote="arithmetic")
         def clamp(x, *, most: float = 1.0):
             return TensorType(x.dtype, x.shape)
@@ -141,42 +152,46 @@ def custom_op(
     line = line_of(user_origin())
 
     def declare(rule: Callable[..., Any] | None) -> CustomOp:
-        for what, given in (("types", rule), ("body", body), ("python", python)):
-            if given is not None and not callable(given):
-                raise GraphError(f"{name}: {what} is a {type(given).__name__}", help="give a function")
-        made = CustomOp(name, rule, promote, dtypes or {}, body, python, None, line)
-        for other in (body if rule is not None else None, python):
-            if other is not None:
-                made._checked(other)
-        return register(made)
+        for what, function in (("types", rule), ("body", body), ("python", python)):
+            if function is not None and not callable(function):
+                raise GraphError(
+                    f"{name}: {what} must be a function, got {type(function).__name__}", help="give a function"
+                )
+        op = CustomOp(name, rule, promote, dtypes or {}, body, python, None, line)
+        for implementation in (body if rule is not None else None, python):
+            if implementation is not None:
+                op._check_function(implementation)
+        return register(op)
 
     return declare(types) if types is not None or body is not None else declare
 
 
-# Leave to call the Python functions of custom ops: a model that is loaded has none but those that its user names.
+# The custom ops whose Python functions a loaded model may call; empty by default.
 
 
-def called(custom_ops: Iterable[str | CustomOp[..., Any]]) -> Set[str]:
-    """Return the labels of custom ops that a user names. Raises `GraphError` for what names none."""
-    found = [op.label if isinstance(op, CustomOp) else op for op in ([] if isinstance(custom_ops, str) else custom_ops)]
-    if isinstance(custom_ops, str) or not all(isinstance(label, str) and "::" in label for label in found):
+def callable_labels(custom_ops: Iterable[str | CustomOp[..., Any]]) -> Set[str]:
+    """Return the labels of custom ops in a user's argument. Raises `GraphError` for anything else."""
+    labels = [
+        op.label if isinstance(op, CustomOp) else op for op in ([] if isinstance(custom_ops, str) else custom_ops)
+    ]
+    if isinstance(custom_ops, str) or not all(isinstance(label, str) and "::" in label for label in labels):
         raise GraphError(
-            f"load: custom_ops={custom_ops!r:.60} are no custom ops",
-            help='give a list of what gc.custom_op made, or of their names: ["domain::Name"]',
+            f"load: custom_ops must be a list of custom ops or their names, got {custom_ops!r:.60}",
+            help='for example ["domain::Name"]',
         )
-    return frozenset(found)
+    return frozenset(labels)
 
 
 def require_callable(domain: str, op_type: str, allowed: Set[str] | None, place: object) -> None:
-    """Raise `ModelError` where a node would call a Python function of a custom op that its user did not name.
+    """Raise `ModelError` for a node that would call the Python function of a custom op that is not allowed.
 
-    allowed: the labels of those named; None for all.
+    allowed: labels of custom ops; None for all.
     """
     if allowed is None or f"{domain}::{op_type}" in allowed:
         return
     op = lookup(domain, op_type)
     if op is not None and op.implementation is not None and not op.has_body:
         raise ModelError(
-            f"load: {place} calls the Python function of {op.label}, which a model may only where you say so",
-            help=f"if you trust the model with it, load it with custom_ops=[{op.label!r}]",
+            f"load: {place} would call the Python function of {op.label}, which is not allowed by default",
+            help=f"if you trust the model, load it with custom_ops=[{op.label!r}]",
         )

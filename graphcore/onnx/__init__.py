@@ -1,1 +1,1 @@
-"""ONNX: graphs written as protobuf, directly."""
+"""Read and write ONNX models."""

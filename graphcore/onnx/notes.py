@@ -1,10 +1,10 @@
-"""Notes in the metadata of a model: the promotion system, the target, dtypes that ONNX has not, buffers.
+"""Notes in the metadata of a model: the promotion system, the target, dtypes that ONNX does not have, buffers.
 
-Tools that merge models refuse two that have other values under one key. A note therefore has a checksum of its value in
-its key: equal keys have equal values, and a merged model has the notes of all. Files of before have the keys alone.
+Tools that merge models reject two models with different values under one key. The key of a note therefore ends with a
+checksum of its value: equal keys have equal values, and a merged model has all notes. Older files have plain keys.
 
-What is noted of inputs, outputs and weights is in their own metadata too, which stays with them where a tool puts a
-prefix before their names; where there is some, it counts. Formats that keep the model's metadata alone have those.
+Notes about inputs, outputs and weights are also in the metadata of these values, where they survive tools that add a
+prefix to names; they take precedence. Formats that keep only the model's metadata have the model's notes.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ PREFIX = "graphcore."
 
 PROMOTION = "graphcore.promotion"
 TARGET = "graphcore.target"
-"""The key under which a model notes what it was lowered for."""
+"""The key for the target that a model was lowered for."""
 
 DTYPES = "graphcore.dtypes"
-"""The key under which it notes the dtypes of values that are stored as another one."""
+"""The key for the dtypes of values that are stored in another dtype."""
 
 BUFFERS = rewrite.NOTE
-"""The key under which it notes which inputs are buffers, and which outputs are what they hold afterwards."""
+"""The key for the inputs that are buffers and the outputs with their new values."""
 
 NODE_ACCURACY = "graphcore.accuracy"
-"""The key under which a node notes that it may be less accurate."""
+"""The key of a node that may be less accurate."""
 
 VALUE_DTYPE = "graphcore.dtype"
 VALUE_BUFFER = "graphcore.buffer"
-"""The keys under which a value notes its own dtype, and that it is a buffer."""
+"""The keys of a value for its own dtype, and for its being a buffer."""
 
 
 def entries(notes: Mapping[str, str]) -> dict[str, str]:
-    """Return the metadata of a model that has these notes; keys that are not ours stay as they are."""
+    """Return the metadata of a model with these notes; keys without our prefix are unchanged."""
     return {f"{key}#{_checksum(text)}" if key.startswith(PREFIX) else key: text for key, text in notes.items()}
 
 
@@ -46,71 +46,76 @@ def _checksum(text: str) -> str:
 
 
 def read(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the notes in the metadata of a model, those of all that were merged in one."""
-    found: dict[str, list[str]] = {}
+    """Return the notes in the metadata of a model, merged where it was merged from several."""
+    texts_by_name: dict[str, list[str]] = {}
     for key, text in metadata.items():
         name = key.partition("#")[0] if key.startswith(PREFIX) else key
-        found.setdefault(name, []).append(text)
-    return {name: texts[0] if len(texts) == 1 else _MERGED.get(name, ", ".join)(texts) for name, texts in found.items()}
+        texts_by_name.setdefault(name, []).append(text)
+    return {
+        name: texts[0] if len(texts) == 1 else _MERGE.get(name, ", ".join)(texts)
+        for name, texts in texts_by_name.items()
+    }
 
 
-def _default(texts: list[str]) -> str:
-    """Return what a graph of two promotion systems is built on by: the one that graphs have by default."""
+def _default_promotion(texts: list[str]) -> str:
+    """A graph merged from two promotion systems gets the default one."""
     return "max"
 
 
-def _lowered_for(texts: list[str]) -> str:
-    """Return what was lowered for a target is not as it was built, whatever it was merged with."""
+def _first_target(texts: list[str]) -> str:
+    """A model of which a part is lowered for a target counts as lowered for that target."""
     return next(text for text in texts if text != "onnx")
 
 
-def _together(texts: list[str]) -> str:
-    """One mapping of several, as far as they are mappings."""
-    made: dict[str, object] = {}
+def _merge_mappings(texts: list[str]) -> str:
+    """Merge JSON mappings, the first value of a key first; skip what is not a mapping."""
+    merged: dict[str, object] = {}
     for text in texts:
         try:
-            noted = json.loads(text)
+            mapping = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        if isinstance(noted, dict):
-            made = {**noted, **made}
-    return json.dumps(made)
+        if isinstance(mapping, dict):
+            merged = {**mapping, **merged}
+    return json.dumps(merged)
 
 
-_MERGED: Mapping[str, Callable[[list[str]], str]] = {
-    PROMOTION: _default,
-    TARGET: _lowered_for,
-    DTYPES: _together,
-    BUFFERS: _together,
+_MERGE: Mapping[str, Callable[[list[str]], str]] = {
+    PROMOTION: _default_promotion,
+    TARGET: _first_target,
+    DTYPES: _merge_mappings,
+    BUFFERS: _merge_mappings,
 }
-"""The function for each name that merges several notes of it."""
+"""The function that merges several notes of a name."""
 
 
-def of_values(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return for each value by name the metadata that it has itself in a model of these notes."""
-    found: dict[str, dict[str, str]] = {}
+def value_notes(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the metadata of each value by name, for a model with these notes."""
+    by_value: dict[str, dict[str, str]] = {}
     for name, dtype in json.loads(notes.get(DTYPES, "{}")).items():
-        found.setdefault(name, {})[VALUE_DTYPE] = dtype
+        by_value.setdefault(name, {})[VALUE_DTYPE] = dtype
     for name, note in json.loads(notes.get(BUFFERS, "{}")).items():
-        found.setdefault(name, {})[VALUE_BUFFER] = json.dumps({"name": name, **note})
-    return found
+        by_value.setdefault(name, {})[VALUE_BUFFER] = json.dumps({"name": name, **note})
+    return by_value
 
 
-def gathered(notes: Mapping[str, str], values: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the notes of a model, with what values note of themselves where there is some.
+def with_value_notes(notes: Mapping[str, str], values: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the notes of a model, replaced by those in the metadata of its values where there are any.
 
-    values: their metadata, by the names that they have now.
+    values: metadata by the current names of values.
     """
-    made = dict(notes)
-    if dtypes := {name: said[VALUE_DTYPE] for name, said in values.items() if VALUE_DTYPE in said}:
-        made[DTYPES] = json.dumps(dtypes)
-    if buffers := {name: _buffer(name, said[VALUE_BUFFER]) for name, said in values.items() if VALUE_BUFFER in said}:
-        made[BUFFERS] = json.dumps(buffers)
-    return made
+    merged = dict(notes)
+    if dtypes := {name: metadata[VALUE_DTYPE] for name, metadata in values.items() if VALUE_DTYPE in metadata}:
+        merged[DTYPES] = json.dumps(dtypes)
+    if buffers := {
+        name: _buffer(name, metadata[VALUE_BUFFER]) for name, metadata in values.items() if VALUE_BUFFER in metadata
+    }:
+        merged[BUFFERS] = json.dumps(buffers)
+    return merged
 
 
 def _buffer(name: str, text: str) -> object:
-    """Return what a value notes of the buffer that it is, its output called as it is now."""
+    """Return a value's note about its buffer, with the current name of its output."""
     try:
         note = json.loads(text)
         prefix = name.removesuffix(note.pop("name"))
@@ -121,17 +126,17 @@ def _buffer(name: str, text: str) -> object:
     return note
 
 
-# The versions of ONNX that files are written in, and the size that one may have.
+# The versions of ONNX that files are written in, and their maximum size.
 
 OPSET = 26
 IR_VERSION = 13
-"""The newest that onnxruntime 1.31 reads; `onnx` writes newer ones."""
+"""The newest IR version that onnxruntime 1.31 reads; `onnx` writes newer ones."""
 
 DOMAINS = {"ai.onnx.ml": 5}
 """The versions of other domains, where they are not 1."""
 
 ONNX_DOMAINS = frozenset({"", *DOMAINS, "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training"})
-"""The domains whose operators ONNX defines. "ai.onnx.contrib" is onnxruntime-extensions'."""
+"""The domains whose operators ONNX defines. "ai.onnx.contrib" belongs to onnxruntime-extensions."""
 
 LIMIT = (1 << 31) - 1
-"""Bytes of the largest protobuf message."""
+"""The maximum size of a protobuf message, in bytes."""

@@ -1,10 +1,10 @@
 """Optimisation passes: dead code elimination, cast simplification, algebraic simplification, constant folding,
 simplification of shapes, padding merged into convolutions, and common subexpression elimination.
 
-Each returns a new graph that computes the same bits with fewer nodes, and can be used alone. `optimize`, which is
-`Graph.optimize`, runs them together up to a fixed point. The graph they are given is never changed. Inputs, outputs,
-names given by users, layers, lines, metadata and the promotion system stay; weights stay the caller's arrays, but for
-initializers of models that were read, which are constants unless they are kept.
+Each pass returns a new graph that computes the same bits with fewer nodes, and can be used alone. `optimize`, which is
+`Graph.optimize`, runs them together until nothing changes. The original graph is never changed. Inputs, outputs, users'
+names, layers, lines, metadata and the promotion system are preserved. Weights remain the caller's arrays, except for
+initializers of loaded models, which count as constants unless `keep` names them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from graphcore.passes.folding import FOLDS
 from graphcore.passes.merging import Initializers
 from graphcore.passes.shapes import SHAPES
 from graphcore.passes.simplify import CASTS, IDENTITIES, PADDING
-from graphcore.passes.sweep import LIMIT, Rule, Selection, Sweep
+from graphcore.passes.sweep import LIMIT, Rule, Sweep, SweepPolicy
 from graphcore.support.gc_pause import uncollected
 
 Pass: TypeAlias = "Callable[[Graph], Graph]"
 
 
 def dead_code(graph: Graph) -> Graph:
-    """Eliminate dead code: return the graph without nodes that lead to no output, and without unused constants.
+    """Eliminate dead code: return the graph without nodes that no output needs, and without unused constants.
 
-    A value with a name that a user gave stays, for it can be asked for: `graph["hidden"]`. Names in a model that
-    others wrote, which every value there has, do not count. Raises `GraphError` for a graph without outputs.
+    Values named by users are kept, since `graph["hidden"]` can access them. Names in imported models do not count:
+    there every value has one.
+
+    Raises:
+        GraphError: The graph has no outputs.
     """
     return optimize(graph, ["dead_code"])
 
@@ -38,53 +41,69 @@ def dead_code(graph: Graph) -> Graph:
 def common_subexpressions(graph: Graph) -> Graph:
     """Eliminate common subexpressions: return the graph with one node for each operator, operands and attributes.
 
-    Random operators, nodes with bodies and those of domains that the library does not know are never merged, nor two
-    values that users gave different names. Raises `GraphError` for a graph without outputs.
+    Random operators, nodes with bodies, operators of other domains, and values with different users' names are never
+    merged.
+
+    Raises:
+        GraphError: The graph has no outputs.
     """
     return optimize(graph, ["common_subexpressions"])
 
 
 def fold_constants(graph: Graph, *, limit: int = LIMIT) -> Graph:
-    """Fold constants: return the graph with constants for nodes of constants, where NumPy gives the result bit for bit.
+    """Fold constants: return the graph with nodes of constants computed, where NumPy's result is exact bit for bit.
 
-    limit: the bytes of the largest constant made. Weights are not folded: what they hold when the graph is exported
-    counts. Raises `GraphError` for a graph without outputs.
+    Weights are not folded, since their values can change until the graph is exported.
+
+    Args:
+        limit: The maximum size of a new constant, in bytes.
+
+    Raises:
+        GraphError: The graph has no outputs.
     """
     return optimize(graph, ["fold_constants"], limit=limit)
 
 
 def simplify_casts(graph: Graph) -> Graph:
-    """Simplify casts: return the graph without casts that change nothing, and without a lossless one before another.
+    """Simplify casts: return the graph without casts that change nothing, and without lossless casts before others.
 
-    Only where that is exact for every value: float16 -> float32 -> float16 is nothing, float32 -> float16 -> float32
-    stays. Raises `GraphError` for a graph without outputs.
+    This is exact for every value: float16 -> float32 -> float16 is removed, float32 -> float16 -> float32 is kept.
+
+    Raises:
+        GraphError: The graph has no outputs.
     """
     return optimize(graph, ["simplify_casts"])
 
 
 def remove_identities(graph: Graph) -> Graph:
-    """Simplify algebraically: return the graph without nodes that give an operand: x * 1, -(-x), a Transpose undone.
+    """Simplify algebraically: return the graph without nodes that return an operand: x * 1, -(-x), inverse Transposes.
 
-    Only where that holds for every value: x + 0.0 stays, for -0.0 + 0.0 is 0.0. Raises `GraphError` for a graph
-    without outputs.
+    This is exact for every value: x + 0.0 is kept, since -0.0 + 0.0 is 0.0.
+
+    Raises:
+        GraphError: The graph has no outputs.
     """
     return optimize(graph, ["remove_identities"])
 
 
 def simplify_shapes(graph: Graph) -> Graph:
-    """Simplify shapes: return the graph with sizes computed once, views of views as one, and shapes as numbers.
+    """Simplify shapes: return the graph with sizes computed once, views of views merged, and constant shapes.
 
-    Dims of one name are one size: a Reshape copies the axes that stay, what gives the dims that are there already goes.
-    Raises `GraphError` for a graph without outputs.
+    Dims of one name have one size: a Reshape copies axes that it keeps, and nodes that change no dim are removed.
+
+    Raises:
+        GraphError: The graph has no outputs.
     """
     return optimize(graph, ["simplify_shapes"])
 
 
 def merge_padding(graph: Graph) -> Graph:
-    """Merge padding: return the graph with the zeros of a Pad put there by the Conv that reads it.
+    """Merge padding: return the graph with the zeros of a Pad added by the Conv that reads it.
 
-    Only constant zeros around the spatial axes of float32, and filters that are finite constants. Raises `GraphError`
-    for a graph without outputs.
+    This applies to constant zeros along the spatial axes of float32, and to filters that are finite constants.
+
+    Raises:
+        GraphError: The graph has no outputs.
     """
     return optimize(graph, ["merge_padding"])
 
@@ -101,10 +120,10 @@ PASSES: dict[str, Pass] = {
         common_subexpressions,
     )
 }
-"""All passes by name, in the order in which `optimize` applies them to a node."""
+"""All passes by name, in the order that `optimize` applies them to a node."""
 
 BASIC = ("dead_code", "simplify_casts", "remove_identities", "fold_constants", "common_subexpressions")
-"""The passes that leave shapes as they are computed."""
+"""The passes that do not change computations of shapes."""
 
 _RULES = {
     "simplify_casts": CASTS,
@@ -125,15 +144,15 @@ def optimize(
 ) -> Graph:
     """Return the graph after these passes; see `Graph.optimize`."""
     if not graph.outputs:
-        graph.verify()  # which says so
+        graph.verify()  # raises the error
     if graph.scope.outer is not None:
-        raise GraphError(f"optimize: graph {graph.name!r} is a body", help="optimise the graph around it")
+        raise GraphError(f"optimize: graph {graph.name!r} is a body", help="optimise the outer graph")
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-        raise GraphError(f"optimize: the limit {limit!r} is no number of bytes", help=f"the default is {LIMIT}")
+        raise GraphError(f"optimize: limit must be a number of bytes, got {limit!r}", help=f"the default is {LIMIT}")
     initializers = Initializers(graph, keep, limit)
     selection = replace(selected(list(PASSES) if passes is None else passes, limit), initializers=initializers)
     source = graph
-    buffers = {name: held.buffer for name, held in graph.buffers.items()}
+    buffers = {name: state.buffer for name, state in graph.buffers.items()}
     graph = reduced(exposed(graph), selection)
     if buffers:
         attach(graph, buffers)
@@ -141,8 +160,8 @@ def optimize(
     return graph
 
 
-def reduced(graph: Graph, selection: Selection) -> Graph:
-    """Return the graph after walks over it with these rules, until they find nothing more."""
+def reduced(graph: Graph, selection: SweepPolicy) -> Graph:
+    """Return the graph after applying these rules until nothing changes."""
     with uncollected():
         for _ in range(_ROUNDS):
             sweep = Sweep(graph, selection)
@@ -152,18 +171,18 @@ def reduced(graph: Graph, selection: Selection) -> Graph:
     return graph
 
 
-def selected(passes: Sequence[str | Pass], limit: int = LIMIT) -> Selection:
-    """Return the selection of rules that these passes are. Raises `GraphError` for one that does not exist."""
-    given = [passes] if isinstance(passes, str) or not isinstance(passes, Iterable) else passes
-    names = {_name(each) for each in given}
+def selected(passes: Sequence[str | Pass], limit: int = LIMIT) -> SweepPolicy:
+    """Return the policy with the rules of these passes. Raises `GraphError` for an unknown pass."""
+    selection = [passes] if isinstance(passes, str) or not isinstance(passes, Iterable) else passes
+    names = {_name(each) for each in selection}
     rules: dict[str, tuple[Rule, ...]] = {}
     passes_of: dict[Rule, str] = {}
-    for name, own in _RULES.items():
+    for name, by_operator in _RULES.items():
         if name in names:
-            passes_of.update((rule, name) for found in own.values() for rule in found)
-            for operator, found in own.items():
-                rules[operator] = (*rules.get(operator, ()), *found)
-    return Selection(
+            passes_of.update((rule, name) for operator_rules in by_operator.values() for rule in operator_rules)
+            for operator, operator_rules in by_operator.items():
+                rules[operator] = (*rules.get(operator, ()), *operator_rules)
+    return SweepPolicy(
         rules,
         "dead_code" in names,
         "common_subexpressions" in names,
@@ -174,11 +193,11 @@ def selected(passes: Sequence[str | Pass], limit: int = LIMIT) -> Selection:
     )
 
 
-def _name(given: object) -> str:
+def _name(requested: object) -> str:
     for name, function in PASSES.items():
-        if given is function or (isinstance(given, str) and given == name):
+        if requested is function or (isinstance(requested, str) and requested == name):
             return name
-    raise GraphError(f"optimize: {given!r} is no pass", help=f"use one of {', '.join(PASSES)}")
+    raise GraphError(f"optimize: {requested!r} is not a pass", help=f"use one of {', '.join(PASSES)}")
 
 
 __all__ = [

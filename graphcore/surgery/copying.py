@@ -229,7 +229,8 @@ def compose(
     for graph in (first, second):
         if not isinstance(graph, Graph):
             raise GraphError(
-                f"compose: it takes two Graphs, got {type(graph).__name__}", help="load the file first: Graph.load(path)"
+                f"compose: it takes two Graphs, got {type(graph).__name__}",
+                help="load the file first: Graph.load(path)",
             )
         graph.verify()
     chosen = _connections(first, second, connect)

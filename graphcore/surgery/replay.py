@@ -30,7 +30,7 @@ from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.notes import OPSET
 from graphcore.onnx.read import bodies as body_types
 from graphcore.onnx.read.bodies import is_open
-from graphcore.onnx.schemas.node_inference import closed
+from graphcore.onnx.schemas.node_inference import fill_dims
 from graphcore.support.escaping import escaped
 from graphcore.support.gc_pause import uncollected
 from graphcore.surgery.result_types import (
@@ -294,13 +294,13 @@ class Replay(Rewrite):
     def _close_type(self, old: Type, new: Type) -> Type:
         """Return `old` with the sizes of `new` where its dims are unknown, or have names that no input has."""
         if not isinstance(old, TensorType) or not old.shape.is_ranked:
-            return closed(old, new)
+            return fill_dims(old, new)
         loose = [dim for dim in old.shape if dim.parameters & self._own_names]
         if not loose or not isinstance(new, TensorType) or not new.shape.is_ranked or len(new.shape) != len(old.shape):
-            return closed(old, new)
+            return fill_dims(old, new)
         pairs = zip(old.shape, new.shape, strict=True)
         dims = [b if b.is_static and a.parameters & self._own_names else a for a, b in pairs]
-        return closed(tensor_type(old.dtype, Shape(dims), old.ambiguous), new)
+        return fill_dims(tensor_type(old.dtype, Shape(dims), old.ambiguous), new)
 
     @functools.cached_property
     def _own_names(self) -> frozenset[str]:

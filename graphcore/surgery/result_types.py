@@ -16,9 +16,9 @@ from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.proto.model_proto import attribute
-from graphcore.onnx.read.bodies import declared
-from graphcore.onnx.schemas.node_inference import inferred
-from graphcore.onnx.schemas.other_domains import typed
+from graphcore.onnx.read.bodies import declared_types
+from graphcore.onnx.schemas.node_inference import infer_node
+from graphcore.onnx.schemas.other_domains import infer_other_domain
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, by_schema, element, operator, schema_of
 from graphcore.operators import REDUCTIONS, SHAPES, Trait, having
@@ -253,7 +253,7 @@ def _onnx_types(change: OperandChange, sizes: ShapeValues) -> list[Type]:
     proto = _proto(node, inputs)
     stand_ins = _with_allowed_dtypes(operator(schema), inputs)
     try:
-        return inferred(proto, schema, stand_ins, {node.domain: version}, (), change.place, node.attributes, sizes)
+        return infer_node(proto, schema, stand_ins, {node.domain: version}, (), change.place, node.attributes, sizes)
     except GraphcoreError as error:
         raise ShapeError(
             error.summary.removeprefix("load: "),
@@ -346,7 +346,7 @@ def _other_types(change: OperandChange) -> list[Type]:
     node, inputs = change.node, change.inputs
     proto = _proto(node, inputs)
     try:
-        types = declared(node.domain, proto, inputs, node.attributes, change.place)
+        types = declared_types(node.domain, proto, inputs, node.attributes, change.place)
     except GraphcoreError as error:
         raise ShapeError(
             error.summary.removeprefix("load: "),
@@ -356,7 +356,7 @@ def _other_types(change: OperandChange) -> list[Type]:
     if types is not None:
         return types
     versions = {"": OPSET, node.domain: node.outputs[0].graph.opsets.get(node.domain, 1)}
-    inferred_types = typed(proto, inputs, versions, installed, [ForeignType()] * len(node.outputs))
+    inferred_types = infer_other_domain(proto, inputs, versions, installed, [ForeignType()] * len(node.outputs))
     return [
         b if isinstance(a, ForeignType) else a for a, b in zip(inferred_types, _types_without_dims(change), strict=True)
     ]

@@ -20,7 +20,7 @@ from graphcore.onnx.schemas.catalogue import types
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, Parameter, element, operator, schema_of
 from graphcore.onnx.versions.downgrade import row
-from graphcore.onnx.versions.older import Read
+from graphcore.onnx.versions.older import ReadNode
 from graphcore.onnx.versions.table import (
     IR_OF_OPSET,
     OLDEST,
@@ -232,11 +232,13 @@ def _dtype_that_decides(node: Node) -> DType | None:
     return type_.dtype if isinstance(type_, TensorType) else None
 
 
-def _view(node: Node) -> Read:
+def _view(node: Node) -> ReadNode:
     """Return a node in the form that `downgrade` reads."""
     types = tuple([s.type for s in node.outputs])
     graph = node.outputs[0].graph
-    return Read(graph, node.op_type, list(node.inputs), dict(node.attributes), types, 0, _reads_nothing, node.domain)
+    return ReadNode(
+        graph, node.op_type, list(node.inputs), dict(node.attributes), types, 0, _reads_nothing, node.domain
+    )
 
 
 def _reads_nothing(*_: object) -> None:
@@ -283,7 +285,9 @@ class _WriteVersions(Policy[Rewrite]):
         if definition is not None:
             attributes = {**attributes, "definition": self.definitions[definition]}
         opset = self.wanted.get(node.domain, 1)
-        read = Read(rewrite.new, node.op_type, [*inputs], {**attributes}, types, opset, _reads_nothing, node.domain)
+        read = ReadNode(
+            rewrite.new, node.op_type, [*inputs], {**attributes}, types, opset, _reads_nothing, node.domain
+        )
         for newer, older in changes(node.op_type, node.domain):
             if newer.version <= opset:
                 break

@@ -174,7 +174,7 @@ def _has_kernel(op: CustomOp, node: Node, target: TargetName, types: Sequence[Ty
     """Return True if the target's kernel is correct for operands of these types, or there is no other way."""
     assert op.kernel is not None
     try:
-        attributes = op.signature.given(op.signature.held(op.label, node.attributes))
+        attributes = op.signature.python_attributes(op.signature.node_attributes(op.label, node.attributes))
     except GraphcoreError:  # attributes that the declaration does not have
         return True
     if TARGETS[target].by_release and not _is_in_releases(node, runtime):
@@ -315,7 +315,7 @@ class _CustomOpPolicy(Policy[Rewrite]):
             op.kernel is not None and TARGETS[self._target].table
         ):  # in standard ONNX the domain has operators of its own
             return FUNCTIONS, {"definition": definition, **bound}
-        attributes = op.signature.held(op.label, node.attributes)
+        attributes = op.signature.node_attributes(op.label, node.attributes)
         key = definition, *attributes
         with_domain = self._open.get(key)
         if with_domain is None:

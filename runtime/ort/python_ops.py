@@ -225,7 +225,7 @@ def _site(node: Node, inputs: Sequence[Symbol | None]) -> Site:
     made = Site(
         op,
         op.implementation,
-        op.signature.given(op.signature.held(op.label, node.attributes)),
+        op.signature.python_attributes(op.signature.node_attributes(op.label, node.attributes)),
         tuple(None if s is None else s.dtype for s in inputs),
         tuple(None if s is None else s.type for s in node.inputs),
         tuple(s.type for s in node.outputs),

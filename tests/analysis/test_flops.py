@@ -102,7 +102,7 @@ def test_dims_are_given_sizes_or_stay_names() -> None:
 def test_total_is_of_what_is_known() -> None:
     result = flops(branching())
     assert [entry.operator for entry in result.unknown] == ["Loop"]
-    assert result.unknown[0].reason == "the run tells how often it goes round"
+    assert result.unknown[0].reason == "its trip count is not constant"
     assert result.total == sum((e.flops for e in result.nodes if e.flops is not None), Dim(0))
 
 

@@ -97,10 +97,10 @@ def test_histogram_counts_each_finite_element_once(array: Any, bins: int) -> Non
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ([1, 2], "a list is no array"),
-        (None, "is no array"),
-        (np.array([object()]), "an array of object has no dtype"),
-        (np.array([1, "a"], object), "an array of int, str has no dtype"),
+        ([1, 2], "array must be an array, got list"),
+        (None, "array must be an array"),
+        (np.array([object()]), "objects of object have no dtype"),
+        (np.array([1, "a"], object), "objects of int, str have no dtype"),
         (np.array(["2026-11-23"], "M8[D]"), "no dtype"),
     ],
 )

@@ -257,15 +257,15 @@ HUGE = (1 << 64) - 1
         (write_file(version=4), "of version 4"),
         (write_file(version=3 << 24), "big endian"),
         (b"GGUF", "the file ends"),
-        (write_file(counts=(HUGE, 0)), f"{HUGE} tensors and 0 keys are said to be in"),
-        (write_file(counts=(0, HUGE)), f"0 tensors and {HUGE} keys are said to be in"),
-        (write_file(counts=(3, 0), data=bytes(100)), "the tensor '' is there twice"),
-        (write_file(counts=(0, 2)), "the key '' is there twice"),
+        (write_file(counts=(HUGE, 0)), f"claims {HUGE} tensors and 0 keys in"),
+        (write_file(counts=(0, HUGE)), f"claims 0 tensors and {HUGE} keys in"),
+        (write_file(counts=(3, 0), data=bytes(100)), "the tensor '' occurs twice"),
+        (write_file(counts=(0, 2)), "the key '' occurs twice"),
         (write_file(row(), counts=(4, 0), data=b"\xff" * 64), "the file ends"),
-        (write_file(row(), row()), "the tensor 'w' is there twice"),
-        (write_file(pairs=(pair("a", 0, b"1"), pair("a", 0, b"1"))), "the key 'a' is there twice"),
-        (write_file(row(b"\xff")), "a tensor's name at byte 32 is no UTF-8"),
-        (write_file(pairs=(pair(b"\xff", 0, b"1"),)), "a key at byte 32 is no UTF-8"),
+        (write_file(row(), row()), "the tensor 'w' occurs twice"),
+        (write_file(pairs=(pair("a", 0, b"1"), pair("a", 0, b"1"))), "the key 'a' occurs twice"),
+        (write_file(row(b"\xff")), "a tensor's name at byte 32 is not valid UTF-8"),
+        (write_file(pairs=(pair(b"\xff", 0, b"1"),)), "a key at byte 32 is not valid UTF-8"),
         (write_file(pairs=(pair("a", 8, text(b"\xff")),)), "a string at byte"),
         (write_file(pairs=(pair("a", 8, struct.pack("<Q", 1 << 40)),)), "the file ends"),
         (write_file(pairs=(pair("a", 8, struct.pack("<Q", HUGE)),)), "the file ends"),
@@ -273,27 +273,27 @@ HUGE = (1 << 64) - 1
         (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 12, 1 << 61)),)), "the file ends"),
         (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 8, HUGE)),), data=b""), "the file ends"),
         (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 9, HUGE)),), data=b""), "the file ends"),
-        (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 13, 0)),)), "is of type 13"),
-        (write_file(pairs=(pair("a", 13, b""),)), "is of type 13"),
-        (write_file(pairs=(pair("a", 7, b"\x02"),)), "neither 0 nor 1"),
-        (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 7, 3) + b"\0\1\2"),)), "neither 0 nor 1"),
+        (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 13, 0)),)), "has type 13"),
+        (write_file(pairs=(pair("a", 13, b""),)), "has type 13"),
+        (write_file(pairs=(pair("a", 7, b"\x02"),)), "must be 0 or 1"),
+        (write_file(pairs=(pair("a", 9, struct.pack("<IQ", 7, 3) + b"\0\1\2"),)), "must be 0 or 1"),
         (write_file(pairs=(pair("general.alignment", 4, struct.pack("<I", 0)),)), "general.alignment is 0"),
         (write_file(pairs=(pair("general.alignment", 4, struct.pack("<I", 24)),)), "general.alignment is 24"),
         (write_file(pairs=(pair("general.alignment", 8, text("32")),)), "general.alignment is 32"),
         (write_file(row(), pairs=(pair("general.alignment", 4, struct.pack("<I", 1 << 31)),)), "the file has 0"),
-        (write_file(row(kind=4)), "is of type 4, which is not known"),
-        (write_file(row(kind=1 << 31)), "which is not known"),
+        (write_file(row(kind=4)), "has the unknown type 4"),
+        (write_file(row(kind=1 << 31)), "has the unknown type"),
         (write_file(row(dims=(1,) * 5)), "has 5 dims"),
         (write_file(row(dims=(17,))), "the file has 64 for tensors"),
-        (write_file(row(dims=(1 << 62, 4))), "its dims are"),
-        (write_file(row(dims=(1 << 62, 0))), "its dims are"),
-        (write_file(row(dims=(HUGE, HUGE))), "its dims are"),
+        (write_file(row(dims=(1 << 62, 4))), "are too large"),
+        (write_file(row(dims=(1 << 62, 0))), "are too large"),
+        (write_file(row(dims=(HUGE, HUGE))), "are too large"),
         (write_file(row(dims=(1 << 40,))), "the file has 64 for tensors"),
         (write_file(row(offset=64)), "the file has 64 for tensors"),
         (write_file(row(offset=HUGE - 31)), "the file has 64 for tensors"),
-        (write_file(row(offset=1)), "no multiple of 32"),
-        (write_file(row(), row("v")), "some of which are those of"),
-        (write_file(row(dims=(16,)), row("v", offset=32)), "some of which are those of 'w'"),
+        (write_file(row(offset=1)), "not a multiple of 32"),
+        (write_file(row(), row("v")), "which overlaps"),
+        (write_file(row(dims=(16,)), row("v", offset=32)), "which overlaps 'w'"),
         (write_file(row(dims=(33,), kind=2)), "Q4_0 has blocks of 32"),
         (write_file(row(dims=(), kind=2)), "Q4_0 has blocks of 32"),
         (write_file(row(dims=(32, 8), kind=12)), "Q4_K has blocks of 256"),
@@ -313,12 +313,12 @@ def test_metadata_beyond_the_limits_is_refused(tmp_path: Path, monkeypatch: pyte
     path = tmp_path / "a.gguf"
     deep = write_file(pairs=(pair("a", 9, array_of_arrays(100_000)),))
     refused(path, deep, "nested deeper than 16", kind=ResourceLimitError)
-    monkeypatch.setattr(gguf_module(), "_MOST_VALUES", 1000)
+    monkeypatch.setattr(gguf_module(), "_MAX_VALUES", 1000)
     many = write_file(pairs=(pair("a", 9, struct.pack("<IQ", 8, 2000) + bytes(16_000)),))
     refused(path, many, "more than 1000 strings", kind=ResourceLimitError)
-    monkeypatch.setattr(gguf_module(), "_MOST_TENSORS", 1)
+    monkeypatch.setattr(gguf_module(), "_MAX_TENSORS", 1)
     refused(path, write_file(row(), row("v", offset=32)), "2 tensors and 0 keys; at most 1", kind=ResourceLimitError)
-    monkeypatch.setattr(gguf_module(), "LARGEST_HEADER", 1000)
+    monkeypatch.setattr(gguf_module(), "MAX_HEADER_BYTES", 1000)
     long = write_file(pairs=(pair("a", 8, text("a" * 2000)),))
     refused(path, long, "more than 1000 bytes", kind=ResourceLimitError)
 

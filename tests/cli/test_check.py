@@ -138,7 +138,7 @@ def test_operators_of_ai_onnx_ml_are_not_custom_ones(check: Check) -> None:
 
 FAILURES = {
     "no such model": (["gone.onnx"], "ModelError: load: gone.onnx is not a file"),
-    "no model": (["text.onnx"], "no ONNX model"),
+    "no model": (["text.onnx"], "not an ONNX model"),
     "an operator that nothing knows": (["custom.onnx"], "acme"),
     "no such provider": (["m.onnx", "--provider", "abacus"], "RunError"),
 }

@@ -330,7 +330,9 @@ def test_op_raises_when_types_are_not_known() -> None:
     graph = Graph("g", {"x": F32})
     with pytest.raises(GraphError, match="ONNX opset 26 has no operator 'Reluu'"):
         graph.op("Reluu", [graph["x"]])
-    with pytest.raises(GraphError, match=r"the outputs of an operator of domain 'my\.ops' are not known") as raised:
+    with pytest.raises(
+        GraphError, match=r"the output types of this operator of domain 'my\.ops' are unknown"
+    ) as raised:
         graph.op("Mystery", [graph["x"]], domain="my.ops")
     assert raised.value.help == "give out_types"
     with pytest.raises(GraphError, match=r"MatMul: .*[Ii]ncompatible dimensions") as raised:

@@ -87,9 +87,9 @@ def test_axis_of_scales_is_checked_when_a_model_is_read(operator: str) -> None:
         return gc.Graph.load(onnx.helper.make_model(result, opset_imports=[onnx.helper.make_opsetid("", 19)]))
 
     for axis in (7, -3):
-        with pytest.raises(ModelError, match=f"axis is {axis}, and the operand has 2 axes"):
+        with pytest.raises(ModelError, match=f"axis is {axis}, but the operand has 2 axes"):
             read(3, axis=axis)
-    with pytest.raises(ModelError, match="axis is 1, and the operand has 1 axes"):
+    with pytest.raises(ModelError, match="axis is 1, but the operand has 1 axes"):
         read(3, rank=1)  # the default
     x = np.arange(9).reshape(3, 3)
     for graph in (read(3, axis=-2), read(3), read(1, axis=7), read(1, rank=1)):

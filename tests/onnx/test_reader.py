@@ -376,7 +376,7 @@ def test_nodes_are_brought_in_order_when_they_are_not() -> None:
     nodes = [helper.make_node("Neg", ["a"], ["y"]), helper.make_node("Abs", ["x"], ["a"])]
     assert np.array_equal(run(model(nodes, [info("x")], [info("y")]), -X)[0], -X)
     ring = [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Neg", ["a"], ["b"])]
-    with pytest.raises(ModelError, match="nodes need each other: "):
+    with pytest.raises(ModelError, match="nodes depend on each other: "):
         Graph.load(model(ring, [info("x")], [info("b")]))
 
 

@@ -24,7 +24,7 @@ from graphcore.onnx.notes import OPSET
 from graphcore.onnx.proto.limits import check_axes
 from graphcore.onnx.proto.tensors import read_attributes
 from graphcore.onnx.proto.type_protos import read_type
-from graphcore.onnx.schemas.node_inference import inferred
+from graphcore.onnx.schemas.node_inference import infer_node
 from graphcore.onnx.schemas.schemas import schema_of
 from graphcore.operators import ONNX, SHAPES, Trait, having
 from graphcore.types.tensor_types import Shape, Type
@@ -59,7 +59,7 @@ def both(
     answers: list[Sequence[Type] | None] = []
     for item in (attributes, None):
         try:
-            answers.append(inferred(node, schema, inputs, {"": version}, (), "here", item, ShapeValues()))
+            answers.append(infer_node(node, schema, inputs, {"": version}, (), "here", item, ShapeValues()))
         except ModelError:
             answers.append(None)
     return answers[0], answers[1]

@@ -31,7 +31,7 @@ def test_operator_is_named_when_what_it_gives_is_used_farther_on() -> None:
         node("Add", "kept", "other", output="sum"),
         node("Neg", "sum"),
     ]
-    with pytest.raises(ModelError, match=r"Add 'sum': an operand's type is not known.*test\.untyped::Other"):
+    with pytest.raises(ModelError, match=r"Add 'sum': the type of an operand is unknown.*test\.untyped::Other"):
         Graph.load(model(nodes, [info("x")], [info("y")], domains={"test.untyped": 1}))
 
 
@@ -43,7 +43,7 @@ def test_operand_is_named_when_its_type_is_not_known(body: bool) -> None:
         inner = helper.make_graph([node("Neg", "reorder_token_21", output="o")], "b", [], [info("o")])
         nodes = [node("If", "c", then_branch=inner, else_branch=inner)]
     proto = model(nodes, [info("x"), info("c", onnx.TensorProto.BOOL, ()), untyped], [info("y")])
-    with pytest.raises(ModelError, match="the type of its operand 'reorder_token_21' is not known") as caught:
+    with pytest.raises(ModelError, match="the type of its operand 'reorder_token_21' is unknown") as caught:
         Graph.load(proto)
     assert "value_info" in caught.value.help
 

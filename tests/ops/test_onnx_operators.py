@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphcoreError, PromotionError
-from graphcore.onnx.schemas.catalogue import Entry, entry, names
+from graphcore.onnx.schemas.catalogue import OperatorSpec, entry, names
 from graphcore.ops import onnx as onnx_ops
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, Type, tensor_type
 from tests.support.graphs import run
@@ -89,7 +89,7 @@ def test_operator_has_a_name_a_signature_and_docs(name: str, domain: str) -> Non
     assert max(map(len, docs.split("\n"))) <= 120 or any("," not in line for line in docs.split("\n"))
 
 
-def _required(of: Entry, type_: Type) -> dict[str, Any]:
+def _required(of: OperatorSpec, type_: Type) -> dict[str, Any]:
     values: dict[str, Any] = {
         "int": 1,
         "ints": [1, 1],
@@ -119,7 +119,7 @@ def test_operators_take_or_refuse_operands_of_any_type(kind: str, dtype: DType) 
     summaries: list[tuple[str, str]] = []
     for name, domain in EVERY:
         of = entry(name, domain)
-        for count in range(of.op.fewest, min(of.op.most, of.op.fewest + 2) + 1):
+        for count in range(of.op.min_inputs, min(of.op.max_inputs, of.op.min_inputs + 2) + 1):
             graph = Graph("test", [type_] * count)
             with graph:
                 try:
@@ -145,7 +145,7 @@ def test_stubs_are_those_of_the_schemas_when_made_anew() -> None:
 
 
 def test_unknown_operator_is_an_attribute_error_that_names_near_ones() -> None:
-    with pytest.raises(AttributeError, match=r"no operator 'Sofmax'; is it Softmax"):
+    with pytest.raises(AttributeError, match=r"no operator 'Sofmax'; did you mean Softmax"):
         onnx_ops.Sofmax  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(onnx_ops, "__wrapped__")
     assert not hasattr(onnx_ops.ml, "Conv")

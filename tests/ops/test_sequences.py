@@ -390,7 +390,7 @@ def test_elements_that_are_known_not_to_fit_are_refused(first: list[int], other:
     inputs = [onnx.helper.make_tensor_value_info(name, 1, list(t.shape.static_dims)) for name, t in types.items()]
     outputs = [onnx.helper.make_tensor_value_info("z", 1, None)]
     model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", inputs, outputs))
-    with pytest.raises(ModelError, match="ConcatFromSequence 'z': elements have other shapes"):
+    with pytest.raises(ModelError, match="ConcatFromSequence 'z': elements have incompatible shapes"):
         Graph.load(model)
 
 

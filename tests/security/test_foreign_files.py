@@ -40,7 +40,7 @@ KINDS: dict[str, tuple[bytes, str]] = {
         "a git-lfs pointer(.|\n)*git lfs pull",
     ),
     "HTML": (b"\n <!DOCTYPE html><html><title>404</title>", "an HTML or XML page"),
-    "JSON": (b'{"error": "gated"}', "text of JSON"),
+    "JSON": (b'{"error": "gated"}', "JSON text"),
     "GGUF": (b"GGUF\3\0\0\0", "a GGUF checkpoint"),
     "Lite": (b"\x1c\0\0\0TFL3", "a TensorFlow Lite model"),
     "HDF5": (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
@@ -58,7 +58,7 @@ def test_file_of_another_kind_is_named(load: Callable[[Any], object], kind: str,
     content, words = KINDS[kind]
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
-    with pytest.raises(ModelError, match=rf"m\.onnx is no ONNX model(.|\n)*{words}"):
+    with pytest.raises(ModelError, match=rf"m\.onnx is not an ONNX model(.|\n)*{words}"):
         load(path)
 
 
@@ -102,7 +102,9 @@ def model() -> bytes:
 
 def test_bytes_after_the_end_are_told_by_their_place() -> None:
     whole = model()
-    with pytest.raises(ModelError, match=f"of {len(whole) + 1} bytes: byte {len(whole)} begins no field"):
+    with pytest.raises(
+        ModelError, match=f"of {len(whole) + 1} bytes is not an ONNX model: byte {len(whole)} does not start a field"
+    ):
         Graph.load(whole + b"\7")
 
 

@@ -168,7 +168,7 @@ def test_trees_are_refused_when_they_have_one_string_label() -> None:
 
 def test_trees_are_refused_when_their_labels_are_of_two_kinds() -> None:
     proto = trees(1, classlabels_strings=["a", "b"], classlabels_int64s=[1, 2])
-    refused(proto, "TreeEnsembleClassifier 'culprit'", "strings and integers", run=True)
+    refused(proto, "TreeEnsembleClassifier 'culprit'", "all strings or all integers", run=True)
 
 
 def test_trees_are_refused_when_a_chain_is_deeper_than_the_runtime_can_go() -> None:
@@ -211,7 +211,7 @@ def _longest(message: dict[str, list[Any]]) -> float:
 
 
 def test_trees_are_refused_for_circles_and_long_ways_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "DEEPEST", 3)
+    monkeypatch.setattr(checks, "MAX_DEPTH", 3)
     met = set()
     for seed in range(150):
         message = _drawn_trees(seed)
@@ -221,7 +221,7 @@ def test_trees_are_refused_for_circles_and_long_ways_alone(monkeypatch: pytest.M
             checks.check_trees(attributes, "trees")
             result = "sound"
         except GraphcoreError as error:
-            result = "circle" if "its trees have a circle" in str(error) else "deep"
+            result = "circle" if "its trees have a cycle" in str(error) else "deep"
         assert result in {"sound" if longest <= 3 else "deep", "circle" if longest == math.inf else ""}
         met.add(result)
     assert met == {"sound", "circle", "deep"}
@@ -254,7 +254,7 @@ def test_range_is_refused_when_its_steps_are_0(step: float) -> None:
     dtype = INT64 if isinstance(step, int) else FLOAT
     constants = [helper.make_tensor(name, dtype, [], [n]) for name, n in (("a", 0), ("b", 5), ("c", step))]
     proto = model([node("Range", ["a", "b", "c"])], [], [value("y", dtype, None)], constants)
-    refused(proto, "Range 'culprit'", "steps are 0", run=True)
+    refused(proto, "Range 'culprit'", "the step must not be 0", run=True)
 
 
 @pytest.mark.parametrize("index", [2, -3, 1 << 40])
@@ -384,8 +384,8 @@ def test_operand_is_refused_when_it_is_left_out_before_others(op_type: str) -> N
     """Kernels read operands that are not there."""
     attributes: dict[str, Any] = {"axis": 0} if op_type == "Concat" else {}
     proto = model([node(op_type, ["x", "", "x"], **attributes)], outputs=[value("y", FLOAT, None)])
-    refused(proto, f"{op_type} 'culprit' lacks the operand", run=True)
-    refused(proto, f"{op_type} 'culprit' lacks the operand")
+    refused(proto, f"{op_type} 'culprit' lacks the required operand", run=True)
+    refused(proto, f"{op_type} 'culprit' lacks the required operand")
 
 
 @pytest.mark.parametrize("op_type", ["Expand", "Reshape", "Tile", "ConstantOfShape", "Unsqueeze"])
@@ -396,7 +396,7 @@ def test_inference_ends_before_an_operand_of_more_numbers_than_there_are_axes(op
     argument = inputs if op_type == "ConstantOfShape" else [value("x", FLOAT, [1, 3, 1]), *inputs]
     proto = model([node(op_type, names)], argument, [value("y", FLOAT, None)])
     assert not Scan(legality("cpu", runtime())).run(proto)
-    refused(proto, "says something of more axes than a tensor has", run=True)
+    refused(proto, "has more numbers than a tensor can have axes", run=True)
 
 
 def _resize(dims: list[int], **more: list[int | str]) -> onnx.ModelProto:
@@ -420,17 +420,20 @@ def _attention(*shapes: list[int]) -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("proto", "words"),
     [
-        (_resize([1, 1, 4], roi=[6], scales=[4]), "input 2 is of shape [4], and it is for 3 axes"),
-        (_resize([1, 1, 4], roi=[6], sizes=[2]), "input 3 is of shape [2], and it is for 3 axes"),
-        (_resize([1, 1, 4], roi=[5], sizes=[3]), "input 1 is of shape [5], and it is for 3 axes"),
-        (_resize([1, 1, 4], roi=[6], scales=[3, 1]), "input 2 is of shape [3, 1], and it is for 3 axes"),
-        (_pad(5, 3), "input 1 is of shape [5], and it is for 3 axes"),
-        (_pad(6, 2), "input 1 is of shape [6], and it is for 2 axes"),
-        (_attention([2, 9, 4, 8], [2, 3, 6, 8], [2, 3, 6]), "input 2 has 3 axes, and 4 are taken"),
-        (_attention([2, 4, 24], [2, 6, 24, 5], [2, 6, 30]), "input 1 has 4 axes, and 3 are taken"),
+        (_resize([1, 1, 4], roi=[6], scales=[4]), "input 2 has shape [4], but applies to 3 axes"),
+        (_resize([1, 1, 4], roi=[6], sizes=[2]), "input 3 has shape [2], but applies to 3 axes"),
+        (_resize([1, 1, 4], roi=[5], sizes=[3]), "input 1 has shape [5], but applies to 3 axes"),
+        (_resize([1, 1, 4], roi=[6], scales=[3, 1]), "input 2 has shape [3, 1], but applies to 3 axes"),
+        (_pad(5, 3), "input 1 has shape [5], but applies to 3 axes"),
+        (_pad(6, 2), "input 1 has shape [6], but applies to 2 axes"),
+        (_attention([2, 9, 4, 8], [2, 3, 6, 8], [2, 3, 6]), "input 2 has 3 axes, but must have 4"),
+        (_attention([2, 4, 24], [2, 6, 24, 5], [2, 6, 30]), "input 1 has 4 axes, but must have 3"),
         (_attention([2, 3, 4, 8], [2, 0, 6, 8], [2, 3, 6, 8]), "keys and values have no heads"),
-        (_attention([1, 3, 4, 8], [1, 3, 6, 8], [0, 3, 6, 8]), "queries, keys and values are of 0 and 1 batches"),
-        (_attention([4, 24], [6, 24], [6, 24]), "input 0 has 2 axes, and 3 or 4 are taken"),
+        (
+            _attention([1, 3, 4, 8], [1, 3, 6, 8], [0, 3, 6, 8]),
+            "queries, keys and values have different batch sizes: 0, 1",
+        ),
+        (_attention([4, 24], [6, 24], [6, 24]), "input 0 has 2 axes, but must have 3 or 4"),
     ],
 )
 def test_operands_are_refused_when_their_axes_are_not_those_of_the_first(proto: onnx.ModelProto, words: str) -> None:

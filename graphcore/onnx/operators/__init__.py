@@ -1,1 +1,1 @@
-"""The operators of ONNX as functions: signatures from schemas, operands bound and promoted."""
+"""ONNX's operators as Python functions: signatures from schemas, operands bound and promoted."""

@@ -1,4 +1,4 @@
-"""Attributes and bodies of an operator as users write them, checked and brought to the kinds of its schema."""
+"""Check the attributes and bodies that users pass to an operator, and convert them to the kinds of its schema."""
 
 from __future__ import annotations
 
@@ -19,64 +19,66 @@ from graphcore.ir.literals import array_of, checked_cast, holds_numpy, python_dt
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.model_proto import attribute as encode
-from graphcore.onnx.proto.type_protos import joined
-from graphcore.onnx.schemas.catalogue import KINDS, Attribute, Entry
+from graphcore.onnx.proto.type_protos import join_types
+from graphcore.onnx.schemas.catalogue import KINDS, Attribute, OperatorSpec
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type, known_type
 
-_TAKEN: dict[int, str] = {
+_EXPECTED: dict[int, str] = {
     KINDS.INT: "an int of 64 bits, or a DType that ONNX has",
     KINDS.INTS: "a list of ints",
-    KINDS.FLOAT: "a number that float32 holds",
-    KINDS.FLOATS: "a list of numbers that float32 holds",
+    KINDS.FLOAT: "a number in the range of float32",
+    KINDS.FLOATS: "a list of numbers in the range of float32",
     KINDS.STRING: "a str",
     KINDS.STRINGS: "a list of str",
     KINDS.TENSOR: "an array",
-    KINDS.SPARSE_TENSOR: "an array, dense",
+    KINDS.SPARSE_TENSOR: "a dense array",
     KINDS.GRAPH: "a function of Symbols, or a Graph",
     KINDS.TYPE_PROTO: "a type, such as TensorType(DType.float32, [2])",
 }
 
 
-def encoded(of: Entry, said: Mapping[str, Any], graph: Graph) -> tuple[list[onnx.AttributeProto], dict[str, Any]]:
-    """The attributes of a node, and those that are bodies, which are empty in it. Raises `GraphError`."""
-    kinds = {a.name: a for a in of.attributes}
-    made, bodies = [], {}
-    for name, value in said.items():
+def encode_attributes(
+    spec: OperatorSpec, attributes: Mapping[str, Any], graph: Graph
+) -> tuple[list[onnx.AttributeProto], dict[str, Any]]:
+    """Return a node's attributes, with empty graphs for its bodies, and the bodies. Raises `GraphError`."""
+    kinds = {a.name: a for a in spec.attributes}
+    protos, bodies = [], {}
+    for name, value in attributes.items():
         if kinds[name].kind == KINDS.GRAPH:
             if not isinstance(value, Graph) and not callable(value):
-                raise _wrong(of, kinds[name], value)
+                raise _wrong(spec, kinds[name], value)
             bodies[name] = value
-            made.append(onnx.AttributeProto(name=name, type=KINDS.GRAPH, g=onnx.GraphProto()))
+            protos.append(onnx.AttributeProto(name=name, type=KINDS.GRAPH, g=onnx.GraphProto()))
             continue
-        content = _value(of, kinds[name], value, graph)
+        content = _value(spec, kinds[name], value, graph)
         if isinstance(content, list) and not content and kinds[name].kind != KINDS.INTS:
-            continue  # an empty list of numbers or strings is what an absent one is
+            continue  # an empty list of numbers or strings means that the attribute is absent
         if kinds[name].kind == KINDS.SPARSE_TENSOR:
             name = "value"  # constants are dense here
-        made.append(onnx.AttributeProto.FromString(encode(name, content)))
-    if of.op.name == "Constant" and not of.domain and len(made) != 1:
+        protos.append(onnx.AttributeProto.FromString(encode(name, content)))
+    if spec.op.name == "Constant" and not spec.domain and len(protos) != 1:
         raise GraphError(
-            f"{of.label}: {len(made)} values are given",
-            help=f"give one of {', '.join(kinds)}, with at least one element in a list",
+            f"{spec.label}: exactly one value is required, got {len(protos)}",
+            help=f"give one of {', '.join(kinds)}; a list needs at least one element",
         )
-    return made, bodies
+    return protos, bodies
 
 
-def _wrong(of: Entry, attribute: Attribute, value: Any) -> GraphError:
+def _wrong(spec: OperatorSpec, attribute: Attribute, value: Any) -> GraphError:
     return GraphError(
-        f"{of.label}: attribute {attribute.name!r} is {value!r:.80}", help=f"give {_TAKEN[attribute.kind]}"
+        f"{spec.label}: attribute {attribute.name!r} is {value!r:.80}", help=f"give {_EXPECTED[attribute.kind]}"
     )
 
 
-def _value(of: Entry, attribute: Attribute, value: Any, graph: Graph) -> Any:
-    """The value, of the attribute's kind."""
+def _value(spec: OperatorSpec, attribute: Attribute, value: Any, graph: Graph) -> Any:
+    """Convert a value to the attribute's kind."""
     kind = attribute.kind
     if kind in (KINDS.TENSOR, KINDS.SPARSE_TENSOR):
-        return _array(of, attribute, value, graph)
+        return _array(spec, attribute, value, graph)
     if kind == KINDS.TYPE_PROTO:
         if not isinstance(value, (TensorType, SequenceType, OptionalType)):
-            raise _wrong(of, attribute, value)
+            raise _wrong(spec, attribute, value)
         return value
     convert = _OF_ONE[kind] if kind in _OF_ONE else _OF_ONE[_OF_MANY[kind]]
     try:
@@ -86,7 +88,7 @@ def _value(of: Entry, attribute: Attribute, value: Any, graph: Graph) -> Any:
             raise TypeError
         return [convert(item) for item in value]
     except (TypeError, ValueError, OverflowError, struct.error):
-        raise _wrong(of, attribute, value) from None
+        raise _wrong(spec, attribute, value) from None
 
 
 def _int(value: Any) -> int:
@@ -97,16 +99,16 @@ def _int(value: Any) -> int:
         return dtype.onnx
     if isinstance(value, Symbol):
         raise TypeError
-    found = operator.index(value)
-    if not -(1 << 63) <= found < 1 << 63:
+    number = operator.index(value)
+    if not -(1 << 63) <= number < 1 << 63:
         raise OverflowError
-    return int(found)
+    return int(number)
 
 
 def _float(value: Any) -> float:
     if isinstance(value, (str, bytes, Symbol)):
         raise TypeError
-    struct.pack("<f", value)  # single precision is what attributes have
+    struct.pack("<f", value)  # attributes are stored in single precision
     return float(value)
 
 
@@ -114,7 +116,7 @@ def _str(value: Any) -> str | bytes:
     if not isinstance(value, (str, bytes)):
         raise TypeError
     if isinstance(value, str):
-        value.encode()  # lone surrogates have no UTF-8
+        value.encode()  # raises for lone surrogates, which have no UTF-8
     return value
 
 
@@ -122,94 +124,98 @@ _OF_ONE: dict[int, Callable[[Any], Any]] = {KINDS.INT: _int, KINDS.FLOAT: _float
 _OF_MANY: dict[int, int] = {KINDS.INTS: KINDS.INT, KINDS.FLOATS: KINDS.FLOAT, KINDS.STRINGS: KINDS.STRING}
 
 
-def _array(of: Entry, attribute: Attribute, value: Any, graph: Graph) -> np.ndarray[Any, Any]:
+def _array(spec: OperatorSpec, attribute: Attribute, value: Any, graph: Graph) -> np.ndarray[Any, Any]:
     if value is None or isinstance(value, (Symbol, Graph)):
-        raise _wrong(of, attribute, value)
+        raise _wrong(spec, attribute, value)
     try:
-        array, own = array_of(value)
+        array, dtype = array_of(value)
     except DTypeError:
-        raise _wrong(of, attribute, value) from None
+        raise _wrong(spec, attribute, value) from None
     if not holds_numpy(value):
-        wanted = python_dtype(array, own, graph.promotion)
-        array = array if wanted is own else checked_cast(array, own, wanted, of.label)
-    if of.op.name == "ConstantOfShape":
+        target = python_dtype(array, dtype, graph.promotion)
+        array = array if target is dtype else checked_cast(array, dtype, target, spec.label)
+    if spec.op.name == "ConstantOfShape":
         array = array.reshape(-1) if array.ndim == 0 else array
         if array.shape != (1,):
-            raise GraphError(f"{of.label}: value has the shape {list(array.shape)}", help="give one element")
+            raise GraphError(
+                f"{spec.label}: value must have one element, got shape {list(array.shape)}", help="give one element"
+            )
     return array.copy()
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """A body of a node in a graph, as errors call it."""
+class BodyArgument:
+    """An argument for a body of a node: a function of Symbols, or a Graph. label and name: of the operator and body."""
 
     label: str
     name: str
     graph: Graph
     depth: int
 
-    def made(self, given: Any, types: Sequence[Type]) -> Graph:
-        """The body whose inputs are of these types: what a function of Symbols gives, or a Graph as it is."""
-        return self._of_graph(given, types) if isinstance(given, Graph) else self._of_function(given, types)
+    def build(self, argument: Any, types: Sequence[Type]) -> Graph:
+        """Return the body whose inputs have these types: a function of Symbols is called, a Graph is used directly."""
+        return self._of_graph(argument, types) if isinstance(argument, Graph) else self._of_function(argument, types)
 
     def _of_function(self, function: Callable[..., Any], types: Sequence[Type]) -> Graph:
         _check_taken(function, len(types), f"{self.label}: {self.name}")
         inputs = {f"input{i}": known_type(type_) for i, type_ in enumerate(types)}
-        with body(self.graph, self.name, inputs) as made:
-            results = function(*made.inputs)
-            listed = results if isinstance(results, (list, tuple)) else [results]
-            if results is None or not listed:
-                raise GraphError(f"{self.label}: {self.name} gives nothing", help="return one Symbol, or a list")
-            return finish(made, [self._result(made, i, value) for i, value in enumerate(listed)])
+        with body(self.graph, self.name, inputs) as graph:
+            results = function(*graph.inputs)
+            values = results if isinstance(results, (list, tuple)) else [results]
+            if results is None or not values:
+                raise GraphError(
+                    f"{self.label}: the function for {self.name} returns nothing", help="return a Symbol, or a list"
+                )
+            return finish(graph, [self._result(graph, i, value) for i, value in enumerate(values)])
 
     def _result(self, body: Graph, position: int, value: Any) -> Symbol:
-        """Return what the function gave, of a dtype that is not only a default any more."""
-        given = body.build.operand(value, self.label, f"{self.name}[{position}]")
-        return settled(body.build.emit("Identity", (given,), given.type)) if given.ambiguous else given
+        """Return a result of the function as a Symbol whose dtype is final, not a default."""
+        symbol = body.build.operand(value, self.label, f"{self.name}[{position}]")
+        return settle_dtype(body.build.emit("Identity", (symbol,), symbol.type)) if symbol.ambiguous else symbol
 
-    def _of_graph(self, given: Graph, types: Sequence[Type]) -> Graph:
-        if given is self.graph or given.scope.outer not in (None, self.graph) or not given.outputs:
+    def _of_graph(self, graph: Graph, types: Sequence[Type]) -> Graph:
+        if graph is self.graph or graph.scope.outer not in (None, self.graph) or not graph.outputs:
             raise GraphError(
-                f"{self.label}: {self.name} is graph {given.name!r}, which is no body here",
-                help="give a function of Symbols, or a Graph that has outputs and uses nothing of another",
+                f"{self.label}: {self.name} is graph {graph.name!r}, which cannot be a body here",
+                help="pass a function of Symbols, or a Graph that has outputs and uses no values of another graph",
             )
-        if len(given.inputs) != len(types):
+        if len(graph.inputs) != len(types):
             raise GraphError(
-                f"{self.label}: {self.name} has {len(given.inputs)} inputs, and {len(types)} are given",
-                help="one for each operand",
+                f"{self.label}: {self.name} needs {len(types)} inputs, got a graph with {len(graph.inputs)}",
+                help="declare one input for each operand that the operator passes to its body",
             )
-        for symbol, type_ in zip(given.inputs, types, strict=True):
+        for symbol, type_ in zip(graph.inputs, types, strict=True):
             is_unknown = isinstance(type_, ForeignType) and not type_.onnx
-            if not is_unknown and joined((symbol.type, type_)) != symbol.type:
+            if not is_unknown and join_types((symbol.type, type_)) != symbol.type:
                 raise GraphError(
-                    f"{self.label}: an input of {self.name} is {symbol.type}, and {type_} is given",
+                    f"{self.label}: an input of {self.name} is declared {symbol.type}, but receives {type_}",
                     operands={"input": symbol},
-                    help="declare it as it is in every turn, with '?' for dims that change",
+                    help="declare the type that it has in every iteration, with '?' for dims that change",
                 )
-        if given.scope.outer is not None:
-            return given
-        made = given.copy()
-        made.build.outputs([(name, made.symbols[s.id]) for name, s in given.named_outputs])
-        made.scope.outer = self.graph
-        made.scope.is_finished = True
-        return made
+        if graph.scope.outer is not None:
+            return graph
+        copied = graph.copy()
+        copied.build.outputs([(name, copied.symbols[s.id]) for name, s in graph.named_outputs])
+        copied.scope.outer = self.graph
+        copied.scope.is_finished = True
+        return copied
 
 
-def settled(symbol: Symbol) -> Symbol:
-    """The Symbol itself, of a dtype that is not only a default any more: bodies and their nodes agree on dtypes."""
+def settle_dtype(symbol: Symbol) -> Symbol:
+    """Make the dtype of a Symbol final, not a default, so that bodies and their nodes agree on dtypes."""
     return change(symbol, type=known_type(symbol.type))
 
 
 def _check_taken(function: Callable[..., Any], count: int, what: str) -> None:
-    """Raise `GraphError` for a function that is known not to take this many Symbols."""
+    """Raise `GraphError` for a function whose signature does not accept this many Symbols."""
     try:
-        found = inspect.signature(function)
+        parameters = inspect.signature(function)
     except (TypeError, ValueError):
         return
     try:
-        found.bind(*[None] * count)
+        parameters.bind(*[None] * count)
     except TypeError:
         raise GraphError(
-            f"{what} does not take {count} Symbols: it is a function of {found}",
-            help="give it a parameter for each that the operator gives its body",
+            f"{what} must take {count} Symbols, got a function with the signature {parameters}",
+            help="declare one parameter for each value that the operator passes to its body",
         ) from None

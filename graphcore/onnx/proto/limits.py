@@ -1,6 +1,6 @@
-"""Checks of operators before ONNX's inference or a kernel sees them, whose process absurd numbers may end.
+"""Check nodes before ONNX's inference or a kernel sees them, because absurd numbers can abort the process there.
 
-The tables say for each operator which numbers an attribute may have, and which attributes are axes of what rank.
+The tables give, for each operator, the range of each attribute and the attributes that are axes.
 """
 
 from __future__ import annotations
@@ -18,72 +18,72 @@ from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.onnx.proto.ranges import ATTRIBUTES, CHECKED, INDEXED, LONGEST, MOST_ELEMENTS, OPERANDS
+from graphcore.onnx.proto.ranges import ATTRIBUTES, CHECKED, INDEXED, MAX_CHECKED_ELEMENTS, MAX_ELEMENTS, OPERANDS
 from graphcore.operators import REDUCTIONS
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
-LARGEST = 1 << 40
-"""Bytes of the largest tensor whose size is known before it is made."""
+MAX_TENSOR_BYTES = 1 << 40
+"""The maximum size of a tensor with static shape, in bytes."""
 
 _TERM = rb"[A-Za-z ]*(?:\.\.\.)?[A-Za-z ]*"
 _EQUATION = re.compile(rb"%b(?:,%b)*(?:->%b)?" % (_TERM, _TERM, _TERM))
-"""Equations of Einsum. The inference of others may never end."""
+"""Equations of Einsum. Inference may never end on other text."""
 
-MOST_TRIPS = 1 << 32
-"""Turns of a Loop that nothing but its count ends."""
+MAX_TRIPS = 1 << 32
+"""The maximum trip count of a Loop that only its count ends."""
 
-_MOST = (1 << 31) - 1
+_MAX_INT32 = (1 << 31) - 1
 
 _WINDOW = {
-    "kernel_shape": (1, _MOST),
-    "strides": (1, _MOST),
-    "dilations": (1, _MOST),
-    "pads": (0, _MOST),
-    "group": (1, _MOST),
-    "output_padding": (0, _MOST),
-    "output_shape": (0, _MOST),
+    "kernel_shape": (1, _MAX_INT32),
+    "strides": (1, _MAX_INT32),
+    "dilations": (1, _MAX_INT32),
+    "pads": (0, _MAX_INT32),
+    "group": (1, _MAX_INT32),
+    "output_padding": (0, _MAX_INT32),
+    "output_shape": (0, _MAX_INT32),
 }
 
 _WINDOWED = ("Conv", "ConvTranspose", "AveragePool", "MaxPool", "LpPool")
 
 RANGES: dict[str, dict[str, tuple[int, int]]] = {
     **dict.fromkeys((*_WINDOWED, "ConvInteger", "QLinearConv", "MaxUnpool", "Col2Im"), _WINDOW),
-    "DeformConv": {**_WINDOW, "offset_group": (1, _MOST)},
-    "LpPool": {**_WINDOW, "p": (1, _MOST)},
-    "GlobalLpPool": {"p": (1, _MOST)},
-    "Split": {"num_outputs": (1, _MOST), "split": (0, _MOST)},
+    "DeformConv": {**_WINDOW, "offset_group": (1, _MAX_INT32)},
+    "LpPool": {**_WINDOW, "p": (1, _MAX_INT32)},
+    "GlobalLpPool": {"p": (1, _MAX_INT32)},
+    "Split": {"num_outputs": (1, _MAX_INT32), "split": (0, _MAX_INT32)},
     "SpaceToDepth": {"blocksize": (1, 1 << 15)},
     "DepthToSpace": {"blocksize": (1, 1 << 15)},
-    "LRN": {"size": (1, _MOST)},
-    "GroupNormalization": {"num_groups": (1, _MOST)},
-    "RNN": {"hidden_size": (1, _MOST), "layout": (0, 1)},
-    "GRU": {"hidden_size": (1, _MOST), "layout": (0, 1)},
-    "LSTM": {"hidden_size": (1, _MOST), "layout": (0, 1)},
-    "MaxRoiPool": {"pooled_shape": (1, _MOST)},
-    "RoiAlign": {"output_height": (1, _MOST), "output_width": (1, _MOST), "sampling_ratio": (0, 1 << 15)},
+    "LRN": {"size": (1, _MAX_INT32)},
+    "GroupNormalization": {"num_groups": (1, _MAX_INT32)},
+    "RNN": {"hidden_size": (1, _MAX_INT32), "layout": (0, 1)},
+    "GRU": {"hidden_size": (1, _MAX_INT32), "layout": (0, 1)},
+    "LSTM": {"hidden_size": (1, _MAX_INT32), "layout": (0, 1)},
+    "MaxRoiPool": {"pooled_shape": (1, _MAX_INT32)},
+    "RoiAlign": {"output_height": (1, _MAX_INT32), "output_width": (1, _MAX_INT32), "sampling_ratio": (0, 1 << 15)},
     "Attention": {
-        "q_num_heads": (1, _MOST),
-        "kv_num_heads": (1, _MOST),
+        "q_num_heads": (1, _MAX_INT32),
+        "kv_num_heads": (1, _MAX_INT32),
         "qk_matmul_output_mode": (0, 3),
         "left_window_size": (-1, (1 << 63) - 1),
         "right_window_size": (-1, (1 << 63) - 1),
     },
-    "RotaryEmbedding": {"num_heads": (0, _MOST), "rotary_embedding_dim": (0, _MOST), "interleaved": (0, 1)},
-    "QuantizeLinear": {"block_size": (0, _MOST)},
-    "DequantizeLinear": {"block_size": (0, _MOST)},
-    "TopK": {"k": (0, _MOST)},
+    "RotaryEmbedding": {"num_heads": (0, _MAX_INT32), "rotary_embedding_dim": (0, _MAX_INT32), "interleaved": (0, 1)},
+    "QuantizeLinear": {"block_size": (0, _MAX_INT32)},
+    "DequantizeLinear": {"block_size": (0, _MAX_INT32)},
+    "TopK": {"k": (0, _MAX_INT32)},
     "ConcatFromSequence": {"new_axis": (0, 1)},
     "TfIdfVectorizer": {
-        "min_gram_length": (1, _MOST),
-        "max_gram_length": (1, _MOST),
-        "max_skip_count": (0, _MOST),
-        "ngram_counts": (0, _MOST),
+        "min_gram_length": (1, _MAX_INT32),
+        "max_gram_length": (1, _MAX_INT32),
+        "max_skip_count": (0, _MAX_INT32),
+        "ngram_counts": (0, _MAX_INT32),
         "ngram_indexes": (0, 1 << 28),
     },
-    "Upsample": {"width_scale": (0, _MOST), "height_scale": (0, _MOST)},
+    "Upsample": {"width_scale": (0, _MAX_INT32), "height_scale": (0, _MAX_INT32)},
 }
-"""The least and the greatest number that an attribute, or each of a list, may be."""
+"""The minimum and maximum of an attribute, or of each number of a list."""
 
 AXES: dict[str, tuple[tuple[str, ...], int, int]] = {
     **dict.fromkeys(
@@ -99,8 +99,8 @@ AXES: dict[str, tuple[tuple[str, ...], int, int]] = {
     "OneHot": (("axis",), 1, 1),
     "Unsqueeze": (("axes",), 0, 0),
 }
-"""The attributes that are axes of the first operand; how far after the last one they may lie, and how far before the
-first. Those of Unsqueeze are of the result and are checked as such, those of scales where there are several."""
+"""The attributes that are axes of the first operand; how far they may exceed the last one, and how far the first one.
+Axes of Unsqueeze refer to the result; those of (De)QuantizeLinear are checked only if there are several scales."""
 
 
 AXES_OF: dict[str, tuple[int, ...]] = {
@@ -110,9 +110,9 @@ AXES_OF: dict[str, tuple[int, ...]] = {
     "Upsample": (1,),
     "Col2Im": (1, 2),
 }
-"""The operands that say something of each axis, vectors no longer than twice as many axes as a tensor has."""
+"""The operands with one or two numbers per axis, which limits their length."""
 
-MOST_SAID = 128
+MAX_AXIS_NUMBERS = 128
 
 CHOICES: dict[tuple[str, str], str] = {
     **dict.fromkeys(
@@ -134,55 +134,56 @@ CHOICES: dict[tuple[str, str], str] = {
     ("Upsample", "mode"): "nearest linear cubic bilinear",
     ("RoiAlign", "mode"): "avg max",
 }
-"""The words that an attribute may be."""
+"""The values that a string attribute can have."""
 
 
 _HAVE_VALUES = frozenset({"Einsum", *RANGES, *(op for op, _ in CHOICES)})
 
-_SHOWN = 100
-"""Characters of a name that errors show."""
+_MAX_NAME_LENGTH = 100
+"""Characters of a name that are shown in errors."""
 
 
 def has_limits(op_type: str, attribute: str) -> bool:
-    """Return whether `check_values` looks at an attribute of an operator."""
+    """Return True if `check_values` checks an attribute of an operator."""
     return attribute in ATTRIBUTES or op_type in _HAVE_VALUES
 
 
 def check_text(names: Iterable[str | bytes], what: str) -> None:
-    """Raise `ModelError` for a name that is no UTF-8, which protobuf hands out as bytes."""
+    """Raise `ModelError` for a name that is not valid UTF-8, which protobuf returns as bytes."""
     for name in names:
         if type(name) is not str:
             raise ModelError(
-                f"load: {what} has the name {name[:_SHOWN]!r}, which is no UTF-8 text", help="write the model again"
+                f"load: {what} has the name {name[:_MAX_NAME_LENGTH]!r}, which is not valid UTF-8",
+                help="export the model again",
             )
 
 
 def check_values(op_type: str, attributes: Mapping[str, Any], place: object) -> None:
-    """Raise `ModelError` for a number or a word (as bytes) that an attribute cannot be."""
+    """Raise `ModelError` for a number or a string (as bytes) that an attribute cannot have."""
     equation = attributes.get("equation")
     if op_type == "Einsum" and isinstance(equation, bytes) and not _EQUATION.fullmatch(equation):
         raise ModelError(
-            f"load: {place}: equation is {_short(equation)}, which is none",
-            help='write letters, "...", "," and "->": b"...ij,...jk->...ik"',
+            f"load: {place}: equation {_short(equation)} is not a valid Einsum equation",
+            help='use letters, "...", "," and "->", for example b"...ij,...jk->...ik"',
         )
     for name, word in attributes.items():
         words = CHOICES.get((op_type, name)) if isinstance(word, bytes) else None
         if words is not None and word.decode(errors="replace") not in words.split():
             raise ModelError(
-                f"load: {place}: {name} is {_short(word)}, and {words.replace(' ', ', ')} are taken",
-                help="write the model again",
+                f"load: {place}: {name} is {_short(word)}, but must be one of {words.replace(' ', ', ')}",
+                help="export the model again",
             )
     rules = RANGES.get(op_type, _NO_RULES)
-    for name, said in attributes.items():
-        found = rules.get(name) or ATTRIBUTES.get(name)
-        if found is None:
+    for name, value in attributes.items():
+        bounds = rules.get(name) or ATTRIBUTES.get(name)
+        if bounds is None:
             continue
-        least, most = found
-        numbers: Sequence[Any] = said if isinstance(said, list) else [said]
-        if not all(least <= number <= most for number in numbers if isinstance(number, int)):
+        minimum, maximum = bounds
+        numbers: Sequence[Any] = value if isinstance(value, list) else [value]
+        if not all(minimum <= number <= maximum for number in numbers if isinstance(number, int)):
             raise ModelError(
-                f"load: {place}: {name} is {_short(said)}, and {least} to {most} are taken",
-                help="write the model again",
+                f"load: {place}: {name} is {_short(value)}, but must be in {minimum} to {maximum}",
+                help="export the model again",
             )
 
 
@@ -194,32 +195,36 @@ _WITH_OPERANDS = frozenset(
 
 
 def has_axes(op_type: str) -> bool:
-    """Return whether `check_axes` looks at the nodes of an operator."""
+    """Return True if `check_axes` checks nodes of an operator."""
     return op_type in _WITH_OPERANDS
 
 
 def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object) -> None:
-    """Raise `ModelError` for an axis that the first operand has not, a permutation that is none, and a constant operand
-    whose numbers are none of the operator's.
+    """Raise `ModelError` for an axis that the first operand does not have, an invalid permutation, and constants
+    out of range.
     """
     if op_type in CHECKED:
         check_constants(op_type, [constant_array(s, weights=True, outer=True) for s in inputs], place)
     if op_type == "GatherND" and not all(_has_axes(s) for s in inputs):
         raise ModelError(
-            f"load: {place}: data and indices have at least one axis",
+            f"load: {place}: data and indices must have at least one axis",
             operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
             help="reshape the scalar to [1]",
         )
     if op_type == "ConcatFromSequence" and inputs[0] is not None:
         if pair := unjoinable(inputs[0], None if attributes.get("new_axis") else attributes.get("axis", 0)):
-            raise ModelError(f"load: {place}: elements have other shapes", operands=pair, help="write the model again")
+            raise ModelError(
+                f"load: {place}: elements have incompatible shapes",
+                operands=pair,
+                help="export the model again",
+            )
     for position in AXES_OF.get(op_type, ()):
-        said = inputs[position] if position < len(inputs) else None
-        if said is not None and isinstance(said.type, TensorType) and said.type.shape.is_ranked:
-            if any(dim.is_static and int(dim) > MOST_SAID for dim in said.type.shape):
+        value = inputs[position] if position < len(inputs) else None
+        if value is not None and isinstance(value.type, TensorType) and value.type.shape.is_ranked:
+            if any(dim.is_static and int(dim) > MAX_AXIS_NUMBERS for dim in value.type.shape):
                 raise ModelError(
-                    f"load: {place}: input {position} says something of more axes than a tensor has",
-                    operands={f"input {position}": said},
+                    f"load: {place}: input {position} has more numbers than a tensor can have axes",
+                    operands={f"input {position}": value},
                     help="give one number for each axis",
                 )
     first = inputs[0] if inputs else None
@@ -236,9 +241,9 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
         _check_batch(first, inputs, attributes, place)
     if op_type == "Transpose" and isinstance(perm := attributes.get("perm"), list) and sorted(perm) != [*range(rank)]:
         raise ModelError(
-            f"load: {place}: perm is {_short(perm)}, no permutation of {rank} axes",
+            f"load: {place}: perm is {_short(perm)}, which is not a permutation of {rank} axes",
             operands={"operand": first},
-            help="name each axis once",
+            help="list each axis once",
         )
     if op_type in ("DequantizeLinear", "QuantizeLinear"):
         if not _has_scales(inputs[1]):
@@ -246,48 +251,48 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
         attributes = {"axis": 1, **attributes}
     names, after, before = AXES.get(op_type, ((), 0, 0))
     for name in names:
-        said = attributes.get(name)
-        axes: Sequence[Any] = said if isinstance(said, list) else [said]
+        value = attributes.get(name)
+        axes: Sequence[Any] = value if isinstance(value, list) else [value]
         limit = rank + len(axes) if op_type == "Unsqueeze" else rank
         for axis in axes:
             if isinstance(axis, int) and not -limit - before <= axis < limit + after:
                 raise ModelError(
-                    f"load: {place}: {name} is {_short(said)}, and the operand has {rank} axes",
+                    f"load: {place}: {name} is {_short(value)}, but the operand has {rank} axes",
                     operands={"operand": first},
-                    help="name an axis that there is",
+                    help="use an existing axis",
                 )
 
 
 def check_constants(op_type: str, arrays: Sequence[np.ndarray[Any, Any] | None], place: object) -> None:
-    """Raise `ModelError` for a constant operand whose numbers are none of the operator's.
+    """Raise `ModelError` for a constant operand with numbers out of the operator's range.
 
-    arrays: the operands' values, None for those that are no constants.
+    arrays: the operands' values, None for those that are not constant.
     """
-    for position, (least, most) in OPERANDS.get(op_type, {}).items():
+    for position, (minimum, maximum) in OPERANDS.get(op_type, {}).items():
         array = arrays[position] if position < len(arrays) else None
-        if array is None or not 0 < array.size <= LONGEST or array.dtype.kind not in "iu":
+        if array is None or not 0 < array.size <= MAX_CHECKED_ELEMENTS or array.dtype.kind not in "iu":
             continue
         numbers = array.ravel().tolist()
-        if min(numbers) < least or max(numbers) > most:
-            is_size = most == MOST_ELEMENTS and min(numbers) >= least
+        if min(numbers) < minimum or max(numbers) > maximum:
+            is_size = maximum == MAX_ELEMENTS and min(numbers) >= minimum
             raise (ResourceLimitError if is_size else ModelError)(
-                f"load: {place}: input {position} is {_short(numbers)}, and {least} to {most} are taken",
-                help="write the model again",
+                f"load: {place}: input {position} is {_short(numbers)}, but must be in {minimum} to {maximum}",
+                help="export the model again",
             )
     if op_type == "Range" and len(arrays) > 2:
         step = arrays[2]
         if step is not None and step.dtype.kind in "iuf" and step.size == 1 and not step.any():
-            raise ModelError(f"load: {place}: its steps are 0, and it never ends", help="step by another number")
+            raise ModelError(f"load: {place}: the step must not be 0", help="use another step")
 
 
 def _check_heads(rank: int, inputs: Sequence[Symbol | None], place: object) -> None:
-    """Raise `ModelError` for queries, keys and values of unlike ranks, and for past ones without an axis of heads."""
+    """Raise `ModelError` for queries, keys and values of different ranks, and past ones without an axis of heads."""
     for position, symbol in enumerate(inputs):
         shape = symbol.type.shape if symbol is not None and isinstance(symbol.type, TensorType) else None
-        wanted = {0: (3, 4), 1: (rank,), 2: (rank,), 4: (4,), 5: (4,), 6: (1,)}.get(position)
-        if shape is not None and wanted is not None and shape.is_ranked and len(shape) not in wanted:
+        ranks = {0: (3, 4), 1: (rank,), 2: (rank,), 4: (4,), 5: (4,), 6: (1,)}.get(position)
+        if shape is not None and ranks is not None and shape.is_ranked and len(shape) not in ranks:
             raise ModelError(
-                f"load: {place}: input {position} has {len(shape)} axes, and {' or '.join(map(str, wanted))} are taken",
+                f"load: {place}: input {position} has {len(shape)} axes, but must have {' or '.join(map(str, ranks))}",
                 operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
                 help="give queries, keys and values as [batch, length, width] or [batch, heads, length, size]",
             )
@@ -295,7 +300,7 @@ def _check_heads(rank: int, inputs: Sequence[Symbol | None], place: object) -> N
     batches = sorted({int(type_.shape[0]) for type_ in types if type_.shape[0].is_static})
     if len(batches) > 1:
         raise ModelError(
-            f"load: {place}: queries, keys and values are of {' and '.join(map(str, batches))} batches",
+            f"load: {place}: queries, keys and values have different batch sizes: {', '.join(map(str, batches))}",
             operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
             help="give them the same first dim",
         )
@@ -304,39 +309,39 @@ def _check_heads(rank: int, inputs: Sequence[Symbol | None], place: object) -> N
         raise ModelError(
             f"load: {place}: keys and values have no heads",
             operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
-            help="give a head for each of the queries, or for each group of them",
+            help="give one head for each head of the queries, or for each group of them",
         )
 
 
 def _check_lengths(
     op_type: str, rank: int, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object
 ) -> None:
-    """Raise `ModelError` for scales, sizes, a region or pads of another number of axes than they are for."""
-    given = attributes.get("axes")
-    count = rank if given is None else len(given)
-    wanted = {1: 1} if op_type == "Upsample" or len(inputs) < 3 else {2: 1, 3: 1}  # numbers for each axis
+    """Raise `ModelError` for scales, sizes, a region or pads whose length does not match the number of axes."""
+    axes_attribute = attributes.get("axes")
+    count = rank if axes_attribute is None else len(axes_attribute)
+    per_axis = {1: 1} if op_type == "Upsample" or len(inputs) < 3 else {2: 1, 3: 1}  # numbers for each axis
     if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-        wanted = {1: 2, **wanted}
+        per_axis = {1: 2, **per_axis}
     if op_type == "Pad":
         axes = _length_of(inputs[3]) if len(inputs) > 3 and inputs[3] is not None else Dim(rank)
-        count, wanted = (int(axes), {1: 2}) if axes is not None and axes.is_static else (0, {})
-    for position, times in wanted.items():
+        count, per_axis = (int(axes), {1: 2}) if axes is not None and axes.is_static else (0, {})
+    for position, times in per_axis.items():
         symbol = inputs[position] if position < len(inputs) else None
         if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
             continue
         length = _length_of(symbol)
-        if length is None and op_type == "Pad":  # onnxruntime takes a row of them too
+        if length is None and op_type == "Pad":  # onnxruntime accepts a matrix of one row, too
             continue
         if length is None or (length.is_static and int(length) not in (0, times * count)):
             raise ModelError(
-                f"load: {place}: input {position} is of shape {symbol.type.shape}, and it is for {count} axes",
+                f"load: {place}: input {position} has shape {symbol.type.shape}, but applies to {count} axes",
                 operands={f"input {position}": symbol},
                 help=f"give a vector of {times * count} numbers",
             )
 
 
 def _length_of(symbol: Symbol | None) -> Dim | None:
-    """Return the dim of a vector; None for what is known to be none, or of unknown rank."""
+    """Return the dim of a vector; None for another or unknown rank."""
     type_ = None if symbol is None else symbol.type
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked or len(type_.shape) != 1:
         return None
@@ -346,7 +351,7 @@ def _length_of(symbol: Symbol | None) -> Dim | None:
 def _check_indices(
     op_type: str, data: Symbol, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object
 ) -> None:
-    """Raise `ModelError` for constant indices that lie beyond a length that is known."""
+    """Raise `ModelError` for constant indices outside of an axis of known length."""
     position, axis = INDEXED[op_type], attributes.get("axis", 0)
     array = constant_array(inputs[position], weights=True, outer=True) if position < len(inputs) else None
     shape = data.type.shape if isinstance(data.type, TensorType) else None
@@ -354,48 +359,48 @@ def _check_indices(
         return
     if not shape[axis].is_static:
         return
-    length, least, most = int(shape[axis]), int(array.min()), int(array.max())
-    if not -length <= least <= most < length:
-        wrong = least if least < -length else most
+    length, lowest, highest = int(shape[axis]), int(array.min()), int(array.max())
+    if not -length <= lowest <= highest < length:
+        index = lowest if lowest < -length else highest
         raise ModelError(
-            f"load: {place}: the index {wrong} lies beyond an axis of {length}",
+            f"load: {place}: the index {index} is out of range for an axis of length {length}",
             operands={"data": data},
-            help="name an element that there is",
+            help="use an existing index",
         )
 
 
 def _check_batch(data: Symbol, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object) -> None:
-    """Raise `ModelError` for a GatherND of more batch dims than there are before the last axis of the indices."""
+    """Raise `ModelError` for a GatherND with too many batch dims for its operands."""
     batch = attributes.get("batch_dims", 0)
     for symbol in inputs:
         if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
             continue
         if batch >= len(symbol.type.shape):
             raise ModelError(
-                f"load: {place}: batch_dims is {batch}, and an operand has {len(symbol.type.shape)} axes",
+                f"load: {place}: batch_dims is {batch}, but an operand has {len(symbol.type.shape)} axes",
                 operands={"data": data},
-                help="have fewer batch dims than axes",
+                help="use fewer batch dims than axes",
             )
 
 
-_MOST_REMEMBERED = 10_000
+_MAX_REMEMBERED = 10_000
 _small: set[Type] = set()
-"""Types that were found to be of a size that there may be."""
+"""Types that passed `check_size`."""
 
 
 def check_trips(trips: Symbol | None, starts: Symbol | None, body: Graph, place: object) -> Dim:
-    """Return how often a Loop runs, `?` where that is not known.
+    """Return the trip count of a Loop, `?` if it is unknown.
 
-    Raises `ResourceLimitError` for one that is known to run beyond all measure: one that only its count ends.
+    Raises `ResourceLimitError` for a count above the limit, if nothing else ends the loop.
     """
     if trips is None or not isinstance(trips.producer, Constant) or trips.producer.array.size != 1:
         return Dim.dynamic()
     count = int(trips.producer.array.reshape(())[()])
-    if not (_is_true(starts) and _goes_on(body)):
+    if not (_is_true(starts) and _always_continues(body)):
         return Dim.dynamic()
-    if count > MOST_TRIPS:
+    if count > MAX_TRIPS:
         raise ResourceLimitError(
-            f"load: {place} runs {count} times, and {MOST_TRIPS} are the most", help="end the loop by its condition"
+            f"load: {place} runs {count} times, the limit is {MAX_TRIPS}", help="end the loop by its condition"
         )
     return Dim(max(0, count))
 
@@ -404,34 +409,34 @@ def _is_true(symbol: Symbol | None) -> bool:
     return symbol is None or (isinstance(symbol.producer, Constant) and bool(symbol.producer.array.all()))
 
 
-def _goes_on(body: Graph) -> bool:
-    """Return whether the condition that a body gives is true, or the one it was given."""
-    goes = body.outputs[0]
-    while isinstance(goes.producer, Node) and goes.producer.op_type == "Identity":
-        operand = goes.producer.inputs[0]
+def _always_continues(body: Graph) -> bool:
+    """Return True if the condition that a body returns is true, or its own input."""
+    condition = body.outputs[0]
+    while isinstance(condition.producer, Node) and condition.producer.op_type == "Identity":
+        operand = condition.producer.inputs[0]
         assert operand is not None
-        goes = operand
-    if isinstance(goes.producer, Input):
-        return goes.producer.position == 1
-    return isinstance(goes.producer, Constant) and _is_true(goes)
+        condition = operand
+    if isinstance(condition.producer, Input):
+        return condition.producer.position == 1
+    return isinstance(condition.producer, Constant) and _is_true(condition)
 
 
 def _has_axes(symbol: Symbol | None) -> bool:
-    """Return whether it may be something else than a scalar."""
+    """Return True unless the value is known to be a scalar."""
     if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
         return True
     return len(symbol.type.shape) > 0
 
 
 def _has_scales(symbol: Symbol | None) -> bool:
-    """Return whether it is known to be several scales, and not one for all elements."""
+    """Return True if there are several scales, not one for all elements."""
     if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
         return False
     return any(dim.is_static and int(dim) != 1 for dim in symbol.type.shape)
 
 
 def check_size(type_: Type, place: object) -> None:
-    """Raise `ResourceLimitError` for a tensor that is known to be larger than any machine holds."""
+    """Raise `ResourceLimitError` for a tensor that is known to be larger than any machine's memory."""
     if type_ in _small:
         return
     if isinstance(type_, (SequenceType, OptionalType)):
@@ -442,23 +447,26 @@ def check_size(type_: Type, place: object) -> None:
     for dim in type_.shape:
         if dim.is_static:
             bits *= int(dim)
-    if bits > 8 * LARGEST:
+    if bits > 8 * MAX_TENSOR_BYTES:
         raise ResourceLimitError(
-            f"load: {place} makes {str(type_)[:200]}, of more than {LARGEST >> 40} TiB", help="make the tensor smaller"
+            f"load: {place} returns {str(type_)[:200]}, of more than {MAX_TENSOR_BYTES >> 40} TiB",
+            help="make the tensor smaller",
         )
-    if len(_small) < _MOST_REMEMBERED:
+    if len(_small) < _MAX_REMEMBERED:
         _small.add(type_)
 
 
 def check_elements(type_: Type, limits: Limits, name: str) -> None:
-    """Raise `ResourceLimitError` for a tensor that is known to have more elements than a limit says."""
+    """Raise `ResourceLimitError` for a tensor that is known to have more elements than the limit."""
     if isinstance(type_, (SequenceType, OptionalType)):
         check_elements(type_.element, limits, name)
     if isinstance(type_, TensorType) and type_.shape.is_ranked:
         count = math.prod(int(dim) for dim in type_.shape if dim.is_static)
-        limits.check("elements", count, f"{name[:_SHOWN]!r} is {str(type_)[:200]}, of at least {count} elements")
+        limits.check(
+            "elements", count, f"{name[:_MAX_NAME_LENGTH]!r} is {str(type_)[:200]}, of at least {count} elements"
+        )
 
 
-def _short(said: object) -> str:
-    text = str(said)
+def _short(value: object) -> str:
+    text = str(value)
     return text if len(text) < 100 else f"{text[:100]}..."

@@ -1,7 +1,7 @@
-"""A graph of ONNX operators and dtypes as the bytes of a ModelProto.
+"""Encode a graph of ONNX operators and dtypes as the bytes of a ModelProto.
 
-Nothing of the graph is decided here: what is legal, what outputs are called and which casts there are was settled by
-lowering. Weights are written from their own memory, as chunks that are never joined unless someone asks.
+Lowering has decided everything about the graph: legal nodes, names of outputs, casts. Weights are chunks of their own
+memory, which are joined only on request.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType
 
 _NODE = [b"\x0a" + size for size in SMALL]
-"""The field `node` of a GraphProto and how long it is, for short ones."""
+"""The tag of the field `node` of a GraphProto and the length, for short nodes."""
 
 _ABSENT = b"\0"  # the name, after its length, of an optional operand left out
 
-# The numbers of protobuf's fields are those of onnx.proto; each is named where it is used. They are written out, since
-# importing onnx takes longer than starting most models.
+# The field numbers are those of onnx.proto; comments name the fields. They are literals because importing onnx takes
+# longer than starting most models.
 
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = (integer(20, kind) for kind in range(1, 9))
 _TYPE_PROTO = integer(20, 13)
@@ -58,8 +58,8 @@ _TYPE_PROTO = integer(20, 13)
 
 _Number = TypeVar("_Number", int, float)
 
-_BEYOND = 2.0**128 - 2.0**103
-"""The least number that rounds to more than float32 holds."""
+_FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
+"""The smallest number that rounds to infinity in float32."""
 
 
 def encode(
@@ -69,14 +69,16 @@ def encode(
     ir: int | None = None,
     versions: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Chunk]:
-    """The ModelProto in chunks, in order; large weights are memoryviews of their arrays.
+    """Return the ModelProto in ordered chunks; large weights are memoryviews of their arrays.
 
-    graph: lowered, so that all its dtypes are ONNX's. external: where initializers lie that are not written inside.
-    ir: the version of the file format, where it is not the newest. versions: of domains, where they are not what
-    lowering left in the graph.
+    Args:
+        graph: Lowered, so that it has only dtypes of ONNX.
+        external: Returns the location of initializers that are stored outside of the model.
+        ir: The version of the file format, by default the newest.
+        versions: Of domains, where they differ from the graph's.
     """
     properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph.metadata})
-    body = _graph(graph, _Scope(external, noted=notes.of_values(graph.metadata)))
+    body = _graph(graph, _NameScope(external, noted=notes.value_notes(graph.metadata)))
     domains = sorted(_domains(graph) - {""})
     versions = {**DOMAINS, "": OPSET, **graph.opsets, **versions}
     called = [block(25, _function(definition, versions)) for definition in definitions(graph)]  # functions
@@ -93,26 +95,26 @@ def encode(
 
 
 def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
-    """The FunctionProto of a definition, which is lowered: it has no initializers but nodes that give constants."""
+    """Return the FunctionProto of a lowered definition: it has Constant nodes in place of initializers."""
     graph = definition.body
     names = [b""] * len(graph.symbols)
-    nodes = _nodes(graph, names, _Scope())
-    results = [names[s.id] or _given(s, names) for s in graph.outputs]
+    nodes = _nodes(graph, names, _NameScope())
+    results = [names[s.id] or _name_symbol(s, names) for s in graph.outputs]
     constants = [
         block(7, b"\x12" + names[s.id] + text(4, "Constant") + block(5, _constant(s.producer.array, s.type.dtype)))
         for s in graph.symbols
         if type(s.producer) is Constant and names[s.id]
     ]
-    own = sorted(_domains(graph) - {""})
+    imported = sorted(_domains(graph) - {""})
     return b"".join(
         (
             text(1, definition.name),
             *(text(4, s.name) for s in graph.input_symbols),
             *(b"\x2a" + name for name in results),  # output
             *constants,
-            *(b"\x3a" + node[1:] for node in nodes),  # node: the field that a graph has as its first is the seventh
+            *(b"\x3a" + node[1:] for node in nodes),  # node: field 7, which is field 1 in a graph
             block(9, integer(2, versions[""])),  # opset_import
-            *(block(9, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in own),
+            *(block(9, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in imported),
             *(text(6, name) for name in definition.attributes),
             text(10, definition.domain),
         )
@@ -120,83 +122,82 @@ def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
 
 
 def _domains(graph: Graph) -> set[str]:
-    found = {node.domain for node in graph.nodes}
+    domains = {node.domain for node in graph.nodes}
     for attributes in [node.attributes for node in graph.nodes if node.attributes]:
         for value in attributes.values():
             if isinstance(value, Graph):
-                found |= _domains(value)
-    return found
+                domains |= _domains(value)
+    return domains
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
-    """The place a graph is written to: the top, or the body of a node, whose names must not be those outside."""
+class _NameScope:
+    """Where a graph is written: at the top, or in the body of a node, whose names must differ from outer names."""
 
     external: External | None = None
     prefix: str = ""
-    """The prefix of the names of a body, unlike any other."""
+    """The unique prefix of the names of a body."""
     outer: list[bytes] = field(default_factory=list)
-    """The names, by number, of the Symbols of the graph around a body."""
+    """The names, by number, of the Symbols of the outer graph."""
     bodies: Iterator[int] = field(default_factory=count)
     around: str = ""
-    """The prefix of the graph around a body."""
+    """The prefix of the outer graph."""
     noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The notes of values, by name."""
 
-    def inside(self, graph: Graph, names: list[bytes]) -> _Scope:
-        """The scope of a body of a node of `graph`, which has these names."""
-        prefix = self.prefix or _unlike(graph.names.taken)
-        return _Scope(self.external, f"{prefix}{next(self.bodies)}/", names, self.bodies, self.prefix)
+    def inside(self, graph: Graph, names: list[bytes]) -> _NameScope:
+        """Return the scope of a body of a node of `graph`, which has these names."""
+        prefix = self.prefix or _unused_prefix(graph.names.taken)
+        return _NameScope(self.external, f"{prefix}{next(self.bodies)}/", names, self.bodies, self.prefix)
 
 
-def _unlike(taken: Iterable[str]) -> str:
-    """The beginning of names that none of those taken has."""
+def _unused_prefix(taken: Iterable[str]) -> str:
+    """Return a prefix that no taken name has."""
     stem = "body"
     while any(name.startswith(stem) for name in taken):
         stem += "_"
     return stem
 
 
-def _graph(graph: Graph, scope: _Scope) -> list[Chunk]:
+def _graph(graph: Graph, scope: _NameScope) -> list[Chunk]:
     prefix, noted = scope.prefix, scope.noted
     names = [b""] * len(graph.symbols)
     for symbol in graph.scope.captured.values():
         assert isinstance(symbol.producer, Captured)
-        held = symbol.producer.symbol  # a constant outside may be used in bodies only
-        names[symbol.id] = scope.outer[held.id] or _given(held, scope.outer, scope.around)
+        outer = symbol.producer.symbol  # an outer constant may be used only in bodies
+        names[symbol.id] = scope.outer[outer.id] or _name_symbol(outer, scope.outer, scope.around)
     chunks: list[Chunk] = [b"".join(_nodes(graph, names, scope)), text(2, graph.name)]
     outputs = graph.outputs
     for symbol in outputs:
-        names[symbol.id] or _given(symbol, names, prefix)
+        names[symbol.id] or _name_symbol(symbol, names, prefix)
     for symbol in graph.symbols:
         producer = symbol.producer
         if type(producer) is Constant and names[symbol.id]:
             content = tensor(producer.array, symbol.type.dtype, f"{prefix}{symbol.name}", scope.external)
-            if (said := noted.get(symbol.given_name or "")) is not None:
-                content.insert(0, metadata(16, said))
+            if (properties := noted.get(symbol.given_name or "")) is not None:
+                content.insert(0, metadata(16, properties))
             chunks += nested(5, content)  # initializer
     chunks += [block(11, value_info(f"{prefix}{symbol.name}", symbol.type, noted)) for symbol in graph.input_symbols]
     for symbol in outputs:
-        own = "" if type(symbol.producer) is Captured else prefix
-        chunks.append(block(12, value_info(f"{own}{symbol.name}", symbol.type, noted)))
-    others = [node for node in graph.nodes if node.domain and _is_of_others(node)]
-    if others:  # ONNX's inference tells the types of all else
-        told = {symbol.id for symbol in outputs}
-        found = [s for node in others for s in node.outputs if s.id not in told and encoded_type(s.type)]
-        chunks += [block(13, value_info(f"{prefix}{symbol.name}", symbol.type)) for symbol in found]
+        value_prefix = "" if type(symbol.producer) is Captured else prefix
+        chunks.append(block(12, value_info(f"{value_prefix}{symbol.name}", symbol.type, noted)))
+    custom = [node for node in graph.nodes if node.domain and _is_custom(node)]
+    if custom:  # ONNX's inference finds all other types
+        typed = {symbol.id for symbol in outputs}
+        untyped = [s for node in custom for s in node.outputs if s.id not in typed and encoded_type(s.type)]
+        chunks += [block(13, value_info(f"{prefix}{symbol.name}", symbol.type)) for symbol in untyped]
     return chunks
 
 
-def _is_of_others(node: Node) -> bool:
-    """Return whether ONNX's inference knows nothing of an operator: it is of another domain, and no function."""
+def _is_custom(node: Node) -> bool:
+    """Return True if ONNX's inference does not know an operator: it is of another domain, and not a function."""
     return node.domain not in ONNX_DOMAINS and definition_of(node) is None
 
 
-def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:
-    """The node fields. Fills in the names, by number, of all Symbols that they use: in UTF-8 after their length.
+def _nodes(graph: Graph, names: list[bytes], scope: _NameScope) -> list[bytes]:
+    """Return the node fields, and enter the names of all Symbols that they use, by number: the length, then UTF-8.
 
-    What is the same for every node of an operator is encoded once, and every Symbol is looked at once: most of the
-    time goes into fetching them.
+    For speed, common parts of an operator's nodes are encoded once, and every Symbol is read once.
     """
     shared: dict[tuple[str, str, str], tuple[str, bytes]] = {}
     written = []
@@ -204,39 +205,40 @@ def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:
     prefix = scope.prefix
     for node in graph.nodes:
         operator = (node.op_type, node.domain, node.layer)
-        known = shared.get(operator)
-        if known is None:
+        cached = shared.get(operator)
+        if cached is None:
             stem = f"{node.layer}{snake(node.op_type)}_"
-            known = shared[operator] = stem, _tail(*operator)
-        stem, tail = known
+            cached = shared[operator] = stem, _tail(*operator)
+        stem, tail = cached
         inputs, outputs = node.inputs, node.outputs
         if len(inputs) != 2 or len(outputs) != 1 or node.attributes:
             content = _node(node, names, tail, scope)
-        else:  # what most nodes are, in a third of the time
-            (lhs, rhs), (made,) = inputs, outputs
-            name = made.given_name
+        else:  # most nodes: in a third of the time
+            (lhs, rhs), (output,) = inputs, outputs
+            name = output.given_name
             if name is None:  # the rule of Names.automatic, without its calls
-                name = f"{stem}{made.id}"
+                name = f"{stem}{output.id}"
                 while name in taken:
                     name += "_"
             encoded = f"{prefix}{name}".encode()
             size = len(encoded)
-            result = names[made.id] = (SMALL[size] if size < 128 else varint(size)) + encoded
-            first = _ABSENT if lhs is None else names[lhs.id] or _given(lhs, names, prefix)
-            second = _ABSENT if rhs is None else names[rhs.id] or _given(rhs, names, prefix)
+            result = names[output.id] = (SMALL[size] if size < 128 else varint(size)) + encoded
+            first = _ABSENT if lhs is None else names[lhs.id] or _name_symbol(lhs, names, prefix)
+            second = _ABSENT if rhs is None else names[rhs.id] or _name_symbol(rhs, names, prefix)
             content = b"".join((b"\x0a", first, b"\x0a", second, b"\x12", result, b"\x1a", result, tail))
         size = len(content)
         written.append((_NODE[size] if size < 128 else b"\x0a" + varint(size)) + content)
     return written
 
 
-def _node(node: Node, names: list[bytes], tail: bytes, scope: _Scope) -> bytes:
+def _node(node: Node, names: list[bytes], tail: bytes, scope: _NameScope) -> bytes:
     parts: list[bytes] = []
     prefix = scope.prefix
     for symbol in node.inputs:
-        parts += b"\x0a", _ABSENT if symbol is None else names[symbol.id] or _given(symbol, names, prefix)  # input
+        # input
+        parts += b"\x0a", _ABSENT if symbol is None else names[symbol.id] or _name_symbol(symbol, names, prefix)
     for symbol in node.outputs:
-        parts += b"\x12", _given(symbol, names, prefix)  # output
+        parts += b"\x12", _name_symbol(symbol, names, prefix)  # output
     if node.outputs:
         parts += b"\x1a", names[node.outputs[0].id]  # name
     parts.append(tail)
@@ -255,47 +257,47 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _Scope) -> bytes:
 
 
 def _constant(array: np.ndarray[Any, Any], dtype: DType) -> bytes:
-    """The attribute of a node that gives a constant."""
+    """Return the attribute of a Constant node."""
     return text(1, "value") + block(5, b"".join(tensor(array, dtype, ""))) + _TENSOR
 
 
-def _given(symbol: Symbol, names: list[bytes], prefix: str = "") -> bytes:
-    """The name of a Symbol, entered into `names`."""
+def _name_symbol(symbol: Symbol, names: list[bytes], prefix: str = "") -> bytes:
+    """Enter the name of a Symbol into `names`, and return it."""
     name = names[symbol.id] = sized(f"{prefix}{symbol.name}".encode())
     return name
 
 
-def _body(name: str, graph: Graph, scope: _Scope) -> bytes:
-    """The AttributeProto of a graph."""
+def _body(name: str, graph: Graph, scope: _NameScope) -> bytes:
+    """Return the AttributeProto of a graph."""
     return text(1, name) + block(6, b"".join(_graph(graph, scope))) + _GRAPH
 
 
 def _tail(op_type: str, domain: str, layer: str) -> bytes:
-    named = text(4, op_type) + (text(7, domain) if domain else b"")
-    return named + (metadata(9, {"graphcore.layer": layer.rstrip("/")}) if layer else b"")
+    head = text(4, op_type) + (text(7, domain) if domain else b"")
+    return head + (metadata(9, {"graphcore.layer": layer.rstrip("/")}) if layer else b"")
 
 
 def attribute(name: str, value: Any) -> bytes:
-    """An AttributeProto. Raises `GraphError` for a value that no attribute holds."""
+    """Return an AttributeProto. Raises `GraphError` for a value that an attribute cannot have."""
     kind = type(value)
     if kind is int or (kind is str and len(value) <= _SHORT):
-        return _plain(name, value)
+        return _encoded_scalar(name, value)
     if kind is list and len(value) <= _SHORT and {*map(type, value)} == {int}:
-        return _ints(name, *value)
+        return _encoded_ints(name, *value)
     return _encoded(name, value)
 
 
 _SHORT = 64
-"""Characters or numbers up to which a written attribute is remembered."""
+"""Attributes with at most this many characters or numbers are cached."""
 
 
 @functools.lru_cache(4096)
-def _plain(name: str, value: int | str) -> bytes:
+def _encoded_scalar(name: str, value: int | str) -> bytes:
     return _encoded(name, value)
 
 
 @functools.lru_cache(4096)
-def _ints(name: str, *values: int) -> bytes:
+def _encoded_ints(name: str, *values: int) -> bytes:
     return _encoded(name, values)
 
 
@@ -304,9 +306,9 @@ def _encoded(name: str, value: Any) -> bytes:
     if isinstance(value, DType):
         value = value.onnx
     if isinstance(value, (bool, int, np.integer)):
-        return head + integer(3, _held(name, int(value))) + _INT
+        return head + integer(3, _check_range(name, int(value))) + _INT
     if isinstance(value, (float, np.floating)):
-        return head + single(2, _held(name, float(value))) + _FLOAT
+        return head + single(2, _check_range(name, float(value))) + _FLOAT
     if isinstance(value, str):
         return head + text(4, value) + _STRING
     if isinstance(value, bytes):
@@ -314,13 +316,13 @@ def _encoded(name: str, value: Any) -> bytes:
     if isinstance(value, np.ndarray):
         return head + block(5, b"".join(tensor(value, DType.of(value.dtype), ""))) + _TENSOR
     if isinstance(value, Graph):
-        return _body(name, value, _Scope())
+        return _body(name, value, _NameScope())
     if isinstance(value, (TensorType, SequenceType, OptionalType, ForeignType)):
         return head + block(14, encoded_type(value)) + _TYPE_PROTO
     if isinstance(value, (list, tuple)):
         return head + _list(name, value)
     raise GraphError(
-        f"attribute {name!r}: {value!r} is of no type that ONNX attributes have",
+        f"attribute {name!r}: {value!r} has a type that ONNX attributes cannot have",
         help="give an int, float, str, array, Graph, or a list of them",
     )
 
@@ -330,50 +332,48 @@ def _list(name: str, values: list[Any] | tuple[Any, ...]) -> bytes:
     if all(issubclass(kind, (bool, int, np.integer)) for kind in kinds):
         numbers = [*map(int, values)]
         if numbers:
-            _held(name, min(numbers))
-            _held(name, max(numbers))
+            _check_range(name, min(numbers))
+            _check_range(name, max(numbers))
         return integers(8, numbers) + _INTS
     if all(issubclass(kind, (int, float, np.integer, np.floating)) for kind in kinds):
         floats = np.array(values, np.float64)
-        for beyond in floats[np.isfinite(floats) & (np.abs(floats) >= _BEYOND)]:
-            _held(name, float(beyond))
+        for beyond in floats[np.isfinite(floats) & (np.abs(floats) >= _FLOAT32_OVERFLOW)]:
+            _check_range(name, float(beyond))
         return block(7, floats.astype("<f4").tobytes()) + _FLOATS
     if all(issubclass(kind, (str, bytes)) for kind in kinds):
-        # Trees say one of a few words for each of thousands of nodes.
-        made = {v: block(9, v.encode() if isinstance(v, str) else v) for v in {*values}}
-        return b"".join(map(made.__getitem__, values)) + _STRINGS
+        # Attributes of trees repeat a few words for thousands of nodes.
+        encoded = {v: block(9, v.encode() if isinstance(v, str) else v) for v in {*values}}
+        return b"".join(map(encoded.__getitem__, values)) + _STRINGS
     raise GraphError(
-        f"attribute {name!r}: {values!r:.80} is of no type that ONNX attributes have",
+        f"attribute {name!r}: {values!r:.80} has a type that ONNX attributes cannot have",
         help="give a list of ints, of floats or of strings",
     )
 
 
-def _held(name: str, number: _Number) -> _Number:
-    """A number that an attribute holds: int64 or float32. Raises `GraphError` for one beyond."""
+def _check_range(name: str, number: _Number) -> _Number:
+    """Return a number if it is in the range of int64 or float32. Raises `GraphError` otherwise."""
     if isinstance(number, int):
         if -(1 << 63) <= number < 1 << 63:
             return number
         what = f"an int of {number.bit_length()} bits is beyond int64"
     else:
-        if abs(number) < _BEYOND or not math.isfinite(number):
+        if abs(number) < _FLOAT32_OVERFLOW or not math.isfinite(number):
             return number
         what = f"{number!r} is beyond float32"
-    raise GraphError(
-        f"attribute {name!r}: {what}, which attributes of ONNX are", help="give a number that is not so large"
-    )
+    raise GraphError(f"attribute {name!r}: {what}, the type of the attribute", help="give a smaller number")
 
 
 def join(chunks: list[Chunk]) -> bytes:
-    """The chunks as one. Raises `ResourceLimitError` where protobuf could not read them."""
+    """Return the joined chunks. Raises `ResourceLimitError` if protobuf could not read them."""
     return b"".join(within_limit(chunks))
 
 
 def within_limit(chunks: list[Chunk]) -> list[Chunk]:
-    """The chunks themselves. Raises `ResourceLimitError` where protobuf could not read them."""
+    """Return the chunks. Raises `ResourceLimitError` if protobuf could not read them."""
     size = sum(map(len, chunks))
     if size > LIMIT:
         raise ResourceLimitError(
-            f"the model has {size} bytes, and one protobuf message at most {LIMIT}",
+            f"the model has {size} bytes, the limit of a protobuf message is {LIMIT}",
             help="use graph.export(path, external_data=True)",
         )
     return chunks

@@ -1,7 +1,7 @@
-"""The one table of what numbers ONNX's operators may be given, of attributes and of constant operands.
+"""The ranges of numbers that ONNX's operators accept, in attributes and constant operands.
 
-Inference in C++ and kernels trust these numbers. Readers of models and direct loads look here, so that both refuse the
-same.
+Inference in C++ and kernels trust these numbers. The reader and direct loads share this table, so that both reject the
+same models.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from types import MappingProxyType
 
 from graphcore.operators import REDUCTIONS
 
-MOST_AXES = 64
-"""Axes that a tensor has at most."""
+MAX_AXES = 64
+"""The maximum rank of a tensor."""
 
-MOST_ELEMENTS = 1 << 40
-"""Elements that an axis, or what an attribute counts, has at most."""
+MAX_ELEMENTS = 1 << 40
+"""The maximum length of an axis, and of anything that an attribute counts."""
 
 _INT = (1 << 31) - 1
-_AXIS = (-MOST_AXES, MOST_AXES)
-_SIZE = (0, MOST_ELEMENTS)
-_MOVED = (-MOST_ELEMENTS, MOST_ELEMENTS)
+_AXIS = (-MAX_AXES, MAX_AXES)
+_SIZE = (0, MAX_ELEMENTS)
+_MOVED = (-MAX_ELEMENTS, MAX_ELEMENTS)
 _NUMBER = (0, _INT)
 _FLAG = (0, 1)
 _DTYPE = (0, 1000)
@@ -31,7 +31,7 @@ ATTRIBUTES: Mapping[str, tuple[int, int]] = MappingProxyType(
             ("axis", "axes", "batch_axis", "time_axis", "scan_input_axes", "scan_output_axes"),
             _AXIS,
         ),
-        **dict.fromkeys(("perm", "batch_dims"), (0, MOST_AXES - 1)),
+        **dict.fromkeys(("perm", "batch_dims"), (0, MAX_AXES - 1)),
         **dict.fromkeys(("dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "to"), _DTYPE),
         "scan_input_directions": _FLAG,
         "scan_output_directions": _FLAG,
@@ -51,21 +51,20 @@ ATTRIBUTES: Mapping[str, tuple[int, int]] = MappingProxyType(
         "right_window_size": (-1, (1 << 63) - 1),
     }
 )
-"""The least and the greatest number of an attribute of any of ONNX's operators, by its name; tables of operators say
-less where that is needed."""
+"""The minimum and maximum of an attribute of any operator, by name; `limits.RANGES` narrows them by operator."""
 
 OPERANDS: Mapping[str, Mapping[int, tuple[int, int]]] = MappingProxyType(
     {
         "ConstantOfShape": {0: _SIZE},
-        "Reshape": {1: (-1, MOST_ELEMENTS)},
-        "Expand": {1: (-1, MOST_ELEMENTS)},
+        "Reshape": {1: (-1, MAX_ELEMENTS)},
+        "Expand": {1: (-1, MAX_ELEMENTS)},
         "Tile": {1: _SIZE},
         "Pad": {1: _MOVED, 3: _AXIS},
         "Resize": {3: _SIZE},
         "Slice": {3: _AXIS},
         "Squeeze": {1: _AXIS},
         "Unsqueeze": {1: _AXIS},
-        "Split": {1: (-1, MOST_ELEMENTS)},  # ONNX's AffineGrid has -1 in a branch that is not taken; kernels refuse it
+        "Split": {1: (-1, MAX_ELEMENTS)},  # ONNX's AffineGrid has -1 in an unused branch; kernels reject it
         "SplitToSequence": {1: _SIZE},
         "TopK": {1: _SIZE},
         "CumSum": {1: _AXIS},
@@ -76,7 +75,7 @@ OPERANDS: Mapping[str, Mapping[int, tuple[int, int]]] = MappingProxyType(
         "OneHot": {1: _SIZE},
         "AffineGrid": {1: _SIZE},
         "DFT": {1: _SIZE, 2: _AXIS},
-        "STFT": {1: (1, MOST_ELEMENTS), 3: _SIZE},
+        "STFT": {1: (1, MAX_ELEMENTS), 3: _SIZE},
         **{window: {0: _SIZE} for window in ("BlackmanWindow", "HammingWindow", "HannWindow")},
         "MelWeightMatrix": {0: _NUMBER, 1: _NUMBER, 2: _NUMBER},
         "SequenceAt": {1: _MOVED},
@@ -87,18 +86,18 @@ OPERANDS: Mapping[str, Mapping[int, tuple[int, int]]] = MappingProxyType(
         **{reduction: {1: _AXIS} for reduction in REDUCTIONS},
     }
 )
-"""The least and the greatest element of a constant operand, by operator and position."""
+"""The minimum and maximum of the elements of a constant operand, by operator and position."""
 
 CHECKED: Mapping[str, frozenset[int]] = MappingProxyType(
     {**{op_type: frozenset(places) for op_type, places in OPERANDS.items()}, "Range": frozenset({2})}
 )
-"""The operands that are looked at where they are constants."""
+"""The operands that are checked if they are constant."""
 
 INDEXED: Mapping[str, int] = MappingProxyType({"Gather": 1, "GatherElements": 1, "ScatterElements": 1})
-"""The operand that has indices along the attribute `axis` of the first one, whose length may be known."""
+"""The operand with indices along the attribute `axis` of the first operand."""
 
 POSITIONS: Mapping[str, int] = MappingProxyType({"SequenceAt": 1, "SequenceErase": 1, "SequenceInsert": 2})
-"""The operand that is one number, of which kernels read the first element also where there is none."""
+"""The operand that is one number: kernels read its first element even if there is none."""
 
-LONGEST = 4096
-"""Elements of the longest constant operand that is looked at: longer ones say nothing of axes."""
+MAX_CHECKED_ELEMENTS = 4096
+"""The maximum number of elements of a constant operand that is checked: longer ones do not describe axes."""

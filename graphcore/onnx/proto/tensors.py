@@ -1,4 +1,4 @@
-"""TensorProtos as arrays. What a file says of sizes is checked against what it holds, before anything is made."""
+"""Read TensorProtos as arrays. Declared sizes are checked against the content before anything is allocated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphcore.types.dtypes import DType
 
 Array = np.ndarray[Any, Any]
 
-# Which field holds the elements of a TensorProto without raw_data, and the NumPy dtype that it is read as.
+# The field with the elements of a TensorProto without raw_data, and the NumPy dtype to read it as.
 _FIELDS: dict[DType, tuple[str, Any]] = {
     DType.float32: ("float_data", np.float32),
     DType.float64: ("double_data", np.float64),
@@ -30,30 +30,32 @@ _NARROW = ("int32_data", np.int32)
 
 
 def array_of(proto: onnx.TensorProto, folder: Folder, content: memoryview | None = None) -> tuple[Array, DType]:
-    """The array of a tensor, and its dtype; it shares the memory of what is mapped.
+    """Return the array of a tensor and its dtype; the array shares memory with a mapped file.
 
-    content: its raw bytes, where they were taken out of the proto. Raises `ModelError` for a tensor that is not what it
-    says, `UnsafePathError` for one that lies where it must not.
+    content: its raw bytes, if they are not in the proto. Raises `ModelError` for a tensor that contradicts its header,
+    `UnsafePathError` for one whose file is outside of the model's folder.
     """
     dims = tuple(proto.dims)
-    name = _Named(proto)
+    name = _TensorName(proto)
     try:
         dtype = DType.of(proto.data_type)
     except DTypeError:
         kinds = onnx.TensorProto.DataType
         kind = kinds.Name(proto.data_type) if proto.data_type in kinds.values() else proto.data_type
-        raise ModelError(f"load: {name} is of type {kind}", help="convert it to a dtype of DType") from None
+        raise ModelError(
+            f"load: {name} has the unsupported type {kind}", help="convert it to a dtype of DType"
+        ) from None
     if dims and min(dims) < 0:
         raise ModelError(
-            f"load: {name} has the dims {list(dims[:_MOST_DIMS])}", help="write the model again: no dim is negative"
+            f"load: {name} has the dims {list(dims[:_MAX_DIMS])}", help="export the model again without negative dims"
         )
-    if len(dims) > _MOST_DIMS:
-        raise ModelError(
-            f"load: {name} has {len(dims)} dims, and {_MOST_DIMS} are the most that an array has", help="flatten it"
-        )
+    if len(dims) > _MAX_DIMS:
+        raise ModelError(f"load: {name} has {len(dims)} dims, the limit of an array is {_MAX_DIMS}", help="flatten it")
     count = math.prod(dims)
-    if not count and math.prod(d or 1 for d in dims) > _MOST_ELEMENTS:
-        raise ModelError(f"load: {name} has no elements, and the dims {list(dims)}", help="write the model again")
+    if not count and math.prod(d or 1 for d in dims) > _MAX_ELEMENTS:
+        raise ModelError(
+            f"load: {name} is empty, but the dims {list(dims)} are too large", help="export the model again"
+        )
     if proto.data_location == onnx.TensorProto.EXTERNAL:
         content = _external(proto, folder, name, dtype, count)
     if dtype is DType.string:
@@ -63,22 +65,22 @@ def array_of(proto: onnx.TensorProto, folder: Folder, content: memoryview | None
     if content is not None:
         return _raw(content, dtype, dims, count, name), dtype
     if dtype is DType.bool and proto.int32_data and not 0 <= min(proto.int32_data) <= max(proto.int32_data) <= 1:
-        raise _no_bool(name)
+        raise _bool_error(name)
     field, kind = _FIELDS.get(dtype, _NARROW)
     values = getattr(proto, field)
     expected = -(-count * dtype.bits // 8) if dtype.bits in (2, 4) else count
     if len(values) != expected:
-        raise _size(name, dims, dtype, f"{len(values)} elements")
+        raise _size_error(name, dims, dtype, f"{len(values)} elements")
     array = np.array(values, kind)
     if dtype.bits in (2, 4):
-        return _unpacked(array.astype(np.uint8), dtype, count).reshape(dims), dtype
+        return _unpack(array.astype(np.uint8), dtype, count).reshape(dims), dtype
     if kind is np.int32 and dtype.is_float:  # bit patterns
         return array.astype(f"u{dtype.numpy.itemsize}").view(dtype.numpy).reshape(dims), dtype
     return array.astype(dtype.numpy).reshape(dims), dtype
 
 
-class _Named:
-    """A tensor as errors call it."""
+class _TensorName:
+    """The name of a tensor for errors, formatted only when an error occurs."""
 
     __slots__ = ("_proto",)
 
@@ -86,40 +88,44 @@ class _Named:
         self._proto = proto
 
     def __str__(self) -> str:
-        return f"tensor {self._proto.name[:_SHOWN]!r}"
+        return f"tensor {self._proto.name[:_MAX_NAME_LENGTH]!r}"
 
 
 def dense(proto: onnx.SparseTensorProto, folder: Folder) -> tuple[Array, DType]:
-    """The array of a sparse tensor, with zeros where nothing is said. Raises `ModelError`."""
+    """Return a sparse tensor as a dense array, and its dtype. Raises `ModelError`."""
     values, dtype = array_of(proto.values, folder)
     indices, _ = array_of(proto.indices, folder)
     dims = tuple(proto.dims)
     name = f"sparse tensor {proto.values.name!r}"
-    whole = math.prod(dims) if all(d >= 0 for d in dims) else -1
-    if whole < 0 or values.ndim != 1 or indices.dtype != np.int64 or indices.shape[:1] != values.shape:
-        raise ModelError(f"load: {name} is not what ONNX says of one", help="write the model again")
-    if whole > _LARGEST_DENSE:
-        raise ModelError(f"load: {name} would have {whole} elements", help="store it dense, if it is meant")
+    size = math.prod(dims) if all(d >= 0 for d in dims) else -1
+    if size < 0 or values.ndim != 1 or indices.dtype != np.int64 or indices.shape[:1] != values.shape:
+        raise ModelError(
+            f"load: {name} has dims, values or indices that ONNX does not allow", help="export the model again"
+        )
+    if size > _LARGEST_DENSE:
+        raise ModelError(
+            f"load: {name} would have {size} elements, the limit is {_LARGEST_DENSE}", help="store it as a dense tensor"
+        )
     if indices.ndim == 2 and indices.shape[1] == len(dims):
         if ((indices < 0) | (indices >= np.array(dims, np.int64))).any():
-            raise ModelError(f"load: {name} has indices out of {list(dims)}", help="write the model again")
+            raise ModelError(f"load: {name} has indices out of {list(dims)}", help="export the model again")
         indices = np.ravel_multi_index(tuple(indices.T), dims) if len(dims) else np.zeros(len(values), np.int64)
-    elif indices.ndim != 1 or ((indices < 0) | (indices >= whole)).any():
-        raise ModelError(f"load: {name} has indices out of {list(dims)}", help="write the model again")
-    made = np.full(whole, "", object) if dtype is DType.string else np.zeros(whole, dtype.numpy)
-    made[indices] = values
-    return made.reshape(dims), dtype
+    elif indices.ndim != 1 or ((indices < 0) | (indices >= size)).any():
+        raise ModelError(f"load: {name} has indices out of {list(dims)}", help="export the model again")
+    array = np.full(size, "", object) if dtype is DType.string else np.zeros(size, dtype.numpy)
+    array[indices] = values
+    return array.reshape(dims), dtype
 
 
 _LINE = 64
 _SMALL = 1 << 16
-"""Bytes of arrays that move up to which no large pages are to be had."""
+"""Up to this many bytes, arrays are copied one by one: large pages bring nothing."""
 
 
-def aligned(arrays: Sequence[Array]) -> list[Array]:
-    """The arrays at addresses that kernels can read them from: protobuf puts tensors anywhere.
+def align(arrays: Sequence[Array]) -> list[Array]:
+    """Return the arrays at aligned addresses, which kernels need: protobuf puts tensors anywhere.
 
-    Those that have to move lie in one piece of memory, which the system gives in large pages: a third of the time.
+    Arrays that must move are copied to one block of memory with large pages, in a third of the time.
     """
     places, size = {}, 0
     for position, array in enumerate(arrays):
@@ -132,27 +138,27 @@ def aligned(arrays: Sequence[Array]) -> list[Array]:
         return [array if array.flags.aligned else array.copy() for array in arrays]
     memory = np.empty(size + _LINE, np.uint8)
     start = -memory.ctypes.data % _LINE
-    made = list(arrays)
+    result = list(arrays)
     for position, place in places.items():
         array = arrays[position]
-        room = memory[start + place : start + place + array.nbytes].view(array.dtype).reshape(array.shape)
-        room[...] = array
-        made[position] = room
-    return made
+        target = memory[start + place : start + place + array.nbytes].view(array.dtype).reshape(array.shape)
+        target[...] = array
+        result[position] = target
+    return result
 
 
 _KEYS = frozenset({"basepath", "checksum", "length", "location", "offset"})
-"""The keys of external data; onnxruntime has more, which begin with "prepacked". `checksum` and `basepath` mean nothing
-to readers."""
+"""The keys of external data; onnxruntime adds others that begin with "prepacked". Readers ignore `checksum` and
+`basepath`."""
 
 _LARGEST_DENSE = 1 << 28
 
-_MOST_DIMS = 64
-_MOST_ELEMENTS = 1 << 59
-"""The limit of NumPy's shapes, with elements or without."""
+_MAX_DIMS = 64
+_MAX_ELEMENTS = 1 << 59
+"""The limit of NumPy's shapes, even of empty arrays."""
 
-_SHOWN = 256
-"""Characters of a name that errors show."""
+_MAX_NAME_LENGTH = 256
+"""Characters of a name that are shown in errors."""
 
 
 def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DType, count: int) -> memoryview:
@@ -160,10 +166,10 @@ def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DTyp
     check_text((*entries, *entries.values()), str(name))
     unknown = [key for key in entries if key not in _KEYS and not key.startswith("prepacked")]
     if unknown or len(entries) < len(proto.external_data):
-        what = f"the key {unknown[0][:_SHOWN]!r}, which ONNX has not" if unknown else "a key twice"
+        what = f"the unknown key {unknown[0][:_MAX_NAME_LENGTH]!r}" if unknown else "a key twice"
         raise ModelError(
-            f"load: {name} says where its data lies by {what}",
-            help=f"write the model again: {', '.join(sorted(_KEYS))} are known",
+            f"load: {name}: its external data has {what}",
+            help=f"export the model again: the keys are {', '.join(sorted(_KEYS))}",
         )
     location = entries.get("location", "")
     size = -(-count * dtype.bits // 8) if dtype.bits < 8 and dtype is not DType.bool else count * dtype.numpy.itemsize
@@ -171,15 +177,15 @@ def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DTyp
         offset, length = int(entries.get("offset", "0") or 0), int(entries.get("length", str(size)) or size)
     except ValueError:
         raise ModelError(
-            f"load: {name} has no number as its place in {location!r}", help="write the model again"
+            f"load: {name}: offset and length in {location!r} must be numbers", help="export the model again"
         ) from None
     if dtype is DType.string:
-        raise ModelError(f"load: {name} holds strings outside of the model", help="keep strings in the model")
+        raise ModelError(f"load: {name} has strings as external data", help="store strings in the model")
     content = folder.content(location.replace(os.sep, "/"), str(name))
     if offset < 0 or length < 0 or offset + length > len(content):
         raise ModelError(
             f"load: {name} lies at {offset} to {offset + length} of {location!r}, which has {len(content)} bytes",
-            help="the file is cut short, or another model's",
+            help="the file is truncated, or belongs to another model",
         )
     return content[offset : offset + length]
 
@@ -187,50 +193,51 @@ def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DTyp
 def _raw(content: memoryview, dtype: DType, dims: tuple[int, ...], count: int, name: object) -> Array:
     if dtype.bits in (2, 4):
         if len(content) != -(-count * dtype.bits // 8):
-            raise _size(name, dims, dtype, f"{len(content)} bytes")
-        return _unpacked(np.frombuffer(content, np.uint8), dtype, count).reshape(dims)
+            raise _size_error(name, dims, dtype, f"{len(content)} bytes")
+        return _unpack(np.frombuffer(content, np.uint8), dtype, count).reshape(dims)
     if len(content) != count * dtype.numpy.itemsize:
-        raise _size(name, dims, dtype, f"{len(content)} bytes")
+        raise _size_error(name, dims, dtype, f"{len(content)} bytes")
     if dtype is DType.bool:
         bits = np.frombuffer(content, np.uint8)
         if bits.size and bits.max() > 1:
-            raise _no_bool(name)
+            raise _bool_error(name)
         return bits.view(np.bool_).reshape(dims)
     return np.frombuffer(content, dtype.numpy.newbyteorder("<")).astype(dtype.numpy, copy=False).reshape(dims)
 
 
-def _no_bool(name: object) -> ModelError:
-    return ModelError(f"load: {name} is of bool, and has bytes other than 0 and 1", help="write the model again")
+def _bool_error(name: object) -> ModelError:
+    return ModelError(f"load: {name} is bool, but has bytes other than 0 and 1", help="export the model again")
 
 
-def _unpacked(packed: Array, dtype: DType, count: int) -> Array:
-    """Elements of 2 or 4 bits, the first in the lowest bits of a byte."""
+def _unpack(packed: Array, dtype: DType, count: int) -> Array:
+    """Unpack elements of 2 or 4 bits, the first in the lowest bits of a byte."""
     bits = dtype.bits
     parts = np.stack([packed >> np.uint8(i) & np.uint8((1 << bits) - 1) for i in range(0, 8, bits)], -1)
     values = parts.reshape(-1)[:count]
     if dtype.is_float:
         return values.view(dtype.numpy)
-    whole = values.astype(np.int8)
+    integers = values.astype(np.int8)
     if dtype.is_signed:
-        whole -= (whole >> (bits - 1)) << bits
-    return whole.astype(dtype.numpy)
+        integers -= (integers >> (bits - 1)) << bits
+    return integers.astype(dtype.numpy)
 
 
 def _strings(proto: onnx.TensorProto, name: object, dims: tuple[int, ...], count: int) -> Array:
     if len(proto.string_data) != count:
-        raise _size(name, dims, DType.string, f"{len(proto.string_data)} elements")
-    made = np.empty(count, object)
+        raise _size_error(name, dims, DType.string, f"{len(proto.string_data)} elements")
+    array = np.empty(count, object)
     for position, item in enumerate(proto.string_data):
         try:
-            made[position] = item.decode()
+            array[position] = item.decode()
         except UnicodeDecodeError:
-            made[position] = item  # handed on as it is
-    return made.reshape(dims)
+            array[position] = item  # stays bytes
+    return array.reshape(dims)
 
 
-def _size(name: object, dims: tuple[int, ...], dtype: DType, held: str) -> ModelError:
+def _size_error(name: object, dims: tuple[int, ...], dtype: DType, content: str) -> ModelError:
     return ModelError(
-        f"load: {name} is {dtype}{list(dims)} and holds {held}", help="the file is cut short, or was written wrongly"
+        f"load: {name} is {dtype}{list(dims)}, but holds {content}",
+        help="the file is truncated, or was written wrongly",
     )
 
 
@@ -249,28 +256,28 @@ _CONSTANTS = {
 def read_attributes(
     proto: onnx.NodeProto, folder: Folder, place: object
 ) -> tuple[dict[str, Any], dict[str, onnx.GraphProto]]:
-    """The attributes of a node, and those among them that are graphs."""
-    found: dict[str, Any] = {}
-    inner: dict[str, onnx.GraphProto] = {}
+    """Return the attributes of a node, and those that are graphs."""
+    values: dict[str, Any] = {}
+    bodies: dict[str, onnx.GraphProto] = {}
     for attribute in proto.attribute:
-        if attribute.name in found or attribute.name in inner:
-            raise ModelError(f"load: {place} has the attribute {attribute.name!r} twice", help="write it again")
+        if attribute.name in values or attribute.name in bodies:
+            raise ModelError(f"load: {place} has the attribute {attribute.name!r} twice", help="export the model again")
         if attribute.type == onnx.AttributeProto.GRAPH:
-            inner[attribute.name] = attribute.g
+            bodies[attribute.name] = attribute.g
             continue
         value = _value(attribute, folder, place)
-        # An empty list of strings or floats is what an absent one is, and has no type in Python.
+        # An empty list of strings or floats means an absent attribute, and has no type in Python.
         if not (isinstance(value, list) and not value and attribute.type != onnx.AttributeProto.INTS):
-            found[attribute.name] = value
-    return found, inner
+            values[attribute.name] = value
+    return values, bodies
 
 
 def _value(attribute: onnx.AttributeProto, folder: Folder, place: object) -> Any:
     kinds = onnx.AttributeProto
     if attribute.ref_attr_name:
         raise ModelError(
-            f"load: {place}: attribute {attribute.name!r} refers to one of a function, and is in none",
-            help="write the model again",
+            f"load: {place}: attribute {attribute.name!r} refers to a function's attribute, but is not in a function",
+            help="export the model again",
         )
     match attribute.type:
         case kinds.FLOAT:
@@ -287,22 +294,26 @@ def _value(attribute: onnx.AttributeProto, folder: Folder, place: object) -> Any
             return list(attribute.ints)
         case kinds.STRINGS:
             words = list(attribute.strings)
-            texts = {word: _text(word) for word in {*words}}  # trees say one of a few words for each of many nodes
+            texts = {word: _text(word) for word in {*words}}  # attributes of trees repeat a few words
             return [*map(texts.__getitem__, words)]
         case kinds.TYPE_PROTO:
             return read_type(attribute.tp)
         case kinds.SPARSE_TENSOR:
             return dense(attribute.sparse_tensor, folder)[0]
     kind = kinds.AttributeType.Name(attribute.type) if attribute.type in kinds.AttributeType.values() else "unknown"
-    raise ModelError(f"load: {place}: attribute {attribute.name!r} is of kind {kind}", help="write it otherwise")
+    raise ModelError(
+        f"load: {place}: attribute {attribute.name!r} has the unsupported kind {kind}", help="use another kind"
+    )
 
 
 def constant_value(
     proto: onnx.NodeProto, folder: Folder, place: object, content: memoryview | None = None
 ) -> tuple[np.ndarray[Any, Any], DType]:
-    """Return what a Constant node holds. content: its raw bytes, where they were taken out. Raises `ModelError`."""
+    """Return the array of a Constant node. content: its raw bytes, if not in the proto. Raises `ModelError`."""
     if len(proto.attribute) != 1:
-        raise ModelError(f"load: {place} says {len(proto.attribute)} values", help="write the model again")
+        raise ModelError(
+            f"load: {place} must have one value, got {len(proto.attribute)}", help="export the model again"
+        )
     (attribute,) = proto.attribute
     if attribute.name == "value":
         array, dtype = array_of(attribute.t, folder, content)
@@ -312,7 +323,7 @@ def constant_value(
         value = _value(attribute, folder, place)
         kind = _CONSTANTS.get(attribute.name)
         if kind is None:
-            raise ModelError(f"load: {place} has no value", help="write the model again")
+            raise ModelError(f"load: {place} has no value attribute", help="export the model again")
         array, dtype = np.array(value, kind.numpy), kind
     return array, dtype
 
@@ -325,32 +336,32 @@ def _text(value: bytes) -> str | bytes:
 
 
 def dtype_value(number: Any, place: object) -> DType:
-    """The dtype that an attribute gives the number of. Raises `ModelError`."""
+    """Return the dtype of ONNX's number for it. Raises `ModelError`."""
     try:
         return DType.of(number)
     except DTypeError:
         raise ModelError(
-            f"load: {place}: ONNX has no dtype {number!r} that graphcore knows", help="cast elsewhere"
+            f"load: {place}: {number!r} is not a dtype that graphcore supports", help="cast to another dtype"
         ) from None
 
 
-def with_attributes(node: onnx.NodeProto, given: dict[str, onnx.AttributeProto]) -> onnx.NodeProto:
-    """A copy of a node of a function, references to the function's attributes replaced; absent ones are left out."""
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    del made.attribute[:]
+def with_attributes(node: onnx.NodeProto, attributes: dict[str, onnx.AttributeProto]) -> onnx.NodeProto:
+    """Return a copy of a function's node, with references to the function's attributes replaced or left out."""
+    copied = onnx.NodeProto()
+    copied.CopyFrom(node)
+    del copied.attribute[:]
     for attribute in node.attribute:
         if attribute.ref_attr_name:
-            value = given.get(attribute.ref_attr_name)
+            value = attributes.get(attribute.ref_attr_name)
             if value is not None:
-                added = made.attribute.add()
+                added = copied.attribute.add()
                 added.CopyFrom(value)
                 added.name = attribute.name
             continue
-        added = made.attribute.add()
+        added = copied.attribute.add()
         added.CopyFrom(attribute)
         if attribute.type == onnx.AttributeProto.GRAPH:
-            inner = [with_attributes(n, given) for n in attribute.g.node]
+            inner = [with_attributes(n, attributes) for n in attribute.g.node]
             del added.g.node[:]
             added.g.node.extend(inner)
-    return made
+    return copied

@@ -1,4 +1,4 @@
-"""Types as ONNX writes them, and what its inference says of a node's results."""
+"""Convert between types and ONNX's TypeProtos; helpers for ONNX's inference."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from graphcore.types.tensor_types import (
 )
 
 SMALL = 1 << 12
-"""Bytes up to which inference is told what a constant holds."""
+"""Constants of at most this many bytes are passed to inference."""
 
 _UNKNOWN = Dim.dynamic()
 
-_LONGEST_KEPT = 200
-"""Characters of text up to which the dim that it says is remembered."""
+_MAX_CACHED_LENGTH = 200
+"""Dims of text with at most this many characters are cached."""
 
 
 def read_type(proto: onnx.TypeProto) -> Type:
-    """The type; a `ForeignType` for what graphcore has none for, or what is not told."""
+    """Return the type; a `ForeignType` for one that graphcore does not have, or an unknown one."""
     kind = proto.WhichOneof("value")
     if kind == "sequence_type":
         return SequenceType(read_type(proto.sequence_type.elem_type))
@@ -58,46 +58,46 @@ def read_type(proto: onnx.TypeProto) -> Type:
 
 
 def read_dim(proto: onnx.TensorShapeProto.Dimension) -> Dim:
-    """Return the dim; `?` for text that is none, and for one with a bound, which files have in a note."""
+    """Return the dim; `?` for invalid text, and for a dim with a bound, which files store in a note."""
     size = proto.dim_value
     if size or proto.HasField("dim_value"):
         return Dim(size) if size >= 0 else _UNKNOWN
     name = proto.dim_param
-    if not name or not isinstance(name, str):  # bytes that are no text
+    if not name or not isinstance(name, str):  # protobuf returns bytes for invalid UTF-8
         return _UNKNOWN
-    return _named(name) if len(name) <= _LONGEST_KEPT else _named.__wrapped__(name)
+    return _parse_dim(name) if len(name) <= _MAX_CACHED_LENGTH else _parse_dim.__wrapped__(name)
 
 
 @functools.lru_cache(4096)
-def _named(name: str) -> Dim:
+def _parse_dim(name: str) -> Dim:
     if name.startswith("unk__") or BOUND in name:
         return _UNKNOWN
     try:
         return Dim(name)
-    except ValueError:  # names of other tools may be anything
+    except ValueError:  # other tools write any text
         return _UNKNOWN
 
 
 @functools.lru_cache(1024)
 def proto_of(type_: Type) -> onnx.TypeProto:
-    """The TypeProto: one object for all callers, who only read it."""
-    made: onnx.TypeProto = onnx.TypeProto.FromString(encoded_type(type_))
-    return made
+    """Return the TypeProto, shared by all callers, which must not change it."""
+    proto: onnx.TypeProto = onnx.TypeProto.FromString(encoded_type(type_))
+    return proto
 
 
-def data_of(symbols: Mapping[str, Symbol]) -> dict[str, onnx.TensorProto]:
-    """The small constants among named Symbols, as inference wants them."""
-    found = {}
+def small_constants(symbols: Mapping[str, Symbol]) -> dict[str, onnx.TensorProto]:
+    """Return the small constants among named Symbols, for inference."""
+    constants = {}
     for name, symbol in symbols.items():
         array = constant_array(symbol, weights=True, outer=True)
         if array is not None and array.nbytes <= SMALL:
             content = b"".join(tensor(array, symbol.dtype, name))
-            found[name] = onnx.TensorProto.FromString(content)
-    return found
+            constants[name] = onnx.TensorProto.FromString(content)
+    return constants
 
 
-def joined(types: Sequence[Type]) -> Type:
-    """Return what a value is that may be of any of these types: of the one dtype, its shape as far as they agree."""
+def join_types(types: Sequence[Type]) -> Type:
+    """Return the common type of a value that can have any of these types: dims that differ become unknown."""
     first = types[0]
     for other in types[1:]:
         first = _join(first, other)

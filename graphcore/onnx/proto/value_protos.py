@@ -1,6 +1,6 @@
-"""Tensors, types and named values as bytes of protobuf messages, and messages without the bytes of large tensors.
+"""Encode tensors, types and named values as protobuf messages, and split off the bytes of large tensors.
 
-The numbers of protobuf's fields are those of onnx.proto.
+The field numbers are those of onnx.proto.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import functools
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import field as made_of
+from dataclasses import field as dataclass_field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -20,16 +20,15 @@ from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
-# Protobuf's wire format, as far as writing ONNX needs it.
+# Protobuf's wire format (https://protobuf.dev/programming-guides/encoding), as far as writing ONNX needs it.
 #
 # Written by hand because a weight must reach the file from its own memory: the protobuf library would copy it twice.
-# https://protobuf.dev/programming-guides/encoding describes the format.
 
 Chunk: TypeAlias = "bytes | memoryview"
 
 
 def varint(number: int) -> bytes:
-    """An integer in base 128, least digit first; negative ones as 64-bit two's complement."""
+    """Encode an integer in base 128, least digit first; negative ones as 64-bit two's complement."""
     if 0 <= number < 128:
         return SMALL[number]
     number &= (1 << 64) - 1
@@ -51,58 +50,58 @@ def tag(field: int, kind: int) -> bytes:
 
 
 def integer(field: int, number: int) -> bytes:
-    """A field of an integer or enum type."""
+    """Encode a field of an integer or enum type."""
     return tag(field, 0) + varint(number)
 
 
 def single(field: int, number: float) -> bytes:
-    """A field of type float."""
+    """Encode a field of type float."""
     return tag(field, 5) + struct.pack("<f", number)
 
 
 def sized(content: bytes) -> bytes:
-    """Return bytes after their length."""
+    """Return the length of bytes, then the bytes."""
     return varint(len(content)) + content
 
 
 def block(field: int, content: bytes) -> bytes:
-    """A field of bytes or of an embedded message."""
+    """Encode a field of bytes or of an embedded message."""
     size = len(content)
     return tag(field, 2) + (SMALL[size] if size < 128 else varint(size)) + content
 
 
 def text(field: int, value: str) -> bytes:
-    """A field of type string."""
+    """Encode a field of type string."""
     return block(field, value.encode())
 
 
 def integers(field: int, numbers: Sequence[int]) -> bytes:
-    """A packed repeated field of integers."""
-    made = {number: varint(number) for number in {*numbers}}  # long lists are of few numbers
-    return block(field, b"".join(map(made.__getitem__, numbers)))
+    """Encode a packed repeated field of integers."""
+    encoded = {number: varint(number) for number in {*numbers}}  # long lists repeat few numbers
+    return block(field, b"".join(map(encoded.__getitem__, numbers)))
 
 
 def nested(field: int, chunks: list[Chunk]) -> list[Chunk]:
-    """An embedded message given in chunks, none of which is copied."""
+    """Encode an embedded message in chunks, without copying them."""
     return [tag(field, 2) + varint(sum(map(len, chunks))), *chunks]
 
 
 _EXTERNAL = integer(14, 1)
-"""The field `data_location` of a TensorProto whose content lies in another file."""
+"""The field `data_location` of a TensorProto with external data."""
 
 External = Callable[[str, "np.ndarray[Any, Any]"], "tuple[str, int] | None"]
-"""(name, array) -> (file, offset) of an initializer that lies outside of the model, or None to write it inside."""
+"""(name, array) -> (file, offset) of an initializer stored as external data, or None to store it in the model."""
 
 
 def tensor(array: np.ndarray[Any, Any], dtype: DType, name: str, external: External | None = None) -> list[Chunk]:
-    """A TensorProto in chunks: the array itself is the last one, unless it lies elsewhere."""
-    head = _typed(array.shape, dtype) + (text(8, name) if name else b"")
+    """Encode a TensorProto in chunks: the array itself is the last one, unless it is external."""
+    head = _tensor_header(array.shape, dtype) + (text(8, name) if name else b"")
     if dtype is DType.string:
         encoded = (item if isinstance(item, bytes) else str(item).encode() for item in array.ravel())
         return [head, *(block(6, item) for item in encoded)]
     place = external(name, array) if external else None
     is_packed = dtype.storage.bits in (2, 4)
-    if place is None and array.nbytes <= _COPIED and not is_packed:
+    if place is None and array.nbytes <= _MAX_COPIED_BYTES and not is_packed:
         return [head + block(9, array.tobytes())]
     content = raw(array, dtype) if place is None or is_packed else b""
     if place is None:
@@ -111,13 +110,13 @@ def tensor(array: np.ndarray[Any, Any], dtype: DType, name: str, external: Exter
     return [b"".join((head, _place(*place), _entry("length", str(length)), _EXTERNAL))]
 
 
-_COPIED = 1024
-"""Bytes of a tensor up to which a copy costs less than a view."""
+_MAX_COPIED_BYTES = 1024
+"""Up to this many bytes of a tensor, a copy costs less than a view."""
 
 
 @functools.lru_cache(1024)
-def _typed(shape: tuple[int, ...], dtype: DType) -> bytes:
-    """The fields of a TensorProto that say its dims and its dtype."""
+def _tensor_header(shape: tuple[int, ...], dtype: DType) -> bytes:
+    """Encode the dims and the dtype of a TensorProto."""
     return integers(1, shape) + integer(2, dtype.onnx)
 
 
@@ -131,7 +130,7 @@ def _entry(key: str, value: str) -> bytes:
 
 
 def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
-    """The little-endian bytes of an array, several elements a byte for 2 and 4 bits: its own memory where it can be."""
+    """Return the little-endian bytes of an array, packed for 2 and 4 bits; without a copy where possible."""
     flat = np.ascontiguousarray(array).reshape(-1)
     bits = dtype.storage.bits
     if bits in (2, 4):
@@ -147,13 +146,13 @@ def value_info(name: str, type_: Type, noted: Mapping[str, Mapping[str, str]] = 
     return text(1, name) + (block(2, encoded) if encoded else b"") + metadata(4, noted.get(name, {}))
 
 
-def metadata(field: int, said: Mapping[str, str]) -> bytes:
-    """The metadata_props of a message, in which they are the field of this number."""
-    return b"".join([block(field, text(1, key) + text(2, value)) for key, value in said.items()])
+def metadata(field: int, properties: Mapping[str, str]) -> bytes:
+    """Encode the metadata_props of a message, with its number of that field."""
+    return b"".join([block(field, text(1, key) + text(2, value)) for key, value in properties.items()])
 
 
 def encoded_type(type_: Type) -> bytes:
-    """A TypeProto; nothing for a type that is not known."""
+    """Encode a TypeProto; empty for an unknown type."""
     if isinstance(type_, TensorType):
         if not type_.shape.is_ranked:
             return block(1, integer(1, type_.dtype.onnx))
@@ -167,16 +166,16 @@ def encoded_type(type_: Type) -> bytes:
 
 def _dim(dim: Dim) -> bytes:
     if dim.is_static:
-        return integer(1, int(dim)) if int(dim) < 1 << 63 else b""  # no file says more, and no machine holds it
+        return integer(1, int(dim)) if int(dim) < 1 << 63 else b""  # larger than the field
     return b"" if dim.is_dynamic else text(2, str(dim))
 
 
-# A serialised model taken apart: the message without the bytes of its large tensors, and where those lie.
+# Split a serialised model into the message without its large tensors, and views of their bytes.
 #
-# So that weights stay in the mapped file: the protobuf library would copy each of them twice.
+# Weights stay in the mapped file: the protobuf library would copy each of them twice.
 
 LARGE = 4096
-"""Bytes from which on a tensor's content is left where it is."""
+"""Contents of tensors with at least this many bytes stay in place."""
 
 _MODEL_GRAPH = 7
 _GRAPH_NODE, _GRAPH_INITIALIZER = 1, 5
@@ -187,41 +186,41 @@ _VARINT, _FIXED64, _SIZED, _FIXED32 = 0, 1, 2, 5
 
 
 _UNREAD = frozenset({1, 2, 3, 10, 11, 16})
-"""ONNX's numbers of dtypes whose values inference of other operators never reads: floats and bytes."""
+"""ONNX's numbers of dtypes whose values are never needed for inference: floats and bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Large:
     """The raw contents of a graph's large tensors, by the position of their initializer, or of their Constant node."""
 
-    initializers: dict[int, memoryview] = made_of(default_factory=dict)
-    nodes: dict[int, memoryview] = made_of(default_factory=dict)
+    initializers: dict[int, memoryview] = dataclass_field(default_factory=dict)
+    nodes: dict[int, memoryview] = dataclass_field(default_factory=dict)
 
     @property
     def contents(self) -> list[memoryview]:
-        """Return all contents, those of initializers first."""
+        """All contents, those of initializers first."""
         return [*self.initializers.values(), *self.nodes.values()]
 
 
 def split(content: memoryview) -> tuple[bytes, Large]:
-    """The model without its graph's large raw contents, and these.
+    """Return the model without its graph's large raw contents, and these.
 
-    content: a serialised ModelProto. Raises `ModelError` where it is none.
+    content: a serialised ModelProto. Raises `ModelError` if it is malformed.
     """
-    kept: list[bytes | memoryview] = []
+    parts: list[bytes | memoryview] = []
     outside = Large()
     counts = {_GRAPH_NODE: 0, _GRAPH_INITIALIZER: 0}  # of all parts of a graph, which protobuf joins
     for field, start, first, end in _fields(content):
         if field == _MODEL_GRAPH:
             graph = _without_large(content[first:end], outside, counts)
-            kept += tag(field, _SIZED), varint(sum(map(len, graph))), *graph
+            parts += tag(field, _SIZED), varint(sum(map(len, graph))), *graph
         else:
-            kept.append(content[start:end])
-    return b"".join(kept), outside
+            parts.append(content[start:end])
+    return b"".join(parts), outside
 
 
 def _without_large(graph: memoryview, outside: Large, counts: dict[int, int]) -> list[bytes | memoryview]:
-    kept: list[bytes | memoryview] = []
+    parts: list[bytes | memoryview] = []
     untouched = 0
     for field, start, first, end in _fields(graph):
         number = counts.get(field)
@@ -230,22 +229,22 @@ def _without_large(graph: memoryview, outside: Large, counts: dict[int, int]) ->
         counts[field] = number + 1
         if end - first < LARGE:
             continue
-        found = (_raw if field == _GRAPH_INITIALIZER else _constant)(graph[first:end])
-        if found is not None:
-            head, content = found
+        separated = (_raw if field == _GRAPH_INITIALIZER else _constant)(graph[first:end])
+        if separated is not None:
+            head, content = separated
             (outside.initializers if field == _GRAPH_INITIALIZER else outside.nodes)[number] = content
-            kept += graph[untouched:start], tag(field, _SIZED), varint(sum(map(len, head))), *head
+            parts += graph[untouched:start], tag(field, _SIZED), varint(sum(map(len, head))), *head
             untouched = end
-    kept.append(graph[untouched:])
-    return kept
+    parts.append(graph[untouched:])
+    return parts
 
 
 def _constant(node: memoryview) -> tuple[list[bytes | memoryview], memoryview] | None:
-    """A NodeProto of a Constant without the raw_data of its value, and that; None for what is no such node."""
-    said = list(_fields(node))
-    attributes = [(start, first, end) for field, start, first, end in said if field == _NODE_ATTRIBUTE]
-    operators = [node[first:end] for field, _, first, end in said if field == _NODE_OPERATOR]
-    is_other = any(field == _NODE_DOMAIN and first != end for field, _, first, end in said)
+    """Return the NodeProto of a Constant without raw_data, and the raw_data; None for another node."""
+    fields = list(_fields(node))
+    attributes = [(start, first, end) for field, start, first, end in fields if field == _NODE_ATTRIBUTE]
+    operators = [node[first:end] for field, _, first, end in fields if field == _NODE_OPERATOR]
+    is_other = any(field == _NODE_DOMAIN and first != end for field, _, first, end in fields)
     if len(attributes) != 1 or operators != [b"Constant"] or is_other:
         return None
     ((start, first, end),) = attributes
@@ -258,17 +257,17 @@ def _constant(node: memoryview) -> tuple[list[bytes | memoryview], memoryview] |
     ((at, a, b),) = values
     tensor = attribute[a:b]
     dtypes = [_varint(tensor, first)[0] for field, _, first, _ in _fields(tensor) if field == _TENSOR_DTYPE]
-    found = _raw(tensor) if len(dtypes) == 1 and dtypes[0] in _UNREAD else None
-    if found is None:
+    separated = _raw(tensor) if len(dtypes) == 1 and dtypes[0] in _UNREAD else None
+    if separated is None:
         return None
-    head, content = found
+    head, content = separated
     inner = [attribute[:at], tag(_ATTRIBUTE_TENSOR, _SIZED), varint(sum(map(len, head))), *head, attribute[b:]]
     outer = [node[:start], tag(_NODE_ATTRIBUTE, _SIZED), varint(sum(map(len, inner))), *inner, node[end:]]
     return outer, content
 
 
 def _raw(tensor: memoryview) -> tuple[list[bytes | memoryview], memoryview] | None:
-    """A TensorProto without its raw_data, and that; None where it is short or there is none."""
+    """Return a TensorProto without raw_data, and the raw_data; None if it is short or absent."""
     for field, start, first, end in _fields(tensor):
         if field == _TENSOR_RAW_DATA and end - first >= LARGE:
             return [tensor[:start], tensor[end:]], tensor[first:end]
@@ -276,17 +275,17 @@ def _raw(tensor: memoryview) -> tuple[list[bytes | memoryview], memoryview] | No
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """For each field its number, and where it starts, where its content starts and where it ends."""
+    """Yield for each field its number, its start, the start of its content, and its end."""
     position, size = 0, len(message)
     while position < size:
         start = position
         key = message[position]
-        if key < 128:  # what most are, in half the time
+        if key < 128:  # most fields: in half the time
             position += 1
         else:
             key, position = _varint(message, position)
-        if key < 8:  # fields count from 1: files that were reserved and never written are zeros
-            raise _broken()
+        if key < 8:  # field numbers start at 1: a preallocated file that was never written is all zeros
+            raise _format_error()
         kind = key & 7
         if kind == _SIZED:
             if position < size and (length := message[position]) < 128:
@@ -300,9 +299,9 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
         elif kind in (_FIXED32, _FIXED64):
             first, position = position, position + (8 if kind == _FIXED64 else 4)
         else:
-            raise _broken()
+            raise _format_error()
         if position > size:
-            raise _broken()
+            raise _format_error()
         yield key >> 3, start, first, position
 
 
@@ -316,8 +315,8 @@ def _varint(message: memoryview, position: int) -> tuple[int, int]:
         if byte < 128:
             return number, position
         shift += 7
-    raise _broken()
+    raise _format_error()
 
 
-def _broken() -> ModelError:
-    return ModelError("load: the bytes are no ONNX model", help="check that the file is whole and is an .onnx file")
+def _format_error() -> ModelError:
+    return ModelError("load: the bytes are not an ONNX model", help="check that the file is a complete .onnx file")

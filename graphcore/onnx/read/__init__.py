@@ -1,1 +1,1 @@
-"""From a ModelProto to a Graph: checks, types, and nodes brought to the opset of Graphs."""
+"""Read a ModelProto as a Graph: checks, types, and conversion to the opset of Graphs."""

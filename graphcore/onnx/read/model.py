@@ -1,4 +1,4 @@
-"""The state of one read of a model: its parts, what it notes of itself, and how many nodes were read."""
+"""The state while a model is read: its parts, notes, functions, and the number of nodes read so far."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphcore.onnx.proto.tensors import with_attributes
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read.checks import check_node
-from graphcore.onnx.read.statements import Statement, used, versions_of
+from graphcore.onnx.read.statements import Statement, used_names, versions_of
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem, system
 from graphcore.support.source_lines import Imported, Loaded, user_line
@@ -26,23 +26,23 @@ from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import Type
 
 _STEP = 64
-"""Nodes after which the time is looked at."""
+"""The time limit is checked after this many nodes."""
 
 
-class Model:
-    """One model while it is read.
+class ModelContext:
+    """A model while it is read.
 
     proto: without its large tensors.
-    large: their contents.
-    folder: where external data may lie.
-    implicit_casts: whether operands are promoted.
-    notes: what the model and its values note of themselves.
-    semantic: by name, the dtypes of values that are stored as others.
-    origin: of the nodes where they keep the numbers of the kernels that the model was written for.
-    runtime: gives what is asked for operators of other domains.
-    limits, watch: what the model may take, and the time that it has.
-    custom_ops: the declared ones whose Python functions may be called; None for all.
-    sees_elements: whether each tensor is checked against a limit of elements.
+    large: contents of the large tensors.
+    folder: the folder of external data.
+    implicit_casts: True to promote operands.
+    notes: of the model and its values.
+    semantic: the dtypes, by name, of values that are stored in another dtype.
+    origin: for nodes that keep the numbers of the kernels that the model was written for, else None.
+    runtime: returns the operators of the runtime, for operators of other domains.
+    limits, watch: limits of resources and time.
+    custom_ops: labels of custom ops whose Python functions may be called; None for all.
+    checks_elements: True if the size of each tensor is limited.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Model:
         self.limits = limits
         self.watch = watch or Watch(limits)
         self.custom_ops = custom_ops
-        self.sees_elements = limits.elements < USUAL.elements
+        self.checks_elements = limits.elements < USUAL.elements
         self.proto = proto
         self.large = large
         self.folder = folder
@@ -69,23 +69,23 @@ class Model:
         self.functions = Functions(proto.functions)
         self.notes = _notes(proto)
         self.semantic = _semantic(self.notes)
-        is_foreign = notes.PROMOTION not in self.notes or self.notes.get(notes.TARGET, "onnx") != "onnx"
+        is_imported = notes.PROMOTION not in self.notes or self.notes.get(notes.TARGET, "onnx") != "onnx"
         line = user_line() or ("", 0)
-        self.origin = Imported(*line) if is_foreign else None
-        self.loaded = None if is_foreign else Loaded(*line)
+        self.origin = Imported(*line) if is_imported else None
+        self.loaded = None if is_imported else Loaded(*line)
         self._count = 0
         self._types: dict[bytes, Type] = {}
 
     def type_of(self, proto: onnx.TypeProto) -> Type:
-        """Return the type that a proto says. Most values are of a type that another one has too."""
+        """Return the type of a proto, cached, since values share few types."""
         key = proto.SerializeToString()
-        found = self._types.get(key)
-        if found is None:
-            found = self._types[key] = read_type(proto)
-        return found
+        type_ = self._types.get(key)
+        if type_ is None:
+            type_ = self._types[key] = read_type(proto)
+        return type_
 
     def count(self) -> None:
-        """Count a node that is read: bodies are read again until their types settle, and nested ones more often.
+        """Count a node that is read. Bodies count each time, since they are read again until their types are stable.
 
         Raises `ResourceLimitError` for too many.
         """
@@ -96,14 +96,14 @@ class Model:
             self.watch.look()
 
     def dtype(self, name: str, stored: DType) -> DType:
-        """Return the dtype that the model notes for a value, if that is stored as `stored`; else `stored`."""
+        """Return the noted dtype of a value, if `stored` is its storage dtype; else `stored`."""
         noted = self.semantic.get(name)
-        if noted is None or has_storage_axis(noted):  # a file holds its digits or parts, along one more axis
+        if noted is None or has_storage_axis(noted):  # stored as digits or parts, along another axis
             return stored
         return noted if noted.storage is stored else stored
 
     def promotion(self) -> PromotionSystem:
-        """Return the system that the model notes; "max" where the note, which is untrusted, names none."""
+        """Return the promotion system of the model's note; "max" if the note, which is untrusted, is invalid."""
         name, _, options = self.notes.get(notes.PROMOTION, "max").partition(" ")
         try:
             return system(name, **json.loads(options or "{}"))
@@ -112,16 +112,16 @@ class Model:
 
 
 def _notes(proto: onnx.ModelProto) -> dict[str, str]:
-    """Return what a model and its values note of themselves. Raises `ModelError` for notes that are no text."""
+    """Return the notes of a model and its values. Raises `ModelError` for notes that are not valid UTF-8."""
     graph = proto.graph
     values = {v.name: v.metadata_props for v in (*graph.input, *graph.output, *graph.initializer) if v.metadata_props}
     check_text((text for p in proto.metadata_props for text in (p.key, p.value)), "the model's metadata")
-    said = {name: {p.key: p.value for p in properties} for name, properties in values.items()}
-    return notes.gathered(notes.read({p.key: p.value for p in proto.metadata_props}), said)
+    properties_by_name = {name: {p.key: p.value for p in properties} for name, properties in values.items()}
+    return notes.with_value_notes(notes.read({p.key: p.value for p in proto.metadata_props}), properties_by_name)
 
 
 def _semantic(noted: Mapping[str, str]) -> dict[str, DType]:
-    """Return the dtypes that notes have beyond what ONNX stores; none where the note, which is untrusted, is wrong."""
+    """Return the noted dtypes that ONNX does not store; none if the note, which is untrusted, is invalid."""
     try:
         dtypes = json.loads(noted.get(notes.DTYPES, "{}"))
         return {name: DType.of(dtype) for name, dtype in dtypes.items() if isinstance(dtype, str)}
@@ -129,12 +129,12 @@ def _semantic(noted: Mapping[str, str]) -> dict[str, DType]:
         return {}
 
 
-# Functions that a model defines itself: found, counted before they are expanded, and instantiated.
+# The functions of a model: looked up, counted before they are expanded, and instantiated.
 
-_SHOWN = 20
-"""Members of a ring that errors name."""
-_LONGEST = 40
-"""Characters of their names."""
+_MAX_NODES_IN_ERRORS = 20
+"""Nodes of a cycle that are shown in errors."""
+_MAX_NAME_LENGTH = 40
+"""Characters of their names that are shown."""
 
 _Key = tuple[str, str, str]
 
@@ -152,9 +152,9 @@ class Functions:
         return self._by_key.get((domain, op_type, overload))
 
     def check(self, nodes: Sequence[onnx.NodeProto], count: int, limits: Limits = USUAL) -> None:
-        """Raise `ModelError` for functions that call themselves, `ResourceLimitError` for too many nodes in all.
+        """Raise `ModelError` for recursive functions, `ResourceLimitError` for too many nodes in total.
 
-        nodes: of the graph. count: of them and those in their bodies.
+        nodes: of the graph. count: their number, with those in bodies.
         """
         sizes: dict[_Key, int] = {}
         depths: dict[_Key, int] = {}
@@ -164,17 +164,17 @@ class Functions:
                 sizes[key] = min(limits.nodes + 1, sum(sizes.get(k, 1) for k in self._keys(self._by_key[key].node)))
                 depths[key] = 1 + max((depths[k] for k in calls[key]), default=0)
         except graphlib.CycleError as error:
-            names = " -> ".join(key[1] for key in error.args[1][:_SHOWN])
+            names = " -> ".join(key[1] for key in error.args[1][:_MAX_NODES_IN_ERRORS])
             raise ModelError(f"load: functions call themselves: {names}", help="ONNX has no recursion") from None
-        deepest = max(depths.values(), default=0)
-        limits.check("depth", deepest, f"the model's functions call each other {deepest} deep")
+        max_depth = max(depths.values(), default=0)
+        limits.check("depth", max_depth, f"the model's functions call each other {max_depth} deep")
         if sizes:
             count = sum(sizes.get(key, 1) for key in self._keys(nodes))
         limits.check("nodes", count, "the model has more nodes once its functions are expanded")
 
     def check_calls(self, nodes: Sequence[onnx.NodeProto], versions: Mapping[str, int]) -> None:
-        """Raise `ModelError` where a call gives an attribute that the nodes of its function cannot have: inference of
-        the whole model puts it there. nodes: of the graph, after `check`.
+        """Raise `ModelError` for a call with an attribute that nodes of its function cannot have: ONNX's inference
+        substitutes it there. nodes: of the graph, after `check`.
         """
         if not self:
             return
@@ -183,20 +183,20 @@ class Functions:
         while waiting:
             call, outer = waiting.pop()
             key = _domain(call.domain), call.op_type, call.overload
-            known = *key, *(a.SerializeToString() for a in call.attribute)
+            signature = *key, *(a.SerializeToString() for a in call.attribute)
             function = self._by_key[key]
-            if known in seen:
+            if signature in seen:
                 continue
-            seen.add(known)
-            own = {**outer, **{_domain(o.domain): o.version for o in function.opset_import}}
-            made = self.instance(function, call)
+            seen.add(signature)
+            function_versions = {**outer, **{_domain(o.domain): o.version for o in function.opset_import}}
+            instance = self.instance(function, call)
             if function.attribute or function.attribute_proto:
-                for node in made:
-                    check_node(node, own, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
-            waiting += [(node, own) for node in self._calls(made)]
+                for node in instance:
+                    check_node(node, function_versions, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
+            waiting += [(node, function_versions) for node in self._calls(instance)]
 
     def _calls(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-        """Yield the calls of functions among nodes and those of their bodies."""
+        """Yield the calls of functions among nodes and in their bodies."""
         for node in nodes:
             if (_domain(node.domain), node.op_type, node.overload) in self._by_key:
                 yield node
@@ -212,51 +212,52 @@ class Functions:
                     yield from self._keys(attribute.g.node)
 
     def instance(self, function: onnx.FunctionProto, call: onnx.NodeProto) -> list[onnx.NodeProto]:
-        """The nodes of a function with the attributes of a call in place of references to them."""
-        given = {a.name: a for a in function.attribute_proto} | {a.name: a for a in call.attribute}
-        return [with_attributes(node, given) for node in function.node]
+        """Return the nodes of a function, with the attributes of a call substituted."""
+        attributes = {a.name: a for a in function.attribute_proto} | {a.name: a for a in call.attribute}
+        return [with_attributes(node, attributes) for node in function.node]
 
 
-def ordered(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
-    """The nodes in an order they can run in: the one they have, unless one uses what a later one makes."""
-    made: set[str] = set()
+def sort_nodes(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
+    """Return the nodes in topological order: the given order, if it is one."""
+    defined: set[str] = set()
     for statement in statements:
-        for name in used(statement):
-            if name and name not in made and not is_known(name):
-                return _sorted(statements, is_known)
-        made.update(statement.outputs)
+        for name in used_names(statement):
+            if name and name not in defined and not is_known(name):
+                return _sort_topologically(statements, is_known)
+        defined.update(statement.outputs)
     return statements
 
 
-def _sorted(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
-    made: set[str] = set()
-    late = False
+def _sort_topologically(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
+    defined: set[str] = set()
+    is_out_of_order = False
     makers = {name: i for i, statement in enumerate(statements) for name in statement.outputs if name}
     for statement in statements:
-        if any(name in makers and name not in made and not is_known(name) for name in used(statement)):
-            late = True
+        if any(name in makers and name not in defined and not is_known(name) for name in used_names(statement)):
+            is_out_of_order = True
             break
-        made.update(statement.outputs)
-    if not late:
+        defined.update(statement.outputs)
+    if not is_out_of_order:
         return statements
     sorter = graphlib.TopologicalSorter(
-        {i: [makers[n] for n in used(statement) if n in makers] for i, statement in enumerate(statements)}
+        {i: [makers[n] for n in used_names(statement) if n in makers] for i, statement in enumerate(statements)}
     )
     try:
         return [statements[i] for i in sorter.static_order()]
     except graphlib.CycleError as error:
-        ring = error.args[1][:_SHOWN]  # each of which the next one needs
-        shown = [_value_between(statements[i], statements[j]) for i, j in pairwise(ring)]
-        operators = " -> ".join(statements[i].op_type[:_LONGEST] for i in ring)
+        cycle = error.args[1][:_MAX_NODES_IN_ERRORS]  # each node uses the one before it
+        values = [_value_between(statements[i], statements[j]) for i, j in pairwise(cycle)]
+        operators = " -> ".join(statements[i].op_type[:_MAX_NAME_LENGTH] for i in cycle)
         raise ModelError(
-            f"load: nodes need each other: {operators}, by the values {', '.join(shown)}", help="a graph has no rings"
+            f"load: nodes depend on each other: {operators}, by the values {', '.join(values)}",
+            help="a graph must not have cycles",
         ) from None
 
 
 def _value_between(maker: Statement, user: Statement) -> str:
-    """Return the name of a value that one node makes and another one uses."""
-    wanted = set(used(user))
-    return next((repr(name[:_LONGEST]) for name in maker.outputs if name in wanted), "")
+    """Return the name of a result of one node that another node uses."""
+    needed = set(used_names(user))
+    return next((repr(name[:_MAX_NAME_LENGTH]) for name in maker.outputs if name in needed), "")
 
 
 def _domain(name: str) -> str:

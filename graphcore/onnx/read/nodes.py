@@ -1,4 +1,4 @@
-"""The nodes of a model, a body or a function, read into a Graph: checked, typed, and brought to the opset of Graphs."""
+"""Read nodes of a model, a body or a function into a Graph: check, type, and convert them to the opset of Graphs."""
 
 from __future__ import annotations
 
@@ -24,31 +24,38 @@ from graphcore.onnx.proto.tensors import constant_value, dtype_value, read_attri
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import Large
 from graphcore.onnx.read import bodies
-from graphcore.onnx.read.bodies import ResultTypes, declared
-from graphcore.onnx.read.checks import check_declared, check_node, checked_call
-from graphcore.onnx.read.model import Model, ordered
-from graphcore.onnx.read.statements import Body, Signature, Statement, unchecked, version_of, versions_of
-from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
-from graphcore.onnx.versions import Read, convert, is_unchanged, older
+from graphcore.onnx.read.bodies import ResultTypes, declared_types
+from graphcore.onnx.read.checks import check_call, check_declared, check_node
+from graphcore.onnx.read.model import ModelContext, sort_nodes
+from graphcore.onnx.read.statements import (
+    BodyStatements,
+    NodeSignature,
+    Statement,
+    make_statements,
+    version_of,
+    versions_of,
+)
+from graphcore.onnx.schemas.schemas import check_operands, operator, required_attributes, schema_of
+from graphcore.onnx.versions import ReadNode, convert, is_unchanged, older
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
 
-_LARGEST_UNNAMED = 4096
-"""Bytes of constants that equal ones may stand for. Larger ones are the weights of some exporters, known by name."""
+_MAX_UNNAMED_BYTES = 4096
+"""Constants of at most this many bytes do not keep their names. Larger ones are weights in files of some exporters."""
 _DTYPE_ATTRIBUTES = frozenset({("Cast", "to"), ("BitCast", "to")})
 
 
-class Reader:
-    """Reads nodes into one Graph: those of a model, of a body, or of a function that is called."""
+class NodeReader:
+    """Reads nodes into one Graph: those of a model, a body, or a called function."""
 
     def __init__(
         self,
-        model: Model,
+        model: ModelContext,
         graph: Graph,
         versions: Mapping[str, int],
-        known: Mapping[str, onnx.TypeProto],
+        declared_types: Mapping[str, onnx.TypeProto],
         values: dict[str, Symbol | None] | None = None,
-        outer: Reader | None = None,
+        outer: NodeReader | None = None,
         depth: int = 0,
     ) -> None:
         self.model = model
@@ -57,28 +64,28 @@ class Reader:
         self.values = {} if values is None else values
         self.outer = outer
         self.depth = depth
-        self._types = ResultTypes(model, versions, known)
+        self._types = ResultTypes(model, versions, declared_types)
         self.is_top = outer is None and not depth
         model.limits.check("depth", depth, f"the model nests bodies and functions {depth} deep")
 
     # Graphs
 
-    def graph_proto(self, read: Body, large: Large, inputs: Sequence[Symbol] | None = None) -> None:
-        """Read a whole graph: constants, inputs (unless they are given), nodes, outputs."""
+    def graph_proto(self, read: BodyStatements, large: Large, inputs: Sequence[Symbol] | None = None) -> None:
+        """Read a whole graph: constants, inputs (unless passed), nodes, outputs."""
         proto = read.proto
         site = self.graph.site
         if self.model.origin is not None:
             site.is_user, site.origin = False, self.model.origin
         folder = self.model.folder
         names = [*(t.name for t in proto.initializer), *(s.values.name for s in proto.sparse_initializer)]
-        found = [tensors.array_of(t, folder, large.initializers.get(i)) for i, t in enumerate(proto.initializer)]
-        found += [tensors.dense(sparse, folder) for sparse in proto.sparse_initializer]
-        arrays = tensors.aligned([array for array, _ in found])
-        for name, array, (_, dtype) in zip(names, arrays, found, strict=True):
+        tensors_read = [tensors.array_of(t, folder, large.initializers.get(i)) for i, t in enumerate(proto.initializer)]
+        tensors_read += [tensors.dense(sparse, folder) for sparse in proto.sparse_initializer]
+        arrays = tensors.align([array for array, _ in tensors_read])
+        for name, array, (_, dtype) in zip(names, arrays, tensors_read, strict=True):
             self._initializer(name, array, dtype)
-        held = set(names)
+        initializers = set(names)
         if inputs is None:
-            self._inputs([i for i in proto.input if i.name not in held])
+            self._inputs([i for i in proto.input if i.name not in initializers])
         for position, content in large.nodes.items():
             read.statements[position].content = content
         self._statements(read.statements)
@@ -95,8 +102,8 @@ class Reader:
             if isinstance(type_, TensorType):
                 type_ = tensor_type(self.model.dtype(info.name, type_.dtype), type_.shape)
             check_elements(type_, self.model.limits, info.name)
-            made = self.graph.build.input(type_, info.name if self.is_top else None)
-            self.define(info.name, made)
+            symbol = self.graph.build.input(type_, info.name if self.is_top else None)
+            self.define(info.name, symbol)
 
     def _initializer(self, name: str, array: np.ndarray[Any, Any], dtype: DType) -> None:
         type_ = tensor_type(self.model.dtype(name, dtype), TensorType(dtype, array.shape).shape)
@@ -104,62 +111,62 @@ class Reader:
         self.define(name, self.graph.build.symbol(type_, producer, name if self.is_top else None))
 
     def _output(self, info: onnx.ValueInfoProto) -> Symbol:
-        found = self.value(info.name)
-        if found is None:
-            raise ModelError(f"load: nothing makes the output {info.name!r}", help="write the model again")
+        symbol = self.value(info.name)
+        if symbol is None:
+            raise ModelError(f"load: no node computes the output {info.name!r}", help="export the model again")
         declared = read_type(info.type)
-        check_declared(found, declared, info.name)
-        if isinstance(found.type, ForeignType) and not found.type.onnx and not isinstance(declared, ForeignType):
-            change(found, type=declared)  # what an operator of another domain gives is known from here
-        if isinstance(found.type, TensorType) and isinstance(found.producer, Node):
-            noted = self.model.dtype(info.name, found.type.dtype) if self.is_top else found.type.dtype
-            shape = found.type.shape
+        check_declared(symbol, declared, info.name)
+        if isinstance(symbol.type, ForeignType) and not symbol.type.onnx and not isinstance(declared, ForeignType):
+            change(symbol, type=declared)  # of an operator of another domain
+        if isinstance(symbol.type, TensorType) and isinstance(symbol.producer, Node):
+            dtype = self.model.dtype(info.name, symbol.type.dtype) if self.is_top else symbol.type.dtype
+            shape = symbol.type.shape
             if self.is_top and not shape.is_ranked and isinstance(declared, TensorType):
-                shape = declared.shape  # ONNX's checker refuses outputs of unknown rank
-            if noted is not found.type.dtype or shape is not found.type.shape:
-                change(found, type=tensor_type(noted, shape))
-        return found
+                shape = declared.shape  # ONNX's checker rejects outputs of unknown rank
+            if dtype is not symbol.type.dtype or shape is not symbol.type.shape:
+                change(symbol, type=tensor_type(dtype, shape))
+        return symbol
 
     # Values
 
     def define(self, name: str, symbol: Symbol) -> None:
         if name in self.values:
-            raise ModelError(f"load: two values are called {name!r}", help="names of values are unique in ONNX")
-        if self.model.sees_elements:
+            raise ModelError(f"load: two values have the name {name!r}", help="names of values must be unique in ONNX")
+        if self.model.checks_elements:
             check_elements(symbol.type, self.model.limits, name)
         self.values[name] = symbol
 
     def _name(self, symbol: Symbol, name: str) -> None:
-        """Call a node's result what the model calls it; names in bodies and functions are made anew when written."""
+        """Give a node's result its name in the model; names in bodies and functions are generated when written."""
         if not self.is_top or symbol.given_name is not None:
             return
         taken, producer = self.graph.names.taken, symbol.producer
-        is_weight = isinstance(producer, Constant) and producer.array.nbytes > _LARGEST_UNNAMED
+        is_weight = isinstance(producer, Constant) and producer.array.nbytes > _MAX_UNNAMED_BYTES
         if (isinstance(producer, Node) or is_weight) and name not in taken:
             change(symbol, given_name=name)
             taken[name] = symbol
 
     def value(self, name: str) -> Symbol | None:
-        """Return what a name stands for: a value of this graph or of one around it. None for the empty name."""
+        """Return the value of a name, of this graph or an outer one. None for the empty name."""
         if not name:
             return None
         if name in self.values:
             return self.values[name]
         if self.outer is None:
             raise ModelError(
-                f"load: {name!r} is used and nothing makes it", help="the model is cut short, or names are misspelt"
+                f"load: {name!r} is used, but no node computes it", help="the model is truncated, or names are misspelt"
             )
-        found = self.outer.value(name)
-        return None if found is None else self.graph.build.capture(found)
+        outer_value = self.outer.value(name)
+        return None if outer_value is None else self.graph.build.capture(outer_value)
 
     # Nodes
 
     def nodes(self, protos: Sequence[onnx.NodeProto]) -> None:
-        """Read nodes that were checked already, or come from ONNX: of a function."""
-        self._statements(unchecked(protos, self.versions))
+        """Read nodes of a function, which are checked already or come from ONNX."""
+        self._statements(make_statements(protos, self.versions))
 
     def _statements(self, statements: Sequence[Statement]) -> None:
-        for statement in ordered(statements, self._is_known):
+        for statement in sort_nodes(statements, self._is_known):
             self._node(statement)
 
     def _is_known(self, name: str) -> bool:
@@ -177,21 +184,21 @@ class Reader:
                 return
         if statement.layer or statement.is_fast:
             before = len(self.graph.nodes)
-            made = self._operator(statement, inputs)
-            self._note(statement, self.graph.nodes[before:])
+            results = self._operator(statement, inputs)
+            self._annotate(statement, self.graph.nodes[before:])
         else:
-            made = self._operator(statement, inputs)
-        for name, symbol in zip(statement.outputs, made, strict=False):
+            results = self._operator(statement, inputs)
+        for name, symbol in zip(statement.outputs, results, strict=False):
             if not name:
                 continue
             self.define(name, symbol)
             self._name(symbol, name)
 
-    def _note(self, statement: Statement, nodes: Iterable[Node]) -> None:
-        """Note of the nodes that a statement became what it notes of itself."""
+    def _annotate(self, statement: Statement, nodes: Iterable[Node]) -> None:
+        """Copy the notes of a statement to the nodes that it became."""
         for node in nodes:
             if statement.layer:
-                # After that of the function it is in.
+                # Below the layer of the enclosing function.
                 change(node, layer=f"{self.graph.site.layer}{statement.layer}/")
             if statement.is_fast and node.op_type in OPERATORS:
                 change(node, attributes=Attributes({**node.attributes, KEY: FAST}))
@@ -204,7 +211,7 @@ class Reader:
         if not domain and op_type == "Constant":
             array, dtype = constant_value(proto, self.model.folder, statement, statement.content)
             if not array.flags.aligned:
-                (array,) = tensors.aligned([array])
+                (array,) = tensors.align([array])
             return [self.graph.build.constant(array, dtype)]
         version = version_of(self.versions, domain, op_type, statement)
         schema = schema_of(op_type, domain, version)
@@ -215,44 +222,44 @@ class Reader:
         if schema is None and domain in ONNX_DOMAINS:
             raise ModelError(
                 f"load: {statement}: opset {version} of {domain or 'ONNX'} has no such operator",
-                help="write the model with the opset that has it, or give the domain of a custom operator",
+                help="export the model with an opset that has it, or give the domain of a custom operator",
             )
         if schema is not None:
-            inputs = checked_operands(self.graph, operator(schema), inputs, self.model.implicit_casts, statement)
+            inputs = check_operands(self.graph, operator(schema), inputs, self.model.implicit_casts, statement)
             if op_type in POSITIONS:
                 inputs = with_one_position(self.graph, op_type, inputs, statement)
-        attributes, inner = self._attributes(statement, signature)
+        attributes, nested = self._attributes(statement, signature)
         if schema is not None:
             check_axes(op_type, inputs, attributes, statement)
-            missing = [n for n in required_attributes(schema) if n not in attributes and n not in inner]
+            missing = [n for n in required_attributes(schema) if n not in attributes and n not in nested]
             if missing:
-                raise ModelError(f"load: {statement} lacks the attribute {missing[0]!r}", help="write the model again")
+                raise ModelError(f"load: {statement} lacks the attribute {missing[0]!r}", help="export the model again")
         if domain not in ONNX_DOMAINS:
             require_callable(domain, op_type, self.model.custom_ops, statement)
-        if inner:
+        if nested:
             outputs = len(proto.output) or None
-            typed, found = bodies.read(
-                self.body, op_type, inner, inputs, attributes, outputs, self.versions.get("", 0), statement
+            typed, graphs = bodies.read(
+                self.body, op_type, nested, inputs, attributes, outputs, self.versions.get("", 0), statement
             )
-            attributes.update(found)
+            attributes.update(graphs)
         else:
-            typed = None if schema is not None else declared(domain, proto, inputs, attributes, statement)
+            typed = None if schema is not None else declared_types(domain, proto, inputs, attributes, statement)
         types = self._types.of(proto, schema, inputs, attributes, statement) if typed is None else typed
         for type_ in types:
             check_size(type_, statement)
         if not domain and op_type in ("Cast", "CastLike"):
-            made_cast = self._cast(op_type, inputs, attributes, statement)
-            if made_cast is not None:
-                return [made_cast]
+            cast = self._cast(op_type, inputs, attributes, statement)
+            if cast is not None:
+                return [cast]
         if domain not in ONNX_DOMAINS:
             return self.graph.build.emit_many(op_type, tuple(inputs), types, attributes, domain)
         while inputs and inputs[-1] is None:
             inputs.pop()
         if not domain:
-            older.agree(op_type, inputs)
-        if not inner and (op_type, "to") not in _DTYPE_ATTRIBUTES and is_unchanged(domain, op_type, version):
+            older.align_dtypes(op_type, inputs)
+        if not nested and (op_type, "to") not in _DTYPE_ATTRIBUTES and is_unchanged(domain, op_type, version):
             return self.graph.build.emit_many(op_type, tuple(inputs), types, attributes, domain)
-        node = Read(
+        node = ReadNode(
             graph=self.graph,
             op_type=op_type,
             inputs=list(inputs),
@@ -262,29 +269,29 @@ class Reader:
             nested=self._nested,
             domain=domain,
         )
-        made = convert(node)
-        if made is not None:
-            return made
+        results = convert(node)
+        if results is not None:
+            return results
         for key in node.attributes:
             if (node.op_type, key) in _DTYPE_ATTRIBUTES:
                 node.attributes[key] = dtype_value(node.attributes[key], statement)
         return self.graph.build.emit_many(node.op_type, tuple(node.inputs), node.types, node.attributes, node.domain)
 
-    def _usual(self, statement: Statement, signature: Signature, inputs: list[Symbol | None]) -> Sequence[Symbol]:
-        """Read a node that keeps its form, of which all but the operands was checked."""
+    def _usual(self, statement: Statement, signature: NodeSignature, inputs: list[Symbol | None]) -> Sequence[Symbol]:
+        """Read a node that needs no conversion, and of which only the operands are left to check."""
         schema, op = signature.schema, signature.operator
         assert op is not None
         assert schema is not None
         types_of = [None if s is None else s.type for s in inputs]
         dtypes = tuple([t.dtype for t in types_of if type(t) is TensorType])
         if dtypes not in signature.approved or len(dtypes) != len(inputs):
-            inputs = checked_operands(self.graph, op, inputs, self.model.implicit_casts, statement)
+            inputs = check_operands(self.graph, op, inputs, self.model.implicit_casts, statement)
             if len(dtypes) == len(inputs) and not self.model.implicit_casts:
                 signature.approve(dtypes)
         attributes = signature.attributes
         if signature.has_axes:
             check_axes(statement.op_type, inputs, attributes, statement)
-        types = self._types.remembered(statement, schema, inputs, attributes)
+        types = self._types.cached(statement, schema, inputs, attributes)
         while inputs and inputs[-1] is None:
             inputs.pop()
         return self.graph.build.emit_many(
@@ -292,22 +299,22 @@ class Reader:
         )
 
     def _attributes(
-        self, statement: Statement, signature: Signature | None
-    ) -> tuple[dict[str, Any], Mapping[str, Body]]:
-        """Return the attributes of a node, and those among them that are graphs."""
+        self, statement: Statement, signature: NodeSignature | None
+    ) -> tuple[dict[str, Any], Mapping[str, BodyStatements]]:
+        """Return the attributes of a node, and those that are graphs."""
         if signature is not None:
             return dict(signature.own_attributes()), {}
-        attributes, inner = read_attributes(statement.proto, self.model.folder, statement)
-        found = statement.bodies or {}
+        attributes, graphs = read_attributes(statement.proto, self.model.folder, statement)
+        bodies = statement.bodies or {}
         return attributes, {
-            key: found[key] if key in found else Body(proto, unchecked(proto.node, self.versions))
-            for key, proto in inner.items()
+            key: bodies[key] if key in bodies else BodyStatements(proto, make_statements(proto.node, self.versions))
+            for key, proto in graphs.items()
         }
 
     def _cast(
         self, op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: Statement
     ) -> Symbol | None:
-        """A Cast with the library's meaning; None where it is one of strings, which only the runtime casts."""
+        """Return a Cast with the library's semantics; None for strings, which only the runtime casts."""
         symbol = inputs[0]
         like = inputs[1] if op_type == "CastLike" else None
         if symbol is None or not isinstance(symbol.type, TensorType):
@@ -322,32 +329,34 @@ class Reader:
             return None
         return older.cast(symbol, target, attributes)
 
-    # What nests
+    # Bodies and functions
 
-    def body(self, name: str, read: Body, types: Sequence[Type]) -> Graph:
-        """A body whose inputs are of these types."""
+    def body(self, name: str, read: BodyStatements, types: Sequence[Type]) -> Graph:
+        """Return a body whose inputs have these types."""
         proto = read.proto
         graph = new_body(self.graph, graph_name(proto.name))
         graph.site.layer = ""
-        reader = Reader(self.model, graph, self.versions, _told_of_others(proto), outer=self, depth=self.depth + 1)
+        reader = NodeReader(
+            self.model, graph, self.versions, _custom_value_types(proto), outer=self, depth=self.depth + 1
+        )
         if len(proto.input) != len(types):
             raise ModelError(
-                f"load: the body {name!r} has {len(proto.input)} inputs where {len(types)} are given",
-                help="write the model again",
+                f"load: the body {name!r} has {len(proto.input)} inputs, but its node passes {len(types)}",
+                help="export the model again",
             )
         symbols = []
         for info, type_ in zip(proto.input, types, strict=True):
             declared = read_type(info.type)
             chosen = declared if isinstance(type_, ForeignType) and not type_.onnx else type_
-            made = graph.build.input(chosen)
-            symbols.append(made)
-            reader.define(info.name, made)
+            symbol = graph.build.input(chosen)
+            symbols.append(symbol)
+            reader.define(info.name, symbol)
         reader.graph_proto(read, Large(), symbols)
         return graph
 
     def _call(self, statement: Statement, function: onnx.FunctionProto, inputs: Sequence[Symbol | None]) -> None:
         place = f"{statement.op_type} {(statement.name or next(iter(statement.outputs), ''))!r}"
-        checked_call(function, statement.proto, place)
+        check_call(function, statement.proto, place)
         nodes = self.model.functions.instance(function, statement.proto)
         values: dict[str, Symbol | None] = dict.fromkeys(function.input)
         values.update(zip(function.input, inputs, strict=False))
@@ -356,57 +365,59 @@ class Reader:
         before, self.graph.site.layer = self.graph.site.layer, f"{self.graph.site.layer}{layer}/"
         for node in nodes:  # with the attributes of this call
             check_node(node, versions, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
-        inner = Reader(self.model, self.graph, versions, {}, values, depth=self.depth + 1)
+        inner = NodeReader(self.model, self.graph, versions, {}, values, depth=self.depth + 1)
         inner.nodes(nodes)
         self.graph.site.layer = before
-        for own, name in zip(function.output, statement.outputs, strict=False):
-            result = inner.value(own)
+        for formal, name in zip(function.output, statement.outputs, strict=False):
+            result = inner.value(formal)
             if name and result is not None:
                 self.define(name, result)
                 self._name(result, name)
 
     def _nested(self, nodes: Sequence[onnx.NodeProto], names: dict[str, Symbol | None], version: int) -> None:
-        """Read the nodes of an operator's function body, entering what they make into `names`."""
+        """Read the nodes of an operator's function body, and enter their results into `names`."""
         versions = {**self.versions, "": version}
-        Reader(self.model, self.graph, versions, {}, names, depth=self.depth + 1).nodes(nodes)
+        NodeReader(self.model, self.graph, versions, {}, names, depth=self.depth + 1).nodes(nodes)
 
 
-def _told_of_others(proto: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
-    """Return what a body says of what operators of other domains give, by name: ONNX's inference tells the rest."""
+def _custom_value_types(proto: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
+    """Return the types, by name, that a body declares for results of operators of other domains."""
     if not proto.value_info:
         return {}
-    others = {name for n in proto.node if n.domain not in ONNX_DOMAINS for name in n.output}
-    return {v.name: v.type for v in proto.value_info if v.name in others}
+    names = {name for n in proto.node if n.domain not in ONNX_DOMAINS for name in n.output}
+    return {v.name: v.type for v in proto.value_info if v.name in names}
 
 
 def graph_name(name: str) -> str:
-    """Return the name of a graph, of which a file may make anything."""
-    kept = "".join(c for c in name if ord(c) >= 32)
-    return kept or "graph"
+    """Return the name of a graph without control characters."""
+    printable = "".join(c for c in name if ord(c) >= 32)
+    return printable or "graph"
 
 
-# The positions of operators on sequences, of which kernels read the first element also where there is none.
+# Positions of operators on sequences: kernels read the first element even if there is none.
 
 
 def with_one_position(
     graph: Graph, op_type: str, inputs: Sequence[Symbol | None], place: object
 ) -> list[Symbol | None]:
-    """Return operands of which the position has one element, which it is reshaped for where its type does not tell.
+    """Return operands whose position is certain to have one element, by a Reshape if its type does not tell.
 
-    Raises `ModelError` where the type tells that it has none or several.
+    Raises `ModelError` if the type has no or several elements.
     """
-    made = list(inputs)
+    operands = list(inputs)
     position = POSITIONS[op_type]
-    symbol = made[position] if position < len(made) else None
+    symbol = operands[position] if position < len(operands) else None
     if symbol is None or not isinstance(symbol.type, TensorType):
-        return made
+        return operands
     shape = symbol.type.shape
     if shape.is_ranked and all(dim.is_static for dim in shape):
         if math.prod(int(dim) for dim in shape) == 1:
-            return made
+            return operands
         raise ModelError(
-            f"load: {place}: the position is one number", operands={"position": symbol}, help="give a scalar"
+            f"load: {place}: the position must be one number", operands={"position": symbol}, help="give a scalar"
         )
     scalar = graph.build.constant(np.zeros(0, np.int64), DType.int64)
-    made[position] = graph.build.emit_many("Reshape", (symbol, scalar), [tensor_type(symbol.dtype, _shape([]))], {})[0]
-    return made
+    operands[position] = graph.build.emit_many(
+        "Reshape", (symbol, scalar), [tensor_type(symbol.dtype, _shape([]))], {}
+    )[0]
+    return operands

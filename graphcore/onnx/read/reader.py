@@ -1,8 +1,8 @@
-"""ONNX models as Graphs: whatever operators, dtypes, functions and bodies they have, brought to the opset written here.
+"""Read ONNX models as Graphs, and convert their nodes to the opset of Graphs.
 
-Each node gets its types at the model's own version, by its operator's rule or from ONNX's inference, is checked
-against its schema, and is converted where its operator has changed since. Nothing of a model is trusted: names, sizes,
-types and nesting are checked before they are used.
+Each node is typed at the model's own version, by its operator's rule or by ONNX's inference, checked against its
+schema, and converted if its operator has changed since. Nothing in a model is trusted: names, sizes, types and nesting
+are checked before they are used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import onnx
 from graphcore.arrays.external_data import ExternalData, Folder, Links, links_of, model_bytes
 from graphcore.arrays.resource_limits import USUAL, Limits, Watch, limits_of
 from graphcore.custom_ops.custom_op import CustomOp
-from graphcore.custom_ops.declaration import called
+from graphcore.custom_ops.declaration import callable_labels
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
@@ -28,9 +28,9 @@ from graphcore.onnx.proto import buffer_notes
 from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.value_protos import Large, split
 from graphcore.onnx.read.checks import check_model
-from graphcore.onnx.read.model import Model
-from graphcore.onnx.read.nodes import Reader, graph_name
-from graphcore.onnx.read.statements import Body
+from graphcore.onnx.read.model import ModelContext
+from graphcore.onnx.read.nodes import NodeReader, graph_name
+from graphcore.onnx.read.statements import BodyStatements
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem
 from graphcore.support.gc_pause import uncollected
@@ -40,10 +40,10 @@ _IN_GRAPH = (notes.PROMOTION, notes.DTYPES, notes.TARGET)
 
 
 class Opened:
-    """A model that is opened: its bytes, where they lie, and its message once that was parsed.
+    """An opened model: its bytes, and its protobuf message once it is parsed.
 
-    path: of the file; None of what is in memory. folder: where its external data may lie. name: for errors. limits:
-    that it keeps to. watch: the time that has passed since it was opened.
+    path: of the file; None for a model in memory. folder: of its external data. name: for errors. limits: of resources.
+    watch: the time since it was opened.
     """
 
     def __init__(self, source: object, links: Links | None, limits: Limits = USUAL) -> None:
@@ -51,7 +51,7 @@ class Opened:
         self.watch = Watch(limits)
         is_path = isinstance(source, (str, os.PathLike))
         self.path = os.fsdecode(os.fspath(source)) if is_path else None  # type: ignore[call-overload]
-        self._written = self._stamp()
+        self._stamp_at_open = self._stamp()
         self.content, self.folder, self.name = _content(source, links, self._admit)
         self._bytes = 0
         self._count(len(self.content))
@@ -59,46 +59,47 @@ class Opened:
 
     @property
     def proto(self) -> onnx.ModelProto:
-        """Return the message without the content of the graph's large tensors. Raises `ModelError`."""
+        """The message without the content of the graph's large tensors. Raises `ModelError`."""
         return self._parsed()[0]
 
     @property
     def large(self) -> Large:
-        """Return the content of the graph's large tensors by the position of their initializer."""
+        """The content of the graph's large tensors, by position."""
         return self._parsed()[1]
 
-    def _admit(self, found: os.stat_result, tensor: str) -> None:
-        """Raise an error for a file of external data that is not read."""
-        if (found.st_dev, found.st_ino) == self._written[:2]:
+    def _admit(self, stat: os.stat_result, tensor: str) -> None:
+        """Raise an error for a file of external data that must not be read."""
+        if (stat.st_dev, stat.st_ino) == self._stamp_at_open[:2]:
             raise ModelError(
-                f"load: the data of {tensor} lies in the model's own file", help="save the model with its data inside"
+                f"load: the external data of {tensor} is the model's own file",
+                help="save the model with its data inside",
             )
         if self.limits.strict is not None:
             raise ModelError(
-                f"load: {tensor} lies in another file, and limit strict allows no external data",
+                f"load: {tensor} has external data, which the limit strict does not allow",
                 help="save the model with its data inside, or load it without strict",
             )
-        self._count(found.st_size)
+        self._count(stat.st_size)
 
     def _count(self, size: int) -> None:
         self._bytes += size
         self.limits.check("bytes", self._bytes, f"{self.name} has {self._bytes} bytes with its data")
 
     def is_unchanged(self) -> bool:
-        """Return whether the file is the one that was opened, as far as its times, size and number tell."""
-        return self._stamp() == self._written
+        """Return True if the file is the one that was opened, by its times, size and inode."""
+        return self._stamp() == self._stamp_at_open
 
     def is_overwritten(self) -> bool:
-        """Return whether the bytes are others by now: those of a file that was written to, and not replaced."""
+        """Return True if the file was written to in place, so that its mapped bytes have changed."""
         now = self._stamp()
-        return now[:2] == self._written[:2] and now != self._written
+        return now[:2] == self._stamp_at_open[:2] and now != self._stamp_at_open
 
     def forget(self) -> None:
-        """Forget the message: it is parsed again where it is asked for."""
+        """Drop the parsed message; the next use parses it again."""
         self._split = None
 
     def whole(self) -> onnx.ModelProto:
-        """Return the message with the content of all tensors, which is not kept. Raises `ModelError`."""
+        """Return the message with the content of all tensors, not cached. Raises `ModelError`."""
         return self._message(self.content)
 
     def _parsed(self) -> tuple[onnx.ModelProto, Large]:
@@ -123,10 +124,10 @@ class Opened:
         if self.path is None:
             return ()
         try:
-            found = os.stat(self.path)
-        except (OSError, ValueError):  # which reading it says better
+            stat = os.stat(self.path)
+        except (OSError, ValueError):  # reading the file raises a better error
             return (0,)
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def load(
@@ -140,10 +141,10 @@ def load(
     custom_ops: Iterable[str | CustomOp[..., Any]] = (),
     runtime: Callable[[], RuntimeOperators | None] = installed,
 ) -> Graph:
-    """Return the graph of a model; see `Graph.load`. runtime: gives what is asked for operators of other domains."""
-    named = called(custom_ops)
-    found = Opened(source, links_of(external_data, external_data_root), limits_of(limits))
-    return read(found, implicit_casts=implicit_casts, promotion=promotion, runtime=runtime, custom_ops=named)
+    """Return the graph of a model; see `Graph.load`. runtime: returns the operators of the runtime."""
+    labels = callable_labels(custom_ops)
+    opened = Opened(source, links_of(external_data, external_data_root), limits_of(limits))
+    return read(opened, implicit_casts=implicit_casts, promotion=promotion, runtime=runtime, custom_ops=labels)
 
 
 def read(
@@ -154,12 +155,14 @@ def read(
     runtime: Callable[[], RuntimeOperators | None] = installed,
     custom_ops: Set[str] = frozenset(),
 ) -> Graph:
-    """Return the graph of a model that is opened; see `load`. custom_ops: labels of those that may be called."""
+    """Return the graph of an opened model; see `load`. custom_ops: labels of those that may be called."""
     proto, large, name = opened.proto, opened.large, opened.name
     try:
         with uncollected():
             allowed = custom_ops if opened.limits.strict is None else frozenset()
-            model = Model(proto, large, opened.folder, implicit_casts, runtime, opened.limits, opened.watch, allowed)
+            model = ModelContext(
+                proto, large, opened.folder, implicit_casts, runtime, opened.limits, opened.watch, allowed
+            )
             return buffer_notes.read(_read(model, promotion))
     except GraphcoreError:
         raise
@@ -172,7 +175,7 @@ def read(
 def _content(
     source: object, links: Links | None = None, admit: Callable[[os.stat_result, str], None] | None = None
 ) -> tuple[memoryview, Folder, str]:
-    """Return the bytes of a model, the folder where its external data may lie, and its name in errors."""
+    """Return the bytes of a model, the folder of its external data, and its name for errors."""
     if isinstance(source, onnx.ModelProto):
         if source.ByteSize() > LIMIT:
             raise ModelError("load: the model is larger than 2 GiB", help="give its path")
@@ -182,53 +185,58 @@ def _content(
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(os.fspath(source))
         return model_bytes(path), Folder(os.path.dirname(os.path.abspath(path)), links, admit), path
-    raise ModelError(f"load: a {type(source).__name__} is no model", help="give a path, bytes or a ModelProto")
+    raise ModelError(
+        f"load: the model must be a path, bytes or a ModelProto, got {type(source).__name__}",
+        help="give a path, bytes or a ModelProto",
+    )
 
 
 def read_nodes(graph: Graph, nodes: Sequence[onnx.NodeProto], names: dict[str, Symbol | None], version: int) -> None:
-    """Read nodes of an opset into a graph, on named Symbols of it, and enter what they make into `names`."""
-    model = Model(onnx.ModelProto(), Large(), Folder(None), False)
-    Reader(model, graph, {"": version}, {}, names, depth=1).nodes(nodes)
+    """Read nodes of an opset into a graph, on named Symbols of it, and enter their results into `names`."""
+    model = ModelContext(onnx.ModelProto(), Large(), Folder(None), False)
+    NodeReader(model, graph, {"": version}, {}, names, depth=1).nodes(nodes)
 
 
-def _read(model: Model, promotion: str | PromotionSystem | None) -> Graph:
+def _read(model: ModelContext, promotion: str | PromotionSystem | None) -> Graph:
     """Return the graph of a model. Raises `ModelError`, `ResourceLimitError`."""
     proto = model.proto
     if not proto.graph.output:
-        raise ModelError("load: the model has no outputs", help="check that the file is whole and is an .onnx file")
+        raise ModelError("load: the model has no outputs", help="check that the file is a complete .onnx file")
     checked = check_model(proto, model.versions, model.limits)
     model.functions.check(proto.graph.node, checked.count, model.limits)
     model.functions.check_calls(proto.graph.node, model.versions)
     model.watch.look()
-    known = {v.name: v.type for v in (*proto.graph.value_info, *proto.graph.output) if v.type.WhichOneof("value")}
+    declared = {v.name: v.type for v in (*proto.graph.value_info, *proto.graph.output) if v.type.WhichOneof("value")}
     values = (*proto.graph.input, *proto.graph.output, *proto.graph.initializer)
     metadata = [p for holder in (proto, *values) for p in holder.metadata_props]
     check_text((text for p in metadata for text in (p.key, p.value)), "the model's metadata")
     graph = Graph(graph_name(proto.graph.name), promotion=promotion or model.promotion())
     graph.metadata = _metadata(model)
     graph.opsets = {d: v for d, v in model.versions.items() if d not in ("", "ai.onnx.ml")}
-    Reader(model, graph, model.versions, known).graph_proto(Body(proto.graph, checked.statements), model.large)
+    NodeReader(model, graph, model.versions, declared).graph_proto(
+        BodyStatements(proto.graph, checked.statements), model.large
+    )
     return graph
 
 
-def _metadata(model: Model) -> dict[str, str]:
-    """Return the notes that a graph keeps: the promotion system, the target and most dtypes are in the graph itself."""
-    kept = {key: text for key, text in model.notes.items() if key not in _IN_GRAPH}
-    if carried := {name: dtype.name for name, dtype in model.semantic.items() if has_storage_axis(dtype)}:
-        kept[notes.DTYPES] = json.dumps(carried)  # of values that the graph has as digits of uint32, or as parts
-    return kept
+def _metadata(model: ModelContext) -> dict[str, str]:
+    """Return the notes for the graph's metadata, without those that the graph itself has."""
+    metadata = {key: text for key, text in model.notes.items() if key not in _IN_GRAPH}
+    if split_dtypes := {name: dtype.name for name, dtype in model.semantic.items() if has_storage_axis(dtype)}:
+        metadata[notes.DTYPES] = json.dumps(split_dtypes)  # of values that the graph has as digits or parts
+    return metadata
 
 
-# Files that are no ONNX models, told by how they begin: what they are, and what to do with them.
+# Files that are not ONNX models, recognised by their first bytes: what they are, and what to do with them.
 
-_WHOLE = "check that the file is whole and is an .onnx file"
+_CHECK_FILE = "check that the file is a complete .onnx file"
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """A kind of file. told: from its first bytes. name: with its article."""
+class _FileKind:
+    """A kind of file. matches: tests its first bytes. name: with its article."""
 
-    told: Callable[[bytes], bool]
+    matches: Callable[[bytes], bool]
     name: str
     help: str
 
@@ -238,38 +246,40 @@ def _begins(*heads: bytes, at: int = 0) -> Callable[[bytes], bool]:
 
 
 _KINDS = (
-    _Kind(lambda first: not first.strip(b"\0"), "zeros", "copy or download it again"),
-    _Kind(_begins(b"version https://git-lfs"), "a git-lfs pointer", "run git lfs pull in its repository"),
-    _Kind(
+    _FileKind(lambda first: not first.strip(b"\0"), "zeros", "copy or download it again"),
+    _FileKind(_begins(b"version https://git-lfs"), "a git-lfs pointer", "run git lfs pull in its repository"),
+    _FileKind(
         _begins(b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML", b"<?xml", b"<head"),
         "an HTML or XML page",
-        "download the file itself: the server gave a page, of an error or a login",
+        "download the file itself: the server sent a page, of an error or a login",
     ),
-    _Kind(_begins(b"{", b"["), "text of JSON", "give the .onnx file; a server may have answered with an error"),
-    _Kind(_begins(b"GGUF"), "a GGUF checkpoint", "gc.load_tensors reads it, and models.llama.build takes it"),
-    _Kind(lambda first: first[8:10] == b'{"', "a safetensors checkpoint", "gc.load_tensors reads it"),
-    _Kind(
+    _FileKind(_begins(b"{", b"["), "JSON text", "give the .onnx file; a server may have answered with an error"),
+    _FileKind(_begins(b"GGUF"), "a GGUF checkpoint", "gc.load_tensors reads it, and models.llama.build takes it"),
+    _FileKind(lambda first: first[8:10] == b'{"', "a safetensors checkpoint", "gc.load_tensors reads it"),
+    _FileKind(
         _begins(b"ORTM", at=4),
         "a model in onnxruntime's own format",
-        'where you trust who made it, since nothing checks it: InferenceSession().load(path, format="ort")',
+        'if you trust its source, since nothing checks it: InferenceSession().load(path, format="ort")',
     ),
-    _Kind(_begins(b"TFL3", at=4), "a TensorFlow Lite model", "convert it with tf2onnx"),
-    _Kind(_begins(b"\x89HDF"), "an HDF5 file", "convert the Keras model with tf2onnx"),
-    _Kind(_begins(b"PK\3\4"), "a zip archive, as PyTorch's checkpoints are", "export the model with torch.onnx.export"),
-    _Kind(
+    _FileKind(_begins(b"TFL3", at=4), "a TensorFlow Lite model", "convert it with tf2onnx"),
+    _FileKind(_begins(b"\x89HDF"), "an HDF5 file", "convert the Keras model with tf2onnx"),
+    _FileKind(
+        _begins(b"PK\3\4"), "a zip archive, such as a PyTorch checkpoint", "export the model with torch.onnx.export"
+    ),
+    _FileKind(
         lambda first: first[:1] == b"\x80" and first[1:2] in (b"\2", b"\3", b"\4", b"\5"),
         "a pickle",
-        "export the model where it was made; pickles run code and are never read",
+        "export the model with the library that wrote it; pickles run code and are never read",
     ),
-    _Kind(_begins(b"\x1f\x8b"), "a gzip file", "unpack it"),
-    _Kind(_begins(b"\xfd7zXZ", b"7z\xbc\xaf", b"\x28\xb5\x2f\xfd"), "a compressed file", "unpack it"),
-    _Kind(_begins(b"ustar", at=257), "a tar archive", "unpack it"),
-    _Kind(_begins(b"\x7fELF", b"MZ"), "a program or a shared library", _WHOLE),
+    _FileKind(_begins(b"\x1f\x8b"), "a gzip file", "unpack it"),
+    _FileKind(_begins(b"\xfd7zXZ", b"7z\xbc\xaf", b"\x28\xb5\x2f\xfd"), "a compressed file", "unpack it"),
+    _FileKind(_begins(b"ustar", at=257), "a tar archive", "unpack it"),
+    _FileKind(_begins(b"\x7fELF", b"MZ"), "a program or a shared library", _CHECK_FILE),
 )
 
 
 def not_a_model(name: str, content: bytes | memoryview) -> ModelError:
-    """Return the error for bytes that are no ONNX model: it tells their size and what they seem to be.
+    """Return the error for bytes that are not an ONNX model, with their size and the kind of file.
 
     name: of the file. content: all of it.
     """
@@ -277,16 +287,16 @@ def not_a_model(name: str, content: bytes | memoryview) -> ModelError:
     if not size:
         return ModelError(f"load: {name} is empty", help="copy or download it again")
     first = bytes(content[:512])
-    found = next((kind for kind in _KINDS if kind.told(first)), None)
-    if found is not None:
-        return ModelError(f"load: {name} is no ONNX model: its {size:,} bytes are {found.name}", help=found.help)
+    match = next((kind for kind in _KINDS if kind.matches(first)), None)
+    if match is not None:
+        return ModelError(f"load: {name} is not an ONNX model: its {size:,} bytes are {match.name}", help=match.help)
     fault, is_cut = _fault(memoryview(content))
-    help = "it is cut short: copy or download it again" if is_cut else _WHOLE
-    return ModelError(f"load: {name} is no ONNX model of {size:,} bytes: {fault}", help=help)
+    help = "it is truncated: copy or download it again" if is_cut else _CHECK_FILE
+    return ModelError(f"load: {name} of {size:,} bytes is not an ONNX model: {fault}", help=help)
 
 
 def _fault(content: memoryview) -> tuple[str, bool]:
-    """Return where the protobuf message breaks, and whether that is its end."""
+    """Return a description of the first malformed field of the message, and True if the file is truncated there."""
     position, size = 0, len(content)
     while position < size:
         start = position
@@ -297,16 +307,16 @@ def _fault(content: memoryview) -> tuple[str, bool]:
             if length is None:
                 return f"the field at byte {start:,} has no length", position >= size
             if position + length > size:
-                left = size - position
-                return f"the field at byte {start:,} says that it has {length:,} bytes, and {left:,} follow", True
+                remaining = size - position
+                return f"the field at byte {start:,} claims {length:,} bytes, but only {remaining:,} follow", True
             position += length
         elif kind == 0:
             _, position = _varint(content, position)
         elif kind in (1, 5):
             position += 8 if kind == 1 else 4
         else:
-            return f"byte {start:,} begins no field of a message", False
-    return "a part of it is no message of ONNX", position > size
+            return f"byte {start:,} does not start a field of a message", False
+    return "a part of it is not a message of ONNX", position > size
 
 
 def _varint(content: memoryview, position: int) -> tuple[int | None, int]:

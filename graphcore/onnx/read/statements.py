@@ -1,6 +1,6 @@
-"""Nodes as a file states them, read once into Python, and what their operator and attributes tell, found once.
+"""Statements: nodes of a file, read once into Python; and signatures: facts about nodes, cached.
 
-Most nodes of a model are like others, of it or of another model: a signature is all that can be told of a node without
+Most nodes resemble others of the same or another model. A signature has all facts about a node that do not depend on
 its operands.
 """
 
@@ -24,31 +24,31 @@ from graphcore.onnx.schemas.schemas import Operator, operator, required_attribut
 from graphcore.onnx.versions import is_unchanged
 from graphcore.types.dtypes import DType
 
-_SHOWN = 100
-"""Characters of a name that errors show."""
+_MAX_NAME_LENGTH = 100
+"""Characters of a name that are shown in errors."""
 
-_LONGEST_LAYER = 1000
+_MAX_LAYER_LENGTH = 1000
 
 _MAX_REMEMBERED = 4096
-"""Signatures that are remembered over nodes and models."""
-_LONGEST = 512
-"""Bytes of attributes up to which a signature is remembered."""
-_MOST_DTYPES = 64
-"""Dtypes of operands that are remembered as approved for a signature."""
+"""The size of the cache of signatures, shared by all models."""
+_MAX_KEY_BYTES = 512
+"""Signatures with more bytes of attributes are not cached."""
+_MAX_APPROVED = 64
+"""The maximum number of approved combinations of dtypes of a signature."""
 
 _Kinds = onnx.AttributeProto
 _SHORT = frozenset({_Kinds.INT, _Kinds.FLOAT, _Kinds.STRING, _Kinds.INTS, _Kinds.FLOATS, _Kinds.STRINGS})
-"""The kinds of attributes that signatures have; tensors, types and graphs are read node by node."""
+"""The kinds of attributes that signatures can have; tensors, types and graphs are read node by node."""
 
-_APART = frozenset({"BitCast", "Cast", "CastLike", "Constant", "Pow", "QuantizeLinear", *POSITIONS})
-"""Operators that are read by rules of their own."""
+_SPECIAL = frozenset({"BitCast", "Cast", "CastLike", "Constant", "Pow", "QuantizeLinear", *POSITIONS})
+"""Operators that are read by special rules."""
 
 
-class Signature:
-    """The facts of a node that its operator, version, attributes and count of operands and results tell.
+class NodeSignature:
+    """The facts about a node that follow from its operator, version, attributes and numbers of operands and results.
 
-    version: of the operator's domain. attributes: as Python values. is_usual: whether a node of it has a schema, keeps
-    its form at the opset of Graphs, and is read by no rule of its own. approved: dtypes that operands may have.
+    version: of the operator's domain. attributes: as Python values. is_usual: True if the node has a schema and needs
+    neither a conversion nor a special rule. approved: combinations of dtypes of operands that passed the checks.
     """
 
     __slots__ = ("_has_lists", "approved", "attributes", "has_axes", "is_usual", "operator", "schema", "version")
@@ -67,22 +67,22 @@ class Signature:
         if schema is not None and domain in ONNX_DOMAINS:
             self.operator = operator(schema)
             is_whole = all(name in attributes for name in required_attributes(schema))
-            self.is_usual = is_whole and op_type not in _APART and is_unchanged(domain, op_type, version)
+            self.is_usual = is_whole and op_type not in _SPECIAL and is_unchanged(domain, op_type, version)
 
     def approve(self, dtypes: tuple[DType, ...]) -> None:
-        """Note that operands of these dtypes go together."""
-        if len(self.approved) < _MOST_DTYPES:
+        """Record that operands of these dtypes passed the checks."""
+        if len(self.approved) < _MAX_APPROVED:
             self.approved.add(dtypes)
 
     def own_attributes(self) -> Attributes:
-        """Return the attributes for a node, whose lists are its own."""
+        """Return the attributes for a node, with lists copied."""
         if not self._has_lists:
             return self.attributes
         return Attributes({k: v[:] if type(v) is list else v for k, v in self.attributes.items()})
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class BodyStatements:
     """A graph that is an attribute of a node, and its nodes."""
 
     proto: onnx.GraphProto
@@ -90,12 +90,11 @@ class Body:
 
 
 class Statement:
-    """A node of a file. As text it is its place in errors.
+    """A node of a file. Its str() is its place for errors.
 
-    domain: "" for ONNX's own. label: its place in errors, where that is none of a file. key: what its signature is
-    found by, None where it is to be read by itself. is_checked: whether the checks of a whole model went over it.
-    is_fast: it notes that it may be less accurate.
-    content: the bytes of a large Constant.
+    domain: "" for ONNX's own. label: its place for errors, if it is not from a file. key: of its signature, None if it
+    has none. is_checked: True if it passed `check_model`. is_fast: True if it may be less accurate. content: the bytes
+    of a large Constant.
     """
 
     # fmt: off
@@ -129,36 +128,40 @@ class Statement:
         noted = proto.metadata_props
         self.layer = _layer(noted) if noted else ""
         self.is_fast = bool(noted) and any(p.key == NODE_ACCURACY and p.value == FAST for p in noted)
-        self.bodies: dict[str, Body] | None = None
+        self.bodies: dict[str, BodyStatements] | None = None
 
     def __str__(self) -> str:
         if self.label is not None:
             return self.label
         name = self.name or next(iter(self.outputs), "")
-        return f"{self.op_type[:_SHOWN]} {name[:_SHOWN]!r}" if name else self.op_type[:_SHOWN]
+        return (
+            f"{self.op_type[:_MAX_NAME_LENGTH]} {name[:_MAX_NAME_LENGTH]!r}"
+            if name
+            else self.op_type[:_MAX_NAME_LENGTH]
+        )
 
-    def signature(self, versions: Mapping[str, int]) -> Signature | None:
-        """Return the signature; None where the node is to be read by itself.
+    def signature(self, versions: Mapping[str, int]) -> NodeSignature | None:
+        """Return the cached signature; None for a node without one.
 
-        Raises `ModelError` for an opset that is not read, and an attribute that is given twice.
+        Raises `ModelError` for an opset that is not supported, and a duplicate attribute.
         """
         if self.key is None:
             return None
-        found = _signatures.get(self.key)
-        if found is None:
+        signature = _signatures.get(self.key)
+        if signature is None:
             if not self.is_checked:
                 return None
             version = version_of(versions, self.domain, self.op_type, self)
             schema = schema_of(self.op_type, self.domain, version)
             attributes, _ = read_attributes(self.proto, _NOWHERE, self)
-            found = Signature(version, schema, Attributes(attributes), self.op_type, self.domain)
+            signature = NodeSignature(version, schema, Attributes(attributes), self.op_type, self.domain)
             if len(_signatures) >= _MAX_REMEMBERED:
                 _signatures.clear()
-            _signatures[self.key] = found
-        return found
+            _signatures[self.key] = signature
+        return signature
 
 
-_signatures: dict[Hashable, Signature] = {}
+_signatures: dict[Hashable, NodeSignature] = {}
 _NOWHERE = Folder(None)
 
 
@@ -170,28 +173,28 @@ def key_of(
     inputs: Sequence[str],
     outputs: Sequence[str],
 ) -> Hashable:
-    """Return what nodes have in common that are checked and read alike; None for one that is read by itself."""
-    given: object = tuple(map(bool, inputs)) if "" in inputs else len(inputs)
-    made: object = tuple(map(bool, outputs)) if "" in outputs else len(outputs)
+    """Return a key for nodes that are checked and read alike; None for a node that is read individually."""
+    operands: object = tuple(map(bool, inputs)) if "" in inputs else len(inputs)
+    results: object = tuple(map(bool, outputs)) if "" in outputs else len(outputs)
     attributes = proto.attribute
     if not attributes:
-        return op_type, domain, version, given, made
-    said: list[bytes] = []
+        return op_type, domain, version, operands, results
+    contents: list[bytes] = []
     size = 0
     for attribute in attributes:
         if attribute.type not in _SHORT or attribute.ref_attr_name:
             return None
         content = attribute.SerializeToString()
         size += len(content)
-        if size > _LONGEST:
+        if size > _MAX_KEY_BYTES:
             return None
-        said.append(content)
-    return op_type, domain, version, given, made, *said
+        contents.append(content)
+    return op_type, domain, version, operands, results, *contents
 
 
-def unchecked(protos: Sequence[onnx.NodeProto], versions: Mapping[str, int]) -> list[Statement]:
-    """Return nodes that no check of a whole model goes over: of a function that is called, or of ONNX's own."""
-    made = []
+def make_statements(protos: Sequence[onnx.NodeProto], versions: Mapping[str, int]) -> list[Statement]:
+    """Return statements of nodes that `check_model` does not check: of a called function, or from ONNX."""
+    statements = []
     for proto in protos:
         op_type, inputs, outputs = proto.op_type, tuple(proto.input), tuple(proto.output)
         domain = "" if proto.domain == "ai.onnx" else proto.domain
@@ -199,69 +202,68 @@ def unchecked(protos: Sequence[onnx.NodeProto], versions: Mapping[str, int]) -> 
         statement = Statement(proto, op_type, domain, inputs, outputs, proto.name, key, False)
         inner = [a for a in proto.attribute if a.type == _Kinds.GRAPH and not a.ref_attr_name] if key is None else []
         if inner:
-            statement.bodies = {a.name: Body(a.g, unchecked(a.g.node, versions)) for a in inner}
-        made.append(statement)
-    return made
+            statement.bodies = {a.name: BodyStatements(a.g, make_statements(a.g.node, versions)) for a in inner}
+        statements.append(statement)
+    return statements
 
 
-def used(statement: Statement) -> Sequence[str]:
-    """Return the names that a node uses, in its bodies too; those that a body makes itself may be among them."""
+def used_names(statement: Statement) -> Sequence[str]:
+    """Return the names that a node and its bodies use, possibly with some that bodies define themselves."""
     if not statement.bodies:
         return statement.inputs
     names = [*statement.inputs]
     for body in statement.bodies.values():
-        own = {name for s in body.statements for name in s.outputs} | {i.name for i in body.proto.input}
-        names += [name for inner in body.statements for name in used(inner) if name not in own]
+        defined = {name for s in body.statements for name in s.outputs} | {i.name for i in body.proto.input}
+        names += [name for inner in body.statements for name in used_names(inner) if name not in defined]
     return names
 
 
 def _layer(properties: Iterable[onnx.StringStringEntryProto]) -> str:
-    """Return the layer that a node notes; none where the note, which is untrusted and read once a call, is long."""
+    """Return the layer in a node's metadata; "" if it is too long, since files are untrusted."""
     noted: Any = next((p.value for p in properties if p.key == "graphcore.layer"), "")
-    return noted if len(noted) <= _LONGEST_LAYER else ""
+    return noted if len(noted) <= _MAX_LAYER_LENGTH else ""
 
 
-# The opsets that a model says it uses, and in which of them an operator is read.
+# The opsets of a model, and the version at which an operator is read.
 
 OLDEST = 7
-"""The oldest opset that is read: before it, broadcasting was another."""
-
-"""Characters of a name that errors show."""
+"""The oldest supported opset: before it, broadcasting had other rules."""
 
 
 def versions_of(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """The version of each domain. Raises `ModelError` where one has two."""
-    found: dict[str, int] = {}
+    """Return the version of each domain. Raises `ModelError` if a domain has two."""
+    versions: dict[str, int] = {}
     check_text((entry.domain for entry in imports), "an opset")
     for entry in imports:
         domain = "" if entry.domain == "ai.onnx" else entry.domain
-        if found.setdefault(domain, entry.version) != entry.version:
+        if versions.setdefault(domain, entry.version) != entry.version:
             raise ModelError(
-                f"load: the model uses opset {found[domain]} and {entry.version} of {domain[:_SHOWN] or 'ONNX'}",
-                help="write it with one of them",
+                f"load: the model imports opsets {versions[domain]} and {entry.version} of "
+                f"{domain[:_MAX_NAME_LENGTH] or 'ONNX'}",
+                help="export it with one of them",
             )
-    return found
+    return versions
 
 
 def version_of(versions: Mapping[str, int], domain: str, op_type: str, place: object) -> int:
-    """The opset that an operator is of. Raises `ModelError` where the model does not say, and for one not read."""
+    """Return the opset version of an operator. Raises `ModelError` if it is not imported or not supported."""
     version = versions.get(domain)
     if version is None:
         if domain:
             return 1
-        raise ModelError(f"load: {place}: the model does not say which opset it uses", help="write the model again")
+        raise ModelError(f"load: {place}: the model does not import an opset of ONNX", help="export the model again")
     newest = onnx.defs.onnx_opset_version()
     if not domain and version < OLDEST and _is_same(op_type, version, OLDEST):
         return OLDEST
     if not domain and not OLDEST <= version <= newest:
         raise ModelError(
-            f"load: {place}: the model uses opset {version}, and {OLDEST} to {newest} are read",
+            f"load: {place}: the model uses opset {version}, but only {OLDEST} to {newest} can be read",
             help="convert it with onnx.version_converter" if version < OLDEST else "install a newer onnx",
         )
     return version
 
 
 def _is_same(op_type: str, version: int, other: int) -> bool:
-    """Return whether an operator did not change between two opsets."""
+    """Return True if an operator did not change between two opsets."""
     first, second = schema_of(op_type, "", version), schema_of(op_type, "", other)
     return first is not None and second is not None and first.since_version == second.since_version

@@ -1,4 +1,4 @@
-"""ONNX's operators as the library's users call them: names, parameters, attributes with defaults, and their docs."""
+"""ONNX's operators as users of the library call them: names, parameters, attributes with defaults, docstrings."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ _WORDS: dict[int, str] = {
     KINDS.GRAPH: "body",
     KINDS.TYPE_PROTO: "type",
 }
-_MANY = 1 << 30
-"""More operands or results than this are any number."""
-
-_OURS = {
+_DTYPE_NAMES = {
     "float": "float32",
     "double": "float64",
     "float8e4m3fn": "float8_e4m3fn",
@@ -41,7 +38,7 @@ _OURS = {
     "float8e8m0": "float8_e8m0",
     "float4e2m1": "float4_e2m1",
 }
-"""The dtypes that schemas write otherwise than the library does."""
+"""The library's names of dtypes that have another name in schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +52,19 @@ class Attribute:
 
     @property
     def word(self) -> str:
-        """Its kind in words."""
+        """The name of its kind."""
         return _WORDS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """An operator of a domain as it can be called."""
+class OperatorSpec:
+    """An operator of a domain that can be called."""
 
     domain: str
     version: int
-    """The version of the domain that it is called by, the newest that has it: reading brings it to that of Graphs."""
+    """The newest version of the domain that has the operator; reading converts it to the version of Graphs."""
     is_gone: bool
-    """True where newer versions have another operator in its place, which is what is built."""
+    """True if newer versions replace it by other operators, which are built instead."""
     op: Operator
     attributes: tuple[Attribute, ...]
 
@@ -78,45 +75,45 @@ class Entry:
 
     @property
     def variadic(self) -> Parameter | None:
-        """The operand of which there may be any number."""
+        """The operand that can occur any number of times."""
         last = self.op.inputs[-1] if self.op.inputs else None
         return last if last is not None and last.is_variadic else None
 
     @property
     def gives_list(self) -> bool:
-        """True where its results are a list, however many they are."""
+        """True if its results are a list of any length."""
         return any(p.is_variadic for p in self.op.outputs)
 
     @property
     def takes_outputs(self) -> bool:
-        """True where the caller chooses the number of results."""
+        """True if the caller chooses the number of results."""
         return self.gives_list or self.least_results < len(self.op.outputs)
 
     @property
     def least_results(self) -> int:
-        """The results there are unless more are asked for."""
+        """The default number of results."""
         return max(sum(not p.is_optional and not p.is_variadic for p in self.op.outputs), 1)
 
     @property
     def usage(self) -> str:
-        """The form of a call, on one line."""
+        """The signature on one line, for errors."""
         return f"{self.label}{signature(self).replace(return_annotation=inspect.Signature.empty)}"
 
 
 @functools.cache
 def names(domain: str = "") -> tuple[str, ...]:
-    """The operators of a domain, of all versions that the installed onnx knows, in order."""
+    """Return the sorted names of a domain's operators, of all versions that the installed onnx has."""
     return tuple(sorted({s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain == domain}))
 
 
 @functools.cache
-def entry(name: str, domain: str = "") -> Entry:
-    """An operator. Raises `GraphError` where there is none of that name."""
+def entry(name: str, domain: str = "") -> OperatorSpec:
+    """Return an operator. Raises `GraphError` if there is none of that name."""
     if name not in names(domain):
-        known = _near(name, names(domain))
+        similar = _near(name, names(domain))
         raise GraphError(
             f"onnx: {domain or 'ONNX'} has no operator {name!r}",
-            help=f"is it {known}?" if known else "dir(ops.onnx) and dir(ops.onnx.ml) list those there are",
+            help=f"did you mean {similar}?" if similar else "dir(ops.onnx) and dir(ops.onnx.ml) list the operators",
         )
     schema = onnx.defs.get_schema(name, domain=domain)
     version = schema.since_version if domain else onnx.defs.onnx_opset_version()
@@ -124,99 +121,99 @@ def entry(name: str, domain: str = "") -> Entry:
     if is_gone:
         version = schema.since_version - 1
         schema = onnx.defs.get_schema(name, version, domain)
-    found: dict[str, Any] = dict(schema.attributes)
-    attributes = [Attribute(a.name, int(a.type), _default(a), a.required) for a in found.values()]
+    schema_attributes: dict[str, Any] = dict(schema.attributes)
+    attributes = [Attribute(a.name, int(a.type), _default(a), a.required) for a in schema_attributes.values()]
     attributes.sort(key=lambda a: (not a.is_required, a.name))
-    return Entry(domain, version, is_gone, operator(schema), tuple(attributes))
+    return OperatorSpec(domain, version, is_gone, operator(schema), tuple(attributes))
 
 
-def _near(name: str, known: tuple[str, ...]) -> str:
+def _near(name: str, candidates: tuple[str, ...]) -> str:
     import difflib
 
-    return " or ".join(difflib.get_close_matches(name, known, 2))
+    return " or ".join(difflib.get_close_matches(name, candidates, 2))
 
 
 def _default(attribute: Any) -> Any:
     value = attribute.default_value
     if not value.name:
         return None
-    made = onnx.helper.get_attribute_value(value)
-    if isinstance(made, bytes):
-        return made.decode()
-    if isinstance(made, float):
-        return float(str(np.float32(made)))  # as it was written, before it was stored in single precision
-    if isinstance(made, (int, str)):
-        return made
+    default = onnx.helper.get_attribute_value(value)
+    if isinstance(default, bytes):
+        return default.decode()
+    if isinstance(default, float):
+        return float(str(np.float32(default)))  # as written in the schema, before single precision
+    if isinstance(default, (int, str)):
+        return default
     if value.type == KINDS.STRINGS:
-        return tuple(s.decode() for s in made)
-    return tuple(made) if value.type in (KINDS.INTS, KINDS.FLOATS) else None
+        return tuple(s.decode() for s in default)
+    return tuple(default) if value.type in (KINDS.INTS, KINDS.FLOATS) else None
 
 
 @functools.cache
-def signature(of: Entry) -> inspect.Signature:
-    """Operands in order, by position or by name; then, by name only, attributes and how many results there are."""
-    return inspect.Signature(_parameters(of), return_annotation=_returned(of))
+def signature(spec: OperatorSpec) -> inspect.Signature:
+    """Operands in order, by position or by name; then, by name only, attributes and the number of results."""
+    return inspect.Signature(_parameters(spec), return_annotation=_returned(spec))
 
 
-def _parameters(of: Entry) -> list[inspect.Parameter]:
+def _parameters(spec: OperatorSpec) -> list[inspect.Parameter]:
     kinds = inspect.Parameter
-    made = []
-    for parameter in of.op.inputs:
+    parameters = []
+    for parameter in spec.op.inputs:
         if parameter.is_variadic:
-            made.append(kinds(parameter.name, kinds.VAR_POSITIONAL))
+            parameters.append(kinds(parameter.name, kinds.VAR_POSITIONAL))
         else:
             default = None if parameter.is_optional else kinds.empty
-            made.append(kinds(parameter.name, kinds.POSITIONAL_OR_KEYWORD, default=default))
-    for attribute in of.attributes:
+            parameters.append(kinds(parameter.name, kinds.POSITIONAL_OR_KEYWORD, default=default))
+    for attribute in spec.attributes:
         default = kinds.empty if attribute.is_required else attribute.default
-        made.append(kinds(attribute.name, kinds.KEYWORD_ONLY, default=default))
-    if of.takes_outputs:
-        made.append(kinds("outputs", kinds.KEYWORD_ONLY, default=None))
-    return made
+        parameters.append(kinds(attribute.name, kinds.KEYWORD_ONLY, default=default))
+    if spec.takes_outputs:
+        parameters.append(kinds("outputs", kinds.KEYWORD_ONLY, default=None))
+    return parameters
 
 
-def _returned(of: Entry) -> Any:
-    if of.gives_list:
+def _returned(spec: OperatorSpec) -> Any:
+    if spec.gives_list:
         return list[Symbol]
-    if of.takes_outputs:
+    if spec.takes_outputs:
         return Symbol | tuple[Symbol, ...]
-    return Symbol if of.least_results == 1 else tuple[Symbol, ...]
+    return Symbol if spec.least_results == 1 else tuple[Symbol, ...]
 
 
 @functools.cache
-def doc(of: Entry) -> str:
-    """The docstring: operands and results with their types, attributes with their defaults."""
-    op = of.op
-    what = f"operator of {of.domain}" if of.domain else "operator"
-    lines = [f"ONNX's {what} {op.name}, as version {op.version} of it defines it.", ""]
-    if of.is_gone:
-        lines += ["ONNX has it no more: what took its place is built.", ""]
+def doc(spec: OperatorSpec) -> str:
+    """Return the docstring: operands and results with their types, attributes with their defaults."""
+    op = spec.op
+    what = f"operator of {spec.domain}" if spec.domain else "operator"
+    lines = [f"ONNX's {what} {op.name}, as version {op.version} defines it.", ""]
+    if spec.is_gone:
+        lines += ["Newer versions of ONNX do not have it: the operators that replaced it are built.", ""]
     if op.inputs:
         lines += ["Operands:", *(f"    {_described(p)}" for p in op.inputs)]
-    if of.attributes:
-        lines += ["Attributes:", *(f"    {_attribute(a)}" for a in of.attributes)]
+    if spec.attributes:
+        lines += ["Attributes:", *(f"    {_attribute(a)}" for a in spec.attributes)]
     results = [_described(p) for p in op.outputs]
     lines += ["Results:", *(f"    {line}" for line in results)]
-    if of.takes_outputs:
-        lines.append(f"    outputs: how many of them, by default {_count(of)}")
+    if spec.takes_outputs:
+        lines.append(f"    outputs: the number of results, by default {_count(spec)}")
     variables: dict[str, frozenset[str]] = {p.type: p.allowed for p in (*op.inputs, *op.outputs) if _is_variable(p)}
     if variables:
         lines.append("Types:")
     for name, allowed in variables.items():
         lines += textwrap.wrap(f"{name}: {types(allowed)}", 116, initial_indent="    ", subsequent_indent="        ")
-    page = f"onnx_{of.domain.replace('.', '')}_{op.name}"
+    page = f"onnx_{spec.domain.replace('.', '')}_{op.name}"
     lines += [
         "Operands of one type variable are promoted to one dtype by the graph's promotion system.",
-        "Raises `DTypeError` for dtypes it does not take, `ShapeError` for shapes, `GraphError` for anything else.",
+        "Raises `DTypeError` for dtypes that it does not accept, `ShapeError` for shapes, `GraphError` otherwise.",
         f"https://onnx.ai/onnx/operators/{page}.html",
     ]
     return "\n".join(lines)
 
 
-def _count(of: Entry) -> str:
-    if not of.gives_list:
-        return str(of.least_results)
-    return "as many as `split` or `num_outputs` says" if of.op.name == "Split" else "as many as its body gives"
+def _count(spec: OperatorSpec) -> str:
+    if not spec.gives_list:
+        return str(spec.least_results)
+    return "given by `split` or `num_outputs`" if spec.op.name == "Split" else "as many as its body returns"
 
 
 def _is_variable(parameter: Parameter) -> bool:
@@ -240,7 +237,7 @@ def _attribute(attribute: Attribute) -> str:
 
 
 def types(allowed: frozenset[str]) -> str:
-    """Types of a schema in the library's words: `float32, int64; sequences of int64`."""
+    """Return the types of a schema by the library's names: `float32, int64; sequences of int64`."""
     groups: dict[str, list[str]] = {}
     for text in sorted(allowed):
         word, rest = "", text
@@ -248,5 +245,5 @@ def types(allowed: frozenset[str]) -> str:
             if rest.startswith(prefix):
                 word, rest = word + plural, rest[len(prefix) : -1]
         rest = ", ".join(part.strip().removeprefix("tensor(").removesuffix(")") for part in rest.split(","))
-        groups.setdefault(word, []).append(_OURS.get(rest, rest))
+        groups.setdefault(word, []).append(_DTYPE_NAMES.get(rest, rest))
     return "; ".join(word + ", ".join(sorted(names)) for word, names in groups.items())

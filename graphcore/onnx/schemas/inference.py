@@ -1,4 +1,4 @@
-"""Types of an operator's outputs as ONNX infers them, for `Graph.op` without `out_types`; models made safe for it."""
+"""Infer types of an operator's outputs by ONNX, for `Graph.op` without `out_types`; make models safe for inference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphcore.onnx.notes import DOMAINS, IR_VERSION, OPSET
 from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import block, integer, text, value_info
-from graphcore.onnx.schemas.other_domains import typed
+from graphcore.onnx.schemas.other_domains import infer_other_domain
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.types.tensor_types import ForeignType, TensorType, Type
 
@@ -23,7 +23,7 @@ from graphcore.types.tensor_types import ForeignType, TensorType, Type
 def infer_types(
     op_type: str, inputs: Sequence[Symbol | None], attributes: dict[str, Any], domain: str
 ) -> tuple[Type, ...]:
-    """One type for each output that the operator has with these inputs. Raises `GraphError` where that is not known."""
+    """Return a type for each output of an operator on these inputs. Raises `GraphError` if one is unknown."""
     if domain not in ("", "ai.onnx.ml"):
         return _of_runtime(op_type, inputs, attributes, domain)
     try:
@@ -38,46 +38,48 @@ def infer_types(
         inferred = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
     except Exception as error:
         reason = str(error).strip().split("\n")[-1]
-        shown = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
-        raise GraphError(f"{op_type}: {reason}", operands=shown, help="see the operator's ONNX schema") from None
-    found = {v.name: v.type for v in inferred.graph.value_info} | {v.name: v.type for v in inferred.graph.output}
+        operands = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
+        raise GraphError(f"{op_type}: {reason}", operands=operands, help="see the operator's ONNX schema") from None
+    types_by_name = {v.name: v.type for v in inferred.graph.value_info} | {
+        v.name: v.type for v in inferred.graph.output
+    }
     types = []
     for i in range(count):
-        proto_type = found.get(f"y{i}")
+        proto_type = types_by_name.get(f"y{i}")
         if proto_type is None or not proto_type.WhichOneof("value"):
-            raise GraphError(f"{op_type}: ONNX cannot say what its output {i} is", help="give out_types")
-        found_type = read_type(proto_type)
-        if isinstance(found_type, TensorType) and not found_type.shape.is_ranked:
-            raise GraphError("op: ONNX cannot say what rank an output has", help="give out_types")
-        types.append(found_type)
+            raise GraphError(f"{op_type}: ONNX cannot infer the type of output {i}", help="give out_types")
+        type_ = read_type(proto_type)
+        if isinstance(type_, TensorType) and not type_.shape.is_ranked:
+            raise GraphError(f"{op_type}: ONNX cannot infer the rank of output {i}", help="give out_types")
+        types.append(type_)
     return tuple(types)
 
 
 def _of_runtime(
     op_type: str, inputs: Sequence[Symbol | None], attributes: dict[str, Any], domain: str
 ) -> tuple[Type, ...]:
-    """The types of what an operator of another domain gives, as the installed runtime knows it."""
+    """Return the result types of an operator of another domain, by the installed runtime."""
     runtime = installed()
     operator = None if runtime is None else runtime.operator(domain, op_type, 1)
     if operator is not None:
         proto = onnx.NodeProto(op_type=op_type, domain=domain)
         proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
-        proto.output.extend(f"y{i}" for i in range(max(operator.fewest_results, 1)))
+        proto.output.extend(f"y{i}" for i in range(max(operator.min_outputs, 1)))
         for key, value in attributes.items():
             proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
-        types = typed(proto, inputs, {domain: 1}, lambda: runtime, [ForeignType()] * len(proto.output))
+        types = infer_other_domain(proto, inputs, {domain: 1}, lambda: runtime, [ForeignType()] * len(proto.output))
         if all(isinstance(t, TensorType) and t.shape.is_ranked for t in types):
             return tuple(types)
-    shown = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
+    operands = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
     raise GraphError(
-        f"{op_type}: the outputs of an operator of domain {domain!r} are not known",
-        operands=shown,
+        f"{op_type}: the output types of this operator of domain {domain!r} are unknown",
+        operands=operands,
         help="give out_types",
     )
 
 
 def _outputs(schema: Any, attributes: dict[str, Any]) -> int:
-    """Return how many outputs: those that are not optional, or for a variadic one what the attributes say."""
+    """Return the number of outputs: those that are not optional, or for a variadic one what the attributes say."""
     if schema.max_output <= len(schema.outputs) and schema.max_output:
         optional = onnx.defs.OpSchema.FormalParameterOption.Optional
         return max(len([o for o in schema.outputs if o.option != optional]), 1)
@@ -111,53 +113,53 @@ def _probe_bytes(probe: Graph) -> bytes:
     return integer(1, IR_VERSION) + block(8, integer(2, OPSET)) + block(7, text(2, "probe") + values)
 
 
-# Stops in front of Slices when ONNX infers a whole model, where its inference would end the process.
+# Checks before each Slice, for ONNX's inference of a whole model.
 #
-# Inference of Slice ends the process on a dim below 0 (an assertion of the C++ library, seen in onnx 1.22 to 1.23),
-# which the inference of other operators gives for windows larger than their image. A node put before each Slice has an
-# inference in Python, which raises for such operands and so ends inference, not the process.
+# Inference of Slice aborts the process on a negative dim (an assertion of the C++ library, seen in onnx 1.22 to 1.23),
+# which the inference of other operators returns for windows larger than their image. A node inserted before each Slice
+# has an inference function in Python, which raises for such operands and so ends inference, not the process.
 
 _DOMAIN = "graphcore.checks"
 _DIMS = "CheckedDims"
 
 
 class NegativeDimError(Exception):
-    """A dim below 0."""
+    """A negative dim."""
 
 
 def with_checked_dims(model: onnx.ModelProto, op_types: Set[str]) -> onnx.ModelProto:
-    """Return a copy of a model that stops inference at a Slice of a tensor with a dim below 0; the model without Slice.
+    """Return a copy of a model where inference raises at a Slice of a tensor with a negative dim.
 
-    op_types: the names of all operators in it. Inference of the copy raises what is no
-    `onnx.shape_inference.InferenceError` there.
+    op_types: the names of all operators in it; without a Slice the model itself is returned. The exception is not an
+    `onnx.shape_inference.InferenceError`.
     """
     if "Slice" not in op_types:
         return model
     _register()
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    made.opset_import.add(domain=_DOMAIN, version=1)
-    _insert_stops(made.graph.node, "")
-    for number, function in enumerate(made.functions):
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    copied.opset_import.add(domain=_DOMAIN, version=1)
+    _insert_stops(copied.graph.node, "")
+    for number, function in enumerate(copied.functions):
         function.opset_import.add(domain=_DOMAIN, version=1)
         _insert_stops(function.node, f"{number}.")
-    return made
+    return copied
 
 
 def _insert_stops(nodes: Any, path: str) -> None:
-    """Put a stop before each Slice of a list. path: of the list, which makes names of results unique."""
+    """Insert a check before each Slice of a list. path: of the list, to make names of results unique."""
     if not _has_slices(nodes):
         return
-    made = []
+    result = []
     for number, node in enumerate(nodes):
         if node.op_type == "Slice" and node.input and node.input[0]:
             name = f"{_DOMAIN} {path}{number}"
-            made.append(onnx.NodeProto(op_type=_DIMS, domain=_DOMAIN, input=[node.input[0]], output=[name]))
+            result.append(onnx.NodeProto(op_type=_DIMS, domain=_DOMAIN, input=[node.input[0]], output=[name]))
         for place, part in enumerate(node.attribute):
             if part.type == onnx.AttributeProto.GRAPH:
                 _insert_stops(part.g.node, f"{path}{number}.{place}.")
-        made.append(node)
-    copied = onnx.GraphProto(node=made)
+        result.append(node)
+    copied = onnx.GraphProto(node=result)
     del nodes[:]
     nodes.extend(copied.node)
 
@@ -172,21 +174,21 @@ def _has_slices(nodes: Iterable[onnx.NodeProto]) -> bool:
 
 @functools.cache
 def _register() -> None:
-    """Tell ONNX of the node."""
+    """Register the node's schema in ONNX."""
     schema = onnx.defs.OpSchema
-    made = schema(
+    registered = schema(
         _DIMS,
         _DOMAIN,
         1,
         inputs=[schema.FormalParameter("x", "T")],
         outputs=[schema.FormalParameter("y", "tensor(bool)")],
-        type_constraints=[("T", ["tensor(float)"], "any: inference does not look at it")],
+        type_constraints=[("T", ["tensor(float)"], "any: inference does not check it")],
     )
-    made.set_type_and_shape_inference_function(_stop_at_dims)
-    onnx.defs.register_schema(made)
+    registered.set_type_and_shape_inference_function(_stop_at_dims)
+    onnx.defs.register_schema(registered)
 
 
 def _stop_at_dims(context: Any) -> None:
     type_ = context.get_input_type(0)
     if type_ is not None and any(dim.dim_value < 0 for dim in type_.tensor_type.shape.dim):
-        raise NegativeDimError("a dim below 0")
+        raise NegativeDimError("a tensor has a negative dim")

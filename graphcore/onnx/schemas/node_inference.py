@@ -1,4 +1,4 @@
-"""The types of what one node gives: by the rules of `graphcore.operators`, else by ONNX's inference, asked once."""
+"""Infer the result types of one node: by the rules of `graphcore.operators`, else by ONNX's inference, cached."""
 
 from __future__ import annotations
 
@@ -12,75 +12,79 @@ from graphcore.errors import DTypeError, ModelError, ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
 from graphcore.ir.transform.walk import constant_array
-from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
+from graphcore.onnx.proto.type_protos import SMALL, proto_of, read_type, small_constants
 from graphcore.onnx.schemas.schemas import by_schema, element, operator, schema_of
 from graphcore.operators import ROWS, SHAPES
 from graphcore.operators.shapes.call import OperatorCall, Value, shapes_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, _shape, tensor_type
 
-Given: TypeAlias = "Sequence[Symbol | None]"
+Inputs: TypeAlias = "Sequence[Symbol | None]"
 
-_MAX_SHOWN = 100
-"""Characters of a name that errors show."""
+_MAX_NAME_LENGTH = 100
+"""Characters of a name that are shown in errors."""
 
 _MAX_REMEMBERED = 4096
-"""Answers of inference that are remembered."""
-_LONGEST = 2048
-"""Bytes of attributes and operands up to which an answer is remembered."""
+"""The size of the cache of inference results."""
+_MAX_KEY_BYTES = 2048
+"""Nodes with more bytes of attributes and operands are not cached."""
 
 _answers: dict[Hashable, tuple[Type, ...]] = {}
 
 
-def inferred(
+def infer_node(
     proto: onnx.NodeProto,
     schema: onnx.defs.OpSchema,
-    inputs: Given,
+    inputs: Inputs,
     versions: Mapping[str, int],
-    told: Sequence[Type | None],
+    declared: Sequence[Type | None],
     place: object,
     attributes: Mapping[str, Any] | None = None,
     sizes: ShapeValues | None = None,
 ) -> list[Type]:
-    """The types of a node's results: by the operator's rule, else as ONNX infers them. Raises `ModelError`.
+    """Return the result types of a node: by the operator's rule, else as ONNX infers them. Raises `ModelError`.
 
-    inputs: None for one that is left out, also where the node has a name for it: of an operand that a call leaves out.
-    told: what the model says of results, or nothing. attributes: of the node, None to have ONNX asked. sizes: tells
-    what operands hold.
+    Args:
+        inputs: None for an operand that is left out, even where the node has a name for it (in a call of a function).
+        declared: The types of results that the model declares, or an empty sequence.
+        attributes: Of the node; None to use ONNX's inference.
+        sizes: Has known values of operands.
     """
     outputs = [*proto.output]
     shapes: Sequence[Shape] | None = None
-    found: Sequence[Type] = ()
-    if attributes is not None and schema.name in SHAPES and schema.domain in _RULED:
+    inferred_types: Sequence[Type] = ()
+    if attributes is not None and schema.name in SHAPES and schema.domain in _RULE_DOMAINS:
         shapes = _shapes(schema, inputs, attributes, len(outputs), sizes, place)
         dtypes = _dtypes(schema, inputs, attributes, len(outputs))
-        found = [tensor_type(d, shape) for d, shape in zip(dtypes, shapes or (), strict=False) if d is not None]
-    if len(found) < len(outputs):
-        found = _by_onnx(proto, schema, inputs, versions, outputs, place)
-    made = []
-    for position, type_ in enumerate(found):
+        inferred_types = [
+            tensor_type(d, shape) for d, shape in zip(dtypes, shapes or (), strict=False) if d is not None
+        ]
+    if len(inferred_types) < len(outputs):
+        inferred_types = _by_onnx(proto, schema, inputs, versions, outputs, place)
+    types = []
+    for position, type_ in enumerate(inferred_types):
         if shapes is not None and isinstance(type_, TensorType):
-            type_ = closed(type_, tensor_type(type_.dtype, shapes[position]))
-        said = told[position] if told else None
-        made.append(type_ if said is None else _with_told(type_, said))
-    return made
+            type_ = fill_dims(type_, tensor_type(type_.dtype, shapes[position]))
+        declared_type = declared[position] if declared else None
+        types.append(type_ if declared_type is None else _with_declared(type_, declared_type))
+    return types
 
 
-def _with_told(type_: Type, told: Type) -> Type:
-    """Return a type with the dims that a model tells where its own are not known, and numbers in place of names."""
-    if not isinstance(type_, TensorType) or type_.shape.is_static or not isinstance(told, TensorType):
+def _with_declared(type_: Type, declared: Type) -> Type:
+    """Return a type with unknown dims filled in from the declared type, and numbers in place of names."""
+    if not isinstance(type_, TensorType) or type_.shape.is_static or not isinstance(declared, TensorType):
         return type_
-    if type_.dtype is not told.dtype or not type_.shape.is_ranked:
-        return told if type_.dtype is told.dtype else type_
-    if not told.shape.is_ranked or len(told.shape) != len(type_.shape):
+    if type_.dtype is not declared.dtype or not type_.shape.is_ranked:
+        return declared if type_.dtype is declared.dtype else type_
+    if not declared.shape.is_ranked or len(declared.shape) != len(type_.shape):
         return type_
-    pairs = zip(type_.shape, told.shape, strict=True)
+    pairs = zip(type_.shape, declared.shape, strict=True)
     dims = [b if a.is_dynamic or (b.is_static and not a.is_static) else a for a, b in pairs]
     return tensor_type(type_.dtype, _shape(dims))
 
 
-def closed(old: Type, new: Type) -> Type:
-    """Return a type with the dims of another one where its own are not known."""
+def fill_dims(old: Type, new: Type) -> Type:
+    """Return a type with unknown dims filled in from another type."""
     if not isinstance(old, TensorType) or not isinstance(new, TensorType) or not new.shape.is_ranked:
         return old
     if not old.shape.is_ranked:
@@ -90,25 +94,25 @@ def closed(old: Type, new: Type) -> Type:
     return tensor_type(old.dtype, _shape([b if a.is_dynamic else a for a, b in zip(old.shape, new.shape, strict=True)]))
 
 
-_RULED = frozenset({"", "ai.onnx.ml"})
+_RULE_DOMAINS = frozenset({"", "ai.onnx.ml"})
 
 
 def _shapes(
     schema: onnx.defs.OpSchema,
-    inputs: Given,
+    inputs: Inputs,
     attributes: Mapping[str, Any],
     count: int,
     sizes: ShapeValues | None,
     place: object,
 ) -> Sequence[Shape] | None:
-    """Return the shapes that the operator's rule gives; None where that does not tell. Raises `ModelError`."""
-    own: list[Shape | None] = []
+    """Return result shapes by the operator's rule; None if they are unknown. Raises `ModelError`."""
+    operand_shapes: list[Shape | None] = []
     for symbol in inputs:
         type_ = None if symbol is None else symbol.type
         if type_ is not None and not isinstance(type_, TensorType):
             return None
-        own.append(None if type_ is None else type_.shape)
-    call = OperatorCall(own, attributes, count, since=schema.since_version)
+        operand_shapes.append(None if type_ is None else type_.shape)
+    call = OperatorCall(operand_shapes, attributes, count, since=schema.since_version)
     if sizes is not None:
         call.value = lambda i: _value(sizes, inputs[i]) if i < len(inputs) else None
         call.array = lambda i: constant_array(inputs[i], weights=True, outer=True) if i < len(inputs) else None
@@ -120,51 +124,52 @@ def _shapes(
             operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
             help=error.help or "see the operator's ONNX schema",
         ) from None
-    except (ValueError, ArithmeticError):  # dims have bounds on how long they may become
+    except (ValueError, ArithmeticError):  # the length of symbolic dims is limited
         return None
 
 
 def _value(sizes: ShapeValues, symbol: Symbol | None) -> Value:
-    """Return what is known of the elements of an operand: of a constant also where there are many."""
-    found = sizes.of(symbol)
-    array = constant_array(symbol, weights=True, outer=True) if found is None else None
+    """Return the known elements of an operand; of a constant also where there are many."""
+    elements = sizes.of(symbol)
+    array = constant_array(symbol, weights=True, outer=True) if elements is None else None
     is_vector = array is not None and array.ndim == 1 and array.dtype.kind in "iu" and array.nbytes <= SMALL
-    return tuple(array.tolist()) if array is not None and is_vector else found
+    return tuple(array.tolist()) if array is not None and is_vector else elements
 
 
-def _dtypes(schema: onnx.defs.OpSchema, inputs: Given, attributes: Mapping[str, Any], count: int) -> list[DType | None]:
-    """Return the dtypes of results, as they are stored: that of operands of the same type variable, the only one there
-    is, or the one that an attribute says."""
+def _dtypes(
+    schema: onnx.defs.OpSchema, inputs: Inputs, attributes: Mapping[str, Any], count: int
+) -> list[DType | None]:
+    """Return the storage dtypes of results, by type variables, the only allowed dtype, or an attribute."""
     op, row = operator(schema), ROWS.get(schema.name)
-    said = None if row is None else attributes.get(row.dtype_attribute)
-    if said is not None:
+    named = None if row is None else attributes.get(row.dtype_attribute)
+    if named is not None:
         with contextlib.suppress(DTypeError):
-            dtype = DType.of(said).storage
+            dtype = DType.of(named).storage
             return [dtype if element(tensor_type(dtype, Shape())) in op.outputs[0].allowed else None] * count
     types = reversed([(i, s.type) for i, s in enumerate(inputs) if s is not None])
     bound = {p.type: t for i, t in types if (p := op.input(i)) is not None}
-    found = [by_schema(op, position, bound) for position in range(count)]
-    return [t.dtype.storage if isinstance(t, TensorType) else None for t in found]
+    result_types = [by_schema(op, position, bound) for position in range(count)]
+    return [t.dtype.storage if isinstance(t, TensorType) else None for t in result_types]
 
 
 def _by_onnx(
     proto: onnx.NodeProto,
     schema: onnx.defs.OpSchema,
-    inputs: Given,
+    inputs: Inputs,
     versions: Mapping[str, int],
     outputs: Sequence[str],
     place: object,
 ) -> tuple[Type, ...]:
-    """Return what ONNX's inference answers, and where it does not know what the schema tells. Raises `ModelError`."""
+    """Return the types by `_infer`, cached. Raises `ModelError`."""
     key = _key(proto, schema, inputs, versions, outputs)
-    found = None if key is None else _answers.get(key)
-    if found is None:
-        found = tuple(_asked(proto, schema, inputs, versions, outputs, place))
+    types = None if key is None else _answers.get(key)
+    if types is None:
+        types = tuple(_infer(proto, schema, inputs, versions, outputs, place))
         if key is not None:
             if len(_answers) >= _MAX_REMEMBERED:
                 _answers.clear()
-            _answers[key] = found
-    return found
+            _answers[key] = types
+    return types
 
 
 def _key(
@@ -174,36 +179,36 @@ def _key(
     versions: Mapping[str, int],
     outputs: Sequence[str],
 ) -> Hashable | None:
-    """Return all that an answer of inference depends on; None where that is too long to be remembered."""
+    """Return everything that inference depends on, as a cache key; None if it is too long."""
     if len(outputs) > 1 and len(set(outputs)) != len(outputs):
         return None
     size = 0
-    said = []
+    attributes = []
     for attribute in proto.attribute:
-        if attribute.type in _LARGE_KINDS and attribute.ByteSize() > _LONGEST:
+        if attribute.type in _LARGE_KINDS and attribute.ByteSize() > _MAX_KEY_BYTES:
             return None
         if attribute.type in _GRAPHS:
             return None
         content = attribute.SerializeToString()
         size += len(content)
-        said.append(content)
+        attributes.append(content)
     types: list[Type | None] = []
-    held: list[bytes | None] = []
+    contents: list[bytes | None] = []
     for symbol in inputs:
         types.append(None if symbol is None else symbol.type)
         array = constant_array(symbol, weights=True, outer=True)
         if array is None or array.nbytes > SMALL:
-            held.append(None)
+            contents.append(None)
             continue
         if array.dtype == object:
             return None
         size += array.nbytes
-        held.append(array.tobytes())
-    if size > _LONGEST:
+        contents.append(array.tobytes())
+    if size > _MAX_KEY_BYTES:
         return None
     opsets = tuple(versions.items())
     names = tuple(map(bool, outputs))
-    return schema.name, schema.domain, schema.since_version, opsets, names, *said, None, *types, *held
+    return schema.name, schema.domain, schema.since_version, opsets, names, *attributes, None, *types, *contents
 
 
 _Kinds = onnx.AttributeProto
@@ -213,7 +218,7 @@ _LARGE_KINDS = frozenset(
 )
 
 
-def _asked(
+def _infer(
     proto: onnx.NodeProto,
     schema: onnx.defs.OpSchema,
     inputs: Sequence[Symbol | None],
@@ -221,24 +226,24 @@ def _asked(
     outputs: Sequence[str],
     place: object,
 ) -> list[Type]:
-    """Return what inference answers, and where it does not know what the schema tells. Raises `ModelError`."""
+    """Return the types by ONNX's inference, else by the schema alone. Raises `ModelError`."""
     named = {name: s for name, s in zip(proto.input, inputs, strict=False) if s is not None}
     types = {name: proto_of(s.type) for name, s in named.items() if s.type != ForeignType()}
     proto = _without(proto, inputs)
     for name in proto.input:
-        if name and name not in types:  # which inference looks up
+        if name and name not in types:  # inference looks them all up
             raise ModelError(
-                f"load: {place}: the type of its operand {name[:_MAX_SHOWN]!r} is not known",
+                f"load: {place}: the type of its operand {name[:_MAX_NAME_LENGTH]!r} is unknown",
                 operands=dict(named),
-                help="say it in the model: as the type of an input, or in value_info",
+                help="declare it in the model: as the type of an input, or in value_info",
             )
     imports = [onnx.OperatorSetIdProto(domain=d, version=v) for d, v in versions.items()]
     try:
-        found = onnx.shape_inference.infer_node_outputs(
+        protos = onnx.shape_inference.infer_node_outputs(
             _inferable(schema),
             proto,
             types,
-            data_of(named),
+            small_constants(named),
             opset_imports=imports,
             ir_version=onnx.IR_VERSION,
         )
@@ -251,27 +256,27 @@ def _asked(
         ) from None
     op = operator(schema)
     bound = {p.type: s.type for i, s in enumerate(inputs) if s is not None and (p := op.input(i)) is not None}
-    made = []
+    result = []
     for position, name in enumerate(outputs):
-        type_ = read_type(found[name]) if name in found else ForeignType()
+        type_ = read_type(protos[name]) if name in protos else ForeignType()
         if isinstance(type_, ForeignType) and not type_.onnx:
             type_ = by_schema(op, position, bound)
-        made.append(type_)
-    return made
+        result.append(type_)
+    return result
 
 
 def _without(proto: onnx.NodeProto, inputs: Sequence[Symbol | None]) -> onnx.NodeProto:
-    """Return the node with no names for the operands that are left out."""
+    """Return the node with empty names for the operands that are left out."""
     if not any(name and s is None for name, s in zip(proto.input, inputs, strict=False)):
         return proto
-    made = onnx.NodeProto()
-    made.CopyFrom(proto)
-    made.input[:] = ["" if s is None else name for name, s in zip(proto.input, inputs, strict=False)]
-    return made
+    copied = onnx.NodeProto()
+    copied.CopyFrom(proto)
+    copied.input[:] = ["" if s is None else name for name, s in zip(proto.input, inputs, strict=False)]
+    return copied
 
 
 def _inferable(schema: onnx.defs.OpSchema) -> onnx.defs.OpSchema:
-    """The schema, or for one that is deprecated, which inference refuses, the one before it or else the newest."""
+    """Return the schema; for a deprecated one, which inference rejects, the previous or else the newest one."""
     if not schema.deprecated:
         return schema
     return schema_of(schema.name, schema.domain, schema.since_version - 1) or onnx.defs.get_schema(

@@ -1,6 +1,6 @@
-"""The operators that a runtime knows beyond ONNX's: what reading and checks ask, and who answers.
+"""The interface to the operators that a runtime has beyond ONNX's, for reading and checks.
 
-This folder imports no runtime. `provide` is given what makes the answering object, on first use.
+This package does not import the runtime: the runtime registers itself by `provide`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class RuntimeOperators(Protocol):
-    """The operators of one runtime, with the libraries of operators that are loaded into it."""
+    """The operators of one runtime, including loaded libraries of custom operators."""
 
     def operator(self, domain: str, op_type: str, version: int) -> Operator | None:
-        """Return what the runtime's schema says of an operator at a version of its domain; None where it has none."""
+        """Return an operator by the runtime's schema at a version of its domain; None if it has none."""
 
     def knows(self, domain: str) -> bool:
-        """Return whether the runtime has schemas of a domain's operators."""
+        """Return True if the runtime has schemas of a domain's operators."""
 
     def results(self, model: onnx.ModelProto) -> list[onnx.TypeProto | None] | None:
-        """Return the types that the runtime infers for the outputs of a model; None where it does not take the model.
+        """Return the types that the runtime infers for the outputs of a model; None if it rejects the model.
 
-        A type is None where the runtime does not tell it.
+        An unknown type is None.
         """
 
 
@@ -37,13 +37,13 @@ _made: list[RuntimeOperators] = []
 
 
 def provide(make: Callable[[], RuntimeOperators]) -> None:
-    """Let `installed` return what `make` gives, which is called on first use."""
+    """Let `installed` return the result of `make`, which is called on first use."""
     _makers[:] = [make]
     _made.clear()
 
 
 def installed() -> RuntimeOperators | None:
-    """Return the operators of the installed runtime; None where none is provided."""
+    """Return the operators of the installed runtime; None if none is provided."""
     if not _makers:
         attach()
     if not _made and _makers:

@@ -1,4 +1,4 @@
-"""ONNX's schemas: which operands an operator takes, and what its results are."""
+"""ONNX's schemas: the operands that an operator accepts, and its results."""
 
 from __future__ import annotations
 
@@ -30,13 +30,10 @@ _ELEMENTS = {
 
 _BY_ELEMENT = {name: dtype for dtype, name in _ELEMENTS.items()}
 
-_SHOWN = 100
-"""Characters of a name that errors show."""
-
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An operand or result: its name, its type or type variable, and which types that may be."""
+    """An operand or result: its name, its type or type variable, and the allowed types."""
 
     name: str
     type: str
@@ -48,19 +45,19 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator as its schema has it, read once."""
+    """An operator's schema, read once."""
 
     name: str
     version: int
     inputs: tuple[Parameter, ...]
     outputs: tuple[Parameter, ...]
-    fewest: int
-    most: int
-    fewest_results: int
-    most_results: int
+    min_inputs: int
+    max_inputs: int
+    min_outputs: int
+    max_outputs: int
 
     def input(self, position: int) -> Parameter | None:
-        """The parameter that the operand at a position is for."""
+        """Return the parameter of the operand at a position."""
         if position < len(self.inputs):
             return self.inputs[position]
         return self.inputs[-1] if self.inputs and self.inputs[-1].is_variadic else None
@@ -71,9 +68,9 @@ class Operator:
         return self.outputs[-1] if self.outputs and self.outputs[-1].is_variadic else None
 
 
-@functools.lru_cache(8192)  # operators that models name may be anything
+@functools.lru_cache(8192)  # bounded: models can name any operator
 def schema_of(op_type: str, domain: str, version: int) -> onnx.defs.OpSchema | None:
-    """The schema in force at a version of a domain, None where there is none."""
+    """Return the schema in force at a version of a domain; None if there is none."""
     if not 0 < version < 1 << 31:
         return None
     try:
@@ -89,7 +86,7 @@ def _required(op_type: str, domain: str, version: int) -> tuple[str, ...]:
 
 
 def required_attributes(schema: onnx.defs.OpSchema) -> tuple[str, ...]:
-    """The names of the attributes that a node must have."""
+    """Return the names of the attributes that a node must have."""
     return _required(schema.name, schema.domain, schema.since_version)
 
 
@@ -97,25 +94,27 @@ _operators: dict[tuple[str, str, int], Operator] = {}
 
 
 def operator(schema: onnx.defs.OpSchema) -> Operator:
-    """Return what the schema says."""
+    """Return the cached operator of a schema."""
     key = (schema.name, schema.domain, schema.since_version)
-    found = _operators.get(key)
-    if found is None:
-        found = _operators[key] = operator_of(schema, lambda p: (p.type_str, p.option.name, p.is_homogeneous))
-    return found
+    op = _operators.get(key)
+    if op is None:
+        op = _operators[key] = operator_of(schema, lambda p: (p.type_str, p.option.name, p.is_homogeneous))
+    return op
 
 
 def operator_of(schema: Any, formal: Callable[[Any], tuple[str, str, bool]]) -> Operator:
-    """Return what a schema says, of onnx or of onnxruntime, whose parameters call things otherwise.
+    """Return the operator of a schema of onnx or of onnxruntime, whose parameters have different attributes.
 
-    formal: gives the type, the option ("Single", "Optional", "Variadic") and whether all are of one type.
+    formal: returns the type of a parameter, its option ("Single", "Optional", "Variadic"), and is_homogeneous.
     """
     allowed = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
 
-    def parameter(given: Any) -> Parameter:
-        type_, option, is_homogeneous = formal(given)
-        own = allowed.get(type_, frozenset({type_}))
-        return Parameter(given.name, type_, own, option == "Optional", option == "Variadic", is_homogeneous)
+    def parameter(formal_parameter: Any) -> Parameter:
+        type_, option, is_homogeneous = formal(formal_parameter)
+        types = allowed.get(type_, frozenset({type_}))
+        return Parameter(
+            formal_parameter.name, type_, types, option == "Optional", option == "Variadic", is_homogeneous
+        )
 
     return Operator(
         schema.name,
@@ -129,17 +128,17 @@ def operator_of(schema: Any, formal: Callable[[Any], tuple[str, str, bool]]) -> 
     )
 
 
-_MOST_APPROVED = 10_000
+_MAX_APPROVED = 10_000
 _approved: set[tuple[object, ...]] = set()
-"""Operators, by their identity, and dtypes of operands that were found to go together: most nodes are like others."""
+"""Operators, by identity, with dtypes of operands that passed the check: a model repeats the same combinations."""
 
 
-def checked_operands(
+def check_operands(
     graph: Graph, op: Operator, inputs: Sequence[Symbol | None], implicit_casts: bool, place: object
 ) -> list[Symbol | None]:
-    """The operands, if the operator takes them. Raises `ModelError`.
+    """Return the operands if the operator accepts them. Raises `ModelError`.
 
-    implicit_casts: those that should be of one dtype and are not are cast to what the graph's promotion system says.
+    implicit_casts: promote operands of one type variable to one dtype by the graph's promotion system.
     """
     types = [None if s is None else s.type for s in inputs]
     key = (id(op), *(t.dtype for t in types if type(t) is TensorType))
@@ -153,34 +152,36 @@ def checked_operands(
         if symbol is not None and parameter is not None and (parameter.is_homogeneous or not parameter.is_variadic):
             groups.setdefault(parameter.type, []).append(position)
     for positions in groups.values():
-        found = [s for i in positions if (s := checked[i]) is not None]
-        if len(found) > 1 and implicit_casts and _mixes(found):
+        group = [s for i in positions if (s := checked[i]) is not None]
+        if len(group) > 1 and implicit_casts and _mixes(group):
             roles = {_role(op, i): checked[i] for i in positions}
-            made, _ = operands.promote(str(place), "join", roles)
-            for position, symbol in zip(positions, made, strict=True):
+            promoted, _ = operands.promote(str(place), "join", roles)
+            for position, symbol in zip(positions, promoted, strict=True):
                 checked[position] = symbol
     for positions in groups.values():
         _check(op, positions, checked, place)
-    if len(key) == len(inputs) + 1 and not implicit_casts and len(_approved) < _MOST_APPROVED:
+    if len(key) == len(inputs) + 1 and not implicit_casts and len(_approved) < _MAX_APPROVED:
         _approved.add(key)
     return checked
 
 
-def check_arity(op: Operator, given: Sequence[bool], place: object) -> None:
-    """Raise `ModelError` for too few or too many operands, and for one left out that is needed.
+def check_arity(op: Operator, is_present: Sequence[bool], place: object) -> None:
+    """Raise `ModelError` for too few or too many operands, and for a required one that is left out.
 
-    given: for each operand that a node lists whether it is there.
+    is_present: for each operand that the node lists, False if its name is empty.
     """
-    if not op.fewest <= len(given) <= op.most:
+    if not op.min_inputs <= len(is_present) <= op.max_inputs:
         raise ModelError(
-            f"load: {place} has {len(given)} operands, and {count_of(op)} are taken", help="write the model again"
+            f"load: {place} has {len(is_present)} operands, but needs {count_of(op)}", help="export the model again"
         )
-    for position, is_there in enumerate(given):
+    for position, is_given in enumerate(is_present):
         parameter = op.input(position)
-        if is_there or parameter is None or parameter.is_optional:
+        if is_given or parameter is None or parameter.is_optional:
             continue
-        if not parameter.is_variadic or any(given[position:]):  # kernels read one that is left out before others
-            raise ModelError(f"load: {place} lacks the operand {parameter.name!r}", help="write the model again")
+        if not parameter.is_variadic or any(is_present[position:]):  # kernels read one left out before others
+            raise ModelError(
+                f"load: {place} lacks the required operand {parameter.name!r}", help="export the model again"
+            )
 
 
 def _mixes(symbols: Sequence[Symbol]) -> bool:
@@ -198,24 +199,24 @@ def _check(op: Operator, positions: Sequence[int], symbols: Sequence[Symbol | No
         if isinstance(symbol.type, ForeignType) and not symbol.type.name.startswith("tensor("):
             continue
         if parameter.allowed and element(symbol.type) not in parameter.allowed:
-            shown = {_role(op, i): s for i in range(len(symbols)) if (s := symbols[i]) is not None}
+            by_role = {_role(op, i): s for i in range(len(symbols)) if (s := symbols[i]) is not None}
             raise ModelError(
-                f"load: {place}: {parameter.name} is {_shown(symbol.type)}, which {op.name} of opset {op.version} "
+                f"load: {place}: {parameter.name} is {_type_name(symbol.type)}, which {op.name} of opset {op.version} "
                 "does not take",
-                operands=shown,
+                operands=by_role,
                 help="cast it in the model, or write it with a newer opset",
             )
         if first is not None and element(first.type) != element(symbol.type):
             raise ModelError(
-                f"load: {place} mixes {_shown(first.type)} and {_shown(symbol.type)}",
+                f"load: {place} mixes {_type_name(first.type)} and {_type_name(symbol.type)}",
                 operands={_role(op, i): s for i in positions if (s := symbols[i]) is not None},
-                help="Graph.load(..., implicit_casts=True) inserts the casts that promotion says",
+                help="Graph.load(..., implicit_casts=True) inserts casts by the promotion system",
             )
         if first is None:
             first = symbol
 
 
-def _shown(type_: Type) -> str:
+def _type_name(type_: Type) -> str:
     return str(type_.dtype) if isinstance(type_, TensorType) else str(type_)
 
 
@@ -227,14 +228,14 @@ def _role(op: Operator, position: int) -> str:
 
 
 def count_of(op: Operator) -> str:
-    """Return how many operands an operator takes, in words."""
-    if op.most > 1 << 30:
-        return f"at least {op.fewest}"
-    return str(op.fewest) if op.fewest == op.most else f"{op.fewest} to {op.most}"
+    """Return the number of operands that an operator accepts, as text."""
+    if op.max_inputs > 1 << 30:
+        return f"at least {op.min_inputs}"
+    return str(op.min_inputs) if op.min_inputs == op.max_inputs else f"{op.min_inputs} to {op.max_inputs}"
 
 
 def element(type_: Type) -> str:
-    """The type as schemas write it: `tensor(float)`, `seq(tensor(int64))`."""
+    """Return the type as schemas write it: `tensor(float)`, `seq(tensor(int64))`."""
     if isinstance(type_, TensorType):
         stored = type_.dtype.storage
         return f"tensor({_ELEMENTS.get(stored, stored.name)})"
@@ -246,7 +247,7 @@ def element(type_: Type) -> str:
 
 
 def by_schema(op: Operator, position: int, bound: Mapping[str, Type]) -> Type:
-    """Return what the schema alone tells: the dtype of operands of the same type variable, or the only one there is."""
+    """Return a result type by the schema alone: that of operands of the same type variable, or the only allowed one."""
     parameter = op.output(position)
     if parameter is None:
         return ForeignType()
@@ -261,9 +262,9 @@ def by_schema(op: Operator, position: int, bound: Mapping[str, Type]) -> Type:
 
 
 def _of_element(text: str) -> Type:
-    for prefix, made in (("seq(", SequenceType), ("optional(", OptionalType)):
+    for prefix, make in (("seq(", SequenceType), ("optional(", OptionalType)):
         if text.startswith(prefix):
-            return made(_of_element(text[len(prefix) : -1]))
+            return make(_of_element(text[len(prefix) : -1]))
     name = text.removeprefix("tensor(").removesuffix(")")
     try:
         return tensor_type(_BY_ELEMENT.get(name) or DType.of(name), Shape.unknown())

@@ -1,7 +1,7 @@
-"""Operators of other opsets by those of the one that graphs are written with.
+"""Convert operators of other opsets to the opset of Graphs.
 
-`table` holds every operator whose meaning changed, `unchanged` every one that changed without it; `functions` expands
-what ONNX itself writes as a function of other operators.
+`table` has every change of an operator, `adapters` converts those with another meaning, and `older` expands the
+functions that ONNX defines by other operators.
 """
 
 from __future__ import annotations
@@ -9,29 +9,29 @@ from __future__ import annotations
 import functools
 
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.versions.older import Body, Read, expand_function, function_body
+from graphcore.onnx.versions.older import FunctionBody, ReadNode, expand_function, function_body
 from graphcore.onnx.versions.table import next_change
 
 
 @functools.cache
 def is_unchanged(domain: str, op_type: str, version: int) -> bool:
-    """Return whether an operator of a version of its domain is what it is at the opset that graphs are written with."""
+    """Return True if an operator of a version of its domain means the same at the opset of Graphs."""
     return next_change(domain, op_type, version) is None
 
 
-def convert(node: Read) -> tuple[Symbol, ...] | None:
-    """Return what computes the same at the opset that graphs are written with.
+def convert(node: ReadNode) -> tuple[Symbol, ...] | None:
+    """Convert a node to the opset of Graphs.
 
-    Returns the results' Symbols, of nodes emitted into the graph; None where the node, which may have been changed in
-    place, is one node of that opset. Raises `ModelError` for what has no equivalent.
+    Returns the results of the nodes emitted into the graph; None if the node, possibly changed in place, is a node of
+    that opset. Raises `ModelError` if there is no equivalent.
     """
     version = node.version
     while (step := next_change(node.domain, node.op_type, version)) is not None:
         version, change = step
-        made = change(node)
-        if made is not None:
-            return made
+        results = change(node)
+        if results is not None:
+            return results
     return None
 
 
-__all__ = ["Body", "Read", "convert", "expand_function", "function_body", "is_unchanged"]
+__all__ = ["FunctionBody", "ReadNode", "convert", "expand_function", "function_body", "is_unchanged"]

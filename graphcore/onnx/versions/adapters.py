@@ -1,4 +1,4 @@
-"""Nodes of older and newer opsets as those of the opset that graphs are written with, by operator."""
+"""Convert nodes of older and newer opsets to the opset of Graphs, by operator: changes that need several nodes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from graphcore.ir.definitions import new_body, outermost
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Captured, Symbol
-from graphcore.onnx.versions.older import Made, Read, expand_function, unknown
+from graphcore.onnx.versions.older import Converted, ReadNode, expand_function, unknown
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _OptimizerStep:
     """One update of one tensor, in its own dtype."""
 
-    node: Read
+    node: ReadNode
     type: TensorType
     rate: Symbol
     """The learning rate, a scalar."""
@@ -39,17 +39,17 @@ class _Step:
         return self.node.emit(op_type, self.rate.type if are_scalars else self.type, *operands)
 
     def regular(self, x: Symbol, gradient: Symbol) -> Symbol:
-        """The gradient with that of the penalty for large weights."""
+        """Add the gradient of the penalty for large weights."""
         return self("Add", self("Mul", self.attribute("norm_coefficient"), x), gradient)
 
     def started(self, later: Symbol, first: Symbol) -> Symbol:
-        """A scalar that is another one before the first update."""
+        """Return the scalar `first` before the first update, else `later`."""
         truth = TensorType(DType.bool, [])
         begun = self.node.emit("Greater", truth, self.count, self.number(0.0))
         return self.node.emit("Where", self.rate.type, begun, later, first)
 
 
-def _adagrad(step: _Step, x: Symbol, gradient: Symbol, squares: Symbol) -> Sequence[Symbol]:
+def _adagrad(step: _OptimizerStep, x: Symbol, gradient: Symbol, squares: Symbol) -> Sequence[Symbol]:
     slower = step("Add", step.number(1.0), step("Mul", step.count, step.attribute("decay_factor")))
     gradient = step.regular(x, gradient)
     squares = step("Add", squares, step("Mul", gradient, gradient))
@@ -58,7 +58,7 @@ def _adagrad(step: _Step, x: Symbol, gradient: Symbol, squares: Symbol) -> Seque
     return step("Sub", x, moved), squares
 
 
-def _momentum(step: _Step, x: Symbol, gradient: Symbol, velocity: Symbol) -> Sequence[Symbol]:
+def _momentum(step: _OptimizerStep, x: Symbol, gradient: Symbol, velocity: Symbol) -> Sequence[Symbol]:
     alpha = step.attribute("alpha")
     gradient = step.regular(x, gradient)
     beta = step.started(step.attribute("beta"), step.number(1.0))
@@ -69,7 +69,7 @@ def _momentum(step: _Step, x: Symbol, gradient: Symbol, velocity: Symbol) -> Seq
     return step("Sub", x, step("Mul", step.rate, direction)), velocity
 
 
-def _adam(step: _Step, x: Symbol, gradient: Symbol, mean: Symbol, squares: Symbol) -> Sequence[Symbol]:
+def _adam(step: _OptimizerStep, x: Symbol, gradient: Symbol, mean: Symbol, squares: Symbol) -> Sequence[Symbol]:
     alpha, beta, one = step.attribute("alpha", 0.9), step.attribute("beta", 0.999), step.number(1.0)
     gradient = step.regular(x, gradient)
     mean = step("Add", step("Mul", alpha, mean), step("Mul", step("Sub", one, alpha), gradient))
@@ -83,43 +83,43 @@ def _adam(step: _Step, x: Symbol, gradient: Symbol, mean: Symbol, squares: Symbo
     )
     rate = step.started(step("Mul", step.rate, unbiased), step.rate)
     moved = step("Sub", x, step("Div", step("Mul", rate, mean), size))
-    left = step("Sub", one, step.attribute("norm_coefficient_post"))
-    return step("Mul", left, moved), mean, squares
+    shrink = step("Sub", one, step.attribute("norm_coefficient_post"))
+    return step("Mul", shrink, moved), mean, squares
 
 
 _Update = Callable[..., Sequence[Symbol]]
 _UPDATES: dict[str, tuple[_Update, int]] = {"Adagrad": (_adagrad, 3), "Momentum": (_momentum, 3), "Adam": (_adam, 4)}
-"""The update of one tensor, and its number of operands of that shape: the tensor, its gradient and its state."""
+"""The update of one tensor, and its number of operands per tensor: the tensor, its gradient and its state."""
 
 
-def optimizer(node: Read) -> Made:
-    """All tensors updated; results are ordered as operands are, the gradients left out."""
+def optimizer(node: ReadNode) -> Converted:
+    """Update all tensors; results have the order of operands, without the gradients."""
     update, parts = _UPDATES[node.op_type]
     tensors = len(node.inputs) - 2
     if tensors % parts or len(node.types) != tensors // parts * (parts - 1):
-        raise node.refusal(f"{tensors} tensors are no groups of {parts}", "write the model again")
-    each = tensors // parts
-    made: list[list[Symbol]] = [[] for _ in range(parts - 1)]
-    for i in range(each):
-        own = [node.operand(2 + i + each * part) for part in range(parts)]
+        raise node.error(f"{tensors} tensors cannot be grouped by {parts}", "export the model again")
+    count = tensors // parts
+    columns: list[list[Symbol]] = [[] for _ in range(parts - 1)]
+    for i in range(count):
+        operands = [node.operand(2 + i + count * part) for part in range(parts)]
         type_ = node.tensor(2 + i)
         scalars = (_scalar(node, position, type_.dtype) for position in (0, 1))
-        for column, symbol in zip(made, update(_Step(node, type_, *scalars), *own), strict=True):
+        for column, symbol in zip(columns, update(_OptimizerStep(node, type_, *scalars), *operands), strict=True):
             column.append(symbol)
-    return tuple(symbol for column in made for symbol in column)
+    return tuple(symbol for column in columns for symbol in column)
 
 
-def _scalar(node: Read, position: int, dtype: DType) -> Symbol:
+def _scalar(node: ReadNode, position: int, dtype: DType) -> Symbol:
     symbol = node.graph.build.cast(node.operand(position), dtype)
     type_ = TensorType(dtype, [])
     return symbol if symbol.type is type_ else node.emit("Reshape", type_, symbol, node.graph.build.vector([]))
 
 
-# Operators of domain `ai.onnx.ml`, and of those that ONNX tries out.
+# Operators of the domain `ai.onnx.ml`, and of ONNX's preview domains.
 
 
-def classes(node: Read) -> Made:
-    """LabelEncoder had one list, of which strings and integers were each other's index."""
+def classes(node: ReadNode) -> Converted:
+    """LabelEncoder had one list of strings, which it mapped to and from their indices."""
     names = node.attributes.pop("classes_strings", [])
     numbers = list(range(len(names)))
     if node.tensor(0).dtype is DType.string:
@@ -129,33 +129,33 @@ def classes(node: Read) -> Made:
     return None
 
 
-def trees(node: Read) -> Made:
-    """Version 5 replaces these by one operator of all trees: the graph is written with version 4, which has them."""
+def trees(node: ReadNode) -> Converted:
+    """Version 5 replaces these operators by a common one: the graph is written with version 4, which has them."""
     outermost(node.graph).opsets["ai.onnx.ml"] = 4
     return None
 
 
-def flexible(node: Read) -> Made:
-    """FlexAttention with what it does to scores and probabilities in place."""
+def flexible(node: ReadNode) -> Converted:
+    """Expand FlexAttention with its bodies for scores and probabilities."""
     for name, body in node.attributes.items():
         if isinstance(body, Graph) and body.scope.captured:
-            raise node.refusal(f"{name} uses values from outside of it", "make them constants of the body")
+            raise node.error(f"{name} uses values of the outer graph", "make them constants of the body")
     return expand_function(node)
 
 
-def gradient(node: Read) -> Made:
-    raise node.refusal("the derivative of a graph is not computed from its operands", "export the gradient's nodes")
+def gradient(node: ReadNode) -> Converted:
+    raise node.error("derivatives of a graph are not supported", "export the nodes of the gradient")
 
 
-# Operators of opset 27 and 28 by what opset 26 has.
+# Operators of opsets 27 and 28 by those of opset 26.
 
 _NARROW = frozenset({DType.float16, DType.bfloat16})
 _LIBRARY = "graphcore"
 """The domain of operators that lowering expands."""
 
 
-def range_in(node: Read) -> Made:
-    """Narrow floats are counted in a dtype of their own."""
+def range_in(node: ReadNode) -> Converted:
+    """Narrow floats are computed in the dtype `stash_type`."""
     stash = DType.of(node.attributes.pop("stash_type", 1))
     type_ = node.result()
     if type_.dtype not in _NARROW:
@@ -164,23 +164,23 @@ def range_in(node: Read) -> Made:
     return (node.graph.build.cast(node.emit("Range", type_.cast(stash), *wide), type_.dtype),)
 
 
-def remainder(node: Read) -> Made:
-    """Floats may have the divisor's sign."""
+def remainder(node: ReadNode) -> Converted:
+    """Remainders of floats can have the divisor's sign."""
     if node.tensor(0).dtype.is_float and not node.attributes.get("fmod", 0):
         node.op_type, node.domain = "FloorMod", _LIBRARY
         node.attributes.clear()
     return None
 
 
-def shift(node: Read) -> Made:
-    """Signed integers may be shifted, and every count has a meaning."""
+def shift(node: ReadNode) -> Converted:
+    """Signed integers can be shifted, and every count is defined."""
     direction = node.attributes.pop("direction")
     node.op_type, node.domain = {"LEFT": "ShiftLeft", "RIGHT": "ShiftRight"}[direction], _LIBRARY
     return None
 
 
-def space_to_depth(node: Read) -> Made:
-    """Channels may come before blocks."""
+def space_to_depth(node: ReadNode) -> Converted:
+    """Channels can come before blocks."""
     if node.attributes.get("mode", "DCR") != "DCR":
         return expand_function(node)
     node.attributes.pop("mode", None)
@@ -190,47 +190,47 @@ def space_to_depth(node: Read) -> Made:
 # Normalisations of older opsets.
 
 
-def per_feature(node: Read) -> Made:
-    """BatchNormalization could have statistics for every feature instead of every channel."""
+def per_feature(node: ReadNode) -> Converted:
+    """BatchNormalization could have statistics per feature instead of per channel."""
     if node.attributes.pop("spatial", 1):
         return None
     if len(node.types) > 1:
-        raise node.refusal("its statistics are per feature and it is training", "export the model for inference")
+        raise node.error("training with statistics per feature is not supported", "export the model for inference")
     type_ = node.tensor(0)
     x, scale, bias, mean, variance = (node.operand(i) for i in range(5))
-    own = node.tensor(1)
+    feature_type = node.tensor(1)
     epsilon = node.scalar(float(node.attributes.get("epsilon", 1e-5)), type_.dtype)
-    deviation = node.emit("Sqrt", own, node.emit("Add", own, variance, epsilon))
+    deviation = node.emit("Sqrt", feature_type, node.emit("Add", feature_type, variance, epsilon))
     centred = node.emit("Sub", type_, x, mean)
     scaled = node.emit("Mul", type_, node.emit("Div", type_, centred, deviation), scale)
     return (node.emit("Add", type_, scaled, bias),)
 
 
-def training(node: Read) -> Made:
+def training(node: ReadNode) -> Converted:
     """More than one result meant training; the statistics of the batch were results too."""
     if len(node.types) == 1:
         return None
     attributes = {**node.attributes, "training_mode": 1}
     statistics = node.tensor(3)
     kinds = (node.types[0], statistics, node.tensor(4))
-    made = node.graph.build.emit_many("BatchNormalization", tuple(node.inputs), kinds, attributes)
+    results = node.graph.build.emit_many("BatchNormalization", tuple(node.inputs), kinds, attributes)
     if len(node.types) <= 3:
-        return made[: len(node.types)]
+        return results[: len(node.types)]
     rank = node.rank(0)
     if rank is None:
-        raise node.refusal("its batch's statistics are wanted and its rank is not known", "declare the operand's shape")
+        raise node.error("the statistics of the batch are used, but the rank is unknown", "declare the operand's shape")
     x, type_ = node.operand(0), node.tensor(0)
     axes = node.graph.build.vector([axis for axis in range(rank) if axis != 1])
-    kept = TensorType(type_.dtype, [1 if axis != 1 else type_.shape[1] for axis in range(rank)])
-    mean = node.emit("ReduceMean", kept, x, axes)
+    reduced = TensorType(type_.dtype, [1 if axis != 1 else type_.shape[1] for axis in range(rank)])
+    mean = node.emit("ReduceMean", reduced, x, axes)
     centred = node.emit("Sub", type_, x, mean)
     squares = node.emit("Mul", type_, centred, centred)
     variance = node.emit("ReduceMean", statistics, squares, axes, keepdims=0)
-    return (*made, node.emit("Squeeze", statistics, mean, axes), variance)[: len(node.types)]
+    return (*results, node.emit("Squeeze", statistics, mean, axes), variance)[: len(node.types)]
 
 
-def group(node: Read) -> Made:
-    """GroupNormalization had a scale and a bias for every group, and has them for every channel."""
+def group(node: ReadNode) -> Converted:
+    """GroupNormalization had a scale and a bias per group, and has them per channel."""
     groups = int(node.attributes["num_groups"])
     shape = node.tensor(0).shape
     channels: Any = shape[1] if shape.is_ranked else "?"
@@ -247,31 +247,31 @@ def group(node: Read) -> Made:
     return None
 
 
-# Upsample, and Resize before it said how it maps coordinates.
+# Upsample, and Resize before its attributes for coordinates.
 
 _MODES = {"bilinear": "linear", "trilinear": "linear"}
 
 
-def upsample_scales(node: Read) -> Made:
+def upsample_scales(node: ReadNode) -> Converted:
     """The scales were an attribute."""
     scales = np.array(node.attributes.pop("scales"), np.float32)
     node.put(1, node.graph.build.constant(scales, DType.float32))
     return None
 
 
-def upsample(node: Read) -> Made:
-    given, rank = node.tensor(1).shape, node.rank(0)
-    is_vector = not given.is_ranked or given.rank == 1
-    if not is_vector or (rank is not None and given.is_ranked and given[0].is_static and int(given[0]) != rank):
-        raise node.refusal(f"its scales are of shape {given}", "give one number for each axis")
+def upsample(node: ReadNode) -> Converted:
+    shape, rank = node.tensor(1).shape, node.rank(0)
+    is_vector = not shape.is_ranked or shape.rank == 1
+    if not is_vector or (rank is not None and shape.is_ranked and shape[0].is_static and int(shape[0]) != rank):
+        raise node.error(f"its scales have shape {shape}", "give one number for each axis")
     node.op_type = "Resize"
     return None
 
 
-def coordinates(node: Read) -> Made:
-    """Coordinates were divided by the scale; the nearest was the next below, or above where the result is smaller.
+def coordinates(node: ReadNode) -> Converted:
+    """Coordinates were divided by the scale; "nearest" rounded down, or up where the result is smaller.
 
-    The specification is silent there. What onnxruntime does with opset 10 is taken.
+    The specification does not define this. The conversion follows onnxruntime at opset 10.
     """
     mode = node.attributes.get("mode", "nearest")
     mode = _MODES.get(mode, mode)
@@ -281,14 +281,14 @@ def coordinates(node: Read) -> Made:
     node.attributes |= {"mode": mode, "coordinate_transformation_mode": "asymmetric"}
     if mode != "nearest":
         return None
-    known = node.known(2)
+    values = node.constant(2)
     node.attributes["nearest_mode"] = "floor"
-    if known is not None and (known >= 1).all():
+    if values is not None and (values >= 1).all():
         return None
-    if known is not None and (known <= 1).all():
+    if values is not None and (values <= 1).all():
         node.attributes["nearest_mode"] = "ceil"
         return None
-    # One node rounds one way: shrink first, then enlarge.
+    # A node rounds in one direction: first shrink, then enlarge.
     type_ = node.tensor(2)
     one = node.scalar(1.0, DType.float32)
     smaller, larger = (node.emit(op, type_, scales, one) for op in ("Min", "Max"))
@@ -296,7 +296,7 @@ def coordinates(node: Read) -> Made:
     return (_resize(node, node.result(), small, larger, "floor"),)
 
 
-def _resize(node: Read, type_: TensorType, x: Symbol, scales: Symbol, nearest: str) -> Symbol:
+def _resize(node: ReadNode, type_: TensorType, x: Symbol, scales: Symbol, nearest: str) -> Symbol:
     return node.emit(
         "Resize", type_, x, None, scales,
         mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode=nearest,
@@ -304,21 +304,21 @@ def _resize(node: Read, type_: TensorType, x: Symbol, scales: Symbol, nearest: s
 
 
 _ROUNDED = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
-"""The mode that rounds a coordinate as the first does after half a pixel was added to it."""
+"""For each rounding mode the one that rounds alike without adding half a pixel first."""
 
 
-def half_pixel(node: Read) -> Made:
-    """Operands that say nothing could not be left out, and TensorFlow's half pixels had a name."""
+def half_pixel(node: ReadNode) -> Converted:
+    """Unused operands could not be left out, and TensorFlow's half pixels had their own mode."""
     transformation = node.attributes.get("coordinate_transformation_mode", "half_pixel")
     if transformation != "tf_crop_and_resize":
         node.put(1, None)
-    if node.given(3) is not None:
+    if node.optional(3) is not None:
         node.put(2, None)
     if transformation != "tf_half_pixel_for_nn":
         return None
     nearest = node.attributes.get("nearest_mode", "round_prefer_floor")
     if node.attributes.get("mode", "nearest") != "nearest" or nearest not in _ROUNDED:
-        raise node.refusal(
+        raise node.error(
             f"tf_half_pixel_for_nn with {node.attributes.get('mode', 'nearest')} {nearest} has no equivalent",
             "use half_pixel, or nearest_mode='floor'",
         )
@@ -327,47 +327,49 @@ def half_pixel(node: Read) -> Made:
     return None
 
 
-# Scan of opset 8, which went through the sequences of a batch.
+# Scan of opset 8, which iterated over the sequences of a batch.
 
 
-def batched(node: Read) -> Made:
-    """A Scan over the batch, with a Scan over one sequence as its body. States begin anew with every sequence."""
-    lengths, operands = node.given(0), node.inputs[1:]
+def scan_over_batch(node: ReadNode) -> Converted:
+    """Build a Scan over the batch whose body is a Scan over one sequence. States start anew for every sequence."""
+    lengths, operands = node.optional(0), node.inputs[1:]
     body: Graph = node.attributes["body"]
     count = int(node.attributes["num_scan_inputs"])
     states = len(operands) - count
     if states < 0 or len(body.inputs) != len(operands) or any(s is None for s in operands):
-        raise node.refusal(
-            f"its body has {len(body.inputs)} inputs where {len(operands)} are given", "write the model again"
+        raise node.error(
+            f"its body has {len(body.inputs)} inputs, but the node has {len(operands)}", "export the model again"
         )
-    given = [s for s in (lengths, *operands) if s is not None]
-    around = new_body(node.graph, "sequence", [_without_batch(symbol) for symbol in given])
-    around.site.layer = ""
-    inner = list(around.inputs)
+    present = [s for s in (lengths, *operands) if s is not None]
+    outer = new_body(node.graph, "sequence", [_without_batch(symbol) for symbol in present])
+    outer.site.layer = ""
+    inner = list(outer.inputs)
     length = inner.pop(0) if lengths is not None else None
-    whole = inner[states:]
+    padded = inner[states:]
     if length is not None:
-        inner[states:] = [_first(around, symbol, length) for symbol in whole]
+        inner[states:] = [_slice_sequence(outer, symbol, length) for symbol in padded]
     results: list[Type] = [symbol.type for symbol in body.outputs[:states]]
-    results += [_stacked(symbol.type) for symbol in body.outputs[states:]]
-    _move(body, around)
+    results += [_stack_type(symbol.type) for symbol in body.outputs[states:]]
+    _move(body, outer)
     attributes = {"body": body, "num_scan_inputs": count}
     if node.attributes.get("directions"):
         attributes["scan_input_directions"] = node.attributes["directions"]
-    made = around.build.emit_many("Scan", tuple(inner), results, attributes)
+    symbols = outer.build.emit_many("Scan", tuple(inner), results, attributes)
     if length is not None:
-        made = (*made[:states], *(_padded(around, s, whole[0], length) for s in made[states:]))
-    around.build.outputs([(None, symbol) for symbol in made])
-    return node.graph.build.emit_many("Scan", tuple(given), node.types, {"body": around, "num_scan_inputs": len(given)})
+        symbols = (*symbols[:states], *(_pad_sequence(outer, s, padded[0], length) for s in symbols[states:]))
+    outer.build.outputs([(None, symbol) for symbol in symbols])
+    return node.graph.build.emit_many(
+        "Scan", tuple(present), node.types, {"body": outer, "num_scan_inputs": len(present)}
+    )
 
 
-def _move(body: Graph, around: Graph) -> None:
-    """Put a body into another graph, inside of the one it was in: what it captures is captured on the way."""
+def _move(body: Graph, target: Graph) -> None:
+    """Move a body into a nested graph, which captures the outer values for it."""
     scope = body.scope
-    captured, scope.captured, scope.outer = scope.captured, {}, around
+    captured, scope.captured, scope.outer = scope.captured, {}, target
     for symbol in captured.values():
         assert isinstance(symbol.producer, Captured)
-        outer = around.build.capture(symbol.producer.symbol)
+        outer = target.build.capture(symbol.producer.symbol)
         assert outer is not None
         change(symbol, producer=Captured(outer))
         scope.captured[outer.id] = symbol
@@ -380,26 +382,26 @@ def _without_batch(symbol: Symbol) -> Type:
     return tensor_type(type_.dtype, type_.shape[1:])
 
 
-def _stacked(type_: Type) -> Type:
+def _stack_type(type_: Type) -> Type:
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
         return type_
     return TensorType(type_.dtype, ["?", *type_.shape])
 
 
-def _first(graph: Graph, symbol: Symbol, length: Symbol) -> Symbol:
-    """The elements of a sequence up to its own length."""
+def _slice_sequence(graph: Graph, symbol: Symbol, length: Symbol) -> Symbol:
+    """Return the elements of a sequence up to its own length."""
     end = graph.build.emit("Unsqueeze", (length, graph.build.vector([0])), TensorType(DType.int64, [1]))
     return graph.build.emit(
         "Slice", (symbol, graph.build.vector([0]), end, graph.build.vector([0])), _of_some_length(symbol)
     )
 
 
-def _padded(graph: Graph, symbol: Symbol, whole: Symbol, length: Symbol) -> Symbol:
-    """Results of a shorter sequence, filled up to the longest; what with is not defined."""
+def _pad_sequence(graph: Graph, symbol: Symbol, padded: Symbol, length: Symbol) -> Symbol:
+    """Pad the results of a shorter sequence to the longest one, with undefined values."""
     one = TensorType(DType.int64, [1])
-    longest = graph.build.emit("Shape", (whole,), one, {"start": 0, "end": 1})
-    own = graph.build.emit("Unsqueeze", (length, graph.build.vector([0])), one)
-    missing = graph.build.emit("Sub", (longest, own), one)
+    max_length = graph.build.emit("Shape", (padded,), one, {"start": 0, "end": 1})
+    own_length = graph.build.emit("Unsqueeze", (length, graph.build.vector([0])), one)
+    missing = graph.build.emit("Sub", (max_length, own_length), one)
     pads = graph.build.emit("Concat", (graph.build.vector([0]), missing), TensorType(DType.int64, [2]), {"axis": 0})
     return graph.build.emit("Pad", (symbol, pads, None, graph.build.vector([0])), _of_some_length(symbol))
 

@@ -1,4 +1,4 @@
-"""Operators of opset 7 to 25 whose operands or attributes have changed since."""
+"""Convert operators of opsets 7 to 25 whose operands or attributes have changed since; nodes between two opsets."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ MOVED: dict[str, tuple[str, ...]] = {
         for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
     },
 }
-"""Attributes that became operands, after the one that there was."""
+"""Attributes that became operands, after the first operand."""
 
 
-def moved(node: Read) -> Made:
-    """Attributes that became operands: lists of integers."""
+def attributes_to_operands(node: ReadNode) -> Converted:
+    """Lists of integers were attributes, and are operands."""
     for position, name in enumerate(MOVED[node.op_type], 1):
         value = node.attributes.pop(name, None)
         if value is not None and value != []:
@@ -44,14 +44,14 @@ def moved(node: Read) -> Made:
     return None
 
 
-def split(node: Read) -> Made:
-    """Equal parts were meant where no sizes are given."""
-    if node.given(1) is None:
+def split(node: ReadNode) -> Converted:
+    """Without sizes, parts were equal."""
+    if node.optional(1) is None:
         node.attributes["num_outputs"] = len(node.types)
     return None
 
 
-def clip(node: Read) -> Made:
+def clip(node: ReadNode) -> Converted:
     """The bounds were attributes."""
     for position, name in enumerate(("min", "max"), 1):
         if name in node.attributes:
@@ -62,7 +62,7 @@ def clip(node: Read) -> Made:
     return None
 
 
-def pad(node: Read) -> Made:
+def pad(node: ReadNode) -> Converted:
     """The amounts and the value were attributes."""
     node.put(1, node.graph.build.vector(node.attributes.pop("pads")))
     value = node.attributes.pop("value", 0.0)
@@ -71,8 +71,8 @@ def pad(node: Read) -> Made:
     return None
 
 
-def flattening(node: Read) -> Made:
-    """Softmax and its kin were over all axes from one on, by default the second."""
+def flatten_axes(node: ReadNode) -> Converted:
+    """Softmax and similar operators applied to all axes from one on, by default the second."""
     axis = node.attributes.pop("axis", 1)
     type_ = node.tensor(0)
     rank = node.rank(0)
@@ -85,43 +85,43 @@ def flattening(node: Read) -> Made:
         start = axis + rank if axis < 0 else axis
         flat = TensorType(type_.dtype, [type_.shape[:start].size, type_.shape[start:].size])
     rows = node.emit("Flatten", flat, x, axis=axis)
-    made = node.emit(node.op_type, flat, rows, axis=-1)
-    return (node.emit("Reshape", type_, made, node.dims(x), allowzero=1),)
+    normalised = node.emit(node.op_type, flat, rows, axis=-1)
+    return (node.emit("Reshape", type_, normalised, node.dims(x), allowzero=1),)
 
 
-def dropout(node: Read) -> Made:
-    """Nothing is dropped, whatever the ratio, without the operand that says that this is training."""
+def dropout(node: ReadNode) -> Converted:
+    """Without the operand training_mode, nothing is dropped, whatever the ratio."""
     node.attributes.clear()
     if len(node.types) == 1:
         return None
     shape = node.tensor(0).shape
     x = node.operand(0)
-    made, mask = node.graph.build.emit_many("Dropout", (x,), (node.types[0], TensorType(DType.bool, shape)))
-    return made, node.graph.build.cast(mask, node.result(1).dtype)
+    result, mask = node.graph.build.emit_many("Dropout", (x,), (node.types[0], TensorType(DType.bool, shape)))
+    return result, node.graph.build.cast(mask, node.result(1).dtype)
 
 
-def scatter(node: Read) -> Made:
+def scatter(node: ReadNode) -> Converted:
     node.op_type = "ScatterElements"
     return None
 
 
-def one_hot(node: Read) -> Made:
-    """An index below zero gave a row without a one; it counts from the end now."""
+def one_hot(node: ReadNode) -> Converted:
+    """A negative index gave a row of zeros; now it counts from the end."""
     indices = node.operand(0)
     dtype = node.tensor(0).dtype
-    values = node.known(0)
+    values = node.constant(0)
     if dtype.is_integer and (not dtype.is_signed or (values is not None and (values >= 0).all())):
         return None
-    whole = node.graph.build.cast(indices, DType.int64)
+    wide = node.graph.build.cast(indices, DType.int64)
     shape = node.tensor(0).shape
-    below = node.emit("Less", TensorType(DType.bool, shape), whole, node.scalar(0, DType.int64))
+    below = node.emit("Less", TensorType(DType.bool, shape), wide, node.scalar(0, DType.int64))
     beyond = node.scalar(np.iinfo(np.int64).max, DType.int64)
-    node.put(0, node.emit("Where", TensorType(DType.int64, shape), below, beyond, whole))
+    node.put(0, node.emit("Where", TensorType(DType.int64, shape), below, beyond, wide))
     return None
 
 
-def erf(node: Read) -> Made:
-    """Integers were taken too: what is left of their error function is its sign, from where float64 rounds it to 1."""
+def erf(node: ReadNode) -> Converted:
+    """Integers were allowed: their error function rounds to the sign, with 0 for small numbers."""
     type_ = node.tensor(0)
     if not type_.dtype.is_integer:
         return None
@@ -134,52 +134,52 @@ def erf(node: Read) -> Made:
     return (node.emit("Sub", type_, above, below),)
 
 
-def roi_align(node: Read) -> Made:
-    """Corners were not moved by half a pixel."""
+def roi_align(node: ReadNode) -> Converted:
+    """Corners were not shifted by half a pixel."""
     node.attributes["coordinate_transformation_mode"] = "output_half_pixel"
     return None
 
 
-def grid_sample(node: Read) -> Made:
+def grid_sample(node: ReadNode) -> Converted:
     """Modes were named for two axes."""
     mode = node.attributes.get("mode", "bilinear")
     node.attributes["mode"] = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     return None
 
 
-def fourier(node: Read) -> Made:
+def fourier(node: ReadNode) -> Converted:
     """The axis was an attribute."""
     node.put(2, node.scalar(int(node.attributes.pop("axis", 1)), DType.int64))
     return None
 
 
-# ONNX's Cast by the library's, where the two differ beyond a dtype's range.
+# ONNX's Cast expressed by the library's, which differ for values out of a dtype's range.
 #
-# The library saturates integers and lets float8 overflow; ONNX wraps where it casts floats to 2 or 4 bits, and
-# saturates float8 unless it is told not to (https://onnx.ai/onnx/operators/onnx__Cast.html).
+# The library saturates integers and lets float8 overflow; ONNX wraps when casting floats to 2 or 4 bits, and saturates
+# float8 by default (https://onnx.ai/onnx/operators/onnx__Cast.html).
 
 _FLOAT8 = frozenset({DType.float8_e4m3fn, DType.float8_e5m2, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz})
 
 
 def cast(symbol: Symbol, target: DType, attributes: Mapping[str, Any]) -> Symbol:
-    """A cast as a model means it. attributes: those of its Cast or CastLike."""
+    """Return a cast with ONNX's semantics. attributes: of the Cast or CastLike."""
     graph = symbol.graph
     source = symbol.dtype
     if target in _FLOAT8 and source not in _FLOAT8 and attributes.get("saturate", 1):
-        wide = graph.build.cast(symbol, _roomy(source))
+        wide = graph.build.cast(symbol, _clip_dtype(source))
         limit = float(target.max)
         bounds = (graph.build.scalar(-limit, wide.dtype), graph.build.scalar(limit, wide.dtype))
         symbol = graph.build.emit("Clip", (wide, *bounds), wide.type)
     if target.is_integer and target.bits < 8 and source.is_float:
         symbol = graph.build.cast(symbol, DType.int32)
-    made = graph.build.cast(symbol, target)
-    return made if made is not symbol else graph.build.emit("Identity", (symbol,), symbol.type)
+    result = graph.build.cast(symbol, target)
+    return result if result is not symbol else graph.build.emit("Identity", (symbol,), symbol.type)
 
 
-def agree(op_type: str, inputs: list[Symbol | None]) -> None:
-    """Put casts before operands that ONNX lets differ in dtype from the first, where onnxruntime does not.
+def align_dtypes(op_type: str, inputs: list[Symbol | None]) -> None:
+    """Cast operands that may differ in dtype from the first one in ONNX, but not in onnxruntime.
 
-    What is cast keeps its value: exponents, and scales that were narrower than what they divide.
+    Casts keep values: they apply to exponents, and to scales narrower than the operand that they divide.
     """
     if op_type not in ("Pow", "QuantizeLinear") or len(inputs) < 2:
         return
@@ -190,8 +190,8 @@ def agree(op_type: str, inputs: list[Symbol | None]) -> None:
         return
     if op_type == "Pow":
         wide = _EXPONENTS.get(other.dtype, other.dtype)
-        whole = other.dtype is DType.uint64 and x.dtype.is_integer
-        inputs[1] = other.graph.build.cast(other, DType.int64 if whole else wide)
+        is_integer_power = other.dtype is DType.uint64 and x.dtype.is_integer
+        inputs[1] = other.graph.build.cast(other, DType.int64 if is_integer_power else wide)
     else:
         inputs[0], inputs[1] = x.graph.build.cast(x, DType.float32), other.graph.build.cast(other, DType.float32)
 
@@ -202,118 +202,117 @@ _EXPONENTS = {
     DType.uint32: DType.int64,
     DType.uint64: DType.float64,
 }
-"""The dtypes of exponents beside which the kernels of Pow take another base."""
+"""The dtypes of exponents that the kernels of Pow accept with a base of another dtype."""
 
 
-def _roomy(dtype: DType) -> DType:
-    """A float dtype that holds the limits of float8 and its rounding."""
+def _clip_dtype(dtype: DType) -> DType:
+    """Return a float dtype with enough range and precision to clip to float8."""
     return dtype if dtype in (DType.float32, DType.float64) else DType.float32
 
 
-# Operators that onnxruntime has in ONNX's own domain and ONNX has not, or has since a later opset.
+# Operators of onnxruntime in ONNX's own domain that ONNX does not have, or only since a later opset.
 #
-# onnxruntime writes them into the models that it has optimised, whatever their opset.
+# onnxruntime writes them into optimised models of any opset.
 
-_SAME: Mapping[str, tuple[str, int, int]] = {
+_STANDARD: Mapping[str, tuple[str, int, int]] = {
     "LayerNormalization": ("LayerNormalization", 17, 3),
     "SimplifiedLayerNormalization": ("RMSNormalization", 23, 1),
 }
-"""By onnxruntime's operator: ONNX's that computes the same from the same operands and attributes, the opset that has
-it, and how many results the two have in common."""
+"""For an operator of onnxruntime: the equal operator of ONNX, its opset, and the number of common results."""
 
 
 def standard(proto: onnx.NodeProto, version: int, place: object) -> tuple[onnx.NodeProto, int]:
-    """Return ONNX's node for one that the opset does not have, and the opset that has it; what was given if none does.
+    """Return ONNX's node for one of `_STANDARD`, and its opset; another node unchanged.
 
-    Raises `ModelError` for a result that ONNX's operator does not give.
+    Raises `ModelError` for a result that ONNX's operator does not have.
     """
-    found = _SAME.get(proto.op_type)
-    if found is None:
+    standard_form = _STANDARD.get(proto.op_type)
+    if standard_form is None:
         return proto, version
-    name, opset, results = found
+    name, opset, results = standard_form
     if any(proto.output[results:]):
         raise ModelError(
-            f"load: {place}: result {results} of it is used, which ONNX's {name} does not give",
+            f"load: {place}: result {results} is used, but ONNX's {name} does not have it",
             help="export the model for inference, or load it before onnxruntime optimises it",
         )
-    made = onnx.NodeProto()
-    made.CopyFrom(proto)
-    made.op_type = name
-    del made.output[results:]
-    return made, opset
+    copied = onnx.NodeProto()
+    copied.CopyFrom(proto)
+    copied.op_type = name
+    del copied.output[results:]
+    return copied, opset
 
 
-# A node between two opsets: what was read, and how conversions build on it.
+# A node between two opsets, and the methods of conversions.
 
-Made: TypeAlias = tuple[Symbol, ...] | None
-"""The results of what a node was converted to; None where it stays a node, which may have been changed in place."""
+Converted: TypeAlias = tuple[Symbol, ...] | None
+"""The results of the nodes that replace a node; None if it stays one node, possibly changed in place."""
 
 
 @dataclass(slots=True)
-class Read:
-    """A node as it was read: of the model's version, on Symbols of the Graph being made."""
+class ReadNode:
+    """A node of the model's version, on Symbols of the Graph that is built."""
 
     graph: Graph
     op_type: str
     inputs: list[Symbol | None]
     attributes: dict[str, Any]
     types: tuple[Type, ...]
-    """Of the results, as inferred at the model's version."""
+    """Result types, as inferred at the model's version."""
     version: int
     """Of the operator's domain."""
     nested: Callable[[Sequence[onnx.NodeProto], dict[str, Symbol | None], int], None]
-    """Reads the nodes of a function body of an opset, on named Symbols, and enters what they make."""
+    """Reads the nodes of a function body of an opset, on named Symbols, and enters their results."""
     domain: str = ""
 
     def operand(self, position: int) -> Symbol:
-        """The operand at a position, which the operator cannot do without. Raises `ModelError`."""
+        """Return the required operand at a position. Raises `ModelError` if it is missing."""
         symbol = self.inputs[position] if position < len(self.inputs) else None
         if symbol is None:
-            raise self.refusal(f"its operand {position} is missing", "write the model again")
+            raise self.error(f"its operand {position} is missing", "export the model again")
         return symbol
 
     def tensor(self, position: int) -> TensorType:
-        """The type of an operand that is a tensor. Raises `ModelError`."""
+        """Return the type of a tensor operand. Raises `ModelError` for another type."""
         type_ = self.operand(position).type
         if not isinstance(type_, TensorType):
-            raise self.refusal(f"its operand {position} is {type_}", "say in the model what it is")
+            raise self.error(f"operand {position} must be a tensor, got {type_}", "declare its type in the model")
         return type_
 
     def result(self, position: int = 0) -> TensorType:
-        """The type of a result that is a tensor. Raises `ModelError`."""
+        """Return the type of a tensor result. Raises `ModelError` for another type."""
         type_ = self.types[position]
         if not isinstance(type_, TensorType):
-            raise self.refusal(f"its result {position} is {type_}", "say in the model what it is")
+            raise self.error(f"result {position} must be a tensor, got {type_}", "declare its type in the model")
         return type_
 
     def rank(self, position: int) -> int | None:
-        """The rank of an operand, None where it is not known."""
+        """Return the rank of an operand, or None if it is unknown."""
         shape = self.tensor(position).shape
         return shape.rank if shape.is_ranked else None
 
-    def given(self, position: int) -> Symbol | None:
-        """The operand at a position, None where it is left out."""
+    def optional(self, position: int) -> Symbol | None:
+        """Return the operand at a position, or None if it is left out."""
         return self.inputs[position] if position < len(self.inputs) else None
 
-    def known(self, position: int) -> np.ndarray[Any, Any] | None:
-        """The value of an operand that is a constant."""
-        return constant_array(self.given(position), weights=True, outer=True)
+    def constant(self, position: int) -> np.ndarray[Any, Any] | None:
+        """Return the value of an operand, or None if it is not constant."""
+        return constant_array(self.optional(position), weights=True, outer=True)
 
     def put(self, position: int, symbol: Symbol | None) -> None:
-        """Make a Symbol the operand at a position."""
+        """Set the operand at a position."""
         while len(self.inputs) <= position:
             self.inputs.append(None)
         self.inputs[position] = symbol
 
     def emit(self, op_type: str, type_: Type, *inputs: Symbol | None, **attributes: Any) -> Symbol:
-        """A node of one result, of the opset that graphs have."""
+        """Emit a node with one result, of the opset of Graphs."""
         return self.graph.build.emit(op_type, inputs, type_, attributes)
 
     def scalar(self, value: float, dtype: DType) -> Symbol:
         return self.graph.build.scalar(value, dtype)
 
     def dims(self, symbol: Symbol, start: int | None = None, end: int | None = None) -> Symbol:
-        """The sizes of a tensor's dims from one to another, as int64."""
+        """Return the sizes of a tensor's dims from `start` to `end`, as int64."""
         shape = symbol.type.shape if isinstance(symbol.type, TensorType) else Shape.unknown()
         bounds = {key: value for key, value in (("start", start), ("end", end)) if value is not None}
         length: Any = len(shape[start:end]) if shape.is_ranked else "?"
@@ -321,8 +320,8 @@ class Read:
             length = end - start
         return self.emit("Shape", TensorType(DType.int64, [length]), symbol, **bounds)
 
-    def refusal(self, why: str, help: str) -> ModelError:
-        """The error that says why there is no conversion."""
+    def error(self, why: str, help: str) -> ModelError:
+        """Return the error for a node that cannot be converted."""
         operands = {f"input {i}": s for i, s in enumerate(self.inputs) if s is not None}
         return ModelError(
             f"load: {self.op_type} of opset {self.version}{f' of {self.domain}' if self.domain else ''}: {why}",
@@ -332,22 +331,22 @@ class Read:
 
 
 def unknown(dtype: DType, rank: int | None = None) -> TensorType:
-    """The type of a tensor of which only the dtype, or that and the rank, is known."""
+    """Return the type of a tensor of unknown dims, and of unknown rank if it is None."""
     return tensor_type(dtype, Shape.unknown()) if rank is None else TensorType(dtype, ["?"] * rank)
 
 
-# The function bodies that ONNX gives operators, instantiated for one node.
+# The function bodies of ONNX's operators, instantiated for a node.
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """The computation of an operator: nodes on named inputs that make named outputs."""
+class FunctionBody:
+    """The computation of an operator: nodes from named inputs to named outputs."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     nodes: tuple[onnx.NodeProto, ...]
     version: int
-    """The opset that the nodes are of."""
+    """The opset of the nodes."""
 
 
 def function_body(
@@ -357,10 +356,10 @@ def function_body(
     inputs: Sequence[Symbol | None],
     attributes: Mapping[str, Any],
     outputs: int,
-) -> Body | None:
-    """The function body of an operator of a version of its domain; None where ONNX gives none for these operands.
+) -> FunctionBody | None:
+    """Return the function body of an operator of a version of its domain; None if ONNX has none for these operands.
 
-    inputs: the operands, None for those left out. attributes: those of the node. outputs: how many results it has.
+    inputs: the operands, None for those left out. attributes: of the node. outputs: the number of results.
     """
     schema: Any = onnx.defs.get_schema(op_type, version, domain)  # some of its methods have no stubs
     node = onnx.NodeProto(op_type=op_type, domain=domain)
@@ -374,7 +373,7 @@ def function_body(
         chosen = _newest(schema.context_dependent_function_opset_versions, newest)
         try:
             content = schema.get_context_dependent_function_with_opset_version(chosen, node.SerializeToString(), types)
-        except Exception:  # whatever a builder of ONNX's misses in the types
+        except Exception:  # ONNX's builders raise various errors for types that they do not support
             return None
     elif schema.has_function:
         content = schema.get_function_with_opset_version(_newest(schema.function_opset_versions, newest))
@@ -384,32 +383,32 @@ def function_body(
     if not function.node:
         return None
     defaults = {name: a.default_value for name, a in schema.attributes.items() if a.default_value.type}
-    given = {**defaults, **{a.name: a for a in node.attribute}}
-    return Body(
+    attribute_protos = {**defaults, **{a.name: a for a in node.attribute}}
+    return FunctionBody(
         tuple(function.input),
         tuple(function.output),
-        tuple(with_attributes(inner, given) for inner in function.node),
+        tuple(with_attributes(inner, attribute_protos) for inner in function.node),
         next((entry.version for entry in function.opset_import if not entry.domain), OPSET),
     )
 
 
 def _newest(versions: Sequence[int], limit: int) -> int:
-    """The newest of the versions that a body is given for, no newer than the limit if there is such a one."""
+    """Return the newest version up to the limit, or else the oldest one."""
     return max((v for v in versions if v <= limit), default=min(versions))
 
 
-def expand_function(node: Read) -> tuple[Symbol, ...]:
-    """The results of a node, computed by its operator's function body. Raises `ModelError` where ONNX gives none."""
+def expand_function(node: ReadNode) -> tuple[Symbol, ...]:
+    """Return the results of a node, computed by its operator's function body. Raises `ModelError` if ONNX has none."""
     body = function_body(node.op_type, node.domain, node.version, node.inputs, node.attributes, len(node.types))
     if body is None:
-        raise node.refusal(
-            "ONNX has no function body of it for these operands", "say in the model what types and shapes they have"
+        raise node.error(
+            "ONNX has no function body of it for these operands", "declare their types and shapes in the model"
         )
     names: dict[str, Symbol | None] = dict.fromkeys(body.inputs)
     names.update(zip(body.inputs, node.inputs, strict=False))
     node.nested(body.nodes, names, body.version)
-    made = [names.get(name) for name in body.outputs[: len(node.types)]]
-    results = tuple(symbol for symbol in made if symbol is not None)
+    symbols = [names.get(name) for name in body.outputs[: len(node.types)]]
+    results = tuple(symbol for symbol in symbols if symbol is not None)
     if len(results) != len(node.types):
-        raise node.refusal(f"its function body makes {len(results)} results", "write the model again")
+        raise node.error(f"its function body returns only {len(results)} results", "export the model again")
     return results

@@ -1,4 +1,4 @@
-"""The operators that changed their meaning, in which version, and what undoes it."""
+"""The history of ONNX's operators: versions that changed their meaning, with conversions, and versions of files."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from graphcore.ir.transform import walk
 from graphcore.onnx.notes import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import Operator, element, operator, schema_of
 from graphcore.onnx.versions import adapters, older
-from graphcore.onnx.versions.older import Made, Read, expand_function
+from graphcore.onnx.versions.older import Converted, ReadNode, expand_function
 from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
-Change: TypeAlias = Callable[[Read], Made]
+Change: TypeAlias = Callable[[ReadNode], Converted]
 
 _REDUCTIONS = sorted(name for name in older.MOVED if name.startswith("Reduce") and name != "ReduceSum")
 
-# Operator: {version that changed it: what brings a node across that change}. A node older than the version that graphs
-# are written with goes through all changes after its own; a newer one, from its own down, through all newer ones.
+# Operator: {version that changed it: the conversion across that change}. A node older than the version of Graphs goes
+# through all changes after its own version; a newer node goes back through all changes that are newer than Graphs.
 CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
     "": {
         "BatchNormalization": {9: adapters.per_feature, 14: adapters.training},
@@ -34,27 +34,27 @@ CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
         "Erf": {13: older.erf},
         "GridSample": {20: older.grid_sample},
         "GroupNormalization": {21: adapters.group},
-        "Hardmax": {13: older.flattening},
+        "Hardmax": {13: older.flatten_axes},
         "LinearAttention": {27: expand_function},
-        "LogSoftmax": {13: older.flattening},
+        "LogSoftmax": {13: older.flatten_axes},
         "Mod": {28: adapters.remainder},
         "OneHot": {11: older.one_hot},
         "Pad": {11: older.pad},
         "Range": {27: adapters.range_in},
-        "ReduceSum": {13: older.moved},
-        **{name: {18: older.moved} for name in _REDUCTIONS},
+        "ReduceSum": {13: older.attributes_to_operands},
+        **{name: {18: older.attributes_to_operands} for name in _REDUCTIONS},
         "Resize": {11: adapters.coordinates, 13: adapters.half_pixel},
         "RoiAlign": {16: older.roi_align},
-        "Scan": {9: adapters.batched},
+        "Scan": {9: adapters.scan_over_batch},
         "Scatter": {11: older.scatter},
-        "Slice": {10: older.moved},
-        "Softmax": {13: older.flattening},
+        "Slice": {10: older.attributes_to_operands},
+        "Softmax": {13: older.flatten_axes},
         "SpaceToDepth": {28: adapters.space_to_depth},
-        "Split": {13: older.moved, 18: older.split},
-        "Squeeze": {13: older.moved},
+        "Split": {13: older.attributes_to_operands, 18: older.split},
+        "Squeeze": {13: older.attributes_to_operands},
         "SwiGLU": {28: expand_function},
-        "TopK": {10: older.moved},
-        "Unsqueeze": {13: older.moved},
+        "TopK": {10: older.attributes_to_operands},
+        "Unsqueeze": {13: older.attributes_to_operands},
         "Upsample": {9: adapters.upsample_scales, 10: adapters.upsample},
     },
     "ai.onnx.ml": {
@@ -75,24 +75,24 @@ CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
 
 
 def target(domain: str) -> int:
-    """The version of a domain that graphs are written with; none of what ONNX tries out, which onnxruntime has not."""
+    """Return the version of a domain in Graphs; 0 for preview domains, which onnxruntime does not have."""
     return OPSET if not domain else DOMAINS.get(domain, 0)
 
 
 def next_change(domain: str, op_type: str, version: int) -> tuple[int, Change] | None:
-    """The change next to a version on the way to the one that graphs have, and the version after it."""
+    """Return the next change from a version towards that of Graphs, and the version after it; None if there is none."""
     changes = CHANGES.get(domain, {}).get(op_type, {})
-    wanted = target(domain)
-    if version < wanted:
-        ahead = min((v for v in changes if version < v <= wanted), default=None)
+    newest = target(domain)
+    if version < newest:
+        ahead = min((v for v in changes if version < v <= newest), default=None)
         return None if ahead is None else (ahead, changes[ahead])
-    back = max((v for v in changes if wanted < v <= version), default=None)
+    back = max((v for v in changes if newest < v <= version), default=None)
     return None if back is None else (back - 1, changes[back])
 
 
-# Versions of operators that changed nothing for a node of the version before, as `[domain:]operator@version`.
+# Versions of operators that do not change nodes of the version before, as `[domain:]operator@version`.
 #
-# Together with `table.CHANGES` these are all versions after opset 7, which a test holds against ONNX's own list.
+# Together with `CHANGES` these are all versions after opset 7; a test compares them with ONNX's own list.
 
 MORE_DTYPES = """
     Abs@13 Acos@22 Acosh@22 Add@13 Add@14 ArgMax@13 ArgMin@13 Asin@22 Asinh@22 Atan@22 Atanh@22 AveragePool@22
@@ -124,12 +124,12 @@ MORE_DTYPES = """
     Transpose@13 Transpose@21 Transpose@23 Transpose@24 Transpose@25 Unique@28 Unsqueeze@21 Unsqueeze@23
     Unsqueeze@24 Unsqueeze@25 Where@16
 """
-"""More dtypes are allowed. Where one is that the opset written here has not, lowering sees to it."""
+"""More dtypes are allowed. Lowering handles those that the opset of Graphs does not have."""
 
 FEWER_DTYPES = """
     ReduceLogSum@28 ReduceLogSumExp@28
 """
-"""Dtypes that were never of use are not allowed any more, by a version newer than the one written here."""
+"""Useless dtypes are no longer allowed, by a version newer than that of Graphs."""
 
 MORE_OPTIONS = """
     ArgMax@12 ArgMin@12 Attention@24 Attention@25 AveragePool@10 AveragePool@19 Cast@19 Cast@24 CastLike@19
@@ -139,7 +139,7 @@ MORE_OPTIONS = """
     ScatterElements@16 ScatterND@16 Shape@15 TopK@11 ai.onnx.ml:LabelEncoder@4
     ai.onnx.ml:TreeEnsembleClassifier@3 ai.onnx.ml:TreeEnsembleRegressor@3
 """
-"""Attributes, operands or results were added that may be left out, which means what it was before."""
+"""Optional attributes, operands or results were added; without them the meaning is the same."""
 
 OTHER_WORDS = """
     ArgMax@11 ArgMin@11 AveragePool@11 BatchNormalization@15 Compress@11 Concat@11 Conv@11 ConvTranspose@11
@@ -149,24 +149,24 @@ OTHER_WORDS = """
     ReduceSumSquare@11 Resize@19 Scan@11 ScatterElements@18 ScatterND@18 Slice@11 Softmax@11 Split@11 Squeeze@11
     Sum@8 Unsqueeze@11
 """
-"""The text was made clearer. In particular:
+"""The text was clarified. In particular:
 
-- axes below zero are allowed since 11 nearly everywhere, and broadcasting since 8 in Max, Mean, Min and Sum;
-- ConvTranspose once said in one of two places that SAME_UPPER pads at the front; no implementation did;
+- negative axes are allowed since 11 nearly everywhere, and broadcasting since 8 in Max, Mean, Min and Sum;
+- ConvTranspose stated in one of two places that SAME_UPPER pads at the front; no implementation did;
 - modes were added to Pad (19) and Resize (19), reductions to ScatterElements and ScatterND (18);
-- what BatchNormalization (15) allows for its statistics' dtype was allowed before.
+- the dtypes of statistics that BatchNormalization (15) allows were allowed before.
 """
 
 UNCHANGED: frozenset[str] = frozenset(f"{MORE_DTYPES} {FEWER_DTYPES} {MORE_OPTIONS} {OTHER_WORDS}".split())
 
 
-# The versions of operators and of the file format that a file can have: ONNX's own history.
+# The versions of operators and of the file format that files can be written in.
 
 OLDEST_OPSET = 17
-"""The oldest opset that files are written at."""
+"""The oldest opset that files are written in."""
 
 OLDEST: dict[str, int] = {"": OLDEST_OPSET, "ai.onnx.ml": 3}
-"""The oldest versions of domains that files are written at: those of one release of ONNX."""
+"""The oldest versions of domains that files are written in: those of one release of ONNX."""
 
 _WITH_BODIES = having(Trait.BODIES)
 
@@ -174,7 +174,7 @@ OLDEST_IR = 8
 """The oldest version of the file format that files are written in: the one of opset 17."""
 
 IR_OF_OPSET: dict[int, int] = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12, 25: 13, 26: 13}
-"""The version of the file format that came with each opset. Whatever takes an opset takes that."""
+"""The version of the file format that came with each opset, so that readers of the opset support it."""
 
 IR_OF_DTYPE: dict[DType, int] = {
     **dict.fromkeys((DType.float8_e4m3fn, DType.float8_e4m3fnuz, DType.float8_e5m2, DType.float8_e5m2fnuz), 9),
@@ -183,67 +183,67 @@ IR_OF_DTYPE: dict[DType, int] = {
     DType.float8_e8m0: 12,
     **dict.fromkeys((DType.int2, DType.uint2), 13),
 }
-"""The version of the file format that brought a dtype; the others are older than the oldest that is written."""
+"""The version of the file format that added a dtype; other dtypes are older than `OLDEST_IR`."""
 
 
 @functools.cache
 def versions(op_type: str, domain: str = "") -> tuple[Operator, ...]:
-    """Return the versions of an operator that files can have, newest first; none of an operator that ONNX lacks."""
-    found: list[Operator] = []
+    """Return the versions of an operator that files can have, newest first; empty if ONNX does not have it."""
+    result: list[Operator] = []
     version = target(domain) if domain in OLDEST else 0
     while version > 0:
         schema = schema_of(op_type, domain, version)
         if schema is None:
             break
         if not schema.deprecated:
-            found.append(operator(schema))
+            result.append(operator(schema))
         if schema.since_version <= OLDEST[domain]:
             break
         version = schema.since_version - 1
-    return tuple(found)
+    return tuple(result)
 
 
 @functools.cache
 def changes(op_type: str, domain: str = "") -> tuple[tuple[Operator, Operator | None], ...]:
     """Return the versions of an operator that files can have, newest first, each with the one before it."""
-    known = versions(op_type, domain)
-    return tuple(zip(known, (*known[1:], None), strict=True)) if known else ()
+    operators = versions(op_type, domain)
+    return tuple(zip(operators, (*operators[1:], None), strict=True)) if operators else ()
 
 
 def is_recent(op_type: str, domain: str = "") -> bool:
-    """Return whether an operator changed, or came, after the oldest version that files can have."""
-    known = versions(op_type, domain)
-    return bool(known) and known[0].version > OLDEST[domain]
+    """Return True if an operator was added or changed after the oldest version that files can have."""
+    operators = versions(op_type, domain)
+    return bool(operators) and operators[0].version > OLDEST[domain]
 
 
 def takes_types(version: Operator, node: Node) -> bool:
-    """Return whether a version of an operator takes the types of a node's operands and results.
+    """Return True if a version of an operator accepts the types of a node's operands and results.
 
-    Operands that it does not have are not looked at: what brought them has a row in `downgrade`.
+    Operands that it does not have are ignored: the version that added them has a row in `downgrade`.
     """
     key = (version.name, version.version, *[None if s is None else s.type for s in node.inputs])
     key += tuple([s.type for s in node.outputs])
-    found = _taken.get(key)
-    if found is None:
-        if len(_taken) > _MOST:
-            _taken.clear()
-        found = _taken[key] = _takes_types(version, node)
-    return found
+    cached = _accepted.get(key)
+    if cached is None:
+        if len(_accepted) > _MAX_REMEMBERED:
+            _accepted.clear()
+        cached = _accepted[key] = _takes_types(version, node)
+    return cached
 
 
-_taken: dict[tuple[object, ...], bool] = {}
-_MOST = 1 << 14
+_accepted: dict[tuple[object, ...], bool] = {}
+_MAX_REMEMBERED = 1 << 14
 
 
 def _takes_types(version: Operator, node: Node) -> bool:
-    given = [(version.input(i), s.type) for i, s in enumerate(node.inputs) if s is not None]
-    given += [(version.output(i), s.type) for i, s in enumerate(node.outputs)]
+    pairs = [(version.input(i), s.type) for i, s in enumerate(node.inputs) if s is not None]
+    pairs += [(version.output(i), s.type) for i, s in enumerate(node.outputs)]
     return all(
         parameter is None
         or not parameter.allowed
         or isinstance(type_, ForeignType)
         or element(type_) in parameter.allowed
-        for parameter, type_ in given
+        for parameter, type_ in pairs
     )
 
 
@@ -251,12 +251,12 @@ def _takes_types(version: Operator, node: Node) -> bool:
 
 
 def ir_of(graphs: Iterable[Graph]) -> tuple[int, str]:
-    """Return the oldest version of the file format that has all dtypes of graphs, and one of those that need it."""
+    """Return the oldest version of the file format with all dtypes of graphs, and a dtype that needs it."""
     types = {symbol.type for graph in graphs for symbol in graph.symbols}
-    found = (OLDEST_IR, "")
+    result = (OLDEST_IR, "")
     for dtype in {dtype.storage for type_ in types for dtype in _dtypes(type_)}:
-        found = max(found, (IR_OF_DTYPE.get(dtype, OLDEST_IR), dtype.name))
-    return found
+        result = max(result, (IR_OF_DTYPE.get(dtype, OLDEST_IR), dtype.name))
+    return result
 
 
 def _dtypes(type_: Type) -> Iterator[DType]:
@@ -266,24 +266,24 @@ def _dtypes(type_: Type) -> Iterator[DType]:
         yield type_.dtype
 
 
-def parts(graph: Graph, there: set[tuple[str, str]]) -> list[Graph]:
-    """Return a graph, its bodies and the functions that it calls, with theirs. there: its operators."""
-    if all(domain in OLDEST and op_type not in _WITH_BODIES for op_type, domain in there):
+def parts(graph: Graph, operators: set[tuple[str, str]]) -> list[Graph]:
+    """Return a graph, its bodies and its functions, with their bodies. operators: of the graph."""
+    if all(domain in OLDEST and op_type not in _WITH_BODIES for op_type, domain in operators):
         return [graph]
     return [*walk.parts(graph)]
 
 
 def constants_of(graph: Graph) -> set[Type]:
-    """Return the types of the constants of a graph, which a function has as nodes."""
+    """Return the types of a graph's constants, which are nodes in a function."""
     return {s.type for s in graph.symbols if isinstance(s.producer, Constant)}
 
 
 @functools.cache
 def since(op_type: str, result: Type) -> int:
-    """Return the oldest version of an operator without operands that gives a type."""
-    found = OLDEST_OPSET
+    """Return the oldest version of an operator without operands that can return a type."""
+    oldest = OLDEST_OPSET
     for version in versions(op_type):
         if element(result) not in version.outputs[0].allowed:
             break
-        found = max(version.version, OLDEST_OPSET)
-    return found
+        oldest = max(version.version, OLDEST_OPSET)
+    return oldest

@@ -234,7 +234,7 @@ def _tree_rows(attributes: Mapping[str, Any]) -> tuple[list[list[Any]], list[tup
     max_rows = _MAX_COPIES * (
         4 * len(modes) + 2 * len(attributes.get("membership_values", ())) + len(attributes["tree_roots"])
     )
-    from graphcore.onnx.read.checks import DEEPEST  # onnx, which few graphs need
+    from graphcore.onnx.read.checks import MAX_DEPTH  # onnx, which few graphs need
 
     rows: list[list[Any]] = []
     leaves: list[tuple[int, int, int]] = []
@@ -244,9 +244,9 @@ def _tree_rows(attributes: Mapping[str, Any]) -> tuple[list[list[Any]], list[tup
         while waiting:
             at, is_leaf, readers, depth = waiting.pop()
             number = len(rows) - first
-            if len(rows) > max_rows or depth > DEEPEST:
+            if len(rows) > max_rows or depth > MAX_DEPTH:
                 raise GraphError(
-                    f"TreeEnsemble: tree {tree} has a cycle, too many shared nodes, or more than {DEEPEST} levels",
+                    f"TreeEnsemble: tree {tree} has a cycle, too many shared nodes, or more than {MAX_DEPTH} levels",
                     help="give each node one parent, and limit the depth of the trees when they are trained",
                 )
             for row, column in readers:

@@ -20,7 +20,7 @@ from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import nested, walk
 from graphcore.passes.merging import readers
-from graphcore.passes.sweep import Selection, Sweep
+from graphcore.passes.sweep import Sweep, SweepPolicy
 from graphcore.quantization import Quantized
 from graphcore.quantization.tensors import packed
 from graphcore.runtime.quantizer.plan import Candidate, Encoded, Plan, keeps
@@ -69,7 +69,7 @@ def replaced(graph: Graph, found: Mapping[int, Replacement], dropped: Set[int] |
     if dropped is None:
         dropped = {number for part in nested(graph) for number in _dropped(part, found)}
     made = _Replacing(graph, found, dropped).rewrite.run()
-    return Sweep(made, Selection()).run()  # a Graph to build on: the rewrite's own does not look for the user's lines
+    return Sweep(made, SweepPolicy()).run()  # a Graph to build on: the rewrite's own does not look for the user's lines
 
 
 class _Replacing(Policy[Rewrite]):

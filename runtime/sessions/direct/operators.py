@@ -15,7 +15,7 @@ import onnx
 
 from graphcore.errors import GraphcoreError
 from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
-from graphcore.onnx.proto.ranges import MOST_AXES
+from graphcore.onnx.proto.ranges import MAX_AXES
 from graphcore.operators import ONNX, REDUCTIONS, Trait, having
 from graphcore.runtime.lowering.decompositions.recurrent import ENDS, FEATURES, FLAT
 from graphcore.runtime.lowering.targets.legality import Legality
@@ -337,7 +337,7 @@ def is_plain(node: onnx.NodeProto) -> bool:
         return False
     for name in _AXES & said.keys():
         axes = said[name] if isinstance(said[name], list) else [said[name]]
-        if not all(isinstance(axis, int) and abs(axis) < MOST_AXES for axis in axes):
+        if not all(isinstance(axis, int) and abs(axis) < MAX_AXES for axis in axes):
             return False
     perm = said.get("perm")
     return perm is None or (isinstance(perm, list) and sorted(perm) == [*range(len(perm))])

@@ -13,7 +13,7 @@ import onnx
 
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.onnx.notes import OPSET
-from graphcore.onnx.proto.limits import AXES_OF, MOST_SAID, check_constants
+from graphcore.onnx.proto.limits import AXES_OF, MAX_AXIS_NUMBERS, check_constants
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
 from graphcore.onnx.read.statements import versions_of
 from graphcore.onnx.schemas.inference import with_checked_dims
@@ -211,13 +211,13 @@ class Scan(ScannedValues):
                     return "this form of Constant"
                 continue
             names, outputs = [*node.input], [*node.output]
-            if not schema.fewest_results <= len(outputs) <= schema.most_results:
+            if not schema.min_outputs <= len(outputs) <= schema.max_outputs:
                 return f"{op_type} of {len(outputs)} results"
-            if not schema.fewest <= len(names) <= schema.most or (
-                "" in names and ("" in names[: schema.fewest] or schema.most > VARIADIC)
+            if not schema.min_inputs <= len(names) <= schema.max_inputs or (
+                "" in names and ("" in names[: schema.min_inputs] or schema.max_inputs > VARIADIC)
             ):
                 return f"{op_type} of {len(names)} operands"
-            if "" in outputs and ("" in outputs[: schema.fewest_results] or schema.most_results > VARIADIC):
+            if "" in outputs and ("" in outputs[: schema.min_outputs] or schema.max_outputs > VARIADIC):
                 return f"a result of {op_type} that has no name"  # kernels end the process
             given = [*map(dtypes.get, names)]
             if self._empties and op_type != "Resize" and not self._empties.isdisjoint(names):
@@ -282,7 +282,7 @@ class Scan(ScannedValues):
                 return f"the result {name!r} twice"
             if name:
                 dtypes[name] = dtype
-            elif found.schema.most_results > VARIADIC or "" in outputs[: found.schema.fewest_results]:
+            elif found.schema.max_outputs > VARIADIC or "" in outputs[: found.schema.min_outputs]:
                 return f"a result of {op_type} that has no name"
         return None
 
@@ -324,7 +324,7 @@ class Scan(ScannedValues):
     def _takes_constants(self, op_type: str, names: Sequence[str]) -> bool:
         """Return whether operands are as long, and constant ones hold numbers, as the operator takes."""
         lengths = (self._lengths.get(names[i], ()) for i in AXES_OF.get(op_type, ()) if i < len(names))
-        if any(length > MOST_SAID for dims in lengths for length in dims):
+        if any(length > MAX_AXIS_NUMBERS for dims in lengths for length in dims):
             return False
         if self._tensors.keys().isdisjoint(names):
             return True

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from graphcore.arrays.resource_limits import USUAL
-from graphcore.onnx.proto.ranges import LONGEST, MOST_AXES
+from graphcore.onnx.proto.ranges import MAX_AXES, MAX_CHECKED_ELEMENTS
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.workarounds import empty, moves
 from graphcore.runtime.lowering.workarounds.arithmetic import is_infinite_factor, is_rounded
@@ -161,7 +161,7 @@ class ScannedValues:
         return True
 
     def _is_short(self, name: str) -> bool:
-        return math.prod(self.dims.get(name, ())) <= LONGEST
+        return math.prod(self.dims.get(name, ())) <= MAX_CHECKED_ELEMENTS
 
     def _is_bounded(self, name: str) -> bool:
         """Return whether a constant that may say sizes says small ones; true for what is no small constant."""
@@ -200,11 +200,11 @@ def is_bounded(tensor: onnx.TensorProto, dtype: DType) -> bool:
     raw = tensor.raw_data
     if raw and dtype is DType.int64 and not len(raw) % 8 and sys.byteorder == "little":
         sizes = memoryview(raw).cast("q")  # for a tenth of the time that NumPy takes
-        return len(sizes) > 2 * MOST_AXES or (max(sizes) <= _MOST_ELEMENTS and min(sizes) >= -_MOST_ELEMENTS)
-    if 0 < len(tensor.int64_data) <= 2 * MOST_AXES and dtype is DType.int64 and not raw:
+        return len(sizes) > 2 * MAX_AXES or (max(sizes) <= _MOST_ELEMENTS and min(sizes) >= -_MOST_ELEMENTS)
+    if 0 < len(tensor.int64_data) <= 2 * MAX_AXES and dtype is DType.int64 and not raw:
         return bool(max(tensor.int64_data) <= _MOST_ELEMENTS and min(tensor.int64_data) >= -_MOST_ELEMENTS)
     found = values(tensor, dtype)
-    return found is None or found.size > 2 * MOST_AXES or bool((np.abs(found) <= _MOST_ELEMENTS).all())
+    return found is None or found.size > 2 * MAX_AXES or bool((np.abs(found) <= _MOST_ELEMENTS).all())
 
 
 def is_within(indices: np.ndarray[Any, Any] | None, length: int) -> bool:

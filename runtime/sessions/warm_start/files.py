@@ -15,7 +15,7 @@ import onnx
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import Links
 from graphcore.errors import ModelError
-from graphcore.onnx.proto.tensors import aligned, array_of
+from graphcore.onnx.proto.tensors import align, array_of
 from graphcore.onnx.proto.value_protos import split
 from graphcore.onnx.read.reader import _content
 from graphcore.runtime.model import Model
@@ -63,7 +63,7 @@ class FileSource:
         return dict(
             zip(
                 names,
-                aligned([array_of(tensors[i], self._folder, self._large.initializers.get(i))[0] for i in found]),
+                align([array_of(tensors[i], self._folder, self._large.initializers.get(i))[0] for i in found]),
                 strict=True,
             )
         )
