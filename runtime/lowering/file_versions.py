@@ -285,9 +285,7 @@ class _WriteVersions(Policy[Rewrite]):
         if definition is not None:
             attributes = {**attributes, "definition": self.definitions[definition]}
         opset = self.wanted.get(node.domain, 1)
-        read = ReadNode(
-            rewrite.new, node.op_type, [*inputs], {**attributes}, types, opset, _reads_nothing, node.domain
-        )
+        read = ReadNode(rewrite.new, node.op_type, [*inputs], {**attributes}, types, opset, _reads_nothing, node.domain)
         for newer, older in changes(node.op_type, node.domain):
             if newer.version <= opset:
                 break
