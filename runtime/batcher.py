@@ -167,7 +167,7 @@ def _work(waiting: Waiting, model: Model, batches: Batching) -> None:
 
 
 def _begun(waiting: Waiting, request: Request) -> bool:
-    """Return whether a request is to be run, which has neither been cancelled nor timed out."""
+    """Return True if a request is to be run, which has neither been cancelled nor timed out."""
     if request.future.done() and not request.future.cancelled():
         return False
     try:

@@ -13,7 +13,7 @@ from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.runtime.buffers.state import Kept, Program, State, Stored, Value
 from graphcore.runtime.ort import transport_dtypes
-from graphcore.runtime.ort.memory import later_of
+from graphcore.runtime.ort.memory import memory_of
 from graphcore.runtime.ort.transport_dtypes import PLAIN
 from graphcore.runtime.stopping.limit import run, run_once
 from graphcore.support.escaping import escaped
@@ -61,7 +61,7 @@ class IoBindingRunner:
         self._stays_bound = is_host and is_plain and all(kept.in_place for kept in self._changed)
         self.writes_to_arrays = is_host and is_plain
         self._host = onnxruntime.OrtDevice.make("cpu", 0)._get_c_device()
-        self._later = later_of(session)
+        self._later = memory_of(session)
 
     def hold(self, kept: Kept, array: Array) -> onnxruntime.OrtValue:
         """Return a value of an array that has no other owner."""

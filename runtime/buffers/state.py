@@ -86,7 +86,7 @@ def kept_of(
 
 
 def _keeps(buffer: TensorType, stored: TensorType, shares: bool) -> bool:
-    """Return whether what is stored has the shape that the buffer had.
+    """Return True if what is stored has the shape that the buffer had.
 
     Of memory that is shared dims that are numbers need not be known of it: the runtime refuses to write another shape
     there.
@@ -380,7 +380,7 @@ class Sharing:
         self._readers: dict[int, _Readers] = {}
 
     def may_share(self, name: str, output: str) -> bool:
-        """Return whether one memory may be an input and an output of the graph.
+        """Return True if one memory may be an input and an output of the graph.
 
         So it is where a single writer reads the input and gives the output. Whoever else reads what is stored reads the
         output, which is there when the input has been read; any other kernel might read what it has overwritten, and a
@@ -391,7 +391,7 @@ class Sharing:
         return not is_output and self._is_written(self._graph, start, end)
 
     def _is_written(self, graph: Graph, start: Symbol, end: Symbol) -> bool:
-        """Return whether a single writer reads a value and gives another one: in both branches, where that is an If."""
+        """Return True if a single writer reads a value and gives another one: in both branches, where that is an If."""
         writer = end.producer
         if not isinstance(writer, Node):
             return False

@@ -230,13 +230,13 @@ def _checked(type_: TensorType, axis: int, size: int | None) -> int | None:
 
 
 def _is_named_otherwise(type_: TensorType, name: str | None) -> bool:
-    """Return whether a type has no dim that says the batch, and one whose size only a run tells."""
+    """Return True if a type has no dim that says the batch, and one whose size only a run tells."""
     dims = tuple(type_.shape)
     return any(not dim.is_static for dim in dims) and not any(name in dim.parameters for dim in dims)
 
 
 def _is_alike(a: Array, b: Array) -> bool:
-    """Return whether arrays of a shape are the same, floats nearly."""
+    """Return True if arrays of a shape are the same, floats nearly."""
     if a.dtype.kind not in "fcV":
         return bool(np.array_equal(a, b))
     wide = np.complex128 if a.dtype.kind == "c" else np.float64

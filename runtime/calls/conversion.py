@@ -129,7 +129,7 @@ def quick_look(type_: Type) -> Look | None:
 
 
 def are_all_text(array: Array) -> bool:
-    """Return whether all elements of an array of objects are strings; joining them takes a third of looking at each."""
+    """Return True if all elements of an array of objects are strings; joining them takes a third of looking at each."""
     try:
         "".join(
             (array if array.ndim == 1 else array.ravel()).tolist()
@@ -161,7 +161,7 @@ def text(array: Array) -> Array | None:
 
 
 def is_text(array: Array) -> bool:
-    """Return whether NumPy's own strings, which may be a view of any bytes, have code points alone."""
+    """Return True if NumPy's own strings, which may be a view of any bytes, have code points alone."""
     try:
         array.tobytes().decode(_UTF_32 if array.dtype.isnative else _SWAPPED_UTF_32, "surrogatepass")
     except UnicodeDecodeError:

@@ -173,7 +173,7 @@ class Feeds:
         return [feed.get(name) for name in self.names]
 
     def _are_feeds(self, given: Mapping[Any, Any]) -> bool:
-        """Return whether a dict is all feeds by name: always, but for a model whose first input is a map."""
+        """Return True if a dict is all feeds by name: always, but for a model whose first input is a map."""
         return not self._begins_with_map or (bool(given) and given.keys() <= self.types.keys())
 
     def _value(self, what: str, wanted: Type, value: Any, leaves: list[_Leaf]) -> Any:
@@ -312,7 +312,7 @@ class Feeds:
 
 
 def _are_pairs(wanted: TensorType, array: Array) -> bool:
-    """Return whether an array has complex numbers as pairs of floats along one more axis, the last one."""
+    """Return True if an array has complex numbers as pairs of floats along one more axis, the last one."""
     if not array.ndim or array.shape[-1] != 2 or array.dtype.newbyteorder("=") != wanted.dtype.storage.numpy:
         return False
     return not wanted.shape.is_ranked or array.ndim == wanted.rank + 1

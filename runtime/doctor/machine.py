@@ -77,7 +77,7 @@ def describe_machine(book: Notebook) -> Machine:
 
 
 def instructions(architecture: str, flags: frozenset[str] | None) -> dict[str, bool | None]:
-    """Return whether each set of instructions is there; None for all where nothing tells."""
+    """Return True if each set of instructions is there; None for all where nothing tells."""
     kind = "x86" if re.fullmatch(r"x86.*|amd64|i\d86", architecture.lower()) else ""
     kind = "arm" if architecture.lower().startswith(("arm", "aarch")) else kind
     sets: Mapping[str, tuple[str, ...]] = INSTRUCTIONS.get(kind, {})
@@ -154,7 +154,7 @@ def _release() -> tuple[int, ...]:
 
 
 def _saturates() -> bool | None:
-    """Return whether products of bytes saturate, by trying; None without an onnxruntime to try."""
+    """Return True if products of bytes saturate, by trying; None without an onnxruntime to try."""
     try:
         import onnxruntime
 

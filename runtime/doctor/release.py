@@ -158,7 +158,7 @@ class Starting:
         self._children = {name: _child(name) for name in tried}
 
     def providers(self, book: Notebook) -> tuple[Provider, ...]:
-        """Return whether each started; notes those that did not."""
+        """Return True if each started; notes those that did not."""
         found = tuple(map(self._provider, self._names))
         for provider in found:
             if provider.has_started is False:
@@ -334,7 +334,7 @@ class Report:
 
     @property
     def runs(self) -> bool:
-        """Return whether graphs run."""
+        """Return True if graphs run."""
         return all(finding.level != "problem" for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:

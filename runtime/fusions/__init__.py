@@ -52,7 +52,7 @@ class Fusion:
     is_exact: bool = False
 
     def may_match(self, op_types: Set[str]) -> bool:
-        """Return whether a graph of these operators of ONNX may have a match."""
+        """Return True if a graph of these operators of ONNX may have a match."""
         return self.sign in op_types and not any(op_types.isdisjoint(group) for group in self.more)
 
 
@@ -124,7 +124,7 @@ _SIGNS = frozenset(fusion.sign for fusion in FUSIONS)
 
 
 def may_fuse(there: set[tuple[str, str]]) -> bool:
-    """Return whether any fusion may match in a graph of these operators."""
+    """Return True if any fusion may match in a graph of these operators."""
     op_types = {op_type for op_type, domain in there if not domain}
     return not op_types.isdisjoint(_SIGNS) and any(fusion.may_match(op_types) for fusion in FUSIONS)
 

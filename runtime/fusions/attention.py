@@ -158,7 +158,7 @@ def _keys(sweep: Sweep, at: Node, symbol: Symbol | None) -> Symbol | None:
 
 
 def _go_together(q: Symbol, k: Symbol, v: Symbol) -> bool:
-    """Return whether operands do not broadcast, except keys and values of one head."""
+    """Return True if operands do not broadcast, except keys and values of one head."""
     (batch, heads, _, size), (_, own, length, _) = q.shape, k.shape
     fits = [*k.shape] == [batch, own, length, size] and [*v.shape][:3] == [batch, own, length]
     return fits and (own == heads or own == 1) and not any(d == 0 for s in (q, k, v) for d in s.shape)
@@ -240,7 +240,7 @@ def scores_of(symbol: Symbol | None) -> Scores | None:
 
 
 def _leads_to_product(symbol: Symbol | None, most: int) -> bool:
-    """Return whether an operand of a sum is the scores, and not a mask."""
+    """Return True if an operand of a sum is the scores, and not a mask."""
     made = _factors(symbol)[0]
     if node_of(made, "MatMul") is not None:
         return True
@@ -257,7 +257,7 @@ def _factors(symbol: Symbol | None) -> tuple[Symbol | None, float]:
 
 
 def _keeps_shape(own: Symbol | None, total: Symbol) -> bool:
-    """Return whether only the mask broadcasts in a sum. The number of keys in it may be unknown: the product with the
+    """Return True if only the mask broadcasts in a sum. The number of keys in it may be unknown: the product with the
     values tells it."""
     if own is None or own.type is total.type:
         return own is not None
@@ -282,7 +282,7 @@ def _broadcast(a: Symbol, b: Symbol) -> list[Dim]:
 
 
 def is_mask(mask: Symbol, q: Symbol) -> bool:
-    """Return whether the operator takes a mask: float32 of two to four axes, each dim 1 or that of the scores.
+    """Return True if the operator takes a mask: float32 of two to four axes, each dim 1 or that of the scores.
 
     The last dim may be unknown, since it cannot be any other.
     """
@@ -293,7 +293,7 @@ def is_mask(mask: Symbol, q: Symbol) -> bool:
 
 
 def is_finite(mask: Symbol) -> bool:
-    """Return whether a mask is certainly nowhere -inf, of which a softmax makes NaN and the operator 0."""
+    """Return True if a mask is certainly nowhere -inf, of which a softmax makes NaN and the operator 0."""
     held = bounds(mask)
     return held is not None and held[0] >= _LEAST
 

@@ -125,7 +125,7 @@ def length(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 
 def _is_tensor(*symbols: Symbol) -> bool:
-    """Return whether all are tensors of float32 or float16 of known rank."""
+    """Return True if all are tensors of float32 or float16 of known rank."""
     types = [s.type for s in symbols]
     return all(
         isinstance(t, TensorType) and t.dtype in (DType.float32, DType.float16) and t.shape.is_ranked for t in types
@@ -146,7 +146,7 @@ def _norms(node: Node, inputs: Inputs, *op_types: str) -> list[tuple[Node, Symbo
 
 
 def _is_last(x: Symbol, axes: Symbol) -> bool:
-    """Return whether axes are a constant that names the last axis of x alone."""
+    """Return True if axes are a constant that names the last axis of x alone."""
     array = constant_array(axes, weights=True, outer=True)
     return array is not None and array.size == 1 and x.rank > 0 and int(array.reshape(-1)[0]) in (-1, x.rank - 1)
 
@@ -312,7 +312,7 @@ def scaled_swish(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 
 def _is_swish(symbol: Symbol) -> bool:
-    """Return whether a Symbol is x * HardSigmoid(x), where x is a convolution."""
+    """Return True if a Symbol is x * HardSigmoid(x), where x is a convolution."""
     node = node_of(symbol, "Mul")
     for x, gate in () if node is None else (node.inputs, node.inputs[::-1]):
         made = node_of(gate, "HardSigmoid")

@@ -69,7 +69,7 @@ def vector(length: int) -> TensorType:
 
 
 def is_float32(*symbols: Symbol | None) -> bool:
-    """Return whether all are float32 tensors of known rank."""
+    """Return True if all are float32 tensors of known rank."""
     return all(
         s is not None and isinstance(s.type, TensorType) and s.type.dtype is DType.float32 and s.type.shape.is_ranked
         for s in symbols
@@ -77,7 +77,7 @@ def is_float32(*symbols: Symbol | None) -> bool:
 
 
 def is_known(*symbols: Symbol) -> bool:
-    """Return whether ranks are known, and every dim is a number, a name or an expression."""
+    """Return True if ranks are known, and every dim is a number, a name or an expression."""
     return all(s.shape.is_ranked and not any(d.is_dynamic for d in s.shape) for s in symbols)
 
 
@@ -138,7 +138,7 @@ def _computed(symbol: Symbol, depth: int) -> tuple[float, float] | None:
 
 
 def _is_mean(node: Node) -> bool:
-    """Return whether a Resize gives means of elements with weights that are not negative."""
+    """Return True if a Resize gives means of elements with weights that are not negative."""
     crops = node.attributes.get("coordinate_transformation_mode") in ("tf_crop_and_resize", b"tf_crop_and_resize")
     return not crops and node.attributes.get("mode", "nearest") in ("nearest", "linear", b"nearest", b"linear")
 

@@ -52,7 +52,7 @@ def rotary(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 
 def _is_table(table: Symbol, x: Symbol) -> bool:
-    """Return whether a table is [batch or 1, 1, sequence, size], and its second half equals the first."""
+    """Return True if a table is [batch or 1, 1, sequence, size], and its second half equals the first."""
     batch, _, length, size = x.shape
     dims = [*table.shape]
     fits = len(dims) == 4 and dims[0] in (1, batch) and dims[1] == 1 and dims[2:] == [length, size]
@@ -60,7 +60,7 @@ def _is_table(table: Symbol, x: Symbol) -> bool:
 
 
 def _is_doubled(table: Symbol | None) -> bool:
-    """Return whether the second half of the last axis certainly equals the first."""
+    """Return True if the second half of the last axis certainly equals the first."""
     array = constant_array(table, weights=True, outer=True)
     if array is not None:
         half = array.shape[-1] // 2 if array.ndim else 0
@@ -81,7 +81,7 @@ _JOINED = Pattern(lambda half: op("Concat", half, half, axis=-1))
 
 
 def _is_number(symbol: Symbol) -> bool:
-    """Return whether a Symbol is a constant of one element."""
+    """Return True if a Symbol is a constant of one element."""
     array = constant_array(symbol, weights=True, outer=True)
     return array is not None and array.size == 1
 

@@ -93,7 +93,7 @@ def recorded(
     graph: the lowered one, None for a model that was compiled elsewhere. provider: the one that is preferred. runtime:
     the release that the graph was lowered for.
     """
-    whole: Mapping[str, str] | None = getattr(session, "left", None)  # of a provider that takes graphs and no nodes
+    whole: Mapping[str, str] | None = getattr(session, "unsupported", None)  # of a provider that runs whole graphs only
     nodes = {} if graph is None else {(node.outputs[0].name, node.op_type): node for node in walk(graph)}
     table = kernels("cuda", runtime) if provider != _HOST and whole is None else {}
     of_sizes = _of_sizes(nodes.values())
@@ -103,7 +103,7 @@ def recorded(
             node = nodes.get((found.name, found.op_type))
             reason = "" if part.ep_name == provider else _reason(node, table, of_sizes)
             if reason and whole:
-                reason = whole.get(found.op_type) or "it runs whole graphs, and none with " + ", ".join(whole)
+                reason = whole.get(found.op_type) or "it runs whole graphs, and no graph with " + ", ".join(whole)
             placed.append(Placed(found.name, found.op_type, part.ep_name, reason))
     return Placement(tuple(placed))
 

@@ -168,7 +168,7 @@ class Channel:
             return data
 
     def is_closed(self) -> bool:
-        """Return whether the other end is closed, or has sent what it was not asked for."""
+        """Return True if the other end is closed, or has sent what it was not asked for."""
         try:
             self._frames.recv(1, socket.MSG_PEEK)
         except BlockingIOError:

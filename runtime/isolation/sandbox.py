@@ -90,7 +90,7 @@ _NEWEST = 470
 
 
 def is_supported() -> bool:
-    """Return whether the kernel has seccomp, and this file its numbers."""
+    """Return True if the kernel has seccomp, and this file its numbers."""
     machine = platform.machine()
     if not sys.platform.startswith("linux") or machine not in _AUDIT:
         return False

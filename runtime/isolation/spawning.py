@@ -168,7 +168,7 @@ class Timeout:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the time is over."""
+        """Return True if the time is over."""
         return time.monotonic() >= self.deadline
 
     def left(self, name: str) -> float:

@@ -251,7 +251,7 @@ _MISTAKES = ("is outside of", "was stated")
 
 
 def is_of_nothing(error: Exception, feed: Mapping[str, Any]) -> bool:
-    """Return whether a run may have failed since an array has no elements."""
+    """Return True if a run may have failed since an array has no elements."""
     if not any(isinstance(array, np.ndarray) and not array.size for array in feed.values()):
         return False
     text = str(error)
@@ -304,7 +304,7 @@ class _Emptying(Policy[Rewrite]):
 
 
 def _is_attention_of_nothing(node: Node, sizes: Mapping[str, int]) -> bool:
-    """Return whether a node is attention without a past, of no queries or no keys."""
+    """Return True if a node is attention without a past, of no queries or no keys."""
     if node.op_type != "Attention" or node.domain or len(node.outputs) != 1 or any(node.inputs[4:6]):
         return False
     shapes = [_shape(s.type, sizes) for s in node.inputs[:2] if s is not None]

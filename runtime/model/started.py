@@ -21,7 +21,7 @@ from graphcore.runtime.calls.failures import UserNodes
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.rows import Pace
 from graphcore.runtime.ort import transport_dtypes
-from graphcore.runtime.ort.release import kept_apart
+from graphcore.runtime.ort.release import copying_outputs
 from graphcore.support.escaping import escaped
 from graphcore.support.markup import table
 from graphcore.types.tensor_types import TensorType, Type, complex_in_use
@@ -100,7 +100,7 @@ class StartedModel(ABC):
         self._wide = [(i, dtype) for i, dtype in typed if big_integers.is_wide(dtype)]
         # Measured: what `run` itself does in Python, which is to check names again, is a fifth of a small call.
         run = getattr(self.session, "_sess", self.session).run
-        self._run = kept_apart(run, inputs.keys() & outputs.keys())
+        self._run = copying_outputs(run, inputs.keys() & outputs.keys())
         if complex_in_use and any(map(is_complex, self._outputs.values())):
             self._run = transport_dtypes.with_complex(self._run, self._outputs.values())
         self._lock = threading.Lock()
@@ -130,7 +130,7 @@ class StartedModel(ABC):
     def _typed_outputs(self) -> Mapping[str, Type]:
         """Return the types of the outputs, of a file that runs as it is with the dims that only its nodes tell."""
         read = self._read_outputs
-        if read is not None and not transport_dtypes.are_told(self._outputs, self._inputs):
+        if read is not None and not transport_dtypes.are_determined(self._outputs, self._inputs):
             with contextlib.suppress(GraphcoreError):
                 self._outputs = {**self._outputs, **read()}
         self._read_outputs = None

@@ -40,12 +40,12 @@ class Candidate:
 
     @property
     def is_table(self) -> bool:
-        """Return whether rows of the weight are looked up."""
+        """Return True if rows of the weight are looked up."""
         return self.node.op_type == "Gather"
 
     @property
     def has_form(self) -> bool:
-        """Return whether nodes of its operator are ever quantised."""
+        """Return True if nodes of its operator are ever quantised."""
         return self.node.op_type not in _NO_FORM
 
     @property
@@ -88,7 +88,7 @@ def _of(node: Node) -> Iterator[Candidate]:
 
 
 def _is_quantized(node: Node) -> bool:
-    """Return whether a node computes with bytes as it is: what it multiplies and the weight both come out of them."""
+    """Return True if a node computes with bytes as it is: what it multiplies and the weight both come out of them."""
     return node.op_type in _PRODUCTS | _NO_FORM and all(
         s is not None
         and isinstance(s.producer, Node)
@@ -99,7 +99,7 @@ def _is_quantized(node: Node) -> bool:
 
 
 def _is_workaround(weight: Weight) -> bool:
-    """Return whether it is a row or column of zeros, which finds NaN, in graphs that were quantised and lowered
+    """Return True if it is a row or column of zeros, which finds NaN, in graphs that were quantised and lowered
     before."""
     producer = weight.root.producer
     assert isinstance(producer, Constant)
@@ -323,7 +323,7 @@ def _mark(graph: Graph, plan: Plan) -> None:
 
 
 def keeps(node: Node, plan: Plan) -> bool:
-    """Return whether the node is still needed.
+    """Return True if the node is still needed.
 
     Only those that bring a weight into another form may be needed no more.
     """

@@ -150,7 +150,7 @@ def _computed(node: Node) -> tuple[Symbol, Step] | None:
 
 
 def _is_held(symbol: Symbol) -> bool:
-    """Return whether a float comes from numbers of few bits."""
+    """Return True if a float comes from numbers of few bits."""
     producer = symbol.producer
     if not isinstance(producer, Node) or producer.domain or not producer.inputs or producer.inputs[0] is None:
         return False
@@ -292,7 +292,7 @@ class Choices:
         return encode(matrix, "int4", block_size=size, symmetric=self.symmetric, search=self.search)
 
     def shares_rows(self, is_multiplied: bool) -> bool:
-        """Return whether a table of rows is held as a matrix of a product is: one array does for both.
+        """Return True if a table of rows is held as a matrix of a product is: one array does for both.
 
         is_multiplied: whether the table is such a matrix too. One that is not has 8 bits where the scheme has 4.
         """
@@ -302,7 +302,7 @@ class Choices:
 
     @property
     def has_two_forms(self) -> bool:
-        """Return whether products take another form for many rows than for few: those that hold x in 8 bits may."""
+        """Return True if products take another form for many rows than for few: those that hold x in 8 bits may."""
         return ENCODINGS[self.scheme.encoding].bits == 4 and self.accuracy_level == 4
 
 

@@ -33,7 +33,7 @@ class Call(Future[list[Any]]):
         return True
 
     def running(self) -> bool:
-        """Return whether the call is under way."""
+        """Return True if the call is under way."""
         return self._runs and not self.done()
 
     def make(self, call: Callable[..., list[Any]], arrays: tuple[Any, ...], named: dict[str, Any]) -> None:

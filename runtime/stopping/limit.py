@@ -45,7 +45,7 @@ class Limit:
 
     @property
     def is_over(self) -> bool:
-        """Return whether it has ended what runs within."""
+        """Return True if it has ended what runs within."""
         return self._ended is not None
 
     def expire(self) -> None:
@@ -157,7 +157,7 @@ def run_once(call: Callable[..., Any], *given: Any) -> Any:
 
 
 def stopped() -> bool:
-    """Return whether the run that has just failed was stopped for a signal whose handler has raised nothing.
+    """Return True if the run that has just failed was stopped for a signal whose handler has raised nothing.
 
     Raises what ended the limit in force, and `asyncio.CancelledError` where the handler has cancelled the task.
     """

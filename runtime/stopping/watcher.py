@@ -257,7 +257,7 @@ def _identity(descriptor: int) -> tuple[int, int, int] | None:
 
 
 def _raises(handler: Any) -> bool:
-    """Return whether a handler ends what is running: Python's own, and that of `asyncio.run`, which cancels a task."""
+    """Return True if a handler ends what is running: Python's own, and that of `asyncio.run`, which cancels a task."""
     if handler is signal.default_int_handler:
         return True
     asyncio = sys.modules.get("asyncio")

@@ -163,7 +163,7 @@ class Jitted(Generic[P, R, Arrays]):
         return graph, structure, types_made
 
     def _is_tensor(self, operand: EagerArray) -> bool:
-        """Return whether an eager array is a Tensor. Raises `PromotionError` for one of another promotion system."""
+        """Return True if an eager array is a Tensor. Raises `PromotionError` for one of another promotion system."""
         if not isinstance(operand, Tensor):
             return False
         if operand.promotion is not self._system:

@@ -526,7 +526,7 @@ def test_reading_refuses_nodes_that_are_not_as_declared(
 
 def test_load_says_what_to_declare_when_an_operator_is_undeclared() -> None:
     proto = model("Undeclared", {}, ["x"])
-    with pytest.raises(ModelError, match=rf"nothing is known of the operator {DOMAIN}::Undeclared") as caught:
+    with pytest.raises(ModelError, match=rf"the operator {DOMAIN}::Undeclared is not declared") as caught:
         gc.InferenceSession().load(proto)
     assert f"@gc.custom_op('{DOMAIN}::Undeclared')" in caught.value.help
 

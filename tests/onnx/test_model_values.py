@@ -253,8 +253,8 @@ def test_feed_is_refused_when_wrong(fed: Model, named: dict[str, Any], message: 
 def test_lists_of_dtypes_that_the_runtime_has_no_lists_of_are_refused_when_loaded(of: Any, dtype: DType) -> None:
     graph = Graph("narrow", {"s": of(TensorType(dtype, ["n"])), "x": TensorType(D.float32, [])})
     graph.output(graph["x"] + 1)
-    kind = "lists" if of is SequenceType else "optionals"
-    with pytest.raises(ModelError, match=rf"load: narrow: s is .*{dtype}\[n\]\), and onnxruntime has no {kind} of"):
+    kind = "sequences" if of is SequenceType else "optionals"
+    with pytest.raises(ModelError, match=rf"load: narrow: s is .*{dtype}\[n\]\), but onnxruntime has no {kind} of"):
         gc.InferenceSession().load(graph)
 
 

@@ -58,7 +58,7 @@ def _needs_graph(args: argparse.Namespace) -> str | None:
         return f"it is lowered for {args.provider}"
     given = links(args)
     opened = start.Opened(args.model, links_of(given["external_data"], given["external_data_root"]), limits(args))
-    found = start.found(opened, "auto")
+    found = start.plan_direct(opened, "auto")
     return found if isinstance(found, str) else None
 
 

@@ -28,7 +28,7 @@ class Layers:
 
     @property
     def has_any(self) -> bool:
-        """Return whether something was quantised."""
+        """Return True if something was quantised."""
         return any(row.scheme for row in self.rows.values())
 
     def merged(self, others: Report) -> Report:

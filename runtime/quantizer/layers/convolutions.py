@@ -60,7 +60,7 @@ def misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
 
 
 def is_small(node: Node) -> bool:
-    """Return whether a convolution is faster in floats."""
+    """Return True if a convolution is faster in floats."""
     return node.op_type == "ConvTranspose" and is_small_transposed(node)
 
 
@@ -256,7 +256,7 @@ def transposed_misfit(node: Node) -> str:
 
 
 def is_small_transposed(node: Node) -> bool:
-    """Return whether a ConvTranspose is faster in floats: what DepthToSpace moves is more than bytes save."""
+    """Return True if a ConvTranspose is faster in floats: what DepthToSpace moves is more than bytes save."""
     weight = node.inputs[1]
     assert weight is not None
     return int(weight.shape[0]) * math.prod(_sizes(node)) < LEAST * math.prod(_strides(node))

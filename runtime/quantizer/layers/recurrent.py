@@ -52,7 +52,7 @@ def misfit(node: Node, choices: Choices) -> str:
 
 
 def is_small(node: Node) -> bool:
-    """Return whether a layer is faster in floats."""
+    """Return True if a layer is faster in floats."""
     return node.op_type != "LSTM" and are_small_steps(node)
 
 
@@ -183,7 +183,7 @@ def steps_misfit(node: Node) -> str:
 
 
 def are_small_steps(node: Node) -> bool:
-    """Return whether the steps of a GRU or RNN multiply so little that onnxruntime's kernel of floats is faster."""
+    """Return True if the steps of a GRU or RNN multiply so little that onnxruntime's kernel of floats is faster."""
     x, *weights = node.inputs[:3]
     if x is None or not x.shape.is_ranked:
         return False

@@ -185,7 +185,7 @@ def _measured(graph: Graph, symbols: Mapping[int, Symbol], runs: Runs) -> dict[i
 
 
 def is_float32(symbol: Symbol | None) -> bool:
-    """Return whether a Symbol is a tensor of float32."""
+    """Return True if a Symbol is a tensor of float32."""
     return symbol is not None and isinstance(symbol.type, TensorType) and symbol.dtype is DType.float32
 
 
