@@ -157,7 +157,7 @@ def test_folders_of_stopped_processes_are_removed_after_a_day(path: Path) -> Non
 def test_large_pages_are_gathered_where_kernels_hold_weights(
     packed: bool, decoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_PACKED_FROM", 0 if packed else 1 << 40)
+    monkeypatch.setattr(sessions, "_MIN_PACKED_BYTES", 0 if packed else 1 << 40)
     path = Path(shutil.copy(decoder, tmp_path))
     load(path)
     asked: list[bool] = []
@@ -325,7 +325,7 @@ def test_decoder_generates_the_same_from_its_entry(
     from_bytes: int, decoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether entries have weights in the order of kernels too, or not."""
-    monkeypatch.setattr(sessions, "_PACKED_FROM", from_bytes)
+    monkeypatch.setattr(sessions, "_MIN_PACKED_BYTES", from_bytes)
     monkeypatch.setattr(plan, "runtime", lambda: replace(runtime(), many_rows=lambda: 224))  # on any processor
     packs = from_bytes == 0 and sessions._PACKED_IN.includes(runtime().version)
     decoder = Path(shutil.copy(decoder, tmp_path))
