@@ -111,7 +111,7 @@ def _steps(
 ) -> Generator[Array, None, None]:
     if not most:
         return
-    limit.begin()
+    limit.restart()
     bar = shown_by(progress, most, "tokens")
     for text in sorted(texts, key=lambda text: text.count):  # those of one length are read together
         running.join(text)

@@ -68,7 +68,7 @@ class Batcher(Server):
             )
         if when_full not in ("wait", "raise"):
             raise GraphError(f"Batcher: there is no when_full={when_full!r:.40}", help='give "wait" or "raise"')
-        if model._kept:
+        if model._model_buffers:
             raise ModelError(
                 f"Batcher: {model.name} has buffers, and what a call stores is another call's",
                 help="give each stream of calls a state of its own: model.state()",

@@ -26,7 +26,7 @@ def serve(channel: Channel, settings: dict[str, Any], time: sandbox.ProcessorTim
     asked = read(content)
     try:
         model = _loaded(asked, settings["session"], channel)
-        said: dict[str, Any] = {"name": model.name, "has_buffers": bool(model._kept)}
+        said: dict[str, Any] = {"name": model.name, "has_buffers": bool(model._model_buffers)}
         said |= {"inputs": described(model.inputs), "outputs": described(model.outputs)}
     except Exception as error:
         channel.send(Kind.FAILED, written(told(error, "load", asked["line"])))

@@ -37,7 +37,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import walk
 from graphcore.onnx.notes import DOMAINS
-from graphcore.runtime.stopping.limit import keep
+from graphcore.runtime.stopping.limit import store_exception
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
@@ -280,7 +280,7 @@ def _take(ticket: Array) -> tuple[Array, Array, Array]:
         return np.ascontiguousarray(result).reshape(-1), np.array(result.shape, np.int64), np.array([number], np.int64)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
-            keep(error)
+            store_exception(error)
         if site is not None:
             calls.raised[site.number] = error
         # Zero elements do not fit the shape [1]: the Reshape after this fails.

@@ -18,7 +18,7 @@ from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.rewrite import exposed, outputs_of
 from graphcore.ir.transform.walk import operators
 from graphcore.runtime import lowering
-from graphcore.runtime.buffers.state import Kept, kept_of
+from graphcore.runtime.buffers.state import ModelBuffer, model_buffers
 from graphcore.runtime.lowering import TARGETS
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort import openvino, python_ops, sessions, transport_dtypes
@@ -71,7 +71,7 @@ class LoadPlan:
     uses_transport: bool
     openvino: openvino.Plan | None
     lowered: Graph
-    buffers: tuple[Kept, ...]
+    buffers: tuple[ModelBuffer, ...]
     defaults: Mapping[str, Mapping[str, str]]
     disabled: tuple[str, ...]
     config: dict[str, Any]
@@ -104,7 +104,7 @@ def plan_load(graph: Graph, engine: Engine, prepack: Prepack) -> LoadPlan:
         uses_transport,
         provider,
         lowered,
-        kept_of(
+        model_buffers(
             {n: declared.buffer for n, declared in graph.buffers.items()},
             outputs_of(graph_with_buffers),
             inputs,

@@ -358,7 +358,7 @@ def test_models_without_a_batch_are_refused() -> None:
     lists.output(y=ops.onnx.SequenceLength(lists["x"]))
     kept = Graph("kept", {"x": TensorType(D.float32, ["n"]), "b": Buffer(D.float32, [1])})
     kept.output(y=kept["x"] + kept["b"])
-    for graph, message in ((lists, "of which no batch can be made"), (kept, "kept has buffers")):
+    for graph, message in ((lists, "which cannot be batched"), (kept, "kept has buffers")):
         with pytest.raises(ModelError, match=message):
             gc.Batcher(gc.InferenceSession().load(graph))
     with pytest.raises(ModelError, match="does not carry the batch dim 'rows'"):

@@ -57,7 +57,7 @@ import graphcore.runtime.session as session
 from graphcore import TensorType
 
 class Model:
-    name, _kept = "taken over", ()
+    name, _model_buffers = "taken over", ()
     inputs = {"code": TensorType("string", [])}
     outputs = {"said": TensorType("string", []), "wide": TensorType("int100", [])}
 

@@ -101,7 +101,13 @@ def started(
         outputs = {name: _output_type(direct.declared[name], type_) for name, type_ in types.items()}
         model.forget()
         return Model(
-            direct.name, start, direct.inputs, outputs, session, whole=load, read_outputs=lambda: read().output_types
+            direct.name,
+            start,
+            direct.inputs,
+            outputs,
+            session,
+            load_full=load,
+            read_outputs=lambda: read().output_types,
         )
     return None
 

@@ -24,7 +24,7 @@ from graphcore.arrays.external_data import Links
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
-from graphcore.runtime.buffers.state import Kept
+from graphcore.runtime.buffers.state import ModelBuffer
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import sessions
 from graphcore.runtime.ort.options import SessionStarter
@@ -112,7 +112,7 @@ class WarmStart:
         plain = all(isinstance(t, TensorType) and not t.ambiguous for t in types)
         if source is None or source.key is None or cache.used is None or not source.is_settled or not plain:
             return
-        if model._restored or source.name != model.name or not all(map(_is_small, model._kept)):
+        if model._restored or source.name != model.name or not all(map(_is_small, model._model_buffers)):
             return
         if self._stamped is not None and not self._stamped.is_unchanged():  # the file changed after it was read
             return
@@ -131,10 +131,11 @@ class WarmStart:
             "outputs": [(name, _type_to_json(type_)) for name, type_ in model._types[1].items()],
             "weights": [*weights],
             "optimised": cache.used,
-            "buffers": [_buffer_to_json(buffer) for buffer in model._kept],
+            "buffers": [_buffer_to_json(buffer) for buffer in model._model_buffers],
             "packing": packing,
             # Memory-mapped weights are not collapsed into huge pages: see `huge_pages`.
-            "in large pages": any(buffer.buffer.in_place for buffer in model._kept) and not cache.is_packed,
+            "in large pages": any(buffer.declaration.in_place for buffer in model._model_buffers)
+            and not cache.is_packed,
         }
         source.cache.save(source.key, json.dumps(entry).encode(), "start")
         if self._stamped is not None:
@@ -150,7 +151,7 @@ class WarmEntry:
     outputs: dict[str, Type]
     optimised: CachedGraph
     weights: dict[str, Array]
-    buffers: tuple[Kept, ...]
+    buffers: tuple[ModelBuffer, ...]
     packing: dict[str, str]
     in_large_pages: bool
 
@@ -175,7 +176,7 @@ def started(source: Source, starter: SessionStarter) -> Model | None:
             )
             return session, (entry.weights, shared)
 
-        return Model(entry.name, start, entry.inputs, entry.outputs, kept=entry.buffers, whole=source.again)
+        return Model(entry.name, start, entry.inputs, entry.outputs, buffers=entry.buffers, load_full=source.again)
     except Exception:  # any fault of the entry
         return None
 
@@ -235,17 +236,17 @@ _MAX_INITIAL_BYTES = 4096
 """Entries contain initial values of buffers of up to this many bytes."""
 
 
-def _is_small(buffer: Kept) -> bool:
-    initial = buffer.buffer.initial
+def _is_small(buffer: ModelBuffer) -> bool:
+    initial = buffer.declaration.initial
     return initial is None or (initial.nbytes <= _MAX_INITIAL_BYTES and initial.dtype != object)
 
 
-def _buffer_to_json(buffer: Kept) -> dict[str, Any]:
-    initial = buffer.buffer.initial
+def _buffer_to_json(buffer: ModelBuffer) -> dict[str, Any]:
+    initial = buffer.declaration.initial
     return {
         "name": buffer.name,
         "type": _type_to_json(buffer.type),
-        "declared in place": buffer.buffer.in_place,
+        "declared in place": buffer.declaration.in_place,
         "initial": None if initial is None else [list(initial.shape), initial.tobytes().hex()],
         "output": buffer.output,
         "keeps shape": buffer.keeps_shape,
@@ -253,13 +254,13 @@ def _buffer_to_json(buffer: Kept) -> dict[str, Any]:
     }
 
 
-def _buffer_from_json(written: Mapping[str, Any]) -> Kept:
+def _buffer_from_json(written: Mapping[str, Any]) -> ModelBuffer:
     type_, initial = _type_from_json(written["type"]), written["initial"]
     if initial is not None:
         shape, content = initial
         initial = np.frombuffer(bytes.fromhex(content), type_.dtype.numpy).reshape(shape)
     buffer = Buffer(type_.dtype, type_.shape, initial=initial, in_place=written["declared in place"])
-    return Kept(written["name"], buffer, written["output"], written["keeps shape"], written["in place"])
+    return ModelBuffer(written["name"], buffer, written["output"], written["keeps shape"], written["in place"])
 
 
 def _dim(text: str | None) -> Dim:
