@@ -325,7 +325,7 @@ class Server:
 
     def __reduce__(self) -> NoReturn:
         raise ModelError(
-            f"{self._name}: a {type(self).__name__} is not copied or pickled: its requests wait in this process",
+            f"{self._name}: a {type(self).__name__} cannot be copied or pickled: its requests wait in this process",
             help=f"make another one: {type(self).__name__}(model)",
         )
 

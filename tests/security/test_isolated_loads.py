@@ -83,7 +83,7 @@ def test_load_keeps_its_limits_when_they_are_wide_enough(tmp_path: Path) -> None
 def test_load_refuses_limits_and_a_cache_that_it_cannot_have() -> None:
     with pytest.raises(GraphError, match="limits are a dict"):
         SESSION.load(endless(), limits={"nodes": 1})  # type: ignore[arg-type]
-    with pytest.raises(GraphError, match="no cache_dir") as caught:
+    with pytest.raises(GraphError, match="cache_dir is not supported") as caught:
         SESSION.load(endless(), cache_dir="somewhere")  # type: ignore[arg-type]
     assert "InferenceSession" in caught.value.help
 
@@ -113,9 +113,9 @@ def test_weights_are_replaced_as_those_of_a_model(kind: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
-        ([1], "weights are a list"),
+        ([1], "weights must be a mapping of names to arrays, got list"),
         ({"w": [1.0]}, "'w' is a list"),
-        ({"w": np.ma.masked_array([1.0])}, "no array"),
+        ({"w": np.ma.masked_array([1.0])}, "must be an array, got MaskedArray"),
         ({1: np.ones(1)}, "weight 1"),
         ({"v": np.ones((2, 2), np.float32)}, "no weight 'v'"),
         ({"w": np.ones((2, 3), np.float32)}, r"float32\[2, 3\] is given"),
