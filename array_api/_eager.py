@@ -17,7 +17,7 @@ from graphcore.ir.symbol import Symbol
 from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Rule, Scalar
 from graphcore.promotion.system import PromotionSystem
-from graphcore.runtime.tracing.dispatch import Eager, called, compiled_for, run, taken_apart
+from graphcore.runtime.tracing.dispatch import Eager, call_with, compiled_for, run, split_operands
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -209,13 +209,13 @@ def _function(body: _F, *, static: bool) -> _F:
     @functools.wraps(body)
     def call(*arguments: Any, **named: Any) -> Any:
         found: list[Any] = []
-        given = taken_apart(body, arguments, named, found, _is_operand)
+        given = split_operands(body, arguments, named, found, _is_operand)
         if any(type(value) is Symbol for value in found):
             graph = graph_of(body.__name__, found)
             made = [
                 value if type(value) is Symbol else graph.build.operand(value, body.__name__, "x") for value in found
             ]
-            return called(body, given, made)
+            return call_with(body, given, made)
         if any(isinstance(value, EagerArray) and type(value) is not Array for value in found):
             return at_once(body, arguments, named)
         if not any(type(value) is Array for value in found):
@@ -232,5 +232,5 @@ def _is_operand(value: object) -> bool:
 
 def computed(body: Callable[..., Any], /, *arguments: Any) -> Any:
     """Return what a function over Symbols gives for arguments of which none is an operand, as Arrays."""
-    model, rebuild = compiled_for(EAGER, body, (), taken_apart(body, arguments, {}, [], _is_operand))
+    model, rebuild = compiled_for(EAGER, body, (), split_operands(body, arguments, {}, [], _is_operand))
     return rebuild(model())

@@ -24,12 +24,12 @@ from graphcore.types.tensor_types import TensorType
 TELEMETRY = Range("1.29.0")
 """The releases, of 1.27.0 to 1.32.0 on Linux, that look up a host for events within a minute of their first session."""
 
-_MOST = 40
-"""The number of versions that are asked for, one after the other, to find the newest that a release takes."""
+_MAX_VERSIONS = 40
+"""Maximum number of versions that are probed, one after the other, to find the newest that a release supports."""
 
 
 def describe_release(book: Notebook) -> Release:
-    """Return what is known of the installed release. Raises `RunError` where it is too old to run graphs."""
+    """Return the facts of the installed release. Raises `RunError` if it is too old to run graphs."""
     import onnxruntime
 
     from graphcore.runtime.ort import release  # onnxruntime, which may be missing
@@ -38,11 +38,11 @@ def describe_release(book: Notebook) -> Release:
     runtime = release.runtime()
     is_measured = release.measured_release() is not None
     table = table_of("cpu").nearest(version).version
-    asked = runtime.registry
-    lacks, adds = ({}, {}) if asked is None else beside_table(asked, runtime)
+    registry = runtime.registry
+    lacks, adds = ({}, {}) if registry is None else beside_table(registry, runtime)
     if not is_measured:
         is_plain = getattr(onnxruntime, "package_name", "onnxruntime") == "onnxruntime"
-        _note_unmeasured(book, version, table, asked is not None, is_plain)
+        _note_unmeasured(book, version, table, registry is not None, is_plain)
         if lacks:
             book.add("note", "release", "it lacks kernels that the table has: what needs them is computed by others")
     _note_telemetry(book, version)
@@ -55,7 +55,7 @@ def describe_release(book: Notebook) -> Release:
         opset=runtime.opset,
         ir=runtime.ir,
         table=table,
-        registry=_asked(is_measured, asked is not None),
+        registry=_registry_state(is_measured, registry is not None),
         lacks=lacks,
         adds=adds,
     )
@@ -64,8 +64,8 @@ def describe_release(book: Notebook) -> Release:
 def list_traps(version: str) -> tuple[Trap, ...]:
     """Return the traps that were measured, by name, and whether each is in force in a release."""
     runtime = Runtime(version)
-    found = sorted(seen().ranges.items())
-    return tuple(Trap(name, where.first, where.last, in_force(name, runtime)) for name, where in found)
+    ranges = sorted(seen().ranges.items())
+    return tuple(Trap(name, where.first, where.last, in_force(name, runtime)) for name, where in ranges)
 
 
 def beside_table(registry: Registry, runtime: Runtime) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
@@ -83,12 +83,12 @@ def beside_table(registry: Registry, runtime: Runtime) -> tuple[dict[str, tuple[
     return lacks, adds
 
 
-def _newest(known: int, takes: Callable[[int], bool]) -> int:
+def _newest(newest: int, takes: Callable[[int], bool]) -> int:
     """Return the newest version that is taken, from one on that is."""
-    return next((n for n in range(known, known + _MOST) if not takes(n + 1)), known + _MOST)
+    return next((n for n in range(newest, newest + _MAX_VERSIONS) if not takes(n + 1)), newest + _MAX_VERSIONS)
 
 
-def _asked(is_measured: bool, is_read: bool) -> str:
+def _registry_state(is_measured: bool, is_read: bool) -> str:
     if is_measured:
         return "not asked"
     if is_read:
@@ -142,7 +142,7 @@ INSTALLS = {
 
 _NOT_TRIED = {"AzureExecutionProvider": "it calls services, and runs no graph here"}
 _NOT_ON = {"Darwin": ("CUDAExecutionProvider",)}
-_LONGEST = 300
+_MAX_LENGTH = 300
 _LOGGED = re.compile(r"\x1b\[[\d;]*m|^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^.*\[[EW]:onnxruntime:[^\]]*\] ?")
 """The prefixes and colours of lines in onnxruntime's log."""
 _FRAMES = re.compile(r"^Traceback .*\n(?:[ \t].*\n)*", re.MULTILINE)
@@ -159,12 +159,12 @@ class Starting:
 
     def providers(self, book: Notebook) -> tuple[Provider, ...]:
         """Return True if each started; notes those that did not."""
-        found = tuple(map(self._provider, self._names))
-        for provider in found:
+        providers = tuple(map(self._provider, self._names))
+        for provider in providers:
             if provider.has_started is False:
                 text = f"{provider.name} is installed and does not start: {provider.reason}"
                 book.add("note", "providers", text, _help(provider.name))
-        return found
+        return providers
 
     def _provider(self, name: str) -> Provider:
         if name == CPU:
@@ -184,7 +184,7 @@ class Starting:
 
 
 def installs(names: list[str]) -> dict[str, str]:
-    """Return what to install for the providers that are not among these."""
+    """Return the packages to install for providers that are not among these."""
     never = _NOT_ON.get(platform.system(), ())
     return {name: how for name, how in INSTALLS.items() if name not in names and name not in never}
 
@@ -202,17 +202,17 @@ def _model() -> bytes:
     return join(encode(graph, ir=8))
 
 
-def _reason(said: str, status: int) -> str:
+def _reason(output: str, status: int) -> str:
     """Return the line of what a process said that tells most, without what logs put before it."""
-    lines = [" ".join(_LOGGED.sub("", line).split()) for line in _FRAMES.sub("", said).splitlines()]
-    told = [line for line in lines if line]
-    if not told:
+    lines = [" ".join(_LOGGED.sub("", line).split()) for line in _FRAMES.sub("", output).splitlines()]
+    messages = [line for line in lines if line]
+    if not messages:
         return f"its process ended with status {status} and said nothing"
-    missing = next((found for line in told if (found := re.search(r"with error: (.+)", line))), None)
+    missing = next((match for line in messages if (match := re.search(r"with error: (.+)", line))), None)
     if missing is not None:  # of a library that it loads
-        return missing[1][:_LONGEST]
-    best = next((line for line in told if re.search(r"error|fail|cannot|not ", line, re.IGNORECASE)), told[-1])
-    return best[:_LONGEST]
+        return missing[1][:_MAX_LENGTH]
+    best = next((line for line in messages if re.search(r"error|fail|cannot|not ", line, re.IGNORECASE)), messages[-1])
+    return best[:_MAX_LENGTH]
 
 
 def _help(name: str) -> str:
@@ -230,7 +230,7 @@ _Part = TypeVar("_Part")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to know or to mend. level: "problem" keeps graphs from running. help: how to mend it."""
+    """A fact or a problem. level: "problem" keeps graphs from running. help: how to fix it."""
 
     level: Level
     subject: str
@@ -352,7 +352,7 @@ class Notebook:
         self.findings.append(Finding(level, subject, text, help))
 
     def look(self, subject: str, function: Callable[[Notebook], _Part], otherwise: _Part, level: Level) -> _Part:
-        """Return what a function finds; where it raises, what is given instead, and a finding of a level says so."""
+        """Return the result of a function; if it raises, return `otherwise` and note a finding of this level."""
         try:
             return function(self)
         except Exception as error:

@@ -155,27 +155,27 @@ def fuse(
             rules[operator] = (*rules.get(operator, ()), rule)
     with uncollected():
         sweep = Sweep(graph, replace(passes, rules=rules))
-        made = sweep.run()
-        return graph if sweep.used.isdisjoint(made_by) else reduced(made, passes)
+        fused = sweep.run()
+        return graph if sweep.used.isdisjoint(made_by) else reduced(fused, passes)
 
 
 def _quantised(graph: Graph) -> set[int]:
     """Return the ids of the nodes that lead to a quantiser, with those in their bodies and in functions they call."""
-    found: set[int] = set()
+    ids: set[int] = set()
     symbols: set[int] = set()
     for node in reversed(graph.nodes):
-        held = (*bodies(node), *(v.body for v in node.attributes.values() if isinstance(v, Definition)))
-        inside = [inner for body in held for part in parts(body) for inner in part.nodes]
+        graphs = (*bodies(node), *(v.body for v in node.attributes.values() if isinstance(v, Definition)))
+        inside = [inner for body in graphs for part in parts(body) for inner in part.nodes]
         if not any(s.id in symbols for s in node.outputs) and _QUANTISERS.isdisjoint(
             n.op_type for n in (node, *inside)
         ):
             continue
-        found.update(map(id, (node, *inside)))
+        ids.update(map(id, (node, *inside)))
         if node.op_type not in ("Shape", "Size"):
             symbols.update(s.id for s in node.inputs if s is not None)
         for body in bodies(node):
             symbols.update(body.scope.captured)
-    return found
+    return ids
 
 
 def _sparing(rule: Rule, spared: set[int]) -> Rule:

@@ -64,7 +64,7 @@ class Placement:
         return ", ".join(f"{count} on {provider}" for provider, count in counts.most_common())
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
-        """Return what is left to another provider, by operator and reason."""
+        """Return the operators of other providers, by operator and reason."""
         reasons = Counter((o.operator, o.provider, o.reason) for o in self.left)
         return [(str(count), op, provider, why) for (op, provider, why), count in sorted(reasons.items())]
 
@@ -99,12 +99,12 @@ def recorded(
     of_sizes = _of_sizes(nodes.values())
     placed = []
     for part in session.get_provider_graph_assignment_info():
-        for found in part.get_nodes():
-            node = nodes.get((found.name, found.op_type))
+        for assigned in part.get_nodes():
+            node = nodes.get((assigned.name, assigned.op_type))
             reason = "" if part.ep_name == provider else _reason(node, table, of_sizes)
             if reason and whole:
-                reason = whole.get(found.op_type) or "it runs whole graphs, and no graph with " + ", ".join(whole)
-            placed.append(Placed(found.name, found.op_type, part.ep_name, reason))
+                reason = whole.get(assigned.op_type) or "it runs whole graphs, and no graph with " + ", ".join(whole)
+            placed.append(Placed(assigned.name, assigned.op_type, part.ep_name, reason))
     return Placement(tuple(placed))
 
 
@@ -117,14 +117,14 @@ def _reason(node: Node | None, table: dict[str, frozenset[DType]], of_sizes: Set
 
 def _of_sizes(nodes: Iterable[Node]) -> Set[Node]:
     """Return the nodes that give integers, or something that is made of integers and constants alone."""
-    found: set[Node] = set()
+    nodes_of_sizes: set[Node] = set()
     for node in nodes:
         operands = (s for s in node.inputs if s is not None)
         if all(map(_is_count, node.outputs)) or all(
-            _is_count(s) or isinstance(s.producer, Constant) or s.producer in found for s in operands
+            _is_count(s) or isinstance(s.producer, Constant) or s.producer in nodes_of_sizes for s in operands
         ):
-            found.add(node)
-    return found
+            nodes_of_sizes.add(node)
+    return nodes_of_sizes
 
 
 def _is_count(symbol: Symbol) -> bool:
@@ -149,22 +149,22 @@ def lack(node: Node, table: dict[str, frozenset[DType]]) -> str:
 
 
 def _to(node: Node, row: frozenset[DType]) -> str:
-    made = node.outputs[0].dtype
-    return "" if made in row else f"no kernel that gives {made}"
+    dtype = node.outputs[0].dtype
+    return "" if dtype in row else f"no kernel that gives {dtype}"
 
 
 def _quantized(node: Node, row: frozenset[DType]) -> str:
     x, scale = node.inputs[:2]
-    made = node.outputs[0].dtype
+    dtype = node.outputs[0].dtype
     if x is None or scale is None or x.dtype is not scale.dtype:
         return "no kernel for a scale of another dtype"
-    return "" if made in _QUANTIZED else f"no kernel that gives {made}"
+    return "" if dtype in _QUANTIZED else f"no kernel that gives {dtype}"
 
 
 def _scaled(node: Node, row: frozenset[DType]) -> str:
     scale = node.inputs[1]
-    known = scale is not None and scale.dtype in (DType.float16, DType.float32)
-    return "" if known else "no kernel for a scale of that dtype"
+    is_half = scale is not None and scale.dtype in (DType.float16, DType.float32)
+    return "" if is_half else "no kernel for a scale of that dtype"
 
 
 def _signed(node: Node, row: frozenset[DType]) -> str:

@@ -26,7 +26,7 @@ from graphcore.types.tensor_types import TensorType
 Load: TypeAlias = Callable[[Mapping[str, Any]], tuple[Callable[..., Any], onnxruntime.InferenceSession]]
 """Loads a model with more session options, and returns what calls it, and its session."""
 
-_SHOWN = 20
+_MAX_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Profile:
     def _rows(self) -> Iterator[tuple[str, str, str, str]]:
         """Yield time, share, operator and name of the slowest kernels, then the sum of the others."""
         total = sum(kernel.seconds for kernel in self.kernels) or 1.0
-        for kernel in self.kernels[:_SHOWN]:
+        for kernel in self.kernels[:_MAX_LISTED]:
             yield f"{kernel.seconds * 1e6:.1f}", f"{kernel.seconds / total:.1%}", kernel.operator, kernel.name
-        rest = self.kernels[_SHOWN:]
+        rest = self.kernels[_MAX_LISTED:]
         if rest:
             seconds = sum(kernel.seconds for kernel in rest)
             yield f"{seconds * 1e6:.1f}", f"{seconds / total:.1%}", f"in {len(rest)} more", ""
@@ -112,8 +112,8 @@ def _read(events: list[dict[str, Any]], runs: int) -> Profile:
             about = event["args"]
             key = (event["name"].removesuffix("_kernel_time"), about["op_name"], about.get("provider", ""))
             seconds.setdefault(key, []).append(event["dur"] * 1e-6)
-            held = sizes.get(key, (0, 0))
-            sizes[key] = max(held[0], _size(about, "output_size")), max(held[1], _size(about, "parameter_size"))
+            size = sizes.get(key, (0, 0))
+            sizes[key] = max(size[0], _size(about, "output_size")), max(size[1], _size(about, "parameter_size"))
     kernels = [Kernel(*key, sum(taken) / runs, len(taken) / runs, *sizes[key]) for key, taken in seconds.items()]
     kernels.sort(key=lambda kernel: -kernel.seconds)
     return Profile(tuple(kernels), sum(e["dur"] for e in whole) * 1e-6 / runs, runs)
@@ -137,14 +137,15 @@ def _summed(parts: Iterator[tuple[str, float]]) -> dict[str, float]:
 def names_of(watch: object, model: str) -> list[str] | None:
     """Return the names that a user wants to watch, None for those that are marked. model: for errors.
 
-    Raises `FeedError` for what are no names.
+    Raises `FeedError` for values other than names.
     """
     names = [watch] if isinstance(watch, str) else watch
     if names is None:
         return None
     if not (isinstance(names, Collection) and all(isinstance(name, str) for name in names)):
         raise FeedError(
-            f"debug: {model}: watch={watch!r:.80} are no names", help='give one, or a list: watch="encoder/0/*"'
+            f"debug: {model}: watch must be a name or a list of names, got {watch!r:.80}",
+            help='give one, or a list: watch="encoder/0/*"',
         )
     return [*names]
 
@@ -155,19 +156,19 @@ def watched(graph: Graph, patterns: Iterable[str]) -> list[Symbol]:
     patterns: names as `str(graph)` shows them, or after the path of their layer, with `*`, `?` and `[...]` as in the
     shell; `*` goes across layers. Raises `GraphError` for a pattern that nothing matches.
     """
-    made = [s for node in graph.nodes for s in node.outputs if isinstance(s.type, TensorType)]
-    names = [(symbol, {symbol.name, _path(symbol)}) for symbol in made]
+    symbols = [s for node in graph.nodes for s in node.outputs if isinstance(s.type, TensorType)]
+    names = [(symbol, {symbol.name, _path(symbol)}) for symbol in symbols]
     chosen: set[int] = set()
     for pattern in patterns:
-        found = {s.id for s, own in names if any(fnmatch.fnmatchcase(name, pattern) for name in own)}
-        if not found:
-            raise _no_such(graph, pattern, [s.name for s in made])
-        chosen |= found
-    return [symbol for symbol in made if symbol.id in chosen]
+        ids = {s.id for s, own in names if any(fnmatch.fnmatchcase(name, pattern) for name in own)}
+        if not ids:
+            raise _no_such(graph, pattern, [s.name for s in symbols])
+        chosen |= ids
+    return [symbol for symbol in symbols if symbol.id in chosen]
 
 
 def marked(graph: Graph) -> dict[str, Symbol]:
-    """Return what was marked by `print`, by label. Raises `GraphError` where nothing was."""
+    """Return the values that `print` marked, by label. Raises `GraphError` if there are none."""
     if not graph.watched:
         raise GraphError(
             f"debug: nothing of graph {graph.name!r} is marked",
@@ -193,9 +194,9 @@ def _no_such(graph: Graph, pattern: str, names: Sequence[str]) -> GraphError:
 
 def with_outputs(graph: Graph, symbols: Iterable[Symbol]) -> Graph:
     """A copy of the graph whose outputs are values of it."""
-    made = copied(graph)
-    made.build.outputs([(f"watched/{i}", made.symbols[symbol.id]) for i, symbol in enumerate(symbols)])
-    return made
+    new = copied(graph)
+    new.build.outputs([(f"watched/{i}", new.symbols[symbol.id]) for i, symbol in enumerate(symbols)])
+    return new
 
 
 # Times of calls.
@@ -213,9 +214,9 @@ def timed(call: Callable[[], object], runs: int) -> dict[str, float]:
 
 
 def count_of(what: str, model: str, runs: object) -> int:
-    """Return a number of runs, 1 or more. what, model: for errors. Raises `FeedError` for what is no number."""
+    """Return a number of runs, 1 or more. what, model: for errors. Raises `FeedError` for other types."""
     if not isinstance(runs, (int, np.integer)) or isinstance(runs, bool):
-        raise FeedError(f"{what}: {model}: runs={runs!r:.80} is no number of calls", help="give 1 or more")
+        raise FeedError(f"{what}: {model}: runs={runs!r:.80} is not a number of calls", help="give 1 or more")
     return max(1, int(runs))
 
 
@@ -227,7 +228,7 @@ _SILENT = 4  # of onnxruntime's levels of logging: what fails is raised
 def onnxruntime_alone(
     path: str | os.PathLike[str], providers: Sequence[str], threads: int = 0
 ) -> Callable[[Mapping[str, Any]], list[Any]]:
-    """Return what runs a file as `onnxruntime.InferenceSession(path).run(None, feeds)` does.
+    """Return a function that runs a file as `onnxruntime.InferenceSession(path).run(None, feeds)` does.
 
     providers: onnxruntime's names. threads: that a kernel may use, 0 for onnxruntime's own choice. Raises `ModelError`
     where onnxruntime refuses the file; what is returned raises `RunError` where it refuses the arrays or fails.
@@ -251,7 +252,7 @@ def onnxruntime_alone(
 
 
 def _stored(value: Any) -> Any:
-    """Return what a file takes for an array: complex numbers as pairs of floats."""
+    """Return the stored form of an array: complex numbers as pairs of floats."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "c":
         return casting.paired(np.ascontiguousarray(value))
     return value

@@ -55,7 +55,7 @@ class Candidate:
 
     @property
     def names(self) -> set[str]:
-        """Return what patterns are compared with."""
+        """The names that patterns are compared with."""
         result = self.node.outputs[0].name
         path = result if result.startswith(self.node.layer) else self.node.layer + result
         return {self.layer, result, path, self.weight.root.name} - {""}
@@ -63,7 +63,7 @@ class Candidate:
 
 def candidates(graph: Graph) -> list[Candidate]:
     """Return the candidates of a graph and of the bodies in it, in order."""
-    return [found for node in walk(graph) for found in _of(node)]
+    return [candidate for node in walk(graph) for candidate in _of(node)]
 
 
 def _of(node: Node) -> Iterator[Candidate]:
@@ -109,7 +109,7 @@ def _is_workaround(weight: Weight) -> bool:
 def _product(node: Node, weight: Weight) -> Candidate:
     shape, x = _shape(node, 1), node.inputs[0]
     if len(shape) != 2:
-        return Candidate(node, 1, weight, None, "it is no matrix")
+        return Candidate(node, 1, weight, None, "it is not a matrix")
     if x is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
         return Candidate(node, 1, weight, None, "the rank of the other operand is not known")
     matrix = weight
@@ -166,16 +166,16 @@ def misfit(candidate: Candidate) -> str:
 
 
 def selection(
-    found: Sequence[Candidate], include: object, exclude: object, min_elements: object, embeddings: bool
+    candidates: Sequence[Candidate], include: object, exclude: object, min_elements: object, embeddings: bool
 ) -> Selection:
-    """Return the caller's choice. Raises `GraphError` for what is no pattern, and for patterns that match nothing."""
+    """Return the caller's choice. Raises `GraphError` for invalid patterns, and for patterns that match nothing."""
     if not isinstance(min_elements, int) or isinstance(min_elements, bool) or min_elements < 0:
         raise GraphError(f"quantize: min_elements is {min_elements!r:.80}", help="give a number of elements: 1024")
     chosen = Selection(_patterns("include", include), _patterns("exclude", exclude), min_elements, bool(embeddings))
-    known = {name: None for candidate in found for name in sorted(candidate.names)}
+    names = {name: None for candidate in candidates for name in sorted(candidate.names)}
     for pattern in (*chosen.include, *chosen.exclude):
-        if not _matches(pattern, known):
-            near = difflib.get_close_matches(pattern, known, 3, 0.4) or [*known][:5]
+        if not _matches(pattern, names):
+            near = difflib.get_close_matches(pattern, names, 3, 0.4) or [*names][:5]
             raise GraphError(
                 f"quantize: no layer or weight is called {pattern!r}",
                 help="they are called such as " + ", ".join(map(repr, near)) if near else "there are none to quantise",
@@ -183,13 +183,13 @@ def selection(
     return chosen
 
 
-def _patterns(name: str, given: object) -> tuple[str, ...]:
-    if isinstance(given, str):
-        return (given,)
-    patterns = tuple(given) if isinstance(given, Iterable) else (given,)
+def _patterns(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    patterns = tuple(value) if isinstance(value, Iterable) else (value,)
     if all(isinstance(each, str) for each in patterns):
         return patterns
-    raise GraphError(f"quantize: {name} is {given!r:.80}", help="give a pattern such as 'encoder/*', or a list of them")
+    raise GraphError(f"quantize: {name} is {value!r:.80}", help="give a pattern such as 'encoder/*', or a list of them")
 
 
 def _matches(pattern: str, names: set[str] | dict[str, None]) -> bool:
@@ -227,7 +227,7 @@ class Plan:
 
 def planned(
     graph: Graph,
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     choices: Choices,
     chosen: Selection,
     strict: bool,
@@ -242,9 +242,9 @@ def planned(
     plan = Plan(choices)
     encoded: dict[tuple[Any, ...], Encoded | GraphcoreError | str] = {}
     multiplied = {
-        c.matrix.key for c in found if c.matrix is not None and not (c.is_table or chosen.refusal(c) or misfit(c))
+        c.matrix.key for c in candidates if c.matrix is not None and not (c.is_table or chosen.refusal(c) or misfit(c))
     }
-    for candidate in found:
+    for candidate in candidates:
         step()
         node = candidate.node
         refusal = chosen.refusal(candidate)
@@ -259,13 +259,13 @@ def planned(
         key = (*candidate.matrix.key, "rows" if rows else "")
         if key not in encoded:
             encoded[key] = _encoded(candidate, key, own, rows)
-        made = encoded[key]
-        if isinstance(made, Encoded):
-            plan.chosen[id(node)] = candidate, made
+        weight = encoded[key]
+        if isinstance(weight, Encoded):
+            plan.chosen[id(node)] = candidate, weight
             plan.through.update(map(id, candidate.weight.through))
             continue
-        error = made if isinstance(made, GraphcoreError) else None
-        plan.reasons[id(node)] = _short(error) if error else str(made)
+        error = weight if isinstance(weight, GraphcoreError) else None
+        plan.reasons[id(node)] = _short(error) if error else str(weight)
         if error and strict:
             raise _strict(candidate, plan.reasons[id(node)], error.help) from error
     _mark(graph, plan)
@@ -292,7 +292,7 @@ def _encoded(
 
 
 def _short(error: GraphcoreError) -> str:
-    """Return what an error says, without the function that says it."""
+    """Return the message of an error, without the name of the function."""
     return error.summary.partition(": ")[2] or error.summary
 
 
@@ -308,8 +308,8 @@ def _strict(candidate: Candidate, reason: str, help: str) -> GraphError:
 def _mark(graph: Graph, plan: Plan) -> None:
     """Mark which Symbols are read when the chosen nodes read encoded weights instead; bodies are looked into."""
     used = plan.used
-    kept = (*graph.outputs, *(held.value for held in graph.buffers.values()), *graph.watched.values())
-    used.update(id(symbol) for symbol in kept)
+    needed = (*graph.outputs, *(buffer.value for buffer in graph.buffers.values()), *graph.watched.values())
+    used.update(id(symbol) for symbol in needed)
     for node in reversed(graph.nodes):
         if not keeps(node, plan):
             continue
@@ -330,11 +330,11 @@ def keeps(node: Node, plan: Plan) -> bool:
     return id(node) not in plan.through or any(id(symbol) in plan.used for symbol in node.outputs)
 
 
-def report(found: Sequence[Candidate], plan: Plan) -> Report:
+def report(candidates: Sequence[Candidate], plan: Plan) -> Report:
     """Return a row for each candidate."""
     seen: set[object] = set()
     rows = []
-    for candidate in found:
+    for candidate in candidates:
         node, root = candidate.node, candidate.weight.root
         assert isinstance(root.producer, Constant)
         size = 0 if id(root) in seen else root.producer.array.nbytes
@@ -363,5 +363,5 @@ def report(found: Sequence[Candidate], plan: Plan) -> Report:
 
 
 def _scheme(candidate: Candidate, encoded: Encoded) -> str:
-    """Return what the weight is held in: a table of rows is int8 where the scheme has no rows of its own."""
+    """Return the encoding of a weight: a table of rows is int8 if the scheme has no encoding of rows."""
     return encoded.tensor.encoding if candidate.is_table else encoded.choices.scheme.name

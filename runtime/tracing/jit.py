@@ -65,9 +65,9 @@ class Jitted(Generic[P, R, Arrays]):
                 key += label, value.dtype, value.ndim
                 is_plain = True
                 continue
-            found: list[Any] = []
-            key += label, structure_of(value, self._leaf_of(value), found, "jit: argument ", str(label), FeedError)
-            for operand in found:
+            leaves: list[Any] = []
+            key += label, structure_of(value, self._leaf_of(value), leaves, "jit: argument ", str(label), FeedError)
+            for operand in leaves:
                 if isinstance(operand, Symbol):  # called while another function is traced
                     return self.function(*arguments, **named)
                 if isinstance(operand, (np.ndarray, np.generic)):
@@ -89,8 +89,8 @@ class Jitted(Generic[P, R, Arrays]):
         model, results, types = compiled
         if not (is_eager or (self._guesses and not is_plain)):
             return rebuilt(results, iter(model(*operands)))
-        made = model.execute(*operands, wide="object") if any(map(_is_wide, types)) else model(*operands)
-        tensors = [of_symbol(values, type_, self._system) for values, type_ in zip(made, types, strict=True)]
+        outputs = model.execute(*operands, wide="object") if any(map(_is_wide, types)) else model(*operands)
+        tensors = [of_symbol(values, type_, self._system) for values, type_ in zip(outputs, types, strict=True)]
         return rebuilt(results, iter(tensors))
 
     def graph(self, /, *arguments: Any, **named: Any) -> Graph:
@@ -98,10 +98,10 @@ class Jitted(Generic[P, R, Arrays]):
 
         arguments, named: as for a call. Raises what a call raises before it runs, and `FeedError` for Symbols.
         """
-        found: list[Any] = []
+        operands: list[Any] = []
         for label, value in (*enumerate(arguments), *named.items()):
-            structure_of(value, self._leaf_of(value), found, "jit: argument ", str(label), FeedError)
-        for operand in found:
+            structure_of(value, self._leaf_of(value), operands, "jit: argument ", str(label), FeedError)
+        for operand in operands:
             if isinstance(operand, Symbol):
                 raise FeedError(
                     "jit: a graph is traced of arrays, and a Symbol is given",
@@ -117,7 +117,7 @@ class Jitted(Generic[P, R, Arrays]):
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Arrays]: ...
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Bind as a method: the instance is an argument like any other that is no array."""
+        """Bind as a method: the instance is an argument like any other that is not an array."""
         return self if instance is None else functools.partial(self, instance)
 
     def _trace_once(
@@ -126,9 +126,9 @@ class Jitted(Generic[P, R, Arrays]):
         # Arrays of the other byte order are fed to the same model.
         same = tuple(part.newbyteorder("=") if isinstance(part, np.dtype) else part for part in signature)
         with self._lock:
-            found = self._compiled.get(same) or self._trace(arguments, named)
-            self._compiled[same] = self._compiled[signature] = found
-        return found
+            compiled = self._compiled.get(same) or self._trace(arguments, named)
+            self._compiled[same] = self._compiled[signature] = compiled
+        return compiled
 
     def _trace(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Compiled:
         graph, structure, types = self._traced(arguments, named)
@@ -150,13 +150,13 @@ class Jitted(Generic[P, R, Arrays]):
         inputs = iter(graph.inputs)
         traced = {place: rebuilt(part, inputs) for place, part in structures.items()}
         with graph:
-            made = self.function(
+            returned = self.function(
                 *(traced[place] for place in places[: len(arguments)]), **{place: traced[place] for place in named}
             )
         results: list[Any] = []
-        structure = structure_of(made, _is_result, results, "jit: ")
+        structure = structure_of(returned, _is_result, results, "jit: ")
         if not results:
-            raise _no_result(made)
+            raise _result_error(returned)
         symbols = [_as_symbol(graph, result) for result in results]
         types_made = [symbol.type for symbol in symbols]
         graph.output(*symbols)
@@ -179,7 +179,7 @@ class Jitted(Generic[P, R, Arrays]):
         return guessed(value, self._system, "jit")._data
 
     def _leaf_of(self, argument: Any) -> Callable[[Any], bool]:
-        """Return which of an argument are operands: arrays, and numbers that are arguments themselves where those
+        """Return the test for operands in an argument: arrays, and numbers that are arguments themselves where those
         are."""
         return _is_anything if self._guesses and type(argument) in (bool, int, float) else _is_tensor
 
@@ -300,14 +300,16 @@ def jit(
         def scaled(x, y): return ops.softmax(x * y)
     """
     if function is None:
-        return lambda given: jit(given, promotion=promotion, session=session)
+        return lambda decorated: jit(decorated, promotion=promotion, session=session)
     if not callable(function):
-        raise GraphError(f"jit: a {type(function).__name__} is no function", help="give a function of Symbols")
+        raise GraphError(
+            f"jit: function must be callable, got {type(function).__name__}", help="give a function of Symbols"
+        )
     return Jitted(function, promotion, session)
 
 
 def _is_tensor(value: object) -> bool:
-    # What a NumPy scalar of text or of time says is no number: it belongs to the signature.
+    # NumPy scalars of text or time are not numbers: they belong to the signature.
     return isinstance(value, (np.ndarray, Symbol, EagerArray)) or (
         isinstance(value, np.generic) and not isinstance(value, (np.flexible, np.datetime64, np.timedelta64))
     )
@@ -326,7 +328,7 @@ def _is_result(value: object) -> bool:
 
 
 def _as_symbol(graph: Graph, result: object) -> Symbol:
-    """Return what a function gives as a Symbol: numbers and arrays are constants. Raises `GraphError`."""
+    """Return a function's result as a Symbol: numbers and arrays are constants. Raises `GraphError`."""
     if isinstance(result, Symbol):
         return result
     if isinstance(result, Dim):
@@ -337,12 +339,12 @@ def _as_symbol(graph: Graph, result: object) -> Symbol:
         return graph.build.operand(result, "jit", "a result")
     if isinstance(result, (np.ndarray, np.generic)):
         return graph.constant(result)
-    raise _no_result(result)
+    raise _result_error(result)
 
 
-def _no_result(made: object) -> GraphError:
+def _result_error(result: object) -> GraphError:
     return GraphError(
-        f"jit: the function returned a {type(made).__name__}, no Symbols",
+        f"jit: the function must return Symbols, got {type(result).__name__}",
         help="return a Symbol, or a tuple, list or dict of them",
     )
 

@@ -17,7 +17,7 @@ from graphcore.ir.state.attaching import attach
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import PromotionSystem, system
 from graphcore.promotion.rules import NoPromotion, Scalar, check_literal
-from graphcore.runtime.tracing.dispatch import Eager, SymbolMethods, called, printed, run, taken_apart
+from graphcore.runtime.tracing.dispatch import Eager, SymbolMethods, call_with, printed, run, split_operands
 from graphcore.support.escaping import method_hint
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, TensorType, Type
@@ -66,7 +66,7 @@ class Tensor(SymbolMethods):
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - NumPy's name
-        """The matrix with rows and columns exchanged. Raises `ShapeError` for what is no matrix."""
+        """The matrix with rows and columns exchanged. Raises `ShapeError` for other ranks."""
         return at_once(_transposed, (self,), {})  # type: ignore[no-any-return]
 
     @property
@@ -172,11 +172,11 @@ class Tensor(SymbolMethods):
 
         def __getattr__(self, name: str) -> Any:
             """Return a method of Symbol, which computes at once. Raises `AttributeError`."""
-            found = None if name.startswith("_") else getattr(Symbol, name, None)
-            if not callable(found):
+            method = None if name.startswith("_") else getattr(Symbol, name, None)
+            if not callable(method):
                 hint = method_hint(name, REGISTRY, (Tensor, Symbol))
                 raise AttributeError(f"a Tensor has no attribute {name!r}{hint and f'; {hint}'}")
-            return functools.partial(_method, found, self)
+            return functools.partial(_method, method, self)
 
 
 class Bits:
@@ -202,7 +202,7 @@ class Bits:
 
 
 class _Kind(NamedTuple):
-    """The part of a type that is no shape; printed as `int32?`."""
+    """The part of a type other than the shape; printed as `int32?`."""
 
     dtype: DType
     ambiguous: bool = False
@@ -216,11 +216,11 @@ _put_data = EagerArray.__dict__["_data"].__set__
 
 
 def _made(values: Values, kind: _Kind, promotion: PromotionSystem) -> Tensor:
-    made: Tensor = object.__new__(Tensor)
-    _put_data(made, values)
-    _put["_type"](made, kind)
-    _put["promotion"](made, promotion)
-    return made
+    tensor: Tensor = object.__new__(Tensor)
+    _put_data(tensor, values)
+    _put["_type"](tensor, kind)
+    _put["promotion"](tensor, promotion)
+    return tensor
 
 
 def tensor(
@@ -231,9 +231,9 @@ def tensor(
     value: a NumPy array, a Tensor or another eager array, a Python number or text, or nested lists of them, of any
     shape. dtype: a DType, anything `DType.of` takes or the publication's spelling; by default the array's own, or what
     the system makes of Python numbers. promotion: a system's name or a `PromotionSystem`. ambiguous: the dtype is only
-    a default, in "anvil" and "kernel_float". Raises `DTypeError` for what is no tensor and for values that `dtype`
-    does not hold, `PromotionError` for an unknown system and a dtype that it has not, `GraphError` for `ambiguous`
-    under another system. Of a Tensor it also keeps whether it is ambiguous, where no dtype is given.
+    a default, in "anvil" and "kernel_float". Raises `DTypeError` for values that are not tensors and for values that
+    `dtype` does not hold, `PromotionError` for an unknown system and a dtype that it has not, `GraphError` for
+    `ambiguous` under another system. Of a Tensor it also keeps whether it is ambiguous, where no dtype is given.
 
         x = gc.tensor([1, 2], "i16", promotion="anvil")
         print(x * 3)
@@ -292,7 +292,7 @@ def guessed(value: Scalar, promotion: PromotionSystem, op: str) -> Tensor:
 
 @functools.cache
 def _eager(promotion: PromotionSystem) -> Eager:
-    """Return how the Tensors of a system compute."""
+    """Return the eager evaluator of the Tensors of a promotion system."""
     return Eager(
         promotion,
         lambda value: value._type if type(value) is Tensor else _Kind(_dtype_of(value)),
@@ -310,20 +310,20 @@ def _dtype_of(value: Any) -> DType:
 
 
 def at_once(body: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Return what a function over Symbols gives for arguments of which one is a Tensor.
+    """Return the results of a function over Symbols for arguments that include a Tensor.
 
     With a Symbol among them it builds in that one's graph, where Tensors are constants. Raises `PromotionError` for
     Tensors of different systems, `DTypeError` for arguments that are neither operands nor hashable.
     """
-    found: list[Any] = []
-    given = taken_apart(body, arguments, named, found, _is_operand)
-    operands = [np.asarray(value) if isinstance(value, np.generic) else value for value in found]
+    leaves: list[Any] = []
+    structure = split_operands(body, arguments, named, leaves, _is_operand)
+    operands = [np.asarray(value) if isinstance(value, np.generic) else value for value in leaves]
     if any(isinstance(value, Symbol) for value in operands):
         graph = graph_of(body.__name__, operands)
         role = f"an operand of {body.__name__}"
-        made = [v if isinstance(v, Symbol) else graph.build.operand(v, body.__name__, role) for v in operands]
-        return called(body, given, made)
-    return run(_eager(common_system(body.__name__, operands)), body, operands, given)
+        symbols = [v if isinstance(v, Symbol) else graph.build.operand(v, body.__name__, role) for v in operands]
+        return call_with(body, structure, symbols)
+    return run(_eager(common_system(body.__name__, operands)), body, operands, structure)
 
 
 def common_system(op: str, values: Iterable[Any]) -> PromotionSystem:

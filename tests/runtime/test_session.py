@@ -487,11 +487,11 @@ def test_numbers_of_calls_and_names_to_watch_are_looked_at() -> None:
     model = gc.InferenceSession().load(linear(weight()))
     for runs in ("2", 2.5, None, True):
         for measure in (model.benchmark, model.profile):
-            with pytest.raises(FeedError, match=r"linear: runs=.* is no number of calls"):
+            with pytest.raises(FeedError, match=r"linear: runs=.* is not a number of calls"):
                 measure(X, runs=runs)  # type: ignore[arg-type]
     assert model.benchmark(X, runs=np.int64(2))["best"] > 0  # type: ignore[arg-type]
     for watch in (3, [3], [None], b"y"):
-        with pytest.raises(FeedError, match=r"debug: linear: watch=.* are no names"):
+        with pytest.raises(FeedError, match=r"debug: linear: watch must be a name or a list of names"):
             model.debug(X, watch=watch)  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="load: prepack='some' is not a choice"):
         gc.InferenceSession().load(b"whatever it is", prepack="some")  # type: ignore[arg-type]

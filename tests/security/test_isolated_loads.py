@@ -114,7 +114,7 @@ def test_weights_are_replaced_as_those_of_a_model(kind: str, tmp_path: Path) -> 
     ("weights", "words"),
     [
         ([1], "weights must be a mapping of names to arrays, got list"),
-        ({"w": [1.0]}, "'w' is a list"),
+        ({"w": [1.0]}, "'w' must be an array, got list"),
         ({"w": np.ma.masked_array([1.0])}, "must be an array, got MaskedArray"),
         ({1: np.ones(1)}, "weight 1"),
         ({"v": np.ones((2, 2), np.float32)}, "no weight 'v'"),
