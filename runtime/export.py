@@ -63,7 +63,7 @@ class WrittenGraph:
 
 
 def write_graph(graph: Graph, options: Options) -> WrittenGraph:
-    """Return the graph lowered for a target, at the versions that were asked for, or the oldest that will do.
+    """Return the graph lowered for a target, at the requested versions, or the oldest possible ones.
 
     Raises `GraphError` for a target, precision, level, opset or release that does not exist, and for what has no form
     at the opset that was asked for; `ExportError` for a node of dtypes that its operator does not have.
@@ -84,7 +84,7 @@ def write_graph(graph: Graph, options: Options) -> WrittenGraph:
 
 
 def lowered(graph: Graph, target: TargetName, precision: Precision | None = "exact") -> Graph:
-    """Return the graph as a file of a target has it. Raises `GraphError` as `written` does."""
+    """Return the graph as in a file for a target. Raises as `write_graph`."""
     return write_graph(graph, Options(target, precision)).graph
 
 
@@ -195,14 +195,14 @@ def _with_progress(progress: ProgressOption, total: int) -> Iterator[Callable[[S
 
 
 class _Data:
-    """The file of weights beside a model: each at a page boundary."""
+    """The file of weights beside a model, each aligned to a page."""
 
     def __init__(self, written_graph: WrittenGraph, name: str) -> None:
         """name: of the file, as a rule."""
         self._written_graph = written_graph
         self._name = name
         self._offsets: list[int | None] = []
-        """Where each tensor is, in the order in which the model is encoded; None for one that stays in the model."""
+        """The offset of each tensor in the order of the model; None for a tensor in the model."""
         self._size = 0
         self.chunks: list[Chunk] = []
         self._usual = written_graph.encoded(self._place)

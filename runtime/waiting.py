@@ -156,7 +156,7 @@ class Waiting:
         self._limit.cancel(f"{self.model}: a run was stopped: the batcher was closed")
 
     def leave(self) -> None:
-        """Note that nothing follows."""
+        """Note that the thread has no more requests."""
         self._deadlines.close()
 
     def _next(self) -> tuple[Kind, float]:
@@ -196,7 +196,7 @@ def timed_out(model: str, request: Request) -> RunTimeoutError:
 
 @contextmanager
 def _survived() -> Iterator[None]:
-    """Futures log what callbacks raise and go on, but for SystemExit and its like, which would end the thread."""
+    """Futures log exceptions of callbacks, except SystemExit and similar ones, which would end the thread."""
     try:
         yield
     except BaseException:
@@ -206,11 +206,11 @@ def _survived() -> Iterator[None]:
 # Deadlines of requests: a thread that ends each when its time is over, whether it waits or runs.
 
 _SWEPT = 1024
-"""The number of entries from which those of completed requests are removed."""
+"""From this number of entries on, those of completed requests are removed."""
 
 
 class Deadlines:
-    """Calls `expire` with each request at its deadline, unless nothing else refers to it: requests are not kept alive.
+    """Calls `expire` with each request at its deadline, without keeping requests alive.
 
     The thread begins with the first request that has a deadline.
 
@@ -258,7 +258,7 @@ class Deadlines:
             del request
 
     def _next(self) -> Any:
-        """Return the next request that is due, once it is; None when closed."""
+        """Wait for the next deadline and return its request; None when closed."""
         with self._changed:
             while not self._is_closed:
                 seconds_left = self._waiting[0][0] - time.monotonic() if self._waiting else None
@@ -272,29 +272,29 @@ class Deadlines:
 # The frame of what serves requests in a thread of its own: its end, its metrics, and the processes it is not in.
 
 _LAST = 1.0
-"""Seconds that a run may take when what serves it was forgotten, or the program has ended."""
+"""Seconds that a run may continue when its server was collected, or the program has ended."""
 
 
 class Queue(Protocol):
-    """The requests of a server, which its thread knows in place of the server."""
+    """The requests of a server: its thread refers to them instead of the server."""
 
     is_closed: bool
 
     def close(self, drain: bool) -> None:
-        """Refuse further requests; end those that wait, unless they are to be run."""
+        """Refuse new requests; end waiting ones, unless they must run."""
 
     def stop(self) -> None:
-        """End what runs."""
+        """End running requests."""
 
     def metrics(self) -> Metrics:
-        """Return the metrics now."""
+        """Return the current metrics."""
 
 
 class Server:
-    """Serves requests of a model in a thread, until it is closed or forgotten."""
+    """Serves requests to a model in a thread, until it is closed or collected."""
 
     def __init__(self, model: str, what: str, queue: Queue, work: Callable[..., None], *args: Any) -> None:
-        """what: as errors call it. queue: the requests. work: runs in the thread, on what is given to it."""
+        """what: its name in errors. queue: the requests. work: runs in the thread with `args`."""
         self._name = model
         self._what = what
         self._queue = queue
@@ -330,7 +330,7 @@ class Server:
         )
 
     def _check_process(self) -> None:
-        """Raise `RunError` in a process that was forked since."""
+        """Raise `RunError` in a forked process."""
         if not self._thread.is_alive() and not self._queue.is_closed:
             raise RunError(
                 f"submit: the {self._what} of {self._name} was made in another process, and its thread is not in this"
@@ -340,9 +340,9 @@ class Server:
 
 
 def _finish(queue: Queue, thread: threading.Thread, drain: bool, timeout: float | None) -> bool:
-    """Close a queue and wait for its thread. timeout: seconds after which what is left is cancelled and stopped.
+    """Close a queue and wait for its thread. timeout: seconds after which remaining requests are cancelled and stopped.
 
-    Return whether nothing was."""
+    Returns True if none was."""
     queue.close(drain)
     if thread is threading.current_thread():
         return True

@@ -1,7 +1,6 @@
-"""Reports on an installation: packages, whether graphs run, and what graphcore does about it: `graphcore doctor`, as a
-value.
+"""Report on an installation: packages, whether graphs run, and workarounds in force. `graphcore doctor` prints it.
 
-Nothing here raises: a look that fails is a finding of its own.
+Nothing here raises: a failed check is a finding.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def _installed() -> list[str]:
 
 
 def _run(book: Notebook) -> None:
-    """Run a graph; a problem where its numbers are wrong."""
+    """Run a graph, and note a problem if its numbers are wrong."""
     graph = Graph("trial", {"x": TensorType(DType.int8, ["n"]), "y": TensorType(DType.float32, ["n"])})
     graph.output(z=(graph["x"] // 2) + graph["y"])
     (result,) = runtime.InferenceSession().load(graph)(np.array([-7, 7], np.int8), np.array([0.5, 0.25], np.float32))

@@ -1,4 +1,4 @@
-"""The processor and memory of this machine, as far as they say how fast graphs run."""
+"""The properties of this machine's processor and memory that decide how fast graphs run."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ INSTRUCTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "sve": ("sve",),
     },
 }
-"""The sets that kernels of onnxruntime look for, under the names that Linux and macOS have for them."""
+"""Instruction sets that onnxruntime's kernels use, by their names on Linux and macOS."""
 
 _CPUINFO, _AFFINITY = "/proc/cpuinfo", "sched_getaffinity"
 _SETTINGS = "/sys/kernel/mm/transparent_hugepage/enabled"
 _GATHERS_FROM = (6, 1)
-"""The release of Linux from which on a process can ask for its memory to be gathered in large pages."""
+"""The first release of Linux in which a process can collapse its memory into huge pages."""
 
 
 class Processor(NamedTuple):
-    """A processor, as its system tells. flags: None where it tells nothing."""
+    """A processor as the system reports it. flags: None if it reports none."""
 
     name: str = ""
     cores: int | None = None
@@ -77,7 +77,7 @@ def describe_machine(book: Notebook) -> Machine:
 
 
 def instructions(architecture: str, flags: frozenset[str] | None) -> dict[str, bool | None]:
-    """Return True if each set of instructions is there; None for all where nothing tells."""
+    """Return whether the processor has each instruction set; None for all if that is unknown."""
     kind = "x86" if re.fullmatch(r"x86.*|amd64|i\d86", architecture.lower()) else ""
     kind = "arm" if architecture.lower().startswith(("arm", "aarch")) else kind
     sets: Mapping[str, tuple[str, ...]] = INSTRUCTIONS.get(kind, {})
@@ -144,7 +144,7 @@ def _quota(text: str | None) -> float | None:
 
 
 def _huge_pages() -> str:
-    """Return the mode of transparent huge pages, "" where the system has none."""
+    """Return the mode of transparent huge pages; "" if the system has none."""
     chosen = re.search(r"\[(\w+)\]", _read(_SETTINGS) or "")
     return chosen[1] if chosen else ""
 
@@ -154,7 +154,7 @@ def _release() -> tuple[int, ...]:
 
 
 def _saturates() -> bool | None:
-    """Return True if products of bytes saturate, by trying; None without an onnxruntime to try."""
+    """Return True if products of bytes saturate in a test run; None without onnxruntime."""
     try:
         import onnxruntime
 
@@ -185,11 +185,11 @@ def _output(command: list[str]) -> str:
 _BESIDE = ("numpy", "ml_dtypes", "onnx")
 _MODULE = "onnxruntime/__init__.py"
 _LATE = ("onnxruntime-openvino",)
-"""Distributions that follow the releases of onnxruntime late, and are supported in an older one."""
+"""Distributions that follow the releases of onnxruntime late, and are supported in older releases."""
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what is installed beside onnxruntime."""
+    """Return the versions of installed packages besides onnxruntime."""
     pools = {
         "graphcore": __version__,
         "python": platform.python_version(),
@@ -199,7 +199,7 @@ def versions() -> dict[str, str]:
 
 
 def distributions() -> tuple[Distribution, ...]:
-    """Return the installed distributions that bring the module onnxruntime, by name."""
+    """Return the installed distributions that contain the module onnxruntime, by name."""
     counts = {}
     for one in metadata.distributions():
         name = (one.metadata["Name"] or "").lower().replace("_", "-")

@@ -1,4 +1,4 @@
-"""Facts of the installed release of onnxruntime: its table, its kernels beside it, the traps in force."""
+"""Facts of the installed release of onnxruntime: its table, differences of its kernels, and the traps in force."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 TELEMETRY = Range("1.29.0")
-"""The releases, of 1.27.0 to 1.32.0 on Linux, that look up a host for events within a minute of their first session."""
+"""The releases among 1.27.0 to 1.32.0 on Linux that look up a telemetry host within a minute of their first session."""
 
 _MAX_VERSIONS = 40
 """Maximum number of versions that are probed, one after the other, to find the newest that a release supports."""
@@ -62,14 +62,14 @@ def describe_release(book: Notebook) -> Release:
 
 
 def list_traps(version: str) -> tuple[Trap, ...]:
-    """Return the traps that were measured, by name, and whether each is in force in a release."""
+    """Return the measured traps by name, and whether each is in force in a release."""
     runtime = Runtime(version)
     ranges = sorted(seen().ranges.items())
     return tuple(Trap(name, where.first, where.last, in_force(name, runtime)) for name, where in ranges)
 
 
 def beside_table(registry: Registry, runtime: Runtime) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Return by operator the dtypes that a build lists less and more than the nearest table of the CPU has."""
+    """Return by operator the dtypes that a build lacks and adds, compared with the nearest table of the CPU."""
     table = table_of("cpu")
     lacks, adds = {}, {}
     for op_type, row in sorted(table.kernels(runtime).items()):
@@ -84,7 +84,7 @@ def beside_table(registry: Registry, runtime: Runtime) -> tuple[dict[str, tuple[
 
 
 def _newest(newest: int, takes: Callable[[int], bool]) -> int:
-    """Return the newest version that is taken, from one on that is."""
+    """Return the newest supported version, starting from a supported one."""
     return next((n for n in range(newest, newest + _MAX_VERSIONS) if not takes(n + 1)), newest + _MAX_VERSIONS)
 
 
@@ -97,7 +97,8 @@ def _registry_state(is_measured: bool, is_read: bool) -> str:
 
 
 def _note_unmeasured(book: Notebook, version: str, table: str, is_read: bool, is_plain: bool) -> None:
-    """is_plain: whether the package is onnxruntime's own, whose newest measured release could be installed."""
+    """Note an unmeasured release. is_plain: whether the package is onnxruntime's own, with a measured release to
+    install."""
     less = ", less what its list of kernels lacks" if is_read else ""
     newest = table_of("cpu").newest.version
     book.add(
@@ -130,7 +131,7 @@ def _note_telemetry(book: Notebook, version: str) -> None:
 
 CPU = "CPUExecutionProvider"
 SECONDS = 5.0
-"""The time that a provider may take to start."""
+"""Seconds that a provider may take to start."""
 
 INSTALLS = {
     "CUDAExecutionProvider": "pip install 'graphcore-engine[gpu]', then pip uninstall -y onnxruntime, then "
@@ -138,19 +139,19 @@ INSTALLS = {
     "OpenVINOExecutionProvider": "pip install 'graphcore-engine[openvino]', then pip uninstall -y onnxruntime "
     "onnxruntime-openvino, then pip install onnxruntime-openvino",
 }
-"""For the providers that graphs are lowered for beside the CPU's. The packages bring one module: one must go."""
+"""For providers besides the CPU's. The packages contain the same module: only one can be installed."""
 
 _NOT_TRIED = {"AzureExecutionProvider": "it calls services, and runs no graph here"}
 _NOT_ON = {"Darwin": ("CUDAExecutionProvider",)}
 _MAX_LENGTH = 300
 _LOGGED = re.compile(r"\x1b\[[\d;]*m|^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^.*\[[EW]:onnxruntime:[^\]]*\] ?")
-"""The prefixes and colours of lines in onnxruntime's log."""
+"""Prefixes and colours of lines in onnxruntime's log."""
 _FRAMES = re.compile(r"^Traceback .*\n(?:[ \t].*\n)*", re.MULTILINE)
 """A traceback up to the exception. Its source lines look like messages, and Python 3.13 prints those of `-c` too."""
 
 
 class Starting:
-    """The starts of all installed providers, begun at once."""
+    """Starts all installed providers in parallel."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
@@ -158,7 +159,7 @@ class Starting:
         self._children = {name: _child(name) for name in tried}
 
     def providers(self, book: Notebook) -> tuple[Provider, ...]:
-        """Return True if each started; notes those that did not."""
+        """Return whether each provider started; note those that did not."""
         providers = tuple(map(self._provider, self._names))
         for provider in providers:
             if provider.has_started is False:
@@ -203,7 +204,7 @@ def _model() -> bytes:
 
 
 def _reason(output: str, status: int) -> str:
-    """Return the line of what a process said that tells most, without what logs put before it."""
+    """Return the most informative line of a process' output, without prefixes of logs."""
     lines = [" ".join(_LOGGED.sub("", line).split()) for line in _FRAMES.sub("", output).splitlines()]
     messages = [line for line in lines if line]
     if not messages:
@@ -240,7 +241,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """An installed distribution that brings the module onnxruntime."""
+    """An installed distribution with the module onnxruntime."""
 
     name: str
     version: str
@@ -248,7 +249,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """versions: of what counts, "" for what is not installed. imported: the distribution that the module says it is."""
+    """versions: of the relevant packages, "" if not installed. imported: the distribution that the module reports."""
 
     versions: Mapping[str, str] = field(default_factory=dict)
     distributions: tuple[Distribution, ...] = ()
@@ -257,7 +258,7 @@ class Packages:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """has_started: None where it was not tried. reason: why it was not, or did not."""
+    """has_started: None if it was not tried. reason: why it was not tried, or did not start."""
 
     name: str
     has_started: bool | None
@@ -266,7 +267,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The installed release of onnxruntime, and what graphs are lowered for.
+    """The installed release of onnxruntime, and the versions that graphs are lowered for.
 
     takes_opset, takes_ir: the newest that it takes. opset, ir: what graphs are given to it in. table: the measured
     release whose table counts. registry: the list of the build's kernels was "not asked" for, "read", "unreadable", or
@@ -288,7 +289,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """A kernel that is wrong or an optimiser that changes numbers. first, last: where it was seen, "" if it is open."""
+    """A wrong kernel, or an optimiser that changes numbers. first, last: releases with it; "" if the range is open."""
 
     name: str
     first: str
@@ -298,7 +299,7 @@ class Trap:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """None stands for what could not be told.
+    """Facts of a machine; None if unknown.
 
     cores, threads: of the processor, as the system counts them. usable: threads that this process may run on. limit:
     how many the cgroup pays for. instructions: whether the processor has each set that kernels look for.
@@ -321,7 +322,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that was found. release, machine: None where the look itself failed, which a finding says."""
+    """The report. release, machine: None if the check failed, which a finding says."""
 
     packages: Packages
     release: Release | None
@@ -329,21 +330,21 @@ class Report:
     providers: tuple[Provider, ...]
     machine: Machine | None
     installs: Mapping[str, str]
-    """The packages to install for providers that are missing."""
+    """The packages to install for missing providers."""
     findings: tuple[Finding, ...]
 
     @property
     def runs(self) -> bool:
-        """Return True if graphs run."""
+        """Whether graphs run."""
         return all(finding.level != "problem" for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as what json writes."""
+        """Return the report as values for JSON."""
         return {"runs": self.runs, **dataclasses.asdict(self)}
 
 
 class Notebook:
-    """Collects findings, those of looks that fail too."""
+    """Collects findings, including those of failed checks."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []

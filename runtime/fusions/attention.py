@@ -76,7 +76,7 @@ _SLOWER = (
         "bools of each head: 1.14 to 1.18 on 1.31.1, 1.05 to 1.10 on 1.32; of all heads 0.78 to 0.86, one query 0.90",
     ),
 )
-"""The forms that stay as they are. Rows of heads and sizes in one are faster even so: 0.81 to 1.04."""
+"""The forms that are not fused. Rows with heads and sizes in one axis are faster nevertheless: 0.81 to 1.04."""
 
 
 def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
@@ -267,7 +267,7 @@ def _keeps_shape(own: Symbol | None, total: Symbol) -> bool:
 
 
 def sum_of(sweep: Sweep, node: Node, masks: tuple[Symbol, ...]) -> Symbol | None:
-    """Return the sum of masks that each fit the scores, None where there are none."""
+    """Return the sum of masks that each fit the scores; None if there are none."""
     whole = masks[0] if masks else None
     for mask in masks[1:]:
         assert whole is not None

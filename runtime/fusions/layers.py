@@ -322,7 +322,7 @@ def _is_swish(symbol: Symbol) -> bool:
 
 
 def _scaled(array: Array, factor: float) -> Array | None:
-    """Return the product of an array and a number, None where it may leave the range of float32."""
+    """Return the product of an array and a number; None if it may exceed the range of float32."""
     if not 1 / _LARGEST_FACTOR <= abs(factor) <= _LARGEST_FACTOR:
         return None
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Ask what fusions need to know of a Symbol: its node, its number, its type, and bounds of its values."""
+"""Queries of fusions on a Symbol: its node, its number, its type, and bounds of its values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_DEPTH = 32
 
 
 def node_of(symbol: Symbol | None, *op_types: str) -> Node | None:
-    """Return the node that makes a Symbol if it is one of these operators of ONNX."""
+    """Return the producer of a Symbol if it is one of these operators of ONNX."""
     producer = None if symbol is None else symbol.producer
     if not isinstance(producer, Node) or producer.domain or producer.op_type not in op_types:
         return None
@@ -82,7 +82,7 @@ def is_known(*symbols: Symbol) -> bool:
 
 
 def bounds(symbol: Symbol | None, depth: int = 0) -> tuple[float, float] | None:
-    """Return the least and the largest that an element may be; None where it may be NaN or nothing is known."""
+    """Return the bounds of elements; None if an element may be NaN, or nothing is known."""
     if symbol is None or depth > _MAX_DEPTH or not isinstance(symbol.type, TensorType):
         return None
     array = constant_array(symbol, weights=True, outer=True)

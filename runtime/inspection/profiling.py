@@ -1,4 +1,4 @@
-"""Profiles of a run: the times that onnxruntime's profiler measured, by kernel, operator and layer."""
+"""Profiles of runs: times of onnxruntime's profiler by kernel, operator and layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from graphcore.support.markup import table
 from graphcore.types.tensor_types import TensorType
 
 Load: TypeAlias = Callable[[Mapping[str, Any]], tuple[Callable[..., Any], onnxruntime.InferenceSession]]
-"""Loads a model with more session options, and returns what calls it, and its session."""
+"""Loads a model with more session options; returns a function that calls it, and its session."""
 
 _MAX_LISTED = 20
 
@@ -33,8 +33,8 @@ _MAX_LISTED = 20
 class Kernel:
     """One kernel of a session.
 
-    seconds: in a run, on average. calls: in a run; more than 1 in loops. result_bytes: of what it writes in a call;
-    weight_bytes: of the constants that it reads; both 0 where onnxruntime does not tell.
+    seconds: in a run, on average. calls: in a run; more than 1 in loops. result_bytes: of the results of a call.
+    weight_bytes: of the constants that it reads. Both are 0 if onnxruntime does not report them.
     """
 
     name: str
@@ -102,7 +102,7 @@ def profiled(load: Load, arrays: Sequence[Any], named: Mapping[str, Any], runs: 
 
 
 def _read(events: list[dict[str, Any]], runs: int) -> Profile:
-    """Return the profile in a list of trace events, of which the first run's are left out."""
+    """Return the profile of a list of trace events, without those of the first run."""
     whole = sorted((e for e in events if e["name"] == "model_run"), key=lambda e: e["ts"])[-runs:]
     begin = min(e["ts"] for e in whole)
     seconds: dict[tuple[str, str, str], list[float]] = {}
@@ -131,11 +131,11 @@ def _summed(parts: Iterator[tuple[str, float]]) -> dict[str, float]:
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
-# Looking at values inside a graph: the same graph with those as outputs.
+# Inspect values inside a graph: the same graph with these values as outputs.
 
 
 def names_of(watch: object, model: str) -> list[str] | None:
-    """Return the names that a user wants to watch, None for those that are marked. model: for errors.
+    """Return the names of values to watch; None for the marked values. model: for errors.
 
     Raises `FeedError` for values other than names.
     """
@@ -151,7 +151,7 @@ def names_of(watch: object, model: str) -> list[str] | None:
 
 
 def watched(graph: Graph, patterns: Iterable[str]) -> list[Symbol]:
-    """Return the tensors that nodes make whose names match one of the patterns, in the order in which they are made.
+    """Return the results of nodes whose names match one of the patterns, in order.
 
     patterns: names as `str(graph)` shows them, or after the path of their layer, with `*`, `?` and `[...]` as in the
     shell; `*` goes across layers. Raises `GraphError` for a pattern that nothing matches.
@@ -187,13 +187,13 @@ def _no_such(graph: Graph, pattern: str, names: Sequence[str]) -> GraphError:
 
     near = difflib.get_close_matches(pattern, names, 3, 0.4) or names[:5]
     return GraphError(
-        f"debug: no node of graph {graph.name!r} makes a tensor that is called {pattern!r}",
-        help="they are called such as " + ", ".join(map(repr, near)) if near else "it has no nodes",
+        f"debug: graph {graph.name!r} has no tensor called {pattern!r}",
+        help="names are for example " + ", ".join(map(repr, near)) if near else "the graph has no nodes",
     )
 
 
 def with_outputs(graph: Graph, symbols: Iterable[Symbol]) -> Graph:
-    """A copy of the graph whose outputs are values of it."""
+    """Return a copy of the graph with these values as outputs."""
     new = copied(graph)
     new.build.outputs([(f"watched/{i}", new.symbols[symbol.id]) for i, symbol in enumerate(symbols)])
     return new
@@ -203,7 +203,7 @@ def with_outputs(graph: Graph, symbols: Iterable[Symbol]) -> Graph:
 
 
 def timed(call: Callable[[], object], runs: int) -> dict[str, float]:
-    """Return the seconds that a call takes over some runs after a first one: `median`, `best` and `worst`."""
+    """Return the seconds of a call over several runs after a first one: `median`, `best` and `worst`."""
     call()
     taken = []
     for _ in range(runs):
@@ -220,7 +220,7 @@ def count_of(what: str, model: str, runs: object) -> int:
     return max(1, int(runs))
 
 
-# Sessions of onnxruntime alone: a file as it is, with onnxruntime's own defaults, to compare a Model with.
+# Sessions of plain onnxruntime: an unchanged file with onnxruntime's defaults, to compare a Model with.
 
 _SILENT = 4  # of onnxruntime's levels of logging: what fails is raised
 
@@ -231,7 +231,7 @@ def onnxruntime_alone(
     """Return a function that runs a file as `onnxruntime.InferenceSession(path).run(None, feeds)` does.
 
     providers: onnxruntime's names. threads: that a kernel may use, 0 for onnxruntime's own choice. Raises `ModelError`
-    where onnxruntime refuses the file; what is returned raises `RunError` where it refuses the arrays or fails.
+    if onnxruntime refuses the file; the function raises `RunError` if it refuses the arrays or fails.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -259,7 +259,7 @@ def _stored(value: Any) -> Any:
 
 
 def _short(error: Exception) -> str:
-    """Return the first line of what onnxruntime says."""
+    """Return the first line of onnxruntime's message."""
     with contextlib.suppress(IndexError):
         return str(error).strip().split("\n")[0][:200]
     return type(error).__name__

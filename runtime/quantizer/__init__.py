@@ -30,7 +30,7 @@ NOTE = "graphcore.quantized"
 
 
 class Quantization(NamedTuple):
-    """A quantised graph and what became of each of its layers."""
+    """A quantised graph and a report of its layers."""
 
     graph: Graph
     report: Report

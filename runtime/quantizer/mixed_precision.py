@@ -29,8 +29,8 @@ ONE_DIGIT = SCHEMES["int8_dynamic16"]
 """The scheme of weights that need no second digit."""
 
 _STEP = 16
-"""The share that goes where chosen weights are further off at once than their sum, one of so many goes, and the rest is
-tried again."""
+"""If chosen weights together have a larger error than the sum of their errors, one of this many is dropped, and the
+rest is tried again."""
 
 
 def single_digits(
@@ -41,7 +41,7 @@ def single_digits(
     samples: object,
     tolerance: object,
 ) -> dict[Key, Choices]:
-    """Return the choices of weights that need no second digit, by their keys.
+    """Return the schemes of weights that need no second digit, by key.
 
     samples: for each run of the graph the arrays of its inputs, in order or by name. tolerance: how far all outputs may
     be off in the end, see `_off`, without what rounded tables of rows do.
@@ -118,7 +118,7 @@ def runs_of(samples: object) -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
 
 
 def _outputs(graph: Graph, runs: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> _Outputs:
-    """Return the outputs of floats of each run."""
+    """Return the float outputs of each run."""
     # onnxruntime, which quantising without samples does not need
     from graphcore.runtime.session import InferenceSession
 

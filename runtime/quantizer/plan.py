@@ -26,7 +26,7 @@ _NO_FORM = having(Trait.RECURRENT) | {"Conv", "ConvTranspose"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A node with a constant weight of floats.
+    """A node with a constant float weight.
 
     position: of the weight among its operands. matrix: the weight as a product reads it, [n, k], or a table of rows;
     None where there is no way to quantise it. reason: why, or "".
@@ -40,17 +40,17 @@ class Candidate:
 
     @property
     def is_table(self) -> bool:
-        """Return True if rows of the weight are looked up."""
+        """Whether the node gathers rows of the weight."""
         return self.node.op_type == "Gather"
 
     @property
     def has_form(self) -> bool:
-        """Return True if nodes of its operator are ever quantised."""
+        """Whether nodes of its operator can be quantised."""
         return self.node.op_type not in _NO_FORM
 
     @property
     def layer(self) -> str:
-        """Return the path of its layer."""
+        """The path of its layer."""
         return self.node.layer.rstrip("/")
 
     @property
@@ -88,7 +88,7 @@ def _of(node: Node) -> Iterator[Candidate]:
 
 
 def _is_quantized(node: Node) -> bool:
-    """Return True if a node computes with bytes as it is: what it multiplies and the weight both come out of them."""
+    """Return True if a node already computes with bytes: both its other operand and the weight are dequantised."""
     return node.op_type in _PRODUCTS | _NO_FORM and all(
         s is not None
         and isinstance(s.producer, Node)
@@ -99,8 +99,7 @@ def _is_quantized(node: Node) -> bool:
 
 
 def _is_workaround(weight: Weight) -> bool:
-    """Return True if it is a row or column of zeros, which finds NaN, in graphs that were quantised and lowered
-    before."""
+    """Return True for a row or column of zeros that detects NaN, in graphs that were quantised and lowered before."""
     producer = weight.root.producer
     assert isinstance(producer, Constant)
     return 1 in producer.array.shape[-2:] and not producer.array.any()
@@ -157,7 +156,7 @@ class Selection:
 
 
 def misfit(candidate: Candidate) -> str:
-    """Return why a candidate that was chosen cannot be quantised, as far as its node says, or ""."""
+    """Return why a chosen candidate cannot be quantised, as far as its node shows, or ""."""
     operand = candidate.node.inputs[candidate.position]
     assert operand is not None
     if candidate.matrix is not None and operand.dtype not in HELD:
@@ -201,7 +200,7 @@ _NONE: Mapping[tuple[Any, ...], Choices] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """A weight that was encoded. error: what that changes in it, relative to its length."""
+    """An encoded weight. error: the change by encoding, relative to the length of the weight."""
 
     key: tuple[Any, ...]
     choices: Choices
@@ -222,7 +221,7 @@ class Plan:
     reasons: dict[int, str] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
     through: set[int] = field(default_factory=set)
-    """The ids of nodes that bring weights into the form in which they were read."""
+    """The ids of nodes that transform weights before they are read."""
 
 
 def planned(
@@ -275,7 +274,7 @@ def planned(
 def _encoded(
     candidate: Candidate, key: tuple[Any, ...], choices: Choices, rows: bool
 ) -> Encoded | GraphcoreError | str:
-    """Return the weight encoded; an error or a reason where it cannot be."""
+    """Return the encoded weight; an error or a reason if it cannot be encoded."""
     assert candidate.matrix is not None
     array = candidate.matrix.array()
     try:
@@ -306,7 +305,7 @@ def _strict(candidate: Candidate, reason: str, help: str) -> GraphError:
 
 
 def _mark(graph: Graph, plan: Plan) -> None:
-    """Mark which Symbols are read when the chosen nodes read encoded weights instead; bodies are looked into."""
+    """Mark the Symbols that are still read when the chosen nodes read encoded weights, including those in bodies."""
     used = plan.used
     needed = (*graph.outputs, *(buffer.value for buffer in graph.buffers.values()), *graph.watched.values())
     used.update(id(symbol) for symbol in needed)

@@ -26,20 +26,20 @@ from graphcore.types.tensor_types import TensorType
 Step: TypeAlias = "tuple[str, Any]"
 
 _FORMS = having(Trait.VIEWS) | {"Cast", "Identity", "Transpose"}
-"""Operators that bring a constant into another form."""
+"""Operators that transform a constant."""
 
 _ARITHMETIC = frozenset({"Add", "Div", "Mul", "Sub"})
-"""Operators by which scales and zero points are applied."""
+"""Operators that apply scales and zero points."""
 
 _HELD_IN_BITS = (DType.int8, DType.uint8, DType.int4, DType.uint4)
 
 HELD = (DType.float32, DType.float16, DType.bfloat16, DType.tensor_float32)
-"""Floats of which nothing is lost in float32, which is what weights are encoded from."""
+"""Floats that convert to float32 exactly: weights are encoded from float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The other operand of a step: a constant, told from others by the Symbol that it is."""
+    """The other operand of a step: a constant, identified by its Symbol."""
 
     number: int
     array: Array = field(compare=False)
@@ -47,7 +47,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A constant and what is done to it on the way to where it is read.
+    """A constant and the steps that transform it before it is read.
 
     root: the constant, in the graph that it is a constant of. steps: in order. through: the nodes on the way.
     """
@@ -58,11 +58,11 @@ class Weight:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Return a key, equal for weights that are the same array in the end."""
+        """A key that is equal for weights with the same final array."""
         return (id(self.root), *self.steps)
 
     def then(self, *steps: Step) -> Weight:
-        """Return the weight with more done to it; what is undone again is left out."""
+        """Return the weight with another step; two inverse steps cancel."""
         all_steps = list(self.steps)
         for step in steps:
             if step[0] == "transpose":
@@ -77,7 +77,7 @@ class Weight:
         return Weight(self.root, tuple(all_steps), self.through)
 
     def array(self) -> Array:
-        """Return the array in the end."""
+        """Return the final array."""
         assert isinstance(self.root.producer, Constant)
         array, dtype = self.root.producer.array, self.root.dtype
         for kind, value in self.steps:
@@ -95,7 +95,7 @@ class Weight:
 
 
 def weight_of(symbol: Symbol | None) -> Weight | None:
-    """Return the constant of floats that an operand is; None for anything else."""
+    """Return the float constant of an operand; None for other operands."""
     if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.dtype.is_float:
         return None
     steps: list[Step] = []
@@ -128,7 +128,7 @@ def weight_of(symbol: Symbol | None) -> Weight | None:
 
 
 def _computed(node: Node) -> tuple[Symbol, Step] | None:
-    """Return the operand that is the weight, and what is done to it, where a scale or zero point is applied."""
+    """Return the operand that is the weight, and its step, for a node that applies a scale or zero point."""
     if node.op_type == "DequantizeLinear":
         first, *rest = node.inputs
         numbers = [_constant(s) for s in rest]
@@ -177,7 +177,7 @@ def _constant(symbol: Symbol | None) -> Operand | None:
 
 
 def _dequantized(array: Array, scale: Operand, *rest: Any) -> Array:
-    """Return numbers less their zero points, times their scales, which are those of an axis or of all."""
+    """Subtract zero points from numbers and multiply them with scales, of an axis or of the whole array."""
     *zero, axis = rest
     wide = [array.astype(np.float32), scale.array, *(z.array.astype(np.float32) for z in zero)]
     shape = [1] * array.ndim
@@ -248,7 +248,7 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
 """Every scheme by name."""
 
 BLOCK_SIZES = (128, 64, 32)
-"""Sizes of blocks to choose from where none is asked for: the larger, the fewer bits, and the faster are products."""
+"""Candidate block sizes if none is given: larger blocks need fewer bits, and make products faster."""
 
 MAX_ERROR = 0.11
 """Maximum error of a quantised weight relative to its length, for blocks larger than necessary."""
@@ -256,7 +256,7 @@ MAX_ERROR = 0.11
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """A scheme with what was chosen for it.
+    """A scheme with its options.
 
     block_size: None of a scheme with blocks chooses for each weight: the largest whose error is within `MAX_ERROR`,
     or the smallest.

@@ -1,4 +1,4 @@
-"""Functions over Symbols that are computed at once on eager arrays: traced once for each signature, kept, and run."""
+"""Compute functions over Symbols on eager arrays: traced once for each signature, cached, and run."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 Values: TypeAlias = "np.ndarray[Any, Any]"
 
 CallStructure: TypeAlias = tuple[Structure, ...]
-"""The arguments of a call without their operands: those by position, and those by name."""
+"""The nesting of the arguments of a call without operands: positional and named ones."""
 
 KEPT = 512
-"""The number of compiled functions that are kept: those used last."""
+"""The number of cached compiled functions: the last used ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eager:
-    """A sort of eager arrays, and how functions over Symbols are computed on them.
+    """A kind of eager arrays, and how functions over Symbols compute on them.
 
     promotion: the system of the graphs. kind_of: what of an operand, beside its shape, tells the type of the input that
     it is. type_of: that type, from the kind and the dims. made: the eager array of a result's values, which have the
@@ -58,7 +58,7 @@ def split_operands(
 
 
 def call_with(body: Callable[..., Any], structure: CallStructure, operands: Sequence[Any]) -> Any:
-    """The function, called with these operands in the places of those that were taken out."""
+    """Call the function with operands inserted in its arguments."""
     taken = iter(operands)
     arguments, named = [rebuilt(part, taken) for part in structure]
     return body(*arguments, **named)
@@ -70,7 +70,7 @@ _Compiled: TypeAlias = "tuple[Callable[..., list[Any]], Callable[[list[Any]], An
 
 _compiled: OrderedDict[Hashable, _Compiled] = OrderedDict()
 _refused: OrderedDict[Hashable, None] = OrderedDict()
-"""Signatures that build only where all sizes are known."""
+"""Signatures that can only be traced with known sizes."""
 _lock = threading.RLock()
 
 
@@ -102,7 +102,7 @@ def run(
 
 
 def _pattern(kinds: list[Hashable], arrays: list[Values]) -> tuple[Hashable, ...]:
-    """Kinds and shapes: sizes of 0 and 1 as they are, others by names, so that equal ones have one name.
+    """Kinds and shapes: sizes 0 and 1 unchanged, others as names, the same for equal sizes.
 
     What does not go together is seen while building; that two sizes are equal may decide which nodes are needed.
     """
@@ -157,7 +157,7 @@ def _is_symbol(value: object) -> bool:
 
 
 def _nothing(*arrays: Any) -> list[Any]:
-    """In place of a Model without outputs."""
+    """Stands in for a Model without outputs."""
     return []
 
 
@@ -175,7 +175,7 @@ def session() -> InferenceSession:
 
 
 class SymbolMethods(EagerArray):
-    """An eager array whose operators and methods are those of Symbol; the Tensor has them when it is called."""
+    """An eager array with the operators and methods of Symbol."""
 
     __slots__ = ()
 
@@ -232,7 +232,7 @@ MAX_ROWS = 30
 
 
 def printed(values: np.ndarray[Any, Any], dtype: str) -> str:
-    """Return the values, in columns that are aligned, and their type: `[ CPUf32{2,3} ]`.
+    """Return the values in aligned columns, and their type: `[ CPUf32{2,3} ]`.
 
     Floats have four digits after the point, truth values are 1 and 0. As in the publication nothing tells that a dtype
     is only a default; `repr` does.

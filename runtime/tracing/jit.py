@@ -1,4 +1,4 @@
-"""Functions of Symbols that run on arrays: traced once for each signature, compiled, and kept."""
+"""Functions of Symbols that run on arrays: traced once for each signature, compiled and cached."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Jitted(Generic[P, R, Arrays]):
         return rebuilt(results, iter(tensors))
 
     def graph(self, /, *arguments: Any, **named: Any) -> Graph:
-        """Return the graph of a call with these arguments, traced anew and not run: to print, export or change.
+        """Trace a call with these arguments again and return its graph, to print, export or change it.
 
         arguments, named: as for a call. Raises what a call raises before it runs, and `FeedError` for Symbols.
         """
@@ -175,7 +175,7 @@ class Jitted(Generic[P, R, Arrays]):
         return True
 
     def _guessed(self, value: Scalar) -> np.ndarray[Any, Any]:
-        """Return a Python number as an array of the dtype that it is guessed to have."""
+        """Return a Python number as an array of its default dtype."""
         return guessed(value, self._system, "jit")._data
 
     def _leaf_of(self, argument: Any) -> Callable[[Any], bool]:
@@ -184,7 +184,7 @@ class Jitted(Generic[P, R, Arrays]):
         return _is_anything if self._guesses and type(argument) in (bool, int, float) else _is_tensor
 
     def _traced_type(self, label: str, value: Any) -> TensorType:
-        """Return the type of the input that an operand becomes."""
+        """Return the type of the graph input for an operand."""
         if isinstance(value, (np.ndarray, np.generic)):
             return TensorType(_dtype(label, value), [Dim.dynamic()] * value.ndim)
         if isinstance(value, EagerArray):
@@ -282,7 +282,7 @@ def jit(
     promotion: str | PromotionSystem = "max",
     session: InferenceSession | None = None,
 ) -> Any:
-    """Make a function of Symbols one of arrays.
+    """Compile a function of Symbols to a function of arrays.
 
     function: builds with ops on its arguments and returns a Symbol, or a tuple, list or dict of them, nested if need
     be; Python numbers and arrays among them are constants, and None stays None. NumPy arrays among the arguments, in
@@ -359,7 +359,7 @@ def _dtype(label: str, array: np.ndarray[Any, Any] | np.generic) -> DType:
 
 
 def _positional_labels(function: Callable[..., Any], count: int, named: dict[str, Any]) -> list[str]:
-    """Return names for the first `count` arguments: the function's own where it has some, and none of `named`."""
+    """Return names for the first `count` arguments: the function's own if it has some, without those in `named`."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # what is written in C may not say

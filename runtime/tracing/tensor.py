@@ -1,4 +1,4 @@
-"""The eager tensor of a promotion system: values that know their dtype, and whether that is only a default."""
+"""The eager tensor of a promotion system: values with a dtype, which may be only a default."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Values = np.ndarray[Any, Any]
 
 
 class Tensor(SymbolMethods):
-    """An array that computes at once under a promotion system. Made by `tensor`, by ops on Tensors, and by `jit`.
+    """An eager array that computes by a promotion system. Made by `tensor`, by ops on Tensors, and by `jit`.
 
     Python's operators, the methods of Symbol and the functions of `ops` take Tensors, with NumPy arrays, which are of
     known dtypes, and Python numbers beside them, and give Tensors: what the graph of that system gives, traced once for
@@ -37,7 +37,7 @@ class Tensor(SymbolMethods):
 
     _type: _Kind
     promotion: PromotionSystem
-    """The promotion system that it computes by."""
+    """The promotion system."""
 
     def __init__(self, *arguments: object, **named: object) -> None:
         raise GraphError("Tensor(): Tensors are made by tensor(value, dtype, promotion=...)", help="call gc.tensor")
@@ -51,7 +51,7 @@ class Tensor(SymbolMethods):
 
     @property
     def ambiguous(self) -> bool:
-        """True where the dtype is only a default, which gives way to one that is known."""
+        """Whether the dtype is only a default, which a known dtype overrides."""
         return self._type.ambiguous
 
     @property
@@ -61,7 +61,7 @@ class Tensor(SymbolMethods):
 
     @property
     def type(self) -> TensorType:
-        """The type that a Symbol of it has."""
+        """The type of a Symbol with these values."""
         return TensorType(self.dtype, self.shape, ambiguous=self.ambiguous)
 
     @property
@@ -76,7 +76,7 @@ class Tensor(SymbolMethods):
 
     @property
     def real(self) -> Tensor:
-        """The real part of complex numbers, other numbers as they are."""
+        """The real part of complex numbers; other numbers unchanged."""
         return at_once(_real, (self,), {})  # type: ignore[no-any-return]
 
     @property
@@ -106,7 +106,7 @@ class Tensor(SymbolMethods):
         return np.asarray(view, dtype=dtype) if copy is None else np.array(view, dtype=dtype, copy=False)
 
     def item(self) -> Any:
-        """Return the only element as a Python number or text. Raises `ShapeError` where there is not one."""
+        """Return the only element as a Python number or text. Raises `ShapeError` for another number of elements."""
         if self.size != 1:
             raise ShapeError(
                 f"item: a Tensor of shape {list(self.shape)} has {self.size} elements",
@@ -171,7 +171,7 @@ class Tensor(SymbolMethods):
     if not TYPE_CHECKING:  # who sees it lets every name be asked for
 
         def __getattr__(self, name: str) -> Any:
-            """Return a method of Symbol, which computes at once. Raises `AttributeError`."""
+            """Return a method of Symbol that computes eagerly. Raises `AttributeError`."""
             method = None if name.startswith("_") else getattr(Symbol, name, None)
             if not callable(method):
                 hint = method_hint(name, REGISTRY, (Tensor, Symbol))
@@ -268,14 +268,14 @@ def _array_of(value: Any, wanted: DType | None) -> tuple[Values, DType]:
 
 
 def of_symbol(values: Values, type_: Type, promotion: PromotionSystem) -> Any:
-    """Return the values of a Symbol of a type as a Tensor; those of lists and optionals as they are."""
+    """Return the values of a Symbol as a Tensor; those of lists and optionals unchanged."""
     if not isinstance(type_, TensorType):
         return values
     return _made(np.asarray(values), _Kind(type_.dtype, type_.ambiguous), promotion)
 
 
 def guessed(value: Scalar, promotion: PromotionSystem, op: str) -> Tensor:
-    """Return a Python number as a Tensor of the dtype that it is guessed to have. Raises `DTypeError`."""
+    """Return a Python number as a Tensor of its default dtype. Raises `DTypeError`."""
     dtype = promotion.default_dtype([value])
     try:
         check_literal(value, dtype)
@@ -327,7 +327,7 @@ def at_once(body: Callable[..., Any], arguments: tuple[Any, ...], named: dict[st
 
 
 def common_system(op: str, values: Iterable[Any]) -> PromotionSystem:
-    """Return the promotion system of the Tensors among values. Raises `PromotionError` where they have several."""
+    """Return the promotion system of the Tensors among values. Raises `PromotionError` if there are several."""
     tensors = [value for value in values if type(value) is Tensor]
     first = tensors[0].promotion
     for other in tensors[1:]:

@@ -70,7 +70,7 @@ def test_debug_looks_into_models_of_others(tmp_path: Path) -> None:
 
 def test_debug_says_what_there_is_when_nothing_is_called_so() -> None:
     model = InferenceSession().load(encoder())
-    with pytest.raises(GraphError, match=r"makes a tensor that is called 'lost'(.|\n)*such as 'last'"):
+    with pytest.raises(GraphError, match=r"has no tensor called 'lost'(.|\n)*for example 'last'"):
         model.debug(X, watch="lost")
     with pytest.raises(FeedError, match="x"):
         model.debug(watch="last")

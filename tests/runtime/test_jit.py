@@ -316,5 +316,5 @@ def test_graph_of_a_call_refuses_what_a_call_refuses() -> None:
         double.graph({1})
     with pytest.raises(FeedError, match="jit: a graph is traced of arrays, and a Symbol is given"):
         double.graph(gc.Graph("g", {"x": gc.TensorType("float32")})["x"])
-    with pytest.raises(GraphError, match="returned a NoneType"):
+    with pytest.raises(GraphError, match="must return Symbols, got NoneType"):
         gc.jit(lambda x: None).graph(np.ones(2))

@@ -1,4 +1,4 @@
-"""Convolutions of bytes, by the ranges that samples have: QuantizeLinear and DequantizeLinear around each.
+"""Convolutions in int8 with ranges from samples: QuantizeLinear and DequantizeLinear around each.
 
 Transposed ones are brought into the form of others. onnxruntime makes one QLinearConv of a Conv between
 them. A batch norm that alone reads the convolution is folded into the filters, and a Relu is what rounding to bytes
@@ -82,7 +82,7 @@ class Chain:
 
     @property
     def norm(self) -> Node | None:
-        """Return the batch norm."""
+        """The batch norm."""
         return next((node for node in self.nodes if node.op_type == "BatchNormalization"), None)
 
     @property
@@ -196,7 +196,7 @@ def _made(
 
 
 def _rounded(building: Building, x: Symbol, step: Step) -> Symbol:
-    """Return x in bytes and back; what is that already, with the same step, stays."""
+    """Quantise x to bytes and dequantise it; return x if it already is, with the same step."""
     build = building.graph.build
     producer = x.producer
     if isinstance(producer, Node) and producer.op_type == "DequantizeLinear" and not producer.domain:
@@ -233,7 +233,7 @@ def _constants(building: Building, step: Step) -> tuple[Symbol, Symbol]:
 _EVERY = slice(None)
 
 LEAST = 64
-"""The products of a result from which on bytes are faster: channels of x, times numbers of a filter in a phase."""
+"""Bytes are faster from this many products a result on: channels of x, times numbers of a filter in a phase."""
 
 
 def transposed_misfit(node: Node) -> str:
@@ -296,7 +296,7 @@ def pads(node: Node) -> list[int]:
 
 
 def channels_type(node: Node, x: Symbol) -> TensorType:
-    """Return the type of what the convolution gives, float32."""
+    """Return the float32 type of the convolution's result."""
     count = Dim(int(_weight_shape(node)[1]) * phases(node))
     return tensor_type(DType.float32, _shape([x.shape[0], count, *tuple(x.shape)[2:]]))
 

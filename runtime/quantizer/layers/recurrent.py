@@ -27,7 +27,8 @@ from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 OPERATORS = having(Trait.RECURRENT)
 WEIGHTS = (1, 2)
-"""The operands W, of what comes in, and R, of what went out: [directions, gates * hidden, inputs] and [..., hidden]."""
+"""The operands W, for the input, and R, for the previous state: [directions, gates * hidden, inputs] and [...,
+hidden]."""
 
 _KERNEL = "DynamicQuantizeLSTM"
 
@@ -121,7 +122,7 @@ def _made(
 
 
 def _with_nan(building: Building, x: Symbol, first: Symbol | None, results: Sequence[Symbol]) -> Sequence[Symbol]:
-    """Add NaN to the results of a sequence that has NaN or infinity in it, of which quantised x knows nothing."""
+    """Add NaN to the results of a sequence with NaN or infinity, which quantised x loses."""
     build = building.graph.build
     zeros = _zeros(building, x, first)
     return [build.emit("Add", (symbol, zeros), symbol.type) for symbol in results]
@@ -166,7 +167,7 @@ ACTIVATIONS = {"GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
 
 
 def steps_misfit(node: Node) -> str:
-    """Return why a GRU or RNN stays as it is, or ""."""
+    """Return why a GRU or RNN is not quantised, or ""."""
     op_type, attributes = node.op_type, node.attributes
     if len(node.inputs) > 4 and node.inputs[4] is not None:
         return f"the form of {op_type} goes through all steps, and lengths of sequences are an operand"

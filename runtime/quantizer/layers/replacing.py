@@ -1,4 +1,4 @@
-"""Replace nodes of a graph by what reads encoded weights, and leave out weights that nothing else reads."""
+"""Replace nodes of a graph by nodes that read encoded weights, and drop weights that nothing else reads."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Building:
     def __init__(self, graph: Graph, taken: set[str]) -> None:
         self.graph = graph
         self.cached: dict[object, Any] = {}
-        """What was made for one node and serve others too, by a key."""
+        """Symbols that several nodes share, by key."""
         self._taken = taken
 
     def constant(self, array: Array, name: str, like: Symbol) -> Symbol:
-        """Return a constant that is called after a weight, of its origin."""
+        """Return a constant with the name and origin of a weight."""
         contiguous = np.require(array, requirements="C")
         type_ = tensor_type(DType.of(contiguous.dtype), _shape([Dim(d) for d in contiguous.shape]))
         own = unlike(name, self._taken)
@@ -62,7 +62,7 @@ class Building:
 
 
 def replaced(graph: Graph, replacements: Mapping[int, Replacement], dropped: Set[int] | None = None) -> Graph:
-    """Return a graph with other nodes for some. found: by the ids of nodes, those in bodies included.
+    """Return a graph with some nodes replaced. replacements: by node id, including nodes in bodies.
 
     dropped: the ids of the weights that nothing reads any more; by default those that only replaced nodes read.
     """
@@ -142,11 +142,11 @@ class Ranges:
         self._replacements = _measured(graph, {s.id: s for s in symbols}, runs)
 
     def of(self, symbol: Symbol) -> tuple[float, float] | None:
-        """Return the range; None for a Symbol that was not asked for, or of another graph."""
+        """Return the range of a Symbol; None if it was not measured, or belongs to another graph."""
         return self._replacements.get(id(symbol))
 
     def scale(self, symbol: Symbol) -> tuple[np.float32, np.uint8] | None:
-        """Return the scale and zero point in which the range takes all of uint8, as DynamicQuantizeLinear has them."""
+        """Return the scale and zero point that map the range to all of uint8, as DynamicQuantizeLinear does."""
         value = self.of(symbol)
         if value is None:
             return None
