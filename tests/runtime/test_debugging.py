@@ -76,7 +76,7 @@ def test_debug_says_what_there_is_when_nothing_is_called_so() -> None:
         model.debug(watch="last")
     empty = Graph("empty", {"x": TensorType(DType.float32, [])})
     empty.output(empty["x"])
-    with pytest.raises(GraphError, match="it has no nodes"):
+    with pytest.raises(GraphError, match="the graph has no nodes"):
         InferenceSession().load(empty).debug(np.float32(1), watch="*")
 
 
