@@ -77,7 +77,7 @@ def describe_machine(book: Notebook) -> Machine:
 
 
 def instructions(architecture: str, flags: frozenset[str] | None) -> dict[str, bool | None]:
-    """Return whether the processor has each instruction set; None for all if that is unknown."""
+    """Return the instruction sets with True if the processor has them; None for all if that is unknown."""
     kind = "x86" if re.fullmatch(r"x86.*|amd64|i\d86", architecture.lower()) else ""
     kind = "arm" if architecture.lower().startswith(("arm", "aarch")) else kind
     sets: Mapping[str, tuple[str, ...]] = INSTRUCTIONS.get(kind, {})

@@ -159,7 +159,7 @@ class Starting:
         self._children = {name: _child(name) for name in tried}
 
     def providers(self, book: Notebook) -> tuple[Provider, ...]:
-        """Return whether each provider started; note those that did not."""
+        """Return the providers, which started or not; note those that did not."""
         providers = tuple(map(self._provider, self._names))
         for provider in providers:
             if provider.has_started is False:

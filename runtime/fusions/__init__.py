@@ -1,8 +1,8 @@
-"""The fusions: replace several nodes by one operator that the provider runs faster, one row a fusion.
+"""The fusions: replace several nodes by one operator that the provider runs faster. One row for each fusion.
 
-Each row was measured; those that onnxruntime finds itself as fast are not here. They are for float32: sums may come in
-another order and are otherwise the same. Narrower floats round after every op, and no fusion changes that. A quantiser
-makes a whole step of a last bit, so what leads to one stays as it was written.
+Each row was measured; fusions of onnxruntime that are as fast are not here. Fusions apply to float32: they may add in
+another order. Narrower floats round after every op, and no fusion changes that. A quantiser can turn a difference in
+the last bit into a whole step, so nodes before a quantiser are not fused.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from graphcore.support.gc_pause import uncollected
 class Fusion:
     """A row of the table.
 
-    operators: those of the node that is replaced. rule: returns what replaces it, None where it does not match. sign:
-    an operator that every match has, looked for before any walk. makes: the operators that need a kernel. reason: the
+    operators: of the replaced node. rule: returns the replacement, None if it does not match. sign: an operator that
+    every match has, which is checked before any walk. makes: the operators that need a kernel. reason: the
     measured time on one thread, as a part of that of the primitives. more: of each of these groups every match has an
     operator, too. on_host: for the CPU provider, and not measured elsewhere. is_exact: it only moves numbers.
     """

@@ -135,19 +135,21 @@ def _environment() -> dict[str, str]:
 def libraries() -> tuple[str, ...]:
     """Return the files and folders of the libraries of a worker."""
     paths = sysconfig.get_paths()
-    found = {paths["stdlib"], paths["platstdlib"], sysconfig.get_config_var("LIBDIR") or paths["stdlib"]}
-    found |= {FOLDER, *(os.path.join(FOLDER, package) for package in _LINKED_PACKAGES)}
-    found |= {os.path.join(os.path.dirname(FOLDER), package) for package in _LINKED_PACKAGES if not _is_linked(package)}
-    found |= {path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")}
+    readable = {paths["stdlib"], paths["platstdlib"], sysconfig.get_config_var("LIBDIR") or paths["stdlib"]}
+    readable |= {FOLDER, *(os.path.join(FOLDER, package) for package in _LINKED_PACKAGES)}
+    readable |= {
+        os.path.join(os.path.dirname(FOLDER), package) for package in _LINKED_PACKAGES if not _is_linked(package)
+    }
+    readable |= {path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")}
     for name in _PACKAGES:
         try:
             spec = importlib.util.find_spec(name)
         except (ImportError, ValueError):
             spec = None
         for folder in () if spec is None else spec.submodule_search_locations or (spec.origin or "",):
-            found |= {folder, f"{folder}.libs"}
-    found |= {path for path in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if path}
-    return (*_SYSTEM, *sorted(os.path.abspath(path) for path in found if path))
+            readable |= {folder, f"{folder}.libs"}
+    readable |= {path for path in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if path}
+    return (*_SYSTEM, *sorted(os.path.abspath(path) for path in readable if path))
 
 
 def _is_linked(package: str) -> bool:

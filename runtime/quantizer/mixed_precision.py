@@ -1,4 +1,4 @@
-"""Mixed precision: which weights of a graph of two digits can do with one, tried on samples.
+"""Mixed precision: find the weights of a graph with two digits that need only one, by running samples.
 
 Errors of different weights hardly know of each other, so that those of several add up. Weights are taken in the order
 of what they do to the outputs for each of their elements, as long as the sum is within what is tolerated, and what all
