@@ -131,7 +131,7 @@ class Recorder:
             self._waited.add(seconds)
 
     def batch(self, rows: int) -> None:
-        """Note a call of the model with so many rows."""
+        """Note a call of the model and its number of rows."""
         with self._lock:
             self._batches += 1
             self._rows.add(rows)

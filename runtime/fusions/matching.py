@@ -33,7 +33,7 @@ def number_of(symbol: Symbol | None) -> float | None:
 
 
 def factor_of(symbol: Symbol | None) -> tuple[Symbol | None, float]:
-    """Return an operand and the number that it is multiplied with, 1 where it is not."""
+    """Return an operand and the number that it is multiplied with; 1 if there is none."""
     node = node_of(symbol, "Mul", "Div")
     if node is None:
         return symbol, 1.0

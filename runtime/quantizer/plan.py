@@ -29,7 +29,7 @@ class Candidate:
     """A node with a constant float weight.
 
     position: of the weight among its operands. matrix: the weight as a product reads it, [n, k], or a table of rows;
-    None where there is no way to quantise it. reason: why, or "".
+    None if it cannot be quantised. reason: why, or "".
     """
 
     node: Node

@@ -15,10 +15,10 @@ class Row:
     """A node with a constant weight.
 
     layer: the path of the layer that it is in, "" outside of any. name: of its result. operator: ONNX's. weight: the
-    name of the weight. shape: of the weight, as it is stored. scheme: what it is quantised to, "" where it was left.
-    reason: why it was left, or "". before, after: the bytes of its weight; both are 0 in the rows after the first
-    one of a weight that several nodes share. error: the length of what quantising changes in the weight over the
-    length of the weight; 0.0 where it was left. block_size: of int4, how many numbers have one scale.
+    name of the weight. shape: of the weight, as it is stored. scheme: what it is quantised to, "" if it was not
+    quantised. reason: why it was left, or "". before, after: the bytes of its weight; both are 0 in the rows after the
+    first one of a weight that several nodes share. error: the length of what quantising changes in the weight over the
+    length of the weight; 0.0 if it was not quantised. block_size: of int4, how many numbers have one scale.
     """
 
     layer: str

@@ -397,7 +397,7 @@ def test_provider_options_are_handed_on(started: list[dict[str, dict[str, str]]]
 def test_provider_options_are_refused_when_for_no_provider() -> None:
     with pytest.raises(GraphError, match="'cuda' is not among the providers"):
         gc.InferenceSession(provider_options={"cuda": {"device_id": 0}})
-    with pytest.raises(GraphError, match="provider_options for 'cpu' are 1"):
+    with pytest.raises(GraphError, match="provider_options for 'cpu' must be a mapping, got 1"):
         gc.InferenceSession(provider_options={"cpu": 1})  # type: ignore[dict-item]
 
 

@@ -129,7 +129,7 @@ def _with_nan(building: Building, x: Symbol, first: Symbol | None, results: Sequ
 
 
 def _zeros(building: Building, x: Symbol, first: Symbol | None) -> Symbol:
-    """Return 0 for each sequence of a batch, float32[batch, 1]; NaN where it has one, or infinity."""
+    """Return 0 for each sequence of a batch, float32[batch, 1]; NaN for a sequence with NaN or infinity."""
     build = building.graph.build
     total: Symbol | None = None
     for symbol in (x, first):
