@@ -17,7 +17,7 @@ from graphcore.ir.symbol import Symbol
 from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Rule, Scalar
 from graphcore.promotion.system import PromotionSystem
-from graphcore.runtime.tracing.dispatch import Eager, called, compiled_for, run, taken_apart
+from graphcore.runtime.tracing.dispatch import Eager, call_with, compiled_for, run, split_operands
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -211,13 +211,13 @@ def _function(body: _F, *, static: bool) -> _F:
     @functools.wraps(body)
     def call(*arguments: Any, **named: Any) -> Any:
         operands: list[Any] = []
-        template = taken_apart(body, arguments, named, operands, _is_operand)
+        template = split_operands(body, arguments, named, operands, _is_operand)
         if any(type(value) is Symbol for value in operands):
             graph = graph_of(body.__name__, operands)
             symbols = [
                 value if type(value) is Symbol else graph.build.operand(value, body.__name__, "x") for value in operands
             ]
-            return called(body, template, symbols)
+            return call_with(body, template, symbols)
         if any(isinstance(value, EagerArray) and type(value) is not Array for value in operands):
             return run_eagerly(body, arguments, named)
         if not any(type(value) is Array for value in operands):
@@ -234,5 +234,5 @@ def _is_operand(value: object) -> bool:
 
 def compute(body: Callable[..., Any], /, *arguments: Any) -> Any:
     """Call a function on Symbols with arguments that are not operands, and return the results as Arrays."""
-    model, rebuild = compiled_for(EAGER, body, (), taken_apart(body, arguments, {}, [], _is_operand))
+    model, rebuild = compiled_for(EAGER, body, (), split_operands(body, arguments, {}, [], _is_operand))
     return rebuild(model())

@@ -129,7 +129,7 @@ def _steps(
 ) -> Generator[Array, None, None]:
     if not max_tokens:
         return
-    limit.begin()
+    limit.restart()
     bar = display_for(progress, max_tokens, "tokens")
     for text in sorted(texts, key=lambda text: text.count):  # prompts of the same length are read together
         running.join(text)

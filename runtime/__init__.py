@@ -1,4 +1,4 @@
-"""Running graphs: lowering, quantising, sessions and jit, on onnxruntime."""
+"""Run graphs on onnxruntime: lowering, quantisation, sessions and jit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return what needs onnxruntime, imported when first used: lowering, exporting and some commands do not need it."""
+    """Import a name that needs onnxruntime when it is first used: lowering, export and some commands do not need it."""
     if name not in _HOMES:
         raise AttributeError(f"module 'graphcore.runtime' has no attribute {name!r}")
     with uncollected():

@@ -24,14 +24,14 @@ from graphcore.types.tensor_types import TensorType, Type
 
 
 class Batcher(Server):
-    """Runs requests of a Model together: `batcher.submit(x)` gives a future, `batcher(x)` waits for its result.
+    """Runs requests to a Model in batches: `batcher.submit(x)` returns a future, `batcher(x)` waits for its result.
 
-    A request is what the model takes, with one row or more; requests whose other dims are the same are put after each
-    other until there are `max_batch` rows or the first of them has waited for `max_wait_ms`. A model whose batch is a
-    number is given so many rows, the last one repeated. Each request gets the rows that are its own, in arrays of its
-    own. Where a batch fails, each of its requests is run by itself, so that an error goes to the request that made it.
+    A request has the model's inputs with one or more rows. Requests with equal other dims are concatenated until there
+    are `max_batch` rows, or the first request has waited for `max_wait_ms`. A batch of static size is filled up with
+    its last row. Each request gets copies of its own rows. If a batch fails, each of its requests runs separately, so
+    that only the request with the mistake gets the error.
 
-    The results are those of the model as long as no row of it depends on another.
+    The results are those of the model if its rows do not depend on each other.
     """
 
     def __init__(
@@ -44,18 +44,26 @@ class Batcher(Server):
         max_waiting: int = 1024,
         when_full: Literal["wait", "raise"] = "wait",
     ) -> None:
-        """dim: the name of the batch dim, by default the first dim of the first input; or the axes of the batch by the
-        names of inputs and outputs, `{"logits": 0}`. Where an output's dims have other names, the first request tells
-        its axis: a row of it is run 2 and 3 times. max_waiting: how many requests wait at most; when_full: what
-        `submit` does then: wait for room, or raise `BusyError`.
+        """Start the thread of the batcher.
 
-        Raises `ModelError` for a model whose inputs and outputs do not all carry the batch dim, or that has buffers,
-        `GraphError` for numbers that make no sense and axes that are not there. A request raises `ModelError` where an
-        output turns out not to carry it.
+        Args:
+            model: The Model that runs the batches.
+            max_batch: Maximum number of rows of a batch.
+            max_wait_ms: Milliseconds that a request waits for others at most.
+            dim: The name of the batch dim, by default the first dim of the first input; or the axes of the batch by
+                inputs and outputs, `{"logits": 0}`. If an output has only dims of other names, the first request shows
+                its axis: one of its rows runs 2 and 3 times.
+            max_waiting: Maximum number of waiting requests.
+            when_full: What `submit` does then: "wait", or "raise" a `BusyError`.
+
+        Raises:
+            ModelError: If an input or output does not have the batch dim, or the model has buffers. For outputs with
+                other dims, requests raise it.
+            GraphError: For invalid numbers and axes.
         """
         if not isinstance(model, Model):
             raise GraphError(
-                f"Batcher: a {type(model).__name__} is no Model", help="load it: InferenceSession().load()"
+                f"Batcher: model must be a Model, got {type(model).__name__}", help="load it: InferenceSession().load()"
             )
         if not _is_count(max_batch) or not _is_count(max_waiting):
             raise GraphError(
@@ -64,35 +72,40 @@ class Batcher(Server):
             )
         if not _is_number(max_wait_ms) or not 0 <= max_wait_ms < 1e9:
             raise GraphError(
-                f"Batcher: max_wait_ms={max_wait_ms!r:.40} is no time", help="give milliseconds, 0 for not to wait"
+                f"Batcher: max_wait_ms={max_wait_ms!r:.40} is not a time", help="give milliseconds, 0 for not to wait"
             )
         if when_full not in ("wait", "raise"):
             raise GraphError(f"Batcher: there is no when_full={when_full!r:.40}", help='give "wait" or "raise"')
-        if model._kept:
+        if model._model_buffers:
             raise ModelError(
-                f"Batcher: {model.name} has buffers, and what a call stores is another call's",
-                help="give each stream of calls a state of its own: model.state()",
+                f"Batcher: {model.name} has buffers, which its calls cannot share",
+                help="use a state for each stream of calls: model.state()",
             )
         self._batches = batching(model.name, model.inputs, model.outputs, dim)
-        most = int(max_batch) if self._batches.size is None else min(int(max_batch), self._batches.size)
+        max_rows = int(max_batch) if self._batches.size is None else min(int(max_batch), self._batches.size)
         self._feeds = Feeds(model.name, _any_rows(model.inputs, self._batches))
         self._model = model
         self._when_full = when_full
-        self._waiting = Waiting(model.name, most, float(max_wait_ms) / 1000, int(max_waiting))
-        # The thread knows the Batcher's parts and not the Batcher, which can so be forgotten.
+        self._waiting = Waiting(model.name, max_rows, float(max_wait_ms) / 1000, int(max_waiting))
+        # The thread refers to parts of the Batcher and not to the Batcher, which can be collected then.
         super().__init__(model.name, "batcher", self._waiting, _work, self._waiting, model, self._batches)
 
     def submit(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> Future[list[Array]]:
-        """Return a future of the outputs. Leave the arrays as they are until it is done.
+        """Submit a request and return a future of the outputs. Do not change the arrays until it is done.
 
-        timeout: seconds from now on, after which the future has a `RunTimeoutError`, None for no limit; a request that
-        waits is not run then, and a batch whose requests have all timed out is stopped. Where an input is called
-        `timeout`, that one is meant.
+        Errors of the request, such as the `FeedError` of a call, are in the future.
 
-        What does not fit the inputs is an error in the future, the `FeedError` that a call of the model raises, and so
-        is what the model raises. Raises `FeedError` for a timeout that is none, `BusyError` where the batcher is full
-        and was told to raise or asked by a callback of its own, for which no room would ever be made, and `RunError`
-        where it is closed or was made in another process.
+        Args:
+            arrays: Values of the inputs, as in a call.
+            timeout: Seconds from now on, after which the future has a `RunTimeoutError`; None for no limit. A waiting
+                request is not run then, and a batch is stopped when all of its requests have timed out. If an input is
+                called `timeout`, this argument is the input.
+            named: Values of inputs by name, as in a call.
+
+        Raises:
+            FeedError: For an invalid timeout.
+            BusyError: If the batcher is full, and `when_full` is "raise" or a callback of the batcher calls `submit`.
+            RunError: If the batcher is closed, or was created in another process.
         """
         self._check_process()
         seconds = None
@@ -111,36 +124,36 @@ class Batcher(Server):
         return request.future
 
     def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> list[Array]:
-        """Return the outputs of a request, once it was run. Raises what `submit` does, and what the model raises, and
-        `RunError` where a callback of a future calls it, which would wait for itself.
+        """Submit a request and wait for its outputs. Raises as `submit` and as the model, and `RunError` in a callback
+        of a future, which would wait for itself.
         """
         if threading.current_thread() is self._thread:
             raise RunError(
-                f"{self._model.name}: a callback of a request is run by the thread that runs requests, and cannot wait"
+                f"{self._model.name}: a callback of a request runs in the thread that runs requests, and cannot wait"
                 " for one",
                 help="submit it, and add a callback to its future",
             )
         return self.submit(*arrays, timeout=timeout, **named).result()
 
     def close(self, *, drain: bool = True, timeout: float | None = None) -> bool:
-        """Run what waits, or cancel it with drain=False, and end the thread. What is submitted from then on is refused.
+        """Run waiting requests, or cancel them with drain=False, and end the thread. New requests are refused.
 
-        timeout: seconds after which what waits is cancelled, and what runs is stopped; None for as long as it takes.
-        Return whether nothing had to be stopped. Raises `FeedError` for a timeout that is none.
+        timeout: seconds after which waiting requests are cancelled and running ones stopped; None for no limit. Returns
+        True if nothing had to be stopped. Raises `FeedError` for an invalid timeout.
         """
         return self._close(drain, None if timeout is None else seconds_of(f"close: {self._name}", timeout))
 
     def __repr__(self) -> str:
-        limits = f"{self._waiting.most} rows, {self._waiting.patience * 1000:g} ms"
+        limits = f"{self._waiting.max_rows} rows, {self._waiting.patience * 1000:g} ms"
         return f"<Batcher of {self._model.name}: {limits}, {len(self._waiting)} waiting>"
 
     def _request(self, arrays: tuple[Any, ...], named: Mapping[str, Any], seconds: float | None) -> Request:
         feed = self._feeds.take(arrays, named)
         rows = self._batches.rows(feed)
-        if not 0 < rows <= self._waiting.most:
+        if not 0 < rows <= self._waiting.max_rows:
             raise FeedError(
-                f"{self._model.name}: a request of {rows} rows, and batches have 1 to {self._waiting.most}",
-                help="give it in parts, or call the model",
+                f"{self._model.name}: a request of {rows} rows, but batches have 1 to {self._waiting.max_rows}",
+                help="split it, or call the model",
             )
         axes = self._batches.inputs
         kind = tuple(a.shape[: axes[n]] + a.shape[axes[n] + 1 :] for n, a in feed.items())
@@ -150,12 +163,12 @@ class Batcher(Server):
 def _work(waiting: Waiting, model: Model, batches: Batching) -> None:
     """Run batches in a thread."""
     while requests := waiting.take():
-        live = [request for request in requests if _begun(waiting, request)]
+        live = [request for request in requests if _start_request(waiting, request)]
         if live:
             waiting.running = len(live)
             started = time.monotonic()
             with suppress(RunCancelledError), waiting.limit:
-                batches = _settled(model, batches, live)
+                batches = _settle(model, batches, live)
                 _run(waiting, model, batches, live)
             for request in live:
                 if not request.future.done():
@@ -166,8 +179,8 @@ def _work(waiting: Waiting, model: Model, batches: Batching) -> None:
     waiting.leave()
 
 
-def _begun(waiting: Waiting, request: Request) -> bool:
-    """Return whether a request is to be run, which has neither been cancelled nor timed out."""
+def _start_request(waiting: Waiting, request: Request) -> bool:
+    """Mark a request as running; return False if it was cancelled or has timed out."""
     if request.future.done() and not request.future.cancelled():
         return False
     try:
@@ -181,10 +194,10 @@ def _begun(waiting: Waiting, request: Request) -> bool:
     return is_live
 
 
-def _settled(model: Model, batches: Batching, requests: Sequence[Request]) -> Batching:
-    """Return the axes as the first of these requests that can be run tells; as they are where none can."""
+def _settle(model: Model, batches: Batching, requests: Sequence[Request]) -> Batching:
+    """Return the axes of the batch that the first valid request shows; the same axes if none is valid."""
     for request in requests if batches.open else ():
-        with suppress(Exception):  # running it raises it again, for the request
+        with suppress(Exception):  # running the request raises the error again
             return batches.settled(model, request.feed)
     return batches
 
@@ -211,19 +224,19 @@ def _run(waiting: Waiting, model: Model, batches: Batching, requests: Sequence[R
 
 
 def _any_rows(types: Mapping[str, Type], batches: Batching) -> dict[str, Type]:
-    """Return the types of inputs for any number of rows, where a batch has a number."""
+    """Return the types of the inputs with any number of rows, for a batch of static size."""
     if batches.size is None:
         return dict(types)
-    made: dict[str, Type] = {}
+    row_types: dict[str, Type] = {}
     for name, type_ in types.items():
         assert isinstance(type_, TensorType)
         dims = list(type_.shape) if type_.shape.is_ranked else None
         if dims is None:
-            made[name] = type_
+            row_types[name] = type_
             continue
         dims[batches.inputs[name]] = Dim.dynamic()
-        made[name] = TensorType(type_.dtype, dims)
-    return made
+        row_types[name] = TensorType(type_.dtype, dims)
+    return row_types
 
 
 def _is_number(value: object) -> bool:

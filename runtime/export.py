@@ -1,4 +1,4 @@
-"""Graphs to ModelProtos and to files, whole or not at all."""
+"""Write graphs as ModelProtos and to files, atomically."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from graphcore.support.progress import ProgressOption, display_for
 from graphcore.types.dtypes import DType
 
 EXTERNAL_ABOVE = 1 << 30
-"""Bytes of weights and constants above which they go into a file of their own."""
+"""Weights and constants of more bytes go to a file of their own."""
 
-_ALIGNMENT = 4096  # so that a page of the file can be mapped as it is
+_ALIGNMENT = 4096  # so that pages of the file can be mapped
 _PIECE = 1 << 24  # bytes that are written between two reports of progress
-_SMALLEST = 1024  # bytes below which a tensor stays in the model
+_MIN_EXTERNAL_BYTES = 1024  # bytes below which a tensor stays in the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A graph whose nodes are as a file has them. versions: of ONNX's domains. ir: of the file format."""
+class WrittenGraph:
+    """A graph with the nodes of a file. versions: of ONNX's domains. ir: of the file format."""
 
     graph: Graph
     versions: Mapping[str, int]
@@ -62,8 +62,8 @@ class Written:
         return encode(self.graph, external, ir=self.ir, versions=self.versions)
 
 
-def written(graph: Graph, options: Options) -> Written:
-    """Return the graph lowered for a target, at the versions that were asked for, or the oldest that will do.
+def write_graph(graph: Graph, options: Options) -> WrittenGraph:
+    """Return the graph lowered for a target, at the requested versions, or the oldest possible ones.
 
     Raises `GraphError` for a target, precision, level, opset or release that does not exist, and for what has no form
     at the opset that was asked for; `ExportError` for a node of dtypes that its operator does not have.
@@ -76,16 +76,16 @@ def written(graph: Graph, options: Options) -> Written:
         raise GraphError(
             f"there is no precision {options.precision!r}", help=f"{close}use one of {', '.join(PRECISIONS)}"
         )
-    asked = file_versions.choose_versions(options.target, options.opset, options.ir_version, options.runtime)
+    versions = file_versions.choose_versions(options.target, options.opset, options.ir_version, options.runtime)
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
-    made = file_versions.written(graph, lambda runtime: _lowered(graph, options, runtime), options.target, asked)
-    return Written(*made)
+    result = file_versions.written(graph, lambda runtime: _lowered(graph, options, runtime), options.target, versions)
+    return WrittenGraph(*result)
 
 
 def lowered(graph: Graph, target: TargetName, precision: Precision | None = "exact") -> Graph:
-    """Return the graph as a file of a target has it. Raises `GraphError` as `written` does."""
-    return written(graph, Options(target, precision)).graph
+    """Return the graph as in a file for a target. Raises as `write_graph`."""
+    return write_graph(graph, Options(target, precision)).graph
 
 
 def _lowered(graph: Graph, options: Options, runtime: Runtime) -> Graph:
@@ -94,16 +94,16 @@ def _lowered(graph: Graph, options: Options, runtime: Runtime) -> Graph:
     if level not in LEVELS:
         close = suggestion(level, LEVELS)
         raise GraphError(f"there is no level of optimization {level!r}", help=f"{close}use one of {', '.join(LEVELS)}")
-    shown = exposed(graph)
-    note_initial_values(shown, graph)
+    with_buffers = exposed(graph)
+    note_initial_values(with_buffers, graph)
 
     def lower_for(runtime: Runtime, inline: bool) -> Graph:
-        return lower(shown, target, precision, inline=inline, runtime=runtime, optimize=level)
+        return lower(with_buffers, target, precision, inline=inline, runtime=runtime, optimize=level)
 
     try:
         if not TARGETS[target].runs_whole_graphs:
             return lower_for(runtime, options.inline)
-        return require(shown, lambda: lower_for(runtime, True))
+        return require(with_buffers, lambda: lower_for(runtime, True))
     except BitsViewed:
         raise
     except GraphError as error:
@@ -119,7 +119,7 @@ def _lowered(graph: Graph, options: Options, runtime: Runtime) -> Graph:
 
 
 def _lowest_opset(lower_at: Callable[[int], Graph], first: int) -> int | None:
-    """Return the first opset at which a graph can be lowered; None where it cannot at any."""
+    """Return the first opset at which a graph can be lowered; None if there is none."""
     for opset in range(first, OPSET + 1):
         try:
             lower_at(opset)
@@ -131,7 +131,7 @@ def _lowest_opset(lower_at: Callable[[int], Graph], first: int) -> int | None:
 
 def model_proto(graph: Graph, options: Options) -> onnx.ModelProto:
     """Return a ModelProto, as `Graph.to_onnx` says."""
-    encoded = join(written(graph, options).encoded())
+    encoded = join(write_graph(graph, options).encoded())
     model: onnx.ModelProto = onnx.ModelProto.FromString(encoded)
     return model
 
@@ -145,17 +145,17 @@ def export(
 ) -> None:
     """Write a file, as `Graph.export` says."""
     file = os.path.realpath(os.fspath(path))
-    made = written(graph, options)
+    result = write_graph(graph, options)
     if external_data is None:
-        arrays = [s.producer.array for s in made.graph.symbols if isinstance(s.producer, Constant)]
+        arrays = [s.producer.array for s in result.graph.symbols if isinstance(s.producer, Constant)]
         external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE
     try:
         if not external_data:
-            _write([(file, within_limit(made.encoded()))], progress)
+            _write([(file, within_limit(result.encoded()))], progress)
             return
-        data = _Data(made, f"{os.path.basename(file)}.data")
+        data = _Data(result, f"{os.path.basename(file)}.data")
         usual = data.model(os.path.basename(file) + ".data")
-        with _told(progress, sum(map(len, [*usual, *data.chunks]))) as pieces:
+        with _with_progress(progress, sum(map(len, [*usual, *data.chunks]))) as pieces:
             replace_pair(file, lambda name: pieces(data.model(name)), f"{file}.data", pieces(data.chunks))
     except OSError as error:
         raise ExportError(
@@ -165,16 +165,16 @@ def export(
 
 
 def _write(files: Sequence[tuple[str, Sequence[Chunk]]], progress: ProgressOption) -> None:
-    """Write files whole or not at all. progress: told the bytes."""
-    with _told(progress, sum(len(chunk) for _, chunks in files for chunk in chunks)) as pieces:
+    """Write files atomically. progress: reports the written bytes."""
+    with _with_progress(progress, sum(len(chunk) for _, chunks in files for chunk in chunks)) as pieces:
         replace_files([(path, pieces(chunks)) for path, chunks in files])
 
 
 @contextlib.contextmanager
-def _told(progress: ProgressOption, most: int) -> Iterator[Callable[[Sequence[Chunk]], Iterable[Chunk]]]:
-    """Yield what cuts chunks into pieces that are counted as they are written. progress: told the bytes."""
-    shown = display_for(progress, most, "bytes")
-    if shown is None:
+def _with_progress(progress: ProgressOption, total: int) -> Iterator[Callable[[Sequence[Chunk]], Iterable[Chunk]]]:
+    """Yield a function that splits chunks into pieces and reports progress as they are written."""
+    progress_line = display_for(progress, total, "bytes")
+    if progress_line is None:
         yield lambda chunks: chunks
         return
     done = 0
@@ -186,29 +186,29 @@ def _told(progress: ProgressOption, most: int) -> Iterator[Callable[[Sequence[Ch
                 piece = chunk[start : start + _PIECE]
                 yield piece
                 done += len(piece)
-                shown.show(min(done, most))  # a model that takes the place of another is written twice
+                progress_line.show(min(done, total))  # a model that replaces another is written twice
 
     try:
         yield pieces
     finally:
-        shown.close()
+        progress_line.close()
 
 
 class _Data:
-    """The file of weights beside a model: each at a page boundary."""
+    """The file of weights beside a model, each aligned to a page."""
 
-    def __init__(self, made: Written, name: str) -> None:
+    def __init__(self, written_graph: WrittenGraph, name: str) -> None:
         """name: of the file, as a rule."""
-        self._made = made
+        self._written_graph = written_graph
         self._name = name
         self._offsets: list[int | None] = []
-        """Where each tensor is, in the order in which the model is encoded; None for one that stays in the model."""
+        """The offset of each tensor in the order of the model; None for a tensor in the model."""
         self._size = 0
         self.chunks: list[Chunk] = []
-        self._usual = made.encoded(self._place)
+        self._usual = written_graph.encoded(self._place)
 
     def model(self, name: str) -> list[Chunk]:
-        """Return the ModelProto that finds its weights in the file of this name. Raises `ExportError`."""
+        """Return the ModelProto that refers to the file of weights of this name. Raises `ExportError`."""
         if name == self._name:
             return within_limit(self._usual)
         offsets = iter(self._offsets)
@@ -217,10 +217,10 @@ class _Data:
             offset = next(offsets)
             return None if offset is None else (name, offset)
 
-        return within_limit(self._made.encoded(placed))
+        return within_limit(self._written_graph.encoded(placed))
 
     def _place(self, _: str, array: np.ndarray[Any, Any]) -> tuple[str, int] | None:
-        if array.nbytes < _SMALLEST or array.dtype == object:
+        if array.nbytes < _MIN_EXTERNAL_BYTES or array.dtype == object:
             self._offsets.append(None)
             return None
         content = raw(array, DType.of(array.dtype))

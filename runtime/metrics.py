@@ -1,4 +1,4 @@
-"""Metrics of what serves requests: counts and histograms, and both in Prometheus' text format.
+"""Metrics of a server of requests: counts and histograms, and their text in Prometheus' format.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/
 """
@@ -31,12 +31,12 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """Return how many values there are."""
+        """The number of values."""
         return sum(self.counts)
 
     @property
     def mean(self) -> float:
-        """Return their mean, 0 where there are none."""
+        """The mean of the values; 0 if there are none."""
         return self.total / self.count if self.count else 0.0
 
 
@@ -111,7 +111,7 @@ _HELP = {
 
 
 class Recorder:
-    """Counts what becomes of requests. Any thread may use it."""
+    """Counts the outcomes of requests. Thread-safe."""
 
     def __init__(self, kind: str, model: str) -> None:
         self._kind, self._model = kind, model
@@ -131,7 +131,7 @@ class Recorder:
             self._waited.add(seconds)
 
     def batch(self, rows: int) -> None:
-        """Note a call of the model with so many rows."""
+        """Note a call of the model and its number of rows."""
         with self._lock:
             self._batches += 1
             self._rows.add(rows)

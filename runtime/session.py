@@ -16,7 +16,7 @@ from graphcore.runtime.model import Model
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort.memory import Prepack, checked
 from graphcore.runtime.ort.options import (
-    Starter,
+    SessionStarter,
     check_attributes,
     checked_libraries,
     config_entries,
@@ -26,7 +26,7 @@ from graphcore.runtime.ort.options import (
 from graphcore.runtime.sessions import loading
 from graphcore.runtime.sessions.loading import LoadOptions, require_format
 from graphcore.runtime.sessions.plan import Engine
-from graphcore.runtime.sessions.warm_start import prepared as beside
+from graphcore.runtime.sessions.warm_start import prepared as prepared_files
 from graphcore.support.escaping import suggestion
 
 if TYPE_CHECKING:
@@ -38,23 +38,29 @@ if TYPE_CHECKING:
 class InferenceSession:
     """Loads graphs and models for one or more providers.
 
-    providers: by preference, among those installed: "cpu", "cuda", "openvino" or onnxruntime's names; by default "cpu".
-    precision: "exact" rounds after every op, "fast" leaves consecutive ones on floats narrower than float32 in float32;
-    None, the default, is "exact" for what is built, and leaves float16 and bfloat16 in models that others wrote to
-    onnxruntime's own kernels (docs/numbers.md).
-    optimize: "exact" runs the passes of `Graph.optimize` on what is loaded, bit for bit; "all" looks for what the
-    provider runs faster in another form, whose sums in float32 may come in another order, and runs the passes where
-    there is some (docs/passes.md); "off" does neither. huge_pages: whether what a start puts in order is gathered in
-    large pages; None does where buffers are written in place, as by decoders, after some calls (docs/running.md).
-    provider_options: options of onnxruntime's providers by name, such as
-    `{"cuda": {"device_id": 1, "enable_cuda_graph": True}}`. config: entries of onnxruntime's session configuration,
-    such as `{"session.intra_op.allow_spinning": False}`, whose names onnxruntime does not check. session_options:
-    attributes of `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`. docs/running.md says which pay.
-    custom_op_libraries: paths of shared libraries with operators of other domains, which run with all your rights; the
-    models that `load` reads have such nodes typed by what the libraries say (docs/custom_ops.md).
+    Args:
+        providers: Names of installed providers, by preference: "cpu", "cuda", "openvino" or onnxruntime's names. The
+            default is "cpu".
+        precision: "exact" rounds after every op; "fast" computes consecutive ops on floats narrower than float32 in
+            float32. None, the default, is "exact" for built graphs, and leaves float16 and bfloat16 of imported models
+            to onnxruntime's kernels (docs/numbers.md).
+        optimize: "exact" runs the passes of `Graph.optimize`, whose results are equal bit for bit; "all" also replaces
+            nodes by operators that the provider runs faster, which may add float32 numbers in another order
+            (docs/passes.md); "off" does neither.
+        huge_pages: Whether to collapse the memory of prepacked weights into huge pages. None does so after some calls
+            if buffers are written in place, as decoders do (docs/running.md).
+        provider_options: Options of onnxruntime's providers by name, such as
+            `{"cuda": {"device_id": 1, "enable_cuda_graph": True}}`.
+        config: Entries of onnxruntime's session configuration, such as `{"session.intra_op.allow_spinning": False}`.
+            onnxruntime does not check their names.
+        custom_op_libraries: Paths of shared libraries with custom operators, which run with all your rights. They also
+            tell `load` the types of such nodes (docs/custom_ops.md).
+        session_options: Attributes of `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`. docs/running.md
+            says which pay.
 
-    Raises `RunError` for a provider that is not installed, `GraphError` for an option that does not exist or a value it
-    does not take.
+    Raises:
+        RunError: If a provider is not installed.
+        GraphError: For an unknown option or an invalid value.
     """
 
     def __init__(
@@ -87,13 +93,13 @@ class InferenceSession:
         check_attributes(session_options)
         entries = config_entries(config or {})
         libraries = checked_libraries(custom_op_libraries)
-        starter = Starter(self.providers, by_provider, session_options, entries, self.huge_pages, libraries)
-        starter.options({})  # which raises for a value that an attribute does not take
+        starter = SessionStarter(self.providers, by_provider, session_options, entries, self.huge_pages, libraries)
+        starter.options({})  # raises for an invalid value
         self._engine = Engine(starter, precision, optimize)
 
     @property
     def target(self) -> TargetName:
-        """Return the target that graphs are lowered for."""
+        """The target that graphs are lowered for."""
         return self._engine.target
 
     def __repr__(self) -> str:
@@ -115,33 +121,40 @@ class InferenceSession:
     ) -> Model:
         """Return a Model that runs.
 
-        model: a Graph, or an ONNX model as a path, bytes or a ModelProto, which `Graph.load` reads; it is lowered for
-        the first provider. A model in onnxruntime's own format is run as it is, unchecked, where its path ends in
-        ".ort" or format="ort" says so: load those of people you trust. weights: arrays to use in place
-        of the graph's weights, by name, of the same types. The arrays of weights are not copied as a rule: leave them
-        as they are while the Model lives. prepack: whether kernels put weights into an order of their own, which takes
-        a second copy of them: "auto" does unless the shapes tell that one row goes through each matrix. cache_dir: a
-        folder in which the graph is kept as onnxruntime has optimised it, for the next start on the CPU; see
-        docs/running.md. prepared: start from what `prepare` wrote beside the file, where that is there and of this
-        file; for folders of your own alone, since it is not checked as a model is. external_data, external_data_root:
-        whether and where symbolic links are followed to the data of a model in a file, as in `Graph.load`. limits:
-        what a model that is no Graph may take, by default `gc.Limits()`; nothing is kept of a load with others.
-        custom_ops: those whose Python functions it may call, none by default, as in `Graph.load`.
+        Args:
+            model: A Graph, or an ONNX model as a path, bytes or a ModelProto, which `Graph.load` reads. It is lowered
+                for the first provider. A model in onnxruntime's own format (a path that ends in ".ort", or
+                format="ort") runs without checks: load only those that you trust.
+            weights: Arrays that replace weights of the graph, by name, of the same types. As a rule they are not
+                copied: do not change them while the Model lives.
+            prepack: Whether kernels prepack weights, which takes a second copy of them. "auto" does unless the shapes
+                show that only one row is multiplied with each matrix.
+            cache_dir: A folder for optimised graphs, from which the next load on the CPU starts (docs/running.md).
+            prepared: Start from the files that `prepare` wrote beside the model, if they exist and match it. Use it
+                only for your own folders: these files are not checked like models.
+            external_data: Whether symbolic links to the external data of a model are followed, as in `Graph.load`.
+            external_data_root: The folder that must contain the external data, as in `Graph.load`.
+            limits: Limits on models other than Graphs, by default `gc.Limits()`. Loads with other limits are not
+                cached.
+            custom_ops: Custom ops whose Python functions the model may call, as in `Graph.load`; empty by default.
+            format: "onnx" or "ort"; None decides by the path.
 
-        Raises `ModelError` for what cannot be read or run, `ResourceLimitError` for what is beyond a limit,
-        `GraphError` for an
-        unfinished graph or an operator that no kernel computes, `RunError` where a provider does not start.
+        Raises:
+            ModelError: If the model cannot be read or run.
+            ResourceLimitError: If the model exceeds a limit.
+            GraphError: If the graph is unfinished, or an operator has no kernel.
+            RunError: If a provider does not start.
         """
         if weights is not None and not isinstance(weights, Mapping):
             raise ModelError(
-                f"load: weights are a {type(weights).__name__}, no arrays by name",
+                f"load: weights must be a mapping of names to arrays, got {type(weights).__name__}",
                 help='give a mapping: {"w": array}, or gc.load_tensors(path)',
             )
         session_memory.require(prepack)
         require_format(format)
         allowed: Set[str] = frozenset()
         if custom_ops:
-            # what declares operators, which most loads do not need
+            # declarations of operators, which most loads do not need
             from graphcore.custom_ops.declaration import callable_labels
 
             allowed = callable_labels(custom_ops)
@@ -157,14 +170,20 @@ class InferenceSession:
         external_data: ExternalData = "plain",
         external_data_root: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Write beside a model's file what sessions with these options start from: a folder called `path` and ".start".
+        """Write a folder beside a model's file, `path` + ".start", from which sessions with these options start.
 
-        `load(path, prepared=True)` finds it there, and neither reads the file nor lowers it, as with `cache_dir`, from
-        the first start on. It is of this file, where and as it lies now, and of the installed releases: after a change
-        of either the file is loaded as without the folder, which may be removed at any time. The file has to be 2 s
-        old, and is waited for. prepack, external_data, external_data_root: as in `load`.
+        `load(path, prepared=True)` starts from this folder, and neither reads nor lowers the file, as with `cache_dir`.
+        The folder is valid for this file at this path, and for the installed releases: after a change of either, the
+        file is loaded without the folder. You can remove the folder at any time. Waits until the file is 2 s old.
 
-        Raises what `load` does with `cache_dir`, and `ModelError` for a model of which nothing can be kept.
+        Args:
+            path: The file of the model.
+            prepack: As in `load`.
+            external_data: As in `load`.
+            external_data_root: As in `load`.
+
+        Raises:
+            ModelError: If the model cannot be cached, and as `load` with `cache_dir` raises.
         """
         links = links_of(external_data, external_data_root)
 
@@ -179,6 +198,6 @@ class InferenceSession:
 
         def find(folder: str) -> Model | None:
             options = LoadOptions(prepack=prepack, cache_dir=folder, links=links)
-            return loading.kept(loading.Load(path, self._engine, options, self.load))
+            return loading.load_cached(loading.Load(path, self._engine, options, self.load))
 
-        beside.prepare(path, load, find)
+        prepared_files.prepare(path, load, find)

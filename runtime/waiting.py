@@ -1,4 +1,4 @@
-"""The requests of a Batcher: those that wait, by kind, and how they end."""
+"""The requests of a Batcher: waiting requests by kind, and how they end."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from graphcore.runtime.metrics import Metrics, Recorder
 from graphcore.runtime.stopping.limit import Limit
 
 Kind: TypeAlias = tuple[tuple[int, ...], ...]
-"""The shapes of a request's arrays without the batch: those of one kind can be put together."""
+"""The shapes of a request's arrays without the batch axis: requests of one kind can be batched."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Request:
-    """A request that waits or runs. rows: its number of them. seconds: that it may take, from its arrival on."""
+    """A waiting or running request. rows: their number. seconds: its time limit from its arrival on."""
 
     feed: dict[str, Array]
     rows: int
@@ -44,10 +44,10 @@ class Request:
 
 
 class Waiting:
-    """The requests that wait, by kind. most: rows of a batch. patience: how many seconds the first of one waits."""
+    """The waiting requests by kind. max_rows: of a batch. patience: seconds that the first request of a batch waits."""
 
-    def __init__(self, model: str, most: int, patience: float, room: int) -> None:
-        self.most = most
+    def __init__(self, model: str, max_rows: int, patience: float, room: int) -> None:
+        self.max_rows = max_rows
         self.patience = patience
         self.model = model
         self.recorder = Recorder("batcher", model)
@@ -69,23 +69,23 @@ class Waiting:
 
     @property
     def limit(self) -> Limit:
-        """Return what ends the runs when the batcher is to end at once."""
+        """The limit that ends the runs when the batcher must end at once."""
         return self._limit
 
     def add(self, request: Request, waits: bool) -> None:
         with self._changed:
             while self._count >= self._room and waits and not self.is_closed:
-                left = request.deadline - time.monotonic()
-                if left <= 0:
+                seconds_left = request.deadline - time.monotonic()
+                if seconds_left <= 0:
                     break
-                self._changed.wait(None if left == math.inf else left)
+                self._changed.wait(None if seconds_left == math.inf else seconds_left)
             if self.is_closed:
-                raise RunError(f"{self.model}: the batcher is closed", help="make another one")
+                raise RunError(f"{self.model}: the batcher is closed", help="create another one")
             if self._count >= self._room:
                 self.recorder.count("busy")
                 raise BusyError(
-                    f"{self.model}: {self._count} requests wait already",
-                    help="try later, or give max_waiting=, when_full=",
+                    f"{self.model}: the queue is full: {self._count} requests are waiting",
+                    help="try again later, or change max_waiting or when_full",
                 )
             self._count += 1
             self.recorder.count("submitted")
@@ -98,20 +98,20 @@ class Waiting:
             self._changed.notify_all()
 
     def _expire(self, request: Request) -> None:
-        """End a request whose time is over, where it waits or runs."""
+        """End a waiting or running request whose time is over."""
         with self._changed:
             waiting = self._kinds.get(request.kind, deque())
             if any(other is request for other in waiting):
-                self._kinds[request.kind] = left = deque(other for other in waiting if other is not request)
+                self._kinds[request.kind] = remaining = deque(other for other in waiting if other is not request)
                 self._rows[request.kind] -= request.rows
                 self._count -= 1
-                if not left:
+                if not remaining:
                     del self._kinds[request.kind], self._rows[request.kind]
                 self._changed.notify_all()
         self.end(request, timed_out(self.model, request))
 
     def end(self, request: Request, result: list[Array] | BaseException) -> None:
-        """Give a request its result or error, and count it; nothing where it has one."""
+        """Set the result or error of a request and count it, unless it has ended."""
         with self._changed:
             if request.is_ended:
                 return
@@ -125,7 +125,7 @@ class Waiting:
                 request.future.set_result(result)
 
     def take(self) -> list[Request]:
-        """Return the requests of the next batch, once it is due; none when all is done and closed."""
+        """Wait for the next batch and return its requests; [] if the batcher is closed and has no more."""
         with self._changed:
             while True:
                 if not self._kinds:
@@ -156,7 +156,7 @@ class Waiting:
         self._limit.cancel(f"{self.model}: a run was stopped: the batcher was closed")
 
     def leave(self) -> None:
-        """Note that nothing follows."""
+        """Note that the thread has no more requests."""
         self._deadlines.close()
 
     def _next(self) -> tuple[Kind, float]:
@@ -166,7 +166,7 @@ class Waiting:
         A kind that is full again and again so leaves the others their turn.
         """
         patience = 0.0 if self.is_closed else self.patience
-        due = {k: w[0].arrived + (0.0 if self._rows[k] >= self.most else patience) for k, w in self._kinds.items()}
+        due = {k: w[0].arrived + (0.0 if self._rows[k] >= self.max_rows else patience) for k, w in self._kinds.items()}
         now = time.monotonic()
         ready = [kind for kind, at in due.items() if at <= now]
         if ready:
@@ -176,7 +176,7 @@ class Waiting:
 
     def _taken(self, kind: Kind) -> list[Request]:
         waiting, taken, rows = self._kinds[kind], [], 0
-        while waiting and rows + waiting[0].rows <= self.most:
+        while waiting and rows + waiting[0].rows <= self.max_rows:
             rows += waiting[0].rows
             taken.append(waiting.popleft())
         self._rows[kind] -= rows
@@ -196,7 +196,7 @@ def timed_out(model: str, request: Request) -> RunTimeoutError:
 
 @contextmanager
 def _survived() -> Iterator[None]:
-    """Futures log what callbacks raise and go on, but for SystemExit and its like, which would end the thread."""
+    """Futures log exceptions of callbacks, except SystemExit and similar ones, which would end the thread."""
     try:
         yield
     except BaseException:
@@ -206,15 +206,15 @@ def _survived() -> Iterator[None]:
 # Deadlines of requests: a thread that ends each when its time is over, whether it waits or runs.
 
 _SWEPT = 1024
-"""The number of entries from which those of completed requests are removed."""
+"""From this number of entries on, those of completed requests are removed."""
 
 
 class Deadlines:
-    """Calls `expire` with each request at its deadline, unless nothing else refers to it: requests are not kept alive.
+    """Calls `expire` with each request at its deadline, without keeping requests alive.
 
     The thread begins with the first request that has a deadline.
 
-    Callbacks of futures run in it, which is why it is no other thread.
+    Callbacks of futures run in this thread too.
     """
 
     def __init__(self, name: str, expire: Callable[[Any], object]) -> None:
@@ -258,12 +258,12 @@ class Deadlines:
             del request
 
     def _next(self) -> Any:
-        """Return the next request that is due, once it is; None when closed."""
+        """Wait for the next deadline and return its request; None when closed."""
         with self._changed:
             while not self._is_closed:
-                left = self._waiting[0][0] - time.monotonic() if self._waiting else None
-                if left is None or left > 0:
-                    self._changed.wait(left)
+                seconds_left = self._waiting[0][0] - time.monotonic() if self._waiting else None
+                if seconds_left is None or seconds_left > 0:
+                    self._changed.wait(seconds_left)
                 elif (request := heapq.heappop(self._waiting)[2]()) is not None:
                     return request
         return None
@@ -272,39 +272,39 @@ class Deadlines:
 # The frame of what serves requests in a thread of its own: its end, its metrics, and the processes it is not in.
 
 _LAST = 1.0
-"""Seconds that a run may take when what serves it was forgotten, or the program has ended."""
+"""Seconds that a run may continue when its server was collected, or the program has ended."""
 
 
 class Queue(Protocol):
-    """The requests of a server, which its thread knows in place of the server."""
+    """The requests of a server: its thread refers to them instead of the server."""
 
     is_closed: bool
 
     def close(self, drain: bool) -> None:
-        """Refuse further requests; end those that wait, unless they are to be run."""
+        """Refuse new requests; end waiting ones, unless they must run."""
 
     def stop(self) -> None:
-        """End what runs."""
+        """End running requests."""
 
     def metrics(self) -> Metrics:
-        """Return the metrics now."""
+        """Return the current metrics."""
 
 
 class Server:
-    """Serves requests of a model in a thread, until it is closed or forgotten."""
+    """Serves requests to a model in a thread, until it is closed or collected."""
 
-    def __init__(self, model: str, what: str, queue: Queue, work: Callable[..., None], *given: Any) -> None:
-        """what: as errors call it. queue: the requests. work: runs in the thread, on what is given to it."""
+    def __init__(self, model: str, what: str, queue: Queue, work: Callable[..., None], *args: Any) -> None:
+        """what: its name in errors. queue: the requests. work: runs in the thread with `args`."""
         self._name = model
         self._what = what
         self._queue = queue
-        self._thread = threading.Thread(target=work, args=given, name=f"graphcore {what} {model}", daemon=True)
+        self._thread = threading.Thread(target=work, args=args, name=f"graphcore {what} {model}", daemon=True)
         self._end = weakref.finalize(self, _finish, queue, self._thread, False, _LAST)
         self._thread.start()
 
     @property
     def metrics(self) -> Metrics:
-        """Return what became of the requests so far: `metrics.prometheus()` is text for a monitor."""
+        """The counts of requests so far: `metrics.prometheus()` is text for a monitor."""
         return self._queue.metrics()
 
     def _close(self, drain: bool, timeout: float | None) -> bool:
@@ -325,12 +325,12 @@ class Server:
 
     def __reduce__(self) -> NoReturn:
         raise ModelError(
-            f"{self._name}: a {type(self).__name__} is not copied or pickled: its requests wait in this process",
+            f"{self._name}: a {type(self).__name__} cannot be copied or pickled: its requests wait in this process",
             help=f"make another one: {type(self).__name__}(model)",
         )
 
     def _check_process(self) -> None:
-        """Raise `RunError` in a process that was forked since."""
+        """Raise `RunError` in a forked process."""
         if not self._thread.is_alive() and not self._queue.is_closed:
             raise RunError(
                 f"submit: the {self._what} of {self._name} was made in another process, and its thread is not in this"
@@ -340,9 +340,9 @@ class Server:
 
 
 def _finish(queue: Queue, thread: threading.Thread, drain: bool, timeout: float | None) -> bool:
-    """Close a queue and wait for its thread. timeout: seconds after which what is left is cancelled and stopped.
+    """Close a queue and wait for its thread. timeout: seconds after which remaining requests are cancelled and stopped.
 
-    Return whether nothing was."""
+    Returns True if none was."""
     queue.close(drain)
     if thread is threading.current_thread():
         return True

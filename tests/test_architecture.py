@@ -22,7 +22,7 @@ TABLES = {
         graphcore/passes/folding.py _FOLDS FOLDS
         graphcore/passes/shapes.py SHAPES
         graphcore/passes/simplify.py IDENTITIES
-        runtime/sessions/direct/operators.py _SAME ROWS
+        runtime/sessions/direct/operators.py _FIRST_DTYPE ROWS
         runtime/fusions/__init__.py FUSIONS
         runtime/inspection/placement.py _CONDITIONS
         runtime/lowering/decompositions/cuda/__init__.py ROWS
@@ -86,8 +86,8 @@ TABLES = {
         runtime/lowering/workarounds/sizes.py MIN_AXES OLDER _UNRANKED
         runtime/lowering/workarounds/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
         runtime/lowering/workarounds/arithmetic.py _WEIGHTS _MOVES
-        runtime/ort/openvino/support.py _EXACT _SMALL _PLACES _COUNTED _COSTLY
-        runtime/ort/optimisers.py SIGNS _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES NEEDS EXPANDED
+        runtime/ort/openvino/support.py _EXACT _SMALL _INDICES _COUNTED _COSTLY
+        runtime/ort/optimisers.py RISKY_PATTERNS _CONVOLUTIONS _POOLS _PRODUCTS _GELUS _MOVES NEEDS EXPANDED
     """,
     "algorithm: steps that one rule looks for, beside that rule": """
         graphcore/analysis/flop_rules.py _ELEMENTWISE _REDUCTIONS
@@ -98,8 +98,9 @@ TABLES = {
         graphcore/promotion/complex_operators.py ORDERED _HELP
         graphcore/surgery/chain.py _ARITHMETIC
         graphcore/surgery/products.py FOLDED_INTO
-        runtime/sessions/direct/known_operators.py _STEPS _BY_NUMBERS BEGINS
-        runtime/sessions/direct/known_operators.py SIZED _GUARDED _ROWS_STAY _BROADCASTS _READ_APART _KEEP _JOIN
+        runtime/sessions/direct/known_operators.py _STEPS _BY_NUMBERS STARTS_MARK
+        runtime/sessions/direct/known_operators.py SIZED _DECOMPOSED _ROWS_STAY _BROADCASTS _INSPECTED
+        runtime/sessions/direct/known_operators.py _SAME_ELEMENTS _ALL_ELEMENTS
         runtime/fusions/matching.py _KNOWN
         runtime/fusions/rotary.py _ELEMENTWISE
         runtime/lowering/build/ranges.py _BOUNDED _SUMS

@@ -23,7 +23,7 @@ import ray.exceptions
 from graphcore.errors import ModelError, UnsafePathError
 from graphcore.ir.graph import Graph
 from graphcore.onnx.proto.value_protos import raw
-from graphcore.runtime.export import Options, written
+from graphcore.runtime.export import Options, write_graph
 from graphcore.types.dtypes import DType
 
 try:
@@ -125,7 +125,7 @@ def _place_model(graph: Graph, weights: dict[str, tuple[Any, ...]]) -> PlacedMod
         graph_weights[digest] = weights[digest]
         return f"{_WEIGHTS}/{digest}", 0
 
-    chunks = written(graph, Options()).encoded(place)
+    chunks = write_graph(graph, Options()).encoded(place)
     hashed = hashlib.sha256()
     for chunk in chunks:
         hashed.update(chunk)

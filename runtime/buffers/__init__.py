@@ -1,1 +1,1 @@
-"""Buffers at run time: what they hold between calls, and how calls are run with them."""
+"""Buffers at run time: their values between calls, and how calls run with them."""

@@ -1,4 +1,4 @@
-"""The two ways to run a session with what the buffers of a Model hold: memory that is bound, or plain arrays."""
+"""The two ways to run a session with the buffers of a Model: bound memory, or plain arrays."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import onnxruntime
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
 from graphcore.promotion.complex_operators import is_complex
-from graphcore.runtime.buffers.state import Kept, Program, State, Stored, Value
+from graphcore.runtime.buffers.state import ModelBuffer, Program, State, Stored, Value
 from graphcore.runtime.ort import transport_dtypes
-from graphcore.runtime.ort.memory import later_of
+from graphcore.runtime.ort.memory import memory_of
 from graphcore.runtime.ort.transport_dtypes import PLAIN
 from graphcore.runtime.stopping.limit import run, run_once
 from graphcore.support.escaping import escaped
@@ -22,21 +22,21 @@ from graphcore.types.tensor_types import TensorType, Type
 
 
 class _Last(NamedTuple):
-    """The binding that a call leaves for the next one.
+    """The binding of a call, which the next call uses again.
 
-    held: what the buffers hold, which is where the call has stored it.
+    values: of the buffers, to which the call has stored in place.
     """
 
-    held: Mapping[str, Value]
+    values: Mapping[str, Value]
     stored: dict[str, Value]
     binding: onnxruntime.IOBinding
 
 
 class IoBindingRunner:
-    """Runs a session with buffers as OrtValues, given to the runtime to read from and to write to.
+    """Runs a session with buffers as OrtValues that the runtime reads and writes.
 
-    Those of dtypes that NumPy has lie on the device of the session's first provider, the others, which could not be
-    read there, on the CPU.
+    Buffers of NumPy's dtypes are on the device of the session's first provider. Others are on the CPU, because they
+    could not be read from the device.
     """
 
     checks_shapes = True
@@ -46,82 +46,84 @@ class IoBindingRunner:
         session: onnxruntime.InferenceSession,
         inputs: Mapping[str, Type],
         outputs: Mapping[str, Type],
-        kept: Sequence[Kept],
+        buffers: Sequence[ModelBuffer],
     ) -> None:
         self._session = session
         self._inputs = {n: t.dtype.storage for n, t in inputs.items() if isinstance(t, TensorType)}
         self._outputs = {n: t.dtype.storage for n, t in outputs.items() if isinstance(t, TensorType)}
         self._complex = [(i, t) for i, t in enumerate(outputs.values()) if is_complex(t)]
-        self._changed = [kept for kept in kept if kept.output is not None]
-        self._run = run_once if any(kept.in_place for kept in self._changed) else run
+        self._changed = [buffer for buffer in buffers if buffer.output is not None]
+        self._run = run_once if any(buffer.in_place for buffer in self._changed) else run
         self._device = _device(session)
-        # What is bound is moved to a device at once, as it is then.
+        # Binding an input copies it to the device immediately.
         is_host = session.get_providers()[0] == "CPUExecutionProvider"
         is_plain = {*self._inputs.values(), *self._outputs.values()} <= PLAIN
-        self._stays_bound = is_host and is_plain and all(kept.in_place for kept in self._changed)
+        self._stays_bound = is_host and is_plain and all(buffer.in_place for buffer in self._changed)
         self.writes_to_arrays = is_host and is_plain
         self._host = onnxruntime.OrtDevice.make("cpu", 0)._get_c_device()
-        self._later = later_of(session)
+        self._later = memory_of(session)
 
-    def hold(self, kept: Kept, array: Array) -> onnxruntime.OrtValue:
-        """Return a value of an array that has no other owner."""
-        storage = kept.type.dtype.storage
+    def make_value(self, buffer: ModelBuffer, array: Array) -> onnxruntime.OrtValue:
+        """Return a value that takes over an array."""
+        storage = buffer.type.dtype.storage
         if self._device[0] != "cpu" and storage in PLAIN:
             return onnxruntime.OrtValue.ortvalue_from_numpy(array, *self._device)
         return transport_dtypes.to_value(array, storage)
 
-    def read(self, kept: Kept, value: onnxruntime.OrtValue) -> Array:
-        """Return the array of a value, a copy."""
-        storage = kept.type.dtype.storage
+    def read(self, buffer: ModelBuffer, value: onnxruntime.OrtValue) -> Array:
+        """Return a copy of a value as an array."""
+        storage = buffer.type.dtype.storage
         array = transport_dtypes.from_value(value, storage)
         return array.copy() if storage in PLAIN else array
 
     def shape(self, value: onnxruntime.OrtValue) -> tuple[int, ...]:
         return tuple(value.shape())
 
-    def run(self, feed: Mapping[str, Any], held: Mapping[str, Any], spare: Mapping[str, Any], last: Any) -> Stored:
-        """Return the outputs, what was stored, and what the next call of the state is given as last.
+    def run(self, feed: Mapping[str, Any], values: Mapping[str, Any], spare: Mapping[str, Any], last: Any) -> Stored:
+        """Return the outputs, the stored values, and `last` for the next call of the state.
 
-        spare: values that may be written to.
+        spare: values that may be overwritten.
         """
         later = self._later
         if later is not None and later.after_call():
             self._later = None
-        if last is not None and last.held is held:
+        if last is not None and last.values is values:
             return self._run_again(feed, last)
         binding = self._session.io_binding()
         self._feed(binding, feed)
-        for name, value in held.items():
+        for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
         for name in self._outputs:
             binding.bind_output(name)
-        targets = [self._bind(binding, kept, held[kept.name], spare.get(kept.name)) for kept in self._changed]
+        targets = [self._bind(binding, buffer, values[buffer.name], spare.get(buffer.name)) for buffer in self._changed]
         self._run(self._session._sess.run_with_iobinding, binding._iobinding)  # a fifth of the time of the public one
         binding.synchronize_outputs()
-        made = binding.get_outputs()
+        outputs = binding.get_outputs()
         count = len(self._outputs)
-        results = [transport_dtypes.from_value(v, t) for v, t in zip(made[:count], self._outputs.values(), strict=True)]
+        results = [
+            transport_dtypes.from_value(v, t) for v, t in zip(outputs[:count], self._outputs.values(), strict=True)
+        ]
         for position, type_ in self._complex:
             results[position] = transport_dtypes.unpaired(results[position], type_)
-        # Of memory that was bound the OrtValue that comes out is another, which does not keep the memory alive.
-        new = [value if target is None else target for value, target in zip(made[count:], targets, strict=True)]
-        stored = {kept.name: value for kept, value in zip(self._changed, new, strict=True)}
-        return results, stored, _Last(held, stored, binding) if self._stays_bound else None
+        # For bound memory the runtime returns another OrtValue, which does not keep the memory alive.
+        new = [value if target is None else target for value, target in zip(outputs[count:], targets, strict=True)]
+        stored = {buffer.name: value for buffer, value in zip(self._changed, new, strict=True)}
+        return results, stored, _Last(values, stored, binding) if self._stays_bound else None
 
     def _run_again(self, feed: Mapping[str, Any], last: _Last) -> Stored:
-        """Run on the buffers as they are bound.
+        """Run on buffers that are still bound.
 
-        Measured: to bind 24 buffers anew takes 0.15 ms after a step that reads 400 MB, for the processor's caches have
-        forgotten Python by then; so do the public methods of a binding take three times as long as what they call.
+        Measured: binding 24 buffers again takes 0.15 ms after a step that reads 400 MB, which evicts Python from the
+        processor's caches. The public methods of a binding take three times as long as the functions that they call.
         """
         bound = last.binding._iobinding
         for name, array in feed.items():
             bound.bind_input(name, array)
-        for name in self._outputs:  # or the runtime would write to what it made in the last call
+        for name in self._outputs:  # else the runtime would write to the memory of the last call
             bound.bind_output(name, self._host)
         self._run(self._session._sess.run_with_iobinding, bound)
-        made = bound.get_outputs()
-        results = [made[i].numpy() for i in range(len(self._outputs))]
+        outputs = bound.get_outputs()
+        results = [outputs[i].numpy() for i in range(len(self._outputs))]
         for position, type_ in self._complex:
             results[position] = transport_dtypes.unpaired(results[position], type_)
         return results, last.stored, last
@@ -134,14 +136,13 @@ class IoBindingRunner:
             else:
                 binding.bind_ortvalue_input(name, transport_dtypes.to_value(array, storage))
 
-    def _bind(self, binding: onnxruntime.IOBinding, kept: Kept, now: Any, spare: Any) -> Any:
-        """Bind where what is stored to a buffer goes, and return it: a value of its size, where that is known, or None
-        for new one."""
-        if not kept.keeps_shape:
-            device = self._device if kept.type.dtype.storage in PLAIN else ("cpu", 0)
-            binding.bind_output(kept.output, *device)
+    def _bind(self, binding: onnxruntime.IOBinding, buffer: ModelBuffer, now: Any, spare: Any) -> Any:
+        """Bind the target of a store and return it: a value of its size if that is known, or None for new memory."""
+        if not buffer.keeps_shape:
+            device = self._device if buffer.type.dtype.storage in PLAIN else ("cpu", 0)
+            binding.bind_output(buffer.output, *device)
             return None
-        if kept.in_place:
+        if buffer.in_place:
             target = now
         elif spare is not None and spare.shape() == now.shape():
             target = spare
@@ -149,13 +150,13 @@ class IoBindingRunner:
             target = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
                 now.shape(), now.element_type(), now.device_name().lower(), self._device[1]
             )
-        binding.bind_ortvalue_output(kept.output, target)
+        binding.bind_ortvalue_output(buffer.output, target)
         return target
 
 
 class ArrayRunner:
-    """Runs a session with buffers as arrays, fed and fetched: for strings, lists and optionals, which the runtime binds
-    no memory to."""
+    """Runs a session with buffers as fed and fetched arrays, for strings, lists and optionals, which cannot be
+    bound."""
 
     checks_shapes = False
     writes_to_arrays = False
@@ -166,30 +167,30 @@ class ArrayRunner:
         names: Sequence[str],
         fed: Mapping[str, DType],
         restored: Sequence[tuple[int, DType]],
-        kept: Sequence[Kept],
+        buffers: Sequence[ModelBuffer],
     ) -> None:
         self._run = run
         self._names = list(names)
         self._fed = fed
         self._restored = restored
-        self._changed = [kept.name for kept in kept if kept.output is not None]
+        self._changed = [buffer.name for buffer in buffers if buffer.output is not None]
 
-    def hold(self, kept: Kept, array: Array) -> Array:
+    def make_value(self, buffer: ModelBuffer, array: Array) -> Array:
         return array
 
-    def read(self, kept: Kept, value: Array) -> Array:
+    def read(self, buffer: ModelBuffer, value: Array) -> Array:
         return value.copy()
 
     def shape(self, value: Array) -> tuple[int, ...]:
         return tuple(value.shape)
 
-    def run(self, feed: Mapping[str, Any], held: Mapping[str, Any], spare: Mapping[str, Any], last: Any) -> Stored:
-        """Return the outputs, what was stored, and nothing for the next call."""
-        given = {
+    def run(self, feed: Mapping[str, Any], values: Mapping[str, Any], spare: Mapping[str, Any], last: Any) -> Stored:
+        """Return the outputs, the stored values, and None for the next call."""
+        arrays = {
             name: transport_dtypes.to_value(value, self._fed[name]) if name in self._fed else value
-            for name, value in {**feed, **held}.items()
+            for name, value in {**feed, **values}.items()
         }
-        results = run(self._run, self._names, given)
+        results = run(self._run, self._names, arrays)
         for position, dtype in self._restored:
             results[position] = transport_dtypes.restored(results[position], dtype)
         count = len(results) - len(self._changed)
@@ -203,35 +204,35 @@ def _device(session: onnxruntime.InferenceSession) -> tuple[str, int]:
     return "cuda", int(session.get_provider_options()[provider].get("device_id", 0))
 
 
-# Slots: the buffers of a Model for several streams of calls in one memory, of which a call runs any range of rows.
+# Slots: the buffers of a Model for several streams in one array; a call runs any range of its rows.
 
 
 class Slots:
-    """Rows of the buffers of a Model: the first dim of each buffer, one row a stream.
+    """Rows of the buffers of a Model: one row of the first dim of each buffer for each stream. Made by `Model.slots`.
 
-    `slots.run(start, stop, *arrays)` runs the Model on these rows alone, with inputs of so many rows. `slots.arrays`
-    are the memory, by name an array of all rows, to read and to write to between calls: that is how a row is moved.
-    Made by `Model.slots`. One thread at a time uses it.
+    `slots.run(start, stop, *arrays)` runs the Model on these rows only, with inputs of as many rows. `slots.arrays` has
+    the arrays of all rows by name, to read and write between calls: move rows there. Only one thread at a time may use
+    the slots.
 
-    Where the runtime writes buffers in place in host memory, a range is a view, and no row is copied. Otherwise what a
-    range holds is copied to its call and back again when another range is run, or its memory is asked for.
+    If the runtime writes buffers in place in host memory, a range is a view, and no row is copied. Otherwise the rows
+    of a range are copied to its call, and back when another range runs or `arrays` is read.
     """
 
     def __init__(self, program: Program, count: int) -> None:
-        """Raise `ModelError` for buffers that do not all begin with one named dim, `FeedError` for a count below 1, and
-        `ResourceLimitError` where there is no memory for so many."""
+        """Raise `ModelError` if the buffers do not all begin with the same named dim, `FeedError` for a count below 1,
+        and `ResourceLimitError` if there is not enough memory."""
         if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 1:
             raise FeedError(f"slots: {program.name}: count={count!r:.80}", help="give a whole number of 1 or above")
         self._program = program
         self._count = int(count)
         dim = _batch(program)
         try:
-            self._arrays = {k.name: self._rows(k, str(dim)) for k in program.kept}
+            self._arrays = {k.name: self._rows(k, str(dim)) for k in program.buffers}
         except (MemoryError, ValueError):
             raise ResourceLimitError(
                 f"slots: {program.name}: there is no memory for {count} rows of its buffers",
-                operands={k.name: str(k.type) for k in program.kept[:2]},
-                help="ask for fewer rows",
+                operands={k.name: str(k.type) for k in program.buffers[:2]},
+                help="use fewer rows",
             ) from None
         self._shares = program.is_in_place and program.runner.writes_to_arrays
         self._states: dict[tuple[int, int], State] = {}
@@ -241,11 +242,11 @@ class Slots:
         return self._count
 
     def run(self, start: int, stop: int, /, *arrays: Any) -> list[Any]:
-        """Return the outputs of a call on rows start to stop, as calling the Model gives them.
+        """Run the Model on rows start to stop and return its outputs.
 
-        A call that fails has written to no other rows, and to its own only what this call would have stored; on another
-        device all rows are lost then, and `RunError` says so. Raises what a call of a State does, and `FeedError` for a
-        range that is empty or not inside.
+        A failed call does not change other rows, and writes to its own rows only what it would have stored. On another
+        device a failed call loses all rows, and the next one raises `RunError`. Raises as a call of a State, and
+        `FeedError` for an empty range or one outside of the rows.
         """
         state = self._states.get((start, stop))
         if state is None:
@@ -253,7 +254,7 @@ class Slots:
         try:
             return state(*arrays)
         except BaseException:
-            # The state would be refused from now on. Of memory that is shared no more is lost than was to be stored.
+            # The state refuses further calls. Shared memory loses only the values that this call would have stored.
             if self._shares:
                 del self._states[start, stop]
             elif self._program.writes_in_place:
@@ -262,16 +263,16 @@ class Slots:
 
     @property
     def arrays(self) -> Mapping[str, Array]:
-        """Return the memory of the buffers by name, all rows: valid until the next call."""
+        """The arrays of the buffers by name, all rows: valid until the next call."""
         self._bring_back()
         return self._arrays
 
     def __repr__(self) -> str:
         return escaped(f"<Slots of {self._program.name}: {self._count} rows>")
 
-    def _rows(self, kept: Kept, dim: str) -> Array:
-        first = kept.at_first({dim: self._count})
-        return first.copy() if first is kept.buffer.initial else first
+    def _rows(self, buffer: ModelBuffer, dim: str) -> Array:
+        first = buffer.initial_value({dim: self._count})
+        return first.copy() if first is buffer.declaration.initial else first
 
     def _state(self, start: int, stop: int) -> State:
         if not 0 <= start < stop <= self._count:
@@ -281,21 +282,21 @@ class Slots:
         self._bring_back()
         program = self._program
         rows = {name: array[start:stop] for name, array in self._arrays.items()}
-        if self._shares:  # rows side by side are an array of their own, whose memory `hold` shares
-            state = State(program, {}, {k.name: program.runner.hold(k, rows[k.name]) for k in program.kept})
+        if self._shares:  # adjacent rows are a contiguous array, whose memory `make_value` shares
+            state = State(program, {}, {k.name: program.runner.make_value(k, rows[k.name]) for k in program.buffers})
         else:
             state = State(program, rows)
         self._states[start, stop] = state
         return state
 
     def _bring_back(self) -> None:
-        """Copy what the last range holds to the memory of all rows, where it is not the same."""
+        """Copy the rows of the last range to the arrays of all rows, if they do not share memory."""
         if self._shares:
             return
         if self._is_lost:
             raise RunError(
-                f"slots: a call of {self._program.name} failed that may have written to its rows in place",
-                help="make other slots: model.slots(count)",
+                f"slots: a failed call of {self._program.name} may have written to its rows in place",
+                help="create new slots: model.slots(count)",
             )
         while self._states:
             (start, stop), state = self._states.popitem()
@@ -305,20 +306,20 @@ class Slots:
                     raise RunError(
                         f"slots: a call on rows {start} to {stop} of {self._program.name} has stored another shape",
                         operands={name: f"{now.dtype}{list(now.shape)}"},
-                        help="store as many rows as there are: a stream has one",
+                        help="store one row for each stream",
                     )
                 array[start:stop] = now
 
 
 def _batch(program: Program) -> object:
-    """Return the dim that all buffers begin with. Raises `ModelError`."""
-    shapes = [k.type.shape for k in program.kept]
+    """Return the first dim of all buffers. Raises `ModelError` if it is not one named dim."""
+    shapes = [k.type.shape for k in program.buffers]
     are_rows = all(s.is_ranked and len(s) and all(dim.is_static for dim in s[1:]) for s in shapes)
     first = shapes[0][0] if are_rows else None
     if first is None or first.is_static or first.is_dynamic or any(s[0] is not first for s in shapes):
         raise ModelError(
-            f"slots: the buffers of {program.name} are not one named dim, the same of all, and then numbers",
-            operands={k.name: str(k.type) for k in program.kept[:4]},
-            help='declare them so: gc.Buffer("float32", ["batch", 1024, 64], in_place=True)',
+            f"slots: the buffers of {program.name} must begin with the same named dim, followed by static dims",
+            operands={k.name: str(k.type) for k in program.buffers[:4]},
+            help='declare them as gc.Buffer("float32", ["batch", 1024, 64], in_place=True)',
         )
     return first

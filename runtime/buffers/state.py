@@ -1,7 +1,7 @@
 """State of the buffers of a Model between calls. See docs/buffers.md.
 
-A call reads the values that the call before it left and writes others beside them; the two change places when it has
-come to its end. A call that fails has changed nothing, and no call copies what it does not store to.
+A call reads the values of the previous call and writes new values to other memory; the two are swapped when the call
+succeeds. A failed call changes nothing, and no call copies buffers that it does not store to.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from graphcore.types.dtypes import DType, has_storage_axis
 from graphcore.types.tensor_types import TensorType, Type
 
 Value: TypeAlias = Any
-"""The value of a buffer: an array, or an OrtValue where the runtime can be given memory to write to."""
+"""The value of a buffer: an array, or an OrtValue if the runtime can write to bound memory."""
 
 Stored: TypeAlias = tuple[list[Any], dict[str, Value], Any]
-"""The results of a run: outputs, values stored to buffers, and what the runner is handed in the next run."""
+"""The results of a run: outputs, values stored to buffers, and the runner's data for the next run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
-    """A buffer as a Model keeps it. output: what it holds after a call, None where no call changes it. keeps_shape:
-    every call leaves the shape that it found. in_place: that may be written where the value before it lies."""
+class ModelBuffer:
+    """A buffer of a Model. output: the name of its new value; None if no call changes it. keeps_shape: whether calls
+    keep the shape. in_place: whether the new value may overwrite the old one."""
 
     name: str
-    buffer: Buffer
+    declaration: Buffer
     output: str | None
     keeps_shape: bool
     in_place: bool
 
     @property
     def type(self) -> TensorType:
-        return self.buffer.type
+        return self.declaration.type
 
-    def at_first(self, sizes: Mapping[str, int]) -> Array:
-        """Return what it holds before anything was stored. sizes: of dims, by name; others are 0."""
-        initial, dtype = self.buffer.initial, self.type.dtype
+    def initial_value(self, sizes: Mapping[str, int]) -> Array:
+        """Return its value before the first store. sizes: of dims, by name; others are 0."""
+        initial, dtype = self.declaration.initial, self.type.dtype
         if initial is not None and initial.ndim:
             return initial
         shape = [dim.evaluate(sizes) if _is_known(dim, sizes) else 0 for dim in self.type.shape]
@@ -61,19 +61,19 @@ class Kept:
         return np.full(shape, "" if initial is None else initial[()], dtype.numpy)
 
 
-def kept_of(
+def model_buffers(
     buffers: Mapping[str, Buffer],
     stored: Mapping[str, str | None],
     inputs: Mapping[str, Type],
     outputs: Mapping[str, Type],
     lowered: Graph,
-) -> tuple[Kept, ...]:
-    """Return how a Model keeps the buffers of a graph.
+) -> tuple[ModelBuffer, ...]:
+    """Return the buffers of a graph's Model.
 
-    stored: the outputs that they hold afterwards. inputs, outputs: the types of all, of which buffers are some.
-    lowered: the graph that runs.
+    stored: the outputs with their new values. inputs, outputs: all types, including those of buffers. lowered: the
+    graph that runs.
     """
-    made, sharing = [], Sharing(lowered)
+    entries, sharing = [], Sharing(lowered)
     for name, declared in buffers.items():
         type_, output = inputs[name], stored[name]
         assert isinstance(type_, TensorType)
@@ -81,26 +81,26 @@ def kept_of(
         result = None if output is None else outputs[output]
         shares = declared.in_place and output is not None and sharing.may_share(name, output)
         keeps = isinstance(result, TensorType) and _keeps(type_, result, shares)
-        made.append(Kept(name, buffer, output, keeps, keeps and shares))
-    return tuple(made)
+        entries.append(ModelBuffer(name, buffer, output, keeps, keeps and shares))
+    return tuple(entries)
 
 
 def _keeps(buffer: TensorType, stored: TensorType, shares: bool) -> bool:
-    """Return whether what is stored has the shape that the buffer had.
+    """Return True if the stored value has the shape of the buffer.
 
-    Of memory that is shared dims that are numbers need not be known of it: the runtime refuses to write another shape
-    there.
+    For shared memory, static dims of the buffer may be unknown in the stored type: the runtime refuses to write another
+    shape to it.
     """
     if buffer.shape.is_dynamic or not stored.shape.is_ranked or len(buffer.shape) != len(stored.shape):
         return False
     pairs = zip(buffer.shape, stored.shape, strict=True)
-    return all(own is new or (shares and own.is_static and new.is_dynamic) for own, new in pairs)
+    return all(old is new or (shares and old.is_static and new.is_dynamic) for old, new in pairs)
 
 
 def without(types: Mapping[str, Type], names: Iterable[str | None]) -> dict[str, Type]:
-    """Return the types of what is not among the names."""
-    left = {*names}
-    return {name: type_ for name, type_ in types.items() if name not in left}
+    """Return the types without these names."""
+    excluded = {*names}
+    return {name: type_ for name, type_ in types.items() if name not in excluded}
 
 
 def _is_known(dim: Any, sizes: Mapping[str, int]) -> bool:
@@ -108,113 +108,113 @@ def _is_known(dim: Any, sizes: Mapping[str, int]) -> bool:
 
 
 class Runner(Protocol):
-    """Runs a session with what buffers hold. See `runners.py`.
+    """Runs a session with buffers. See `runners.py`.
 
-    checks_shapes: whether the runtime refuses what is not of the shape of the memory it is given to write to.
-    writes_to_arrays: whether what `hold` gives shares the memory of its array, so that in-place calls write there.
+    checks_shapes: whether the runtime refuses to write another shape to bound memory. writes_to_arrays: whether a value
+    of `make_value` shares the memory of its array, so that in-place calls write there.
     """
 
     checks_shapes: bool
     writes_to_arrays: bool
 
-    def hold(self, kept: Kept, array: Array) -> Value: ...
-    def read(self, kept: Kept, value: Value) -> Array: ...
+    def make_value(self, buffer: ModelBuffer, array: Array) -> Value: ...
+    def read(self, buffer: ModelBuffer, value: Value) -> Array: ...
     def shape(self, value: Value) -> tuple[int, ...]: ...
     def run(
-        self, feed: Mapping[str, Any], held: Mapping[str, Value], spare: Mapping[str, Value], last: Any
+        self, feed: Mapping[str, Any], values: Mapping[str, Value], spare: Mapping[str, Value], last: Any
     ) -> Stored: ...
 
 
 class Program:
-    """The part that all states of one Model share: how it is called, and what it keeps."""
+    """The part that all states of a Model share: how it runs, and its buffers."""
 
     def __init__(
         self,
         feeds: Feeds,
-        kept: tuple[Kept, ...],
+        buffers: tuple[ModelBuffer, ...],
         runner: Runner,
         failed: Callable[[Exception, Mapping[str, Any]], RunError],
     ) -> None:
-        """failed: the error to raise where the runtime raises one."""
+        """failed: returns the error to raise for an exception of the runtime."""
         self.name = name = feeds.model
         self.failed = failed
         self.feeds = feeds
-        self.kept = kept
+        self.buffers = buffers
         self.runner = runner
-        self.is_static = all(k.type.shape.is_static for k in kept)
-        self.keeps_shapes = all(k.keeps_shape or k.output is None for k in kept)
-        self.is_in_place = all(k.in_place or k.output is None for k in kept)
-        self.writes_in_place = any(k.in_place for k in kept)
-        self._unsure = [k for k in kept if not (k.keeps_shape and runner.checks_shapes)]
-        self._given = {k.name: Feeds(name, {k.name: k.type}, "buffer") for k in kept}
+        self.is_static = all(k.type.shape.is_static for k in buffers)
+        self.keeps_shapes = all(k.keeps_shape or k.output is None for k in buffers)
+        self.is_in_place = all(k.in_place or k.output is None for k in buffers)
+        self.writes_in_place = any(k.in_place for k in buffers)
+        self._unchecked = [k for k in buffers if not (k.keeps_shape and runner.checks_shapes)]
+        self._feeds_by_name = {k.name: Feeds(name, {k.name: k.type}, "buffer") for k in buffers}
 
-    def of(self, name: str) -> Kept:
-        """Return a buffer by its name. Raises `FeedError`."""
-        for kept in self.kept:
-            if kept.name == name:
-                return kept
-        known = ", ".join(repr(k.name) for k in self.kept)
-        raise FeedError(f"{self.name}: there is no buffer {name!r}", help=f"its buffers: {known}")
+    def of(self, name: str) -> ModelBuffer:
+        """Return a buffer by name. Raises `FeedError` for an unknown name."""
+        for buffer in self.buffers:
+            if buffer.name == name:
+                return buffer
+        names = ", ".join(repr(k.name) for k in self.buffers)
+        raise FeedError(f"{self.name}: there is no buffer {name!r}", help=f"its buffers: {names}")
 
-    def held(self, kept: Kept, array: Any) -> Value:
-        """Return a value of a buffer's own, of an unchecked array. Raises `FeedError`."""
-        given = self._given[kept.name].take([array], {})[kept.name]
-        return self.runner.hold(kept, np.array(given, order="C"))
+    def value_of(self, buffer: ModelBuffer, array: Any) -> Value:
+        """Check an array for a buffer and return a copy as a value. Raises `FeedError`."""
+        checked = self._feeds_by_name[buffer.name].take([array], {})[buffer.name]
+        return self.runner.make_value(buffer, np.array(checked, order="C"))
 
-    def check(self, feed: Mapping[str, Any], held: Mapping[str, Value]) -> None:
-        """Raise `FeedError` where a dim has one size in what is fed and another in what is held."""
+    def check(self, feed: Mapping[str, Any], values: Mapping[str, Value]) -> None:
+        """Raise `FeedError` if a dim has different sizes in the feed and in the buffers."""
         shapes = {
             k.name: (
                 k.type,
-                np.broadcast_to(np.empty((), k.type.dtype.storage.numpy), self.runner.shape(held[k.name])),
+                np.broadcast_to(np.empty((), k.type.dtype.storage.numpy), self.runner.shape(values[k.name])),
             )
-            for k in self.kept
+            for k in self.buffers
         }
         self.feeds.check_beside(feed, shapes)
 
     def check_stored(self, stored: Mapping[str, Value]) -> None:
-        """Raise `RunError` where what a call stored has other dims than the buffer's that are numbers."""
-        for kept in self._unsure:
-            if kept.name not in stored:
+        """Raise `RunError` if a stored value does not fit the static dims of its buffer."""
+        for buffer in self._unchecked:
+            if buffer.name not in stored:
                 continue
-            dtype, shape = kept.type.dtype, self.runner.shape(stored[kept.name])
+            dtype, shape = buffer.type.dtype, self.runner.shape(stored[buffer.name])
             now = TensorType(dtype, shape[:-1] if has_storage_axis(dtype) else shape)
-            if not may_hold(kept.buffer, now):
+            if not may_hold(buffer.declaration, now):
                 raise RunError(
-                    f"{self.name}: what was stored to buffer {kept.name!r} is {now}",
-                    operands={"buffer": str(kept.type)},
-                    help="the buffer holds what it held before; name the dims that may change",
+                    f"{self.name}: the value stored to buffer {buffer.name!r} is {now}, which does not fit its type",
+                    operands={"buffer": str(buffer.type)},
+                    help="the buffer keeps its previous value; use named dims where sizes may change",
                 )
 
 
 class State:
-    """The values of the buffers of a Model for one stream of calls: `state(x)` runs the Model and moves on.
+    """The values of a Model's buffers for one stream of calls: `state(x)` runs the Model and updates the buffers.
 
-    `Model.state()` makes more of them over the same weights. Calls of one state from several threads wait for each
-    other; those of several states run at once.
+    `Model.state()` creates more states that share the weights. Calls of one state from several threads wait for each
+    other; calls of different states run in parallel.
     """
 
-    def __init__(self, program: Program, given: Mapping[str, Any], held: Mapping[str, Value] | None = None) -> None:
-        """given: arrays of buffers, which are copied. held: values that are not."""
+    def __init__(self, program: Program, arrays: Mapping[str, Any], values: Mapping[str, Value] | None = None) -> None:
+        """arrays: of buffers, which are copied. values: of buffers, which are not."""
         self._program = program
         self._lock = threading.Lock()
-        self._held: dict[str, Value] = {n: program.held(program.of(n), array) for n, array in given.items()}
-        self._held.update(held or {})
+        self._values: dict[str, Value] = {n: program.value_of(program.of(n), array) for n, array in arrays.items()}
+        self._values.update(values or {})
         self._spare: dict[str, Value] = {}
         self._lost: frozenset[str] = frozenset()
-        self._fitting: list[Any] | None = None  # the shapes of a feed that goes with what is held
-        self._last: Any = None  # what the runner has left of the last call for the next one
+        self._checked_shapes: list[Any] | None = None  # the shapes of a feed that fits the buffers
+        self._last: Any = None  # the runner's data of the last call for the next one
 
     @property
     def buffers(self) -> Buffers:
-        """Return the buffers by name, to read, to set and to reset."""
+        """The buffers by name, to read, set and reset."""
         return Buffers(self)
 
     def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> list[Any]:
-        """Run the Model on one value for each input, as calling it does, and keep what is stored to the buffers.
+        """Run the Model on one value for each input, as calling it does, and update the buffers.
 
-        A call that fails, or is stopped, leaves the buffers as they were. Raises what calling the Model does, and
-        `FeedError` where a dim has another size in a buffer than in an input.
+        A failed or stopped call does not change the buffers. Raises as calling the Model does, and `FeedError` if a dim
+        has different sizes in a buffer and in an input.
         """
         program = self._program
         if timeout is not None:
@@ -224,89 +224,91 @@ class State:
             named["timeout"] = timeout
         feed = program.feeds.take(arrays, named)
         with self._lock:
-            held = self._ready(feed)
+            values = self._ready(feed)
             last, self._last = self._last, None
             try:
-                results, stored, last = program.runner.run(feed, held, self._spare, last)
+                results, stored, last = program.runner.run(feed, values, self._spare, last)
                 program.check_stored(stored)
             except BaseException as error:
-                self._lost |= {k.name for k in program.kept if k.in_place}
+                self._lost |= {k.name for k in program.buffers if k.in_place}
                 if isinstance(error, GraphcoreError) or not isinstance(error, Exception):
                     raise
-                made = program.failed(error, feed)
-                raise made from made.__cause__ or error
+                raised = program.failed(error, feed)
+                raise raised from raised.__cause__ or error
             self._last = last
             if program.is_in_place:
-                self._held = held
+                self._values = values
                 return results
-            for kept in program.kept:
-                if kept.keeps_shape and kept.name in stored and not kept.in_place:
-                    self._spare[kept.name] = held[kept.name]
-            self._held = {**held, **stored}
+            for buffer in program.buffers:
+                if buffer.keeps_shape and buffer.name in stored and not buffer.in_place:
+                    self._spare[buffer.name] = values[buffer.name]
+            self._values = {**values, **stored}
         return results
 
     def copy(self) -> State:
-        """Return another state that holds the same now."""
+        """Return another state with copies of the current values."""
         with self._lock:
             self._check_lost()
-            now = {name: self._read(name) for name in self._held}
+            now = {name: self._read(name) for name in self._values}
         return State(self._program, now)
 
     def fed(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the session would be fed in a call: the inputs by name, and what the buffers hold."""
+        """Return the feed of the session in a call: the inputs by name, and the values of the buffers."""
         program = self._program
         feed = program.feeds.take(arrays, named)
         with self._lock:
-            held = self._ready(feed)
-            return {**feed, **{k.name: program.runner.read(k, held[k.name]) for k in program.kept}}
+            values = self._ready(feed)
+            return {**feed, **{k.name: program.runner.read(k, values[k.name]) for k in program.buffers}}
 
     def __repr__(self) -> str:
-        kept = ", ".join(f"{k.name}: {k.type}" for k in self._program.kept)
-        return escaped(f"<State of {self._program.name}: {kept}>")
+        text = ", ".join(f"{k.name}: {k.type}" for k in self._program.buffers)
+        return escaped(f"<State of {self._program.name}: {text}>")
 
     def _ready(self, feed: Mapping[str, Any]) -> dict[str, Value]:
-        """Return what all buffers hold: those that were not set, what they hold at first."""
+        """Return the values of all buffers; initial values for those that were not set."""
         program = self._program
         self._check_lost()
         shapes = [getattr(value, "shape", None) for value in feed.values()]
-        is_known = program.is_static or shapes == self._fitting
-        if is_known and len(self._held) == len(program.kept):
-            return self._held
+        is_known = program.is_static or shapes == self._checked_shapes
+        if is_known and len(self._values) == len(program.buffers):
+            return self._values
         sizes = program.feeds.sizes_of(feed)
-        new = {k.name: program.held(k, k.at_first(sizes)) for k in program.kept if k.name not in self._held}
-        held = {**self._held, **new}
+        new = {
+            k.name: program.value_of(k, k.initial_value(sizes)) for k in program.buffers if k.name not in self._values
+        }
+        values = {**self._values, **new}
         if not program.is_static:
-            program.check(feed, held)
-            self._fitting = shapes if program.keeps_shapes and None not in shapes else None
-        return held
+            program.check(feed, values)
+            self._checked_shapes = shapes if program.keeps_shapes and None not in shapes else None
+        return values
 
     def _check_lost(self) -> None:
         if self._lost:
             lost = ", ".join(sorted(self._lost))
             raise RunError(
-                f"{self._program.name}: a call failed that may have written to {lost} in place",
+                f"{self._program.name}: a failed call may have written to {lost} in place",
                 help="set these buffers, or reset them: model.buffers.reset()",
             )
 
     def _read(self, name: str) -> Array:
-        kept = self._program.of(name)
-        held = self._held.get(name)
-        if held is None:
-            held = self._program.held(kept, kept.at_first({}))
-        read: Array = unpaired(self._program.runner.read(kept, held), kept.type)
+        buffer = self._program.of(name)
+        value = self._values.get(name)
+        if value is None:
+            value = self._program.value_of(buffer, buffer.initial_value({}))
+        read: Array = unpaired(self._program.runner.read(buffer, value), buffer.type)
         return read
 
 
 class Buffers:
-    """The buffers of a state by name: `buffers["cache"]` is a copy of what it holds, and setting it copies too."""
+    """The buffers of a state by name: `buffers["cache"]` is a copy of its value, and setting it copies too."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     def __getitem__(self, name: str) -> Array:
-        """Return a copy.
+        """Return a copy of a buffer's value. Raises `FeedError` for an unknown name.
 
-        Before anything was stored, dims that only a call knows are 0. Raises `FeedError` for other names.
+        Before the first store, dims that are only known in a call are 0.
         """
         state = self._state
         with state._lock:
@@ -314,48 +316,48 @@ class Buffers:
             return state._read(name)
 
     def __setitem__(self, name: str, array: Any) -> None:
-        """Set what a buffer holds. Raises `FeedError` for an array that is not of its type."""
+        """Set the value of a buffer. Raises `FeedError` for an array that does not fit its type."""
         state = self._state
-        held = state._program.held(state._program.of(name), array)
+        value = state._program.value_of(state._program.of(name), array)
         with state._lock:
-            state._held = {**state._held, name: held}
+            state._values = {**state._values, name: value}
             state._spare.pop(name, None)
-            state._fitting = None
+            state._checked_shapes = None
             state._lost -= {name}
 
     def reset(self, *names: str) -> None:
-        """Make buffers, all by default, hold what they held at first. Raises `FeedError` for other names."""
+        """Reset buffers, all by default, to their initial values. Raises `FeedError` for an unknown name."""
         state = self._state
-        chosen = {state._program.of(name).name for name in names} or {k.name for k in state._program.kept}
+        chosen = {state._program.of(name).name for name in names} or {k.name for k in state._program.buffers}
         with state._lock:
-            state._held = {name: value for name, value in state._held.items() if name not in chosen}
-            state._fitting = None
+            state._values = {name: value for name, value in state._values.items() if name not in chosen}
+            state._checked_shapes = None
             state._lost -= chosen
 
     def keys(self) -> tuple[str, ...]:
-        """Return the names."""
-        return tuple(k.name for k in self._state._program.kept)
+        """Return the names of the buffers."""
+        return tuple(k.name for k in self._state._program.buffers)
 
     @property
     def in_place(self) -> tuple[str, ...]:
-        """Return the names of those that are written where they lie."""
-        return tuple(k.name for k in self._state._program.kept if k.in_place)
+        """The names of the buffers that are written in place."""
+        return tuple(k.name for k in self._state._program.buffers if k.in_place)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
     def __len__(self) -> int:
-        return len(self._state._program.kept)
+        return len(self._state._program.buffers)
 
     def __contains__(self, name: object) -> bool:
         return name in self.keys()
 
     def __repr__(self) -> str:
-        kept = ", ".join(f"{k.name}: {k.type}" for k in self._state._program.kept)
-        return escaped(f"<Buffers: {kept or 'none'}>")
+        text = ", ".join(f"{k.name}: {k.type}" for k in self._state._program.buffers)
+        return escaped(f"<Buffers: {text or 'none'}>")
 
 
-# Decide whether what a graph stores to a buffer may be written to the memory that it reads the buffer from.
+# Decide whether a graph may store to the memory from which it reads the buffer.
 
 _WRITERS = {
     ("", "ScatterND"): {0: 0},
@@ -363,15 +365,15 @@ _WRITERS = {
     ("", "TensorScatter"): {0: 0},
     ("com.microsoft", "GroupQueryAttention"): {1: 3, 2: 4},
 }
-"""Operators whose kernels copy an operand to a result, where that lies elsewhere, and then change parts: which results
-and which operands. Of attention each cache may be shared or not, and a shared one is not copied."""
+"""Operators whose kernels copy an operand to a result, unless they share memory, and then change parts of it: the
+operand of each such result. Attention may share each cache or not, and does not copy a shared one."""
 
 _SHAPES = frozenset({"Shape", "Size"})
 """Operators that read no elements."""
 
 
 class Sharing:
-    """Decides it for the buffers of one lowered graph, whose readers are listed once."""
+    """Decides this for the buffers of a lowered graph, whose readers are counted once."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -380,18 +382,18 @@ class Sharing:
         self._readers: dict[int, _Readers] = {}
 
     def may_share(self, name: str, output: str) -> bool:
-        """Return whether one memory may be an input and an output of the graph.
+        """Return True if an input and an output of the graph may share memory.
 
-        So it is where a single writer reads the input and gives the output. Whoever else reads what is stored reads the
-        output, which is there when the input has been read; any other kernel might read what it has overwritten, and a
-        second writer would copy all the same.
+        They may if a single writer reads the input and returns the output. Other nodes read the stored value from the
+        output, after the input was read. Any other reader of the input could see overwritten values, and a second
+        writer would copy anyway.
         """
         start, end = self._inputs[name], self._outputs[output]
         is_output = any(s is start for s in self._outputs.values())
-        return not is_output and self._is_written(self._graph, start, end)
+        return not is_output and self._has_one_writer(self._graph, start, end)
 
-    def _is_written(self, graph: Graph, start: Symbol, end: Symbol) -> bool:
-        """Return whether a single writer reads a value and gives another one: in both branches, where that is an If."""
+    def _has_one_writer(self, graph: Graph, start: Symbol, end: Symbol) -> bool:
+        """Return True if a single writer reads a value and returns another one; for an If, in both branches."""
         writer = end.producer
         if not isinstance(writer, Node):
             return False
@@ -400,8 +402,8 @@ class Sharing:
             if readers.count(start, but=writer):
                 return False
             position = next(i for i, s in enumerate(writer.outputs) if s is end)
-            own = [(inner, self._of(inner).own(start), inner.outputs[position]) for inner in bodies(writer)]
-            return all(s is not None and self._is_written(inner, s, made) for inner, s, made in own)
+            branches = [(inner, self._of(inner).own(start), inner.outputs[position]) for inner in bodies(writer)]
+            return all(s is not None and self._has_one_writer(inner, s, output) for inner, s, output in branches)
         operands = _WRITERS.get((writer.domain, writer.op_type), {})
         read = next((operands.get(i) for i, s in enumerate(writer.outputs) if s is end), None)
         if read is None or read >= len(writer.inputs) or writer.inputs[read] is not start:
@@ -409,30 +411,30 @@ class Sharing:
         return readers.count(start) == 1
 
     def _of(self, graph: Graph) -> _Readers:
-        found = self._readers.get(id(graph))
-        if found is None:
-            found = self._readers[id(graph)] = _Readers(graph, self._of)
-        return found
+        readers = self._readers.get(id(graph))
+        if readers is None:
+            readers = self._readers[id(graph)] = _Readers(graph, self._of)
+        return readers
 
 
 class _Readers:
     """The readers of the values of a graph."""
 
     def __init__(self, graph: Graph, of: Callable[[Graph], _Readers]) -> None:
-        """of: gives the readers of another graph."""
+        """of: returns the readers of another graph."""
         self._direct = Counter(id(s) for node in graph.nodes if node.op_type not in _SHAPES for s in node.inputs)
         self._captured = {id(s.producer.symbol): s for s in graph.symbols if isinstance(s.producer, Captured)}
         inner = [(node, bodies(node)) for node in graph.nodes]
         self._inner = [(node, [of(body) for body in own]) for node, own in inner if own]
 
     def own(self, symbol: Symbol) -> Symbol | None:
-        """Return what stands in the graph for a value of the one around it; None where it is not read there."""
+        """Return the Symbol of the graph that captures a value of the outer graph; None if it does not read it."""
         return self._captured.get(id(symbol))
 
     def count(self, symbol: Symbol, but: Node | None = None) -> int:
-        """Return how often nodes read the elements of a value; in a body counts for two, as it may be at any time.
+        """Return the number of reads of a value's elements; a body counts as two, because it may read at any time.
 
-        but: a node whose bodies are not looked at.
+        but: a node whose bodies are skipped.
         """
         inner = any(body.own(symbol) is not None for node, own in self._inner if node is not but for body in own)
         return self._direct[id(symbol)] + 2 * inner

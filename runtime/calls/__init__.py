@@ -1,1 +1,1 @@
-"""One call of a model: feeds are checked, batches cut, arrays bound, failures put into words."""
+"""Calls of a model: check feeds, split batches, bind arrays and explain failures."""

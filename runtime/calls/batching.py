@@ -1,4 +1,4 @@
-"""The batch dim of a Model: where it lies in inputs and outputs, and putting arrays together and apart along it."""
+"""The batch dim of a Model: its axis in inputs and outputs, and joining and splitting arrays along it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 
-_SIZES = 2, 3
-"""The rows of the two runs that tell which axis of an output is the batch's."""
+_PROBE_SIZES = 2, 3
+"""The numbers of rows of two runs that show which axis of an output is the batch's."""
 
-_CLOSE = 1e-3
-"""The part of the largest float by which those of a row may differ, as kernels sum in another order in batches of
-another size."""
+_TOLERANCE = 1e-3
+"""Floats of a row may differ by this part of the largest one: kernels sum in another order in batches of other
+sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """inputs, outputs: the axis of the batch, by name. size: how many rows a batch has, None where any number. open:
-    the outputs whose axis their type does not tell: `settled` finds it."""
+    """The axes of the batch in a model.
+
+    inputs, outputs: the axis by name. size: the rows of a batch; None for any number. open: outputs whose type does not
+    show the axis: `settled` finds it.
+    """
 
     model: str
     inputs: Mapping[str, int]
@@ -41,21 +44,21 @@ class Batching:
     open: Mapping[str, Type] = field(default_factory=dict)
 
     def settled(self, call: Callable[..., Sequence[Any]], feed: Mapping[str, Array]) -> Batching:
-        """Return the axes with those of the open outputs, found by running two sizes: a row of a feed 2 and 3 times.
+        """Return the batching with the axes of open outputs, found by running a row of a feed 2 and 3 times.
 
-        Raises `ModelError` for an output that has no row for each, and what running raises.
+        Raises `ModelError` for an output without one row for each row, and errors of running.
         """
         if not self.open:
             return self
         row = self.part(feed, 0, 1)
         two, three = (
-            dict(zip(self.outputs, call(*self.joined([row] * count).values()), strict=True)) for count in _SIZES
+            dict(zip(self.outputs, call(*self.joined([row] * count).values()), strict=True)) for count in _PROBE_SIZES
         )
-        found = {name: self._found(name, two[name], three[name]) for name in self.open}
-        return replace(self, outputs={**self.outputs, **found}, open={})
+        axes = {name: self._find_axis(name, two[name], three[name]) for name in self.open}
+        return replace(self, outputs={**self.outputs, **axes}, open={})
 
-    def _found(self, name: str, two: Array, three: Array) -> int:
-        axes = [i for i, sizes in enumerate(zip(two.shape, three.shape, strict=False)) if sizes == _SIZES]
+    def _find_axis(self, name: str, two: Array, three: Array) -> int:
+        axes = [i for i, sizes in enumerate(zip(two.shape, three.shape, strict=False)) if sizes == _PROBE_SIZES]
         shapes = f"{list(two.shape)} of 2 rows and {list(three.shape)} of 3"
         if two.ndim != three.ndim or len(axes) != 1:
             what = "is the batch dim in more than one axis" if axes else "does not carry the batch dim"
@@ -65,7 +68,7 @@ class Batching:
                 f"the same, say which: Batcher(model, dim={{{name!r}: 0}})",
             )
         (axis,) = axes
-        if not _is_alike(two, np.take(three, range(_SIZES[0]), axis)):
+        if not _is_alike(two, np.take(three, range(_PROBE_SIZES[0]), axis)):
             raise ModelError(
                 f"batches: {self.model}: output {name!r} has other values for a row in a batch of 3 than in one of 2",
                 help="only models whose rows do not depend on each other can be run in batches",
@@ -73,7 +76,7 @@ class Batching:
         return axis
 
     def rows(self, feed: Mapping[str, Array]) -> int:
-        """Return how many rows a feed has. Raises `FeedError` where that is not one number in all inputs."""
+        """Return the number of rows of a feed. Raises `FeedError` if it differs between inputs."""
         for name, axis in self.inputs.items():
             if axis >= feed[name].ndim:
                 raise FeedError(
@@ -95,14 +98,13 @@ class Batching:
         return {name: feed[name][(slice(None),) * axis + (slice(first, end),)] for name, axis in self.inputs.items()}
 
     def joined(self, feeds: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-        """Return one feed of several, their rows one after another."""
+        """Concatenate the rows of several feeds."""
         if len(feeds) == 1:
             return dict(feeds[0])
         return {name: np.concatenate([feed[name] for feed in feeds], axis) for name, axis in self.inputs.items()}
 
     def padded(self, feed: Mapping[str, Array], rows: int) -> dict[str, Array]:
-        """Return a feed with its last row again and again, up to the rows that a batch has: values that the model
-        takes."""
+        """Repeat the last row of a feed, whose values are valid, up to the size of a batch."""
         if self.size is None or rows >= self.size:
             return dict(feed)
         last = {
@@ -112,12 +114,12 @@ class Batching:
         return self.joined([feed, last])
 
     def together(self, results: Sequence[Sequence[Array]]) -> list[Array]:
-        """Return the results of several runs as one run would give them."""
+        """Concatenate the results of several runs."""
         axes = self.outputs.values()
         return [np.concatenate(arrays, axis) for arrays, axis in zip(zip(*results, strict=True), axes, strict=True)]
 
     def apart(self, results: Sequence[Array], counts: Sequence[int]) -> list[list[Array]]:
-        """Return the results of one run for each of those whose rows it had, as arrays of their own."""
+        """Split the results of one run into copies for each share of its rows."""
         shares: list[list[Array]] = [[] for _ in counts]
         for array, axis in zip(results, self.outputs.values(), strict=True):
             first = 0
@@ -129,9 +131,9 @@ class Batching:
     def run(
         self, call: Callable[..., Sequence[Any]], feed: Mapping[str, Array], counts: Sequence[int]
     ) -> list[list[Array]]:
-        """Return what each share of the rows of a feed gave, in arrays of its own. counts: the rows of each.
+        """Run a feed and return the results of each share of its rows, as copies. counts: the rows of each share.
 
-        Raises what `check` does, and what running raises.
+        Raises as `check` does, and errors of running.
         """
         rows = sum(counts)
         results = call(*self.padded(feed, rows).values())
@@ -139,7 +141,7 @@ class Batching:
         return self.apart(results, counts)
 
     def check(self, results: Sequence[Array], rows: int) -> None:
-        """Raise `RunError` where an output does not have the rows that went in: its type may not tell."""
+        """Raise `RunError` if an output has another number of rows than the feed, which its type may not show."""
         for (name, axis), array in zip(self.outputs.items(), results, strict=True):
             if axis >= array.ndim or array.shape[axis] != rows:
                 raise RunError(
@@ -154,18 +156,18 @@ def batching(
     outputs: Mapping[str, Type],
     dim: str | Mapping[str, int] | None = None,
 ) -> Batching:
-    """Return where the batch lies. dim: its name, or its axes by the names of inputs and outputs; by default the first
-    dim of the first input, in any axis of the others.
+    """Return the axes of the batch.
 
-    An output that has dims of other names alone is open. Raises `ModelError` where an input or an output has no such
-    dim, or is no tensor, and `GraphError` for axes of what there is not.
+    dim: the name of the batch dim, or its axes by inputs and outputs. The default is the first dim of the first input,
+    in any axis of the others. An output with only dims of other names is open. Raises `ModelError` if an input or
+    output has no such dim or is not a tensor, and `GraphError` for axes of unknown inputs and outputs.
     """
     for name, type_ in (*inputs.items(), *outputs.items()):
         if not isinstance(type_, TensorType):
-            _fail(model, f"{name} is {type_}, of which no batch can be made", inputs, outputs)
+            _fail(model, f"{name} is {type_}, which cannot be batched", inputs, outputs)
     if not inputs or not outputs:
         _fail(model, "there is nothing to batch without inputs", inputs, outputs)
-    given = {} if dim is None or isinstance(dim, str) else _given(model, dim, {**inputs, **outputs})
+    dim_axes = {} if dim is None or isinstance(dim, str) else _check_dim(model, dim, {**inputs, **outputs})
     size: int | None = None
     chosen = dim if isinstance(dim, str) else None
     if chosen is None:
@@ -173,38 +175,38 @@ def batching(
         assert isinstance(first, TensorType)
         if first.shape.is_ranked and not first.rank:
             _fail(model, f"input {name!r} has no axes", inputs, outputs)
-        leading = first.shape[given.get(name, 0)] if first.shape.is_ranked else Dim.dynamic()
+        leading = first.shape[dim_axes.get(name, 0)] if first.shape.is_ranked else Dim.dynamic()
         chosen = leading.name
         size = int(leading) if leading.is_static else None
-    found: list[dict[str, int]] = []
+    axes: list[dict[str, int]] = []
     unknown: dict[str, Type] = {}
     for kind, types in (("input", inputs), ("output", outputs)):
-        found.append({})
+        axes.append({})
         for name, type_ in types.items():
             assert isinstance(type_, TensorType)
-            is_given = name in given
-            axis = _checked(type_, given[name], size) if is_given else _axis(type_, chosen, size)
+            is_given = name in dim_axes
+            axis = _checked(type_, dim_axes[name], size) if is_given else _axis(type_, chosen, size)
             may_be_found = kind == "output" and size is None and not is_given
-            if axis is None and may_be_found and _is_named_otherwise(type_, chosen):
+            if axis is None and may_be_found and _may_carry_batch(type_, chosen):
                 unknown[name] = type_
                 axis = 0
             if axis is None:
                 what = repr(chosen) if chosen else f"of {size} rows" if size is not None else "as its first axis"
                 _fail(model, f"{kind} {name!r} does not carry the batch dim {what} in one axis", inputs, outputs)
-            found[-1][name] = axis
+            axes[-1][name] = axis
     if size is not None and size < 1:
         _fail(model, "a batch has no rows", inputs, outputs)
-    return Batching(model, found[0], found[1], size, unknown)
+    return Batching(model, axes[0], axes[1], size, unknown)
 
 
-def _given(model: str, dim: object, types: Mapping[str, Type]) -> dict[str, int]:
-    """Return the axes that the user gives, counted from the front."""
+def _check_dim(model: str, dim: object, types: Mapping[str, Type]) -> dict[str, int]:
+    """Return the user's axes, counted from the front."""
     if not isinstance(dim, Mapping):
         raise GraphError(
-            f"batches: {model}: dim={dim!r:.80} is no dim",
+            f"batches: {model}: dim={dim!r:.80} is not a dim",
             help='give its name, dim="batch", or axes by inputs and outputs, dim={"logits": 0}',
         )
-    made: dict[str, int] = {}
+    axes: dict[str, int] = {}
     for name, axis in dim.items():
         type_ = types.get(name)
         if not isinstance(type_, TensorType):
@@ -219,34 +221,34 @@ def _given(model: str, dim: object, types: Mapping[str, Type]) -> dict[str, int]
                 f"batches: {model}: dim says axis {axis!r:.40} of {name!r}, which is {type_}",
                 help="give the axis that the rows lie along",
             )
-        made[name] = int(axis) % rank if rank else int(axis)
-    return made
+        axes[name] = int(axis) % rank if rank else int(axis)
+    return axes
 
 
 def _checked(type_: TensorType, axis: int, size: int | None) -> int | None:
-    """Return an axis that the user gives; None where it has another number of rows than the batch."""
+    """Return the user's axis; None if it has another number of rows than the batch."""
     dim = type_.shape[axis] if type_.shape.is_ranked else Dim.dynamic()
     return None if dim.is_static and int(dim) != size else axis
 
 
-def _is_named_otherwise(type_: TensorType, name: str | None) -> bool:
-    """Return whether a type has no dim that says the batch, and one whose size only a run tells."""
+def _may_carry_batch(type_: TensorType, name: str | None) -> bool:
+    """Return True if a type has no dim of the batch, but one whose size is only known at run time."""
     dims = tuple(type_.shape)
     return any(not dim.is_static for dim in dims) and not any(name in dim.parameters for dim in dims)
 
 
 def _is_alike(a: Array, b: Array) -> bool:
-    """Return whether arrays of a shape are the same, floats nearly."""
+    """Return True if arrays of a shape are equal, floats within the tolerance."""
     if a.dtype.kind not in "fcV":
         return bool(np.array_equal(a, b))
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     one, other = a.astype(wide), b.astype(wide)
     largest = np.abs(one, where=np.isfinite(one), out=np.zeros(one.shape)).max(initial=0)
-    return bool(np.allclose(one, other, rtol=_CLOSE, atol=_CLOSE * largest, equal_nan=True))
+    return bool(np.allclose(one, other, rtol=_TOLERANCE, atol=_TOLERANCE * largest, equal_nan=True))
 
 
 def _axis(type_: TensorType, name: str | None, size: int | None) -> int | None:
-    """Return the axis of the batch in a type; None where it has none, or more than one."""
+    """Return the axis of the batch in a type; None if it has none, or more than one."""
     if not type_.shape.is_ranked:
         return 0
     dims = tuple(type_.shape)
@@ -269,34 +271,34 @@ def _fail(model: str, reason: str, inputs: Mapping[str, Type], outputs: Mapping[
     )
 
 
-# Calls of a Model in threads: some time later, and of large batches in pieces.
+# Calls of a Model in threads: asynchronous calls, and large batches in pieces.
 
 
 def processors() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def pool_of(name: str, in_order: bool) -> ThreadPoolExecutor:
-    """Return threads for the calls of one Model. in_order: a single one, which makes calls in the order of asking."""
+    """Return a thread pool for the calls of one Model. in_order: one thread, so that calls run in order."""
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(1 if in_order else max(2, processors()), f"graphcore {name}", _begin)
+    return ThreadPoolExecutor(1 if in_order else max(2, processors()), f"graphcore {name}", _mark_worker)
 
 
 _local = threading.local()
 
 
-def _begin() -> None:
+def _mark_worker() -> None:
     _local.works = True
 
 
 def rows_of(name: str, rows: object, what: str = "micro_batch") -> int:
-    """Return a number of rows. what: how errors call it. Raises `FeedError` for what is none."""
+    """Return a number of rows. what: its name in errors. Raises `FeedError` for an invalid number."""
     if not isinstance(rows, (int, np.integer)) or isinstance(rows, bool) or rows < 1:
-        raise FeedError(f"{name}: {what}={rows!r:.80} is no number of rows", help="give 1 or more")
+        raise FeedError(f"{name}: {what}={rows!r:.80} is not a number of rows", help="give 1 or more")
     return int(rows)
 
 
@@ -307,14 +309,14 @@ def in_pieces(
     feed: Mapping[str, Array],
     pool: Callable[[], ThreadPoolExecutor] | None,
 ) -> list[Any]:
-    """Return the results of a feed that was checked, run in pieces of so many rows, see `Model.execute`.
+    """Run a checked feed in pieces of `rows` rows and return the results, see `Model.execute`.
 
-    call: runs a piece. pool: threads to run pieces in side by side; None for a session with threads of its own, which
-    is busy with one piece.
+    call: runs a piece. pool: threads that run pieces in parallel; None for a session with its own threads, which one
+    piece keeps busy.
     """
     if batches.size is not None:
         raise ModelError(
-            f"{batches.model}: micro_batch={rows}: the model takes {batches.size} rows and no other number",
+            f"{batches.model}: micro_batch={rows}: the model takes exactly {batches.size} rows",
             help="make the first dim of the inputs a name",
         )
     total = batches.rows(feed)
@@ -330,11 +332,11 @@ def in_pieces(
         batches.check(results, piece[1] - piece[0])
         return results
 
-    # A thread of a pool, which a callback of the user's may be in, waits for no other one: all might.
+    # A thread of the pool, which may run a user's callback, must not wait for another one: all could wait.
     if pool is None or processors() == 1 or getattr(_local, "works", False):
         return batches.together([*map(run, pieces)])
     try:
         return batches.together([*pool().map(run, pieces)])
     except BaseException:
-        limit.cancel()  # what other threads run yet
+        limit.cancel()  # stop the runs of other threads
         raise

@@ -1,4 +1,4 @@
-"""Feeds that are no NumPy arrays, as arrays: numbers and lists of them, DLPack tensors, objects with `__array__`."""
+"""Convert feeds to NumPy arrays: numbers and lists of them, DLPack tensors, objects with `__array__`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from graphcore.types.tensor_types import ForeignType, SequenceType, TensorType, 
 
 
 def converted(what: str, wanted: TensorType, value: Any) -> Array:
-    """Return a feed as an array, whose dtype and shape are still to be checked.
+    """Return a feed as an array, whose dtype and shape are checked later.
 
-    Python numbers, text and nested lists of them become arrays of the wanted dtype, if that holds them as it would hold
-    a constant: ints exactly, floats rounded. What has `__dlpack__`, as tensors of PyTorch and JAX arrays have, is read
-    where it lies, and what NumPy knows no DLPack type for through `__array__`, as everything else that has that. They
-    keep their dtype. what: how errors call it. Raises `FeedError`.
+    Python numbers, text and nested lists of them become arrays of the wanted dtype by the rules of constants: ints
+    exactly, floats rounded. Objects with `__dlpack__`, such as PyTorch tensors and JAX arrays, are read without a copy;
+    dtypes that NumPy's DLPack lacks, and other objects, are read through `__array__`. They keep their dtype. what: the
+    name of the feed in errors. Raises `FeedError`.
     """
     if isinstance(value, (bool, int, float, str, list, tuple)):
-        return _of_numbers(what, wanted, value)
+        return _from_numbers(what, wanted, value)
     kind = type(value)
     if isinstance(value, Symbol):
         raise FeedError(
@@ -37,28 +37,30 @@ def converted(what: str, wanted: TensorType, value: Any) -> Array:
             help="give an array; to use a model inside of a graph, build its graph from the Symbol",
         )
     if hasattr(kind, "__dlpack__") or hasattr(kind, "__array__"):
-        return _of_other(what, value)
-    raise FeedError(f"{what} is a {kind.__name__}, no array", help=_make_array(wanted))
+        return _from_other(what, value)
+    raise FeedError(f"{what} must be an array, got {kind.__name__}", help=_make_array(wanted))
 
 
-def _of_numbers(what: str, wanted: TensorType, value: Any) -> Array:
+def _from_numbers(what: str, wanted: TensorType, value: Any) -> Array:
     if any(casting.is_masked(item) for item in _items(value)):
-        raise FeedError(f"{what} has a masked array in it, and a model knows no masks", help="fill it: array.filled(0)")
+        raise FeedError(f"{what} contains a masked array, but models have no masks", help="fill it: array.filled(0)")
     dtype = wanted.dtype
     if is_wide(dtype):
         return _objects(what, wanted, value)
     try:
-        array, own = array_of(value, dtype)
+        array, value_dtype = array_of(value, dtype)
     except DTypeError:
-        raise _no_array(what, wanted, value) from None
-    if own is dtype or (holds_numpy(value) and array.size):
+        raise _not_an_array(what, wanted, value) from None
+    if value_dtype is dtype or (holds_numpy(value) and array.size):
         return array
     try:
-        return checked_cast(array, own, dtype, what)
+        return checked_cast(array, value_dtype, dtype, what)
     except DTypeError as refusal:
-        if DType.string in (own, dtype):
+        if DType.string in (value_dtype, dtype):
             fix = _make_array(wanted)
-            raise FeedError(f"{what} is {dtype}, and a {type(value).__name__} of {own} is given", help=fix) from None
+            raise FeedError(
+                f"{what} is {dtype}, and a {type(value).__name__} of {value_dtype} is given", help=fix
+            ) from None
         raise FeedError(
             f"{refusal.summary}, the dtype of the input",
             help=f"give numbers that {dtype} holds, or an array that is cast",
@@ -66,23 +68,23 @@ def _of_numbers(what: str, wanted: TensorType, value: Any) -> Array:
 
 
 def _objects(what: str, wanted: TensorType, value: Any) -> Array:
-    """Return Python integers of any size as an array of them, which is checked against the dtype later."""
+    """Return Python integers of any size as an object array, which is checked against the dtype later."""
     try:
         return np.array(value, object)
     except ValueError:  # of lists of different lengths
-        raise _no_array(what, wanted, value) from None
+        raise _not_an_array(what, wanted, value) from None
 
 
 def _items(value: Any, depth: int = 64) -> Iterator[Any]:
-    """Yield the members of nested lists, down to the depth of NumPy's arrays."""
+    """Yield the items of nested lists, down to the maximum depth of NumPy's arrays."""
     if isinstance(value, (list, tuple)) and depth:
         for member in value:
             yield member
             yield from _items(member, depth - 1)
 
 
-def _of_other(what: str, value: Any) -> Array:
-    """Return what another library calls an array."""
+def _from_other(what: str, value: Any) -> Array:
+    """Return the array of another library's object."""
     refusals: list[str] = []
     for convert in (np.from_dlpack, np.asarray):
         if not hasattr(type(value), "__dlpack__" if convert is np.from_dlpack else "__array__"):
@@ -92,57 +94,57 @@ def _of_other(what: str, value: Any) -> Array:
         except Exception as error:  # each library has its own reasons: another device, gradients, a dtype
             refusals.append(f"{type(error).__name__}: {error}".partition("\n")[0])
     raise FeedError(
-        f"{what} is a {type(value).__name__} that gives no array: {refusals[-1]}",
+        f"{what} is a {type(value).__name__} that cannot be converted to an array: {refusals[-1]}",
         help="give an array in the CPU's memory: tensor.detach().cpu().numpy(), np.asarray(x)",
     )
 
 
-def _no_array(what: str, wanted: TensorType, value: Any) -> FeedError:
-    return FeedError(f"{what} is {value!r:.60}, a {type(value).__name__} that is no array", help=_make_array(wanted))
+def _not_an_array(what: str, wanted: TensorType, value: Any) -> FeedError:
+    return FeedError(f"{what} must be an array, got {value!r:.60} ({type(value).__name__})", help=_make_array(wanted))
 
 
 def _make_array(wanted: TensorType) -> str:
     return f"give an array: np.asarray(value, {wanted.dtype.numpy.name!r})"
 
 
-# Quick looks at the elements of feeds: bools, strings and lists, of which the dtype and shape do not tell enough.
+# Quick checks of the elements of feeds: bools, strings and lists, for which dtype and shape are not enough.
 
 Look: TypeAlias = Callable[[Any], Any]
-"""Returns a value as the runtime takes it, or None where it is to be checked in full."""
+"""Returns a value for the runtime, or None if the value needs the full check."""
 
-_MANY = 100
-"""The strings of an array of NumPy's own from which on a look at all at once costs less than making objects of them."""
+_MIN_BATCHED = 100
+"""From this many strings in a NumPy string array on, checking all at once is faster than converting them to objects."""
 _UTF_32, _SWAPPED_UTF_32 = ("utf-32-le", "utf-32-be") if sys.byteorder == "little" else ("utf-32-be", "utf-32-le")
-_LAST = 0xD7FF
-"""The last code point before those that are halves of others, and beyond which the runtime is given objects."""
+_LAST_BMP = 0xD7FF
+"""The last code point before the surrogates. Strings with larger ones are converted to objects."""
 
 
 def quick_look(type_: Type) -> Look | None:
-    """Return the look at values of an input's type, every time; None for tensors whose dtype and shape say all."""
+    """Return the quick check for each value of an input's type; None for tensors that dtype and shape fully
+    describe."""
     if isinstance(type_, TensorType):
         if type_.dtype.is_complex:
             return casting.paired
         return {DType.bool: _bools, DType.string: text}.get(type_.dtype)
     if isinstance(type_, SequenceType):
         return _elements(type_.element)
-    return _given if isinstance(type_, ForeignType) else _refused
+    return _map if isinstance(type_, ForeignType) else _never
 
 
 def are_all_text(array: Array) -> bool:
-    """Return whether all elements of an array of objects are strings; joining them takes a third of looking at each."""
+    """Return True if all elements of an object array are strings."""
     try:
-        "".join(
-            (array if array.ndim == 1 else array.ravel()).tolist()
-        )  # a third of the time that a look at each type takes
+        # Joining them takes a third of the time of checking each type.
+        "".join((array if array.ndim == 1 else array.ravel()).tolist())
     except TypeError:
         return False
     return True
 
 
 def text(array: Array) -> Array | None:
-    """Return strings as the runtime reads them; None where that wants a full check.
+    """Return strings for the runtime; None if they need the full check.
 
-    Of an array of NumPy's own strings it ends each at its first NUL, and it dies of code points that are none.
+    The runtime ends NumPy's own strings at their first NUL, and crashes on invalid code points.
     """
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned):
@@ -152,16 +154,16 @@ def text(array: Array) -> Array | None:
         return array if are_all_text(array) else None
     if kind != "U" or not array.dtype.isnative:
         return None
-    if array.size >= _MANY and array.itemsize:
+    if array.size >= _MIN_BATCHED and array.itemsize:
         points = array.view(np.uint32)
         letters = np.add.reduce(np.char.str_len(array), None)
-        is_read_so = np.maximum.reduce(points, None) <= _LAST and np.count_nonzero(points) == letters
+        is_read_so = np.maximum.reduce(points, None) <= _LAST_BMP and np.count_nonzero(points) == letters
         return array if is_read_so else None
     return array.astype(object) if is_text(array) else None
 
 
 def is_text(array: Array) -> bool:
-    """Return whether NumPy's own strings, which may be a view of any bytes, have code points alone."""
+    """Return True if NumPy's own strings, which may be a view of any bytes, have only valid code points."""
     try:
         array.tobytes().decode(_UTF_32 if array.dtype.isnative else _SWAPPED_UTF_32, "surrogatepass")
     except UnicodeDecodeError:
@@ -170,25 +172,24 @@ def is_text(array: Array) -> bool:
 
 
 def _bools(array: Array) -> Array:
-    return array.view(np.uint8).astype(
-        np.bool_
-    )  # whose bytes may be others than 0 and 1; a copy costs less than a look
+    # The bytes may be other than 0 and 1; a copy costs less than a check.
+    return array.view(np.uint8).astype(np.bool_)
 
 
-def _given(value: object) -> object:
+def _map(value: object) -> object:
     return value if type(value) is dict else None
 
 
-def _refused(value: object) -> None:
+def _never(value: object) -> None:
     return None
 
 
 def _elements(element: Type) -> Look:
-    """Return the look at a list of tensors whose dtype and shape say all; others are checked in full."""
+    """Return the quick check of a list of tensors; others need the full check."""
     if not isinstance(element, TensorType) or element.dtype in (DType.bool, DType.string):
-        return _refused
+        return _never
     if has_storage_axis(element.dtype) or not element.shape.is_ranked:
-        return _refused
+        return _never
     dtype = element.dtype.numpy
     rank = element.rank
     fixed = tuple((axis, int(dim)) for axis, dim in enumerate(element.shape) if dim.is_static)
@@ -197,7 +198,8 @@ def _elements(element: Type) -> Look:
         if type(value) is not list:
             return None
         for array in value:
-            # What owns its memory is aligned, and the runtime copies strides; to ask for flags takes twice as long.
+            # Arrays that own their memory are aligned, and the runtime copies strides; reading flags takes twice as
+            # long.
             if (
                 type(array) is ndarray
                 and array.dtype is dtype
@@ -219,27 +221,27 @@ def _elements(element: Type) -> Look:
 
 def requested(
     model: str,
-    known: Collection[str],
+    outputs: Collection[str],
     output_names: Sequence[str] | None,
     input_feed: object,
     run_options: object,
     session: str,
 ) -> Sequence[str]:
-    """Return the names of the outputs that a run is to give, all of `known` for None.
+    """Return the names of the requested outputs; all outputs for None.
 
-    model, session: names for errors, of the model and of the class whose options are meant. Raises `FeedError` for
-    names that are no outputs, a feed that is no mapping by names, and run_options that are not None.
+    model, session: names of the model and of the session class for errors. Raises `FeedError` for unknown outputs, a
+    feed that is not a mapping by names, and run_options other than None.
     """
-    names = [*known] if output_names is None else output_names
+    names = [*outputs] if output_names is None else output_names
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise FeedError(
-            f"run: {model}: {names!r:.80} is no list of outputs", help='give names: model.run(["y"], {"x": x})'
+            f"run: {model}: {names!r:.80} is not a list of outputs", help='give names: model.run(["y"], {"x": x})'
         )
     for name in names:
-        if name not in known:
+        if name not in outputs:
             raise FeedError(
                 f"run: {model}: there is no output {name!r:.80}",
-                help=f"{suggestion(name, known)}the outputs: {', '.join(known)}",
+                help=f"{suggestion(name, outputs)}the outputs: {', '.join(outputs)}",
             )
     if not isinstance(input_feed, Mapping) or not all(isinstance(name, str) for name in input_feed):
         raise FeedError(

@@ -24,23 +24,23 @@ _SIZE_CHECK = re.compile(rf".*Name:'([^\n]*?{SIZE_CHECK}[^\n]*)' Status Message.
 _TEXT = re.compile(rf"{SIZE_CHECK}(?P<name>.*?) to \[(?P<shape>[^\]]*)\](?:: (?P<message>.*?))?(?: #\d+)?$")
 
 
-def failed(
+def run_error(
     model: str, error: Exception, feed: Mapping[str, Any], graph: Graph | None, users: UserNodes | None = None
 ) -> RunError:
-    """Return the error to raise where running a model failed.
+    """Return the error for a failed run of a model.
 
-    graph: what it was made of, where that is known. users: finds the node of that graph which failed.
+    graph: the source of the model, if it is known. users: finds the failed node of that graph.
     """
     python = python_ops.failure(error)
     if python is not None:
-        cause, said = python
-        made = RunError(f"{model}: {said}", operands={name: summary(value) for name, value in feed.items()})
-        made.__cause__ = cause
-        return made
-    found = _SIZE_CHECK.search(str(error))
-    if found is not None:
-        return _rebind_failed(model, found[1], int(found[2]), feed, graph)
-    reason = Said.of(str(error))
+        cause, text = python
+        python_error = RunError(f"{model}: {text}", operands={name: summary(value) for name, value in feed.items()})
+        python_error.__cause__ = cause
+        return python_error
+    match = _SIZE_CHECK.search(str(error))
+    if match is not None:
+        return _rebind_failed(model, match[1], int(match[2]), feed, graph)
+    reason = RuntimeMessage.of(str(error))
     node = None if users is None else users.of(reason.node)
     inputs = {name: summary(value) for name, value in feed.items()}
     if node is None or users is None:
@@ -55,7 +55,7 @@ def failed(
             )
     operands.update({f"input {n}": text for n, text in inputs.items()})
     return RunError(
-        f"{model}: onnxruntime failed at {name}, {_an(node.op_type)}: {reason.why}",
+        f"{model}: onnxruntime failed at {name}, {_with_article(node.op_type)}: {reason.why}",
         operands=operands,
         help=reason.help,
         line=node.line,
@@ -63,7 +63,7 @@ def failed(
     )
 
 
-def _an(op_type: str) -> str:
+def _with_article(op_type: str) -> str:
     return f"{'an' if op_type[:1] in 'AEIOU' else 'a'} {op_type}"
 
 
@@ -84,32 +84,32 @@ def _rebind_failed(model: str, check: str, code: int, feed: Mapping[str, Any], g
     text = _TEXT.search(check)
     name, shape, message = (text["name"], text["shape"], text["message"]) if text else ("?", "", None)
     stated = "another size"
-    node = next(_guarded(graph, check), None) if graph is not None else None
+    node = next(_checked_tensors(graph, check), None) if graph is not None else None
     operands: dict[str, object] = {}
     if node is not None:
-        x, made = node
-        name, shape = x.name, str(made.shape)[1:-1] if axis >= 0 else shape
-        stated = str(made.shape[axis]) if axis >= 0 else ""
-        operands = {"x": x, "rebind": made}
+        x, rebound = node
+        name, shape = x.name, str(rebound.shape)[1:-1] if axis >= 0 else shape
+        stated = str(rebound.shape[axis]) if axis >= 0 else ""
+        operands = {"x": x, "rebind": rebound}
     number = _evaluated(stated, feed, graph)
-    known = "" if number is None or stated == str(number) else f" = {number}"
+    evaluated = "" if number is None or stated == str(number) else f" = {number}"
     operands.update({f"input {n}": summary(value) for n, value in feed.items()})
-    told = f" ({message})" if message else ""
+    note = f" ({message})" if message else ""
     if axis < 0:
         return RunError(
-            f"{model}: rebind: {name} has rank {size - RANK}, and the dims of another were stated: [{shape}]{told}",
+            f"{model}: rebind: {name} has rank {size - RANK}, and the dims of another were stated: [{shape}]{note}",
             operands=operands,
             help="feed what makes the rank right, or state as many dims as there are axes",
         )
     return RunError(
-        f"{model}: rebind: axis {axis} of {name} has size {size}, and {stated}{known} was stated: [{shape}]{told}",
+        f"{model}: rebind: axis {axis} of {name} has size {size}, and {stated}{evaluated} was stated: [{shape}]{note}",
         operands=operands,
         help="feed what makes that size right, or state another dim in rebind",
     )
 
 
-def _guarded(graph: Graph, check: str) -> Iterator[tuple[Symbol, Symbol]]:
-    """Yield the tensors before and after the check of that name, which is longer inside a body or a call."""
+def _checked_tensors(graph: Graph, check: str) -> Iterator[tuple[Symbol, Symbol]]:
+    """Yield the tensors before and after the check of that name, which has a prefix inside a body or a call."""
     for node in walk(graph):
         if node.op_type != "Squeeze" or node.inputs[0] is None:
             continue
@@ -118,13 +118,17 @@ def _guarded(graph: Graph, check: str) -> Iterator[tuple[Symbol, Symbol]]:
             continue
         place = apart.inputs[1].producer if apart.inputs[1] is not None else None
         if isinstance(place, Node) and place.op_type == "Shape" and place.inputs[0] is not None:
-            own = place.inputs[0].given_name
-            if own is not None and SIZE_CHECK in own and (check == own or check.endswith(f"/{own}")):
+            given_name = place.inputs[0].given_name
+            if (
+                given_name is not None
+                and SIZE_CHECK in given_name
+                and (check == given_name or check.endswith(f"/{given_name}"))
+            ):
                 yield apart.inputs[0], node.outputs[0]
 
 
 def _evaluated(stated: str, feed: Mapping[str, Any], graph: Graph | None) -> int | None:
-    """Return the size of a dim that the names of the inputs make up."""
+    """Return the size of a dim of the inputs' dim names; None if it cannot be evaluated."""
     sizes = sizes_of(graph, feed) if graph is not None else {}
     try:
         return Dim(stated).evaluate(sizes)
@@ -132,7 +136,7 @@ def _evaluated(stated: str, feed: Mapping[str, Any], graph: Graph | None) -> int
         return None
 
 
-# Messages of onnxruntime in words: which node failed, why, and what to do.
+# Messages of onnxruntime, explained: which node failed, why, and the fix.
 
 _RUNNING = re.compile(
     r"^[^\n]*?Non-zero status code returned while running (?P<op>\S+) node\. "
@@ -144,11 +148,11 @@ _PLACE = re.compile(r"(?:/[\w.+-]+)*/?[\w.+-]+\.(?:h|hpp|cc|cpp|cu|cuh):\d+ ")
 
 _SIZES = "see the shapes of this run: feed arrays whose sizes fit, or build the graph for these"
 
-_WORDS: tuple[tuple[str, str, str], ...] = (
+_EXPLANATIONS: tuple[tuple[str, str, str], ...] = (
     (
         r"k argument \[(-?\d+)\] should not be greater than specified axis dim value \[(\d+)\]",
         "k is {0}, and the axis has {1} elements",
-        "ask for fewer elements, or feed a longer axis",
+        "use a smaller k, or feed a longer axis",
     ),
     (
         r"Attempting to broadcast an axis by a dimension other than 1\. (\d+) by (\d+)",
@@ -173,7 +177,7 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     (r"MatMul dimension mismatch", "the inner dimensions of the product differ", _SIZES),
     (
         r"Non concat axis dimensions must match: Axis (\d+) has mismatched dimensions of (\d+) and (\d+)",
-        "what is joined has {1} and {2} elements along axis {0}",
+        "the operands to concatenate have {1} and {2} elements along axis {0}",
         "join along the axis in which they differ",
     ),
     (
@@ -183,24 +187,28 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"(Q|KV) sequence length must be greater than 0",
-        "the kernel takes no sequence of length 0",
+        "the kernel does not support sequences of length 0",
         "feed a longer sequence",
     ),
     (
         r"dim0_offset < dim0_size was false",
-        "the axis that it goes along has no elements",
-        "feed one or more steps: onnxruntime's Scan takes no axis of length 0",
+        "the scanned axis has no elements",
+        "feed one or more steps: onnxruntime's Scan does not support axes of length 0",
     ),
-    (r"[Ii]nteger divi\w+ by zero|[Dd]ivision by zero", "integers are divided by zero", "leave out zeros"),
+    (
+        r"[Ii]nteger divi\w+ by zero|[Dd]ivision by zero",
+        "integers are divided by zero",
+        "feed divisors other than zero",
+    ),
     (r"[Ff]ailed to allocate memory|bad_alloc|bad allocation", "there is not enough memory", "feed smaller arrays"),
 )
 """Messages of the runtime: a pattern, its meaning, and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A message of the runtime. node: the name of the node that failed, or "". why, help: in words. raw: the message
-    without the places in its source."""
+class RuntimeMessage:
+    """A message of the runtime. node: the name of the failed node, or "". why, help: the explanation and the fix. raw:
+    the message without positions in onnxruntime's source."""
 
     node: str
     why: str
@@ -209,49 +217,49 @@ class Said:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return what a message says."""
+        """Parse and explain a message."""
         running = _RUNNING.match(text.strip())
         other = running or _OTHER.match(text.strip())
-        said = _without_places(other["said"] if other is not None else text)
+        message = _without_places(other["said"] if other is not None else text)
         where = f"{running['op']} {running['node']!r}: " if running is not None else ""
-        raw = f"onnxruntime: {where}{said}"
+        raw = f"onnxruntime: {where}{message}"
         node = running["node"] if running is not None else ""
-        for pattern, why, help in _WORDS:
-            found = re.search(pattern, text, re.DOTALL)
-            if found is not None:
-                groups = [", ".join(g.split(",")) if g else "" for g in found.groups()]
+        for pattern, why, help in _EXPLANATIONS:
+            match = re.search(pattern, text, re.DOTALL)
+            if match is not None:
+                groups = [", ".join(g.split(",")) if g else "" for g in match.groups()]
                 return cls(node, why.format(*groups), help, raw)
-        return cls(node, said, "sizes that only the run knows may not fit together, or an operand may hold what the "
-                   "kernel does not take", raw if where else "")  # fmt: skip
+        return cls(node, message, "sizes known only at run time may not fit together, or the kernel may not support "
+                   "the values of an operand", raw if where else "")  # fmt: skip
 
 
 def _without_places(text: str) -> str:
-    """Return a message without files of the runtime's source, signatures of its functions and line breaks."""
-    while (found := _PLACE.search(text)) is not None:
-        text = text[: found.start()] + _without_signature(text[found.end() :])
+    """Remove files of onnxruntime's source, signatures of its functions and line breaks from a message."""
+    while (place := _PLACE.search(text)) is not None:
+        text = text[: place.start()] + _without_signature(text[place.end() :])
     return " ".join(text.split())
 
 
 def _without_signature(text: str) -> str:
-    """Return what stands after the signature of a function: `void f(int, T) [with T = int] const`."""
+    """Return the text after the signature of a function: `void f(int, T) [with T = int] const`."""
     opened = text.find("(")
     if opened < 0 or "\n" in text[:opened] or "." in text[:opened]:
         return text
-    end = _closed(text, opened)
+    end = _after_bracket(text, opened)
     while True:
         rest = text[end:].lstrip()
         if rest.startswith("const "):
             end = len(text) - len(rest) + len("const ")
         elif rest.startswith("[with "):
-            end = _closed(text, text.index("[with ", end))
-        elif rest.startswith("::") and "(" in rest:  # of a function inside of another
-            end = _closed(text, text.index("(", end))
+            end = _after_bracket(text, text.index("[with ", end))
+        elif rest.startswith("::") and "(" in rest:  # a function inside another
+            end = _after_bracket(text, text.index("(", end))
         else:
             return rest
 
 
-def _closed(text: str, opened: int) -> int:
-    """Return the place after the bracket that closes the one at `opened`."""
+def _after_bracket(text: str, opened: int) -> int:
+    """Return the position after the bracket that closes the one at `opened`."""
     depth = 0
     for place in range(opened, len(text)):
         depth += (text[place] in "([{") - (text[place] in ")]}")
@@ -260,17 +268,17 @@ def _closed(text: str, opened: int) -> int:
     return len(text)
 
 
-# The nodes of a user's graph that those of the lowered one were made of, and their shapes in a run that failed.
+# The user's nodes that lowered nodes come from, and their shapes in a failed run.
 
-_MOST_WATCHED = 20_000
-"""Nodes of a graph that is run again, up to the one that failed, for shapes that only a run tells."""
+_MAX_WATCHED_NODES = 20_000
+"""A failed graph of up to this many nodes is run again, up to the failed node, to find shapes."""
 
 
 class UserNodes:
-    """Finds the node of a graph that failed, by the name that the lowered one has.
+    """Finds the failed node of a graph by the name of the lowered node.
 
-    The graph is lowered once more for it, each node with its number in place of its line: passes hand lines on to what
-    they make. lower: does what was done before the session was started. run: gives the arrays of values for a feed.
+    Lowers the graph again with numbers instead of source lines, since passes copy lines to the nodes that they create.
+    lower: lowers as for the session. run: returns the arrays of values for a feed.
     """
 
     def __init__(
@@ -282,52 +290,52 @@ class UserNodes:
         self._graph = graph
         self._lower = lower
         self._run = run
-        self._found: dict[str, Node] | None = None
+        self._origins_by_name: dict[str, Node] | None = None
 
     def of(self, name: str) -> Node | None:
-        """Return the node of the graph that the node of that name was made of; None where that is not known."""
+        """Return the node of the graph that the lowered node comes from; None if it is unknown."""
         if not name:
             return None
-        if self._found is None:
+        if self._origins_by_name is None:
             try:
-                self._found = _origins(self._graph, self._lower)
-            except Exception:  # the run failed, and that is what is to be told
-                self._found = {}
-        return next((self._found[key] for key in _spellings(name) if key in self._found), None)
+                self._origins_by_name = _origins(self._graph, self._lower)
+            except Exception:  # the failed run is the error to report
+                self._origins_by_name = {}
+        return next((self._origins_by_name[key] for key in _spellings(name) if key in self._origins_by_name), None)
 
     def shapes(self, node: Node, feed: Mapping[str, Any]) -> dict[int, str]:
-        """Return the dtype and shape in this run of the operands of a node, by their numbers, as far as known."""
+        """Return the dtypes and shapes of a node's operands in this run by id, as far as they are known."""
         sizes = sizes_of(self._graph, feed)
-        found: dict[int, str] = {}
+        shapes: dict[int, str] = {}
         unknown: list[Symbol] = []
         for symbol in {s.id: s for s in node.inputs if s is not None}.values():
             text = _in_run(symbol, sizes, feed)
-            found[symbol.id] = text
+            shapes[symbol.id] = text
             if "?" in text and symbol.graph is self._graph and isinstance(symbol.producer, Node):
                 unknown.append(symbol)
-        if unknown and len(self._graph.nodes) <= _MOST_WATCHED:
+        if unknown and len(self._graph.nodes) <= _MAX_WATCHED_NODES:
             try:
                 arrays = self._run(unknown, feed)
-            except Exception:  # what they are made of may have failed
-                return found
-            found.update({s.id: summary(array) for s, array in zip(unknown, arrays, strict=True)})
-        return found
+            except Exception:  # their producers may have failed
+                return shapes
+            shapes.update({s.id: summary(array) for s, array in zip(unknown, arrays, strict=True)})
+        return shapes
 
 
 def _origins(graph: Graph, lower: Callable[[Graph], Graph]) -> dict[str, Node]:
-    """Return, by the names of the lowered nodes' first results, the nodes of the graph that they were made of."""
+    """Return the nodes of the graph by the names of the first results of their lowered nodes."""
     nodes = [*walk(graph)]
     lowered = lower(marked(graph))
-    found: dict[str, Node] = {}
+    origins: dict[str, Node] = {}
     for node in (*lowered.nodes, *walk(lowered)):
         number = mark_of(node)
         if number is not None:
-            found.setdefault(node.outputs[0].name, nodes[number])
-    return found
+            origins.setdefault(node.outputs[0].name, nodes[number])
+    return origins
 
 
 def _spellings(name: str) -> list[str]:
-    """Return the names that a node may have had before the runtime renamed it: in a body, or fused with others."""
+    """Return the possible names of a node before the runtime renamed it, in a body or by fusion."""
     parts = re.split(r"/", name)
     ends = ["/".join(parts[i:]) for i in range(len(parts))]
     starts = ["/".join(parts[:i]) for i in range(len(parts) - 1, 0, -1)]
@@ -336,7 +344,7 @@ def _spellings(name: str) -> list[str]:
 
 
 def sizes_of(graph: Graph, feed: Mapping[str, Any]) -> dict[str, int]:
-    """Return the sizes of the dims that have names, in the inputs of a graph."""
+    """Return the sizes of named dims in the inputs of a graph."""
     sizes: dict[str, int] = {}
     for symbol in graph.inputs:
         array = feed.get(symbol.name)
@@ -346,16 +354,16 @@ def sizes_of(graph: Graph, feed: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _in_run(symbol: Symbol, sizes: Mapping[str, int], feed: Mapping[str, Any]) -> str:
-    """Return the dtype and shape of a value in a run, with `?` where dims do not tell."""
+    """Return the dtype and shape of a value in a run, with `?` for unknown sizes."""
     while isinstance(symbol.producer, Captured):
         symbol = symbol.producer.symbol
     type_ = symbol.type
     if isinstance(symbol.producer, Constant):
         array = symbol.producer.array
         return f"{type_.dtype}{list(array.shape)}" + (f" {array.tolist()}" if array.size <= 8 and array.ndim else "")
-    given = feed.get(symbol.name)
-    if isinstance(given, np.ndarray) and not isinstance(symbol.producer, Node):
-        return summary(given)
+    fed = feed.get(symbol.name)
+    if isinstance(fed, np.ndarray) and not isinstance(symbol.producer, Node):
+        return summary(fed)
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
         return f"{type_}" if not isinstance(type_, TensorType) else f"{type_.dtype}[?...]"
     return f"{type_.dtype}[{', '.join(_size(dim, sizes) for dim in type_.shape)}]"

@@ -22,20 +22,20 @@ _Accepted: TypeAlias = tuple[str, "np.dtype[Any] | None", "tuple[int, ...] | Non
 
 
 class NoElements(Exception):
-    """Arrays of no elements were given to a model that takes none."""
+    """The feed has empty arrays, which the model does not support."""
 
 
 class _Leaf(NamedTuple):
-    """One array of what is fed. what: how errors call it. is_held: it is what a buffer holds, and was not given."""
+    """An array of a feed. what: its name in errors. is_buffer: whether it is the value of a buffer."""
 
     what: str
     type: TensorType
     array: Array
-    is_held: bool = False
+    is_buffer: bool = False
 
 
 def _unnamed(type_: Type) -> Type:
-    """Return the type of an element of a sequence: what a dim is called there may have another size in each."""
+    """Return the type of an element of a sequence without dim names, since their sizes may differ between elements."""
     if isinstance(type_, (SequenceType, OptionalType)):
         return type(type_)(_unnamed(type_.element))
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
@@ -44,50 +44,48 @@ def _unnamed(type_: Type) -> Type:
 
 
 class Feeds:
-    """The inputs of one model, in order, and the check of what is given for them.
+    """The inputs of a model, in order, and the checks of their values.
 
-    Tensors are arrays, or what `converted` makes arrays of; sequences are lists or tuples, an optional that is absent
-    is None or not given at all. What is of another type is for the runtime to judge.
+    Tensors are arrays, or objects that `converted` converts; sequences are lists or tuples; an absent optional is None
+    or omitted. The runtime checks values of other types.
     """
 
     def __init__(
         self, model: str, types: Mapping[str, Type], kind: str = "input", *, has_elements: bool = False
     ) -> None:
-        """has_elements: whether `NoElements` is raised for arrays that have none."""
+        """has_elements: whether to raise `NoElements` for empty arrays."""
         self.model = model
         self._has_elements = has_elements
         self._kind = kind
         self.types = dict(types)
         self.names = tuple(types)
-        # Of bools, strings, lists and maps the elements are looked at, every time.
+        # The elements of bools, strings, lists and maps are checked in every call.
         looks = {name: quick_look(t) for name, t in types.items()}
         self._looks = tuple((name, look) for name, look in looks.items() if look is not None)
         self._begins_with_map = bool(types) and isinstance(next(iter(types.values())), ForeignType)
-        self._known: dict[TensorType, list[tuple[int, str | None, Dim | int]]] = {}
+        self._dims_by_type: dict[TensorType, list[tuple[int, str | None, Dim | int]]] = {}
         self._accepted: tuple[_Accepted, ...] | None = None
 
     def take(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the feed of what is given by position, by name or as one dict, in the inputs' order.
+        """Return the feed of values by position, by name or in one dict, in the inputs' order. Raises `FeedError`.
 
-        Raises `FeedError`.
-
-        Arrays like those accepted the last time, as most are, need no more than a look at each.
+        Arrays with the dtypes and shapes of the last call, as most have, need only a quick check.
         """
-        feed = None if self._accepted is None else self._quickly(self._accepted, arrays, named)
+        feed = None if self._accepted is None else self._take_like_last(self._accepted, arrays, named)
         return self._checked(self._in_order(arrays, named)) if feed is None else feed
 
-    def _quickly(
+    def _take_like_last(
         self, accepted: Sequence[_Accepted], arrays: Sequence[Any], named: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Return a feed like the one accepted the last time; None where it is another, and wants the full check."""
-        given = arrays
+        """Return a feed with the dtypes and shapes of the last one; None if it needs the full check."""
+        values = arrays
         if named or len(arrays) != len(accepted) or (len(arrays) == 1 and type(arrays[0]) is dict):
-            found = self._by_name(arrays, named)
-            if found is None:
+            by_name = self._values_by_name(arrays, named)
+            if by_name is None:
                 return None
-            given = found
+            values = by_name
         feed = {}
-        for (name, dtype, shape), value in zip(accepted, given, strict=True):
+        for (name, dtype, shape), value in zip(accepted, values, strict=True):
             if dtype is not None:
                 if type(value) is not ndarray or value.dtype is not dtype or value.shape != shape:
                     return None
@@ -102,9 +100,8 @@ class Feeds:
             feed[name] = seen
         return feed
 
-    def _by_name(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any] | None:
-        """Return what is given by name or in one dict, in the inputs' order, None for names that are missing; None
-        where that takes a longer look."""
+    def _values_by_name(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Return values by name or in one dict, in the inputs' order; None if they need the full check."""
         if arrays:
             whole = arrays[0]
             if named or len(arrays) > 1 or type(whole) is not dict:
@@ -114,14 +111,16 @@ class Feeds:
             named = whole
         return [*map(named.get, self.names)] if len(named) == len(self.names) else None
 
-    def check_beside(self, feed: Mapping[str, Any], held: Mapping[str, tuple[TensorType, Array]]) -> None:
-        """Check that dims of other arrays, which errors call buffers, are those of a feed. Raises `FeedError`."""
+    def check_beside(self, feed: Mapping[str, Any], buffers: Mapping[str, tuple[TensorType, Array]]) -> None:
+        """Raise `FeedError` if the dims of buffers differ from those of a feed."""
         pairs = ((f"{self._kind} {name!r}", self.types[name], value) for name, value in feed.items())
         leaves = [_Leaf(what, type_, value) for what, type_, value in pairs if isinstance(type_, TensorType)]
-        self._check_sizes([*leaves, *(_Leaf(f"buffer {name!r}", *pair, is_held=True) for name, pair in held.items())])
+        self._check_sizes(
+            [*leaves, *(_Leaf(f"buffer {name!r}", *pair, is_buffer=True) for name, pair in buffers.items())]
+        )
 
     def sizes_of(self, feed: Mapping[str, Any]) -> dict[str, int]:
-        """Return the sizes of the dims that have names, in a feed that was checked."""
+        """Return the sizes of named dims in a checked feed."""
         return {
             name: value.shape[axis]
             for input_, value in feed.items()
@@ -130,10 +129,10 @@ class Feeds:
             if name is not None
         }
 
-    def _checked(self, given: Sequence[Any]) -> dict[str, Any]:
+    def _checked(self, values: Sequence[Any]) -> dict[str, Any]:
         leaves: list[_Leaf] = []
         feed = {}
-        for (name, type_), value in zip(self.types.items(), given, strict=True):
+        for (name, type_), value in zip(self.types.items(), values, strict=True):
             feed[name] = self._value(f"{self._kind} {name!r}", type_, value, leaves)
         self._check_sizes(leaves)
         if self._has_elements and not all(leaf.array.size for leaf in leaves):
@@ -142,7 +141,7 @@ class Feeds:
         return feed
 
     def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
-        """Return what is given for each input, in their order."""
+        """Return the value of each input, in order."""
         if not named and len(arrays) == len(self.names) and not (len(arrays) == 1 and isinstance(arrays[0], Mapping)):
             return arrays
         whole = arrays[0] if len(arrays) == 1 else None
@@ -172,12 +171,12 @@ class Feeds:
             raise FeedError(f"{self.model}: nothing is given for {', '.join(missing)}", help=f"the inputs: {takes}")
         return [feed.get(name) for name in self.names]
 
-    def _are_feeds(self, given: Mapping[Any, Any]) -> bool:
-        """Return whether a dict is all feeds by name: always, but for a model whose first input is a map."""
-        return not self._begins_with_map or (bool(given) and given.keys() <= self.types.keys())
+    def _are_feeds(self, feed: Mapping[Any, Any]) -> bool:
+        """Return True if a dict has the feeds by name: always, except for a model whose first input is a map."""
+        return not self._begins_with_map or (bool(feed) and feed.keys() <= self.types.keys())
 
     def _value(self, what: str, wanted: Type, value: Any, leaves: list[_Leaf]) -> Any:
-        """Return the value as the runtime takes it; its arrays are added to the leaves."""
+        """Return a value for the runtime, and add its arrays to the leaves."""
         if isinstance(wanted, TensorType):
             array = self._array(what, wanted, value)
             leaves.append(_Leaf(what, wanted, array))
@@ -190,9 +189,9 @@ class Feeds:
             each = _unnamed(wanted.element)
             return [self._value(f"element {i} of {what}", each, v, leaves) for i, v in enumerate(value)]
         raise FeedError(
-            f"{self.model}: {what} is a {type(value).__name__}, no list",
+            f"{self.model}: {what} must be a list, got {type(value).__name__}",
             operands={"takes": str(wanted), "given": summary(value)},
-            help="give a list of the elements; an array is cut along its first axis by list(array)",
+            help="give a list of the elements; list(array) splits an array along its first axis",
         )
 
     def _array(self, what: str, wanted: TensorType, value: Any) -> Array:
@@ -200,12 +199,12 @@ class Feeds:
             value = converted(f"{self.model}: {what}", wanted, value)
         if casting.is_masked(value):
             raise FeedError(
-                f"{self.model}: {what} is a masked array, and a model knows no masks",
-                help="fill what is masked: array.filled(0)",
+                f"{self.model}: {what} is a masked array, but models have no masks",
+                help="fill the masked elements: array.filled(0)",
             )
         array = np.asarray(value)
         if big_integers.is_wide(wanted.dtype):
-            return self._digits(what, wanted, array)
+            return self._to_digits(what, wanted, array)
         if wanted.dtype is DType.string:
             array = self._text(what, wanted, array)
         elif wanted.dtype.is_complex and _are_pairs(wanted, array):
@@ -213,15 +212,15 @@ class Feeds:
         elif array.dtype.newbyteorder("=") != wanted.dtype.numpy:
             fix = f"cast it: array.astype({wanted.dtype.numpy.name!r})"
             if array.dtype.kind == "c" and not wanted.dtype.is_complex:
-                fix = "say what is meant: array.real, array.imag, np.abs(array)"
+                fix = "pick a part: array.real, array.imag or np.abs(array)"
             self._fail(wanted, array, f"{what} is {wanted.dtype}", fix)
         if wanted.shape.is_ranked and array.ndim != wanted.rank:
             self._fail(wanted, array, f"{what} has rank {wanted.rank}", "reshape it, or add the axes it lacks")
         array = casting.native(array)
         return array if array.flags.aligned else array.copy()
 
-    def _digits(self, what: str, wanted: TensorType, array: Array) -> Array:
-        """Return integers of more than 64 bits as their digits, which they may be given as."""
+    def _to_digits(self, what: str, wanted: TensorType, array: Array) -> Array:
+        """Return integers of more than 64 bits as digits; the value may be digits already."""
         dtype = wanted.dtype
         count = big_integers.digits_of(dtype)
         is_cut = array.ndim > 0 and array.shape[-1] == count and array.dtype.newbyteorder("=") == np.uint32
@@ -243,10 +242,12 @@ class Feeds:
         return big_integers.to_digits(whole, dtype)
 
     def _text(self, what: str, wanted: TensorType, array: Array) -> Array:
-        """Return strings as the objects that onnxruntime reads. It would take any object, and print it."""
+        """Return strings as objects for onnxruntime, which would accept any object and print it."""
         if array.dtype.kind in "UT":
             if array.dtype.kind == "U" and not is_text(array):
-                raise FeedError(f"{self.model}: {what} holds what is no text", help="give an array of str only")
+                raise FeedError(
+                    f"{self.model}: {what} has elements that are not valid text", help="give an array of str only"
+                )
             return array.astype(object)
         if array.dtype.kind != "O":
             fix = "decode it: np.char.decode(array)" if array.dtype.kind == "S" else "convert it: array.astype(str)"
@@ -254,13 +255,13 @@ class Feeds:
         if not are_all_text(array):
             item = next(item for item in array.flat if not isinstance(item, str))
             raise FeedError(
-                f"{self.model}: {what} is string, and holds {item!r:.40}, a {type(item).__name__}",
+                f"{self.model}: {what} is string, but has the element {item!r:.40} of type {type(item).__name__}",
                 help="give an array of str only",
             )
         return array
 
     def _check_sizes(self, leaves: Sequence[_Leaf]) -> None:
-        """Check static dims, and that a name means one size everywhere."""
+        """Check static dims, and that each dim name has one size everywhere."""
         sizes: dict[str, int] = {}
         first: dict[str, _Leaf] = {}
         derived: list[tuple[_Leaf, int, Dim]] = []
@@ -270,49 +271,49 @@ class Feeds:
                 size = shape[axis]
                 if name is not None:
                     if isinstance(dim, Dim) and size < dim.min:
-                        self._wrong(leaf, axis, f"{name}, which is {dim.min} or more")
+                        self._fail_size(leaf, axis, f"{name}, which is {dim.min} or more")
                     if sizes.setdefault(name, size) != size:
-                        self._wrong(leaf, axis, f"{name}, which is {sizes[name]} in {first[name].what}")
+                        self._fail_size(leaf, axis, f"{name}, which is {sizes[name]} in {first[name].what}")
                     first.setdefault(name, leaf)
                 elif isinstance(dim, Dim):
                     derived.append((leaf, axis, dim))
                 elif dim != size:
-                    self._wrong(leaf, axis, str(dim))
+                    self._fail_size(leaf, axis, str(dim))
         for leaf, axis, dim in derived:
             if dim.parameters <= sizes.keys() and dim.evaluate(sizes) != leaf.array.shape[axis]:
-                self._wrong(leaf, axis, f"{dim} = {dim.evaluate(sizes)}")
+                self._fail_size(leaf, axis, f"{dim} = {dim.evaluate(sizes)}")
 
     def _known_dims(self, type_: TensorType) -> list[tuple[int, str | None, Dim | int]]:
-        """Return the axis of each dim of which something is known, its name or None, and the dim or its number."""
-        found = self._known.get(type_)
-        if found is None:
+        """Return the axis, the name or None, and the dim or its size, of each dim that is not dynamic."""
+        dims = self._dims_by_type.get(type_)
+        if dims is None:
             shape = type_.shape if type_.shape.is_ranked else ()
-            known = [(axis, dim) for axis, dim in enumerate(shape) if not dim.is_dynamic]
-            found = [(axis, dim.name, int(dim) if dim.is_static else dim) for axis, dim in known]
-            self._known[type_] = found
-        return found
+            axes = [(axis, dim) for axis, dim in enumerate(shape) if not dim.is_dynamic]
+            dims = [(axis, dim.name, int(dim) if dim.is_static else dim) for axis, dim in axes]
+            self._dims_by_type[type_] = dims
+        return dims
 
-    def _wrong(self, leaf: _Leaf, axis: int, expected: str) -> NoReturn:
-        if leaf.is_held:
+    def _fail_size(self, leaf: _Leaf, axis: int, expected: str) -> NoReturn:
+        if leaf.is_buffer:
             raise FeedError(
-                f"{self.model}: axis {axis} of {leaf.what} is {expected}, and it holds {summary(leaf.array)}",
+                f"{self.model}: axis {axis} of {leaf.what} is {expected}, but its value is {summary(leaf.array)}",
                 operands={"buffer": str(leaf.type), "holds": summary(leaf.array)},
-                help="begin anew: model.buffers.reset(), or another state: model.state(); or set what the buffer holds",
+                help="reset it: model.buffers.reset(), use another state: model.state(), or set the buffer",
             )
         fix = f"give an array whose axis {axis} has that size, not {leaf.array.shape[axis]}"
         self._fail(leaf.type, leaf.array, f"axis {axis} of {leaf.what} is {expected}", fix)
 
     def _fail(self, wanted: TensorType, array: Array, reason: str, fix: str) -> NoReturn:
-        given = summary(array)
+        got = summary(array)
         raise FeedError(
-            f"{self.model}: {reason}, and {given} is given",
-            operands={"takes": str(wanted), "given": given},
+            f"{self.model}: {reason}, and {got} is given",
+            operands={"takes": str(wanted), "given": got},
             help=fix,
         )
 
 
 def _are_pairs(wanted: TensorType, array: Array) -> bool:
-    """Return whether an array has complex numbers as pairs of floats along one more axis, the last one."""
+    """Return True if an array has complex numbers as pairs of floats along an additional last axis."""
     if not array.ndim or array.shape[-1] != 2 or array.dtype.newbyteorder("=") != wanted.dtype.storage.numpy:
         return False
     return not wanted.shape.is_ranked or array.ndim == wanted.rank + 1
@@ -327,17 +328,17 @@ def _accepted(name: str, type_: Type, value: Any) -> _Accepted:
 
 
 def summary(value: object) -> str:
-    """Return what errors show of a value that is fed: `float32[2, 3]`, `[float32[2], float32[3]]`, `None`."""
+    """Return the text of a fed value for errors: `float32[2, 3]`, `[float32[2], float32[3]]`, `None`."""
     if isinstance(value, np.ndarray):
         return f"{_dtype_name(value)}{list(value.shape)}"
     if isinstance(value, (list, tuple)):
-        more = [f"and {len(value) - _SHOWN} more"] if len(value) > _SHOWN else []
-        return f"[{', '.join([*map(summary, value[:_SHOWN]), *more])}]"
+        more = [f"and {len(value) - _MAX_LISTED} more"] if len(value) > _MAX_LISTED else []
+        return f"[{', '.join([*map(summary, value[:_MAX_LISTED]), *more])}]"
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-_SHOWN = 4
-"""Elements of a list that errors show."""
+_MAX_LISTED = 4
+"""The number of elements of a list that errors list."""
 
 
 def _dtype_name(array: Array) -> str:

@@ -1,4 +1,4 @@
-"""`Model.map`: the items of an iterable, run as rows of batches, their results in the order of the items."""
+"""`Model.map`: run the items of an iterable as rows of batches, and yield results in the order of the items."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from graphcore.types.tensor_types import TensorType, Type
 Call: TypeAlias = Callable[..., list[Any]]
 
 WINDOW = 1024
-"""Items that are read ahead, to be put together by their lengths."""
-_MOST_BYTES = 64 << 20
-"""Bytes of items that are read ahead at most, beyond those of one batch."""
+"""Number of items that are read ahead, to group them by length."""
+_MAX_BYTES_AHEAD = 64 << 20
+"""Maximum bytes of items that are read ahead, beyond one batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Item:
-    """number: which one of the iterable's. elements: of all its arrays."""
+    """An item. number: its index in the iterable. elements: of all its arrays."""
 
     number: int
     row: Mapping[str, Array]
@@ -38,11 +38,11 @@ class _Item:
     elements: int
 
 
-class Mapped:
-    """A run over items: checks each, puts those that fit into batches, and hands back each one's results.
+class MapRun:
+    """A run over items: checks each item, groups items into batches, and yields the results of each item.
 
-    call: runs a feed. batch: rows of a batch, None for the number that pace finds quickest. pad, padding: what rows are
-    filled up with, and the part of a batch that may be it. window: items that are read ahead.
+    call: runs a feed. batch: rows of a batch; None for the fastest number by `pace`. pad, padding: the value that fills
+    rows up, and the maximum part of a batch that is padding. window: number of items that are read ahead.
     """
 
     def __init__(
@@ -66,71 +66,71 @@ class Mapped:
         self._padding = padding
         self._ragged: Ragged = ragged(batches, inputs, outputs, pad)
         self._feeds = Feeds(batches.model, row_types(inputs, batches.inputs))
-        # Rows that all have one shape are not gathered beyond a batch: results come soon.
+        # Rows of one shape are not collected beyond a batch, so that results come soon.
         is_even = all(map(_has_one_shape, self._feeds.types.values()))
         self._window = self._batch or SIZES[-1] if is_even else max(window, self._batch or 1)
 
     def results(self, items: Iterable[Any], progress: ProgressOption) -> Iterator[list[Array]]:
-        """Yield the results of each item, in order; raise what reading and running them raises, in its place."""
+        """Yield the results of each item, in order; raise errors of reading and running in the place of the item."""
         source = enumerate(items)
-        shown = display_for(progress, len(items) if isinstance(items, Sized) else None, "items")
+        progress_line = display_for(progress, len(items) if isinstance(items, Sized) else None, "items")
         done = 0
         try:
             while True:
-                taken, ending = self._read(source)
-                made = self._run(taken)
-                for item in taken:
-                    found = made.pop(item.number)
-                    if isinstance(found, Exception):
-                        raise found
-                    yield found
-                done += len(taken)
-                if shown is not None:
-                    shown.show(done)
+                batch_items, ending = self._read(source)
+                results = self._run(batch_items)
+                for item in batch_items:
+                    result = results.pop(item.number)
+                    if isinstance(result, Exception):
+                        raise result
+                    yield result
+                done += len(batch_items)
+                if progress_line is not None:
+                    progress_line.show(done)
                 if isinstance(ending, StopIteration):
                     return
                 if ending is not None:
                     raise ending
         finally:
-            if shown is not None:
-                shown.close()
+            if progress_line is not None:
+                progress_line.close()
 
     def _read(self, source: Iterator[tuple[int, Any]]) -> tuple[list[_Item], Exception | None]:
-        """Return the items of the next window, and what ended it early: the end, or an error."""
-        taken: list[_Item] = []
+        """Return the items of the next window, and the exception that ended it early, such as StopIteration."""
+        items: list[_Item] = []
         size = 0
-        while len(taken) < self._window and (size < _MOST_BYTES or len(taken) < (self._batch or 1)):
+        while len(items) < self._window and (size < _MAX_BYTES_AHEAD or len(items) < (self._batch or 1)):
             try:
                 number, value = next(source)
-            except Exception as error:  # of the user's own generator too: what came before is run first
-                return taken, error
+            except Exception as error:  # also an error of the user's generator: the items before it run first
+                return items, error
             try:
-                row = self._feeds.take(*_given(value))
+                row = self._feeds.take(*_positional(value))
             except FeedError as error:
-                return taken, _of_item(error, number)
-            taken.append(_Item(number, row, self._ragged.kind(row), sum(a.size for a in row.values())))
+                return items, _with_item(error, number)
+            items.append(_Item(number, row, self._ragged.kind(row), sum(a.size for a in row.values())))
             size += sum(array.nbytes for array in row.values())
-        return taken, None
+        return items, None
 
     def _run(self, items: Sequence[_Item]) -> dict[int, list[Array] | Exception]:
-        """Return the results of items by number, or their errors; after the first error there may be none."""
-        made: dict[int, list[Array] | Exception] = {}
+        """Return the results or errors of items by number; items after the first error may be missing."""
+        results: dict[int, list[Array] | Exception] = {}
         first_failed = float("inf")
-        left = sorted(items, key=lambda item: (item.kind, -item.elements))
+        remaining = sorted(items, key=lambda item: (item.kind, -item.elements))
         at = 0
-        while at < len(left):
-            group = self._group(left, at)
+        while at < len(remaining):
+            group = self._group(remaining, at)
             at += len(group)
             group = [item for item in group if item.number < first_failed]
             if group:
-                found = self._batch_of(group)
-                made.update(found)
-                failed = [number for number, result in found.items() if isinstance(result, Exception)]
+                batch_results = self._batch_of(group)
+                results.update(batch_results)
+                failed = [number for number, result in batch_results.items() if isinstance(result, Exception)]
                 first_failed = min([first_failed, *failed])
-        return made
+        return results
 
     def _group(self, items: Sequence[_Item], at: int) -> Sequence[_Item]:
-        """Return the items from a place on that make a batch: as many as wanted, of one kind, with little padding."""
+        """Return the items of the next batch from index `at` on: of one kind, with little padding."""
         first = items[at]
         wanted = self._batch or self._pace.rows(first.elements)
         if not self._ragged.inputs:
@@ -153,7 +153,7 @@ class Mapped:
         return items[at:end]
 
     def _batch_of(self, items: Sequence[_Item]) -> dict[int, list[Array] | Exception]:
-        """Return the results of the items of a batch by number; where it fails, each item is run by itself."""
+        """Return the results of a batch by item number; if it fails, run each item separately."""
         try:
             feed = self._ragged.joined([item.row for item in items], self._batches.inputs)
             self._batches = self._batches.settled(self._call, feed)
@@ -161,15 +161,15 @@ class Mapped:
             shares = self._batches.run(self._call, feed, [1] * len(items))
             self._pace.note(items[0].elements, len(items), time.perf_counter() - started)
         except GraphcoreError as error:
-            if len(items) == 1 or isinstance(error, RunTimeoutError):  # each alone would take as long again
+            if len(items) == 1 or isinstance(error, RunTimeoutError):  # each item would take as long again
                 number = min(item.number for item in items)
-                return {number: _of_item(error, number)}
-            made: dict[int, list[Array] | Exception] = {}
+                return {number: _with_item(error, number)}
+            results: dict[int, list[Array] | Exception] = {}
             for item in sorted(items, key=lambda item: item.number):
-                made.update(self._batch_of([item]))
-                if isinstance(made[item.number], Exception):
+                results.update(self._batch_of([item]))
+                if isinstance(results[item.number], Exception):
                     break
-            return made
+            return results
         axes = self._batches.outputs.values()
         rows = ([_first(a, axis) for a, axis in zip(share, axes, strict=True)] for share in shares)
         return {
@@ -179,23 +179,23 @@ class Mapped:
 
 
 def _first(array: Array, axis: int) -> Array:
-    """Return the first row along an axis, an array of no axes too."""
+    """Return the first row along an axis as an array, also if it has no axes."""
     place: tuple[Any, ...] = (*(slice(None),) * axis, 0, ...)
     return array[place]  # type: ignore[no-any-return]
 
 
-def _given(item: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return the arrays of an item by position, and by name."""
+def _positional(item: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return the arrays of an item as positional and named arguments."""
     if isinstance(item, tuple):
         return item, {}
     return (item,), {}
 
 
-def _of_item(error: GraphcoreError, number: int) -> GraphcoreError:
-    """Return an error that says which item it is about."""
-    made = error.with_help(f"item {number}: {error.summary}", error.help)
-    made.__cause__ = error
-    return made
+def _with_item(error: GraphcoreError, number: int) -> GraphcoreError:
+    """Return an error that names its item."""
+    item_error = error.with_help(f"item {number}: {error.summary}", error.help)
+    item_error.__cause__ = error
+    return item_error
 
 
 def _has_one_shape(type_: Type) -> bool:
@@ -206,9 +206,12 @@ def _has_one_shape(type_: Type) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
-    """rows: of a batch, None for the quickest number. padding: the part of a batch that may be filled up. window: items
-    that are read ahead. seconds: of the run of a batch, None for no end."""
+class MapArguments:
+    """The checked arguments of `Model.map`.
+
+    rows: of a batch, None for the fastest number. padding: the maximum part of a batch that is padding. window: number
+    of items that are read ahead. seconds: limit of the run of a batch; None for no limit.
+    """
 
     model: str
     rows: int | None
@@ -217,7 +220,7 @@ class Arguments:
     seconds: float | None
 
     def limited(self, call: Call) -> Call:
-        """Return a call that ends after its seconds; the call itself where it has no end."""
+        """Return a call with the time limit; the call itself if there is none."""
         if self.seconds is None:
             return call
 
@@ -228,54 +231,57 @@ class Arguments:
         return within
 
 
-def arguments(model: str, items: object, batch: object, padding: object, window: object, timeout: object) -> Arguments:
-    """Return what `map` is asked for. model: its name, for errors. Raises `FeedError` for what makes no sense."""
+def check_arguments(
+    model: str, items: object, batch: object, padding: object, window: object, timeout: object
+) -> MapArguments:
+    """Check the arguments of `map`. model: its name, for errors. Raises `FeedError` for invalid arguments."""
     rows = None if batch is None else rows_of(model, batch, "batch")
     ahead = rows_of(model, window, "window")
     if not isinstance(padding, (int, float)) or isinstance(padding, bool) or not 0 <= padding < 1:
         raise FeedError(
-            f"map: {model}: padding={padding!r:.80} is no part of a batch", help="give 0 or more, and below 1"
+            f"map: {model}: padding must be a fraction of a batch, got {padding!r:.80}",
+            help="give 0 or more, and below 1",
         )
     if isinstance(items, Mapping) or not isinstance(items, Iterable):
         raise FeedError(
-            f"map: {model}: a {type(items).__name__} is no iterable of items",
+            f"map: {model}: items must be an iterable of items, got {type(items).__name__}",
             help="give rows: a list or a generator of arrays, of tuples of arrays, or of dicts of them",
         )
     seconds = None if timeout is None else seconds_of(f"map: {model}", timeout)
-    return Arguments(model, rows, float(padding), ahead, seconds)
+    return MapArguments(model, rows, float(padding), ahead, seconds)
 
 
-# The number of rows that run together, chosen by what batches took.
+# The number of rows of a batch, chosen by measured times.
 
 SIZES = (1, 4, 8, 16, 32, 64)
-"""The numbers of rows to choose among."""
+"""The candidates for the number of rows."""
 
-_FIRST = SIZES.index(4)
+_FIRST_INDEX = SIZES.index(4)
 _TRIES = 2
 _GAIN = 0.97
-"""The part of the time up to which another number of rows counts as quicker: less is noise."""
+"""Another number of rows is faster if it takes at most this part of the time: less is noise."""
 _LOSS = 1.15
-"""The part of the time from which on still larger batches are not tried."""
-_AGAIN = 16
-"""Of so many batches one is of another number of rows than the best."""
-_FADES = 1.05
-"""The factor by which the least time grows with each one that is longer."""
+"""Larger batches are not tried if a batch takes more than this part of the time."""
+_RETRY_EVERY = 16
+"""One of this many batches tries another number of rows than the best."""
+_DECAY = 1.05
+"""The factor by which the least time grows with each slower batch."""
 
 
 @dataclass(slots=True)
 class _Cost:
-    """tries: batches that were timed. least: the seconds of an element in the quickest of them."""
+    """tries: number of timed batches. least: the seconds per element in the fastest of them."""
 
     tries: int = 0
     least: float = float("inf")
 
 
 class Pace:
-    """Chooses among `SIZES`, for rows of about as many elements, by the least time of an element.
+    """Chooses among `SIZES` by the least time per element, for rows of similar size.
 
-    Begins with 4 and goes on to larger batches until they are slower; where none is quicker, a row alone is tried. Each
-    is timed twice, and the quicker time counts, with less and less weight. Now and then a neighbour of the best one is
-    timed again: a machine's speed changes, and other programs disturb.
+    Starts with 4 and tries larger batches until they are slower; if none is faster, it tries single rows. Each size is
+    timed twice and the faster time counts, with decreasing weight. From time to time it times a neighbour of the best
+    size again, because the speed of a machine changes.
     """
 
     def __init__(self) -> None:
@@ -283,17 +289,17 @@ class Pace:
         self._turns: dict[int, int] = {}
 
     def rows(self, elements: int) -> int:
-        """Return how many rows to run together. elements: of a row."""
+        """Return the number of rows of the next batch. elements: of a row."""
         kind = elements.bit_length()
         best = self._best(kind)
-        if self._turns.get(kind, 0) % _AGAIN == _AGAIN - 1:
-            best += 1 if self._turns[kind] // _AGAIN % 2 else -1
+        if self._turns.get(kind, 0) % _RETRY_EVERY == _RETRY_EVERY - 1:
+            best += 1 if self._turns[kind] // _RETRY_EVERY % 2 else -1
         return SIZES[min(max(best, 0), len(SIZES) - 1)]
 
     def _best(self, kind: int) -> int:
-        """Return the place of the quickest number of rows, or of the next one to try."""
-        best = _FIRST
-        for index in range(_FIRST, len(SIZES)):
+        """Return the index of the fastest number of rows, or of the next one to try."""
+        best = _FIRST_INDEX
+        for index in range(_FIRST_INDEX, len(SIZES)):
             cost = self._cost(kind, SIZES[index])
             if cost.tries < _TRIES:
                 return index
@@ -302,59 +308,59 @@ class Pace:
                 break
             if cost.least < least * _GAIN:
                 best = index
-        if best == _FIRST:
+        if best == _FIRST_INDEX:
             alone = self._cost(kind, SIZES[0])
             if alone.tries < _TRIES or alone.least < self._cost(kind, SIZES[best]).least * _GAIN:
                 return 0
         return best
 
     def note(self, elements: int, rows: int, seconds: float) -> None:
-        """Take down what a batch took. elements: of a row."""
+        """Record the time of a batch. elements: of a row."""
         kind = elements.bit_length()
         self._turns[kind] = self._turns.get(kind, 0) + 1
         if rows in SIZES:
             cost = self._cost(kind, rows)
             cost.tries += 1
-            cost.least = min(cost.least * _FADES, seconds / max(1, rows * elements))
+            cost.least = min(cost.least * _DECAY, seconds / max(1, rows * elements))
 
     def _cost(self, kind: int, rows: int) -> _Cost:
         return self._costs.setdefault((kind, rows), _Cost())
 
 
-# Rows of several lengths in one batch: padded along the named dims of the inputs, and cut again in the outputs.
+# Rows of several lengths in one batch: padded along the named dims of the inputs, and cut in the outputs.
 
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """inputs: the names of the dims of a row, by axis; None where rows must agree. outputs: the dims of a row.
-    pad: what fills a row up, by input."""
+    """How rows are padded. inputs: the dim names of a row by axis; None if rows must agree. outputs: the dims of a row.
+    pad: the value that fills up rows, by input."""
 
     inputs: Mapping[str, tuple[str | None, ...]]
     outputs: Mapping[str, tuple[Dim, ...] | None]
     pad: Mapping[str, Array]
 
     def kind(self, row: Mapping[str, Array]) -> tuple[tuple[int, ...], ...]:
-        """Return the sizes that rows of one batch agree in."""
+        """Return the sizes that must agree in all rows of a batch."""
         if not self.inputs:
             return tuple(array.shape for array in row.values())
         return tuple(
-            tuple(-1 if called else size for called, size in zip(self.inputs[name], array.shape, strict=True))
+            tuple(-1 if dim_name else size for dim_name, size in zip(self.inputs[name], array.shape, strict=True))
             if name in self.inputs
             else array.shape
             for name, array in row.items()
         )
 
     def sizes(self, row: Mapping[str, Array]) -> dict[str, int]:
-        """Return the sizes of the dims that are filled up."""
+        """Return the sizes of padded dims."""
         return {
-            called: size
+            dim_name: size
             for name, names in self.inputs.items()
-            for called, size in zip(names, row[name].shape, strict=True)
-            if called is not None
+            for dim_name, size in zip(names, row[name].shape, strict=True)
+            if dim_name is not None
         }
 
     def elements(self, row: Mapping[str, Array], sizes: Mapping[str, int]) -> int:
-        """Return how many elements a row has that is filled up to these sizes."""
+        """Return the number of elements of a row that is padded to these sizes."""
         total = 0
         for name, array in row.items():
             names = self.inputs.get(name)
@@ -363,7 +369,7 @@ class Ragged:
         return total
 
     def joined(self, rows: Sequence[Mapping[str, Array]], axes: Mapping[str, int]) -> dict[str, Array]:
-        """Return the rows of one kind as a feed. axes: of the batch, by input."""
+        """Stack rows of one kind to a feed. axes: of the batch, by input."""
         feed = {}
         for name, axis in axes.items():
             arrays = [row[name] for row in rows]
@@ -372,15 +378,15 @@ class Ragged:
                 feed[name] = np.stack(arrays, axis)
                 continue
             largest = tuple(map(max, *shapes))
-            made = np.full((len(rows), *largest), self.pad[name], arrays[0].dtype)
+            padded = np.full((len(rows), *largest), self.pad[name], arrays[0].dtype)
             for number, array in enumerate(arrays):
                 place: tuple[Any, ...] = (number, *map(slice, array.shape))
-                made[place] = array
-            feed[name] = np.ascontiguousarray(np.moveaxis(made, 0, axis))
+                padded[place] = array
+            feed[name] = np.ascontiguousarray(np.moveaxis(padded, 0, axis))
         return feed
 
     def cut(self, results: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
-        """Return what a row gave, without what came of filling it up."""
+        """Return the results of a row without the padding."""
         if not sizes:
             return [*results]
         return [
@@ -390,33 +396,33 @@ class Ragged:
 
 
 def _size(dim: Dim, sizes: Mapping[str, int]) -> int | None:
-    """Return the size of a dim of a row; None where no dim that is filled up tells it."""
+    """Return the size of a dim of a row; None if it does not depend on padded dims."""
     if dim.is_dynamic or dim.is_static or not dim.parameters <= sizes.keys():
         return None
     return dim.evaluate(sizes)
 
 
 def row_types(types: Mapping[str, Type], axes: Mapping[str, int]) -> dict[str, Type]:
-    """Return the types of a row: those of a batch without the axis of the batch."""
-    made: dict[str, Type] = {}
+    """Return the types of a row: the batch types without the batch axis."""
+    row: dict[str, Type] = {}
     for name, type_ in types.items():
         assert isinstance(type_, TensorType)
         dims = [*type_.shape] if type_.shape.is_ranked else None
         if dims is not None:
             del dims[axes[name]]
-        made[name] = type_ if dims is None else TensorType(type_.dtype, dims)
-    return made
+        row[name] = type_ if dims is None else TensorType(type_.dtype, dims)
+    return row
 
 
 def ragged(batches: Batching, inputs: Mapping[str, Type], outputs: Mapping[str, Type], pad: Any) -> Ragged:
-    """Return how rows are filled up. pad: a number for all inputs, or by input; None for not at all.
+    """Return the padding of rows. pad: a number for all inputs, or by input; None for no padding.
 
-    Raises `FeedError` for inputs that there are not, and numbers that an input does not hold.
+    Raises `FeedError` for unknown inputs, and numbers that the dtype of an input cannot hold.
     """
     if pad is None:
         return Ragged({}, dict.fromkeys(outputs), {})
-    given = pad if isinstance(pad, Mapping) else dict.fromkeys(inputs, pad)
-    unknown = [name for name in given if name not in inputs]
+    pads = pad if isinstance(pad, Mapping) else dict.fromkeys(inputs, pad)
+    unknown = [name for name in pads if name not in inputs]
     if unknown:
         raise FeedError(
             f"{batches.model}: pad names {unknown[0]!r:.80}, and there is no such input",
@@ -426,19 +432,19 @@ def ragged(batches: Batching, inputs: Mapping[str, Type], outputs: Mapping[str, 
     named: dict[str, tuple[str | None, ...]] = {}
     for name, type_ in row_types(inputs, batches.inputs).items():
         assert isinstance(type_, TensorType)
-        if name not in given or not type_.shape.is_ranked:
+        if name not in pads or not type_.shape.is_ranked:
             continue
         what = f"{batches.model}: what input {name!r} is filled up with"
-        value = given[name]
+        value = pads[name]
         filler = value if isinstance(value, (np.ndarray, np.generic)) else converted(what, type_, value)
         if np.shape(filler) != () or np.asarray(filler).dtype != type_.dtype.numpy:
             raise FeedError(f"{what} is {value!r:.80}", help=f"give one value of {type_.dtype}")
         values[name] = np.asarray(filler)
         named[name] = tuple(dim.name for dim in type_.shape)
-    known = {name: axis for name, axis in batches.outputs.items() if name not in batches.open}
+    output_axes = {name: axis for name, axis in batches.outputs.items() if name not in batches.open}
     cut: dict[str, tuple[Dim, ...] | None] = {}
     for name, type_ in outputs.items():
         assert isinstance(type_, TensorType)
-        is_known = name in known and type_.shape.is_ranked
-        cut[name] = tuple(d for i, d in enumerate(type_.shape) if i != known[name]) if is_known else None
+        is_known = name in output_axes and type_.shape.is_ranked
+        cut[name] = tuple(d for i, d in enumerate(type_.shape) if i != output_axes[name]) if is_known else None
     return Ragged(named, cut, values)

@@ -1,7 +1,6 @@
-"""Reports on an installation: packages, whether graphs run, and what graphcore does about it: `graphcore doctor`, as a
-value.
+"""Report on an installation: packages, whether graphs run, and workarounds in force. `graphcore doctor` prints it.
 
-Nothing here raises: a look that fails is a finding of its own.
+Nothing here raises: a failed check is a finding.
 """
 
 from __future__ import annotations
@@ -31,24 +30,25 @@ from graphcore.types.tensor_types import TensorType
 
 
 def report() -> Report:
-    """Return what is found in a second or two, in which each provider but the CPU's is started once in a process."""
+    """Return the report, which takes a second or two: each provider other than the CPU's starts once in a
+    subprocess."""
     book = Notebook()
     there = book.look("packages", find_packages, Packages(), "problem")
     version = there.versions.get("onnxruntime", "")
     none: list[str] = []
     names = book.look("providers", lambda _: _installed(), none, "problem") if version else none
     starting = book.look("providers", lambda _: Starting(names), None, "note")
-    known = None
+    release = None
     if version:
         book.look("graphs", _run, None, "problem")
-        known = book.look("release", describe_release, None, "problem")
+        release = book.look("release", describe_release, None, "problem")
     here = book.look("machine", describe_machine, None, "note")
     untried = tuple(Provider(name, None, "it was not tried") for name in names)
     providers = untried if starting is None else book.look("providers", starting.providers, untried, "note")
     no_traps: tuple[Trap, ...] = ()
     return Report(
         packages=there,
-        release=known,
+        release=release,
         traps=book.look("traps", lambda _: list_traps(version), no_traps, "note") if version else no_traps,
         providers=providers,
         machine=here,
@@ -64,12 +64,12 @@ def _installed() -> list[str]:
 
 
 def _run(book: Notebook) -> None:
-    """Run a graph; a problem where its numbers are wrong."""
+    """Run a graph, and note a problem if its numbers are wrong."""
     graph = Graph("trial", {"x": TensorType(DType.int8, ["n"]), "y": TensorType(DType.float32, ["n"])})
     graph.output(z=(graph["x"] // 2) + graph["y"])
-    (made,) = runtime.InferenceSession().load(graph)(np.array([-7, 7], np.int8), np.array([0.5, 0.25], np.float32))
-    if made.tolist() != [-3.5, 3.25]:
-        book.add("problem", "graphs", f"[-7, 7] // 2 + [0.5, 0.25] gives {made.tolist()}, and not [-3.5, 3.25]")
+    (result,) = runtime.InferenceSession().load(graph)(np.array([-7, 7], np.int8), np.array([0.5, 0.25], np.float32))
+    if result.tolist() != [-3.5, 3.25]:
+        book.add("problem", "graphs", f"[-7, 7] // 2 + [0.5, 0.25] gives {result.tolist()}, and not [-3.5, 3.25]")
 
 
 __all__ = ["Distribution", "Finding", "Machine", "Packages", "Provider", "Release", "Report", "Trap", "report"]

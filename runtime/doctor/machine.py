@@ -1,4 +1,4 @@
-"""The processor and memory of this machine, as far as they say how fast graphs run."""
+"""The properties of this machine's processor and memory that decide how fast graphs run."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ INSTRUCTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "sve": ("sve",),
     },
 }
-"""The sets that kernels of onnxruntime look for, under the names that Linux and macOS have for them."""
+"""Instruction sets that onnxruntime's kernels use, by their names on Linux and macOS."""
 
 _CPUINFO, _AFFINITY = "/proc/cpuinfo", "sched_getaffinity"
 _SETTINGS = "/sys/kernel/mm/transparent_hugepage/enabled"
 _GATHERS_FROM = (6, 1)
-"""The release of Linux from which on a process can ask for its memory to be gathered in large pages."""
+"""The first release of Linux in which a process can collapse its memory into huge pages."""
 
 
 class Processor(NamedTuple):
-    """A processor, as its system tells. flags: None where it tells nothing."""
+    """A processor as the system reports it. flags: None if it reports none."""
 
     name: str = ""
     cores: int | None = None
@@ -48,9 +48,9 @@ class Processor(NamedTuple):
 
 
 def describe_machine(book: Notebook) -> Machine:
-    """Return what this machine is; notes a limit of processor time that onnxruntime does not know of."""
+    """Return the facts of this machine; notes a limit of processor time that onnxruntime ignores."""
     system, architecture = platform.system(), platform.machine()
-    told = book.look("processor", lambda _: processor(system), Processor(), "note")
+    processor_facts = book.look("processor", lambda _: processor(system), Processor(), "note")
     usable = len(os.sched_getaffinity(0)) if hasattr(os, _AFFINITY) else None
     limit = book.look("cgroup", lambda _: cpu_limit(), None, "note")
     if limit is not None and limit < (usable or math.inf):
@@ -64,12 +64,12 @@ def describe_machine(book: Notebook) -> Machine:
     return Machine(
         system=f"{system} {platform.release()}".strip(),
         architecture=architecture,
-        processor=told.name or platform.processor(),
-        cores=told.cores,
+        processor=processor_facts.name or platform.processor(),
+        cores=processor_facts.cores,
         threads=os.cpu_count(),
         usable=usable,
         limit=limit,
-        instructions=instructions(architecture, told.flags),
+        instructions=instructions(architecture, processor_facts.flags),
         bytes_saturate=book.look("products of bytes", lambda _: _saturates(), None, "note"),
         huge_pages=mode,
         gathers=mode not in ("", "never") and _release() >= _GATHERS_FROM,
@@ -77,7 +77,7 @@ def describe_machine(book: Notebook) -> Machine:
 
 
 def instructions(architecture: str, flags: frozenset[str] | None) -> dict[str, bool | None]:
-    """Return whether each set of instructions is there; None for all where nothing tells."""
+    """Return the instruction sets with True if the processor has them; None for all if that is unknown."""
     kind = "x86" if re.fullmatch(r"x86.*|amd64|i\d86", architecture.lower()) else ""
     kind = "arm" if architecture.lower().startswith(("arm", "aarch")) else kind
     sets: Mapping[str, tuple[str, ...]] = INSTRUCTIONS.get(kind, {})
@@ -85,7 +85,7 @@ def instructions(architecture: str, flags: frozenset[str] | None) -> dict[str, b
 
 
 def processor(system: str) -> Processor:
-    """Return what the system tells."""
+    """Return the processor that the system reports."""
     if system == "Darwin":
         return by_sysctl(_output(["sysctl", "hw", "machdep.cpu"]))
     content = _read(_CPUINFO)
@@ -93,7 +93,7 @@ def processor(system: str) -> Processor:
 
 
 def by_cpuinfo(content: str) -> Processor:
-    """Return what Linux's /proc/cpuinfo has."""
+    """Parse Linux' /proc/cpuinfo."""
     blocks = [_fields(block, ":") for block in content.split("\n\n") if block.strip()]
     cores = {(b.get("physical id"), b.get("core id")) for b in blocks if "core id" in b}
     first = blocks[0] if blocks else {}
@@ -103,7 +103,7 @@ def by_cpuinfo(content: str) -> Processor:
 
 
 def by_sysctl(content: str) -> Processor:
-    """Return what macOS' sysctl prints: names of Intel's sets in lists, ARM's each with 0 or 1."""
+    """Parse the output of macOS' sysctl: lists of Intel's instruction sets, and ARM's each with 0 or 1."""
     fields = _fields(content, ":")
     listed = [fields[key] for key in ("machdep.cpu.features", "machdep.cpu.leaf7_features") if key in fields]
     flags = {flag for value in listed for flag in value.lower().replace(".", "_").split()}
@@ -115,18 +115,18 @@ def by_sysctl(content: str) -> Processor:
 
 
 def cpu_limit() -> float | None:
-    """Return how many cores this process' cgroups pay for; None where there is no limit, or no cgroup."""
-    found = []
+    """Return the number of cores that this process' cgroups allow; None if there is no limit or no cgroup."""
+    quotas = []
     for line in (_read("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            found += [_quota(_read(f"/sys/fs/cgroup{up}/cpu.max")) for up in _upwards(path)]
+            quotas += [_quota(_read(f"/sys/fs/cgroup{up}/cpu.max")) for up in _upwards(path)]
         elif "cpu" in controllers.split(","):
             for up in _upwards(path):
                 folder = f"/sys/fs/cgroup/cpu{up}"
                 parts = _read(f"{folder}/cpu.cfs_quota_us"), _read(f"{folder}/cpu.cfs_period_us")
-                found.append(_quota(" ".join(part or "" for part in parts)))
-    return min((limit for limit in found if limit is not None), default=None)
+                quotas.append(_quota(" ".join(part or "" for part in parts)))
+    return min((limit for limit in quotas if limit is not None), default=None)
 
 
 def _upwards(path: str) -> list[str]:
@@ -136,7 +136,7 @@ def _upwards(path: str) -> list[str]:
 
 
 def _quota(text: str | None) -> float | None:
-    """Return the cores of "quota period" in microseconds; None for "max" and for what is no limit."""
+    """Return the cores of "quota period" in microseconds; None for "max" and for text that is not a limit."""
     parts = (text or "").split()
     if len(parts) != 2 or not all(part.isdecimal() for part in parts) or not int(parts[1]):
         return None
@@ -144,7 +144,7 @@ def _quota(text: str | None) -> float | None:
 
 
 def _huge_pages() -> str:
-    """Return the mode of transparent huge pages, "" where the system has none."""
+    """Return the mode of transparent huge pages; "" if the system has none."""
     chosen = re.search(r"\[(\w+)\]", _read(_SETTINGS) or "")
     return chosen[1] if chosen else ""
 
@@ -154,7 +154,7 @@ def _release() -> tuple[int, ...]:
 
 
 def _saturates() -> bool | None:
-    """Return whether products of bytes saturate, by trying; None without an onnxruntime to try."""
+    """Return True if products of bytes saturate in a test run; None without onnxruntime."""
     try:
         import onnxruntime
 
@@ -166,7 +166,7 @@ def _saturates() -> bool | None:
 
 def _fields(text: str, mark: str) -> dict[str, str]:
     pairs = (line.partition(mark) for line in text.splitlines())
-    return {name.strip(): value.strip() for name, found, value in pairs if found}
+    return {name.strip(): value.strip() for name, is_key, value in pairs if is_key}
 
 
 def _read(path: str) -> str | None:
@@ -185,31 +185,31 @@ def _output(command: list[str]) -> str:
 _BESIDE = ("numpy", "ml_dtypes", "onnx")
 _MODULE = "onnxruntime/__init__.py"
 _LATE = ("onnxruntime-openvino",)
-"""Distributions that follow the releases of onnxruntime late, and are supported in an older one."""
+"""Distributions that follow the releases of onnxruntime late, and are supported in older releases."""
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what is installed beside onnxruntime."""
-    found = {
+    """Return the versions of installed packages besides onnxruntime."""
+    pools = {
         "graphcore": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
     }
-    return {**found, **{name: _version(name) for name in _BESIDE}}
+    return {**pools, **{name: _version(name) for name in _BESIDE}}
 
 
 def distributions() -> tuple[Distribution, ...]:
-    """Return the installed distributions that bring the module onnxruntime, by name."""
-    found = {}
+    """Return the installed distributions that contain the module onnxruntime, by name."""
+    counts = {}
     for one in metadata.distributions():
         name = (one.metadata["Name"] or "").lower().replace("_", "-")
-        if name.startswith(("onnxruntime", "ort-")) and name not in found and _brings_module(one):
-            found[name] = Distribution(name, one.version)
-    return tuple(found[name] for name in sorted(found))
+        if name.startswith(("onnxruntime", "ort-")) and name not in counts and _brings_module(one):
+            counts[name] = Distribution(name, one.version)
+    return tuple(counts[name] for name in sorted(counts))
 
 
 def find_packages(book: Notebook) -> Packages:
-    """Return what is installed; notes two distributions of one module, and a module that cannot be imported."""
+    """Return the installed packages; notes two distributions of one module, and modules that cannot be imported."""
     nothing: tuple[Distribution, ...] = ()
     there = book.look("distributions", lambda _: distributions(), nothing, "note")
     names = [one.name for one in there]
@@ -221,26 +221,28 @@ def find_packages(book: Notebook) -> Packages:
         imported = getattr(onnxruntime, "package_name", "")
         _ = onnxruntime.InferenceSession, onnxruntime.get_available_providers()
     except Exception as error:  # one of two packages may have taken files of the other with it
-        book.add("problem", "onnxruntime", f"onnxruntime cannot be imported: {error}", _mended(names))
+        book.add("problem", "onnxruntime", f"onnxruntime cannot be imported: {error}", _how_to_fix(names))
         return Packages({**versions(), "onnxruntime": ""}, there, "")
     if len(there) > 1:
-        shown = ", ".join(f"{one.name} {one.version}" for one in there)
+        listed = ", ".join(f"{one.name} {one.version}" for one in there)
         used = f"imported is {imported} {version}" if imported else "which one is imported cannot be told"
-        book.add("note", "onnxruntime", f"installed at once, of one module: {shown}; {used}", _mended(names))
+        book.add("note", "onnxruntime", f"installed at once, of one module: {listed}; {used}", _how_to_fix(names))
     if not is_supported(version) and imported not in _LATE:
         text = f"onnxruntime {version} is older than {OLDEST_SUPPORTED}, the oldest that is supported"
         book.add("note", "onnxruntime", text, "pip install -U onnxruntime")
     return Packages({**versions(), "onnxruntime": version}, there, imported)
 
 
-def _mended(names: list[str]) -> str:
-    """Return how one distribution is left whole, of these that are there."""
+def _how_to_fix(names: list[str]) -> str:
+    """Return the commands that leave only one of these distributions installed."""
     if not names:
         return "pip install onnxruntime"
-    kept = next((name for name in names if name != "onnxruntime"), names[0])
+    preferred = next((name for name in names if name != "onnxruntime"), names[0])
     if len(names) == 1:
-        return f"pip install --force-reinstall --no-deps {kept}"
-    return f"keep one: pip uninstall -y {' '.join(names)}, then pip install {kept}, or onnxruntime for the CPU alone"
+        return f"pip install --force-reinstall --no-deps {preferred}"
+    return (
+        f"keep one: pip uninstall -y {' '.join(names)}, then pip install {preferred}, or onnxruntime for the CPU alone"
+    )
 
 
 def _version(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Facts of the installed release of onnxruntime: its table, its kernels beside it, the traps in force."""
+"""Facts of the installed release of onnxruntime: its table, differences of its kernels, and the traps in force."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 TELEMETRY = ReleaseRange("1.29.0")
-"""The releases, of 1.27.0 to 1.32.0 on Linux, that look up a host for events within a minute of their first session."""
+"""The releases among 1.27.0 to 1.32.0 on Linux that look up a telemetry host within a minute of their first session."""
 
-_MOST = 40
-"""The number of versions that are asked for, one after the other, to find the newest that a release takes."""
+_MAX_VERSIONS = 40
+"""Maximum number of versions that are probed, one after the other, to find the newest that a release supports."""
 
 
 def describe_release(book: Notebook) -> Release:
-    """Return what is known of the installed release. Raises `RunError` where it is too old to run graphs."""
+    """Return the facts of the installed release. Raises `RunError` if it is too old to run graphs."""
     import onnxruntime
 
     from graphcore.runtime.ort import release  # onnxruntime, which may be missing
@@ -38,11 +38,11 @@ def describe_release(book: Notebook) -> Release:
     runtime = release.runtime()
     is_measured = release.measured_release() is not None
     table = table_of("cpu").nearest(version).version
-    asked = runtime.registry
-    lacks, adds = ({}, {}) if asked is None else beside_table(asked, runtime)
+    registry = runtime.registry
+    lacks, adds = ({}, {}) if registry is None else beside_table(registry, runtime)
     if not is_measured:
         is_plain = getattr(onnxruntime, "package_name", "onnxruntime") == "onnxruntime"
-        _note_unmeasured(book, version, table, asked is not None, is_plain)
+        _note_unmeasured(book, version, table, registry is not None, is_plain)
         if lacks:
             book.add("note", "release", "it lacks kernels that the table has: what needs them is computed by others")
     _note_telemetry(book, version)
@@ -55,21 +55,21 @@ def describe_release(book: Notebook) -> Release:
         opset=runtime.opset,
         ir=runtime.ir,
         table=table,
-        registry=_asked(is_measured, asked is not None),
+        registry=_registry_state(is_measured, registry is not None),
         lacks=lacks,
         adds=adds,
     )
 
 
 def list_traps(version: str) -> tuple[Trap, ...]:
-    """Return the traps that were measured, by name, and whether each is in force in a release."""
+    """Return the measured traps by name, and whether each is in force in a release."""
     runtime = Runtime(version)
-    found = sorted(trap_ranges().ranges.items())
-    return tuple(Trap(name, where.first, where.last, in_force(name, runtime)) for name, where in found)
+    ranges = sorted(trap_ranges().ranges.items())
+    return tuple(Trap(name, where.first, where.last, in_force(name, runtime)) for name, where in ranges)
 
 
 def beside_table(registry: Registry, runtime: Runtime) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Return by operator the dtypes that a build lists less and more than the nearest table of the CPU has."""
+    """Return by operator the dtypes that a build lacks and adds, compared with the nearest table of the CPU."""
     table = table_of("cpu")
     lacks, adds = {}, {}
     for op_type, row in sorted(table.kernels(runtime).items()):
@@ -83,12 +83,12 @@ def beside_table(registry: Registry, runtime: Runtime) -> tuple[dict[str, tuple[
     return lacks, adds
 
 
-def _newest(known: int, takes: Callable[[int], bool]) -> int:
-    """Return the newest version that is taken, from one on that is."""
-    return next((n for n in range(known, known + _MOST) if not takes(n + 1)), known + _MOST)
+def _newest(newest: int, takes: Callable[[int], bool]) -> int:
+    """Return the newest supported version, starting from a supported one."""
+    return next((n for n in range(newest, newest + _MAX_VERSIONS) if not takes(n + 1)), newest + _MAX_VERSIONS)
 
 
-def _asked(is_measured: bool, is_read: bool) -> str:
+def _registry_state(is_measured: bool, is_read: bool) -> str:
     if is_measured:
         return "not asked"
     if is_read:
@@ -97,7 +97,8 @@ def _asked(is_measured: bool, is_read: bool) -> str:
 
 
 def _note_unmeasured(book: Notebook, version: str, table: str, is_read: bool, is_plain: bool) -> None:
-    """is_plain: whether the package is onnxruntime's own, whose newest measured release could be installed."""
+    """Note an unmeasured release. is_plain: whether the package is onnxruntime's own, with a measured release to
+    install."""
     less = ", less what its list of kernels lacks" if is_read else ""
     newest = table_of("cpu").newest.version
     book.add(
@@ -130,7 +131,7 @@ def _note_telemetry(book: Notebook, version: str) -> None:
 
 CPU = "CPUExecutionProvider"
 SECONDS = 5.0
-"""The time that a provider may take to start."""
+"""Seconds that a provider may take to start."""
 
 INSTALLS = {
     "CUDAExecutionProvider": "pip install 'graphcore-engine[gpu]', then pip uninstall -y onnxruntime, then "
@@ -138,19 +139,19 @@ INSTALLS = {
     "OpenVINOExecutionProvider": "pip install 'graphcore-engine[openvino]', then pip uninstall -y onnxruntime "
     "onnxruntime-openvino, then pip install onnxruntime-openvino",
 }
-"""For the providers that graphs are lowered for beside the CPU's. The packages bring one module: one must go."""
+"""For providers besides the CPU's. The packages contain the same module: only one can be installed."""
 
 _NOT_TRIED = {"AzureExecutionProvider": "it calls services, and runs no graph here"}
 _NOT_ON = {"Darwin": ("CUDAExecutionProvider",)}
-_LONGEST = 300
+_MAX_LENGTH = 300
 _LOGGED = re.compile(r"\x1b\[[\d;]*m|^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^.*\[[EW]:onnxruntime:[^\]]*\] ?")
-"""The prefixes and colours of lines in onnxruntime's log."""
+"""Prefixes and colours of lines in onnxruntime's log."""
 _FRAMES = re.compile(r"^Traceback .*\n(?:[ \t].*\n)*", re.MULTILINE)
 """A traceback up to the exception. Its source lines look like messages, and Python 3.13 prints those of `-c` too."""
 
 
 class Starting:
-    """The starts of all installed providers, begun at once."""
+    """Starts all installed providers in parallel."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
@@ -158,13 +159,13 @@ class Starting:
         self._children = {name: _child(name) for name in tried}
 
     def providers(self, book: Notebook) -> tuple[Provider, ...]:
-        """Return whether each started; notes those that did not."""
-        found = tuple(map(self._provider, self._names))
-        for provider in found:
+        """Return the providers, which started or not; note those that did not."""
+        providers = tuple(map(self._provider, self._names))
+        for provider in providers:
             if provider.has_started is False:
                 text = f"{provider.name} is installed and does not start: {provider.reason}"
                 book.add("note", "providers", text, _help(provider.name))
-        return found
+        return providers
 
     def _provider(self, name: str) -> Provider:
         if name == CPU:
@@ -184,7 +185,7 @@ class Starting:
 
 
 def installs(names: list[str]) -> dict[str, str]:
-    """Return what to install for the providers that are not among these."""
+    """Return the packages to install for providers that are not among these."""
     never = _NOT_ON.get(platform.system(), ())
     return {name: how for name, how in INSTALLS.items() if name not in names and name not in never}
 
@@ -202,17 +203,17 @@ def _model() -> bytes:
     return join(encode(graph, ir=8))
 
 
-def _reason(said: str, status: int) -> str:
-    """Return the line of what a process said that tells most, without what logs put before it."""
-    lines = [" ".join(_LOGGED.sub("", line).split()) for line in _FRAMES.sub("", said).splitlines()]
-    told = [line for line in lines if line]
-    if not told:
+def _reason(output: str, status: int) -> str:
+    """Return the most informative line of a process' output, without prefixes of logs."""
+    lines = [" ".join(_LOGGED.sub("", line).split()) for line in _FRAMES.sub("", output).splitlines()]
+    messages = [line for line in lines if line]
+    if not messages:
         return f"its process ended with status {status} and said nothing"
-    missing = next((found for line in told if (found := re.search(r"with error: (.+)", line))), None)
+    missing = next((match for line in messages if (match := re.search(r"with error: (.+)", line))), None)
     if missing is not None:  # of a library that it loads
-        return missing[1][:_LONGEST]
-    best = next((line for line in told if re.search(r"error|fail|cannot|not ", line, re.IGNORECASE)), told[-1])
-    return best[:_LONGEST]
+        return missing[1][:_MAX_LENGTH]
+    best = next((line for line in messages if re.search(r"error|fail|cannot|not ", line, re.IGNORECASE)), messages[-1])
+    return best[:_MAX_LENGTH]
 
 
 def _help(name: str) -> str:
@@ -230,7 +231,7 @@ _Part = TypeVar("_Part")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to know or to mend. level: "problem" keeps graphs from running. help: how to mend it."""
+    """A fact or a problem. level: "problem" keeps graphs from running. help: how to fix it."""
 
     level: Level
     subject: str
@@ -240,7 +241,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """An installed distribution that brings the module onnxruntime."""
+    """An installed distribution with the module onnxruntime."""
 
     name: str
     version: str
@@ -248,7 +249,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """versions: of what counts, "" for what is not installed. imported: the distribution that the module says it is."""
+    """versions: of the relevant packages, "" if not installed. imported: the distribution that the module reports."""
 
     versions: Mapping[str, str] = field(default_factory=dict)
     distributions: tuple[Distribution, ...] = ()
@@ -257,7 +258,7 @@ class Packages:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """has_started: None where it was not tried. reason: why it was not, or did not."""
+    """has_started: None if it was not tried. reason: why it was not tried, or did not start."""
 
     name: str
     has_started: bool | None
@@ -266,7 +267,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The installed release of onnxruntime, and what graphs are lowered for.
+    """The installed release of onnxruntime, and the versions that graphs are lowered for.
 
     takes_opset, takes_ir: the newest that it takes. opset, ir: what graphs are given to it in. table: the measured
     release whose table counts. registry: the list of the build's kernels was "not asked" for, "read", "unreadable", or
@@ -288,7 +289,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """A kernel that is wrong or an optimiser that changes numbers. first, last: where it was seen, "" if it is open."""
+    """A wrong kernel, or an optimiser that changes numbers. first, last: releases with it; "" if the range is open."""
 
     name: str
     first: str
@@ -298,7 +299,7 @@ class Trap:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """None stands for what could not be told.
+    """Facts of a machine; None if unknown.
 
     cores, threads: of the processor, as the system counts them. usable: threads that this process may run on. limit:
     how many the cgroup pays for. instructions: whether the processor has each set that kernels look for.
@@ -321,7 +322,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that was found. release, machine: None where the look itself failed, which a finding says."""
+    """The report. release, machine: None if the check failed, which a finding says."""
 
     packages: Packages
     release: Release | None
@@ -329,21 +330,21 @@ class Report:
     providers: tuple[Provider, ...]
     machine: Machine | None
     installs: Mapping[str, str]
-    """The packages to install for providers that are missing."""
+    """The packages to install for missing providers."""
     findings: tuple[Finding, ...]
 
     @property
     def runs(self) -> bool:
-        """Return whether graphs run."""
+        """Whether graphs run."""
         return all(finding.level != "problem" for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as what json writes."""
+        """Return the report as values for JSON."""
         return {"runs": self.runs, **dataclasses.asdict(self)}
 
 
 class Notebook:
-    """Collects findings, those of looks that fail too."""
+    """Collects findings, including those of failed checks."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -352,7 +353,7 @@ class Notebook:
         self.findings.append(Finding(level, subject, text, help))
 
     def look(self, subject: str, function: Callable[[Notebook], _Part], otherwise: _Part, level: Level) -> _Part:
-        """Return what a function finds; where it raises, what is given instead, and a finding of a level says so."""
+        """Return the result of a function; if it raises, return `otherwise` and note a finding of this level."""
         try:
             return function(self)
         except Exception as error:

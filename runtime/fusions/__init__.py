@@ -1,8 +1,8 @@
-"""The fusions: replace several nodes by one operator that the provider runs faster, one row a fusion.
+"""The fusions: replace several nodes by one operator that the provider runs faster. One row for each fusion.
 
-Each row was measured; those that onnxruntime finds itself as fast are not here. They are for float32: sums may come in
-another order and are otherwise the same. Narrower floats round after every op, and no fusion changes that. A quantiser
-makes a whole step of a last bit, so what leads to one stays as it was written.
+Each row was measured; fusions of onnxruntime that are as fast are not here. Fusions apply to float32: they may add in
+another order. Narrower floats round after every op, and no fusion changes that. A quantiser can turn a difference in
+the last bit into a whole step, so nodes before a quantiser are not fused.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from graphcore.support.gc_pause import uncollected
 class Fusion:
     """A row of the table.
 
-    operators: those of the node that is replaced. rule: returns what replaces it, None where it does not match. sign:
-    an operator that every match has, looked for before any walk. makes: the operators that need a kernel. reason: the
+    operators: of the replaced node. rule: returns the replacement, None if it does not match. sign: an operator that
+    every match has, which is checked before any walk. makes: the operators that need a kernel. reason: the
     measured time on one thread, as a part of that of the primitives. more: of each of these groups every match has an
     operator, too. on_host: for the CPU provider, and not measured elsewhere. is_exact: it only moves numbers.
     """
@@ -52,7 +52,7 @@ class Fusion:
     is_exact: bool = False
 
     def may_match(self, op_types: Set[str]) -> bool:
-        """Return whether a graph of these operators of ONNX may have a match."""
+        """Return True if a graph of these operators of ONNX may have a match."""
         return self.sign in op_types and not any(op_types.isdisjoint(group) for group in self.more)
 
 
@@ -124,7 +124,7 @@ _SIGNS = frozenset(fusion.sign for fusion in FUSIONS)
 
 
 def may_fuse(there: set[tuple[str, str]]) -> bool:
-    """Return whether any fusion may match in a graph of these operators."""
+    """Return True if any fusion may match in a graph of these operators."""
     op_types = {op_type for op_type, domain in there if not domain}
     return not op_types.isdisjoint(_SIGNS) and any(fusion.may_match(op_types) for fusion in FUSIONS)
 
@@ -155,27 +155,27 @@ def fuse(
             rules[operator] = (*rules.get(operator, ()), rule)
     with uncollected():
         sweep = Sweep(graph, replace(passes, rules=rules))
-        made = sweep.run()
-        return graph if sweep.used.isdisjoint(made_by) else reduced(made, passes)
+        fused = sweep.run()
+        return graph if sweep.used.isdisjoint(made_by) else reduced(fused, passes)
 
 
 def _quantised(graph: Graph) -> set[int]:
     """Return the ids of the nodes that lead to a quantiser, with those in their bodies and in functions they call."""
-    found: set[int] = set()
+    ids: set[int] = set()
     symbols: set[int] = set()
     for node in reversed(graph.nodes):
-        held = (*bodies(node), *(v.body for v in node.attributes.values() if isinstance(v, Definition)))
-        inside = [inner for body in held for part in parts(body) for inner in part.nodes]
+        graphs = (*bodies(node), *(v.body for v in node.attributes.values() if isinstance(v, Definition)))
+        inside = [inner for body in graphs for part in parts(body) for inner in part.nodes]
         if not any(s.id in symbols for s in node.outputs) and _QUANTISERS.isdisjoint(
             n.op_type for n in (node, *inside)
         ):
             continue
-        found.update(map(id, (node, *inside)))
+        ids.update(map(id, (node, *inside)))
         if node.op_type not in ("Shape", "Size"):
             symbols.update(s.id for s in node.inputs if s is not None)
         for body in bodies(node):
             symbols.update(body.scope.captured)
-    return found
+    return ids
 
 
 def _sparing(rule: Rule, spared: set[int]) -> Rule:

@@ -76,7 +76,7 @@ _SLOWER = (
         "bools of each head: 1.14 to 1.18 on 1.31.1, 1.05 to 1.10 on 1.32; of all heads 0.78 to 0.86, one query 0.90",
     ),
 )
-"""The forms that stay as they are. Rows of heads and sizes in one are faster even so: 0.81 to 1.04."""
+"""The forms that are not fused. Rows with heads and sizes in one axis are faster nevertheless: 0.81 to 1.04."""
 
 
 def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
@@ -97,10 +97,10 @@ def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     operands = (*packed, *masks)
     batch, _, length, size = result.shape
     attributes = {"scale": parts.scale, "q_num_heads": int(heads), "kv_num_heads": int(kv_heads)}
-    made = sweep.add(node, "Attention", operands, floats(batch, length, heads * size), attributes)
+    attention = sweep.add(node, "Attention", operands, floats(batch, length, heads * size), attributes)
     # What follows undoes these two as a rule, and then neither is left.
     shape = sweep.constant(node, np.array([0, 0, int(heads), int(size)], np.int64))
-    apart = sweep.add(node, "Reshape", (made, shape), floats(batch, length, heads, size), {"allowzero": 0})
+    apart = sweep.add(node, "Reshape", (attention, shape), floats(batch, length, heads, size), {"allowzero": 0})
     return sweep.add(node, "Transpose", (apart,), result, {"perm": _SWAPPED})
 
 
@@ -136,19 +136,19 @@ def _matched(sweep: Sweep, node: Node, inputs: Inputs) -> _Parts | None:
 
 def _keys(sweep: Sweep, at: Node, symbol: Symbol | None) -> Symbol | None:
     """Return the keys of which a Symbol is the transpose: its last two axes change places."""
-    if (found := _KEYS.match(symbol)) is not None:
-        k: Symbol = found[0]
+    if (match := _KEYS.match(symbol)) is not None:
+        k: Symbol = match[0]
         return k
     if symbol is None or not is_float32(symbol) or symbol.rank != 4:
         return None
     a, b, size, length = symbol.shape
     wanted = floats(a, b, length, size)
-    if (found := _SWAPPED_KEYS.match(symbol)) is not None:
-        return sweep.add(at, "Transpose", found, wanted, {"perm": _SWAPPED})
-    found = _FLAT_KEYS.match(symbol)
-    if found is None or not is_known(symbol, *found) or [*found[0].shape] != [a * b, length, size]:
+    if (match := _SWAPPED_KEYS.match(symbol)) is not None:
+        return sweep.add(at, "Transpose", match, wanted, {"perm": _SWAPPED})
+    match = _FLAT_KEYS.match(symbol)
+    if match is None or not is_known(symbol, *match) or [*match[0].shape] != [a * b, length, size]:
         return None
-    flat = found[0]
+    flat = match[0]
     apart = node_of(flat, "Reshape")
     if apart is not None and apart.inputs[0] is not None and apart.inputs[0].type is wanted:
         return apart.inputs[0]
@@ -158,7 +158,7 @@ def _keys(sweep: Sweep, at: Node, symbol: Symbol | None) -> Symbol | None:
 
 
 def _go_together(q: Symbol, k: Symbol, v: Symbol) -> bool:
-    """Return whether operands do not broadcast, except keys and values of one head."""
+    """Return True if operands do not broadcast, except keys and values of one head."""
     (batch, heads, _, size), (_, own, length, _) = q.shape, k.shape
     fits = [*k.shape] == [batch, own, length, size] and [*v.shape][:3] == [batch, own, length]
     return fits and (own == heads or own == 1) and not any(d == 0 for s in (q, k, v) for d in s.shape)
@@ -166,10 +166,10 @@ def _go_together(q: Symbol, k: Symbol, v: Symbol) -> bool:
 
 def _unrepeated(symbol: Symbol) -> Symbol:
     """Return the heads of which a Symbol has each several times in a row, the Symbol itself if there are none."""
-    found = _REPEATED.match(symbol)
-    if found is None or not is_float32(*found) or not is_known(*found):
+    match = _REPEATED.match(symbol)
+    if match is None or not is_float32(*match) or not is_known(*match):
         return symbol
-    x, one, many = found
+    x, one, many = match
     if x.rank != 4 or many.rank != 5:
         return symbol
     batch, heads, length, size = x.shape
@@ -184,8 +184,8 @@ def _unrepeated(symbol: Symbol) -> Symbol:
 
 def _packed(symbol: Symbol) -> Symbol | None:
     """Return [batch, sequence, heads * size], of which a Symbol is [batch, heads, sequence, size]."""
-    found = _HEADS.match(symbol)
-    rows: Symbol | None = None if found is None else found[0]
+    match = _HEADS.match(symbol)
+    rows: Symbol | None = None if match is None else match[0]
     if rows is None or rows.rank != 3 or not is_known(rows):
         return None
     batch, heads, length, size = symbol.shape
@@ -194,10 +194,10 @@ def _packed(symbol: Symbol) -> Symbol | None:
 
 
 def cancelled(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Return what has the shape already that a Reshape gives: its operand, or what that was reshaped from."""
+    """Return a Symbol that already has the shape of a Reshape's result: its operand, or the operand's source."""
     source: Symbol | None
-    found = _RESHAPED.match(inputs[0]) or ()
-    for source in (inputs[0], *found):
+    match = _RESHAPED.match(inputs[0]) or ()
+    for source in (inputs[0], *match):
         if source is not None and source.type is node.outputs[0].type and is_known(source):
             return source
     return None
@@ -207,8 +207,8 @@ def cancelled(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 _LEAST = float(np.finfo(np.float32).min)
 _ABOVE_LEAST = np.nextafter(np.float32(_LEAST), np.float32(0))
-_MOST = 4
-"""The most masks that may be added one after the other."""
+_MAX_MASKS = 4
+"""Maximum number of masks that are added one after the other."""
 
 _CHOICE = Pattern(lambda keep, zero, hidden: op("Where", keep, zero, hidden), zero=lambda s: number_of(s) == 0)
 
@@ -223,41 +223,41 @@ class Scores:
 
 
 def scores_of(symbol: Symbol | None) -> Scores | None:
-    """Return the parts of scores, None where they are no matrix product with factors and masks."""
+    """Return the parts of scores; None if they are not a matrix product with factors and masks."""
     masks: tuple[Symbol, ...] = ()
     while (total := node_of(symbol, "Add")) is not None:
         for own, mask in (total.inputs, total.inputs[::-1]):
-            if mask is not None and _leads_to_product(own, _MOST) and _keeps_shape(own, total.outputs[0]):
+            if mask is not None and _leads_to_product(own, _MAX_MASKS) and _keeps_shape(own, total.outputs[0]):
                 symbol, masks = own, (mask, *masks)
                 break
         else:
             return None
-        if len(masks) > _MOST:
+        if len(masks) > _MAX_MASKS:
             return None
     scaled, scale = _factors(symbol)
     product = node_of(scaled, "MatMul")
     return None if product is None else Scores(product, scale, masks)
 
 
-def _leads_to_product(symbol: Symbol | None, most: int) -> bool:
-    """Return whether an operand of a sum is the scores, and not a mask."""
-    made = _factors(symbol)[0]
-    if node_of(made, "MatMul") is not None:
+def _leads_to_product(symbol: Symbol | None, max_terms: int) -> bool:
+    """Return True if an operand of a sum is the scores, and not a mask."""
+    factor = _factors(symbol)[0]
+    if node_of(factor, "MatMul") is not None:
         return True
-    total = node_of(made, "Add") if made is symbol else None
-    return total is not None and most > 0 and any(_leads_to_product(s, most - 1) for s in total.inputs)
+    total = node_of(factor, "Add") if factor is symbol else None
+    return total is not None and max_terms > 0 and any(_leads_to_product(s, max_terms - 1) for s in total.inputs)
 
 
 def _factors(symbol: Symbol | None) -> tuple[Symbol | None, float]:
     """Return an operand and the product of the numbers that it is multiplied with."""
     symbol, whole = factor_of(symbol)
-    while whole and (found := factor_of(symbol))[0] is not symbol:
-        symbol, whole = found[0], whole * found[1]
+    while whole and (factor := factor_of(symbol))[0] is not symbol:
+        symbol, whole = factor[0], whole * factor[1]
     return symbol, whole
 
 
 def _keeps_shape(own: Symbol | None, total: Symbol) -> bool:
-    """Return whether only the mask broadcasts in a sum. The number of keys in it may be unknown: the product with the
+    """Return True if only the mask broadcasts in a sum. The number of keys in it may be unknown: the product with the
     values tells it."""
     if own is None or own.type is total.type:
         return own is not None
@@ -267,7 +267,7 @@ def _keeps_shape(own: Symbol | None, total: Symbol) -> bool:
 
 
 def sum_of(sweep: Sweep, node: Node, masks: tuple[Symbol, ...]) -> Symbol | None:
-    """Return the sum of masks that each fit the scores, None where there are none."""
+    """Return the sum of masks that each fit the scores; None if there are none."""
     whole = masks[0] if masks else None
     for mask in masks[1:]:
         assert whole is not None
@@ -282,7 +282,7 @@ def _broadcast(a: Symbol, b: Symbol) -> list[Dim]:
 
 
 def is_mask(mask: Symbol, q: Symbol) -> bool:
-    """Return whether the operator takes a mask: float32 of two to four axes, each dim 1 or that of the scores.
+    """Return True if the operator takes a mask: float32 of two to four axes, each dim 1 or that of the scores.
 
     The last dim may be unknown, since it cannot be any other.
     """
@@ -293,9 +293,9 @@ def is_mask(mask: Symbol, q: Symbol) -> bool:
 
 
 def is_finite(mask: Symbol) -> bool:
-    """Return whether a mask is certainly nowhere -inf, of which a softmax makes NaN and the operator 0."""
-    held = bounds(mask)
-    return held is not None and held[0] >= _LEAST
+    """Return True if a mask is certainly nowhere -inf, of which a softmax makes NaN and the operator 0."""
+    interval = bounds(mask)
+    return interval is not None and interval[0] >= _LEAST
 
 
 def for_kernel(sweep: Sweep, node: Node, mask: Symbol, k: Symbol) -> Symbol:
@@ -313,13 +313,13 @@ def for_kernel(sweep: Sweep, node: Node, mask: Symbol, k: Symbol) -> Symbol:
 
 
 def _without_least(sweep: Sweep, node: Node, mask: Symbol) -> Symbol:
-    found = _CHOICE.match(mask)
-    if found is None or found[0].shape != mask.shape:
+    match = _CHOICE.match(mask)
+    if match is None or match[0].shape != mask.shape:
         return mask
-    keep, zero, hidden = found
+    keep, zero, hidden = match
     if number_of(hidden) == -np.inf:
-        kept: Symbol = keep
-        return kept
+        condition: Symbol = keep
+        return condition
     if number_of(hidden) != _LEAST:
         return mask
     # Scores are lost in either number, and the exponential of both is 0.

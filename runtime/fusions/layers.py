@@ -52,8 +52,8 @@ def part(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 # Fuse normalisations written as means and roots: PyTorch's exports, and spellings that onnxruntime does not fuse.
 
-_FEWEST = 16
-"""Elements from which on a sum of squares takes less time than ReduceL2."""
+_MIN_ELEMENTS = 16
+"""From this many elements on, a sum of squares takes less time than ReduceL2."""
 
 
 def _rms_norm(x: Symbol, axes: Symbol, epsilon: Symbol) -> Symbol:
@@ -68,10 +68,10 @@ _CENTRED = Pattern(lambda x, axes: x - op("ReduceMean", x, axes, keepdims=1), x=
 
 def norm(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return x / sqrt(mean(x ** 2) + epsilon) as RMSNormalization; as LayerNormalization where x is less its mean."""
-    found = _RMS_NORM.match_node(node, inputs)
-    if found is None:
+    match = _RMS_NORM.match_node(node, inputs)
+    if match is None:
         return None
-    x, axes, epsilon = found
+    x, axes, epsilon = match
     if not _is_last(x, axes) or x.type is not node.outputs[0].type or not x.shape[-1].is_static or x.shape[-1] == 0:
         return None
     centred = _CENTRED.match(x)
@@ -111,21 +111,21 @@ def length(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     named = sorted({int(axis) % x.rank for axis in array.reshape(-1)})
     if named != list(range(x.rank - len(named), x.rank)) or not all(x.shape[a].is_static for a in named):
         return None
-    if math.prod(int(x.shape[a]) for a in named) < _FEWEST:
+    if math.prod(int(x.shape[a]) for a in named) < _MIN_ELEMENTS:
         return None
     wide = floats(*x.shape)
     if x.dtype is DType.float16:
         x = sweep.add(node, "Cast", (x,), wide, {"to": DType.float32})
     square = sweep.add(node, "Mul", (x, x), wide)
     last = sweep.constant(node, np.array(named, np.int64))
-    kept = {"keepdims": node.attributes.get("keepdims", 1)}
-    total = sweep.add(node, "ReduceSum", (square, last), floats(*node.outputs[0].shape), kept)
+    attributes = {"keepdims": node.attributes.get("keepdims", 1)}
+    total = sweep.add(node, "ReduceSum", (square, last), floats(*node.outputs[0].shape), attributes)
     root = sweep.add(node, "Sqrt", (total,), total.type)
     return root if root.type is result else sweep.add(node, "Cast", (root,), result, {"to": DType.float16})
 
 
 def _is_tensor(*symbols: Symbol) -> bool:
-    """Return whether all are tensors of float32 or float16 of known rank."""
+    """Return True if all are tensors of float32 or float16 of known rank."""
     types = [s.type for s in symbols]
     return all(
         isinstance(t, TensorType) and t.dtype in (DType.float32, DType.float16) and t.shape.is_ranked for t in types
@@ -134,19 +134,19 @@ def _is_tensor(*symbols: Symbol) -> bool:
 
 def _norms(node: Node, inputs: Inputs, *op_types: str) -> list[tuple[Node, Symbol]]:
     """Return norms without bias among two operands, each with the other operand, a vector of their last axis."""
-    found = []
-    for made, vector in (inputs, inputs[::-1]):
-        norm = node_of(made, *op_types)
-        if norm is None or made is None or vector is None or len(norm.inputs) > 2:
+    operands = []
+    for value, vector in (inputs, inputs[::-1]):
+        norm = node_of(value, *op_types)
+        if norm is None or value is None or vector is None or len(norm.inputs) > 2:
             continue
-        is_vector = is_float32(vector) and vector.rank == 1 and vector.shape[0] == made.shape[-1]
-        if is_vector and made.type is node.outputs[0].type:
-            found.append((norm, vector))
-    return found
+        is_vector = is_float32(vector) and vector.rank == 1 and vector.shape[0] == value.shape[-1]
+        if is_vector and value.type is node.outputs[0].type:
+            operands.append((norm, vector))
+    return operands
 
 
 def _is_last(x: Symbol, axes: Symbol) -> bool:
-    """Return whether axes are a constant that names the last axis of x alone."""
+    """Return True if axes are a constant that names the last axis of x alone."""
     array = constant_array(axes, weights=True, outer=True)
     return array is not None and array.size == 1 and x.rank > 0 and int(array.reshape(-1)[0]) in (-1, x.rank - 1)
 
@@ -181,14 +181,14 @@ def pool(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     filters = sweep.constant(node, np.ones((int(channels), 1, *kernel), np.float32))
     # A window of -0.0 alone has the mean 0.0.
     bias = sweep.constant(node, np.zeros(int(channels), np.float32))
-    kept = {name: attributes[name] for name in ("pads", "strides") if name in attributes}
-    said = {"group": int(channels), "kernel_shape": list(kernel), **kept}
-    sums = sweep.add(node, "Conv", (x, filters, bias), node.outputs[0].type, said)
+    windows = {name: attributes[name] for name in ("pads", "strides") if name in attributes}
+    conv_attributes = {"group": int(channels), "kernel_shape": list(kernel), **windows}
+    sums = sweep.add(node, "Conv", (x, filters, bias), node.outputs[0].type, conv_attributes)
     return sweep.add(node, "Div", (sums, sweep.constant(node, counts)), node.outputs[0].type)
 
 
 def _counts(x: Symbol, attributes: Mapping[str, Any]) -> Array | None:
-    """Return how many elements each mean is of; None where only the run knows."""
+    """Return the number of elements of each mean; None if it is only known at run time."""
     kernel, pads = attributes["kernel_shape"], attributes.get("pads", [0] * 4)
     if attributes.get("count_include_pad", 0) or not any(pads):
         return np.asarray(np.prod(kernel), np.float32)
@@ -197,12 +197,12 @@ def _counts(x: Symbol, attributes: Mapping[str, Any]) -> Array | None:
         return None
     strides = attributes.get("strides", [1, 1])
     rows, columns = (_lengths(int(sides[i]), kernel[i], strides[i], (pads[i], pads[i + 2])) for i in range(2))
-    made = np.outer(rows, columns).astype(np.float32)[None, None]
-    return made if made.size and made.all() and made.nbytes <= LIMIT else None
+    filters = np.outer(rows, columns).astype(np.float32)[None, None]
+    return filters if filters.size and filters.all() and filters.nbytes <= LIMIT else None
 
 
 def _lengths(side: int, kernel: int, stride: int, pads: Sequence[int]) -> Array:
-    """Return how many elements of an axis each window has."""
+    """Return the number of elements of an axis in each window."""
     starts = np.arange(0, side + sum(pads) - kernel + 1, stride) - pads[0]
     return np.minimum(starts + kernel, side) - np.maximum(starts, 0)
 
@@ -258,16 +258,16 @@ def _hard_sigmoid(sweep: Sweep, node: Node, x: Symbol) -> Symbol:
 def scaled_convolution(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return a convolution times a number, or plus one, as a convolution of other filters or another bias."""
     for place in (0, 1):
-        made, number = inputs[place], number_of(inputs[1 - place])
-        conv, read = node_of(made, "Conv"), node.inputs[place]
-        if conv is None or made is None or number is None or read is None or made.type is not node.outputs[0].type:
+        value, number = inputs[place], number_of(inputs[1 - place])
+        conv, read = node_of(value, "Conv"), node.inputs[place]
+        if conv is None or value is None or number is None or read is None or value.type is not node.outputs[0].type:
             continue
         x, filters, bias = (*conv.inputs, None)[:3]
         weights = constant_array(filters, weights=True, outer=True)
         offsets = None if bias is None else constant_array(bias, weights=True, outer=True)
         if weights is None or not is_float32(x, filters) or (bias is not None and offsets is None):
             return None
-        is_named = made.given_name is not None and type(conv.origin) is not Imported
+        is_named = value.given_name is not None and type(conv.origin) is not Imported
         if sweep.readers(read) > 1 or is_named:  # it would be computed twice
             return None
         if offsets is None:
@@ -312,19 +312,19 @@ def scaled_swish(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 
 def _is_swish(symbol: Symbol) -> bool:
-    """Return whether a Symbol is x * HardSigmoid(x), where x is a convolution."""
+    """Return True if a Symbol is x * HardSigmoid(x), where x is a convolution."""
     node = node_of(symbol, "Mul")
     for x, gate in () if node is None else (node.inputs, node.inputs[::-1]):
-        made = node_of(gate, "HardSigmoid")
-        if made is not None and made.inputs[0] is x and node_of(x, "Conv") is not None and is_float32(x):
+        sigmoid = node_of(gate, "HardSigmoid")
+        if sigmoid is not None and sigmoid.inputs[0] is x and node_of(x, "Conv") is not None and is_float32(x):
             return True
     return False
 
 
 def _scaled(array: Array, factor: float) -> Array | None:
-    """Return the product of an array and a number, None where it may leave the range of float32."""
+    """Return the product of an array and a number; None if it may exceed the range of float32."""
     if not 1 / _LARGEST_FACTOR <= abs(factor) <= _LARGEST_FACTOR:
         return None
     with np.errstate(over="ignore"):
-        made = array * np.float32(factor)
-    return made if np.isfinite(made).all() else None
+        scaled = array * np.float32(factor)
+    return scaled if np.isfinite(scaled).all() else None

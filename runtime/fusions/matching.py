@@ -1,4 +1,4 @@
-"""Ask what fusions need to know of a Symbol: its node, its number, its type, and bounds of its values."""
+"""Queries of fusions on a Symbol: its node, its number, its type, and bounds of its values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
-_DEEPEST = 32
+_MAX_DEPTH = 32
 
 
 def node_of(symbol: Symbol | None, *op_types: str) -> Node | None:
-    """Return the node that makes a Symbol if it is one of these operators of ONNX."""
+    """Return the producer of a Symbol if it is one of these operators of ONNX."""
     producer = None if symbol is None else symbol.producer
     if not isinstance(producer, Node) or producer.domain or producer.op_type not in op_types:
         return None
@@ -33,7 +33,7 @@ def number_of(symbol: Symbol | None) -> float | None:
 
 
 def factor_of(symbol: Symbol | None) -> tuple[Symbol | None, float]:
-    """Return an operand and the number that it is multiplied with, 1 where it is not."""
+    """Return an operand and the number that it is multiplied with; 1 if there is none."""
     node = node_of(symbol, "Mul", "Div")
     if node is None:
         return symbol, 1.0
@@ -69,7 +69,7 @@ def vector(length: int) -> TensorType:
 
 
 def is_float32(*symbols: Symbol | None) -> bool:
-    """Return whether all are float32 tensors of known rank."""
+    """Return True if all are float32 tensors of known rank."""
     return all(
         s is not None and isinstance(s.type, TensorType) and s.type.dtype is DType.float32 and s.type.shape.is_ranked
         for s in symbols
@@ -77,13 +77,13 @@ def is_float32(*symbols: Symbol | None) -> bool:
 
 
 def is_known(*symbols: Symbol) -> bool:
-    """Return whether ranks are known, and every dim is a number, a name or an expression."""
+    """Return True if ranks are known, and every dim is a number, a name or an expression."""
     return all(s.shape.is_ranked and not any(d.is_dynamic for d in s.shape) for s in symbols)
 
 
 def bounds(symbol: Symbol | None, depth: int = 0) -> tuple[float, float] | None:
-    """Return the least and the largest that an element may be; None where it may be NaN or nothing is known."""
-    if symbol is None or depth > _DEEPEST or not isinstance(symbol.type, TensorType):
+    """Return the bounds of elements; None if an element may be NaN, or nothing is known."""
+    if symbol is None or depth > _MAX_DEPTH or not isinstance(symbol.type, TensorType):
         return None
     array = constant_array(symbol, weights=True, outer=True)
     if array is not None:
@@ -92,20 +92,20 @@ def bounds(symbol: Symbol | None, depth: int = 0) -> tuple[float, float] | None:
         return float(array.min()), float(array.max())
     if symbol.dtype is DType.bool:
         return 0.0, 1.0
-    found = _computed(symbol, depth)
+    interval = _computed(symbol, depth)
     if not symbol.dtype.is_integer:
-        return None if found is None else _rounded(symbol.dtype, found)
-    least, most = float(symbol.dtype.min), float(symbol.dtype.max)
-    return found if found is not None and least <= found[0] and found[1] <= most else (least, most)
+        return None if interval is None else _rounded(symbol.dtype, interval)
+    lowest, highest = float(symbol.dtype.min), float(symbol.dtype.max)
+    return interval if interval is not None and lowest <= interval[0] and interval[1] <= highest else (lowest, highest)
 
 
-def _rounded(dtype: DType, held: tuple[float, float]) -> tuple[float, float] | None:
+def _rounded(dtype: DType, interval: tuple[float, float]) -> tuple[float, float] | None:
     """Return bounds after rounding to a float dtype, which turns what exceeds it into infinities."""
     if dtype not in (DType.float16, DType.bfloat16, DType.float32, DType.float64):
         return None
-    least, most = float(dtype.min), float(dtype.max)
-    low, high = held
-    return -math.inf if low < least else low, math.inf if high > most else high
+    lowest, highest = float(dtype.min), float(dtype.max)
+    low, high = interval
+    return -math.inf if low < lowest else low, math.inf if high > highest else high
 
 
 def _computed(symbol: Symbol, depth: int) -> tuple[float, float] | None:
@@ -119,15 +119,15 @@ def _computed(symbol: Symbol, depth: int) -> tuple[float, float] | None:
     operands = node.inputs[1:] if node.op_type == "Where" else node.inputs[:1]
     if node.op_type in ("Add", "Sub", "Mul", "Concat"):
         operands = node.inputs
-    found = [bounds(s, depth + 1) for s in operands]
-    known = [pair for pair in found if pair is not None]
-    if not known or len(known) < len(found):
+    intervals = [bounds(s, depth + 1) for s in operands]
+    pairs = [pair for pair in intervals if pair is not None]
+    if not pairs or len(pairs) < len(intervals):
         return None
     if node.op_type == "Neg":
-        return -known[0][1], -known[0][0]
+        return -pairs[0][1], -pairs[0][0]
     if node.op_type not in ("Add", "Sub", "Mul"):
-        return min(a for a, _ in known), max(b for _, b in known)
-    (a, b), (c, d) = known
+        return min(a for a, _ in pairs), max(b for _, b in pairs)
+    (a, b), (c, d) = pairs
     if node.op_type == "Add":
         ends = [a + c, b + d]
     elif node.op_type == "Sub":
@@ -138,7 +138,7 @@ def _computed(symbol: Symbol, depth: int) -> tuple[float, float] | None:
 
 
 def _is_mean(node: Node) -> bool:
-    """Return whether a Resize gives means of elements with weights that are not negative."""
+    """Return True if a Resize gives means of elements with weights that are not negative."""
     crops = node.attributes.get("coordinate_transformation_mode") in ("tf_crop_and_resize", b"tf_crop_and_resize")
     return not crops and node.attributes.get("mode", "nearest") in ("nearest", "linear", b"nearest", b"linear")
 

@@ -25,10 +25,10 @@ _HALVES = Pattern(_halves, x=is_float32, cos=is_float32, sin=is_float32)
 
 def rotary(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return x * cos + concat(-x[half:], x[:half]) * sin, of x: [batch, heads, sequence, size], as RotaryEmbedding."""
-    found = _HALVES.match_node(node, inputs)
-    if found is None:
+    match = _HALVES.match_node(node, inputs)
+    if match is None:
         return None
-    x, cos, sin, first, second = found
+    x, cos, sin, first, second = match
     if x.type is not node.outputs[0].type or x.rank != 4 or not is_known(x) or not x.shape[3].is_static:
         return None
     batch, _, length, size = x.shape
@@ -52,7 +52,7 @@ def rotary(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 
 def _is_table(table: Symbol, x: Symbol) -> bool:
-    """Return whether a table is [batch or 1, 1, sequence, size], and its second half equals the first."""
+    """Return True if a table is [batch or 1, 1, sequence, size], and its second half equals the first."""
     batch, _, length, size = x.shape
     dims = [*table.shape]
     fits = len(dims) == 4 and dims[0] in (1, batch) and dims[1] == 1 and dims[2:] == [length, size]
@@ -60,7 +60,7 @@ def _is_table(table: Symbol, x: Symbol) -> bool:
 
 
 def _is_doubled(table: Symbol | None) -> bool:
-    """Return whether the second half of the last axis certainly equals the first."""
+    """Return True if the second half of the last axis certainly equals the first."""
     array = constant_array(table, weights=True, outer=True)
     if array is not None:
         half = array.shape[-1] // 2 if array.ndim else 0
@@ -81,7 +81,7 @@ _JOINED = Pattern(lambda half: op("Concat", half, half, axis=-1))
 
 
 def _is_number(symbol: Symbol) -> bool:
-    """Return whether a Symbol is a constant of one element."""
+    """Return True if a Symbol is a constant of one element."""
     array = constant_array(symbol, weights=True, outer=True)
     return array is not None and array.size == 1
 
@@ -114,10 +114,10 @@ _TWICE = Pattern(_twice)
 
 def interleaved(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return x * cos + pairs(-x[1::2], x[0::2]) * sin, of x: [batch, sequence, heads, size], as RotaryEmbedding."""
-    found = _PAIRS.match_node(node, inputs)
-    if found is None:
+    match = _PAIRS.match_node(node, inputs)
+    if match is None:
         return None
-    x, cos, sin, even, odd, joined, pairs = found
+    x, cos, sin, even, odd, joined, pairs = match
     if x.type is not node.outputs[0].type or x.rank != 4 or not is_known(x) or not is_float32(joined):
         return None
     batch, length, heads, size = x.shape
@@ -145,8 +145,8 @@ def interleaved(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
             table = sweep.add(node, "Squeeze", (table, axis), floats(of, places, half), {})
         tables.append(sweep.add(node, "Expand", (table, target), floats(batch, length, half), {}))
     attributes = {"interleaved": 1, "num_heads": int(heads)}
-    made = sweep.add(node, "RotaryEmbedding", (flat, *tables), flat.type, attributes)
-    return sweep.add(node, "Reshape", (made, shape), x.type, {"allowzero": 1})
+    rotated = sweep.add(node, "RotaryEmbedding", (flat, *tables), flat.type, attributes)
+    return sweep.add(node, "Reshape", (rotated, shape), x.type, {"allowzero": 1})
 
 
 def _is_every_second(symbol: Symbol, x: Symbol, first: int) -> bool:
@@ -156,10 +156,10 @@ def _is_every_second(symbol: Symbol, x: Symbol, first: int) -> bool:
 
 def _half(table: Symbol, x: Symbol) -> Symbol | None:
     """Return the table, [batch or 1, sequence, 1, size / 2] or without the third axis, whose numbers one has twice."""
-    found = _TWICE.match(table)
-    if found is None or not is_float32(table, *found) or not is_known(table, *found):
+    match = _TWICE.match(table)
+    if match is None or not is_float32(table, *match) or not is_known(table, *match):
         return None
-    source, one, two = found
+    source, one, two = match
     batch, length, _, size = x.shape
     half = Dim(int(size) // 2)
     of = table.shape[0] if table.rank else None

@@ -35,7 +35,7 @@ _HOMES = {
 if not TYPE_CHECKING:  # checkers know each name from the imports above
 
     def __getattr__(name: str) -> Any:
-        """Return what looks into a model, imported when first used: most models only run."""
+        """Import a function of inspection when it is first used: most models only run."""
         if name not in _HOMES:
             raise AttributeError(f"module 'graphcore.runtime.inspection' has no attribute {name!r}")
         return getattr(import_module(f"graphcore.runtime.inspection.{_HOMES[name]}"), name)

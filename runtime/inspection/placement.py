@@ -1,4 +1,4 @@
-"""Placement of the operators of a model: on the device, or left to the CPU, and why."""
+"""Placement of the operators of a model: on the device or on the CPU, and why."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 RECORD = "session.record_ep_graph_assignment_info"
-"""The entry of a session's configuration with which it can tell where it put what."""
+"""The config entry that makes a session record its placement."""
 
 SIZES = "onnxruntime computes sizes and indices there"
-"""The reason for operators that have a kernel on the device, and whose results onnxruntime wants on the CPU."""
+"""The reason for operators with a kernel on the device whose results onnxruntime needs on the CPU."""
 
-_REFUSED = "the provider does not take it: log_severity_level=1 makes onnxruntime say why"
+_REFUSED = "the provider refused it: log_severity_level=1 makes onnxruntime print why"
 
 _HOST = "CPUExecutionProvider"
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """One operator. provider: what runs it. reason: why the first provider does not, "" where it does."""
+    """An operator. provider: of the operator. reason: why the first provider does not run it; "" if it does."""
 
     name: str
     operator: str
@@ -43,13 +43,13 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The operators of a model as the session runs them, in its order."""
+    """The operators of a model in the order in which the session runs them."""
 
     operators: tuple[Placed, ...]
 
     @property
     def left(self) -> tuple[Placed, ...]:
-        """Return those that the first provider left to another one."""
+        """The operators that another provider than the first runs."""
         return tuple(o for o in self.operators if o.reason)
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Placement:
         return ", ".join(f"{count} on {provider}" for provider, count in counts.most_common())
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
-        """Return what is left to another provider, by operator and reason."""
+        """Return the operators of other providers, by operator and reason."""
         reasons = Counter((o.operator, o.provider, o.reason) for o in self.left)
         return [(str(count), op, provider, why) for (op, provider, why), count in sorted(reasons.items())]
 
@@ -72,7 +72,7 @@ class Placement:
 def planned(graph: Graph, target: TargetName, runtime: Runtime | None = None) -> Placement:
     """Return the placement of a lowered graph and its bodies by the target's table.
 
-    runtime: the release that it was lowered for, where it is not what files are written for.
+    runtime: the release that it was lowered for, if it is not the default of files.
     """
     table = kernels(target, runtime)
     row = TARGETS[target]
@@ -88,43 +88,43 @@ def planned(graph: Graph, target: TargetName, runtime: Runtime | None = None) ->
 def recorded(
     session: onnxruntime.InferenceSession, graph: Graph | None, provider: str, runtime: Runtime | None = None
 ) -> Placement:
-    """Return where a session that was started with `RECORD` says it put what. The reasons are those of the table.
+    """Return the placement that a session with `RECORD` reports. The reasons come from the table of kernels.
 
-    graph: the lowered one, None for a model that was compiled elsewhere. provider: the one that is preferred. runtime:
-    the release that the graph was lowered for.
+    graph: the lowered one; None for a model in onnxruntime's own format. provider: the preferred one. runtime: the
+    release that the graph was lowered for.
     """
-    whole: Mapping[str, str] | None = getattr(session, "left", None)  # of a provider that takes graphs and no nodes
+    whole: Mapping[str, str] | None = getattr(session, "unsupported", None)  # of a provider that runs whole graphs only
     nodes = {} if graph is None else {(node.outputs[0].name, node.op_type): node for node in walk(graph)}
     table = kernels("cuda", runtime) if provider != _HOST and whole is None else {}
     of_sizes = _of_sizes(nodes.values())
     placed = []
     for part in session.get_provider_graph_assignment_info():
-        for found in part.get_nodes():
-            node = nodes.get((found.name, found.op_type))
+        for assigned in part.get_nodes():
+            node = nodes.get((assigned.name, assigned.op_type))
             reason = "" if part.ep_name == provider else _reason(node, table, of_sizes)
             if reason and whole:
-                reason = whole.get(found.op_type) or "it runs whole graphs, and none with " + ", ".join(whole)
-            placed.append(Placed(found.name, found.op_type, part.ep_name, reason))
+                reason = whole.get(assigned.op_type) or "it runs whole graphs, and no graph with " + ", ".join(whole)
+            placed.append(Placed(assigned.name, assigned.op_type, part.ep_name, reason))
     return Placement(tuple(placed))
 
 
 def _reason(node: Node | None, table: dict[str, frozenset[DType]], of_sizes: Set[Node]) -> str:
-    """Return why a node is on the CPU. node: None for one that onnxruntime made, as it does for parts of shapes."""
+    """Return why a node is on the CPU. node: None for a node that onnxruntime created, for example for shapes."""
     if node is None:
         return SIZES
     return lack(node, table) or (SIZES if node in of_sizes else _REFUSED)
 
 
 def _of_sizes(nodes: Iterable[Node]) -> Set[Node]:
-    """Return the nodes that give integers, or something that is made of integers and constants alone."""
-    found: set[Node] = set()
+    """Return the nodes that compute integers, or values from integers and constants only."""
+    size_nodes: set[Node] = set()
     for node in nodes:
         operands = (s for s in node.inputs if s is not None)
         if all(map(_is_count, node.outputs)) or all(
-            _is_count(s) or isinstance(s.producer, Constant) or s.producer in found for s in operands
+            _is_count(s) or isinstance(s.producer, Constant) or s.producer in size_nodes for s in operands
         ):
-            found.add(node)
-    return found
+            size_nodes.add(node)
+    return size_nodes
 
 
 def _is_count(symbol: Symbol) -> bool:
@@ -132,7 +132,7 @@ def _is_count(symbol: Symbol) -> bool:
 
 
 def lack(node: Node, table: dict[str, frozenset[DType]]) -> str:
-    """Return why the CUDA provider does not run a node, "" where it does."""
+    """Return why the CUDA provider does not run a node; "" if it does."""
     if node.domain:
         return ""
     row = table.get(node.op_type)
@@ -149,22 +149,22 @@ def lack(node: Node, table: dict[str, frozenset[DType]]) -> str:
 
 
 def _to(node: Node, row: frozenset[DType]) -> str:
-    made = node.outputs[0].dtype
-    return "" if made in row else f"no kernel that gives {made}"
+    dtype = node.outputs[0].dtype
+    return "" if dtype in row else f"no kernel that gives {dtype}"
 
 
 def _quantized(node: Node, row: frozenset[DType]) -> str:
     x, scale = node.inputs[:2]
-    made = node.outputs[0].dtype
+    dtype = node.outputs[0].dtype
     if x is None or scale is None or x.dtype is not scale.dtype:
         return "no kernel for a scale of another dtype"
-    return "" if made in _QUANTIZED else f"no kernel that gives {made}"
+    return "" if dtype in _QUANTIZED else f"no kernel that gives {dtype}"
 
 
 def _scaled(node: Node, row: frozenset[DType]) -> str:
     scale = node.inputs[1]
-    known = scale is not None and scale.dtype in (DType.float16, DType.float32)
-    return "" if known else "no kernel for a scale of that dtype"
+    is_supported = scale is not None and scale.dtype in (DType.float16, DType.float32)
+    return "" if is_supported else "no kernel for a scale of that dtype"
 
 
 def _signed(node: Node, row: frozenset[DType]) -> str:

@@ -1,4 +1,4 @@
-"""Profiles of a run: the times that onnxruntime's profiler measured, by kernel, operator and layer."""
+"""Profiles of runs: times of onnxruntime's profiler by kernel, operator and layer."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from graphcore.support.markup import table
 from graphcore.types.tensor_types import TensorType
 
 Load: TypeAlias = Callable[[Mapping[str, Any]], tuple[Callable[..., Any], onnxruntime.InferenceSession]]
-"""Loads a model with more session options, and returns what calls it, and its session."""
+"""Loads a model with more session options; returns a function that calls it, and its session."""
 
-_SHOWN = 20
+_MAX_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """One kernel of a session.
 
-    seconds: in a run, on average. calls: in a run; more than 1 in loops. result_bytes: of what it writes in a call;
-    weight_bytes: of the constants that it reads; both 0 where onnxruntime does not tell.
+    seconds: in a run, on average. calls: in a run; more than 1 in loops. result_bytes: of the results of a call.
+    weight_bytes: of the constants that it reads. Both are 0 if onnxruntime does not report them.
     """
 
     name: str
@@ -77,9 +77,9 @@ class Profile:
     def _rows(self) -> Iterator[tuple[str, str, str, str]]:
         """Yield time, share, operator and name of the slowest kernels, then the sum of the others."""
         total = sum(kernel.seconds for kernel in self.kernels) or 1.0
-        for kernel in self.kernels[:_SHOWN]:
+        for kernel in self.kernels[:_MAX_LISTED]:
             yield f"{kernel.seconds * 1e6:.1f}", f"{kernel.seconds / total:.1%}", kernel.operator, kernel.name
-        rest = self.kernels[_SHOWN:]
+        rest = self.kernels[_MAX_LISTED:]
         if rest:
             seconds = sum(kernel.seconds for kernel in rest)
             yield f"{seconds * 1e6:.1f}", f"{seconds / total:.1%}", f"in {len(rest)} more", ""
@@ -102,7 +102,7 @@ def profiled(load: Load, arrays: Sequence[Any], named: Mapping[str, Any], runs: 
 
 
 def _read(events: list[dict[str, Any]], runs: int) -> Profile:
-    """Return the profile in a list of trace events, of which the first run's are left out."""
+    """Return the profile of a list of trace events, without those of the first run."""
     whole = sorted((e for e in events if e["name"] == "model_run"), key=lambda e: e["ts"])[-runs:]
     begin = min(e["ts"] for e in whole)
     seconds: dict[tuple[str, str, str], list[float]] = {}
@@ -112,8 +112,8 @@ def _read(events: list[dict[str, Any]], runs: int) -> Profile:
             about = event["args"]
             key = (event["name"].removesuffix("_kernel_time"), about["op_name"], about.get("provider", ""))
             seconds.setdefault(key, []).append(event["dur"] * 1e-6)
-            held = sizes.get(key, (0, 0))
-            sizes[key] = max(held[0], _size(about, "output_size")), max(held[1], _size(about, "parameter_size"))
+            size = sizes.get(key, (0, 0))
+            sizes[key] = max(size[0], _size(about, "output_size")), max(size[1], _size(about, "parameter_size"))
     kernels = [Kernel(*key, sum(taken) / runs, len(taken) / runs, *sizes[key]) for key, taken in seconds.items()]
     kernels.sort(key=lambda kernel: -kernel.seconds)
     return Profile(tuple(kernels), sum(e["dur"] for e in whole) * 1e-6 / runs, runs)
@@ -131,43 +131,44 @@ def _summed(parts: Iterator[tuple[str, float]]) -> dict[str, float]:
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
-# Looking at values inside a graph: the same graph with those as outputs.
+# Inspect values inside a graph: the same graph with these values as outputs.
 
 
 def names_of(watch: object, model: str) -> list[str] | None:
-    """Return the names that a user wants to watch, None for those that are marked. model: for errors.
+    """Return the names of values to watch; None for the marked values. model: for errors.
 
-    Raises `FeedError` for what are no names.
+    Raises `FeedError` for values other than names.
     """
     names = [watch] if isinstance(watch, str) else watch
     if names is None:
         return None
     if not (isinstance(names, Collection) and all(isinstance(name, str) for name in names)):
         raise FeedError(
-            f"debug: {model}: watch={watch!r:.80} are no names", help='give one, or a list: watch="encoder/0/*"'
+            f"debug: {model}: watch must be a name or a list of names, got {watch!r:.80}",
+            help='give one, or a list: watch="encoder/0/*"',
         )
     return [*names]
 
 
 def watched(graph: Graph, patterns: Iterable[str]) -> list[Symbol]:
-    """Return the tensors that nodes make whose names match one of the patterns, in the order in which they are made.
+    """Return the results of nodes whose names match one of the patterns, in order.
 
     patterns: names as `str(graph)` shows them, or after the path of their layer, with `*`, `?` and `[...]` as in the
     shell; `*` goes across layers. Raises `GraphError` for a pattern that nothing matches.
     """
-    made = [s for node in graph.nodes for s in node.outputs if isinstance(s.type, TensorType)]
-    names = [(symbol, {symbol.name, _path(symbol)}) for symbol in made]
+    symbols = [s for node in graph.nodes for s in node.outputs if isinstance(s.type, TensorType)]
+    names = [(symbol, {symbol.name, _path(symbol)}) for symbol in symbols]
     chosen: set[int] = set()
     for pattern in patterns:
-        found = {s.id for s, own in names if any(fnmatch.fnmatchcase(name, pattern) for name in own)}
-        if not found:
-            raise _no_such(graph, pattern, [s.name for s in made])
-        chosen |= found
-    return [symbol for symbol in made if symbol.id in chosen]
+        ids = {s.id for s, own in names if any(fnmatch.fnmatchcase(name, pattern) for name in own)}
+        if not ids:
+            raise _no_such(graph, pattern, [s.name for s in symbols])
+        chosen |= ids
+    return [symbol for symbol in symbols if symbol.id in chosen]
 
 
 def marked(graph: Graph) -> dict[str, Symbol]:
-    """Return what was marked by `print`, by label. Raises `GraphError` where nothing was."""
+    """Return the values that `print` marked, by label. Raises `GraphError` if there are none."""
     if not graph.watched:
         raise GraphError(
             f"debug: nothing of graph {graph.name!r} is marked",
@@ -186,23 +187,23 @@ def _no_such(graph: Graph, pattern: str, names: Sequence[str]) -> GraphError:
 
     near = difflib.get_close_matches(pattern, names, 3, 0.4) or names[:5]
     return GraphError(
-        f"debug: no node of graph {graph.name!r} makes a tensor that is called {pattern!r}",
-        help="they are called such as " + ", ".join(map(repr, near)) if near else "it has no nodes",
+        f"debug: graph {graph.name!r} has no tensor called {pattern!r}",
+        help="names are for example " + ", ".join(map(repr, near)) if near else "the graph has no nodes",
     )
 
 
 def with_outputs(graph: Graph, symbols: Iterable[Symbol]) -> Graph:
-    """A copy of the graph whose outputs are values of it."""
-    made = copied(graph)
-    made.build.outputs([(f"watched/{i}", made.symbols[symbol.id]) for i, symbol in enumerate(symbols)])
-    return made
+    """Return a copy of the graph with these values as outputs."""
+    new = copied(graph)
+    new.build.outputs([(f"watched/{i}", new.symbols[symbol.id]) for i, symbol in enumerate(symbols)])
+    return new
 
 
 # Times of calls.
 
 
 def timed(call: Callable[[], object], runs: int) -> dict[str, float]:
-    """Return the seconds that a call takes over some runs after a first one: `median`, `best` and `worst`."""
+    """Return the seconds of a call over several runs after a first one: `median`, `best` and `worst`."""
     call()
     taken = []
     for _ in range(runs):
@@ -213,13 +214,13 @@ def timed(call: Callable[[], object], runs: int) -> dict[str, float]:
 
 
 def count_of(what: str, model: str, runs: object) -> int:
-    """Return a number of runs, 1 or more. what, model: for errors. Raises `FeedError` for what is no number."""
+    """Return a number of runs, 1 or more. what, model: for errors. Raises `FeedError` for other types."""
     if not isinstance(runs, (int, np.integer)) or isinstance(runs, bool):
-        raise FeedError(f"{what}: {model}: runs={runs!r:.80} is no number of calls", help="give 1 or more")
+        raise FeedError(f"{what}: {model}: runs={runs!r:.80} is not a number of calls", help="give 1 or more")
     return max(1, int(runs))
 
 
-# Sessions of onnxruntime alone: a file as it is, with onnxruntime's own defaults, to compare a Model with.
+# Sessions of plain onnxruntime: an unchanged file with onnxruntime's defaults, to compare a Model with.
 
 _SILENT = 4  # of onnxruntime's levels of logging: what fails is raised
 
@@ -227,10 +228,10 @@ _SILENT = 4  # of onnxruntime's levels of logging: what fails is raised
 def onnxruntime_alone(
     path: str | os.PathLike[str], providers: Sequence[str], threads: int = 0
 ) -> Callable[[Mapping[str, Any]], list[Any]]:
-    """Return what runs a file as `onnxruntime.InferenceSession(path).run(None, feeds)` does.
+    """Return a function that runs a file as `onnxruntime.InferenceSession(path).run(None, feeds)` does.
 
     providers: onnxruntime's names. threads: that a kernel may use, 0 for onnxruntime's own choice. Raises `ModelError`
-    where onnxruntime refuses the file; what is returned raises `RunError` where it refuses the arrays or fails.
+    if onnxruntime refuses the file; the function raises `RunError` if it refuses the arrays or fails.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -251,14 +252,14 @@ def onnxruntime_alone(
 
 
 def _stored(value: Any) -> Any:
-    """Return what a file takes for an array: complex numbers as pairs of floats."""
+    """Return the stored form of an array: complex numbers as pairs of floats."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "c":
         return casting.paired(np.ascontiguousarray(value))
     return value
 
 
 def _short(error: Exception) -> str:
-    """Return the first line of what onnxruntime says."""
+    """Return the first line of onnxruntime's message."""
     with contextlib.suppress(IndexError):
         return str(error).strip().split("\n")[0][:200]
     return type(error).__name__

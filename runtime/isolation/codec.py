@@ -1,7 +1,7 @@
-"""Values as bytes: their kinds and shapes in a frame, their elements in a block of shared memory.
+"""Encode values as bytes: their kinds and shapes in a frame, their elements in a block of shared memory.
 
-Nothing that is read is trusted: each size and place is held against the frame and the block, and nothing but arrays,
-text, numbers, lists, dicts and None comes of them.
+The reader trusts nothing: it checks each size and offset against the frame and the block, and returns only arrays,
+text, numbers, lists, dicts and None.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ _BOOL = np.dtype(bool)
 
 _TENSOR, _TEXT, _LIST, _MAP, _NONE = range(5)
 _HEAD = struct.Struct("<BBBQ")
-"""Of a tensor: its kind, the code of its dtype, its rank and the place of its elements; the dims follow."""
+"""The head of a tensor: its kind, the code of its dtype, its rank and the offset of its elements; the dims follow."""
 _COUNT = struct.Struct("<BI")
 _ALIGNED = 64
-_DEEPEST = 32
-MOST_DIMS = 64
-"""The dims that an array has at most."""
+_MAX_DEPTH = 32
+MAX_DIMS = 64
+"""Maximum number of dims of an array."""
 _VALUE, _STRING, _ENTRY = 256, 80, 160
-"""Bytes of an array, of a string and of an entry of a map, about; whoever sends one has taken no less for it."""
+"""Approximate bytes of an array, a string and an entry of a map. Their sender has used at least as many."""
 _AT_ONCE = 4096
-"""Strings or entries that are read between two looks at the clock."""
+"""Strings or entries that are read between two checks of the time."""
 _PIECE = 1 << 20
-"""Bytes of a string that are."""
+"""Bytes of a string that are read between two checks of the time."""
 
 
-class Layout:
-    """Values put one after the other: what goes into a frame, and what into a block."""
+class ValueWriter:
+    """Encodes values: `head` is for the frame, and `write` copies the elements to a block."""
 
     __slots__ = ("_pieces", "head", "size")
 
     def __init__(self, values: Iterable[Any]) -> None:
-        """Raises `TypeError` for what is none of the kinds that there are."""
+        """Raises `TypeError` for a value that cannot be encoded."""
         self.size = 0
         self._pieces: list[tuple[int, Array]] = []
         head: list[bytes] = []
@@ -90,7 +90,7 @@ class Layout:
         elif isinstance(value, (str, int, float, np.generic)):
             self._add(_column([value])[0:1].reshape(()), head)
         else:
-            raise TypeError(f"a {type(value).__name__} is no array, list, dict or None")
+            raise TypeError(f"a value must be an array, list, dict or None, got {type(value).__name__}")
 
     def _tensor(self, array: Array, kind: int, head: list[bytes]) -> None:
         code = _CODES.get(array.dtype)
@@ -115,7 +115,7 @@ class Layout:
         return place
 
     def write(self, block: Array) -> None:
-        """Copy the elements into the bytes of a block that has room for `size`."""
+        """Copy the elements into a block of at least `size` bytes."""
         for place, array in self._pieces:
             flat = array.reshape(-1).view(np.uint8)
             block[place : place + flat.size] = flat
@@ -133,20 +133,20 @@ def _column(items: Iterable[Any]) -> Array:
     """Return keys or values of a map as an array of one axis."""
     listed = list(items)
     if all(isinstance(item, str) for item in listed):
-        made = np.empty(len(listed), object)
-        made[:] = listed
-        return made
-    made = np.asarray(listed)
-    if made.ndim != 1 or made.dtype not in _CODES:
-        raise TypeError("a map of what are neither numbers nor text")
-    return made
+        array = np.empty(len(listed), object)
+        array[:] = listed
+        return array
+    array = np.asarray(listed)
+    if array.ndim != 1 or array.dtype not in _CODES:
+        raise TypeError("keys and values of a map must be numbers or text")
+    return array
 
 
-class Reader:
-    """Reads values that a `Layout` has put into a frame and a block.
+class ValueReader:
+    """Reads values that a `ValueWriter` has put into a frame and a block.
 
-    is_copied: whether arrays are the reader's own; they lie in the block otherwise. memory: bytes that objects and
-    copies may take, which the process that sent the values needs for them as well. deadline: of `time.monotonic`.
+    is_copied: whether arrays are copies, or else views of the block. memory: maximum bytes of objects and copies, which
+    the sender of the values needs too. deadline: of `time.monotonic`.
     """
 
     __slots__ = ("_block", "_deadline", "_head", "_is_copied", "_memory", "_place")
@@ -162,34 +162,34 @@ class Reader:
         self._place = 0
 
     def values(self, count: int) -> list[Any]:
-        """Return so many values, which must be all.
+        """Return exactly `count` values.
 
-        Raises `Malformed` for bytes that no `Layout` makes and for values that take more memory than the sender has,
-        and `TimeoutError` where the time is over.
+        Raises `Malformed` for bytes that no `ValueWriter` makes and for values that take more memory than the sender
+        has, and `TimeoutError` if the time is over.
         """
         try:
-            made = self._listed(count, 0)
+            values = self._read_values(count, 0)
         except (struct.error, ValueError, IndexError, OverflowError) as error:
             raise Malformed(f"values that cannot be read: {error}") from None
         if self._place != len(self._head):
-            raise Malformed("more values than were asked for")
-        return made
+            raise Malformed("more values than requested")
+        return values
 
     def _take(self, size: int) -> None:
-        """Count bytes that are about to be taken, and look at the clock."""
+        """Count bytes that are about to be allocated, and check the time."""
         self._memory -= size
         if self._memory < 0:
-            raise Malformed("values that take more memory than it may have")
+            raise Malformed("values that take more memory than its limit")
         if time.monotonic() >= self._deadline:
             raise TimeoutError
 
-    def _listed(self, count: int, depth: int) -> list[Any]:
+    def _read_values(self, count: int, depth: int) -> list[Any]:
         self._take(count * _VALUE)
         return [self._value(depth) for _ in range(count)]
 
     def _value(self, depth: int) -> Any:
-        if depth > _DEEPEST:
-            raise Malformed("lists that are nested too deep")
+        if depth > _MAX_DEPTH:
+            raise Malformed("lists that are nested too deeply")
         self._take(0)
         kind = self._head[self._place]
         if kind == _TENSOR:
@@ -203,26 +203,26 @@ class Reader:
         if kind == _LIST:
             if count * _COUNT.size > len(self._head):
                 raise Malformed("a list that is longer than its frame")
-            return self._listed(count, depth + 1)
+            return self._read_values(count, depth + 1)
         if kind == _MAP:
-            return self._map(*self._listed(2, depth + 1))
+            return self._map(*self._read_values(2, depth + 1))
         raise Malformed(f"a value of kind {kind}")
 
     def _map(self, keys: Any, values: Any) -> dict[Any, Any]:
         columns = [each for each in (keys, values) if isinstance(each, np.ndarray) and each.ndim == 1]
         if len(columns) < 2 or keys.shape != values.shape:
-            raise Malformed("a map of other values than keys")
-        made: dict[Any, Any] = {}
+            raise Malformed("a map with different numbers of keys and values")
+        mapping: dict[Any, Any] = {}
         for start in range(0, len(keys), _AT_ONCE):
             self._take(min(_AT_ONCE, len(keys) - start) * _ENTRY)
             part = slice(start, start + _AT_ONCE)
-            made.update(zip(keys[part].tolist(), values[part].tolist(), strict=True))
-        return made
+            mapping.update(zip(keys[part].tolist(), values[part].tolist(), strict=True))
+        return mapping
 
     def _tensor(self, is_copied: bool) -> Array:
         _, code, rank, place = _HEAD.unpack_from(self._head, self._place)
         self._place += _HEAD.size
-        if rank > MOST_DIMS or code >= len(_DTYPES):
+        if rank > MAX_DIMS or code >= len(_DTYPES):
             raise Malformed(f"an array of {rank} dims, of dtype {code}")
         shape = struct.unpack_from(f"<{rank}Q", self._head, self._place)
         self._place += 8 * rank
@@ -234,10 +234,10 @@ class Reader:
             raise Malformed("an array that is larger than its block")
         flat = self._block[place : place + size]
         if is_copied or dtype is _BOOL:
-            self._take(size)  # arrays may lie upon each other
+            self._take(size)  # arrays may overlap
         if dtype is _BOOL:
-            made: Array = np.not_equal(flat, 0).reshape(shape)
-            return made  # a byte that is neither 0 nor 1 is no bool
+            bools: Array = np.not_equal(flat, 0).reshape(shape)
+            return bools  # bytes other than 0 and 1 are not valid bools
         array: Array = flat.view(dtype).reshape(shape)
         return array.copy() if is_copied else array
 
@@ -252,10 +252,10 @@ class Reader:
         lengths = lengths.copy()  # the block may change meanwhile
         if content.ndim != 1 or lengths.sum(dtype=np.uint64) != content.size:
             raise Malformed("strings whose lengths are not those of their bytes")
-        # of strings with one character Python makes no objects, and one character that is wide makes all of them wide
+        # Python shares strings of one character, and one wide character makes a whole string wide
         self._take(_STRING * int(np.count_nonzero(lengths > 1)) + 4 * content.size)
-        made = np.empty(lengths.shape, object)
-        flat, counts, place = made.reshape(-1), lengths.reshape(-1), 0
+        strings = np.empty(lengths.shape, object)
+        flat, counts, place = strings.reshape(-1), lengths.reshape(-1), 0
         for start in range(0, counts.size, _AT_ONCE):
             self._take(0)
             part = counts[start : start + _AT_ONCE]
@@ -266,10 +266,10 @@ class Reader:
                 flat[index] = item.decode("utf-8", "replace") if length <= _AT_ONCE else self._long(item)
                 at += length
             place = end
-        return made
+        return strings
 
     def _long(self, item: bytes) -> str:
-        """Return a string of many bytes, with looks at the clock in the midst of it."""
+        """Decode a long string, with checks of the time in between."""
         decoder, pieces = codecs.getincrementaldecoder("utf-8")("replace"), []
         for start in range(0, len(item), _PIECE):
             self._take(0)
@@ -277,26 +277,26 @@ class Reader:
         return "".join(pieces)
 
 
-# Types of inputs and outputs as JSON, and back from a worker that is not trusted.
+# Types of inputs and outputs as JSON, and back from an untrusted worker.
 
-_LONGEST = 1000
-"""The characters that a name or a dim may have."""
-_MOST_BITS = 1 << 20
-
-
-def described(types: Mapping[str, Type]) -> list[Any]:
-    """Return types by name as what JSON holds."""
-    return [[name, _described(type_)] for name, type_ in types.items()]
+_MAX_LENGTH = 1000
+"""Maximum number of characters of a name or a dim."""
+_MAX_BITS = 1 << 20
 
 
-def _described(type_: Type) -> list[Any]:
+def types_to_json(types: Mapping[str, Type]) -> list[Any]:
+    """Return types by name as a value for JSON."""
+    return [[name, _type_to_json(type_)] for name, type_ in types.items()]
+
+
+def _type_to_json(type_: Type) -> list[Any]:
     if isinstance(type_, TensorType):
         dims = [_dim_of(dim) for dim in type_.shape] if type_.shape.is_ranked else None
         return ["tensor", type_.dtype.name, dims, type_.ambiguous]
     if isinstance(type_, SequenceType):
-        return ["sequence", _described(type_.element)]
+        return ["sequence", _type_to_json(type_.element)]
     if isinstance(type_, OptionalType):
-        return ["optional", _described(type_.element)]
+        return ["optional", _type_to_json(type_.element)]
     return ["foreign", type_.name, type_.onnx.hex()]
 
 
@@ -304,23 +304,23 @@ def _dim_of(dim: Dim) -> int | str | None:
     if dim.is_static:
         return int(dim)
     text = str(dim)
-    return None if dim.is_dynamic or len(text) > _LONGEST else text
+    return None if dim.is_dynamic or len(text) > _MAX_LENGTH else text
 
 
-def types_of(described: object, deadline: float = math.inf) -> dict[str, Type]:
-    """Return types by name of what `described` gave. Raises `Malformed` for anything else.
+def types_from_json(types_to_json: object, deadline: float = math.inf) -> dict[str, Type]:
+    """Return types by name of what `types_to_json` gave. Raises `Malformed` for anything else.
 
-    deadline: of `time.monotonic`. Raises `TimeoutError` then: dims that are expressions take time to read.
+    deadline: of `time.monotonic`. Raises `TimeoutError` then: expressions of dims take time to parse.
     """
     try:
-        made = {_name(name): _type(type_, 0, deadline) for name, type_ in described}  # type: ignore[attr-defined]
+        types = {_name(name): _type(type_, 0, deadline) for name, type_ in types_to_json}  # type: ignore[attr-defined]
     except (GraphcoreError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise Malformed(f"types that cannot be read: {error}") from None
-    return made
+    return types
 
 
-def _type(given: Any, depth: int, deadline: float) -> Type:
-    kind, *rest = given
+def _type(description: Any, depth: int, deadline: float) -> Type:
+    kind, *rest = description
     if time.monotonic() >= deadline:
         raise TimeoutError
     if depth > 16:
@@ -328,9 +328,9 @@ def _type(given: Any, depth: int, deadline: float) -> Type:
     if kind == "tensor":
         name, dims, is_ambiguous = rest
         dtype = DType.of(_name(name))
-        if dtype.bits > _MOST_BITS:
-            raise ValueError("an integer of so many bits")
-        if dims is not None and len(dims) > MOST_DIMS:
+        if dtype.bits > _MAX_BITS:
+            raise ValueError("an integer with too many bits")
+        if dims is not None and len(dims) > MAX_DIMS:
             raise ValueError(f"{len(dims)} dims")
         shape = Shape.unknown() if dims is None else Shape(_dim(dim, deadline) for dim in dims)
         return TensorType(dtype, shape, ambiguous=bool(is_ambiguous))
@@ -346,33 +346,33 @@ def _type(given: Any, depth: int, deadline: float) -> Type:
     raise ValueError(f"a type of kind {kind!r:.40}")
 
 
-def _dim(given: Any, deadline: float) -> Dim:
-    if given is None:
+def _dim(value: Any, deadline: float) -> Dim:
+    if value is None:
         return Dim.dynamic()
     if time.monotonic() >= deadline:
         raise TimeoutError
-    if isinstance(given, str) and len(given) > _LONGEST:
+    if isinstance(value, str) and len(value) > _MAX_LENGTH:
         raise ValueError("a dim that is too long")
-    made = Dim(given)
-    if isinstance(given, str) and str(made) != given:
+    dim = Dim(value)
+    if isinstance(value, str) and str(dim) != value:
         raise ValueError("a dim that is not written as dims are")
-    return made
+    return dim
 
 
-def _name(given: object) -> str:
-    if not isinstance(given, str) or len(given) > _LONGEST:
-        raise ValueError("a name that is none")
-    return given
+def _name(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _MAX_LENGTH:
+        raise ValueError("an invalid name")
+    return value
 
 
-def read(content: bytes) -> Any:
-    """Return what JSON of a worker holds. Raises `Malformed` for what is none."""
+def from_json(content: bytes) -> Any:
+    """Parse JSON of a worker. Raises `Malformed` for invalid JSON."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"JSON that cannot be read: {error}") from None
 
 
-def written(value: object) -> bytes:
+def to_json(value: object) -> bytes:
     """Return a value as JSON."""
     return json.dumps(value).encode()

@@ -1,4 +1,4 @@
-"""Errors of a worker, as text that is checked, and what the death of one means."""
+"""Errors of a worker, as text that is checked, and errors for the end of a worker."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from graphcore import errors
 from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, ResourceLimitError, RunError
 from graphcore.runtime.isolation.framing import Malformed
 
-LONGEST = 20_000
-"""The characters that a worker may have to say."""
+MAX_LENGTH = 20_000
+"""Maximum number of characters of a worker's message."""
 _NO_MEMORY = ("bad_alloc", "Failed to allocate memory", "Cannot allocate memory", "MemoryError", "Unable to allocate")
 _KINDS: Mapping[str, type[GraphcoreError]] = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, GraphcoreError)
 }
 
 _OWN_LINE = re.compile(r"<frozen runpy>:\d+")
-"""The line that a worker takes for the user's, who has none there."""
+"""The line that a worker reports as the user's, although the user has no code there."""
 _NOISE = ("[W:onnxruntime", "pthread_setaffinity_np failed")
-"""Parts of lines on stderr that come before no death: warnings, and threads that may not choose a processor."""
+"""Parts of harmless lines on stderr: warnings, and threads that cannot choose a processor."""
 _REFUSED = "Operation not permitted"
-_ON_REFUSAL = "a system call failed that workers are refused (docs/isolation.md says which, and how one is found)"
+_ON_REFUSAL = "the sandbox refused a system call (docs/isolation.md says which, and how to find them)"
 
 What = Literal["load", "run"]
 
@@ -35,7 +35,7 @@ What = Literal["load", "run"]
 class WorkerLimits:
     """Limits of a worker: bytes of memory, seconds to start and load, and seconds of a run; None for no limit.
 
-    is_strict: whether it is refused where a protection is missing.
+    is_strict: whether a missing protection is an error.
     """
 
     memory: int
@@ -48,15 +48,15 @@ class WorkerLimits:
 
 
 def incomplete(missing: Sequence[str]) -> GraphError:
-    """Return the error for a machine where protections are missing that were asked for."""
+    """Return the error for a machine without required protections."""
     return GraphError(
-        f'IsolatedSession: require="full", and workers lack here: {"; ".join(missing)}',
-        help="run it on a newer kernel (docs/isolation.md), or leave require= out",
+        f'IsolatedSession: require="full", but workers on this machine lack: {"; ".join(missing)}',
+        help="run it on a newer kernel (docs/isolation.md), or omit require",
     )
 
 
-def told(error: BaseException, what: What, line: str) -> dict[str, str]:
-    """Return what a worker says of an error. line: of the user's code, which loaded the model."""
+def describe_error(error: BaseException, what: What, line: str) -> dict[str, str]:
+    """Describe an error for the parent. line: of the user's code that loaded the model."""
     reasons = [error]
     while (cause := reasons[-1].__cause__ or reasons[-1].__context__) is not None and len(reasons) < 10:
         reasons.append(cause)
@@ -64,25 +64,25 @@ def told(error: BaseException, what: What, line: str) -> dict[str, str]:
         word in str(e) for e in reasons for word in _NO_MEMORY
     ):
         return {"kind": "memory", "summary": "", "help": "", "text": ""}
-    note = _refusal(reasons)[:LONGEST]
+    note = _refusal(reasons)[:MAX_LENGTH]
     if not isinstance(error, GraphcoreError):
         reason = " ".join(str(error).split())
-        said = f"{type(error).__name__}: {reason}"[:LONGEST]
-        text = f"{said}\n  help: {note}"[:LONGEST] if note else said
-        return {"kind": "ModelError" if what == "load" else "RunError", "summary": said, "help": note, "text": text}
-    own = None if error.line is None else f"  at {error.line}   {error.line.excerpt}".rstrip()
-    text = "\n".join(line for line in str(error).split("\n") if line != own)
+        message = f"{type(error).__name__}: {reason}"[:MAX_LENGTH]
+        text = f"{message}\n  help: {note}"[:MAX_LENGTH] if note else message
+        return {"kind": "ModelError" if what == "load" else "RunError", "summary": message, "help": note, "text": text}
+    own_line = None if error.line is None else f"  at {error.line}   {error.line.excerpt}".rstrip()
+    text = "\n".join(line for line in str(error).split("\n") if line != own_line)
     text = _OWN_LINE.sub(lambda _: line, text) + (f"\n  {note}" if note else "")
     return {
         "kind": type(error).__name__,
-        "summary": error.summary[:LONGEST],
-        "help": "; ".join(filter(None, (error.help, note)))[:LONGEST],
-        "text": text[:LONGEST],
+        "summary": error.summary[:MAX_LENGTH],
+        "help": "; ".join(filter(None, (error.help, note)))[:MAX_LENGTH],
+        "text": text[:MAX_LENGTH],
     }
 
 
 def _refusal(reasons: Sequence[BaseException]) -> str:
-    """Return where a system call was refused, as far as the reasons of an error tell; "" where none was."""
+    """Return where a system call was refused, as far as the causes of an error show; "" if none was."""
     for each in reasons:
         frames = traceback.extract_tb(each.__traceback__)
         if frames and isinstance(each, PermissionError) and each.errno == errno.EPERM:
@@ -90,15 +90,15 @@ def _refusal(reasons: Sequence[BaseException]) -> str:
     return _ON_REFUSAL if any(_REFUSED in str(each) for each in reasons) else ""
 
 
-def received(said: Any, name: str, what: What, limits: WorkerLimits) -> GraphcoreError:
-    """Return the error that a worker tells of. Raises `Malformed` for what tells of none."""
-    if not isinstance(said, dict):
+def error_of(answer: Any, name: str, what: What, limits: WorkerLimits) -> GraphcoreError:
+    """Return the error that a worker describes. Raises `Malformed` for an invalid description."""
+    if not isinstance(answer, dict):
         raise Malformed("no error")
-    if said.get("kind") == "memory":
+    if answer.get("kind") == "memory":
         return _no_memory(name, what, limits)
-    kind = _KINDS.get(str(said.get("kind")))
-    summary, help, text = (said.get(key) for key in ("summary", "help", "text"))
-    if kind is None or not all(isinstance(each, str) and len(each) <= LONGEST for each in (summary, help, text)):
+    kind = _KINDS.get(str(answer.get("kind")))
+    summary, help, text = (answer.get(key) for key in ("summary", "help", "text"))
+    if kind is None or not all(isinstance(each, str) and len(each) <= MAX_LENGTH for each in (summary, help, text)):
         raise Malformed("no error")
     error = kind(clean(summary), help=clean(help))
     closing = "" if error.line is None else f"\n  at {error.line}   {error.line.excerpt}".rstrip()
@@ -107,12 +107,12 @@ def received(said: Any, name: str, what: What, limits: WorkerLimits) -> Graphcor
 
 
 def clean(text: Any) -> str:
-    """Return text without the characters that a terminal obeys."""
+    """Return text with control characters escaped."""
     return "".join(c if c == "\n" or c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def too_long(name: str, what: What, limits: WorkerLimits) -> GraphcoreError:
-    """Return the error of a request that was ended when its time was over."""
+    """Return the error of a request that exceeded its time."""
     return ResourceLimitError(
         f"{what}: {name} takes longer than {what}_seconds={limits.seconds(what):g}; its worker was ended",
         help=f"give IsolatedSession a larger {what}_seconds, if the model is worth the time",
@@ -127,7 +127,7 @@ def _no_memory(name: str, what: What, limits: WorkerLimits) -> GraphcoreError:
 
 
 def died(status: int, last_words: str, name: str, what: What, limits: WorkerLimits) -> GraphcoreError:
-    """Return the error of a request in which a worker ended.
+    """Return the error of a request during which the worker ended.
 
     status: of the process, the negative number of a signal. last_words: what it wrote on stderr.
     """
@@ -137,22 +137,21 @@ def died(status: int, last_words: str, name: str, what: What, limits: WorkerLimi
         return _no_memory(name, what, limits)
     kind = ModelError if what == "load" else RunError
     lines = [line for line in last_words.splitlines() if line.strip() and not any(noise in line for noise in _NOISE)]
-    said = clean(" | ".join(lines)[-1000:])
+    output = clean(" | ".join(lines)[-1000:])
     by = f"with status {status}" if status >= 0 else f"by {_signal(-status)}"
     return kind(
         f"{what}: the worker of {name} was ended {by}",
         help=_ON_REFUSAL
-        if _REFUSED in said
+        if _REFUSED in output
         else (
-            "the model makes onnxruntime fail in a way that ends its process, or somebody ended the worker; "
-            "other requests are not affected"
+            "the model makes onnxruntime crash, or another program ended the worker; other requests are not affected"
         ),
-        raw=said,
+        raw=output,
     )
 
 
-def senseless(name: str, what: What, why: str) -> GraphcoreError:
-    """Return the error of a worker that answered what no worker answers, and was ended."""
+def malformed_answer(name: str, what: What, why: str) -> GraphcoreError:
+    """Return the error of a worker that sent an invalid answer, and was ended."""
     kind = ModelError if what == "load" else RunError
     return kind(
         f"{what}: the worker of {name} answered {clean(why)}, and was ended",
@@ -160,10 +159,10 @@ def senseless(name: str, what: What, why: str) -> GraphcoreError:
     )
 
 
-def unfit(name: str, error: TypeError) -> GraphcoreError:
-    """Return the error of a value that does not go to a worker."""
+def unsupported_value(name: str, error: TypeError) -> GraphcoreError:
+    """Return the error of a value that cannot be sent to a worker."""
     return FeedError(
-        f"{name}: {error}, which does not go to a worker", help="give arrays, text, numbers, or lists and dicts of them"
+        f"{name}: {error}: it cannot be sent to a worker", help="give arrays, text, numbers, or lists and dicts of them"
     )
 
 

@@ -1,4 +1,4 @@
-"""Frames between a program and its worker: a kind, a length, and so many bytes. Descriptors go to the worker alone."""
+"""Frames between a program and its worker: a kind, a length, and content. Descriptors are only sent to the worker."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from graphcore.runtime.stopping.watcher import Wait, wait_to_read, wait_to_write
 
 _HEAD = struct.Struct("<BI")
 RUN_HEAD = struct.Struct("<Id")
-"""The head of a run: the number of the block for its results, and the seconds that it may take, 0 for no end."""
+"""The head of a run: the number of the block for its results, and its time limit in seconds, 0 for none."""
 _AT_ONCE = 1 << 14
 _SPIN = 100e-6
-"""Seconds that are waited for a frame without going to sleep."""
+"""Seconds of polling for a frame before the thread sleeps."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """The kind of a frame."""
 
     SETTINGS = 1
@@ -45,28 +45,28 @@ class Kind(IntEnum):
     FAILED = 10
 
 
-LONGEST: Mapping[Kind, int] = {
-    Kind.SETTINGS: 1 << 24,
-    Kind.READY: 1 << 16,
-    Kind.LOAD: 1 << 24,
-    Kind.LOADED: 1 << 22,
-    Kind.RUN: 1 << 26,
-    Kind.RESULTS: 1 << 26,
-    Kind.NEED: 8,
-    Kind.BLOCK: 12,
-    Kind.DROP: 4,
-    Kind.FAILED: 1 << 20,
+MAX_BYTES: Mapping[FrameKind, int] = {
+    FrameKind.SETTINGS: 1 << 24,
+    FrameKind.READY: 1 << 16,
+    FrameKind.LOAD: 1 << 24,
+    FrameKind.LOADED: 1 << 22,
+    FrameKind.RUN: 1 << 26,
+    FrameKind.RESULTS: 1 << 26,
+    FrameKind.NEED: 8,
+    FrameKind.BLOCK: 12,
+    FrameKind.DROP: 4,
+    FrameKind.FAILED: 1 << 20,
 }
-"""The bytes that a frame of a kind has at most."""
-_KINDS = {int(kind): kind for kind in Kind}
+"""Maximum bytes of a frame by kind."""
+_KINDS = {int(kind): kind for kind in FrameKind}
 
 
 class Malformed(Exception):
-    """Bytes that mean nothing: who sent them is broken, or not what it was."""
+    """Invalid bytes: their sender is broken, or was taken over."""
 
 
 class Channel:
-    """One end of a pair of sockets: one for frames, and one for descriptors, which go to the worker alone."""
+    """One end of two sockets: one for frames, and one for descriptors, which are only sent to the worker."""
 
     def __init__(self, frames: socket.socket, descriptors: socket.socket) -> None:
         frames.setblocking(False)
@@ -76,8 +76,8 @@ class Channel:
         self._rest = b""
         self._waited = float("inf")
 
-    def send(self, kind: Kind, content: bytes = b"", deadline: float = math.inf) -> None:
-        """Send a frame. Raises `OSError` where nobody reads, and `TimeoutError` where nobody does until a time."""
+    def send(self, kind: FrameKind, content: bytes = b"", deadline: float = math.inf) -> None:
+        """Send a frame. Raises `OSError` if the other end is closed, and `TimeoutError` if it does not read in time."""
         frame = _HEAD.pack(kind, len(content)) + content
         try:
             sent = self._frames.send(frame)
@@ -91,28 +91,28 @@ class Channel:
             with contextlib.suppress(BlockingIOError):
                 rest = rest[self._frames.send(rest) :]
 
-    def hand(self, handle: int) -> None:
-        """Send a descriptor, which the frame that is sent next is about. Raises `Malformed` where nobody takes them."""
+    def send_handle(self, handle: int) -> None:
+        """Send a descriptor for the next frame. Raises `Malformed` if the worker does not receive descriptors."""
         try:
             socket.send_fds(self._handles, [b"d"], [handle])
         except BlockingIOError:
             raise Malformed("without taking its blocks") from None
 
-    def handed(self) -> int:
-        """Return the next descriptor that was sent. Raises `EOFError` where the other end is closed."""
+    def receive_handle(self) -> int:
+        """Return the next descriptor. Raises `EOFError` if the other end is closed."""
         _, handles, _, _ = socket.recv_fds(self._handles, 1, 1)
         if not handles:
             raise EOFError
         return handles[0]
 
-    def receive(self, wanted: Sequence[Kind], deadline: float = math.inf) -> tuple[Kind, bytes]:
-        """Return the next frame: its kind and what it holds.
+    def receive(self, wanted: Sequence[FrameKind], deadline: float = math.inf) -> tuple[FrameKind, bytes]:
+        """Return the kind and the content of the next frame.
 
-        deadline: of `time.monotonic`, for all of it. Raises `Malformed` for a kind that is not wanted or is too long,
-        `TimeoutError`, and `EOFError` where the other end is closed.
+        deadline: of `time.monotonic`, for the whole frame. Raises `Malformed` for an unexpected kind or a frame that is
+        too long, `TimeoutError`, and `EOFError` if the other end is closed.
         """
         start = time.monotonic()
-        data = self._rest or self._soon(start) or self._more(deadline)
+        data = self._rest or self._poll(start) or self._more(deadline)
         self._waited = time.monotonic() - start
         while len(data) < _HEAD.size:
             data += self._more(deadline)
@@ -120,22 +120,21 @@ class Channel:
         if number not in wanted:
             raise Malformed(f"a frame of kind {number}")
         kind = _KINDS[number]
-        if length > LONGEST[kind]:
+        if length > MAX_BYTES[kind]:
             raise Malformed(f"a frame of {length} bytes")
         end = _HEAD.size + length
         if len(data) < end:
-            whole = bytearray(data)  # pieces may be of one byte each
-            while len(whole) < end:
-                whole += self._more(deadline)
-            data = bytes(whole)
+            frame = bytearray(data)  # pieces may have one byte each
+            while len(frame) < end:
+                frame += self._more(deadline)
+            data = bytes(frame)
         self._rest = data[end:]
         return kind, data[_HEAD.size : end]
 
-    def _soon(self, start: float) -> bytes:
-        """Return what comes while this thread looks for it again and again; nothing where it is to wait.
+    def _poll(self, start: float) -> bytes:
+        """Poll for bytes for a moment; return b"" if the thread should sleep instead.
 
-        A processor that sleeps takes longer to wake than a small graph to run. Where the last frame came late, or none
-        comes within a moment, the processor is left to others.
+        Waking a processor takes longer than running a small graph. Does not poll if the last frame was late.
         """
         if self._waited > _SPIN:
             return b""
@@ -168,7 +167,7 @@ class Channel:
             return data
 
     def is_closed(self) -> bool:
-        """Return whether the other end is closed, or has sent what it was not asked for."""
+        """Return True if the other end is closed, or has sent unrequested bytes."""
         try:
             self._frames.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -186,21 +185,20 @@ class Channel:
 def _wait(until_ready: Wait, deadline: float) -> None:
     """Wait until a socket is ready. Raises `TimeoutError` at a time of `time.monotonic`."""
     while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError
-        if until_ready(None if left == math.inf else left):
+        if until_ready(None if remaining == math.inf else remaining):
             return
 
 
-# Blocks of memory that a program shares with its worker. The program makes them all, and their sizes stay.
+# Blocks of memory that a program shares with its worker. The program creates all of them, and their sizes are fixed.
 #
-# A worker is handed descriptors of sealed memory files: it can neither cut one short, which would end who reads it,
-# nor make more memory of it. Nothing of a block has a name in a file system, so that nothing is left when both are
-# gone.
+# A worker receives descriptors of sealed memory files: it can neither truncate one, which would crash its reader, nor
+# enlarge one. Blocks have no names in a file system, so that nothing remains when both processes have ended.
 
-LEAST = 1 << 16
-"""The bytes of the smallest block."""
+MIN_BLOCK_BYTES = 1 << 16
+"""Bytes of the smallest block."""
 
 _ADD_SEALS = 1033
 _SEALS = 0x0001 | 0x0002 | 0x0004  # no more seals, no shrinking, no growing
@@ -220,13 +218,13 @@ def _calls() -> tuple[Any, Any]:
 
 
 class _Mapping:
-    """Mapped memory, for as long as an array is in it. Python's `mmap` would keep a descriptor open for each."""
+    """Memory that is mapped while arrays use it. Python's `mmap` would keep a descriptor open for each."""
 
     __slots__ = ("__array_interface__", "_address", "_size", "_unmap")
 
     def __init__(self, handle: int, size: int, is_read_only: bool) -> None:
         protection = mmap.PROT_READ if is_read_only else mmap.PROT_READ | mmap.PROT_WRITE
-        map_, self._unmap = _calls()  # kept, since the module is emptied at the end of a program
+        map_, self._unmap = _calls()  # stored, because Python clears the module at the end of a program
         address = map_(None, size, protection, mmap.MAP_SHARED, handle, 0)
         if address == _FAILED:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -244,25 +242,25 @@ def _interface(address: int, size: int, is_read_only: bool) -> dict[str, Any]:
     return {"data": (address, is_read_only), "shape": (size,), "typestr": "|u1", "version": 3}
 
 
-class Block:
-    """Shared memory, mapped. array: its bytes. number: what both sides call it."""
+class SharedBlock:
+    """Mapped shared memory. array: its bytes. number: its id in frames."""
 
     __slots__ = ("_is_empty", "array", "number", "size")
 
     def __init__(self, handle: int, size: int, number: int, is_read_only: bool = False) -> None:
-        """handle: is not kept, and is the caller's to close. Raises `OSError` where there is no memory to map it."""
+        """handle: the caller closes it. Raises `OSError` if it cannot be mapped."""
         self.size = size
         self.number = number
         self.array: Array = np.asarray(_Mapping(handle, size, is_read_only))
         self._is_empty = True
 
-    def use(self) -> Block:
-        """Return the block, which is about to be written to."""
+    def use(self) -> SharedBlock:
+        """Mark the block as used before writing to it, and return it."""
         self._is_empty = False
         return self
 
     def empty(self) -> None:
-        """Give the memory of what it holds back to the system, until it is used again."""
+        """Release its memory to the system, until it is used again."""
         if not self._is_empty and hasattr(mmap, "MADV_REMOVE"):
             ctypes.CDLL(None).madvise(
                 ctypes.c_void_p(self.array.ctypes.data), ctypes.c_size_t(self.size), mmap.MADV_REMOVE
@@ -271,17 +269,17 @@ class Block:
 
 
 def create(size: int) -> tuple[int, int]:
-    """Return a descriptor of new shared memory and its size, which is rounded up to a power of two from `LEAST` on.
+    """Return a descriptor of new shared memory and its size, which is rounded up to a power of two.
 
-    So a worker that asks again and again for a little more gets few blocks. Raises `ResourceLimitError` where there is
-    not so much.
+    Rounding limits the number of blocks for a worker that repeatedly requests a little more. Raises
+    `ResourceLimitError` if there is not enough memory.
     """
-    rounded = max(LEAST, 1 << max(0, size - 1).bit_length())
+    rounded = max(MIN_BLOCK_BYTES, 1 << max(0, size - 1).bit_length())
     return _file(rounded), rounded
 
 
 def of_bytes(content: bytes | memoryview) -> int:
-    """Return a descriptor of shared memory that holds the content."""
+    """Return a descriptor of shared memory with this content."""
     handle = _file(len(content), is_sealed=False)
     view, done = memoryview(content), 0
     while done < len(view):
@@ -309,17 +307,17 @@ def _file(size: int, is_sealed: bool = True) -> int:
 
 def _seal(handle: int) -> None:
     if hasattr(os, "memfd_create"):
-        import fcntl  # which Windows has not
+        import fcntl  # Windows does not have it
 
         fcntl.fcntl(handle, _ADD_SEALS, _SEALS)
 
 
 class Lease:
-    """Arrays in a block for as long as somebody holds one: then the block is given back."""
+    """Keeps a block while arrays refer to it, and returns it afterwards."""
 
     __slots__ = ("__array_interface__", "_block", "_give_back")
 
-    def __init__(self, block: Block, give_back: Callable[[Block], object]) -> None:
+    def __init__(self, block: SharedBlock, give_back: Callable[[SharedBlock], object]) -> None:
         self._block = block
         self._give_back = give_back
         self.__array_interface__ = _interface(block.array.ctypes.data, block.size, False)

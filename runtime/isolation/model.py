@@ -1,4 +1,4 @@
-"""A model that runs in worker processes: called as a Model is."""
+"""Models that run in worker processes, and are called as a Model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphcore.arrays import big_integers
 from graphcore.errors import FeedError, GraphcoreError, ModelError, RunError
 from graphcore.runtime.calls.conversion import requested
 from graphcore.runtime.calls.feeds import Feeds
-from graphcore.runtime.isolation.process import Ended, Program, Signature, Worker
+from graphcore.runtime.isolation.process import Worker, WorkerEnded, WorkerProgram, WorkerSignature
 from graphcore.runtime.isolation.spawning import Timeout
 from graphcore.runtime.stopping.limit import seconds_of
 from graphcore.types.tensor_types import TensorType, Type
@@ -26,12 +26,12 @@ from graphcore.types.tensor_types import TensorType, Type
 class IsolatedModel:
     """A model in worker processes: `model(x, y)`, `model(x=..., y=...)` or `model({"x": ...})`, as a Model is called.
 
-    Made by `IsolatedSession.load`. Calls from several threads at once are safe: as many run as there are workers, and
-    the others wait. What ends a worker is an error of the call that it happened in, and another worker is started.
-    Close it, or use it in `with`; what is not closed ends with the last reference, or with the program.
+    Made by `IsolatedSession.load`. Calls from several threads are safe: one runs in each worker, and the others wait.
+    If a worker ends during a call, the call raises an error, and another worker starts. Close the model, or use it in
+    `with`; otherwise the workers end with the last reference, or with the program.
     """
 
-    def __init__(self, program: Program, workers: int) -> None:
+    def __init__(self, program: WorkerProgram, workers: int) -> None:
         self._program = program
         self._workers = workers
         pool = Pool(program, workers)
@@ -41,7 +41,7 @@ class IsolatedModel:
         if self._signature.has_buffers and workers > 1:
             pool.end()
             raise ModelError(
-                f"load: {self._signature.name} has buffers, which {workers} workers would each have their own of",
+                f"load: {self._signature.name} has buffers, which {workers} workers cannot share",
                 help="IsolatedSession(workers=1)",
             )
         self.name = self._signature.name
@@ -52,35 +52,42 @@ class IsolatedModel:
 
     @property
     def inputs(self) -> dict[str, Type]:
-        """Return the inputs' types by name, in order."""
+        """The types of the inputs by name, in order."""
         return dict(self._signature.inputs)
 
     @property
     def outputs(self) -> dict[str, Type]:
-        """Return the outputs' types by name, in order."""
+        """The types of the outputs by name, in order."""
         return dict(self._signature.outputs)
 
     @property
     def processes(self) -> list[int]:
-        """Return the ids of the worker processes that there are now."""
+        """The ids of the current worker processes."""
         return self._pool().processes
 
     def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> list[Any]:
-        """Run the model on one value for each input, given by position, by name, or all in one dict.
+        """Run the model on one value for each input, by position, by name, or in one dict, as a Model.
 
-        Takes and returns what a Model does. Large results lie in memory that the worker shares: they stay valid after
-        other calls, after the worker's end and after `close`. timeout: seconds that the call may take, the wait for a
-        free worker included, None for no limit but the session's run_seconds; the worker stops between two kernels,
-        and is ended where it does not. Where an input is called `timeout` that one is meant: `execute` has both.
+        Large results are in memory that the worker shares: they stay valid after other calls, after the worker's end
+        and after `close`.
 
-        Raises `FeedError` for what does not fit the inputs, `RunError` where the run fails or ends its process,
-        `RunTimeoutError` where the time is over, and `ResourceLimitError` for a run that is beyond the session's limits
-        of memory or time, or that asks for more memory than there is.
+        Args:
+            arrays: Values of the first inputs, or one dict of all inputs.
+            timeout: Seconds that the call may take, including the wait for a free worker; None for no limit other than
+                the session's run_seconds. The worker stops between two kernels, or is ended. If an input is called
+                `timeout`, this argument is the input; `execute` has both.
+            named: Values of inputs by name.
+
+        Raises:
+            FeedError: If a value does not fit its input.
+            RunError: If the run fails or ends its process.
+            RunTimeoutError: If the time is over.
+            ResourceLimitError: If the run exceeds the session's limits of memory or time, or the memory of the machine.
         """
         return self._run(arrays, named, self._limit(timeout, named))
 
     def _limit(self, timeout: Any, named: dict[str, Any]) -> Timeout | None:
-        """Return the limit of a call. named: its operands, to which `timeout` goes where an input is called so."""
+        """Return the limit of a call. named: its arguments, which get `timeout` if an input has that name."""
         if timeout is not None and "timeout" in self._signature.inputs:
             named["timeout"] = timeout
             return None
@@ -95,24 +102,35 @@ class IsolatedModel:
     ) -> list[Any]:
         """Return the named outputs of a call, as `onnxruntime.InferenceSession.run` does: `model.run(["y"], {"x": x})`.
 
-        output_names: in the order wanted, or None for all. input_feed: a value for each input, by name. run_options:
-        None. Raises `FeedError` for names that are no outputs and for run_options, and what a call raises.
+        Args:
+            output_names: The outputs to return, in this order; None for all.
+            input_feed: A value for each input, by name.
+            run_options: Must be None.
+
+        Raises:
+            FeedError: For unknown outputs and for run_options. Other errors are those of a call.
         """
-        known = self._signature.outputs
-        names = requested(self.name, known, output_names, input_feed, run_options, "gc.IsolatedSession")
-        results = dict(zip(known, self(dict(input_feed)), strict=True))
+        outputs = self._signature.outputs
+        names = requested(self.name, outputs, output_names, input_feed, run_options, "gc.IsolatedSession")
+        results = dict(zip(outputs, self(dict(input_feed)), strict=True))
         return [results[name] for name in names]
 
     def execute(self, /, *arrays: Any, wide: Any = "limbs", timeout: Any = None, **named: Any) -> list[Any]:
-        """Run as calling the model does; wide: what outputs of more than 64 bits come as; timeout: seconds.
+        """Run as calling the model does, with more options.
 
-        "limbs" gives uint32 digits along one more axis, the last one, the lowest first; "object" gives arrays of Python
-        ints. Raises what a call does, and `FeedError` for any other `wide`.
+        Args:
+            arrays: Values of the inputs, as in a call.
+            wide: The form of integers of more than 64 bits: "limbs" for uint32 digits along an additional last axis,
+            the lowest first; "object" for arrays of Python ints. timeout: Seconds that the call may take. named: Values
+            of inputs by name, as in a call.
+
+        Raises:
+            FeedError: For another `wide`. Other errors are those of a call.
         """
         limit = None if timeout is None else Timeout(seconds_of(self.name, timeout))
         if not isinstance(wide, str) or wide not in ("limbs", "object"):
             raise FeedError(
-                f"{self.name}: wide={wide!r:.80} is no form of integers of more than 64 bits",
+                f"{self.name}: wide={wide!r:.80} is not a form of integers of more than 64 bits",
                 help="give wide='limbs' for uint32 digits, or wide='object' for Python integers",
             )
         results = self._run(arrays, named, limit)
@@ -122,22 +140,22 @@ class IsolatedModel:
         return results
 
     def run_async(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> Future[list[Any]]:
-        """Return a future of what a call gives: `model.run_async(x).result()`.
+        """Start a call in a thread and return its future: `model.run_async(x).result()`.
 
-        Leave the arrays as they are until it is done. timeout: seconds from the asking on, as of a call. The future has
-        what a call raises. Raises `RunError` where the program is ending, and `FeedError` for a timeout that is none.
+        Do not change the arrays until it is done. The future has the error of a failed call. timeout: seconds from now
+        on, as in a call. Raises `RunError` if the program is ending, and `FeedError` for an invalid timeout.
         """
         limit = self._limit(timeout, named)
-        here = os.getpid()
-        if self._threads is None or self._threads[0] != here:  # a fork has none of the threads
-            self._threads = here, ThreadPoolExecutor(self._workers, thread_name_prefix="graphcore waits for workers")
+        process = os.getpid()
+        if self._threads is None or self._threads[0] != process:  # a forked process has none of the threads
+            self._threads = process, ThreadPoolExecutor(self._workers, thread_name_prefix="graphcore waits for workers")
         try:
             return self._threads[1].submit(self._run, arrays, named, limit)
         except RuntimeError as error:
             raise RunError(f"{self.name}: run_async: {error}", help="load the model again") from None
 
     def close(self) -> None:
-        """Take no more calls, wait for those that run or were asked for by `run_async`, and end the workers."""
+        """Refuse new calls, wait for running calls and those of `run_async`, and end the workers."""
         if self._threads is not None and self._threads[0] == os.getpid():
             self._threads[1].shutdown()
         self._pool().close()
@@ -151,15 +169,15 @@ class IsolatedModel:
         self.close()
 
     def _pool(self) -> Pool:
-        """Return the workers of this process: a fork starts its own when it needs them."""
-        here = os.getpid()
-        return self._pools.get(here) or self._pools.setdefault(
-            here, Pool(self._program, self._workers, self._signature)
+        """Return the workers of this process: a forked process starts its own when it needs them."""
+        process = os.getpid()
+        return self._pools.get(process) or self._pools.setdefault(
+            process, Pool(self._program, self._workers, self._signature)
         )
 
     def __reduce__(self) -> NoReturn:
         raise ModelError(
-            f"{self.name}: an IsolatedModel belongs to the process that loaded it, and is not copied or pickled",
+            f"{self.name}: an IsolatedModel belongs to the process that loaded it, and cannot be copied or pickled",
             help="give the path of the file, and load it there",
         )
 
@@ -175,11 +193,11 @@ def _end(pools: dict[int, Pool]) -> None:
         pool.end()
 
 
-# Workers of one model: a request is given to one that is free, and waits where none is.
+# Workers of a model: a request runs in a free worker, or waits for one.
 
 LOG = logging.getLogger("graphcore")
 _TRIES = 3
-"""Times that a worker is started for a request, where it is ended by others before it is asked."""
+"""Number of attempts to start a worker for a request, if other programs end it before the request is sent."""
 
 
 @dataclass(slots=True, eq=False)
@@ -190,10 +208,10 @@ class _Place:
 
 
 class Pool:
-    """So many workers, started when they are needed. Its methods may be called from several threads at once."""
+    """A fixed number of workers, started when they are needed. Thread-safe."""
 
-    def __init__(self, program: Program, workers: int, signature: Signature | None = None) -> None:
-        """signature: of the model, where that is known."""
+    def __init__(self, program: WorkerProgram, workers: int, signature: WorkerSignature | None = None) -> None:
+        """signature: of the model, if it is known."""
         self.process = os.getpid()
         self._program = program
         self._signature = signature
@@ -203,71 +221,73 @@ class Pool:
         self._waiting = 0
         self._is_closed = False
 
-    def start(self) -> Signature:
-        """Start all workers, the first of them now; return what that says of the model. Raises what loading raises."""
+    def start(self) -> WorkerSignature:
+        """Start the first worker now and the others in threads; return the model's signature. Raises errors of
+        loading."""
         first = self._free.pop()
         try:
             self._signature = self._started(first).signature
         finally:
-            self._give_back(first)
+            self._return(first)
         for _ in range(len(self._places) - 1):
-            self._start_beside(self._free.popleft())
+            self._start_in_thread(self._free.popleft())
         return self._signature
 
     @property
     def processes(self) -> list[int]:
-        """Return the ids of the processes that there are now."""
+        """The ids of the current processes."""
         workers = [place.worker for place in self._places]
         return [worker.process for worker in workers if worker is not None and not worker.is_ended]
 
     def run(self, values: Sequence[Any], limit: Timeout | None = None) -> list[Any]:
-        """Return the outputs of a run, in the first worker that is free. limit: when the call is to end.
+        """Run in the first free worker and return the outputs. limit: of the call.
 
-        Raises what `Worker.run` raises; `RunError` where the model is closed.
+        Raises errors of `Worker.run`; `RunError` if the model is closed.
         """
         for attempt in range(_TRIES):
-            place = self._taken(limit)
+            place = self._take(limit)
             worker = place.worker
             if limit is not None and not attempt and (worker is None or worker.is_ended):
-                self._start_beside(place)  # which may take longer than the call has
+                self._start_in_thread(place)  # starting may take longer than the limit of the call
                 continue
             try:
                 if worker is None or worker.is_ended:
                     worker = self._started(place)
                 return worker.run(values, limit)
-            except Ended:
-                LOG.warning("%s: a worker was ended by others while it waited; another is started", self._name)
+            except WorkerEnded:
+                LOG.warning("%s: another program ended a waiting worker; starting a new worker", self._name)
             finally:
-                self._leave(place)
+                self._release(place)
         raise RunError(
-            f"run: each worker of {self._name} is ended before it runs", help="see who ends them: out of memory?"
+            f"run: each worker of {self._name} was ended before its run",
+            help="check which program ends them: out of memory?",
         )
 
-    def _leave(self, place: _Place) -> None:
-        """Give a place to the next request, or to a thread that starts its worker where that was ended."""
+    def _release(self, place: _Place) -> None:
+        """Release a place for the next request, or to a thread that restarts its worker if it has ended."""
         worker = place.worker
         if worker is not None and worker.is_ended and not self._is_closed:
-            self._start_beside(place)
+            self._start_in_thread(place)
         else:
-            self._give_back(place)
+            self._return(place)
 
     @property
     def _name(self) -> str:
         return self._program.name if self._signature is None else self._signature.name
 
-    def _taken(self, limit: Timeout | None = None) -> _Place:
+    def _take(self, limit: Timeout | None = None) -> _Place:
         with self._changed:
             while not self._free and not self._is_closed:
                 self._waiting += 1
                 try:
-                    self._changed.wait(None if limit is None else limit.left(self._name))
+                    self._changed.wait(None if limit is None else limit.remaining(self._name))
                 finally:
                     self._waiting -= 1
             if self._is_closed:
                 raise RunError(f"run: {self._name} is closed", help="load it again")
-            return self._free.pop()  # the one that ran last, whose memory is in the caches
+            return self._free.pop()  # the last used one, whose memory is in the processor's caches
 
-    def _give_back(self, place: _Place) -> None:
+    def _return(self, place: _Place) -> None:
         with self._changed:
             self._free.append(place)
             if self._waiting or self._is_closed:
@@ -275,30 +295,30 @@ class Pool:
 
     def _started(self, place: _Place) -> Worker:
         """Start the worker of a place."""
-        made = Worker(self._program)
-        if self._signature is not None and made.signature != self._signature:
-            made.end()
+        worker = Worker(self._program)
+        if self._signature is not None and worker.signature != self._signature:
+            worker.end()
             raise ModelError(f"run: {self._name} was changed since it was loaded", help="load it again")
-        place.worker = made
-        return made
+        place.worker = worker
+        return worker
 
-    def _start_beside(self, place: _Place) -> None:
-        """Start the worker of a place in a thread, so that the next request need not wait for all of it."""
+    def _start_in_thread(self, place: _Place) -> None:
+        """Start the worker of a place in a thread, so that the next request waits less."""
 
         def work() -> None:
             try:
                 if not self._is_closed:
                     self._started(place)
-            except GraphcoreError as error:  # which the next request raises again, in its own name
+            except GraphcoreError as error:  # the next request raises it again
                 place.worker = None
                 LOG.warning("%s: no worker was started: %s", self._name, error.summary)
             finally:
-                self._give_back(place)
+                self._return(place)
 
         threading.Thread(target=work, name=f"graphcore starts {self._name}"[:60], daemon=True).start()
 
     def close(self) -> None:
-        """Take no more requests, wait for those that run, and end the workers."""
+        """Refuse new requests, wait for running ones, and end the workers."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -307,7 +327,7 @@ class Pool:
         self.end()
 
     def end(self) -> None:
-        """End the workers, whatever they do; in the process that they were started by."""
+        """End the workers immediately, in the process that started them."""
         self._is_closed = True
         if self.process != os.getpid():
             return

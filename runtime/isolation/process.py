@@ -1,4 +1,4 @@
-"""One worker as its parent sees it: started, given a model, asked to run, and ended when its time is over."""
+"""A worker in its parent: start the process, load the model, send runs, and end it when its time is over."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ from graphcore.arrays.big_integers import storage_axis
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError, ResourceLimitError, RunTimeoutError
 from graphcore.runtime.isolation import failures, framing, spawning
-from graphcore.runtime.isolation.codec import Layout, Reader, read, types_of, written
+from graphcore.runtime.isolation.codec import ValueReader, ValueWriter, from_json, to_json, types_from_json
 from graphcore.runtime.isolation.failures import What, WorkerLimits
-from graphcore.runtime.isolation.framing import RUN_HEAD, Block, Channel, Kind, Lease, Malformed
+from graphcore.runtime.isolation.framing import RUN_HEAD, Channel, FrameKind, Lease, Malformed, SharedBlock
 from graphcore.runtime.isolation.sandbox import ProcessorTime
 from graphcore.runtime.isolation.spawning import Timeout
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
 LOG = logging.getLogger("graphcore")
-_KEPT = 3
-"""Free blocks of results that keep their memory for the next runs."""
+_MAX_CACHED_BLOCKS = 3
+"""Maximum number of free result blocks that keep their memory for the next runs."""
 _TO_STOP = 0.25
 """Seconds that a worker has to stop a run between two kernels when a call's time is over, before it is ended."""
-_LONGEST_NAME = 1000
+_MAX_NAME_LENGTH = 1000
 _warned: set[tuple[str, ...]] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class WorkerProgram:
     """The arguments of each worker of a pool.
 
-    name: what errors call the model until it is read. session: of InferenceSession. asked: which model is loaded.
-    content: of one that comes from no file. readable: the files and folders that it needs beside the libraries.
-    weights: arrays in place of the model's, by name.
+    name: of the model in errors until it is loaded. session: options of InferenceSession. request: of the model to
+    load. content: of a model that is not a file. readable: the files and folders that the model needs besides the
+    libraries. weights: arrays that replace the model's, by name.
     """
 
     name: str
     limits: WorkerLimits
     session: Mapping[str, Any]
-    asked: Mapping[str, Any]
+    request: Mapping[str, Any]
     content: bytes | None
     readable: tuple[str, ...]
     weights: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class WorkerSignature:
     """The description of a model that its worker sends."""
 
     name: str
@@ -64,28 +64,28 @@ class Signature:
     has_buffers: bool
 
 
-class Ended(Exception):
-    """A worker was found to have ended before it was asked for anything."""
+class WorkerEnded(Exception):
+    """A worker has ended before the request was sent."""
 
 
 class Worker:
-    """A worker process that holds one model. Used by one thread at a time."""
+    """A worker process with one model. Only one thread may use it at a time."""
 
-    def __init__(self, program: Program) -> None:
-        """Start the process and load the model. Raises what loading it raises, `ModelError` where it ends the process,
+    def __init__(self, program: WorkerProgram) -> None:
+        """Start the process and load the model. Raises errors of loading, `ModelError` if loading ends the process, and
         `ResourceLimitError` beyond a limit."""
         self._program = program
         self._name = program.name
         self._started = spawning.start()
         self._channel = Channel(self._started.frames, self._started.descriptors)
         self._time = ProcessorTime(self.process)
-        self._input: Block | None = None
-        self._results: deque[Block] = deque()
+        self._input: SharedBlock | None = None
+        self._results: deque[SharedBlock] = deque()
         self._needed = 0
-        self._made = 0
-        self._is_asked = True
+        self._count = 0
+        self._is_busy = True
         self.is_ended = False
-        """True once the process is gone, by itself or by `end`."""
+        """Whether the process has ended, by itself or by `end`."""
         try:
             self.signature = self._load()
         except GraphcoreError:
@@ -93,14 +93,14 @@ class Worker:
             raise
         self._name = self.signature.name
         outputs = self.signature.outputs.values()
-        self._expected = [_stored(type_) for type_ in outputs]
+        self._expected = [_expected_dtype(type_) for type_ in outputs]
 
     @property
     def process(self) -> int:
-        """Return the id of the process."""
+        """The id of the process."""
         return self._started.process.pid
 
-    def _load(self) -> Signature:
+    def _load(self) -> WorkerSignature:
         program, limits = self._program, self._program.limits
         deadline = _after(limits.load_seconds)
         missing = [] if self._time.allow(limits.load_seconds) else ["a limit of processor time (prlimit)"]
@@ -113,110 +113,112 @@ class Worker:
             "session": program.session,
         }
         with self._ending("load"):
-            self._channel.send(Kind.SETTINGS, written(settings), deadline)
-            asked = dict(program.asked)
+            self._channel.send(FrameKind.SETTINGS, to_json(settings), deadline)
+            request = dict(program.request)
             if program.content is not None:
                 self._hand(framing.of_bytes(program.content))
             if program.weights:
-                asked["weights"] = self._hand_weights(program.weights)
-            self._channel.send(Kind.LOAD, written(asked), deadline)
-            _, content = self._channel.receive((Kind.READY,), deadline)
-            missing += [str(each) for each in read(content)]
+                request["weights"] = self._hand_weights(program.weights)
+            self._channel.send(FrameKind.LOAD, to_json(request), deadline)
+            _, content = self._channel.receive((FrameKind.READY,), deadline)
+            missing += [str(each) for each in from_json(content)]
             if missing and limits.is_strict:
                 raise failures.incomplete(missing)
             _warn(tuple(missing))
-            kind, content = self._channel.receive((Kind.LOADED, Kind.FAILED), deadline)
-            said = read(content)
-            if kind is Kind.FAILED:
-                raise self._received(said, "load")
-            self._is_asked = False
-            self._read_words()  # warnings of a start are no last words
-            return _signature(said, deadline)
+            kind, content = self._channel.receive((FrameKind.LOADED, FrameKind.FAILED), deadline)
+            answer = from_json(content)
+            if kind is FrameKind.FAILED:
+                raise self._error_of(answer, "load")
+            self._is_busy = False
+            self._read_words()  # drop warnings of the start, which do not explain a later end
+            return _signature(answer, deadline)
 
     def _hand(self, handle: int) -> None:
         try:
-            self._channel.hand(handle)
+            self._channel.send_handle(handle)
         finally:
             os.close(handle)
 
     def _hand_weights(self, weights: Mapping[str, Array]) -> dict[str, Any]:
-        """Hand the worker a block with arrays; return their names, and where in it the block is described."""
+        """Send the worker a block with arrays; return their names, and where the block describes them."""
         try:
-            layout = Layout(weights.values())
+            layout = ValueWriter(weights.values())
         except TypeError as error:
-            raise failures.unfit(self._name, error) from None
+            raise failures.unsupported_value(self._name, error) from None
         handle, rounded = framing.create(layout.size + len(layout.head))
         try:
-            content = Block(handle, rounded, 0).array
+            content = SharedBlock(handle, rounded, 0).array
             layout.write(content)
             content[layout.size : layout.size + len(layout.head)] = np.frombuffer(layout.head, np.uint8)
-            self._channel.hand(handle)
+            self._channel.send_handle(handle)
         finally:
             os.close(handle)
         return {"names": [*weights], "bytes": rounded, "head": [layout.size, len(layout.head)]}
 
-    def _received(self, said: Any, what: What) -> GraphcoreError:
-        """Return the error that the worker tells of, with the path of the model as the user gave it."""
-        path, given = str(self._program.asked.get("path", "")), self._program.name
-        if path and isinstance(said, dict):
-            short = {key: text for key, text in said.items() if isinstance(text, str) and len(text) <= failures.LONGEST}
-            said |= {key: text.replace(path, given)[: failures.LONGEST] for key, text in short.items()}
-        return failures.received(said, self._name, what, self._program.limits)
+    def _error_of(self, answer: Any, what: What) -> GraphcoreError:
+        """Return the error that the worker describes, with the user's path of the model."""
+        path, user_path = str(self._program.request.get("path", "")), self._program.name
+        if path and isinstance(answer, dict):
+            short = {
+                key: text for key, text in answer.items() if isinstance(text, str) and len(text) <= failures.MAX_LENGTH
+            }
+            answer |= {key: text.replace(path, user_path)[: failures.MAX_LENGTH] for key, text in short.items()}
+        return failures.error_of(answer, self._name, what, self._program.limits)
 
     def run(self, values: Sequence[Any], limit: Timeout | None = None) -> list[Any]:
         """Return the outputs for a value of each input.
 
-        limit: when the call is to end. Raises what the model raises; `RunError` where the run ends the process,
-        `RunTimeoutError` where the call's time is over, and `ResourceLimitError` where it is beyond a limit, after
-        which `is_ended` may be True; `Ended` where it had ended before.
+        limit: of the call. Raises errors of the model; `RunError` if the run ends the process, `RunTimeoutError` if the
+        call's time is over, and `ResourceLimitError` beyond a limit, after which `is_ended` may be True; `WorkerEnded`
+        if the process had ended before.
         """
         try:
-            layout = Layout(values)
+            layout = ValueWriter(values)
         except TypeError as error:
-            raise failures.unfit(self._name, error) from None
+            raise failures.unsupported_value(self._name, error) from None
         if self._channel.is_closed():
             self.end()
-            raise Ended
+            raise WorkerEnded
         with self._ending("run", limit):
-            deadline = _after(self._seconds(0.0 if limit is None else limit.left(self._name)))
-            given = self._input
-            if given is None or layout.size > given.size:
-                given = self._input = self._new(layout.size, deadline, is_input=True)
-            layout.write(given.array)
+            deadline = _after(self._seconds(0.0 if limit is None else limit.remaining(self._name)))
+            input_block = self._input
+            if input_block is None or layout.size > input_block.size:
+                input_block = self._input = self._new(layout.size, deadline, is_input=True)
+            layout.write(input_block.array)
             block = self._block(deadline)
-            self._is_asked = True
-            left = 0.0 if limit is None else limit.left(self._name)
+            self._is_busy = True
+            seconds_left = 0.0 if limit is None else limit.remaining(self._name)
             self._time.allow(self._program.limits.run_seconds)
-            self._channel.send(Kind.RUN, RUN_HEAD.pack(block.number, left) + layout.head, deadline)
-            kind, content = self._channel.receive((Kind.RESULTS, Kind.NEED, Kind.FAILED), deadline)
-            if kind is Kind.NEED:
+            self._channel.send(FrameKind.RUN, RUN_HEAD.pack(block.number, seconds_left) + layout.head, deadline)
+            kind, content = self._channel.receive((FrameKind.RESULTS, FrameKind.NEED, FrameKind.FAILED), deadline)
+            if kind is FrameKind.NEED:
                 self._results.append(block)
                 block = self._larger(content, block.size, deadline)
-                kind, content = self._channel.receive((Kind.RESULTS,), deadline)
-            self._is_asked = False
-            if kind is Kind.FAILED:
+                kind, content = self._channel.receive((FrameKind.RESULTS,), deadline)
+            self._is_busy = False
+            if kind is FrameKind.FAILED:
                 self._results.append(block)
-                failed = self._received(read(content), "run")
+                failed = self._error_of(from_json(content), "run")
                 if limit is not None and isinstance(failed, RunTimeoutError):
                     raise limit.over(self._name)
                 if isinstance(failed, ResourceLimitError):
-                    self.end()  # an allocator that failed may fail again, for what there is room for
+                    self.end()  # after a failure the allocator may also fail for small sizes
                 raise failed
-            return self._taken(content, block, deadline)
+            return self._results_of(content, block, deadline)
 
-    def _seconds(self, left: float) -> float | None:
-        """Return the seconds that an answer is waited for. left: of the call, in which the worker stops by itself;
-        0 where it has no end."""
-        most = self._program.limits.run_seconds
-        if not left:
-            return most
-        return left + _TO_STOP if most is None else min(most, left + _TO_STOP)
+    def _seconds(self, seconds_left: float) -> float | None:
+        """Return the seconds to wait for an answer. seconds_left: of the call, after which the worker stops by itself;
+        0 for no limit."""
+        limit = self._program.limits.run_seconds
+        if not seconds_left:
+            return limit
+        return seconds_left + _TO_STOP if limit is None else min(limit, seconds_left + _TO_STOP)
 
-    def _taken(self, content: bytes, block: Block, deadline: float) -> list[Any]:
-        """Return the results in a block: their own if they are small, and else views of it."""
-        is_small = block.size == framing.LEAST
+    def _results_of(self, content: bytes, block: SharedBlock, deadline: float) -> list[Any]:
+        """Return the results in a block: copies if they are small, else views of the block."""
+        is_small = block.size == framing.MIN_BLOCK_BYTES
         array: Array = block.array if is_small else np.asarray(Lease(block, self._results.append))
-        reader = Reader(content, array, is_small, self._program.limits.memory, deadline)
+        reader = ValueReader(content, array, is_small, self._program.limits.memory, deadline)
         results = reader.values(len(self._expected))
         if is_small:
             self._results.append(block)
@@ -227,11 +229,11 @@ class Worker:
                 raise Malformed("an output of another type")
         return results
 
-    def _block(self, deadline: float) -> Block:
-        """Return a block that has room for what the last run gave.
+    def _block(self, deadline: float) -> SharedBlock:
+        """Return a block that is large enough for the results of the last run.
 
-        A worker that was taken over keeps the memory of all blocks that it was ever given. So those that are free stay
-        for later runs, however many, and are empty; only blocks that have become too small are dropped.
+        A worker that was taken over keeps the memory of all blocks that it has ever received. So free blocks are
+        emptied and used again; only blocks that have become too small are dropped.
         """
         free = self._results
         for _ in range(len(free)):
@@ -239,36 +241,36 @@ class Worker:
             if block.size >= self._needed:
                 free.append(block)
             else:
-                self._channel.send(Kind.DROP, struct.pack("<I", block.number), deadline)
-        found = free.pop() if free else self._new(self._needed, deadline)
-        for index in range(len(free) - _KEPT):
+                self._channel.send(FrameKind.DROP, struct.pack("<I", block.number), deadline)
+        result_block = free.pop() if free else self._new(self._needed, deadline)
+        for index in range(len(free) - _MAX_CACHED_BLOCKS):
             free[index].empty()
-        return found.use()
+        return result_block.use()
 
-    def _larger(self, content: bytes, least: int, deadline: float) -> Block:
+    def _larger(self, content: bytes, least: int, deadline: float) -> SharedBlock:
         size = int.from_bytes(content, "little")
         if not least < size <= self._program.limits.memory:
             raise Malformed(f"that its results have {size} bytes")
         self._needed = size
         return self._new(size, deadline)
 
-    def _new(self, size: int, deadline: float, is_input: bool = False) -> Block:
+    def _new(self, size: int, deadline: float, is_input: bool = False) -> SharedBlock:
         handle, rounded = framing.create(size)
         try:
-            self._made += 0 if is_input else 1
-            number = 0 if is_input else self._made
-            made = Block(handle, rounded, number)
-            self._channel.hand(handle)
-            self._channel.send(Kind.BLOCK, struct.pack("<IQ", number, rounded), deadline)
+            self._count += 0 if is_input else 1
+            number = 0 if is_input else self._count
+            block = SharedBlock(handle, rounded, number)
+            self._channel.send_handle(handle)
+            self._channel.send(FrameKind.BLOCK, struct.pack("<IQ", number, rounded), deadline)
         finally:
             os.close(handle)
-        return made
+        return block
 
     def _ending(self, what: What, limit: Timeout | None = None) -> _Ending:
         return _Ending(self, what, limit)
 
     def fail(self, what: What, error: BaseException, limit: Timeout | None) -> NoReturn:
-        """End the process and raise what its failure means."""
+        """End the process and raise the error of its failure."""
         limits = self._program.limits
         if isinstance(error, TimeoutError):
             self.end()
@@ -277,10 +279,10 @@ class Worker:
             raise failures.too_long(self._name, what, limits) from None
         if isinstance(error, Malformed):
             self.end()
-            raise failures.senseless(self._name, what, str(error)) from None
+            raise failures.malformed_answer(self._name, what, str(error)) from None
         if isinstance(error, (EOFError, OSError)):
             with contextlib.suppress(Exception):
-                self._started.process.wait(1)  # the socket is closed a little before the process is gone
+                self._started.process.wait(1)  # the socket is closed a little before the process ends
             status, words = self.end()
             raise failures.died(status, words, self._name, what, limits) from None
         self.end()
@@ -292,12 +294,12 @@ class Worker:
         return b""
 
     def settle(self) -> None:
-        """End the process if it is still owed something, or owes an answer."""
-        if self._is_asked:
+        """End the process if a request was not completed."""
+        if self._is_busy:
             self.end()
 
     def end(self) -> tuple[int, str]:
-        """End the process, now; return its status and its last words. The results that it gave stay."""
+        """End the process immediately; return its status and its last output. Its results stay valid."""
         process = self._started.process
         if process.poll() is None:
             process.kill()
@@ -314,7 +316,7 @@ class Worker:
 
 
 class _Ending:
-    """Ends a worker for whatever leaves the block but an error of its model."""
+    """Ends a worker on any exception in the block, except errors of its model."""
 
     __slots__ = ("_limit", "_what", "_worker")
 
@@ -335,8 +337,8 @@ class _Ending:
         self._worker.fail(self._what, error, self._limit)
 
 
-def _stored(type_: Type) -> tuple[Any, tuple[int, ...]]:
-    """Return the dtype of the arrays of a tensor's type, None for what is none; and the dim that wide integers add."""
+def _expected_dtype(type_: Type) -> tuple[Any, tuple[int, ...]]:
+    """Return the dtype of a tensor type's arrays, None for other types, and the additional dim of wide integers."""
     if not isinstance(type_, TensorType):
         return None, ()
     if type_.dtype is DType.string or type_.dtype.is_complex:
@@ -345,20 +347,20 @@ def _stored(type_: Type) -> tuple[Any, tuple[int, ...]]:
 
 
 def _after(seconds: float | None) -> float:
-    """Return the time of `time.monotonic` in so many seconds."""
+    """Return the time of `time.monotonic` after a number of seconds."""
     return math.inf if seconds is None else time.monotonic() + seconds
 
 
-def _signature(said: Any, deadline: float) -> Signature:
-    if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+def _signature(answer: Any, deadline: float) -> WorkerSignature:
+    if not isinstance(answer, dict) or not isinstance(answer.get("name"), str):
         raise Malformed("no signature")
-    name = failures.clean(said["name"][:_LONGEST_NAME])
-    inputs, outputs = (types_of(said.get(each), deadline) for each in ("inputs", "outputs"))
-    return Signature(name, inputs, outputs, bool(said.get("has_buffers")))
+    name = failures.clean(answer["name"][:_MAX_NAME_LENGTH])
+    inputs, outputs = (types_from_json(answer.get(each), deadline) for each in ("inputs", "outputs"))
+    return WorkerSignature(name, inputs, outputs, bool(answer.get("has_buffers")))
 
 
 def _warn(missing: tuple[str, ...]) -> None:
-    """Log, once, which protections are missing."""
+    """Log missing protections once."""
     if missing and missing not in _warned:
         _warned.add(missing)
         LOG.warning("IsolatedSession: workers run here without protection of %s", "; ".join(missing))

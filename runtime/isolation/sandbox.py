@@ -1,8 +1,8 @@
 """The sandbox of a worker: files by Landlock, system calls by seccomp, memory and time by limits.
 
-System calls are allowed for memory, threads, clocks, reads of files and of the two sockets to the parent, and facts
-about the process and the machine, on Linux for x86-64 and 64-bit ARM. Landlock says which files are read; the limits
-say how much memory there is.
+Allowed system calls are for memory, threads, clocks, reads of files and of the two sockets to the parent, and facts
+about the process and the machine, on Linux for x86-64 and 64-bit ARM. Landlock decides which files can be read; limits
+decide how much memory can be used.
 
 Source: https://docs.kernel.org/userspace-api/seccomp_filter.html
 """
@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
-_SET_FILTER, _ASK, _ALL_THREADS = 1, 2, 1
+_SET_FILTER, _QUERY, _ALL_THREADS = 1, 2, 1
 _LOAD, _EQUAL, _ABOVE, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
@@ -32,7 +32,7 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 # fmt: off
 ALLOWED: dict[str, tuple[int | None, int | None]] = {
-    # the name, its number on x86-64 and on 64-bit ARM; None where that has it not
+    # the name, its number on x86-64 and on 64-bit ARM; None if the architecture lacks it
     "brk": (12, 214), "mprotect": (10, 226), "munmap": (11, 215), "mremap": (25, 216), "msync": (26, 227),
     "madvise": (28, 233), "mbind": (237, 235), "set_mempolicy": (238, 237), "get_mempolicy": (239, 236),
     "mseal": (462, 462), "membarrier": (324, 283),
@@ -61,18 +61,18 @@ ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "getsockname": (51, 204), "getpeername": (52, 205), "getsockopt": (55, 209),
 }
 _VALUES = {
-    # calls of which an argument must have one of some values: which argument it is, and the values
+    # calls with an argument that must have one of some values: the index of the argument, and the values
     "fcntl": ((72, 25), 1, (0, 1, 2, 3, 4, 1030, 1034)),  # no owner that signals go to, no size of a pipe
     "ioctl": ((16, 29), 1, (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)),  # no flags of files
     "prctl": ((157, 167), 0, (15, 16, 29, 30, 42, 50, 51, 63, 64, 0x53564D41)),  # it ends with its parent
 }
 _BITS = {
-    # calls of which an argument must have none of some bits: files are not opened to be written, made or cut
+    # calls with an argument that must not have some bits: files cannot be opened for writing, created or truncated
     "open": ((2, None), 1, 0o1 | 0o2 | 0o100 | 0o1000),
     "openat": ((257, 56), 2, 0o1 | 0o2 | 0o100 | 0o1000),
 }
 _POINTERS = {
-    # calls that read something where an argument is null, and set it otherwise: limits, and what signals do. A signal
+    # calls that read a value if an argument is null, and set it otherwise: limits, and handlers of signals. A signal
     # that can neither be handled nor blocked ends the process, which makes SIGXCPU as final as SIGKILL
     "prlimit64": ((302, 261), 2),
     "rt_sigaction": ((13, 134), 1),
@@ -83,25 +83,25 @@ _MMAP = (9, 222)
 _SHARED, _ANONYMOUS, _GROWS_DOWN = 0x01, 0x20, 0x0100
 _CLONE, _TGKILL = (56, 220), (234, 131)
 _NEW_THREAD = 0x00010000  # CLONE_THREAD
-_NOT_THERE: dict[str, tuple[int | None, int | None]] = {"clone3": (435, 435), "openat2": (437, 437)}
-"""Calls whose arguments lie in memory, where no filter reads them: C libraries use others where a kernel lacks them."""
+_MISSING: dict[str, tuple[int | None, int | None]] = {"clone3": (435, 435), "openat2": (437, 437)}
+"""Calls with arguments in memory, which filters cannot read: C libraries use other calls if a kernel lacks these."""
 _NEWEST = 470
-"""The last number that was looked at here. Of calls after it C libraries ask whether the kernel has them."""
+"""The last number that is covered here. C libraries check whether the kernel has later calls."""
 
 
 def is_supported() -> bool:
-    """Return whether the kernel has seccomp, and this file its numbers."""
+    """Return True if the kernel has seccomp, and this file has the numbers of its system calls."""
     machine = platform.machine()
     if not sys.platform.startswith("linux") or machine not in _AUDIT:
         return False
     action = ctypes.byref(ctypes.c_uint32(_FAIL))
-    return bool(ctypes.CDLL(None, use_errno=True).syscall(_SECCOMP[machine], _ASK, 0, action) == 0)
+    return bool(ctypes.CDLL(None, use_errno=True).syscall(_SECCOMP[machine], _QUERY, 0, action) == 0)
 
 
-def refuse() -> list[str]:
-    """Refuse this process all calls but those above, for good; return what could not be refused, a phrase each.
+def restrict_calls() -> list[str]:
+    """Forbid this process all calls except those above, permanently; return a phrase for each failure.
 
-    No new privileges must have been given up before (`prctl`).
+    The process must have set no_new_privs before (`prctl`).
     """
     machine = platform.machine()
     if not sys.platform.startswith("linux") or machine not in _AUDIT:
@@ -116,15 +116,15 @@ def refuse() -> list[str]:
 
 
 def _program(machine: str, process: int) -> bytes:
-    """Return the filter in classic BPF."""
+    """Return the seccomp filter in classic BPF."""
     column = list(_AUDIT).index(machine)
     allow, fail, lacks = (_step(_RETURN, value) for value in (_ALLOW, _FAIL | errno.EPERM, _FAIL | errno.ENOSYS))
-    made = [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, _AUDIT[machine], 1, 0), _step(_RETURN, _KILL)]
-    made.append(_step(_LOAD, _NUMBER))
+    program = [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, _AUDIT[machine], 1, 0), _step(_RETURN, _KILL)]
+    program.append(_step(_LOAD, _NUMBER))
 
     def add(numbers: tuple[int | None, ...], *steps: bytes) -> None:
         if (number := numbers[column]) is not None:
-            made.extend((_step(_EQUAL, number, 0, len(steps)), *steps))
+            program.extend((_step(_EQUAL, number, 0, len(steps)), *steps))
 
     for numbers in ALLOWED.values():
         add(numbers, allow)
@@ -137,16 +137,16 @@ def _program(machine: str, process: int) -> bytes:
         is_null = (_step(_EQUAL, 0, 0, 3), _argument(argument, 4), _step(_EQUAL, 0, 0, 1))
         add(numbers, _argument(argument), *is_null, allow, fail)
     add(_CLONE, _argument(0), _step(_ANY_BIT, _NEW_THREAD, 0, 1), allow, fail)
-    # memory that RLIMIT_DATA does not count: shared without a file, and what grows down
+    # memory that RLIMIT_DATA does not count: shared anonymous mappings, and those that grow down
     shared = (_step(_ANY_BIT, _ANONYMOUS, 0, 1), _step(_ANY_BIT, _SHARED, 1, 0), allow, fail)
     add(_MMAP, _argument(3), _step(_ANY_BIT, _GROWS_DOWN, 3, 0), *shared)
-    for numbers in _NOT_THERE.values():
+    for numbers in _MISSING.values():
         add(numbers, lacks)
-    return b"".join([*made, _step(_ABOVE, _NEWEST, 0, 1), lacks, fail])
+    return b"".join([*program, _step(_ABOVE, _NEWEST, 0, 1), lacks, fail])
 
 
 def _argument(position: int, half: int = 0) -> bytes:
-    """Return the step that loads half of an argument. half: 0 for the lower one, 4 for the other."""
+    """Return the instruction that loads half of an argument. half: 0 for the lower one, 4 for the upper one."""
     return _step(_LOAD, _ARGUMENTS + 8 * position + half)
 
 
@@ -154,42 +154,42 @@ def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
 
-# Landlock: the files that a process may read, and that it writes none. Linux 5.13 and later.
+# Landlock: the files that a process may read and write. Linux 5.13 and later.
 #
 # Source: https://docs.kernel.org/userspace-api/landlock.html
 
 _CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446
-"""Numbers of the calls, which are those of every architecture."""
+"""Numbers of the calls, equal on every architecture."""
 _VERSION = 1
 _PATH_BENEATH = 1
 _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
 _FILES = {1: 13, 2: 14, 3: 15, 5: 16}
-"""By version of the interface, how many rights there are to files."""
+"""Number of file rights by ABI version."""
 _NETWORK = 0b11  # to bind and to connect TCP, from version 4 on
 _SCOPES = 0b11  # abstract sockets and signals, from version 6 on
 
 
 def version() -> int:
-    """Return the version of the kernel's interface; 0 where it has none."""
+    """Return the version of the kernel's Landlock ABI; 0 if it has none."""
     if not sys.platform.startswith("linux"):
         return 0
-    found = ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), _VERSION)
-    return max(0, int(found))
+    abi = ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), _VERSION)
+    return max(0, int(abi))
 
 
-def restrict(readable: Iterable[str], writable: Iterable[str] = ()) -> list[str]:
-    """Take every right to files from this thread and those it will make, but to read below some paths.
+def restrict_files(readable: Iterable[str], writable: Iterable[str] = ()) -> list[str]:
+    """Forbid this thread and its future threads to access files, except to read below some paths.
 
-    readable: files and folders; those that are not there are left out. writable: files that exist and may be written.
-    Returns what the kernel cannot forbid, a phrase each.
+    readable: files and folders; missing ones are skipped. writable: existing files that may be written. Returns a
+    phrase for everything that the kernel cannot forbid.
     """
-    known = version()
-    if not known:
+    abi = version()
+    if not abi:
         return ["files (no Landlock)"]
-    count = max(rights for since, rights in _FILES.items() if since <= known)
-    network = _NETWORK if known >= 4 else 0
-    scopes = _SCOPES if known >= 6 else 0
-    content = struct.pack("=QQQ", (1 << count) - 1, network, scopes)[: 24 if known >= 6 else 16 if known >= 4 else 8]
+    count = max(rights for since, rights in _FILES.items() if since <= abi)
+    network = _NETWORK if abi >= 4 else 0
+    scopes = _SCOPES if abi >= 6 else 0
+    content = struct.pack("=QQQ", (1 << count) - 1, network, scopes)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
     libc = ctypes.CDLL(None, use_errno=True)
     rules = libc.syscall(_CREATE, content, ctypes.c_size_t(len(content)), 0)
     if rules < 0:
@@ -207,7 +207,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str] = ()) -> list[str]
 
 
 def _allow(libc: ctypes.CDLL, rules: int, path: str, of_file: int, of_folder: int) -> None:
-    """Add a rule for what lies below a path. The rights differ: those to folders are refused for files."""
+    """Add a rule for a path and everything below it. The kernel refuses rights of folders for files."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -220,25 +220,25 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str, of_file: int, of_folder: in
         os.close(handle)
 
 
-# Limits of a process: memory, processor time, files, and that it ends with its parent.
+# Limits of a process: memory, processor time, files, and its end with its parent.
 
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
 _CAPABILITIES_3 = 0x20080522
-"""The version of the call that has 64 of them, in three sets of two words."""
+"""The version of the call with 64 capabilities, in three sets of two words."""
 _OPEN_FILES = 256
 _MAPPED = 1 << 38
-"""Bytes of addresses beside the data: files, and what is reserved. Their tables, which no limit counts, take 1/512."""
+"""Bytes of addresses besides the data: files, and reservations. Their page tables, which no limit counts, take
+1/512."""
 _SLACK = 2.0
-"""Seconds of processor time that a request has beyond its limit, which the parent counts by the clock."""
+"""Additional seconds of processor time of a request: the parent counts its limit by the clock."""
 _PROCESS_TIME = 2
 """The clock of processor time; the bits above it are those of a process, inverted (`clock_getcpuclockid`)."""
 
 
-def limit(memory: int, parent: int) -> list[str]:
-    """Set the limits of this process; return what could not be set, a phrase each.
+def set_limits(memory: int, parent: int) -> list[str]:
+    """Set the limits of this process; return a phrase for each limit that could not be set.
 
-    memory: bytes of data, which files and the arrays that go to the parent are no part of. parent: the process that
-    this one ends with.
+    memory: bytes of data, without files and the arrays for the parent. parent: the process with which this one ends.
     """
     try:
         import resource
@@ -246,13 +246,13 @@ def limit(memory: int, parent: int) -> list[str]:
         return ["limits of memory and processor time (no setrlimit)"]
     missing = []
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for name, kind, most in (
+    for name, kind, wanted in (
         ("a limit of memory (RLIMIT_DATA)", resource.RLIMIT_DATA, memory),
         ("a limit of open files (RLIMIT_NOFILE)", resource.RLIMIT_NOFILE, _OPEN_FILES),
         ("a limit of addresses (RLIMIT_AS)", resource.RLIMIT_AS, memory + _MAPPED),
     ):
         hard = resource.getrlimit(kind)[1]
-        least = min(most, sys.maxsize if hard == resource.RLIM_INFINITY else hard)
+        least = min(wanted, sys.maxsize if hard == resource.RLIM_INFINITY else hard)
         try:
             resource.setrlimit(kind, (least, least))
         except (OSError, ValueError):
@@ -276,9 +276,9 @@ def limit(memory: int, parent: int) -> list[str]:
 
 @dataclass(slots=True)
 class ProcessorTime:
-    """The processor time that a worker may take in all threads: a second limit, should the parent's watch sleep.
+    """The processor time of all threads of a worker: a second limit in case the parent cannot enforce its own.
 
-    process: of the worker, as its parent has it; 0 in the worker, which sets a limit where the system has no `prlimit`.
+    process: the worker's id in its parent; 0 in the worker, which sets the limit if the system has no `prlimit`.
     """
 
     process: int = 0
@@ -286,39 +286,39 @@ class ProcessorTime:
     until: float = 0.0
 
     def allow(self, seconds: float | None) -> bool:
-        """Let the process run for so many seconds more on every processor; None for as long as it likes.
+        """Let the process run for that many more seconds on every processor; None for no limit.
 
-        Return False where the system has no such limit. At its end comes SIGXCPU, which a worker neither handles nor
-        blocks.
+        Returns False if the system has no such limit. At the limit SIGXCPU ends the worker, which cannot handle or
+        block it.
         """
         with contextlib.suppress(ImportError, OSError, ValueError):
             import resource
 
             if hasattr(resource, "prlimit") != bool(self.process):
-                return True  # it is the other one's to set
+                return True  # the other process sets it
             now = time.clock_gettime(~self.process << 3 | _PROCESS_TIME) if self.process else time.process_time()
             needed = 0.0 if seconds is None else now + (seconds + _SLACK) * self.cores
             if seconds is not None and needed <= self.until:
                 return True
             hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-            most = resource.RLIM_INFINITY if seconds is None else int(needed + seconds * self.cores) + 1
+            soft = resource.RLIM_INFINITY if seconds is None else int(needed + seconds * self.cores) + 1
             if hard != resource.RLIM_INFINITY:
-                most = min(most, hard) if most != resource.RLIM_INFINITY else hard
+                soft = min(soft, hard) if soft != resource.RLIM_INFINITY else hard
             if self.process:
-                resource.prlimit(self.process, resource.RLIMIT_CPU, (most, hard))
+                resource.prlimit(self.process, resource.RLIMIT_CPU, (soft, hard))
             else:
-                resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
-            self.until = float("inf") if seconds is None else float(most)
+                resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+            self.until = float("inf") if seconds is None else float(soft)
             return True
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class Protections:
-    """Which protections of a worker this machine has.
+    """The protections of workers on this machine.
 
-    memory: a limit of its data (RLIMIT_DATA). files: Landlock. system_calls: seccomp, which also closes the network
-    and the metadata of files. parent: it ends with its parent, and has no capabilities.
+    memory: a limit of data (RLIMIT_DATA). files: Landlock. system_calls: seccomp, which also blocks the network and
+    changes of file metadata. parent: workers end with their parent, and have no capabilities.
     """
 
     memory: bool
@@ -328,12 +328,12 @@ class Protections:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Return the names of those that it lacks."""
+        """The names of missing protections."""
         return tuple(field.name for field in fields(self) if not getattr(self, field.name))
 
 
 def protections() -> Protections:
-    """Return which protections this machine has. Workers say themselves what they could not set up."""
+    """Return the protections of this machine. Workers report themselves what they could not set up."""
     is_linux = sys.platform.startswith("linux")
     has_limits = importlib.util.find_spec("resource") is not None and sys.platform != "darwin"
     return Protections(has_limits, version() > 0, is_supported(), is_linux)

@@ -1,4 +1,4 @@
-"""Sessions whose models run in sandboxed worker processes."""
+"""Sessions that run models in sandboxed worker processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision
 from graphcore.runtime.isolation.failures import WorkerLimits, incomplete
 from graphcore.runtime.isolation.model import IsolatedModel
-from graphcore.runtime.isolation.process import Program
+from graphcore.runtime.isolation.process import WorkerProgram
 from graphcore.runtime.isolation.sandbox import Protections, protections
 from graphcore.support.source_lines import user_line
 
@@ -26,28 +26,35 @@ if TYPE_CHECKING:
 
 MEMORY = 4 << 30
 SECONDS = 60.0
-_LEAST_MEMORY = 256 << 20
-"""Measured: 128 MiB are the data of Python, ONNX and onnxruntime with a graph of one node."""
-_OUTSIDE = ("cuda", "tensorrt", "rocm", "migraphx", "dml", "webgpu", "nvtensorrtrtx")
-"""Parts of the names of providers whose devices lie outside of the sandbox."""
+_MIN_MEMORY = 256 << 20
+"""Measured: Python, ONNX and onnxruntime with a graph of one node have 128 MiB of data."""
+_DEVICE_PROVIDERS = ("cuda", "tensorrt", "rocm", "migraphx", "dml", "webgpu", "nvtensorrtrtx")
+"""Parts of the names of providers with devices outside the sandbox."""
 
 
 class IsolatedSession:
-    """Loads untrusted models, each in sandboxed worker processes of its own: docs/isolation.md.
+    """Loads untrusted models, each in its own sandboxed worker processes: docs/isolation.md.
 
-    A worker reads the model's folder and the libraries, and no other file; it writes none, has no network, none of the
-    program's descriptors and none of its environment, as far as the system has such protections: a warning in the log
-    "graphcore" names those that it lacks. What ends a worker's process is an error of the call that did it.
+    A worker can read the model's folder and the libraries, but no other files. It cannot write files, has no network,
+    and none of the program's descriptors and environment, as far as the system has such protections: a warning in the
+    log "graphcore" names missing ones. If a worker ends during a call, the call raises an error.
 
-    providers: as of an InferenceSession; those of a GPU are refused. memory: bytes of data that a worker may have, the
-    arrays that go in and come out not counted; load_seconds, run_seconds: how long a start with its load, and a run,
-    may take by the clock; None for no limit. workers: processes of each model, and so how many of its calls run at
-    once. require: "full" to refuse machines where a protection is missing. precision, optimize,
-    provider_options, config, session_options: as of an InferenceSession.
+    Args:
+        providers: As for an InferenceSession; GPU providers are refused.
+        memory: Bytes of data of a worker, without input and output arrays.
+        load_seconds: Seconds for the start of a worker and the load; None for no limit.
+        run_seconds: Seconds for a run; None for no limit.
+        workers: Processes of each model, and so the number of its calls that run in parallel.
+        require: "full" refuses machines with missing protections.
+        precision: As for an InferenceSession.
+        optimize: As for an InferenceSession.
+        provider_options: As for an InferenceSession.
+        config: As for an InferenceSession.
+        session_options: As for an InferenceSession.
 
-    Raises `GraphError` for limits that make no sense, options that do not go to another process and, with
-    require="full", a machine without one of the `protections`. What else an InferenceSession refuses is raised by
-    `load`.
+    Raises:
+        GraphError: For invalid limits, options that cannot be sent to another process, and with require="full" for a
+            machine without all `protections`. `load` raises the other errors of an InferenceSession.
     """
 
     def __init__(
@@ -65,35 +72,37 @@ class IsolatedSession:
         config: Mapping[str, str | int | bool] | None = None,
         **session_options: Any,
     ) -> None:
-        if not _is_count(memory) or memory < _LEAST_MEMORY:
+        if not _is_count(memory) or memory < _MIN_MEMORY:
             raise GraphError(
-                f"IsolatedSession: memory={memory!r:.40} is no number of bytes from {_LEAST_MEMORY} on",
+                f"IsolatedSession: memory must be at least {_MIN_MEMORY} bytes, got {memory!r:.40}",
                 help="give bytes: memory=2 << 30; the libraries alone take 128 MiB",
             )
         for name, seconds in (("load_seconds", load_seconds), ("run_seconds", run_seconds)):
             if seconds is not None and not _is_time(seconds):
                 raise GraphError(
-                    f"IsolatedSession: {name}={seconds!r:.40} is no time", help="give seconds above 0, or None"
+                    f"IsolatedSession: {name}={seconds!r:.40} is not a time", help="give seconds above 0, or None"
                 )
         if not _is_count(workers) or not 1 <= workers <= 1024:
             raise GraphError(
-                f"IsolatedSession: workers={workers!r:.40} is no number of processes", help="give 1 to 1024"
+                f"IsolatedSession: workers={workers!r:.40} is not a number of processes", help="give 1 to 1024"
             )
-        asked = (providers,) if isinstance(providers, str) else providers
-        for provider in asked or ():
-            if any(part in str(provider).lower() for part in _OUTSIDE):
+        names = (providers,) if isinstance(providers, str) else providers
+        for provider in names or ():
+            if any(part in str(provider).lower() for part in _DEVICE_PROVIDERS):
                 raise GraphError(
-                    f"IsolatedSession: {provider!r:.80} runs on a device, whose driver lies outside of the sandbox",
+                    f"IsolatedSession: {provider!r:.80} runs on a device, whose driver is outside of the sandbox",
                     help='run it on "cpu", or the whole program in a container',
                 )
         if require not in (None, "full"):
-            raise GraphError(f"IsolatedSession: require={require!r:.40} is nothing", help='give "full", or None')
+            raise GraphError(
+                f'IsolatedSession: require must be "full" or None, got {require!r:.40}', help='give "full" or None'
+            )
         if require and self.protections.missing:
             raise incomplete(self.protections.missing)
         self.limits = WorkerLimits(int(memory), _seconds(load_seconds), _seconds(run_seconds), require is not None)
         self.workers = int(workers)
         self._session = {
-            "providers": None if asked is None else list(asked),
+            "providers": None if names is None else list(names),
             "precision": precision,
             "optimize": optimize,
             "provider_options": {name: dict(options) for name, options in (provider_options or {}).items()},
@@ -104,7 +113,7 @@ class IsolatedSession:
 
     @property
     def protections(self) -> Protections:
-        """Return which protections workers have on this machine."""
+        """The protections of workers on this machine."""
         return protections()
 
     def __repr__(self) -> str:
@@ -124,61 +133,64 @@ class IsolatedSession:
     ) -> IsolatedModel:
         """Return a model that runs in workers.
 
-        model: an ONNX model as a path or as bytes, a file in onnxruntime's own format (.ort), a ModelProto, or a Graph;
-        it is read, checked, lowered and run in the worker alone. Of a path the worker may read the whole folder. A
-        Graph is copied, with its weights. weights: arrays to use in place of the model's, by name, of the same types;
-        each worker that starts is given a copy of them in shared memory, so leave them as they are while the model
-        lives. external_data, external_data_root: whether and where symbolic links are followed to the data of a model
-        in a file, as in `Graph.load`; "links" without a root lets the worker read the Hugging Face repository that the
-        file lies in, if it lies in one. limits: what a model that is no Graph may take while it is read, by default
-        `gc.Limits()`, beside the limits of the session. cache_dir: None; workers write no files.
+        Args:
+            model: An ONNX model as a path or bytes, a file in onnxruntime's own format (.ort), a ModelProto, or a
+            Graph. Only the worker reads, checks, lowers and runs it. The worker can read the whole folder of a path. A
+            Graph is copied with its weights. weights: Arrays that replace the model's, by name, of the same types. Each
+            new worker gets a copy in shared memory: do not change them while the model lives. cache_dir: Must be None:
+            workers write no files. external_data: Whether symbolic links to external data are followed, as in
+            `Graph.load`. "links" without a root lets the worker read the Hugging Face repository of the file, if there
+            is one. external_data_root: The folder that must contain the external data, as in `Graph.load`. limits:
+            Limits on models other than Graphs while they are read, by default `gc.Limits()`.
 
-        Raises what `InferenceSession.load` raises; `ModelError` for a model that ends the process,
-        `ResourceLimitError` for one whose load is beyond a limit, and `GraphError` for a cache_dir.
+        Raises:
+            ModelError: If the model ends the process. Other errors are those of `InferenceSession.load`.
+            ResourceLimitError: If the load exceeds a limit.
+            GraphError: For a cache_dir.
         """
         links_of(external_data, external_data_root)
         if cache_dir is not None:
             raise GraphError(
-                "IsolatedSession: there is no cache_dir: workers write no files, and what a cache has is trusted",
-                help="leave it out, or cache the model with gc.InferenceSession, if you trust it",
+                "IsolatedSession: cache_dir is not supported: workers write no files, and caches must be trusted",
+                help="omit it, or cache the model with gc.InferenceSession if you trust the model",
             )
-        asked: dict[str, Any] = {"line": str(user_line() or ""), "limits": _plain(limits_of(limits)), "links": {}}
-        given_weights = _given(weights)
+        request: dict[str, Any] = {"line": str(user_line() or ""), "limits": _plain(limits_of(limits)), "links": {}}
+        given_weights = _check_weights(weights)
         if isinstance(model, (str, os.PathLike)):
-            given = os.fsdecode(os.fspath(model))
-            path = os.path.abspath(given)
+            user_path = os.fsdecode(os.fspath(model))
+            path = os.path.abspath(user_path)
             if not os.path.isfile(path):
-                what = "a folder" if os.path.isdir(path) else "no file"
-                raise ModelError(f"load: {given} is {what}", help="give the path of an .onnx file")
+                what = "a folder" if os.path.isdir(path) else "not a file"
+                raise ModelError(f"load: {user_path} is {what}", help="give the path of an .onnx file")
             root = None if external_data_root is None else os.path.abspath(os.fsdecode(external_data_root))
             links = {"external_data": external_data, "external_data_root": root}
-            asked |= {"kind": "path", "path": path, "links": links}
+            request |= {"kind": "path", "path": path, "links": links}
             readable = _readable(path, external_data, root)
-            program = Program(given, self.limits, self._session, asked, None, readable, given_weights)
+            program = WorkerProgram(user_path, self.limits, self._session, request, None, readable, given_weights)
         else:
-            asked["kind"], content = _content(model)
+            request["kind"], content = _content(model)
             name = model.name if isinstance(model, Graph) else "model"
-            program = Program(name, self.limits, self._session, asked, content, (), given_weights)
+            program = WorkerProgram(name, self.limits, self._session, request, content, (), given_weights)
         return IsolatedModel(program, self.workers)
 
 
 def _plain(limits: Limits) -> dict[str, Any]:
-    """Return limits as JSON has them."""
-    said = {field.name: getattr(limits, field.name) for field in dataclasses.fields(limits)}
-    return said | {"strict": None if limits.strict is None else sorted(limits.strict)}
+    """Return limits as a value for JSON."""
+    values = {field.name: getattr(limits, field.name) for field in dataclasses.fields(limits)}
+    return values | {"strict": None if limits.strict is None else sorted(limits.strict)}
 
 
-def _given(weights: Mapping[str, Array] | None) -> Mapping[str, Array]:
-    """Return arrays that go to a worker. Raises `ModelError` for what are none."""
+def _check_weights(weights: Mapping[str, Array] | None) -> Mapping[str, Array]:
+    """Return arrays for a worker. Raises `ModelError` for other values."""
     if weights is not None and not isinstance(weights, Mapping):
         raise ModelError(
-            f"load: weights are a {type(weights).__name__}, no arrays by name",
+            f"load: weights must be a mapping of names to arrays, got {type(weights).__name__}",
             help='give a mapping: {"w": array}, or gc.load_tensors(path)',
         )
     for name, array in (weights or {}).items():
         if not isinstance(name, str) or not isinstance(array, np.ndarray) or is_masked(array):
             raise ModelError(
-                f"load: the weight {name!r:.200} is a {type(array).__name__}, no array by its name",
+                f"load: the weight {name!r:.200} must be an array, got {type(array).__name__}",
                 help='give NumPy arrays by name: {"w": np.asarray(w)}',
             )
     return {name: native(array) for name, array in (weights or {}).items()}
@@ -186,25 +198,25 @@ def _given(weights: Mapping[str, Array] | None) -> Mapping[str, Array]:
 
 def _readable(path: str, external_data: ExternalData, root: str | None) -> tuple[str, ...]:
     """Return the folders and files that a worker needs for the model in a file."""
-    found = [os.path.dirname(path), os.path.realpath(path)]
+    paths = [os.path.dirname(path), os.path.realpath(path)]
     if root is not None:
-        found.append(root)
-    elif external_data == "links":  # of Hugging Face's cache: REPOSITORY/snapshots/REVISION/model.onnx
+        paths.append(root)
+    elif external_data == "links":  # the layout of Hugging Face's cache: REPOSITORY/snapshots/REVISION/model.onnx
         before, is_there, _ = path.rpartition(f"{os.sep}snapshots{os.sep}")
-        found += [before] if is_there else []
-    return tuple(found)
+        paths += [before] if is_there else []
+    return tuple(paths)
 
 
 def _content(model: object) -> tuple[str, bytes]:
-    """Return the kind of a model that comes from no file, and its bytes."""
+    """Return the kind and the bytes of a model that is not a file."""
     if isinstance(model, Graph):
         model.verify()
         try:
             return "graph", pickle.dumps(model, protocol=pickle.HIGHEST_PROTOCOL)
-        except Exception as error:  # of a custom operator's function that no other process can import
+        except Exception as error:  # for example a custom operator's function that another process cannot import
             raise ModelError(
-                f"load: {model.name} does not go to another process: {error}",
-                help="define what it calls in a module, or export it and give the path",
+                f"load: {model.name} cannot be sent to another process: {error}",
+                help="define the functions that it calls in a module, or export it and give the path",
             ) from error
     if isinstance(model, (bytes, bytearray, memoryview)):
         return "bytes", bytes(model)
@@ -212,9 +224,12 @@ def _content(model: object) -> tuple[str, bytes]:
     if serialise is not None:
         try:
             return "bytes", serialise()
-        except Exception as error:  # protobuf's EncodeError, or ValueError, of a model of more than 2 GiB
+        except Exception as error:  # protobuf's EncodeError or ValueError for a model of more than 2 GiB
             raise ModelError(f"load: the model cannot be serialised: {error}", help="give its path") from error
-    raise ModelError(f"load: a {type(model).__name__} is no model", help="give a Graph, a path, bytes or a ModelProto")
+    raise ModelError(
+        f"load: the model must be a Graph, a path, bytes or a ModelProto, got {type(model).__name__}",
+        help="give one of these",
+    )
 
 
 def _is_count(value: object) -> bool:
@@ -230,7 +245,7 @@ def _seconds(value: float | None) -> float | None:
 
 
 def _check_plain(options: object) -> None:
-    """Raise `GraphError` for options that are no numbers, text, lists or dicts of them."""
+    """Raise `GraphError` for options other than numbers, text, and lists and dicts of them."""
     if isinstance(options, Mapping):
         for value in options.values():
             _check_plain(value)
@@ -239,6 +254,6 @@ def _check_plain(options: object) -> None:
             _check_plain(value)
     elif options is not None and not isinstance(options, (str, int, float)):
         raise GraphError(
-            f"IsolatedSession: the option {options!r:.80} does not go to another process",
+            f"IsolatedSession: the option {options!r:.80} cannot be sent to another process",
             help="give numbers and text",
         )

@@ -1,4 +1,4 @@
-"""Starting worker processes: with nothing of the parent's but one socket, and an environment of a few names."""
+"""Start worker processes with two sockets to the parent and a minimal environment."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from functools import cache
 from graphcore._version import FOLDER
 from graphcore.errors import RunError, RunTimeoutError
 
-_KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "OMP_NUM_THREADS", "TZ")
-"""Names of the environment that a worker sees too."""
+_INHERITED = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "OMP_NUM_THREADS", "TZ")
+"""Environment variables that a worker inherits."""
 _PACKAGES = ("numpy", "ml_dtypes", "onnx", "onnxruntime", "google.protobuf", "typing_extensions")
 _SYSTEM = (
     *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/etc/localtime", "/proc/self"),
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system", "/dev/null", "/dev/urandom"),
 )
-_ROOMS = ("ops", "runtime", "models", "array_api")
+_LINKED_PACKAGES = ("ops", "runtime", "models", "array_api")
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """A process, the sockets to it, and where its last words are read."""
+class StartedWorker:
+    """A process, the sockets to it, and the descriptor of its stderr."""
 
     process: subprocess.Popen[bytes]
     frames: socket.socket
@@ -38,63 +38,63 @@ class Started:
     words: int
 
 
-def start() -> Started:
-    """Start a worker process, which waits for its settings. Raises `RunError` where that cannot be."""
+def start() -> StartedWorker:
+    """Start a worker process, which waits for its settings. Raises `RunError` if that fails."""
     if not sys.executable or not hasattr(socket, "send_fds"):
         raise RunError(
-            "IsolatedSession: this platform starts no workers: they need a Python executable and Unix sockets",
+            "IsolatedSession: workers cannot start on this platform: they need a Python executable and Unix sockets",
             help="run it on Linux or macOS, or in a container",
         )
-    made: Future[Started] = Future()
-    _starter().put(made)
-    return made.result()
+    future: Future[StartedWorker] = Future()
+    _starter().put(future)
+    return future.result()
 
 
-class _Starter:
+class _StarterThread:
     """A thread that lives as long as the process, and starts all workers.
 
-    The kernel ends a worker when the *thread* that started it ends, and threads of users end early.
+    The kernel ends a worker when the *thread* that started it ends, and threads of users may end early.
     """
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self.asked: queue.SimpleQueue[Future[Started]] = queue.SimpleQueue()
+        self.requests: queue.SimpleQueue[Future[StartedWorker]] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="graphcore starts workers", daemon=True).start()
 
     def _work(self) -> None:
         while True:
-            made = self.asked.get()
+            future = self.requests.get()
             try:
-                made.set_result(_start())
+                future.set_result(_start())
             except OSError as error:
-                made.set_exception(
+                future.set_exception(
                     RunError(
-                        f"IsolatedSession: no worker starts: {error.strerror}",
-                        help="end other processes, or ask for fewer",
+                        f"IsolatedSession: a worker cannot be started: {error.strerror}",
+                        help="end other processes, or use fewer workers",
                     )
                 )
             except BaseException as error:
-                made.set_exception(error)
+                future.set_exception(error)
 
 
-_known: _Starter | None = None
+_starter_thread: _StarterThread | None = None
 
 
-def _starter() -> queue.SimpleQueue[Future[Started]]:
-    global _known
-    if _known is None or _known.process != os.getpid():  # a fork has none of the threads
-        _known = _Starter()
-    return _known.asked
+def _starter() -> queue.SimpleQueue[Future[StartedWorker]]:
+    global _starter_thread
+    if _starter_thread is None or _starter_thread.process != os.getpid():  # a forked process has none of the threads
+        _starter_thread = _StarterThread()
+    return _starter_thread.requests
 
 
-def _start() -> Started:
+def _start() -> StartedWorker:
     pairs = socket.socketpair(), socket.socketpair()
     (frames, descriptors), theirs = zip(*pairs, strict=True)
     handles = [end.fileno() for end in theirs]
     words, writes = os.pipe()
     try:
-        descriptors.setblocking(False)  # a worker that takes none keeps nobody waiting
-        for handle in (words, writes):  # a worker that says much is not kept waiting, and takes no memory by it
+        descriptors.setblocking(False)  # a worker that does not receive descriptors must not block the parent
+        for handle in (words, writes):  # much output must not block the worker, or use memory
             os.set_blocking(handle, False)
         process = subprocess.Popen(
             [sys.executable, "-P", "-s", "-S", "-B", "-m", "graphcore.runtime.isolation.worker", *map(str, handles)],
@@ -105,7 +105,7 @@ def _start() -> Started:
             close_fds=True,
             cwd="/",
             env=_environment(),
-            start_new_session=True,  # Ctrl-C is the parent's
+            start_new_session=True,  # only the parent gets Ctrl-C
         )
     except BaseException:
         frames.close()
@@ -116,14 +116,14 @@ def _start() -> Started:
         for end in theirs:
             end.close()
         os.close(writes)
-    return Started(process, frames, descriptors, words)
+    return StartedWorker(process, frames, descriptors, words)
 
 
 def _environment() -> dict[str, str]:
     """Return the environment of a worker."""
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     folders = [os.path.dirname(FOLDER), *(os.path.abspath(path) for path in sys.path if path)]
-    return kept | {
+    return environment | {
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)),
         "PYTHONUTF8": "1",
         "ORT_DISABLE_TELEMETRY": "1",
@@ -133,32 +133,34 @@ def _environment() -> dict[str, str]:
 
 @cache
 def libraries() -> tuple[str, ...]:
-    """Return the files and folders that a worker reads its libraries from."""
+    """Return the files and folders of the libraries of a worker."""
     paths = sysconfig.get_paths()
-    found = {paths["stdlib"], paths["platstdlib"], sysconfig.get_config_var("LIBDIR") or paths["stdlib"]}
-    found |= {FOLDER, *(os.path.join(FOLDER, room) for room in _ROOMS)}
-    found |= {os.path.join(os.path.dirname(FOLDER), room) for room in _ROOMS if not _is_in(room)}
-    found |= {path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")}
+    readable = {paths["stdlib"], paths["platstdlib"], sysconfig.get_config_var("LIBDIR") or paths["stdlib"]}
+    readable |= {FOLDER, *(os.path.join(FOLDER, package) for package in _LINKED_PACKAGES)}
+    readable |= {
+        os.path.join(os.path.dirname(FOLDER), package) for package in _LINKED_PACKAGES if not _is_linked(package)
+    }
+    readable |= {path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")}
     for name in _PACKAGES:
         try:
             spec = importlib.util.find_spec(name)
         except (ImportError, ValueError):
             spec = None
         for folder in () if spec is None else spec.submodule_search_locations or (spec.origin or "",):
-            found |= {folder, f"{folder}.libs"}
-    found |= {path for path in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if path}
-    return (*_SYSTEM, *sorted(os.path.abspath(path) for path in found if path))
+            readable |= {folder, f"{folder}.libs"}
+    readable |= {path for path in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if path}
+    return (*_SYSTEM, *sorted(os.path.abspath(path) for path in readable if path))
 
 
-def _is_in(room: str) -> bool:
-    return os.path.exists(os.path.join(FOLDER, room))
+def _is_linked(package: str) -> bool:
+    return os.path.exists(os.path.join(FOLDER, package))
 
 
-# The time that one call of an isolated model may take.
+# The time limit of a call of an isolated model.
 
 
 class Timeout:
-    """Seconds of a call, which began when this was made."""
+    """Seconds of a call, which start when this is created."""
 
     __slots__ = ("deadline", "seconds")
 
@@ -168,18 +170,18 @@ class Timeout:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the time is over."""
+        """Whether the time is over."""
         return time.monotonic() >= self.deadline
 
-    def left(self, name: str) -> float:
-        """Return the seconds that are left. name: of the model. Raises `RunTimeoutError` where there are none."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+    def remaining(self, name: str) -> float:
+        """Return the remaining seconds. name: of the model. Raises `RunTimeoutError` if there are none."""
+        seconds = self.deadline - time.monotonic()
+        if seconds <= 0:
             raise self.over(name)
-        return left
+        return seconds
 
     def over(self, name: str, is_ended: bool = False) -> RunTimeoutError:
-        """Return the error of a call whose time is over. is_ended: with its worker, which did not stop by itself."""
+        """Return the error of a call whose time is over. is_ended: whether its worker did not stop, and was ended."""
         stopped = "; its worker was ended" if is_ended else ""
         return RunTimeoutError(
             f"{name}: a run was stopped after timeout={self.seconds:g} seconds{stopped}",

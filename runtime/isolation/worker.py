@@ -1,4 +1,4 @@
-"""The program of a worker: the sandbox first, then a model, then its runs. Started by `spawning`, never by hand."""
+"""The program of a worker: set up the sandbox, load a model, run it. Only `spawning` starts it."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import socket
 import sys
 
 from graphcore.runtime.isolation import sandbox
-from graphcore.runtime.isolation.framing import Channel, Kind
+from graphcore.runtime.isolation.framing import Channel, FrameKind
 
 
 def main() -> None:
-    """Serve the sockets whose numbers are the arguments, until they are closed."""
+    """Serve the sockets with the descriptors in `sys.argv`, until they are closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGXCPU, signal.SIG_DFL)  # the end of the processor time is the end, whatever was inherited
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)  # SIGXCPU must end the process, whatever handler was inherited
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     ends = [socket.socket(fileno=int(number)) for number in sys.argv[1:3]]
     for end in ends:
         end.set_inheritable(False)
     channel = Channel(ends[0], ends[1])
     try:
-        settings = json.loads(channel.receive((Kind.SETTINGS,))[1])
-        missing = sandbox.limit(settings["memory"], settings["parent"])
+        settings = json.loads(channel.receive((FrameKind.SETTINGS,))[1])
+        missing = sandbox.set_limits(settings["memory"], settings["parent"])
         time = sandbox.ProcessorTime()
         time.allow(settings["load_seconds"])
-        missing += sandbox.restrict(settings["readable"], ("/dev/null",))
-        missing += sandbox.refuse()
-        channel.send(Kind.READY, json.dumps(missing).encode())
+        missing += sandbox.restrict_files(settings["readable"], ("/dev/null",))
+        missing += sandbox.restrict_calls()
+        channel.send(FrameKind.READY, json.dumps(missing).encode())
         # NumPy, onnx and onnxruntime are imported inside the sandbox, and their threads start there too
         from graphcore.runtime.isolation.serving import serve
 
         serve(channel, settings, time)
     except EOFError:
         pass
-    os._exit(0)  # threads of the runtime are not waited for
+    os._exit(0)  # do not wait for threads of the runtime
 
 
 if __name__ == "__main__":

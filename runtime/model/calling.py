@@ -1,4 +1,4 @@
-"""Calls of a model: by position, by name, with buffers, and bound to arrays that stay."""
+"""Calls of a model: by position, by name, with buffers, and bound to fixed arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from graphcore.runtime.buffers.state import Buffers, State
 from graphcore.runtime.calls.batching import Batching, batching, pool_of
 from graphcore.runtime.calls.bound import Bound, bound
 from graphcore.runtime.calls.conversion import requested
-from graphcore.runtime.calls.failures import Said, UserNodes, failed
+from graphcore.runtime.calls.failures import RuntimeMessage, UserNodes, run_error
 from graphcore.runtime.calls.feeds import NoElements
 from graphcore.runtime.model.started import StartedModel
 from graphcore.runtime.ort import transport_dtypes
@@ -42,34 +42,43 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 
-_MOST_EMPTIED = 4
-"""Sessions that are kept for arrays of no elements."""
+_MAX_EMPTY_MODELS = 4
+"""Maximum number of cached sessions for empty arrays."""
 
 
 class CalledModel(StartedModel):
-    """A model that is called; `Model` adds what is made of many calls, and what looks into it."""
+    """A model that can be called; `Model` adds batches of calls, and inspection."""
 
     @property
     def buffers(self) -> Buffers:
-        """Return the buffers: `model.buffers["cache"]` is a copy of what one holds, and can be set; `.reset()` begins
-        anew."""
+        """The buffers: `model.buffers["cache"]` is a copy of a value, and can be set; `.reset()` restores initial
+        values."""
         return Buffers(self._stateful("buffers"))
 
     def state(self, **buffers: Any) -> State:
-        """Return another state of the buffers, beside the model's own, for another stream of calls: `state(x)`.
+        """Return another state of the buffers, for another stream of calls: `state(x)`.
 
-        buffers: arrays to begin with, by name; the others hold what they hold at first. Raises `FeedError` for arrays
-        that are not of their types, and `ModelError` for a model that has no buffers.
+        Args:
+            buffers: Arrays of buffers by name; others have their initial values.
+
+        Raises:
+            FeedError: If an array does not fit the type of its buffer.
+            ModelError: If the model has no buffers.
         """
         self._stateful("state")
         assert self._program is not None
         return State(self._program, buffers)
 
     def slots(self, count: int) -> Slots:
-        """Return the buffers for so many streams in one memory: `slots.run(2, 5, x)` runs rows 2 to 5 alone.
+        """Return buffers for `count` streams in one array each: `slots.run(2, 5, x)` runs only rows 2 to 5.
 
-        Raises `ModelError` for a model that has no buffers, or whose buffers do not all begin with one named dim, and
-        `FeedError` and `ResourceLimitError` for counts that make no sense. See docs/buffers.md.
+        Args:
+            count: The number of streams. See docs/buffers.md.
+
+        Raises:
+            ModelError: If the model has no buffers, or they do not all begin with the same named dim.
+            FeedError: For a count below 1.
+            ResourceLimitError: If there is not enough memory.
         """
         self._stateful("slots")
         assert self._program is not None
@@ -84,19 +93,28 @@ class CalledModel(StartedModel):
         return self._state
 
     def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> list[Any]:
-        """Run the model on one value for each input, given by position, by name, or all in one dict.
+        """Run the model on one value for each input, by position, by name, or in one dict.
 
-        Arrays have the inputs' dtypes (ml_dtypes' for bfloat16, float8 and int4), ranks and dims; other byte orders and
-        strides are made right. Tensors of other libraries are read through DLPack, without a copy, or `__array__`.
-        Python numbers and nested lists of them become arrays of the input's dtype where that holds them: ints exactly,
-        floats rounded. Integers of more than 64 bits are fed as arrays of Python ints, or as uint32 digits
-        along one more axis, the lowest first; they come out as digits. A sequence is a list or tuple of arrays; an
-        optional is None where it is absent, and may then be left out. Returns the outputs, in order, of the same kinds;
-        types that graphcore only hands on come as onnxruntime gives them.
+        Arrays must have the inputs' dtypes (ml_dtypes' for bfloat16, float8 and int4), ranks and dims; other byte
+        orders and strides are converted. Tensors of other libraries are read through DLPack, without a copy, or
+        `__array__`. Python numbers and nested lists of them become arrays of the input's dtype: ints exactly, floats
+        rounded. Integers of more than 64 bits are arrays of Python ints, or uint32 digits along one more axis, the
+        lowest first. A sequence is a list or tuple of arrays; an absent optional is None or omitted.
 
-        timeout: seconds that the call may take, None for no limit; it is stopped between two kernels. Where an input is
-        called `timeout` that one is meant: `execute` has both. Raises `FeedError` for anything else, `RunTimeoutError`
-        where the time is over, and `RunError` where the runtime fails.
+        Args:
+            arrays: Values of the first inputs, or one dict of all inputs.
+            timeout: Seconds that the call may take, None for no limit. The run stops between two kernels. If an input
+                is called `timeout`, this argument is the input; `execute` has both.
+            named: Values of inputs by name.
+
+        Returns:
+            The outputs, in order: arrays, lists for sequences, None for absent optionals. Integers of more than 64 bits
+            are digits. Types that graphcore does not know are as onnxruntime returns them.
+
+        Raises:
+            FeedError: If a value does not fit its input.
+            RunTimeoutError: If the time is over.
+            RunError: If the runtime fails.
         """
         if timeout is not None:
             if "timeout" not in self._inputs:
@@ -108,17 +126,17 @@ class CalledModel(StartedModel):
         try:
             feed = self._feeds.take(arrays, named)
         except NoElements:
-            return self._whole_model()(*arrays, **named)
+            return self._full_model()(*arrays, **named)
         try:
             if self._is_plain:
                 return run(self._run, self._output_names, feed)  # type: ignore[no-any-return]
             if self._is_bound:
                 return self._run_bound(feed)
             if self._fed:
-                given = {
+                values = {
                     n: transport_dtypes.to_value(a, self._fed[n]) if n in self._fed else a for n, a in feed.items()
                 }
-                results = run(self._run, self._output_names, given)
+                results = run(self._run, self._output_names, values)
             else:
                 results = run(self._run, self._output_names, feed)
         except (RunTimeoutError, RunCancelledError):
@@ -126,14 +144,14 @@ class CalledModel(StartedModel):
         except Exception as error:
             whole = None
             if self._is_direct:
-                with contextlib.suppress(GraphcoreError):  # of a file that was written to since
-                    whole = self._whole_model()
+                with contextlib.suppress(GraphcoreError):  # the file was changed since
+                    whole = self._full_model()
             if whole is not None:
-                return whole(*arrays, **named)  # which says where it fails, if it does
-            if (found := self._of_nothing(error, feed)) is not None:
-                return found
-            made = self._failed(error, feed)
-            raise made from made.__cause__ or error
+                return whole(*arrays, **named)  # its error names the failed node
+            if (empty_results := self._empty_results(error, feed)) is not None:
+                return empty_results
+            raised = self._failed(error, feed)
+            raise raised from raised.__cause__ or error
         for position, dtype in self._restored:
             results[position] = transport_dtypes.restored(results[position], dtype)
         return results  # type: ignore[no-any-return]
@@ -143,76 +161,88 @@ class CalledModel(StartedModel):
     ) -> list[Any]:
         """Return the named outputs of a call, as `onnxruntime.InferenceSession.run` does: `model.run(["y"], {"x": x})`.
 
-        output_names: in the order wanted, or None for all. input_feed: a value for each input, by name. run_options:
-        None, since the session has the options. Raises `FeedError` for names that are no outputs and for run_options,
-        and what a call raises.
+        Args:
+            output_names: The outputs to return, in this order; None for all.
+            input_feed: A value for each input, by name.
+            run_options: Must be None: the session has the options.
+
+        Raises:
+            FeedError: For unknown outputs and for run_options. Other errors are those of a call.
         """
-        known = self._outputs
-        names = requested(self.name, known, output_names, input_feed, run_options, "gc.InferenceSession(...)")
-        results = dict(zip(known, self(**input_feed), strict=True))
+        outputs = self._outputs
+        names = requested(self.name, outputs, output_names, input_feed, run_options, "gc.InferenceSession(...)")
+        results = dict(zip(outputs, self(**input_feed), strict=True))
         return [results[name] for name in names]
 
     def bind(self, /, *arrays: Any, **named: Any) -> Bound:
-        """Return a `Bound` for shapes that stay: arrays for its inputs and outputs, bound once and used in every call.
+        """Return a `Bound` for fixed shapes: arrays for inputs and outputs, bound once and used in every call.
 
-        By position or by name, for each input whose type has a dim that is no number: an example array, which the input
-        holds then, or a shape, as a tuple; and by name for each dim its size: `model.bind(batch=8, tokens=(8, 128))`.
-        Outputs whose size only the run knows are allocated in each call. Raises `FeedError` for what does not fit the
-        inputs or leaves a size open, `ModelError` for a model that has strings, lists, optionals or buffers,
-        `ResourceLimitError` for arrays that there is no memory for. See docs/running.md.
+        Outputs with sizes known only at run time are allocated in each call. See docs/running.md.
+
+        Args:
+            arrays: For the first inputs, an example array, whose values the input gets, or a shape as a tuple.
+            named: The same by name, and sizes of named dims: `model.bind(batch=8, tokens=(8, 128))`. Inputs with only
+                static dims need neither.
+
+        Raises:
+            FeedError: If a value does not fit its input, or a size is missing.
+            ModelError: If the model has strings, lists, optionals or buffers.
+            ResourceLimitError: If there is not enough memory.
         """
         if self._state is not None:
             raise ModelError(f"bind: {self.name} has buffers, which are bound already", help="call the model")
-        on_error = self._failed, self._of_nothing
-        made = bound(
+        on_error = self._failed, self._empty_results
+        bound_model = bound(
             self.name, self.session, self._inputs, self._typed_outputs(), arrays, named, on_error, (self._keep, self)
         )
-        if self._is_direct and not all(array.size for array in made.inputs.values()):
-            return self._whole_model().bind(*arrays, **named)
-        return made
+        if self._is_direct and not all(array.size for array in bound_model.inputs.values()):
+            return self._full_model().bind(*arrays, **named)
+        return bound_model
 
     def _failed(self, error: Exception, feed: Mapping[str, Any]) -> RunError:
         with contextlib.suppress(GraphcoreError):
             self._read()
-        return failed(self.name, error, feed, self._source, self._user_nodes())
+        return run_error(self.name, error, feed, self._source, self._user_nodes())
 
-    def _of_nothing(self, error: Exception, feed: Mapping[str, Any]) -> list[Any] | None:
-        """Return the results of a call that failed with arrays of no elements; None where that is not why."""
-        if self._emptied is None or not is_of_nothing(error, feed):
+    def _empty_results(self, error: Exception, feed: Mapping[str, Any]) -> list[Any] | None:
+        """Return the results of a call that failed because of empty arrays; None for any other failure."""
+        if self._empty_models is None or not is_about_empty(error, feed):
             return None
         sizes = self._feeds.sizes_of(feed)
-        found = nothing(self._outputs, sizes)
-        if found is not None:
-            return found
+        results = zero_results(self._outputs, sizes)
+        if results is not None:
+            return results
         with contextlib.suppress(GraphcoreError):
             self._read()
             if self._source is None or self._reload is None or self._source.edits != self._edits:
                 return None
             key = tuple(sorted(sizes.items()))
-            model = self._emptied.get(key)
+            model = self._empty_models.get(key)
             if model is None:
-                model = self._reload(emptied(self._source, sizes))
-                model._emptied = None
-                if len(self._emptied) >= _MOST_EMPTIED:
-                    self._emptied = {}
-                self._emptied[key] = model
+                model = self._reload(without_empty(self._source, sizes))
+                model._empty_models = None
+                if len(self._empty_models) >= _MAX_EMPTY_MODELS:
+                    self._empty_models = {}
+                self._empty_models[key] = model
             return model(**feed)
         return None
 
     def _user_nodes(self) -> UserNodes | None:
-        """Return what finds nodes of the graph as it was loaded; None where it was edited since, or is not known."""
+        """Return the finder of nodes in the loaded graph; None if the graph was edited since, or is unknown."""
         graph, reload = self._source, self._reload
         if graph is None or reload is None or self._lower is None or graph.edits != self._edits:
             return None
-        if self._users is None:
-            self._users = UserNodes(
+        if self._user_node_finder is None:
+            self._user_node_finder = UserNodes(
                 graph, self._lower, lambda s, feed: reload(inspection.with_outputs(graph, s))(**feed)
             )
-        return self._users
+        return self._user_node_finder
 
     def _pool(self) -> ThreadPoolExecutor:
         with self._lock:
-            if self._threads is None or self._threads_of != os.getpid():  # a fork has the pool and none of its threads
+            if (
+                self._threads is None or self._threads_of != os.getpid()
+            ):  # a forked process has the pool without its threads
                 self._threads = pool_of(self.name, in_order=self._state is not None)
                 self._threads_of = os.getpid()
             return self._threads
@@ -220,91 +250,91 @@ class CalledModel(StartedModel):
     def _batching(self, dim: str | Mapping[str, int] | None = None) -> Batching:
         if self._state is not None:
             raise ModelError(f"{self.name} has buffers, which are one for all rows", help="call the model")
-        known = self._batches if dim is None else None
-        return known or batching(self.name, self._inputs, self._typed_outputs(), dim)
+        cached = self._batches if dim is None else None
+        return cached or batching(self.name, self._inputs, self._typed_outputs(), dim)
 
     def _run_bound(self, feed: Mapping[str, Array]) -> list[Array]:
-        """Run where `run` has no arrays for the outputs; a third of the time of `run_with_ort_values`."""
+        """Run if `run` cannot return the outputs as arrays; takes a third of the time of `run_with_ort_values`."""
         values = {name: transport_dtypes.to_value(array, self._stored[name]) for name, array in feed.items()}
         binding = self.session.io_binding()
         for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
         for name in self._output_names:
             binding.bind_output(name)
-        run(self.session._sess.run_with_iobinding, binding._iobinding)  # a fifth of the time of the public one
+        run(self.session._sess.run_with_iobinding, binding._iobinding)  # a fifth of the time of the public method
         binding.synchronize_outputs()
         results = []
         for (name, type_), value in zip(self._outputs.items(), binding.get_outputs(), strict=True):
             assert isinstance(type_, TensorType)
             array = transport_dtypes.from_value(value, type_.dtype.storage)
-            array = array.copy() if name in values else array  # such an output is the input's own memory
+            array = array.copy() if name in values else array  # such an output shares the memory of the input
             results.append(transport_dtypes.unpaired(array, type_))
         return results
 
 
-# Calls with arrays of no elements that kernels refuse: nothing is given back for nothing.
+# Calls with empty arrays that kernels refuse: empty inputs give empty outputs.
 
 _WRONG_SIZE = re.compile(r" got -\d+\s*$")
-"""The end of the runtime's message where a size is not the one that `ops.rebind` states."""
+"""The end of the runtime's message if a size differs from the one that `ops.rebind` states."""
 _MISTAKES = ("is outside of", "was stated")
-"""Messages about feeds that are wrong with no elements as well."""
+"""Messages about mistakes that do not depend on empty arrays."""
 
 
-def is_of_nothing(error: Exception, feed: Mapping[str, Any]) -> bool:
-    """Return whether a run may have failed since an array has no elements."""
+def is_about_empty(error: Exception, feed: Mapping[str, Any]) -> bool:
+    """Return True if a run may have failed because an array is empty."""
     if not any(isinstance(array, np.ndarray) and not array.size for array in feed.values()):
         return False
     text = str(error)
     if SIZE_CHECK in text and _WRONG_SIZE.search(text):
         return False
-    why = Said.of(text).why
+    why = RuntimeMessage.of(text).why
     return not any(mistake in why for mistake in _MISTAKES)
 
 
-def nothing(outputs: Mapping[str, Type], sizes: Mapping[str, int]) -> list[Array] | None:
-    """Return the results of a call whose results have no elements; None where some may have."""
-    made = []
+def zero_results(outputs: Mapping[str, Type], sizes: Mapping[str, int]) -> list[Array] | None:
+    """Return the results of a call if all of them are empty; None if some may have elements."""
+    results = []
     for type_ in outputs.values():
         shape = _shape(type_, sizes)
         if shape is None or 0 not in shape:
             return None
         assert isinstance(type_, TensorType)
         if type_.dtype.is_complex:
-            made.append(np.zeros(shape, type_.dtype.numpy))
+            results.append(np.zeros(shape, type_.dtype.numpy))
             continue
-        made.append(np.zeros((*shape, *big_integers.storage_axis(type_.dtype)), type_.dtype.storage.numpy))
-    return made
+        results.append(np.zeros((*shape, *big_integers.storage_axis(type_.dtype)), type_.dtype.storage.numpy))
+    return results
 
 
-def emptied(graph: Graph, sizes: Mapping[str, int]) -> Graph:
-    """Return a graph that runs for these sizes of dims, in which no kernel makes what has no elements.
+def without_empty(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    """Return a graph for these sizes of dims, in which no kernel computes an empty tensor.
 
-    Attention over no keys gives zeros, as a product of no terms does; what a Reshape gives has the shape of its type,
-    since -1 says nothing of a tensor without elements.
+    Attention over no keys gives zeros, as a product without terms does. A Reshape gets the shape of its type, since -1
+    is undefined for an empty tensor.
     """
-    return Rewrite(graph, _Emptying(sizes)).run()
+    return Rewrite(graph, _RemoveEmpty(sizes)).run()
 
 
 @dataclass(eq=False)
-class _Emptying(Policy[Rewrite]):
+class _RemoveEmpty(Policy[Rewrite]):
     sizes: Mapping[str, int]
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
         shapes, build = [_shape(s.type, self.sizes) for s in node.outputs], rewrite.new.build
-        known = [shape for shape in shapes if shape is not None]
-        if len(known) < len(shapes) or bodies(node):
+        known_shapes = [shape for shape in shapes if shape is not None]
+        if len(known_shapes) < len(shapes) or bodies(node):
             return None
-        if all(0 in shape for shape in known) or _is_attention_of_nothing(node, self.sizes):
-            pairs = zip(node.outputs, known, strict=True)
+        if all(0 in shape for shape in known_shapes) or _is_empty_attention(node, self.sizes):
+            pairs = zip(node.outputs, known_shapes, strict=True)
             return [build.constant(np.zeros(n, s.dtype.numpy), s.dtype) for s, n in pairs]
         if node.op_type != "Reshape" or node.domain:
             return None
-        target = build.vector(known[0])
+        target = build.vector(known_shapes[0])
         return [build.emit("Reshape", (inputs[0], target), node.outputs[0].type, {"allowzero": 1})]
 
 
-def _is_attention_of_nothing(node: Node, sizes: Mapping[str, int]) -> bool:
-    """Return whether a node is attention without a past, of no queries or no keys."""
+def _is_empty_attention(node: Node, sizes: Mapping[str, int]) -> bool:
+    """Return True if a node is attention without a past and with no queries or no keys."""
     if node.op_type != "Attention" or node.domain or len(node.outputs) != 1 or any(node.inputs[4:6]):
         return False
     shapes = [_shape(s.type, sizes) for s in node.inputs[:2] if s is not None]
@@ -312,7 +342,7 @@ def _is_attention_of_nothing(node: Node, sizes: Mapping[str, int]) -> bool:
 
 
 def _shape(type_: Type, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
-    """Return the shape of a type as numbers; None where only the run knows it."""
+    """Return the shape of a type as numbers; None if it is only known at run time."""
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
         return None
     if not all(not dim.is_dynamic and dim.parameters <= sizes.keys() for dim in type_.shape):

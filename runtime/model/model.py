@@ -1,4 +1,4 @@
-"""Models: many calls of one, side by side or one after the other, and what looks into it."""
+"""Models: parallel and batched calls, debugging, profiles and placement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphcore.errors import (
 from graphcore.runtime import inspection
 from graphcore.runtime.calls.batching import in_pieces, rows_of
 from graphcore.runtime.calls.feeds import NoElements
-from graphcore.runtime.calls.rows import WINDOW, Mapped, arguments
+from graphcore.runtime.calls.rows import WINDOW, MapRun, check_arguments
 from graphcore.runtime.model.calling import CalledModel
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.stopping.limit import Limit, seconds_of
@@ -38,19 +38,25 @@ class Model(CalledModel):
     """
 
     def run_async(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> Future[list[Any]]:
-        """Return a future of what a call gives, made in a thread of the model's own: `model.run_async(x).result()`.
+        """Start a call in a thread of the model and return its future: `model.run_async(x).result()`.
 
-        Leave the arrays as they are until it is done. The future has what a call raises. As many calls run at once as
-        there are processors; those of a model with buffers run one after the other, in the order of asking. Callbacks
-        of the future are run by the same threads, and are not to wait for other calls.
+        Do not change the arrays until it is done. The future has the error of a failed call. As many calls run in
+        parallel as there are processors; calls of a model with buffers run one after the other, in order. The same
+        threads run callbacks of the future, which must not wait for other calls. `future.cancel()` removes a waiting
+        call, and stops a running one between two kernels. When the program ends, calls are stopped after a second.
 
-        `future.cancel()` takes a call back that waits, and stops one that runs, between two kernels. timeout: seconds
-        from the asking on, after which the call is stopped, or not made at all, and the future has a
-        `RunTimeoutError`. When the program ends calls have a second to come to their end, and are stopped then. Raises
-        `RunError` where the program is ending, and `FeedError` for a timeout that is none.
+        Args:
+            arrays: Values of the inputs, as in a call.
+            timeout: Seconds from now on, after which the call is stopped or not started, and the future has a
+                `RunTimeoutError`.
+            named: Values of inputs by name, as in a call.
+
+        Raises:
+            RunError: If the program is ending.
+            FeedError: For an invalid timeout.
         """
-        # Measured: imported with the module it takes 5 ms of each start.
-        from graphcore.runtime.stopping.futures import Call, submitted
+        # Measured: importing it with this module takes 5 ms of each start.
+        from graphcore.runtime.stopping.futures import CallFuture, submit
 
         seconds = None
         if timeout is not None and "timeout" in self._inputs:
@@ -58,32 +64,36 @@ class Model(CalledModel):
         elif timeout is not None:
             seconds = seconds_of(self.name, timeout)
         try:
-            return submitted(self._pool(), self, Call(self.name, seconds), arrays, named)
+            return submit(self._pool(), self, CallFuture(self.name, seconds), arrays, named)
         except RuntimeError as error:
             raise RunError(f"{self.name}: run_async: {error}", help="call the model, which needs no thread") from None
 
     def execute(
         self, /, *arrays: Any, wide: Any = "limbs", micro_batch: Any = None, timeout: Any = None, **named: Any
     ) -> list[Any]:
-        """Run as calling the model does; wide: what outputs of more than 64 bits come as; micro_batch: rows to run at
-        once; timeout: seconds that all of it may take.
+        """Run as calling the model does, with more options.
 
-        "limbs" gives uint32 digits along one more axis, the last one, the lowest first; "object" gives arrays of Python
-        ints. With `micro_batch` a batch is run in pieces of so many rows, which is faster where what is between two
-        kernels then fits the processor's caches: side by side on all processors in a session of one thread
-        (`InferenceSession(intra_op_num_threads=1)`), one after the other otherwise. The batch is the first dim of the
-        first input, and no row may depend on another.
+        Inputs called `wide`, `micro_batch` or `timeout` are given by position, in a dict, or in a call of the model.
 
-        An input that is called `wide`, `micro_batch` or `timeout` is given by position, in a dict, or in a call of the
-        model itself. Raises what a call does, `FeedError` for any other `wide` and for a `micro_batch` below 1, and
-        `ModelError` where some input or output does not carry the batch.
+        Args:
+            arrays: Values of the inputs, as in a call.
+            wide: The form of integers of more than 64 bits: "limbs" for uint32 digits along an additional last axis,
+            the lowest first; "object" for arrays of Python ints. micro_batch: Run the batch in pieces of this many
+            rows, which is faster if intermediate values then fit the processor's caches: in parallel in a session of
+            one thread (`InferenceSession(intra_op_num_threads=1)`), one after the other otherwise. The batch is the
+            first dim of the first input; rows must not depend on each other. timeout: Seconds that all of it may take.
+            named: Values of inputs by name, as in a call.
+
+        Raises:
+            FeedError: For another `wide`, and for a `micro_batch` below 1. Other errors are those of a call.
+            ModelError: If an input or output does not have the batch dim.
         """
         if timeout is not None:
             with Limit(self.name, seconds_of(self.name, timeout)):
                 return self.execute(*arrays, wide=wide, micro_batch=micro_batch, **named)
         if not isinstance(wide, str) or wide not in ("limbs", "object"):
             raise FeedError(
-                f"{self.name}: wide={wide!r:.80} is no form of integers of more than 64 bits",
+                f"{self.name}: wide={wide!r:.80} is not a form of integers of more than 64 bits",
                 help="give wide='limbs' for uint32 digits, or wide='object' for Python integers",
             )
         if micro_batch is None:
@@ -93,7 +103,7 @@ class Model(CalledModel):
             try:
                 feed = self._feeds.take(arrays, named)
             except NoElements:
-                return self._whole_model().execute(*arrays, wide=wide, micro_batch=micro_batch, **named)
+                return self._full_model().execute(*arrays, wide=wide, micro_batch=micro_batch, **named)
             is_single = self.session.get_session_options().intra_op_num_threads == 1
             batches = self._batching()
             if batches.rows(feed) > rows:
@@ -117,38 +127,52 @@ class Model(CalledModel):
         timeout: float | None = None,
         progress: ProgressOption = False,
     ) -> Iterator[list[Array]]:
-        """Return an iterator of the outputs for each item of an iterable, run in batches, in the order of the items.
+        """Run the items of an iterable in batches; return an iterator of the outputs of each item, in order.
 
-        An item is one row: an array, a tuple of them, or a dict of them by the names of inputs, each without the axis
-        of the batch; so are the outputs. batch: rows of a batch; by default measured on the first batches, among 1, 4,
-        8, 16, 32 and 64. pad: a value, or values by input, that fills up rows which are shorter than others along a
-        dim with a name; outputs are cut along the same dims. Without it rows of several shapes are run in several
-        batches. padding: the part of a batch that may be filled up. dim: where the batch lies, as for a `Batcher`.
-        window: items read ahead to be put together by length, or 64 MiB of them if that is less; where all rows have
-        one shape a batch is. timeout: seconds that the run of a batch may take; items of one that takes longer raise
-        `RunTimeoutError`. progress: True shows a line on stderr; a function is told how many items are done, and of how
-        many, None where that is not known.
+        Reading starts with the first result. An error of an item is raised after the results of the items before it;
+        errors of this library name the item, counted from 0. Rows must not depend on each other or on the padding.
 
-        Nothing is read before the first result is asked for. What reading or running an item raises is raised after
-        the results of those before it; errors of this library say which item it is, counted from 0. No row may depend
-        on another, nor on what it is filled up with. Raises `FeedError` for arguments that make no sense, `ModelError`
-        where some input or output does not carry the batch.
+        Args:
+            items: Rows: arrays, tuples of arrays, or dicts of arrays by input, each without the batch axis.
+            batch: Rows of a batch; by default measured among 1, 4, 8, 16, 32 and 64.
+            pad: A value, or values by input, that fills up rows that are shorter along a named dim; outputs are cut
+                along the same dims. None runs rows of different shapes in different batches.
+            padding: The maximum part of a batch that is padding.
+            dim: The batch dim, as for a `Batcher`.
+            window: Number of items to read ahead and group by length, at most 64 MiB of them. If all rows have one
+                shape, only a batch is read ahead.
+            timeout: Seconds that the run of a batch may take.
+            progress: True shows a line on stderr; a function is called with the number of finished items, and the
+                total or None.
+
+        Raises:
+            FeedError: For invalid arguments.
+            ModelError: If an input or output does not have the batch dim.
+            RunTimeoutError: By the iterator, for an item of a batch that takes too long.
         """
-        asked = arguments(self.name, items, batch, padding, window, timeout)
-        batches, call = self._batching(dim), asked.limited(self)
-        made = Mapped(call, batches, self._inputs, self._outputs, self._pace, asked.rows, pad, asked.padding,
-                      asked.window)  # fmt: skip
-        return made.results(items, progress)
+        args = check_arguments(self.name, items, batch, padding, window, timeout)
+        batches, call = self._batching(dim), args.limited(self)
+        mapped = MapRun(call, batches, self._inputs, self._outputs, self._pace, args.rows, pad, args.padding,
+                      args.window)  # fmt: skip
+        return mapped.results(items, progress)
 
     def debug(self, /, *arrays: Any, watch: str | Sequence[str] | None = None, **named: Any) -> dict[str, Any]:
-        """Run the model and return values from inside of it, by name, in place of its outputs.
+        """Run the model and return intermediate values by name, instead of its outputs.
 
-        watch: names of values as `str(graph)` shows them, or after the path of their layer, with `*` and `?` as in the
-        shell: `watch="encoder/0/*"`, or a list of those; by default what `x.print("label")` marked, by label. Another
-        session is started for each choice, and kept. An input that is called `watch` is given by position. Buffers are
-        read, and not changed. Raises `FeedError` for a `watch` of no names, `GraphError` for a name that nothing has,
-        where nothing is marked, and where nodes were inserted into the graph since, `ModelError` for a model that was
-        compiled beforehand, and what a call raises.
+        Starts and caches another session for each choice of values. Reads buffers, and does not change them. Pass an
+        input called `watch` by position.
+
+        Args:
+            arrays: Values of the inputs, as in a call.
+            watch: Names of values as `str(graph)` shows them, optionally after the path of their layer, with the
+                wildcards `*` and `?`: `watch="encoder/0/*"`, or a list of names. The default is the values that
+                `x.print("label")` marked, by label.
+            named: Values of inputs by name, as in a call.
+
+        Raises:
+            FeedError: If `watch` has no names. Other errors are those of a call.
+            GraphError: For a name without a value, if no value is marked, or if nodes were inserted into the graph.
+            ModelError: For a model in onnxruntime's own format.
         """
         names = inspection.names_of(watch, self.name)
         self._read()
@@ -169,35 +193,33 @@ class Model(CalledModel):
         return dict(zip(chosen, model(*arrays, **named), strict=True))
 
     def benchmark(self, /, *arrays: Any, runs: int = 100, **named: Any) -> dict[str, float]:
-        """Return the seconds that one call takes over `runs` calls after a first one: `median`, `best` and `worst`.
+        """Return the seconds of one call over `runs` calls after a first one: `median`, `best` and `worst`.
 
-        The buffers of a model that has some are those of a new state. Raises `FeedError` for `runs` that are no number,
-        and what a call raises.
+        Buffers are those of a new state. Raises `FeedError` for an invalid number of runs, and errors of a call.
         """
         call = self if self._state is None else self.state()
         return inspection.timed(lambda: call(*arrays, **named), inspection.count_of("benchmark", self.name, runs))
 
     def profile(self, /, *arrays: Any, runs: int = 10, **named: Any) -> Profile:
-        """Return what the time of a call goes into, kernel by kernel, measured over `runs` calls after a first one.
+        """Return the time of a call by kernel, measured over `runs` calls after a first one.
 
-        Starts a second session for it, which is closed again. `print(model.profile(x))` shows a table. Raises what
-        `benchmark` does.
+        Starts a second session, and closes it. `print(model.profile(x))` shows a table. Raises as `benchmark`.
         """
 
         def again(options: Mapping[str, Any]) -> tuple[Model, onnxruntime.InferenceSession]:
             started = self._start(options)
             uses_transport = bool(self._restored)
-            model = Model(self.name, self._start, *self._types, started, uses_transport, kept=self._kept)
+            model = Model(self.name, self._start, *self._types, started, uses_transport, buffers=self._model_buffers)
             return model, model.session
 
         self._check_unedited("profile")
         return inspection.profiled(again, arrays, named, inspection.count_of("profile", self.name, runs))
 
     def placement(self) -> Placement:
-        """Return which provider runs each operator, and why the first one does not run those that are left to another.
+        """Return the provider of each operator, and why the first provider does not run an operator.
 
-        Starts a second session, which tells where it put them, and closes it again. `print(model.placement())` shows
-        the counts, and what is left to the CPU by operator.
+        Starts a second session, which reports the placement, and closes it. `print(model.placement())` shows counts,
+        and the operators on the CPU.
         """
         self._read()
         self._check_unedited("placement")

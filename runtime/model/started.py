@@ -1,4 +1,4 @@
-"""A session that was started, with the types of its inputs and outputs, and the graph that it was made of."""
+"""A started session with the types of its inputs and outputs, and the graph of its model."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from graphcore.errors import GraphcoreError, GraphError, ModelError, RunError
 from graphcore.ir.graph import Graph
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.runtime.buffers.runners import ArrayRunner, IoBindingRunner
-from graphcore.runtime.buffers.state import Kept, Program, Runner, State, without
+from graphcore.runtime.buffers.state import ModelBuffer, Program, Runner, State, without
 from graphcore.runtime.calls.batching import Batching
 from graphcore.runtime.calls.failures import UserNodes
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.rows import Pace
 from graphcore.runtime.ort import transport_dtypes
-from graphcore.runtime.ort.release import kept_apart
+from graphcore.runtime.ort.release import copying_outputs
 from graphcore.support.escaping import escaped
 from graphcore.support.markup import table
 from graphcore.types.tensor_types import TensorType, Type, complex_in_use
@@ -34,7 +34,7 @@ Start: TypeAlias = Callable[[Mapping[str, Any]], tuple[onnxruntime.InferenceSess
 
 
 class StartedModel(ABC):
-    """A session, what is fed to it and what it gives. `Model` runs it."""
+    """A session with its inputs and outputs. `Model` runs it."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class StartedModel(ABC):
         lowered: Graph | None = None,
         source: Graph | None = None,
         reload: Callable[[Graph], Self] | None = None,
-        kept: tuple[Kept, ...] = (),
-        whole: Callable[[], Self] | None = None,
+        buffers: tuple[ModelBuffer, ...] = (),
+        load_full: Callable[[], Self] | None = None,
         lower: Callable[[Graph], Graph] | None = None,
         read_outputs: Callable[[], Mapping[str, Type]] | None = None,
     ) -> None:
-        """source: the graph as it was loaded, and reload: loads another one the same way; None for a model that was
-        compiled beforehand. whole: loads the model with its graph, where that was left out. lower: lowers the source
-        as it was for the session. read_outputs: of a session that runs a file as it is, reads the types of its outputs.
-        Its kernels may not know what to do with arrays of no elements: those run through its graph."""
+        """source: the loaded graph; None for a model in onnxruntime's own format. reload: loads another graph in the
+        same way. load_full: loads the model with its graph, if the graph was not read. lower: lowers the source as for
+        the session. read_outputs: of a session that runs a file without lowering: reads the types of its outputs. Such
+        kernels may not support empty arrays: these run through the graph."""
         transport_dtypes.check(name, {**inputs, **outputs})
         if transport_dtypes.is_needed(inputs, outputs) and not uses_transport:
             raise ModelError(
@@ -65,26 +65,26 @@ class StartedModel(ABC):
             )
         self.name = name
         self.session, self._keep = started or start({})
-        """The onnxruntime session. It refers to the weights' memory and does not own it.
+        """The onnxruntime session. It refers to the memory of the weights, and does not own it.
 
-        `session.io_binding()` binds inputs and outputs to memory of a device, and `session.run_with_iobinding` runs on
-        them: so are arrays that lie on a GPU fed without a copy, and CUDA graphs captured.
+        `session.io_binding()` binds inputs and outputs to memory of a device, and `session.run_with_iobinding` runs
+        with them: use these to feed arrays on a GPU without a copy, and to capture CUDA graphs.
         """
         self._start = start
         self._lowered = lowered
         self._source = source
         self._reload = reload
-        self._whole = whole
+        self._load_full = load_full
         self._lower = lower
-        self._users: UserNodes | None = None
-        # By the sizes of dims: what runs where kernels refuse arrays of no elements; None for such a model itself.
-        self._emptied: dict[tuple[tuple[str, int], ...], Self] | None = {}
+        self._user_node_finder: UserNodes | None = None
+        # By sizes of dims: models for empty arrays, which kernels refuse; None in such a model itself.
+        self._empty_models: dict[tuple[tuple[str, int], ...], Self] | None = {}
         self._edits = 0 if source is None else source.edits
         self._watching: dict[tuple[int, ...], Self] = {}
         self._types = dict(inputs), dict(outputs)
-        self._kept = kept
-        self._inputs = without(inputs, {k.name for k in kept})
-        self._outputs = without(outputs, {k.output for k in kept})
+        self._model_buffers = buffers
+        self._inputs = without(inputs, {k.name for k in buffers})
+        self._outputs = without(outputs, {k.output for k in buffers})
         self._output_names = [output.name for output in self.session.get_outputs()]
         self._feeds = Feeds(name, self._inputs, has_elements=read_outputs is not None)
         self._is_direct = read_outputs is not None
@@ -98,9 +98,9 @@ class StartedModel(ABC):
         self._is_plain = not (self._is_bound or self._fed or self._restored)
         typed = [(i, t.dtype) for i, t in enumerate(self._outputs.values()) if isinstance(t, TensorType)]
         self._wide = [(i, dtype) for i, dtype in typed if big_integers.is_wide(dtype)]
-        # Measured: what `run` itself does in Python, which is to check names again, is a fifth of a small call.
+        # Measured: the Python code of `run`, which checks names again, takes a fifth of a small call.
         run = getattr(self.session, "_sess", self.session).run
-        self._run = kept_apart(run, inputs.keys() & outputs.keys())
+        self._run = copying_outputs(run, inputs.keys() & outputs.keys())
         if complex_in_use and any(map(is_complex, self._outputs.values())):
             self._run = transport_dtypes.with_complex(self._run, self._outputs.values())
         self._lock = threading.Lock()
@@ -110,27 +110,27 @@ class StartedModel(ABC):
         self._pace = Pace()
         self._program: Program | None = None
         self._state: State | None = None
-        if kept:
-            runner: Runner = ArrayRunner(self._run, self._output_names, self._fed, self._restored, kept)
+        if buffers:
+            runner: Runner = ArrayRunner(self._run, self._output_names, self._fed, self._restored, buffers)
             if transport_dtypes.is_bindable(inputs, outputs):
-                runner = IoBindingRunner(self.session, inputs, self._outputs, kept)
-            self._program = Program(self._feeds, kept, runner, self._failed)
+                runner = IoBindingRunner(self.session, inputs, self._outputs, buffers)
+            self._program = Program(self._feeds, buffers, runner, self._failed)
             self._state = State(self._program, {})
 
     @property
     def inputs(self) -> dict[str, Type]:
-        """Return the inputs' types by name, in order."""
+        """The types of the inputs by name, in order."""
         return dict(self._inputs)
 
     @property
     def outputs(self) -> dict[str, Type]:
-        """Return the outputs' types by name, in order."""
+        """The types of the outputs by name, in order."""
         return dict(self._typed_outputs())
 
     def _typed_outputs(self) -> Mapping[str, Type]:
-        """Return the types of the outputs, of a file that runs as it is with the dims that only its nodes tell."""
+        """Return the types of the outputs; for a file that runs without lowering, with dims inferred from its nodes."""
         read = self._read_outputs
-        if read is not None and not transport_dtypes.are_told(self._outputs, self._inputs):
+        if read is not None and not transport_dtypes.are_determined(self._outputs, self._inputs):
             with contextlib.suppress(GraphcoreError):
                 self._outputs = {**self._outputs, **read()}
         self._read_outputs = None
@@ -141,45 +141,42 @@ class StartedModel(ABC):
         """Return the error of a call that failed."""
 
     def _read(self) -> None:
-        """Read the graph that was left out. Raises `ModelError` where its file was changed since."""
-        if self._whole is not None and self._source is None:
-            read = self._whole_model()
+        """Read the graph if that was not done yet. Raises `ModelError` if the file has changed."""
+        if self._load_full is not None and self._source is None:
+            read = self._full_model()
             self._source, self._reload, self._edits = read._source, read._reload, read._edits  # type: ignore[assignment]
             self._lowered, self._start, self._lower = read._lowered, read._start, read._lower
 
-    def _whole_model(self) -> Self:
-        """Return the model with its graph, which was left out. Raises `ModelError` where its file was changed since."""
-        assert self._whole is not None
+    def _full_model(self) -> Self:
+        """Return the model with its graph, which is read now. Raises `ModelError` if the file has changed."""
+        assert self._load_full is not None
         with self._lock:
             if self._read_model is None:
-                self._read_model = self._whole()
+                self._read_model = self._load_full()
             return self._read_model
 
     def _check_unedited(self, what: str) -> None:
-        """Check that the graph, which further sessions are started from, was not edited.
-
-        Raises `GraphError` where that is another one by now.
-        """
+        """Raise `GraphError` if the graph, from which more sessions start, was edited since it was loaded."""
         if self._source is not None and self._source.edits != self._edits:
             raise GraphError(
                 f"{what}: nodes were inserted into the graph since {self.name} was loaded",
-                help="load the graph again: this model runs as it was",
+                help="load the graph again: this Model runs the graph as it was before",
             )
 
     def __reduce__(self) -> NoReturn:
         raise ModelError(
-            f"{self.name}: a Model runs in the process that loaded it, and is not copied or pickled",
+            f"{self.name}: a Model runs in the process that loaded it, and cannot be copied or pickled",
             help="pickle the Graph, or give the path of the file, and load it there",
         )
 
     def _repr_html_(self) -> str:
         rows = [("input", name, str(type_)) for name, type_ in self._inputs.items()]
         rows += [("output", name, str(type_)) for name, type_ in self._typed_outputs().items()]
-        rows += [("kept", k.name, str(k.type)) for k in self._kept]
+        rows += [("kept", k.name, str(k.type)) for k in self._model_buffers]
         return table(("", "name", "type"), rows, self.name)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {type_}" for name, type_ in self._inputs.items())
         outputs = ", ".join(f"{name}: {type_}" for name, type_ in self._typed_outputs().items())
-        kept = ", ".join(f"{k.name}: {k.type}" for k in self._kept)
-        return escaped(f"<Model {self.name}({inputs}) -> {outputs}{f', keeps {kept}' if kept else ''}>")
+        text = ", ".join(f"{k.name}: {k.type}" for k in self._model_buffers)
+        return escaped(f"<Model {self.name}({inputs}) -> {outputs}{f', keeps {text}' if text else ''}>")

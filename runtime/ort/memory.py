@@ -1,4 +1,4 @@
-"""Memory of sessions: huge pages, mapped files, weights without zeros, and weights that kernels reorder."""
+"""Memory of sessions: huge pages, mapped files, arrays of zeros, and prepacked weights."""
 
 from __future__ import annotations
 
@@ -27,44 +27,44 @@ Prepack: TypeAlias = Literal["auto", "on", "off"]
 
 OFF = {"session.disable_prepacking": "1"}
 PARALLEL = {"session.prepack.enable_parallel": "1"}
-"""Measured: 1 GB of weights in 0.56 s in place of 1.0 on two cores; small models start as they do without."""
+"""Measured: 1 GB of weights in 0.56 s instead of 1.0 on two cores; small models start as fast as without it."""
 
 _CHOICES: tuple[Prepack, ...] = ("auto", "on", "off")
 
 PACKED = frozenset(
     "Conv ConvTranspose ConvInteger QLinearConv MatMulInteger QLinearMatMul DequantizeLinear LSTM GRU RNN".split()
 )
-"""Operators of ONNX, beside the float products, whose kernels put weights in order."""
+"""Operators of ONNX, besides the float products, whose kernels prepack weights."""
 
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
 
-_LEFT = frozenset(
+_NOT_PREPACKED = frozenset(
     "GroupQueryAttention MultiHeadAttention RotaryEmbedding SkipLayerNormalization SkipSimplifiedLayerNormalization"
     " BiasGelu FastGelu GatherBlockQuantized".split()
 )
-"""Operators of other domains whose kernels leave constants as they are. Of those that are not here all may."""
+"""Operators of other domains whose kernels do not prepack constants. All others of these domains may."""
 
 
 def require(prepack: Prepack) -> None:
-    """Raise `GraphError` for what is no choice."""
+    """Raise `GraphError` for an invalid choice."""
     if prepack not in _CHOICES:
-        raise GraphError(f"load: there is no prepack={prepack!r:.80}", help=f"use one of {', '.join(_CHOICES)}")
+        raise GraphError(f"load: prepack={prepack!r:.80} is not a choice", help=f"use one of {', '.join(_CHOICES)}")
 
 
 def entries(graph: Graph, prepack: Prepack) -> dict[str, str]:
-    """Return entries of a session's configuration for a lowered graph. Raises `GraphError` for an unknown choice."""
+    """Return the session's config entries for a lowered graph. Raises `GraphError` for an unknown choice."""
     require(prepack)
     return PARALLEL if prepack == "on" or (prepack == "auto" and gains(graph)) else OFF
 
 
 def gains(graph: Graph) -> bool:
-    """Return whether some kernel of a lowered graph runs faster on weights in its own order."""
+    """Return True if some kernel of a lowered graph runs faster on prepacked weights."""
     has_some = any(domain or op_type in _PRODUCTS or op_type in PACKED for op_type, domain in operators(graph))
     return has_some and _gains(graph, set())
 
 
 def reordered(graph: Graph) -> Iterator[Array]:
-    """Yield the weights of 4 bits of a lowered graph, which their kernels read in their own order alone."""
+    """Yield the weights of 4 bits of a lowered graph, of which kernels read only the prepacked copy."""
     for node in walk(graph):
         if node.op_type == "MatMulNBits" and node.domain:
             arrays = (constant_array(s, weights=True, outer=True) for s in node.inputs[1:4])
@@ -72,7 +72,7 @@ def reordered(graph: Graph) -> Iterator[Array]:
 
 
 def _gains(graph: Graph, outer: set[int]) -> bool:
-    """Return whether some kernel gains. outer: the `id` of what is constant outside of a body."""
+    """Return True if some kernel gains. outer: the `id` of each constant outside of a body."""
     constant = set()
     for symbol in graph.symbols:
         producer = symbol.producer
@@ -89,7 +89,7 @@ def _gains(graph: Graph, outer: set[int]) -> bool:
 
 
 def _packs(node: Node, constant: set[int]) -> bool:
-    if node.op_type in _LEFT:
+    if node.op_type in _NOT_PREPACKED:
         return False
     if node.domain or node.op_type in PACKED:
         return any(id(s) in constant and _is_matrix(s) for s in node.inputs if s is not None)
@@ -109,69 +109,72 @@ def _is_one_row(symbol: Symbol | None) -> bool:
     return all(dim.is_static and int(dim) == 1 for dim in tuple(symbol.shape)[:-1])
 
 
-# Memory in pages of 2 MB, of which the processor keeps the places of hundreds of times as much as with those of 4 KB.
+# Huge pages of 2 MB: the TLB of the processor covers hundreds of times as much memory as with pages of 4 KB.
 #
-# What the kernels have put in order when a session starts is memory of onnxruntime's own, in small pages as a rule:
-# Linux gives large ones to those who ask for them (`madvise`), and onnxruntime does not ask. Weights that are read
-# once in each call, as those of a decoder are, or of an encoder for a short text, are read more slowly so. Linux can
-# gather the small pages of a place later (MADV_COLLAPSE, Linux 6.1), whatever lies there.
+# onnxruntime allocates prepacked weights in small pages as a rule: Linux gives huge pages to programs that ask for them
+# (`madvise`), and onnxruntime does not ask. This slows down weights that are read once a call, such as those of a
+# decoder, or of an encoder for a short text. Linux can collapse small pages into a huge one later (MADV_COLLAPSE,
+# Linux 6.1), whatever their contents.
 
 _SETTINGS = "/sys/kernel/mm/transparent_hugepage"
 _MAPS = "/proc/self/maps"
 _PAGE = 4096
 _COLLAPSE = 25
-_FAILURES = 32
-"""After so many pieces that the system does not gather, because it has no large page left, no more are asked for."""
+_MAX_FAILURES = 32
+"""Stop after this many pieces that the system does not collapse, because it has no huge page left."""
 
-# The memory of the process' own that it may write to, the heap and what has no name: no stacks and no files.
-_OWN = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *(?:\[heap\]|\[anon:.*\])?$", re.MULTILINE)
+# Private writable memory of the process: the heap and anonymous mappings, without stacks and files.
+_WRITABLE = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *(?:\[heap\]|\[anon:.*\])?$", re.MULTILINE)
 
 _CALLS_BEFORE, _CALLS_OF_GATHERING = 32, 32
-"""Calls of a session before its memory is gathered later, and the calls that this is spread over. Measured: gathering
-takes as long as 100 to 200 steps of a decoder save, and up to a third of a start."""
+"""Calls of a session before its memory is collapsed, and the number of calls that this is spread over. Measured: it
+takes the time that 100 to 200 steps of a decoder save, and up to a third of a start."""
 
 Ranges = list[tuple[int, int]]
 
 
 def checked(huge_pages: object) -> bool | None:
-    """Return the option of a session. Raises `GraphError`."""
+    """Return the option `huge_pages` of a session. Raises `GraphError` for another type."""
     if huge_pages is None or isinstance(huge_pages, bool):
         return huge_pages
     raise GraphError(
-        f"InferenceSession: huge_pages={huge_pages!r:.80}", help="give True, False, or None for what pays as a rule"
+        f"InferenceSession: huge_pages must be True, False or None, got {huge_pages!r:.80}",
+        help="None picks what pays as a rule",
     )
 
 
 @contextmanager
-def gathered(is_wanted: bool) -> Iterator[None]:
-    """Gather in large pages what memory the process has afterwards and had not before, if that is wanted and possible.
+def gathered(is_enabled: bool) -> Iterator[None]:
+    """Collapse the memory that the process allocates meanwhile into huge pages, if that is enabled and possible.
 
-    It changes nothing that can be read there, and takes no more memory: pieces of which some page is not in use stay as
-    they are. Elsewhere than on Linux, and where the system's administrator forbids large pages, it does nothing.
+    Contents and memory use do not change: pieces with an unused page are skipped. Does nothing on systems other than
+    Linux, and if the administrator forbids huge pages.
     """
-    with gathered_later(is_wanted) as later:
+    with gathered_later(is_enabled) as later:
         yield
     if later is not None:
         later.gather()
 
 
 @contextmanager
-def gathered_later(is_wanted: bool) -> Iterator[Later | None]:
-    """Note what memory the process has afterwards and had not before: it may be gathered as `gathered` does it, whole
-    or between calls. None where that is not wanted or not possible."""
-    size = _size() if is_wanted else 0
-    before = _own() if size else []
+def gathered_later(is_enabled: bool) -> Iterator[Later | None]:
+    """Note the memory that the process allocates meanwhile, which can be collapsed at once or between calls.
+
+    Yields None if that is not enabled or not possible.
+    """
+    size = _size() if is_enabled else 0
+    before = _writable_ranges() if size else []
     later = Later(size) if size else None
     yield later
     if later is not None:
-        later.ranges = _without(_own(), before)
+        later.ranges = _without(_writable_ranges(), before)
 
 
 class Later:
-    """Memory that is gathered in large pages when a session has made some calls: those that make few do not pay."""
+    """Memory that is collapsed into huge pages after some calls of a session: it does not pay for few calls."""
 
     def __init__(self, size: int) -> None:
-        """size: bytes of a large page."""
+        """size: bytes of a huge page."""
         self.ranges: Ranges = []
         self._size = size
         self._calls = 0
@@ -180,11 +183,11 @@ class Later:
         self._lock = threading.Lock()
 
     def gather(self) -> int:
-        """Gather all of it; return how many pieces are in one page each then."""
+        """Collapse all of it; return the number of pieces that are huge pages then."""
         return _collapse(self.ranges, self._size)
 
     def after_call(self) -> bool:
-        """Gather a share of it, if it is time; return whether that was the last one."""
+        """Collapse a share of it, if it is time; return True if that was the last one."""
         if not self._lock.acquire(blocking=False):  # another thread is at it
             return False
         try:
@@ -204,17 +207,17 @@ _LATER: WeakKeyDictionary[object, Later] = WeakKeyDictionary()
 
 
 def keep(session: object, later: Later) -> None:
-    """Note what memory of a session is gathered later."""
+    """Note the memory of a session that is collapsed later."""
     _LATER[session] = later
 
 
-def later_of(session: object) -> Later | None:
-    """Return what memory of a session is gathered later; None where none is."""
+def memory_of(session: object) -> Later | None:
+    """Return the memory of a session that is collapsed later; None if there is none."""
     return _LATER.get(session)
 
 
 def _size() -> int:
-    """Return the bytes of a large page; 0 where there are none to be had."""
+    """Return the bytes of a huge page; 0 if the system has none."""
     try:
         enabled = _text(os.path.join(_SETTINGS, "enabled"))
         size = int(_text(os.path.join(_SETTINGS, "hpage_pmd_size")))
@@ -223,8 +226,8 @@ def _size() -> int:
     return 0 if "[never]" in enabled or size % _PAGE or mmap.PAGESIZE != _PAGE else size
 
 
-def _own() -> Ranges:
-    return [(int(start, 16), int(end, 16)) for start, end in _OWN.findall(_text(_MAPS))]
+def _writable_ranges() -> Ranges:
+    return [(int(start, 16), int(end, 16)) for start, end in _WRITABLE.findall(_text(_MAPS))]
 
 
 def _text(path: str) -> str:
@@ -234,27 +237,27 @@ def _text(path: str) -> str:
 
 def _without(ranges: Ranges, others: Ranges) -> Ranges:
     """Return the parts of ranges that are in none of the others; both are sorted."""
-    made = []
+    remaining = []
     for start, end in ranges:
         for other_start, other_end in others:
             if other_end <= start or other_start >= end:
                 continue
             if start < other_start:
-                made.append((start, other_start))
+                remaining.append((start, other_start))
             start = max(start, other_end)
         if start < end:
-            made.append((start, end))
-    return made
+            remaining.append((start, end))
+    return remaining
 
 
 def _collapse(ranges: Ranges, size: int) -> int:
-    """Return how many pieces of `size` bytes of the ranges are in one page then."""
+    """Collapse pieces of `size` bytes of the ranges; return the number of pieces that are huge pages then."""
     pieces = _Pieces(ranges, size)
     return pieces.gather(len(pieces))
 
 
 class _Pieces:
-    """Pieces of memory of the size of a large page, which are gathered one after the other."""
+    """Pieces of memory of the size of a huge page, which are collapsed one after the other."""
 
     def __init__(self, ranges: Ranges, size: int) -> None:
         libc = ctypes.CDLL(None)
@@ -262,87 +265,87 @@ class _Pieces:
         self._mincore, self._madvise = libc.mincore, libc.madvise
         self._mincore.argtypes, self._madvise.argtypes = (address, length, address), (address, length, ctypes.c_int)
         self._size = size
-        self._there = np.zeros(size // _PAGE, np.uint8)
+        self._residency = np.zeros(size // _PAGE, np.uint8)
         self._failures = 0
-        self._left = [
+        self._pending = [
             first for start, end in ranges for first in range(-(-start // size) * size, end - size + 1, size)
         ][::-1]
 
     def __len__(self) -> int:
-        """Return how many were not looked at."""
-        return len(self._left)
+        """Return the number of pieces that were not tried yet."""
+        return len(self._pending)
 
     def gather(self, count: int) -> int:
-        """Look at so many more; return how many of these are in one page then."""
+        """Try that many more pieces; return the number of them that are huge pages then."""
         done = 0
-        for _ in range(min(count, len(self._left))):
-            piece = self._left.pop()
-            # Some of it may be gone, or not in use: then it would take more memory.
-            if self._mincore(piece, self._size, self._there.ctypes.data) or not (self._there & 1).all():
+        for _ in range(min(count, len(self._pending))):
+            piece = self._pending.pop()
+            # A piece with freed or unused pages would take more memory as a huge page.
+            if self._mincore(piece, self._size, self._residency.ctypes.data) or not (self._residency & 1).all():
                 continue
             if not self._madvise(piece, self._size, _COLLAPSE):
                 done += 1
                 continue
             self._failures += 1
-            if self._failures > _FAILURES:
-                self._left.clear()
+            if self._failures > _MAX_FAILURES:
+                self._pending.clear()
                 break
         return done
 
 
-# Memory of mapped files: pages that were read once, when kernels put weights in their own order, are let go.
+# Memory of mapped files: pages that kernels read once, to prepack weights, are released.
 
 
 def release(arrays: Iterable[Array]) -> int:
-    """Let the system take back the memory of those arrays that lie in mapped files; return how many bytes.
+    """Release the memory of those arrays that are views of mapped files; return the number of bytes.
 
-    What lies there stays as it is: a page that is read again comes from the file. Other arrays are left alone.
+    Their values do not change: a page that is read again comes from the file. Other arrays are skipped.
     """
     done = 0
     for array in arrays:
-        held = _mapping(array)
-        if held is None or not hasattr(held, "madvise"):
+        mapping = _mapping(array)
+        if mapping is None or not hasattr(mapping, "madvise"):
             continue
-        offset = array.__array_interface__["data"][0] - np.frombuffer(held, np.uint8).__array_interface__["data"][0]
+        offset = array.__array_interface__["data"][0] - np.frombuffer(mapping, np.uint8).__array_interface__["data"][0]
         first = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
         count = (offset + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
         if count > 0:
             with contextlib.suppress(OSError, ValueError):
-                held.madvise(mmap.MADV_DONTNEED, first, count)
+                mapping.madvise(mmap.MADV_DONTNEED, first, count)
                 done += count
     return done
 
 
 def _mapping(array: Array) -> mmap.mmap | None:
-    """Return the mapped file that an array is a view of, if it is one that nothing writes to."""
-    held: object = array
-    while isinstance(held, np.ndarray):
-        if held.flags.writeable or held.base is None:
+    """Return the mapped file that a read-only array is a view of; None if there is none."""
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable or owner.base is None:
             return None
-        held = held.base
-    while isinstance(held, memoryview):
-        held = held.obj
-    return held if isinstance(held, mmap.mmap) else None
+        owner = owner.base
+    while isinstance(owner, memoryview):
+        owner = owner.obj
+    return owner if isinstance(owner, mmap.mmap) else None
 
 
-# Arrays of zeros that take memory where they are written to, page by page.
+# Arrays of zeros that take memory page by page, when they are written.
 #
-# NumPy asks for large pages for arrays of 4 MB and more, so that the system gives 2 MB for the first byte that is
-# written there. A cache of keys and values has the tokens of each head side by side, with room for many more after
-# them: of such memory all would be in use once each head has a token.
+# NumPy asks for huge pages for arrays of 4 MB and more, so that the first byte written takes 2 MB. A cache of keys and
+# values has the tokens of each head side by side, followed by space for many more: all of it would be in use once each
+# head has a token.
 
-_LEAST = 1 << 22
-"""Bytes of an array from which on NumPy asks for large pages."""
+_MIN_MAPPED_BYTES = 1 << 22
+"""NumPy asks for huge pages for arrays of at least this many bytes."""
 
 
 def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """Return an array of zeros. Raises `MemoryError` and `ValueError` as NumPy does."""
     size = math.prod(shape)
-    if size * dtype.itemsize < _LEAST or not hasattr(mmap, "MADV_NOHUGEPAGE"):
+    if size * dtype.itemsize < _MIN_MAPPED_BYTES or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.zeros(shape, dtype)
     try:
         pages = mmap.mmap(-1, size * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         pages.madvise(mmap.MADV_NOHUGEPAGE)
-    except (OSError, OverflowError, ValueError):  # too large, or a system without large pages
+    except (OSError, OverflowError, ValueError):  # too large, or a system without huge pages
         return np.zeros(shape, dtype)
     return np.frombuffer(pages, dtype).reshape(shape)

@@ -1,8 +1,8 @@
-"""Optimisers of onnxruntime that break a model: which of them a session leaves out.
+"""Which of onnxruntime's optimisers a session disables because they break a model or match nothing in it.
 
-Files for a plain onnxruntime cannot leave any out: workarounds keep what graphcore lowers from matching
-(`runtime/lowering/workarounds`), or it is never lowered to what matches. `tests/lowering/test_optimiser_traps.py` has
-both ways for every row.
+Files for plain onnxruntime cannot disable optimisers: workarounds keep lowered nodes from matching
+(`runtime/lowering/workarounds`), or lowering never writes nodes that match. `tests/lowering/test_optimiser_traps.py`
+tests both ways for every row.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from graphcore.types.tensor_types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
-    """A property of values that some optimisers break. has: tells of a value whether it has it.
+class RiskyPattern:
+    """A property of values that some optimisers break. has: returns True if a value has it.
 
-    names: of the traps, as `traps.json` has them after "optimiser "; each begins with the name of the optimiser.
-    operators: without which no value has it; empty where any may.
+    names: of the traps, as in `traps.json` after "optimiser "; each begins with the name of the optimiser. operators:
+    a value has the property only in graphs with one of these; empty if in any graph.
     """
 
     has: Callable[[Symbol], bool]
@@ -47,7 +47,7 @@ def _is_empty_constant(symbol: Symbol) -> bool:
 
 
 def _is_endless_scale(symbol: Symbol) -> bool:
-    """Return whether a value is the product of a tensor and a number that is not finite, or its quotient by 0."""
+    """Return True if a value is a tensor times a number that is not finite, or divided by 0."""
     node = symbol.producer
     if type(node) is not Node or node.op_type not in ("Mul", "Div") or node.domain:
         return False
@@ -88,67 +88,72 @@ def _is_shape_of_narrow(symbol: Symbol) -> bool:
 
 _DEQUANTISES = frozenset({"DequantizeLinear"})
 
-SIGNS: Mapping[str, Sign] = {
-    # Their results have kernels in float32 alone, and they take float64 too; the last one fails on it.
-    "float64": Sign(_is_float64, ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion", "FuseReluClip")),
-    # It takes a constant without elements for a 0 that is added, or a 1 that is multiplied with.
-    "empty constants": Sign(_is_empty_constant, ("NoopElimination",)),
-    # It multiplies after the sum, where infinities have met already; of float64 it fails.
-    "endless scales": Sign(_is_endless_scale, ("MatMulScaleFusion of infinity",), frozenset({"Mul", "Div"})),
-    # It compares constants in float32: one of float64 beside 0 or 1 is dropped.
-    "rounded constants": Sign(_is_rounded_constant, ("NoopElimination float64",)),
-    # It makes int8 uint8 and leaves `output_dtype` as it is, which the session then refuses.
-    "dequantised int8": Sign(_is_dequantised_int8, ("QDQS8ToU8Transformer",), _DEQUANTISES),
-    # It quantises after a move: to int32, which no kernel does, and signed integers without a zero point to uint8.
-    "moved integers": Sign(_is_requantised, ("QDQPropagationTransformer",), _DEQUANTISES),
-    # It multiplies integers whose scales its kernels do not take.
-    "scales along axes": Sign(_has_scales, ("QDQSelectorActionTransformer",), _DEQUANTISES),
-    # It drops a Cast before a Shape, which has no kernel of the dtype before the Cast.
-    "shapes of narrow dtypes": Sign(_is_shape_of_narrow, ("PreShapeNodeElimination",), frozenset({"Shape"})),
-    # It ends the process where a Cast is between a Transpose and a product.
-    "cast transposes": Sign(_multiplies_cast_transpose, ("MatmulTransposeFusion of casts",), frozenset({"Transpose"})),
+RISKY_PATTERNS: Mapping[str, RiskyPattern] = {
+    # Their results have float32 kernels only, but they match float64 too; the last one fails on it.
+    "float64": RiskyPattern(
+        _is_float64, ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion", "FuseReluClip")
+    ),
+    # It treats a constant without elements as an added 0, or as a factor 1.
+    "empty constants": RiskyPattern(_is_empty_constant, ("NoopElimination",)),
+    # It multiplies after the sum, when infinities have met already; it fails on float64.
+    "endless scales": RiskyPattern(_is_endless_scale, ("MatMulScaleFusion of infinity",), frozenset({"Mul", "Div"})),
+    # It compares constants in float32: a float64 close to 0 or 1 is dropped.
+    "rounded constants": RiskyPattern(_is_rounded_constant, ("NoopElimination float64",)),
+    # It converts int8 to uint8 and does not change `output_dtype`, so that the session refuses the node.
+    "dequantised int8": RiskyPattern(_is_dequantised_int8, ("QDQS8ToU8Transformer",), _DEQUANTISES),
+    # It quantises after a move: to int32, which has no kernel, and signed integers without a zero point to uint8.
+    "moved integers": RiskyPattern(_is_requantised, ("QDQPropagationTransformer",), _DEQUANTISES),
+    # It multiplies integers with scales that its kernels do not support.
+    "scales along axes": RiskyPattern(_has_scales, ("QDQSelectorActionTransformer",), _DEQUANTISES),
+    # It drops a Cast before a Shape, which has no kernel for the dtype before the Cast.
+    "shapes of narrow dtypes": RiskyPattern(_is_shape_of_narrow, ("PreShapeNodeElimination",), frozenset({"Shape"})),
+    # It ends the process if a Cast is between a Transpose and a product.
+    "cast transposes": RiskyPattern(
+        _multiplies_cast_transpose, ("MatmulTransposeFusion of casts",), frozenset({"Transpose"})
+    ),
 }
 
 
-def broken(graph: Graph, there: Set[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the optimisers that make something else of a lowered graph, or nodes without a kernel.
+def unsafe(graph: Graph, operators: Set[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the optimisers that would change the results of a lowered graph, or write nodes without a kernel.
 
-    there: its operators and their domains, as `walk.operators` gives them.
+    operators: its operators and their domains, as `walk.operators` returns them.
     """
-    # Only signs that are asked for cost a walk over the values, and most releases ask for few.
+    # Walk over the values only if a pattern of the installed release needs it: most releases need few.
     symbols: list[Symbol] = []
-    op_types = {op_type for op_type, _ in there}
+    op_types = {op_type for op_type, _ in operators}
 
     def has(sign: str) -> bool:
-        row = SIGNS[sign]
+        row = RISKY_PATTERNS[sign]
         if row.operators and row.operators.isdisjoint(op_types):
             return False
         if not symbols:
             symbols.extend(symbol for part in parts(graph) for symbol in part.symbols)
         return any(map(row.has, symbols))
 
-    return left_out(has)
+    return disabled_by(has)
 
 
-def left_out(has: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the optimisers to leave out of a model. has: tells of a sign, by its name in `SIGNS`, whether it is there.
+def disabled_by(has: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the optimisers to disable for a model.
 
-    It is asked for the signs of traps that the installed release has.
+    has: returns True if the model has a pattern, by its name in `RISKY_PATTERNS`. Only called for patterns of traps
+    that the installed release has.
     """
-    found: list[str] = []
-    for sign, row in SIGNS.items():
+    disabled: list[str] = []
+    for sign, row in RISKY_PATTERNS.items():
         names = [name.partition(" ")[0] for name in row.names if in_force(f"optimiser {name}", runtime())]
         if names and has(sign):
-            found += names
-    return tuple(found)
+            disabled += names
+    return tuple(disabled)
 
 
-# Optimisers that can match nothing in a model, which walk over all of its nodes all the same.
+# Optimisers that match nothing in a model, but walk over all of its nodes.
 #
-# Measured: they take a sixth to a fifth of the session of a file of 1,000 to 10,000 nodes, a tenth of one of 20. A
-# session without them makes the same nodes.
+# Measured: they take a sixth to a fifth of the start of a session with 1,000 to 10,000 nodes, a tenth with 20 nodes. A
+# session without them has the same nodes.
 
-_BYTES = having(Trait.QUANTIZED) & ONNX
+_QUANTIZED = having(Trait.QUANTIZED) & ONNX
 _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv"})
 _POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool", "MaxPool"})
 _PRODUCTS = frozenset({"Einsum", "Gemm", "MatMul"})
@@ -172,7 +177,7 @@ NEEDS: Mapping[str, frozenset[str]] = MappingProxyType(
                 "QDQSelectorActionTransformer",
                 "WeightBiasQuantization",
             ),
-            _BYTES,
+            _QUANTIZED,
         ),
         **dict.fromkeys(("GeluFusion", "GeluFusionL1", "GeluFusionL2"), frozenset({"Erf", "Gelu"})),
         **dict.fromkeys(
@@ -186,7 +191,7 @@ NEEDS: Mapping[str, frozenset[str]] = MappingProxyType(
         ),
         **dict.fromkeys(("GatherSliceToSplitFusion", "GatherToSplitFusion"), frozenset({"Gather", "Slice"})),
         **dict.fromkeys(("ConvActivationFusion", "ConvAddActivationFusion"), _CONVOLUTIONS),
-        **dict.fromkeys(("NchwcTransformer", "NhwcTransformer"), _CONVOLUTIONS | _POOLS | _BYTES),
+        **dict.fromkeys(("NchwcTransformer", "NhwcTransformer"), _CONVOLUTIONS | _POOLS | _QUANTIZED),
         "AttentionFusion": _PRODUCTS | _NORMS,
         "BiasDropoutFusion": frozenset({"Dropout"}),
         "BiasGeluFusion": _GELUS,
@@ -197,35 +202,35 @@ NEEDS: Mapping[str, frozenset[str]] = MappingProxyType(
         "QuickGeluFusion": frozenset({"Sigmoid"}),
         "ReshapeFusion": _MOVES | {"LayerNormalization", "Reshape"},
         "SliceConcatToSpaceToDepthFusion": frozenset({"Concat", "Slice"}),
-        "TransposeOptimizer": _MOVES | _BYTES,
+        "TransposeOptimizer": _MOVES | _QUANTIZED,
     }
 )  # fmt: skip
-"""By the name of an optimiser the operators one of which every match has, as written or before other optimisers."""
+"""By the name of an optimiser: every match has one of these operators, as written or before other optimisers."""
 
 EXPANDED = frozenset(
     "AffineGrid Attention Bernoulli CausalConvWithState CenterCropPad FlexAttention GroupNormalization LinearAttention"
     " MeanVarianceNormalization Mish NegativeLogLikelihoodLoss RMSNormalization RotaryEmbedding SequenceMap"
     " SoftmaxCrossEntropyLoss SwiGLU Swish".split()
 )
-"""Operators that onnxruntime may replace by their definition, in which others stand."""
+"""Operators that onnxruntime may replace by their definition, which has other operators."""
 
 _DOMAINS = ("", "ai.onnx.ml")
 
-_MOST = 64
-"""Sets of operators whose answer is remembered."""
+_MAX_REMEMBERED = 64
+"""Size of the cache of results by set of operators."""
 
 
-def idle_among(there: Set[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the optimisers that match nothing in a graph of these operators; none where some are of other domains."""
-    is_known = all(domain in _DOMAINS for _, domain in there)
-    return idle(frozenset(op_type for op_type, _ in there)) if is_known else ()
+def idle_among(operators: Set[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the optimisers that match nothing in a graph of these operators; () if some are of other domains."""
+    is_known = all(domain in _DOMAINS for _, domain in operators)
+    return idle(frozenset(op_type for op_type, _ in operators)) if is_known else ()
 
 
-@functools.lru_cache(_MOST)
+@functools.lru_cache(_MAX_REMEMBERED)
 def idle(op_types: frozenset[str]) -> tuple[str, ...]:
     """Return the optimisers that match nothing in a model of these operators of ONNX's own domains, bodies included.
 
-    None for a release that was not measured, whose optimisers may be others.
+    Returns () for a release that was not measured, which may have other optimisers.
     """
     if measured_release() is None or not EXPANDED.isdisjoint(op_types):
         return ()

@@ -1,4 +1,4 @@
-"""The installed release of onnxruntime: what it takes and has, from the measured tables, or asked of itself once."""
+"""The installed release of onnxruntime: its opsets and kernels, from the measured tables or by probing it once."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Run: TypeAlias = Callable[[Sequence[str], Mapping[str, Any], Any], list[Any]]
 
 @functools.cache
 def runtime() -> Runtime:
-    """Return the installed release, as what sessions lower for.
+    """Return the installed release, which sessions lower for.
 
-    A release that was measured has its table. Another one is asked which opset it takes and which kernels it has, and a
-    line of level INFO says so. Raises `RunError` where it is too old to run graphs at all.
+    A measured release has its table. Any other release is probed for its newest opset and its kernels, and a line of
+    level INFO says so. Raises `RunError` if the release is too old to run graphs.
     """
     version = onnxruntime.__version__
     release = measured_release()
@@ -46,8 +46,8 @@ def runtime() -> Runtime:
     opset = newest_opset()
     if opset < OLDEST_OPSET:
         raise RunError(
-            f"InferenceSession: onnxruntime {version} does not take opset {OLDEST_OPSET}",
-            help="install a newer one: pip install -U onnxruntime",
+            f"InferenceSession: onnxruntime {version} does not support opset {OLDEST_OPSET}",
+            help="install a newer release: pip install -U onnxruntime",
         )
     registry = KernelRegistry.installed()
     table = table_of("cpu")
@@ -62,23 +62,23 @@ def runtime() -> Runtime:
 
 
 def measured_release() -> Release | None:
-    """Return the measured release that is installed; None where it was not measured, or is another build of it.
+    """Return the measured release that is installed; None if it was not measured, or is another build of it.
 
-    Of a build with CUDA the kernels of both providers have to be measured.
+    For a build with CUDA, the kernels of both providers must be measured.
     """
     version, commit = onnxruntime.__version__, build_commit()
     targets: tuple[TargetName, ...] = ("cpu", "cuda") if has_cuda() else ("cpu",)
-    found = [
+    releases = [
         next((r for r in table_of(target).releases if r.version == version and commit.startswith(r.commit)), None)
         for target in targets
     ]
-    return None if None in found else found[0]
+    return None if None in releases else releases[0]
 
 
 def build_commit() -> str:
-    """Return the commit that the installed build was made from; nothing where it does not say so."""
-    said: str = getattr(onnxruntime, "get_build_info", str)()
-    return next((part.strip().partition("=")[2] for part in said.split(",") if "git-commit-id=" in part), "")
+    """Return the commit of the installed build; "" if it does not report one."""
+    build_info: str = getattr(onnxruntime, "get_build_info", str)()
+    return next((part.strip().partition("=")[2] for part in build_info.split(",") if "git-commit-id=" in part), "")
 
 
 MEMORY = "memory of parts of bytes"
@@ -86,9 +86,9 @@ _PARTS = frozenset({DType.int2, DType.uint2, DType.int4, DType.uint4})
 
 
 def memory(graph: Graph) -> dict[str, Any]:
-    """Return the options of a session in which no value of a lowered graph lies where there is no room for it.
+    """Return the options of a session that keep it from placing a value in memory that is too small.
 
-    Some releases put bytes where as many integers of 2 or 4 bits were: nothing is used again then.
+    Some releases place n bytes in the memory of n integers of 2 or 4 bits: then no memory is reused.
     """
     if not in_force(MEMORY, runtime()):
         return {}
@@ -100,26 +100,26 @@ def memory(graph: Graph) -> dict[str, Any]:
     return {"enable_mem_reuse": False} if has_parts else {}
 
 
-def kept_apart(run: Run, names: Collection[str]) -> Run:
-    """Return what runs a session whose outputs of these names are inputs as well.
+def copying_outputs(run: Run, names: Collection[str]) -> Run:
+    """Return a function that runs a session and copies the outputs of these names, which are also inputs.
 
-    Some releases give the memory of such an input and do not keep it alive: they are copied.
+    Some releases return the memory of such an input and do not keep it alive.
     """
     if not names or not in_force("output that is an input", runtime()):
         return run
 
-    def copying(asked: Sequence[str], feed: Mapping[str, Any], options: Any) -> list[Any]:
-        made = zip(asked, run(asked, feed, options), strict=True)
-        return [a.copy() if name in names and isinstance(a, np.ndarray) else a for name, a in made]
+    def copying_run(outputs: Sequence[str], feed: Mapping[str, Any], options: Any) -> list[Any]:
+        results = zip(outputs, run(outputs, feed, options), strict=True)
+        return [a.copy() if name in names and isinstance(a, np.ndarray) else a for name, a in results]
 
-    return copying
+    return copying_run
 
 
 def takes(opset: int, ir: int = 8) -> bool:
-    """Return whether the installed onnxruntime takes models of an opset, asked with one of one node."""
+    """Return True if the installed onnxruntime loads models of an opset. Probed with a model of one node."""
     graph = Graph("probe", {"x": TensorType(DType.float32, [1])})
-    kind = graph["x"].type  # told, since to infer it imports onnx: 45 ms
-    graph.output(y=graph.op("Identity", list(graph.inputs), {}, [kind])[0])
+    type_ = graph["x"].type  # passed on, because inferring it imports onnx: 45 ms
+    graph.output(y=graph.op("Identity", list(graph.inputs), {}, [type_])[0])
     graph.opsets[""] = opset
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -131,23 +131,25 @@ def takes(opset: int, ir: int = 8) -> bool:
 
 
 def newest_opset() -> int:
-    """Return the newest opset that the installed onnxruntime takes and graphs are written at, asked of it."""
+    """Return the newest opset that the installed onnxruntime loads and graphs are written at, by probing it."""
     return next((opset for opset in range(OPSET, 7, -1) if takes(opset)), 0)
 
 
 def newest_ir() -> int:
-    """Return the newest version of the file format that it takes and graphs are written in, asked of it."""
+    """Return the newest IR version that it loads and graphs are written in, by probing it."""
     return next((ir for ir in range(IR_VERSION, 8, -1) if takes(17, ir)), 8)
 
 
-# Products of bytes on this processor: whether they saturate, and from how many rows on they pay beside 4 bits.
+# int8 products on this processor: whether they saturate, and from how many rows on they are faster than 4 bits.
 
 ROWS = {"amx_int8": 128, "avx512_vnni": 224}
-"""By the sets of instructions that onnxruntime's kernels look for, the best first; of others nothing is known.
 
-Making bytes of 4 bits takes 1.2 ns a number, whatever the rows. Each row then takes so many picoseconds a number:
 
-| | MatMulNBits, blocks of 128 | MatMulIntegerToFloat | so they are even at |
+"""By the instruction sets that onnxruntime's kernels use, the best first. Others were not measured.
+
+Converting 4 bits to bytes takes 1.2 ns a number, for any number of rows. Picoseconds a number that each row then takes:
+
+| | MatMulNBits, blocks of 128 | MatMulIntegerToFloat | break-even |
 |---|---|---|---|
 | AVX512-VNNI, onnxruntime 1.32 | 11.3 | 4.9 | 190 rows |
 | AMX, onnxruntime 1.31 | 12 and more | 1.5 | 115 rows |
@@ -158,9 +160,9 @@ _CPUINFO = "/proc/cpuinfo"
 
 @functools.cache
 def saturates() -> bool:
-    """Return whether onnxruntime's products of unsigned with signed bytes saturate here, as far as one tells by trying.
+    """Return True if onnxruntime's products of uint8 and int8 saturate on this processor, as far as a test run shows.
 
-    x86 processors without VNNI add pairs of such products in 16 bits. True where there is no onnxruntime to try.
+    x86 processors without VNNI add pairs of such products in 16 bits. True if onnxruntime is not installed.
     """
     try:
         import onnxruntime
@@ -186,50 +188,50 @@ def saturates() -> bool:
 
 @functools.cache
 def many_rows() -> int | None:
-    """Return the rows from which on bytes are faster here; None where that is not known, as off Linux."""
+    """Return the rows from which on int8 products are faster here; None if unknown, as on systems other than Linux."""
     try:
         with open(_CPUINFO, encoding="utf-8", errors="replace") as file:
             line = next((line for line in file if line.startswith("flags")), "")
     except OSError:
         return None
-    found = rows_of(frozenset(line.split()))
-    return None if found is None or saturates() else found
+    rows = rows_of(frozenset(line.split()))
+    return None if rows is None or saturates() else rows
 
 
 def rows_of(flags: frozenset[str]) -> int | None:
-    """Return the same for a processor of these flags, in the names that Linux has for them."""
+    """Return the same for a processor with these flags, by Linux' names."""
     return next((rows for name, rows in ROWS.items() if name in flags), None)
 
 
 # Read the kernels that the installed build of onnxruntime has registered.
 #
-# Kernels are registered for a range of an operator's versions. One with an open end holds for the version that it
-# begins with alone: where ONNX changed the operator since, onnxruntime wants a kernel of the new version.
+# Kernels are registered for a range of an operator's versions. A range with an open end covers only its first version:
+# if ONNX changed the operator since, onnxruntime needs a kernel of the new version.
 
 PARAMETER = {"BlackmanWindow": "T2", "HammingWindow": "T2", "HannWindow": "T2", "MelWeightMatrix": "T3"}
 PARAMETER |= {"If": "V", "Loop": "V"}
-"""The type parameter that an operator's dtypes are counted by, where not that of the operand that decides."""
+"""The type parameter that selects an operator's kernel, if it is not that of the primary operand."""
 
 WITHOUT_KERNELS = frozenset(
     "Bernoulli CastLike CenterCropPad Constant GroupNormalization HardSwish ImageDecoder Mish SequenceMap "
     "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss Swish".split()
 )
-"""Operators of which no measured release, 1.20.1 to 1.32.0, has a kernel on the CPU: the list tells nothing of them.
+"""Operators without a CPU kernel in any measured release, 1.20.1 to 1.32.0: the list says nothing about them.
 
-They run by their function bodies, if at all, and Constant as what it holds."""
+They run by their function bodies, if at all, and a Constant as an initializer."""
 
 SAFE = frozenset({"CPUExecutionProvider", "AzureExecutionProvider"})
-"""The providers of builds that are asked in this process.
+"""The providers of builds whose kernels can be listed in this process.
 
-onnxruntime makes each of its providers to list their kernels, and ends the process (a segmentation fault) where one has
-no list or misses a library: seen in onnxruntime-gpu 1.27.0 and 1.30.0 without CUDA and in onnxruntime-openvino 1.24.1.
-Builds with CUDA are asked in a process of their own, which may end.
+onnxruntime creates each of its providers to list their kernels, and crashes (a segmentation fault) if a provider has no
+list or misses a library: onnxruntime-gpu 1.27.0 and 1.30.0 without CUDA, and onnxruntime-openvino 1.24.1. Kernels of
+builds with CUDA are listed in a subprocess, which may crash.
 """
 
-_SECONDS = 60.0
-"""The most that another process is waited for: it takes some 2 s."""
+_TIMEOUT = 60.0
+"""Seconds to wait for the subprocess, which takes about 2 s."""
 
-_ASK = """
+_LIST_KERNELS = """
 import json, sys
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 kernels = state.get_all_opkernel_def()
@@ -237,7 +239,7 @@ json.dump([[k.op_name, k.domain, k.provider, k.version_range, k.type_constraints
 """
 
 _OPEN = (1 << 31) - 1
-"""The last version of a range without an end."""
+"""The last version of an open-ended range."""
 
 
 class KernelDef(Protocol):
@@ -251,21 +253,21 @@ class KernelDef(Protocol):
 
 
 def is_safe() -> bool:
-    """Return whether the installed build can be asked for its kernels."""
+    """Return True if the installed build can list its kernels in this process."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     return SAFE.issuperset(state.get_available_providers())
 
 
 def has_cuda() -> bool:
-    """Return whether the installed build has the CUDA provider, started or not."""
+    """Return True if the installed build has the CUDA provider, started or not."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     return "CUDAExecutionProvider" in state.get_available_providers()
 
 
 class KernelRegistry:
-    """The kernels of ONNX's own operators in an installed build, read operator by operator as they are asked for."""
+    """The kernels of ONNX's own operators in an installed build, read lazily by operator."""
 
     def __init__(self, kernels: Iterable[KernelDef], schemas: Iterable[Any]) -> None:
         self._kernels: dict[tuple[str, str], list[KernelDef]] = {}
@@ -277,14 +279,14 @@ class KernelRegistry:
         for schema in schemas:
             if not schema.domain:
                 self._schemas.setdefault(schema.name, []).append(schema)
-        self._found: dict[tuple[str, str, int], frozenset[DType] | None] = {}
+        self._cached: dict[tuple[str, str, int], frozenset[DType] | None] = {}
         self._is_readable = True
 
     @classmethod
     def installed(cls) -> KernelRegistry | None:
-        """Return what the installed build says; None where it is not safe to ask, and where that ends the process.
+        """Return the registry of the installed build; None if its kernels cannot be listed safely.
 
-        None too, and a line in the log, where it has no list or one that cannot be read.
+        Returns None and logs a line if the build has no list, or one that cannot be read.
         """
         try:
             from onnxruntime.capi import onnxruntime_pybind11_state as state
@@ -292,39 +294,39 @@ class KernelRegistry:
             if is_safe():
                 kernels = state.get_all_opkernel_def()
             elif has_cuda():
-                kernels = _asked_apart()
+                kernels = _list_in_subprocess()
             else:
                 return None
-            made = cls(kernels, state.get_all_operator_schema())
-            made._check()
-        except Exception as error:  # a build without it, or one that answers in another form
+            registry = cls(kernels, state.get_all_operator_schema())
+            registry._check()
+        except Exception as error:  # a build without the list, or with another format
             LOG.info("the kernels of the installed onnxruntime cannot be read: %s: %s", type(error).__name__, error)
             return None
-        return made
+        return registry
 
     def _check(self) -> None:
-        """Raise an exception where the answer is of another form than the one that is read here."""
+        """Raise an exception if the list has another format than the one that is read here."""
         if not self._dtypes("CPUExecutionProvider", "Identity", 13):
-            raise LookupError("there is no kernel of Identity")
+            raise LookupError("it lists no kernel of Identity")
 
     def versions(self, op_type: str) -> list[int]:
-        """Return the versions of an operator that the build knows, oldest first."""
+        """Return the versions of an operator that the build has, oldest first."""
         return sorted(schema.since_version for schema in self._schemas.get(op_type, ()))
 
     def dtypes(self, provider: str, op_type: str, opset: int) -> frozenset[DType] | None:
         """Return the dtypes that a provider has registered for an operator at an opset.
 
-        Returns None where the list does not tell: kernels that take any dtype, operators that run without one,
-        providers that are not in the list, and all operators from the first on whose entries cannot be read.
+        Returns None if the list does not say: for kernels that take any dtype, operators that run without a kernel,
+        providers that are not in the list, and all operators after the first unreadable entry.
         """
         key = provider, op_type, opset
-        if key not in self._found:
+        if key not in self._cached:
             try:
-                self._found[key] = self._dtypes(*key) if self._is_readable else None
+                self._cached[key] = self._dtypes(*key) if self._is_readable else None
             except Exception as error:
-                self._is_readable, self._found[key] = False, None
+                self._is_readable, self._cached[key] = False, None
                 LOG.info("the kernels of %s that onnxruntime lists cannot be read: %r", op_type, error)
-        return self._found[key]
+        return self._cached[key]
 
     def _dtypes(self, provider: str, op_type: str, opset: int) -> frozenset[DType] | None:
         kernels = self._kernels.get((provider, op_type))
@@ -340,42 +342,46 @@ class KernelRegistry:
         return registered(kernels, schema.since_version, parameter_of(op_type, schema))
 
 
-def _asked_apart() -> list[KernelDef]:
-    """Return the kernels that another process lists. Raises `LookupError` where it ends without an answer."""
-    import subprocess  # which no other load needs
+def _list_in_subprocess() -> list[KernelDef]:
+    """Return the kernels that a subprocess lists. Raises `LookupError` if it fails."""
+    import subprocess  # other loads do not need it
 
     if getattr(sys, "frozen", False):  # sys.executable is the program itself
-        raise LookupError("there is no Python to ask them with")
+        raise LookupError("a frozen program has no Python interpreter that could list them")
     done = subprocess.run(
-        [sys.executable, "-c", _ASK], capture_output=True, stdin=subprocess.DEVNULL, timeout=_SECONDS, check=False
+        [sys.executable, "-c", _LIST_KERNELS],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=_TIMEOUT,
+        check=False,
     )
     if done.returncode:
-        raise LookupError(f"the process that lists them ended with {done.returncode}")
+        raise LookupError(f"the process that lists them exited with status {done.returncode}")
     names = ("op_name", "domain", "provider", "version_range", "type_constraints")
     return [SimpleNamespace(**dict(zip(names, entry, strict=True))) for entry in json.loads(done.stdout)]
 
 
 def registered(kernels: Iterable[KernelDef], since: int, parameter: str) -> frozenset[DType] | None:
-    """Return the dtypes of the kernels that hold for a version; None where one of them takes every dtype."""
+    """Return the dtypes of the kernels that cover a version; None if one of them takes every dtype."""
     dtypes: set[DType] = set()
     for kernel in kernels:
-        if not _holds(kernel.version_range, since):
+        if not _covers(kernel.version_range, since):
             continue
         names = kernel.type_constraints.get(parameter)
         if names is None:
             return None
-        tensors = [name for name in names if name.startswith("tensor(")]  # and not lists or optionals
+        tensors = [name for name in names if name.startswith("tensor(")]  # not sequences or optionals
         dtypes.update(filter(None, map(_dtype, tensors or names)))
     return frozenset(dtypes)
 
 
-def _holds(versions: tuple[int, int], since: int) -> bool:
+def _covers(versions: tuple[int, int], since: int) -> bool:
     first, last = versions
     return first == since or (last != _OPEN and first < since <= last)
 
 
 def parameter_of(op_type: str, schema: Any) -> str:
-    """Return the type parameter that an operator's dtypes are counted by."""
+    """Return the type parameter that selects an operator's kernel."""
     if op_type in PARAMETER:
         return PARAMETER[op_type]
     if op_type in BY_RESULT or not schema.inputs:
@@ -384,7 +390,7 @@ def parameter_of(op_type: str, schema: Any) -> str:
 
 
 def _dtype(name: str) -> DType | None:
-    """Return the dtype of a type as onnxruntime spells it, such as "seq(tensor(float))"; None if graphcore has none."""
+    """Return the dtype of a type in onnxruntime's spelling ("seq(tensor(float))"); None if graphcore lacks it."""
     if name not in _DTYPES:
         inner = name.rpartition("(")[2].rstrip(")")
         inner = {"float": "float32", "double": "float64"}.get(inner, inner)

@@ -1,4 +1,4 @@
-"""A lowered graph's session, with the weights given to onnxruntime where they lie."""
+"""Start the session of a lowered graph, and pass its weights to onnxruntime without a copy."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from graphcore.types.dtypes import DType
 Create: TypeAlias = Callable[[bytes, onnxruntime.SessionOptions], onnxruntime.InferenceSession]
 
 
-class Optimised(Protocol):
-    """A graph that was optimised before. folder: where the file of its weights lies; None where it needs none."""
+class OptimisedGraph(Protocol):
+    """An optimised graph of an earlier session. folder: of the file of its weights; None if it has no such file."""
 
     @property
     def model(self) -> bytes: ...
@@ -38,9 +38,9 @@ class Optimised(Protocol):
 
 
 def quadratic(constants: int, different: Callable[[], int]) -> tuple[str, ...]:
-    """Return the optimisers to leave out of a session with so many constants, since they take too long.
+    """Return the optimisers to disable for a session with that many constants, because they take too long.
 
-    different: counts how many different values the constants have, each of which is compared with all constants.
+    different: counts the different values of the constants. Each of them is compared with all constants.
     """
     if constants < MANY_CONSTANTS or constants * different() < MANY_CONSTANTS**2:
         return ()
@@ -48,65 +48,69 @@ def quadratic(constants: int, different: Callable[[], int]) -> tuple[str, ...]:
 
 
 def different(constants: Iterable[Symbol]) -> int:
-    """Return how many different values constants have, of which each large one counts as another."""
+    """Return the number of different values of constants. Each large constant counts as a different value."""
     arrays = [constant_array(s, weights=True) for s in constants]
-    small = {(a.dtype, a.shape, a.tobytes()) for a in arrays if a is not None and a.nbytes <= _SMALL}
-    return len(small) + sum(a is None or a.nbytes > _SMALL for a in arrays)
+    small = {(a.dtype, a.shape, a.tobytes()) for a in arrays if a is not None and a.nbytes <= _MAX_COMPARED_BYTES}
+    return len(small) + sum(a is None or a.nbytes > _MAX_COMPARED_BYTES for a in arrays)
 
 
-class Cache(Protocol):
-    """Graphs as onnxruntime has optimised them, by cache key. used: the key of what was found or saved last; is_packed:
-    whether that has large weights in the order of kernels. is_whole: whether entries have all weights."""
+class OptimisedCache(Protocol):
+    """Graphs that onnxruntime has optimised, by cache key.
+
+    used: the key of the last entry that was found or saved. is_packed: whether that entry has prepacked weights.
+    is_whole: whether entries have all weights.
+    """
 
     used: str | None
     is_packed: bool
     is_whole: bool
 
     def key(self, content: bytes, weights: Mapping[str, Array]) -> str: ...
-    def find_optimised(self, key: str) -> Optimised | None: ...
+    def find_optimised(self, key: str) -> OptimisedGraph | None: ...
     def save_optimised(self, key: str, model: bytes, weights: str | None) -> None: ...
     def weights_file(self, key: str) -> str: ...
-    def room(self) -> AbstractContextManager[str]: ...
-    def say_why(self, size: int) -> None: ...
+    def temporary_folder(self) -> AbstractContextManager[str]: ...
+    def warn_if_unwritable(self, size: int) -> None: ...
 
 
 QUADRATIC = {"ConstantSharing": ReleaseRange(last="1.31.1")}
-"""Optimisers that compare initializers pairwise, with the releases that do: three quarters of the start of a session
-with 10,000 different numbers. Without it, equal nodes on equal constants are computed twice: Longformer, which has 111
-different ones of 4,608, 1.06."""
+"""Optimisers that compare initializers pairwise, with the releases that do. They take three quarters of the start of a
+session with 10,000 different numbers. Without them, equal nodes on equal constants are computed twice: Longformer, with
+111 different constants among 4,608, takes 1.06 times as long."""
 
 MANY_CONSTANTS = 1000
-"""The number of different constants from which on the optimisers of `QUADRATIC` are left out."""
+"""The optimisers of `QUADRATIC` are disabled from this number of different constants on."""
 
-_SMALL = 64
-"""Bytes of constants that are compared."""
+_MAX_COMPARED_BYTES = 64
+"""Constants of up to this many bytes are compared."""
 
-_BY_REFERENCE = 1024
-"""Bytes from which on an initializer stays where it is."""
+_MIN_REFERENCED_BYTES = 1024
+"""Initializers of at least this many bytes are passed by reference."""
 
-_WIDENED = 1 << 22
-"""Bytes of narrow floats from which on a graph is in no cache, which would have them in float32. Measured, 100 million
-weights: a second start takes 1.5 times as long as one without a cache, and 1.7 times the memory."""
+_MAX_WIDENED_BYTES = 1 << 22
+"""Graphs with more bytes of narrow floats are not cached, because onnxruntime would write these in float32. Measured
+with 100 million weights: a second start takes 1.5 times as long as one without a cache, and 1.7 times the memory."""
 
-_BESIDE = 1 << 18
-"""Bytes of weights from which on those of an entry lie in a file of their own. Measured: a file of 3 MB starts in 0.34
-in place of 0.47 of the time without a cache, one of 21 MB in 0.37 in place of 0.55; below, another file costs more."""
+_MIN_SEPARATE_BYTES = 1 << 18
+"""Entries with at least this many bytes of weights have them in a file of their own. Measured: a file of 3 MB starts in
+0.34 instead of 0.47 of the time without a cache, one of 21 MB in 0.37 instead of 0.55; below, a second file costs
+more."""
 
-_MOST_BESIDE = 4 << 30
-"""Bytes of weights up to which an entry has them."""
+_MAX_STORED_BYTES = 4 << 30
+"""Entries store weights of up to this many bytes."""
 
 _PACKED = frozenset({"MatMulNBits"})
-"""Operators of whose weights entries have the kernels' own order as well. Measured, 100 million weights of 4 bits: a
-start in 0.8 of the time, and a step as fast; 2.5 million start in 1.1, and other kernels gain nothing by it."""
+"""Operators whose prepacked weights are stored too. Measured with 100 million weights of 4 bits: a start takes 0.8 of
+the time, and a step is as fast; with 2.5 million a start takes 1.1, and other kernels gain nothing."""
 
-_PACKED_FROM = 1 << 25
-"""Bytes of weights from which on entries have them."""
+_MIN_PACKED_BYTES = 1 << 25
+"""Prepacked weights are stored from this many bytes on."""
 
 _PACKED_IN = ReleaseRange("1.32.0", "1.32.0")
-"""The releases that were seen to start from them. 1.31.1 ends the process."""
+"""The releases that start from prepacked weights. 1.31.1 ends the process."""
 
 _EMPTY = "py.typed"
-"""A file of the package that has nothing in it. Making one takes a millisecond, and any time where the disk is busy."""
+"""An empty file of the package. Creating one takes a millisecond, and much longer if the disk is busy."""
 
 _FILES_FOLDER = "session.model_external_initializers_file_folder_path"
 
@@ -118,21 +122,20 @@ _READ_LATE = frozenset(
 
 
 def start(
-    graph: Graph, options: Callable[[], onnxruntime.SessionOptions], create: Create, cache: Cache | None = None
+    graph: Graph, options: Callable[[], onnxruntime.SessionOptions], create: Create, cache: OptimisedCache | None = None
 ) -> tuple[onnxruntime.InferenceSession, object]:
-    """Return a session of a lowered graph, and what must live as long as it does.
+    """Return a session of a lowered graph, and the objects that must live as long as the session.
 
-    options: makes new session options. create: makes a session of a model's bytes. cache: where the optimised graph is
-    looked for, and kept. Large weights are declared to lie in a file that is empty and are replaced by OrtValues. The
-    file is empty on purpose: an optimiser that reads such a weight while the session is made fails, where a sparse file
-    of the right size would give it zeros. Those that optimisers are known to read are copied, and where others turn out
-    to be read, all are. Raises `ModelError`.
+    options: makes new session options. create: makes a session from a model's bytes. cache: of optimised graphs. The
+    model declares that large weights lie in an empty file, and OrtValues replace them. The file is empty on purpose: an
+    optimiser that reads such a weight fails, while a sparse file of the right size would give it zeros. Weights that
+    optimisers are known to read are copied; if an optimiser reads another one, all are copied. Raises `ModelError`.
     """
     large: dict[str, Array] = {}
-    own = {s.name for s in graph.symbols if isinstance(s.producer, Constant)}
+    constants = {s.name for s in graph.symbols if isinstance(s.producer, Constant)}
 
     def place(name: str, array: Array) -> tuple[str, int] | None:
-        if name not in own or not _is_large(array):  # onnxruntime replaces none in bodies
+        if name not in constants or not _is_large(array):  # onnxruntime does not replace constants of bodies
             return None
         large[name] = array
         return _EMPTY, 0
@@ -142,12 +145,12 @@ def start(
     shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in large.items() if name in late}
     copied = {name: to_ort(array, DType.of(array.dtype)) for name, array in large.items() if name not in late}
     if cache is not None:
-        whole = cache.is_whole and _fits_beside(large.values())
-        read = large if whole else {name: large[name] for name in copied}
-        packs = whole and _packs(graph, read)
-        made = _of_cache(cache, content, options, create, {} if whole else shared, read, whole, packs)
-        if made is not None:
-            return made, ({}, {}) if whole else (large, shared)
+        is_whole = cache.is_whole and _fits_beside(large.values())
+        read = large if is_whole else {name: large[name] for name in copied}
+        packs = is_whole and _packs(graph, read)
+        session = _start_with_cache(cache, content, options, create, {} if is_whole else shared, read, is_whole, packs)
+        if session is not None:
+            return session, ({}, {}) if is_whole else (large, shared)
     try:
         return _session(content, options(), create, shared, copied), (large, shared)
     except Exception as error:
@@ -160,20 +163,23 @@ def start(
 
 
 def refused(model: str, error: Exception) -> ModelError:
-    """Return the error for a model that onnxruntime does not take."""
+    """Return the error for a model that onnxruntime refuses."""
     reason = str(error).strip() or type(error).__name__
-    return ModelError(f"load: onnxruntime does not take {model}: {reason}", help="check the model with onnx.checker")
+    return ModelError(f"load: onnxruntime refused {model}: {reason}", help="check the model with onnx.checker")
 
 
 def _fits_beside(arrays: Iterable[Array]) -> bool:
-    """Return whether an entry may have all of the weights."""
+    """Return True if a cache entry can store all of the weights."""
     sizes = [(array.nbytes, DType.of(array.dtype) in HALVES) for array in arrays]
-    return sum(n for n, _ in sizes) <= _MOST_BESIDE and sum(n for n, is_narrow in sizes if is_narrow) <= _WIDENED
+    return (
+        sum(n for n, _ in sizes) <= _MAX_STORED_BYTES
+        and sum(n for n, is_narrow in sizes if is_narrow) <= _MAX_WIDENED_BYTES
+    )
 
 
 def _packs(graph: Graph, read: Mapping[str, Array]) -> bool:
-    """Return whether it pays to keep weights in the order of kernels too."""
-    large = sum(array.nbytes for array in read.values()) >= _PACKED_FROM
+    """Return True if it pays to store prepacked weights too."""
+    large = sum(array.nbytes for array in read.values()) >= _MIN_PACKED_BYTES
     return (
         large
         and _PACKED_IN.includes(runtime().version)
@@ -181,8 +187,8 @@ def _packs(graph: Graph, read: Mapping[str, Array]) -> bool:
     )
 
 
-def _of_cache(
-    cache: Cache,
+def _start_with_cache(
+    cache: OptimisedCache,
     content: bytes,
     options: Callable[[], onnxruntime.SessionOptions],
     create: Create,
@@ -191,44 +197,44 @@ def _of_cache(
     is_whole: bool,
     packs: bool,
 ) -> onnxruntime.InferenceSession | None:
-    """Return a session of what a cache has for a model, which it has afterwards; None where it cannot have it.
+    """Return a session of a model's cache entry, which is written if it is missing; None if it cannot be cached.
 
-    shared: the weights that are in no entry. read: the others, which the entry has. is_whole: whether these are all.
-    packs: whether the entry also has them in the order of kernels.
+    shared: the weights that are not in the entry. read: the others, which the entry has. is_whole: whether these are
+    all weights. packs: whether the entry also has them prepacked.
     """
     if not is_whole and sum(array.nbytes for array in read.values()) > LIMIT // 2:  # larger than protobuf allows
         return None
-    if sum(array.nbytes for array in read.values() if DType.of(array.dtype) in HALVES) > _WIDENED:
+    if sum(array.nbytes for array in read.values() if DType.of(array.dtype) in HALVES) > _MAX_WIDENED_BYTES:
         return None
     key = cache.key(content, read)
-    found = cache.find_optimised(key)
-    if found is not None:
-        with contextlib.suppress(Exception):  # it is made anew, and so is an error that has another reason
-            made = start_optimised(found, options(), create, shared)
+    optimised = cache.find_optimised(key)
+    if optimised is not None:
+        with contextlib.suppress(Exception):  # the graph is optimised again, which also raises any other error again
+            session = start_optimised(optimised, options(), create, shared)
             cache.used, cache.is_packed = key, packs
-            return made
+            return session
     copied = {name: to_ort(array, DType.of(array.dtype)) for name, array in read.items()}
-    is_beside = is_whole and sum(array.nbytes for array in read.values()) >= _BESIDE
+    is_beside = is_whole and sum(array.nbytes for array in read.values()) >= _MIN_SEPARATE_BYTES
     try:
-        with cache.room() as folder:
-            written = _Written(folder, cache.weights_file(key) if is_beside else None, packs)
-            made = _session(content, options(), create, shared, copied, written)
+        with cache.temporary_folder() as folder:
+            written = _OptimisedFiles(folder, cache.weights_file(key) if is_beside else None, packs)
+            session = _session(content, options(), create, shared, copied, written)
             with open(os.path.join(folder, _OPTIMISED), "rb") as file:
                 cache.save_optimised(key, file.read(), written.weights)
             cache.used, cache.is_packed = key, packs
-            return made
-    except Exception:  # an error that has another reason is made anew
-        cache.say_why(len(content))
+            return session
+    except Exception:  # a start without the cache raises any other error again
+        cache.warn_if_unwritable(len(content))
     return None
 
 
 def start_optimised(
-    optimised: Optimised,
+    optimised: OptimisedGraph,
     options: onnxruntime.SessionOptions,
     create: Create,
     shared: Mapping[str, onnxruntime.OrtValue],
 ) -> onnxruntime.InferenceSession:
-    """Return a session of a graph that was optimised before, with the weights that are not in it."""
+    """Return a session of an optimised graph, with the weights that are not in it."""
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if optimised.folder is not None:
         options.add_session_config_entry(_FILES_FOLDER, optimised.folder)
@@ -240,10 +246,10 @@ _OPTIMISED = "optimised.onnx"
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """Where onnxruntime writes an optimised graph, without the weights that are shared.
+class _OptimisedFiles:
+    """The files to which onnxruntime writes an optimised graph, without the shared weights.
 
-    file: of the weights; None where they are in the graph. packs: whether it also has them in the order of kernels.
+    file: of the weights; None if they are in the graph. packs: whether it also has the prepacked weights.
     """
 
     folder: str
@@ -252,17 +258,17 @@ class _Written:
 
     @property
     def weights(self) -> str | None:
-        """The path of the file of weights; None where there was none to write."""
+        """The path of the file of weights; None if onnxruntime wrote no such file."""
         path = None if self.file is None else os.path.join(self.folder, self.file)
         return path if path is not None and os.path.exists(path) else None
 
-    def ask(self, options: onnxruntime.SessionOptions) -> None:
-        """Let a session write it."""
+    def configure(self, options: onnxruntime.SessionOptions) -> None:
+        """Set the options with which a session writes the files."""
         options.optimized_model_filepath = os.path.join(self.folder, _OPTIMISED)
         if self.file is not None:
             options.add_session_config_entry("session.optimized_model_external_initializers_file_name", self.file)
             least = "session.optimized_model_external_initializers_min_size_in_bytes"
-            options.add_session_config_entry(least, str(_BY_REFERENCE))
+            options.add_session_config_entry(least, str(_MIN_REFERENCED_BYTES))
         if self.file is not None and self.packs:
             options.add_session_config_entry("session.save_external_prepacked_constant_initializers", "1")
 
@@ -273,9 +279,9 @@ def _session(
     create: Create,
     shared: Mapping[str, onnxruntime.OrtValue],
     copied: Mapping[str, onnxruntime.OrtValue],
-    written: _Written | None = None,
+    written: _OptimisedFiles | None = None,
 ) -> onnxruntime.InferenceSession:
-    """Return a session. written: where it writes the optimised graph."""
+    """Return a session. written: the files to which it writes the optimised graph."""
     for name, value in shared.items():
         options.add_initializer(name, value)
     if copied:
@@ -284,7 +290,7 @@ def _session(
         options.add_session_config_entry(_FILES_FOLDER, FOLDER)
         return create(content, options)
     if written is not None:
-        written.ask(options)
+        written.configure(options)
         return _with_empty_file(content, options, create, written.folder)
     import tempfile
 
@@ -302,7 +308,7 @@ def _with_empty_file(
 
 
 def _is_empty(path: str) -> bool:
-    """Return whether a file is there and empty: it is not there where the package is read from an archive."""
+    """Return True if a file exists and is empty. It does not exist if the package is read from an archive."""
     try:
         return os.stat(path).st_size == 0
     except OSError:
@@ -310,30 +316,30 @@ def _is_empty(path: str) -> bool:
 
 
 def _is_large(array: Array) -> bool:
-    """Return whether a weight is passed by reference.
+    """Return True if a weight is passed by reference.
 
-    Elements of less than a byte are packed in onnxruntime, and strings are no plain memory.
+    onnxruntime packs elements of less than a byte, and strings are not plain memory.
     """
-    return array.nbytes >= _BY_REFERENCE and array.dtype != object and DType.of(array.dtype).bits not in (2, 4)
+    return array.nbytes >= _MIN_REFERENCED_BYTES and array.dtype != object and DType.of(array.dtype).bits not in (2, 4)
 
 
 def _read_late(graph: Graph) -> frozenset[str]:
-    """Return the constants that only kernels read: operands of operators that wait for an operand of the run."""
+    """Return the constants that only kernels read: operands of operators that also depend on a fed value."""
     late: dict[int, bool] = {}
-    _look_at(graph, late)
+    _note_readers(graph, late)
     outputs = {s.id for s in graph.outputs}
-    own = {id(s): s for s in graph.symbols if isinstance(s.producer, Constant)}
-    return frozenset(s.name for i, s in own.items() if late.get(i) and s.id not in outputs)
+    constants = {id(s): s for s in graph.symbols if isinstance(s.producer, Constant)}
+    return frozenset(s.name for i, s in constants.items() if late.get(i) and s.id not in outputs)
 
 
-def _look_at(graph: Graph, late: dict[int, bool]) -> None:
-    """Note of each constant that a graph and its bodies read whether only kernels do."""
+def _note_readers(graph: Graph, late: dict[int, bool]) -> None:
+    """Note for each constant that a graph and its bodies read whether only kernels read it."""
     constant = {s.id for s in graph.symbols if isinstance(source_of(s), Constant)}
     for node in graph.nodes:
         for inner in bodies(node):
-            _look_at(inner, late)
+            _note_readers(inner, late)
         inputs = [s for s in node.inputs if s is not None]
-        folded = not node.domain and all(s.id in constant for s in inputs)  # onnxruntime folds ONNX's alone
+        folded = not node.domain and all(s.id in constant for s in inputs)  # onnxruntime folds ONNX's operators only
         if folded:
             constant.update(s.id for s in node.outputs)
         for symbol in inputs:
@@ -344,7 +350,7 @@ def _look_at(graph: Graph, late: dict[int, bool]) -> None:
 
 
 def _root(symbol: Symbol) -> Symbol:
-    """Return the constant that a Symbol of a body stands for."""
+    """Return the constant that a captured Symbol of a body refers to."""
     while isinstance(symbol.producer, Captured):
         symbol = symbol.producer.symbol
     return symbol

@@ -1,8 +1,8 @@
-"""Transport dtypes: those in which values of dtypes without plain arrays go into a session and come out of it.
+"""Transport dtypes: values of dtypes that NumPy lacks go into a session and come out of it in these.
 
-onnxruntime gives an output as a tensor of its own, from which any dtype can be read, only to runs that are fed such
-tensors, and it makes none of strings, lists and None. Where those go in or out, the graph itself turns the outputs into
-what comes back as an array.
+onnxruntime returns an output as an OrtValue, from which any dtype can be read, only in runs that are fed OrtValues, and
+strings, lists and None cannot be fed so. If a graph has such inputs or outputs, the graph itself converts its outputs
+to dtypes that come back as arrays.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType
 
 
 def check(model: str, types: Mapping[str, Type]) -> None:
-    """Raise `ModelError` where a list or an optional holds what onnxruntime has no lists and optionals of."""
+    """Raise `ModelError` for a sequence or an optional of a dtype that onnxruntime does not support in them."""
     for name, type_ in types.items():
         leaf = type_
         while isinstance(leaf, (SequenceType, OptionalType)):
             leaf = leaf.element
         if leaf is not type_ and isinstance(leaf, TensorType) and leaf.dtype.storage not in PLAIN:
-            kind = "lists" if isinstance(type_, SequenceType) else "optionals"
+            kind = "sequences" if isinstance(type_, SequenceType) else "optionals"
             raise ModelError(
-                f"load: {model}: {name} is {type_}, and onnxruntime has no {kind} of {leaf.dtype}",
-                help="cast the elements, to float32 or int8, and cast them back where they are used",
+                f"load: {model}: {name} is {type_}, but onnxruntime has no {kind} of {leaf.dtype}",
+                help="cast the elements to float32 or int8, and cast them back where they are used",
             )
 
 
 def is_unusual(type_: Type) -> TypeGuard[TensorType]:
-    """Return whether the type is a tensor's whose dtype onnxruntime gives no array of."""
+    """Return True if the type is a tensor of a dtype that onnxruntime does not return as an array."""
     return isinstance(type_, TensorType) and type_.dtype.storage not in PLAIN
 
 
 def is_bindable(inputs: Mapping[str, Type], outputs: Mapping[str, Type]) -> bool:
-    """Return whether onnxruntime makes tensors of its own of all that goes in, and all that comes out is one."""
+    """Return True if all inputs and outputs can be OrtValues."""
     fed = all(isinstance(t, TensorType) and t.dtype is not DType.string for t in inputs.values())
     return fed and all(isinstance(t, TensorType) for t in outputs.values())
 
 
 def transport_dtype(dtype: DType) -> DType:
-    """Return the dtype that lowered graphs have in place of a stored one."""
+    """Return the dtype that lowered graphs have instead of a stored one."""
     return _TRANSPORT.get(dtype, dtype)
 
 
@@ -74,11 +74,11 @@ def from_value(value: onnxruntime.OrtValue, dtype: DType) -> Array:
 
 
 _TRANSPORT = {DType.float4_e2m1: DType.float8_e4m3fn}
-"""The dtypes that lowering replaces by others: see `lowering.dtypes.float4`."""
+"""The dtypes that lowering replaces: see `lowering.dtypes.float4`."""
 
 
 def is_needed(inputs: Mapping[str, Type], outputs: Mapping[str, Type]) -> bool:
-    """Return whether some output can be read by neither of the runtime's two ways to run."""
+    """Return True if some output can be read neither as an array nor as an OrtValue."""
     if not any(map(is_unusual, outputs.values())):
         return False
     if any(isinstance(t, TensorType) and t.dtype is DType.string for t in inputs.values()):
@@ -87,12 +87,12 @@ def is_needed(inputs: Mapping[str, Type], outputs: Mapping[str, Type]) -> bool:
 
 
 def with_transport_outputs(graph: Graph) -> Graph:
-    """Return a copy of the graph whose outputs are all of types that `run` gives."""
-    made = copied(graph)
-    outputs = [(name, made.symbols[s.id]) for name, s in graph.named_outputs]
+    """Return a copy of the graph whose outputs all have types that `run` returns."""
+    new = copied(graph)
+    outputs = [(name, new.symbols[s.id]) for name, s in graph.named_outputs]
     readable = [(None, _transported(s)) if is_unusual(s.type) else (name, s) for name, s in outputs]
-    made.build.outputs(made.names.of_outputs(readable))
-    return made
+    new.build.outputs(new.names.of_outputs(readable))
+    return new
 
 
 def restored(array: Array, dtype: DType) -> Array:
@@ -101,7 +101,7 @@ def restored(array: Array, dtype: DType) -> Array:
 
 
 def unpaired(value: Any, type_: Type) -> Any:
-    """Return what a session gives for an output of a type: complex numbers, and those in lists, as views of NumPy's."""
+    """Return a session's output with complex numbers, also those in lists, as views of NumPy's complex dtypes."""
     if not is_complex(type_):
         return value
     if isinstance(type_, TensorType):
@@ -113,7 +113,7 @@ def unpaired(value: Any, type_: Type) -> Any:
 
 
 def with_complex(run: Callable[..., Any], types: Iterable[Type]) -> Callable[..., Any]:
-    """Return a function that runs a session, and gives those of its first outputs that are complex as NumPy has it."""
+    """Return a function that runs a session, and returns its complex outputs in NumPy's complex dtypes."""
     pairs = [(position, type_) for position, type_ in enumerate(types) if is_complex(type_)]
 
     def with_complex_outputs(*arguments: Any) -> Any:
@@ -126,8 +126,7 @@ def with_complex(run: Callable[..., Any], types: Iterable[Type]) -> Callable[...
 
 
 def _transported(symbol: Symbol) -> Symbol:
-    """Return bfloat16 as its bits, and what is narrower in a dtype that holds its values, for of those there are no
-    views."""
+    """Return bfloat16 as its bits, and narrower dtypes cast to one that holds their values: they have no views."""
     if symbol.dtype is DType.bfloat16:
         out = TensorType(DType.uint16, symbol.shape)
         return symbol.graph.op("BitCast", [symbol], {"to": DType.uint16.onnx}, [out])[0]
@@ -144,16 +143,16 @@ PLAIN = frozenset(
         DType.uint64, DType.float16, DType.float32, DType.float64, DType.string,
     }
 )  # fmt: skip
-"""The stored dtypes that onnxruntime's Python API takes and gives as NumPy arrays."""
+"""The stored dtypes that onnxruntime's Python API takes and returns as NumPy arrays."""
 
 _BITS = {1: np.uint8, 2: np.uint16}
 
 
 def to_ort(array: Array, dtype: DType) -> onnxruntime.OrtValue:
-    """Return an OrtValue of a C-contiguous array of a stored dtype other than string, of which onnxruntime makes none.
+    """Return an OrtValue of a C-contiguous array of a stored dtype other than string, which OrtValues do not support.
 
-    It shares the array's memory, but for dtypes of less than a byte, and keeps the array alive. A session that was
-    given the OrtValue keeps neither.
+    It shares the array's memory, except for dtypes of less than a byte, and keeps the array alive. A session that
+    uses the OrtValue keeps neither alive.
     """
     if dtype in PLAIN:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
@@ -170,7 +169,7 @@ def to_ort(array: Array, dtype: DType) -> onnxruntime.OrtValue:
 def from_ort(value: onnxruntime.OrtValue, dtype: DType) -> Array:
     """Return the array of an OrtValue of a stored dtype.
 
-    It shares the memory, and keeps it alive, for dtypes in `PLAIN`; of others it is a copy.
+    It shares the memory, and keeps it alive, for dtypes in `PLAIN`; for others it is a copy.
     """
     if dtype in PLAIN:
         return value.numpy()  # type: ignore[no-any-return]
@@ -184,17 +183,17 @@ def from_ort(value: onnxruntime.OrtValue, dtype: DType) -> Array:
 
 
 def _unpacked(value: onnxruntime.OrtValue, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Return several elements a byte, the first in the lowest bits."""
+    """Unpack several elements a byte, the first in the lowest bits."""
     packed = np.frombuffer(ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes()), np.uint8)
     mask = np.uint8((1 << dtype.bits) - 1)
     places = [packed >> np.uint8(place) & mask for place in range(0, 8, dtype.bits)]
     codes = np.stack(places, axis=-1).reshape(-1)[: math.prod(shape)]
-    return codes.view(dtype.numpy).reshape(shape)  # ml_dtypes has an element a byte, in its low bits
+    return codes.view(dtype.numpy).reshape(shape)  # ml_dtypes stores one element a byte, in its low bits
 
 
 # The types of a finished model's inputs and outputs, as onnxruntime and the model's metadata describe them.
 
-# onnxruntime's spellings that are not ours.
+# onnxruntime's spellings that differ from graphcore's.
 _ELEMENTS = {
     "float": DType.float32,
     "double": DType.float64,
@@ -208,7 +207,7 @@ _ELEMENTS = {
 
 
 def types_of(session: onnxruntime.InferenceSession) -> tuple[dict[str, Type], dict[str, Type]]:
-    """Return the types of the inputs and of the outputs by name. What graphcore has no type for is foreign."""
+    """Return the types of the inputs and of the outputs by name; `ForeignType` for types that graphcore lacks."""
     semantic = _semantic(notes.read(session.get_modelmeta().custom_metadata_map).get(notes.DTYPES, "{}"))
     inputs = {v.name: _type(v, semantic) for v in session.get_inputs()}
     outputs = {v.name: _type(v, semantic) for v in session.get_outputs()}
@@ -216,12 +215,12 @@ def types_of(session: onnxruntime.InferenceSession) -> tuple[dict[str, Type], di
 
 
 def outputs_of(session: onnxruntime.InferenceSession) -> dict[str, Type]:
-    """Return the types of the outputs of a session whose model notes nothing."""
+    """Return the types of the outputs of a session whose model has no metadata of graphcore."""
     return {v.name: _type(v, {}) for v in session.get_outputs()}
 
 
 def _semantic(text: str) -> dict[str, object]:
-    """Return the semantic dtypes that a model notes; none where the note, which is untrusted, cannot be read."""
+    """Return the semantic dtypes in a model's metadata; {} if the untrusted text cannot be parsed."""
     try:
         noted = json.loads(text)
     except (ValueError, RecursionError):
@@ -230,8 +229,7 @@ def _semantic(text: str) -> dict[str, object]:
 
 
 def noted(types: Mapping[str, Type], metadata: Mapping[str, str]) -> dict[str, Type]:
-    """Return the types of a graph's inputs or outputs, with dtypes that are stored along one more axis where it was
-    read from a file whose metadata notes them."""
+    """Return the types of a graph's inputs or outputs, with the semantic dtypes that the metadata of its file notes."""
     if notes.DTYPES not in metadata:
         return dict(types)
     semantic = _semantic(metadata[notes.DTYPES])
@@ -242,8 +240,8 @@ def noted(types: Mapping[str, Type], metadata: Mapping[str, str]) -> dict[str, T
 
 
 def _meant(stored: TensorType, dtype: DType) -> TensorType:
-    """Return the type of a dtype whose stored one is given: of wide integers and complex numbers that has one more
-    axis, of their digits or parts."""
+    """Return the type of a dtype from its stored type, which has one more axis for digits or parts of wide integers and
+    complex numbers."""
     shape = stored.shape
     axis = big_integers.storage_axis(dtype)
     if not axis:
@@ -254,7 +252,7 @@ def _meant(stored: TensorType, dtype: DType) -> TensorType:
 
 
 def _type(value: Any, semantic: dict[str, object]) -> Type:
-    # onnxruntime says [] of a scalar and of a tensor of unknown rank alike, and says no shapes of elements.
+    # onnxruntime reports [] for scalars and for tensors of unknown rank, and no shapes of elements.
     shape = Shape(map(_dim, value.shape)) if value.shape else Shape.unknown()
     type_ = _parsed(value.type, shape)
     if not isinstance(type_, TensorType):
@@ -277,12 +275,12 @@ def _parsed(described: str, shape: Shape) -> Type:
 
 
 def _noted(name: object, stored: DType) -> DType:
-    """Return the dtype that a model notes, where tensors of it are stored as the model's are."""
+    """Return the dtype that a model notes, if it is stored in the model's dtype; else the stored dtype."""
     if not isinstance(name, str):
         return stored
     try:
         noted = DType.of(name)
-    except (DTypeError, ValueError):  # a width of more digits than Python reads is a ValueError
+    except (DTypeError, ValueError):  # a width with more digits than Python parses is a ValueError
         return stored
     return noted if noted.storage is stored else stored
 
@@ -293,15 +291,15 @@ def _dim(size: int | str | None) -> Dim:
     try:
         return Dim(size)
     except ValueError:
-        return Dim.dynamic()  # names of other tools may be anything
+        return Dim.dynamic()  # other tools write any text
 
 
-def are_told(outputs: Mapping[str, Type], inputs: Mapping[str, Type]) -> bool:
-    """Return whether the types of the inputs tell each dim of the outputs that is no number."""
-    known = {d for t in inputs.values() if isinstance(t, TensorType) and t.shape.is_ranked for d in t.shape}
+def are_determined(outputs: Mapping[str, Type], inputs: Mapping[str, Type]) -> bool:
+    """Return True if the inputs determine each symbolic dim of the outputs."""
+    input_dims = {d for t in inputs.values() if isinstance(t, TensorType) and t.shape.is_ranked for d in t.shape}
     return all(
         isinstance(type_, TensorType)
         and type_.shape.is_ranked
-        and all(dim.is_static or (dim in known and not dim.is_dynamic) for dim in type_.shape)
+        and all(dim.is_static or (dim in input_dims and not dim.is_dynamic) for dim in type_.shape)
         for type_ in outputs.values()
     )

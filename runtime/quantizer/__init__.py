@@ -30,7 +30,7 @@ NOTE = "graphcore.quantized"
 
 
 class Quantization(NamedTuple):
-    """A quantised graph and what became of each of its layers."""
+    """A quantised graph and a report of its layers."""
 
     graph: Graph
     report: Report
@@ -93,9 +93,9 @@ def quantize(
     """
     if not isinstance(graph, Graph):
         raise GraphError(
-            f"quantize: a {type(graph).__name__} is no Graph", help="Graph.load(path) makes one of a model"
+            f"quantize: graph must be a Graph, got {type(graph).__name__}", help="load a model: Graph.load(path)"
         )
-    is_decoder = any(held.buffer.in_place for held in graph.buffers.values())
+    is_decoder = any(buffer.buffer.in_place for buffer in graph.buffers.values())
     chosen = choices(scheme, block_size, per_channel, symmetric, reduce_range, accuracy_level, search, is_decoder)
     if many_rows not in (None, "int8", "same") or (many_rows == "int8" and not chosen.has_two_forms):
         raise GraphError(
@@ -112,30 +112,30 @@ def quantize(
         raise _again(graph, done, "is quantised already", "parts can have schemes of their own before it is written")
     embeddings = is_decoder if embeddings is None else embeddings
     source = functions.inlined(graph)
-    found = candidates(source)
-    select = selection(found, include, exclude, min_elements, embeddings)
+    products = candidates(source)
+    select = selection(products, include, exclude, min_elements, embeddings)
     if source is not graph:
         own = candidates(graph)
         chosen_of_own = sum(not select.refusal(each) for each in own)
-        if chosen_of_own == sum(not select.refusal(each) for each in found):
-            source, found = graph, own  # nothing to do in functions: they stay
+        if chosen_of_own == sum(not select.refusal(each) for each in products):
+            source, products = graph, own  # nothing to do in functions: they stay
     is_static = samples is not None and chosen.scheme.name == "int8_dynamic"
     ranges = Ranges(source, measured(source), runs_of(samples)) if is_static else None
-    with steps(progress, len(found), "layers") as step:
-        layers = layered(source, found, chosen, select, strict, ranges, step)
-        source, found = layers.graph, found if layers.graph is source else candidates(layers.graph)
+    with steps(progress, len(products), "layers") as step:
+        layers = layered(source, products, chosen, select, strict, ranges, step)
+        source, products = layers.graph, products if layers.graph is source else candidates(layers.graph)
         others = (
-            {} if samples is None or is_static else single_digits(source, found, chosen, select, samples, tolerance)
+            {} if samples is None or is_static else single_digits(source, products, chosen, select, samples, tolerance)
         )
-        plan = planned(source, found, chosen, select, strict, others, step)
+        plan = planned(source, products, chosen, select, strict, others, step)
     if done and not plan.chosen and not layers.has_any:
         raise _again(graph, done, "is quantised already and has nothing left", "or choose other layers")
-    made = rewritten(source, plan)
+    quantized = rewritten(source, plan)
     if plan.chosen or layers.has_any:
-        made.metadata[NOTE] = f"{done}, {chosen.scheme.name}" if done else chosen.scheme.name
+        quantized.metadata[NOTE] = f"{done}, {chosen.scheme.name}" if done else chosen.scheme.name
         if chosen.has_two_forms and (many_rows or ("int8" if is_decoder else "same")) == "int8":
-            made.metadata[row_switch.NOTE] = "int8"
-    return Quantization(made, layers.merged(reported(found, plan)))
+            quantized.metadata[row_switch.NOTE] = "int8"
+    return Quantization(quantized, layers.merged(reported(products, plan)))
 
 
 def _again(graph: Graph, done: str, what: str, other: str) -> GraphError:

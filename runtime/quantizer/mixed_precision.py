@@ -1,4 +1,4 @@
-"""Mixed precision: which weights of a graph of two digits can do with one, tried on samples.
+"""Mixed precision: find the weights of a graph with two digits that need only one, by running samples.
 
 Errors of different weights hardly know of each other, so that those of several add up. Weights are taken in the order
 of what they do to the outputs for each of their elements, as long as the sum is within what is tolerated, and what all
@@ -29,54 +29,54 @@ ONE_DIGIT = SCHEMES["int8_dynamic16"]
 """The scheme of weights that need no second digit."""
 
 _STEP = 16
-"""The share that goes where chosen weights are further off at once than their sum, one of so many goes, and the rest is
-tried again."""
+"""If chosen weights together have a larger error than the sum of their errors, one of this many is dropped, and the
+rest is tried again."""
 
 
 def single_digits(
     graph: Graph,
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     choices: Choices,
     chosen: Selection,
     samples: object,
     tolerance: object,
 ) -> dict[Key, Choices]:
-    """Return the choices of weights that need no second digit, by their keys.
+    """Return the schemes of weights that need no second digit, by key.
 
     samples: for each run of the graph the arrays of its inputs, in order or by name. tolerance: how far all outputs may
     be off in the end, see `_off`, without what rounded tables of rows do.
     """
-    most, runs = _tolerated(choices, tolerance), runs_of(samples)
+    max_error, runs = _tolerated(choices, tolerance), runs_of(samples)
     one = replace(choices, scheme=ONE_DIGIT)
-    found = [candidate for candidate in found if not candidate.is_table]
-    plan = planned(graph, found, one, chosen, False)
-    sizes = {c.matrix.key: _size(c) for c in found if id(c.node) in plan.chosen and c.matrix is not None}
+    candidates = [candidate for candidate in candidates if not candidate.is_table]
+    plan = planned(graph, candidates, one, chosen, False)
+    sizes = {c.matrix.key: _size(c) for c in candidates if id(c.node) in plan.chosen and c.matrix is not None}
     if not sizes:
         return {}
     exact = _outputs(graph, runs)
     if not all(np.isfinite(array).all() for outputs in exact for array in outputs):
         raise GraphError("quantize: samples lead to NaN or infinity", help="give samples that the graph is made for")
 
-    def off(keys: Iterable[Key], part: Sequence[Candidate] = found, scheme: Choices = one) -> float:
+    def off(keys: Iterable[Key], part: Sequence[Candidate] = candidates, scheme: Choices = one) -> float:
         others = dict.fromkeys(keys, one)
         return _off(_outputs(rewritten(graph, planned(graph, part, scheme, chosen, False, others)), runs), exact)
 
-    alone = {key: off((key,), [c for c in found if c.matrix is not None and c.matrix.key == key]) for key in sizes}
+    alone = {key: off((key,), [c for c in candidates if c.matrix is not None and c.matrix.key == key]) for key in sizes}
     ranked = sorted((key for key in alone if alone[key] < math.inf), key=lambda key: alone[key] / sizes[key])
-    return dict.fromkeys(_fitting(ranked, alone, most, lambda keys: off(keys, found, choices)), one)
+    return dict.fromkeys(_fitting(ranked, alone, max_error, lambda keys: off(keys, candidates, choices)), one)
 
 
 def _fitting(
-    ranked: Sequence[Key], alone: Mapping[Key, float], most: float, off: Callable[[Sequence[Key]], float]
+    ranked: Sequence[Key], alone: Mapping[Key, float], max_error: float, off: Callable[[Sequence[Key]], float]
 ) -> Sequence[Key]:
-    """Return as many keys as are within `most` at once. Those too large by themselves leave room for later ones."""
+    """Return as many keys as are within `max_error` together. Keys that are too large alone are skipped."""
     taken: list[Key] = []
     total = 0.0
     for key in ranked:
-        if total + alone[key] <= most:
+        if total + alone[key] <= max_error:
             taken.append(key)
             total += alone[key]
-    while taken and off(taken) > most:
+    while taken and off(taken) > max_error:
         del taken[-max(len(taken) // _STEP, 1) :]
     return taken
 
@@ -99,26 +99,26 @@ def _tolerated(choices: Choices, tolerance: object) -> float:
 
 
 def runs_of(samples: object) -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
-    """Return what a graph is called with, arrays in order and by name. Raises `GraphError` for anything else."""
-    made: list[tuple[Sequence[Any], Mapping[str, Any]]] = []
+    """Return the arguments of calls, arrays in order and by name. Raises `GraphError` for other values."""
+    errors: list[tuple[Sequence[Any], Mapping[str, Any]]] = []
     for sample in samples if isinstance(samples, Iterable) and not isinstance(samples, (str, Mapping)) else ():
         if isinstance(sample, Mapping):
-            made.append(((), sample))
+            errors.append(((), sample))
         elif isinstance(sample, (list, tuple)):
-            made.append((sample, {}))
+            errors.append((sample, {}))
         else:
-            made = []
+            errors = []
             break
-    if not made:
+    if not errors:
         raise GraphError(
             f"quantize: samples are {type(samples).__name__}, and no list of what the graph is run with",
             help='give the inputs of one run or more: [{"x": array}], or [(array,)]',
         )
-    return made
+    return errors
 
 
 def _outputs(graph: Graph, runs: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> _Outputs:
-    """Return the outputs of floats of each run."""
+    """Return the float outputs of each run."""
     # onnxruntime, which quantising without samples does not need
     from graphcore.runtime.session import InferenceSession
 
@@ -135,15 +135,15 @@ def _is_of_floats(symbol: Any) -> bool:
     return isinstance(dtype, DType) and dtype.is_float
 
 
-def _off(made: _Outputs, exact: _Outputs) -> float:
+def _off(outputs: _Outputs, exact: _Outputs) -> float:
     """Return half of the squared length of the change over the squared length of all runs, of the output that is most
     off.
 
-    Of vectors of length 1 that is 1 less the mean cosine. Infinite where something is no number.
+    Of vectors of length 1 that is 1 less the mean cosine. Infinite if an output has NaN or infinity.
     """
     worst = 0.0
     for place in range(len(exact[0])):
-        pairs = [(a[place], b[place]) for a, b in zip(made, exact, strict=True)]
+        pairs = [(a[place], b[place]) for a, b in zip(outputs, exact, strict=True)]
         change = sum(float(np.square(a - b).sum()) for a, b in pairs)
         length = sum(float(np.square(b).sum()) for _, b in pairs)
         if not change <= math.inf:

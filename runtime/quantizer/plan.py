@@ -26,10 +26,10 @@ _NO_FORM = having(Trait.RECURRENT) | {"Conv", "ConvTranspose"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A node with a constant weight of floats.
+    """A node with a constant float weight.
 
     position: of the weight among its operands. matrix: the weight as a product reads it, [n, k], or a table of rows;
-    None where there is no way to quantise it. reason: why, or "".
+    None if it cannot be quantised. reason: why, or "".
     """
 
     node: Node
@@ -40,22 +40,22 @@ class Candidate:
 
     @property
     def is_table(self) -> bool:
-        """Return whether rows of the weight are looked up."""
+        """Whether the node gathers rows of the weight."""
         return self.node.op_type == "Gather"
 
     @property
     def has_form(self) -> bool:
-        """Return whether nodes of its operator are ever quantised."""
+        """Whether nodes of its operator can be quantised."""
         return self.node.op_type not in _NO_FORM
 
     @property
     def layer(self) -> str:
-        """Return the path of its layer."""
+        """The path of its layer."""
         return self.node.layer.rstrip("/")
 
     @property
     def names(self) -> set[str]:
-        """Return what patterns are compared with."""
+        """The names that patterns are compared with."""
         result = self.node.outputs[0].name
         path = result if result.startswith(self.node.layer) else self.node.layer + result
         return {self.layer, result, path, self.weight.root.name} - {""}
@@ -63,7 +63,7 @@ class Candidate:
 
 def candidates(graph: Graph) -> list[Candidate]:
     """Return the candidates of a graph and of the bodies in it, in order."""
-    return [found for node in walk(graph) for found in _of(node)]
+    return [candidate for node in walk(graph) for candidate in _of(node)]
 
 
 def _of(node: Node) -> Iterator[Candidate]:
@@ -88,7 +88,7 @@ def _of(node: Node) -> Iterator[Candidate]:
 
 
 def _is_quantized(node: Node) -> bool:
-    """Return whether a node computes with bytes as it is: what it multiplies and the weight both come out of them."""
+    """Return True if a node already computes with bytes: both its other operand and the weight are dequantised."""
     return node.op_type in _PRODUCTS | _NO_FORM and all(
         s is not None
         and isinstance(s.producer, Node)
@@ -99,8 +99,7 @@ def _is_quantized(node: Node) -> bool:
 
 
 def _is_workaround(weight: Weight) -> bool:
-    """Return whether it is a row or column of zeros, which finds NaN, in graphs that were quantised and lowered
-    before."""
+    """Return True for a row or column of zeros that detects NaN, in graphs that were quantised and lowered before."""
     producer = weight.root.producer
     assert isinstance(producer, Constant)
     return 1 in producer.array.shape[-2:] and not producer.array.any()
@@ -109,7 +108,7 @@ def _is_workaround(weight: Weight) -> bool:
 def _product(node: Node, weight: Weight) -> Candidate:
     shape, x = _shape(node, 1), node.inputs[0]
     if len(shape) != 2:
-        return Candidate(node, 1, weight, None, "it is no matrix")
+        return Candidate(node, 1, weight, None, "it is not a matrix")
     if x is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
         return Candidate(node, 1, weight, None, "the rank of the other operand is not known")
     matrix = weight
@@ -157,7 +156,7 @@ class Selection:
 
 
 def misfit(candidate: Candidate) -> str:
-    """Return why a candidate that was chosen cannot be quantised, as far as its node says, or ""."""
+    """Return why a chosen candidate cannot be quantised, as far as its node shows, or ""."""
     operand = candidate.node.inputs[candidate.position]
     assert operand is not None
     if candidate.matrix is not None and operand.dtype not in HELD:
@@ -166,16 +165,16 @@ def misfit(candidate: Candidate) -> str:
 
 
 def selection(
-    found: Sequence[Candidate], include: object, exclude: object, min_elements: object, embeddings: bool
+    candidates: Sequence[Candidate], include: object, exclude: object, min_elements: object, embeddings: bool
 ) -> Selection:
-    """Return the caller's choice. Raises `GraphError` for what is no pattern, and for patterns that match nothing."""
+    """Return the caller's choice. Raises `GraphError` for invalid patterns, and for patterns that match nothing."""
     if not isinstance(min_elements, int) or isinstance(min_elements, bool) or min_elements < 0:
         raise GraphError(f"quantize: min_elements is {min_elements!r:.80}", help="give a number of elements: 1024")
     chosen = Selection(_patterns("include", include), _patterns("exclude", exclude), min_elements, bool(embeddings))
-    known = {name: None for candidate in found for name in sorted(candidate.names)}
+    names = {name: None for candidate in candidates for name in sorted(candidate.names)}
     for pattern in (*chosen.include, *chosen.exclude):
-        if not _matches(pattern, known):
-            near = difflib.get_close_matches(pattern, known, 3, 0.4) or [*known][:5]
+        if not _matches(pattern, names):
+            near = difflib.get_close_matches(pattern, names, 3, 0.4) or [*names][:5]
             raise GraphError(
                 f"quantize: no layer or weight is called {pattern!r}",
                 help="they are called such as " + ", ".join(map(repr, near)) if near else "there are none to quantise",
@@ -183,13 +182,13 @@ def selection(
     return chosen
 
 
-def _patterns(name: str, given: object) -> tuple[str, ...]:
-    if isinstance(given, str):
-        return (given,)
-    patterns = tuple(given) if isinstance(given, Iterable) else (given,)
+def _patterns(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    patterns = tuple(value) if isinstance(value, Iterable) else (value,)
     if all(isinstance(each, str) for each in patterns):
         return patterns
-    raise GraphError(f"quantize: {name} is {given!r:.80}", help="give a pattern such as 'encoder/*', or a list of them")
+    raise GraphError(f"quantize: {name} is {value!r:.80}", help="give a pattern such as 'encoder/*', or a list of them")
 
 
 def _matches(pattern: str, names: set[str] | dict[str, None]) -> bool:
@@ -201,7 +200,7 @@ _NONE: Mapping[tuple[Any, ...], Choices] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """A weight that was encoded. error: what that changes in it, relative to its length."""
+    """An encoded weight. error: the change by encoding, relative to the length of the weight."""
 
     key: tuple[Any, ...]
     choices: Choices
@@ -222,12 +221,12 @@ class Plan:
     reasons: dict[int, str] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
     through: set[int] = field(default_factory=set)
-    """The ids of nodes that bring weights into the form in which they were read."""
+    """The ids of nodes that transform weights before they are read."""
 
 
 def planned(
     graph: Graph,
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     choices: Choices,
     chosen: Selection,
     strict: bool,
@@ -242,9 +241,9 @@ def planned(
     plan = Plan(choices)
     encoded: dict[tuple[Any, ...], Encoded | GraphcoreError | str] = {}
     multiplied = {
-        c.matrix.key for c in found if c.matrix is not None and not (c.is_table or chosen.refusal(c) or misfit(c))
+        c.matrix.key for c in candidates if c.matrix is not None and not (c.is_table or chosen.refusal(c) or misfit(c))
     }
-    for candidate in found:
+    for candidate in candidates:
         step()
         node = candidate.node
         refusal = chosen.refusal(candidate)
@@ -259,13 +258,13 @@ def planned(
         key = (*candidate.matrix.key, "rows" if rows else "")
         if key not in encoded:
             encoded[key] = _encoded(candidate, key, own, rows)
-        made = encoded[key]
-        if isinstance(made, Encoded):
-            plan.chosen[id(node)] = candidate, made
+        weight = encoded[key]
+        if isinstance(weight, Encoded):
+            plan.chosen[id(node)] = candidate, weight
             plan.through.update(map(id, candidate.weight.through))
             continue
-        error = made if isinstance(made, GraphcoreError) else None
-        plan.reasons[id(node)] = _short(error) if error else str(made)
+        error = weight if isinstance(weight, GraphcoreError) else None
+        plan.reasons[id(node)] = _short(error) if error else str(weight)
         if error and strict:
             raise _strict(candidate, plan.reasons[id(node)], error.help) from error
     _mark(graph, plan)
@@ -275,7 +274,7 @@ def planned(
 def _encoded(
     candidate: Candidate, key: tuple[Any, ...], choices: Choices, rows: bool
 ) -> Encoded | GraphcoreError | str:
-    """Return the weight encoded; an error or a reason where it cannot be."""
+    """Return the encoded weight; an error or a reason if it cannot be encoded."""
     assert candidate.matrix is not None
     array = candidate.matrix.array()
     try:
@@ -292,7 +291,7 @@ def _encoded(
 
 
 def _short(error: GraphcoreError) -> str:
-    """Return what an error says, without the function that says it."""
+    """Return the message of an error, without the name of the function."""
     return error.summary.partition(": ")[2] or error.summary
 
 
@@ -306,10 +305,10 @@ def _strict(candidate: Candidate, reason: str, help: str) -> GraphError:
 
 
 def _mark(graph: Graph, plan: Plan) -> None:
-    """Mark which Symbols are read when the chosen nodes read encoded weights instead; bodies are looked into."""
+    """Mark the Symbols that are still read when the chosen nodes read encoded weights, including those in bodies."""
     used = plan.used
-    kept = (*graph.outputs, *(held.value for held in graph.buffers.values()), *graph.watched.values())
-    used.update(id(symbol) for symbol in kept)
+    needed = (*graph.outputs, *(buffer.value for buffer in graph.buffers.values()), *graph.watched.values())
+    used.update(id(symbol) for symbol in needed)
     for node in reversed(graph.nodes):
         if not keeps(node, plan):
             continue
@@ -323,18 +322,18 @@ def _mark(graph: Graph, plan: Plan) -> None:
 
 
 def keeps(node: Node, plan: Plan) -> bool:
-    """Return whether the node is still needed.
+    """Return True if the node is still needed.
 
     Only those that bring a weight into another form may be needed no more.
     """
     return id(node) not in plan.through or any(id(symbol) in plan.used for symbol in node.outputs)
 
 
-def report(found: Sequence[Candidate], plan: Plan) -> Report:
+def report(candidates: Sequence[Candidate], plan: Plan) -> Report:
     """Return a row for each candidate."""
     seen: set[object] = set()
     rows = []
-    for candidate in found:
+    for candidate in candidates:
         node, root = candidate.node, candidate.weight.root
         assert isinstance(root.producer, Constant)
         size = 0 if id(root) in seen else root.producer.array.nbytes
@@ -363,5 +362,5 @@ def report(found: Sequence[Candidate], plan: Plan) -> Report:
 
 
 def _scheme(candidate: Candidate, encoded: Encoded) -> str:
-    """Return what the weight is held in: a table of rows is int8 where the scheme has no rows of its own."""
+    """Return the encoding of a weight: a table of rows is int8 if the scheme has no encoding of rows."""
     return encoded.tensor.encoding if candidate.is_table else encoded.choices.scheme.name

@@ -12,13 +12,13 @@ from graphcore.support.markup import table
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One node with a constant weight.
+    """A node with a constant weight.
 
     layer: the path of the layer that it is in, "" outside of any. name: of its result. operator: ONNX's. weight: the
-    name of the weight. shape: of the weight, as it is stored. scheme: what it is quantised to, "" where it was left.
-    reason: why it was left, or "". before, after: the bytes of its weight; both are 0 in the rows after the first
-    one of a weight that several nodes share. error: the length of what quantising changes in the weight over the
-    length of the weight; 0.0 where it was left. block_size: of int4, how many numbers have one scale.
+    name of the weight. shape: of the weight, as it is stored. scheme: what it is quantised to, "" if it was not
+    quantised. reason: why it was left, or "". before, after: the bytes of its weight; both are 0 in the rows after the
+    first one of a weight that several nodes share. error: the length of what quantising changes in the weight over the
+    length of the weight; 0.0 if it was not quantised. block_size: of int4, how many numbers have one scale.
     """
 
     layer: str
@@ -46,22 +46,22 @@ class Report:
 
     @property
     def quantized(self) -> tuple[Row, ...]:
-        """Return the rows of what was quantised."""
+        """The rows of quantised layers."""
         return tuple(row for row in self.rows if row.scheme)
 
     @property
     def left(self) -> tuple[Row, ...]:
-        """Return the rows of what was left as it is; each has its reason."""
+        """The rows of layers that were not quantised, each with its reason."""
         return tuple(row for row in self.rows if not row.scheme)
 
     @property
     def before(self) -> int:
-        """Return the bytes of the weights of all rows in the graph that was given."""
+        """The bytes of the weights of all rows in the original graph."""
         return sum(row.before for row in self.rows)
 
     @property
     def after(self) -> int:
-        """Return the bytes of the same weights now."""
+        """The bytes of the same weights in the quantised graph."""
         return sum(row.after for row in self.rows)
 
     def as_dicts(self) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Return lines of columns; the last cell of a row that is short takes the rest of its line."""
+    """Return lines of columns; the last cell of a short row takes the rest of its line."""
     widths = [
         max(len(row[i]) for row in rows if i < len(row) and (i < len(row) - 1 or len(row) == len(_HEAD)))
         for i in range(len(_HEAD))

@@ -26,20 +26,20 @@ from graphcore.types.tensor_types import TensorType
 Step: TypeAlias = "tuple[str, Any]"
 
 _FORMS = having(Trait.VIEWS) | {"Cast", "Identity", "Transpose"}
-"""Operators that bring a constant into another form."""
+"""Operators that transform a constant."""
 
 _ARITHMETIC = frozenset({"Add", "Div", "Mul", "Sub"})
-"""Operators by which scales and zero points are applied."""
+"""Operators that apply scales and zero points."""
 
 _HELD_IN_BITS = (DType.int8, DType.uint8, DType.int4, DType.uint4)
 
 HELD = (DType.float32, DType.float16, DType.bfloat16, DType.tensor_float32)
-"""Floats of which nothing is lost in float32, which is what weights are encoded from."""
+"""Floats that convert to float32 exactly: weights are encoded from float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The other operand of a step: a constant, told from others by the Symbol that it is."""
+    """The other operand of a step: a constant, identified by its Symbol."""
 
     number: int
     array: Array = field(compare=False)
@@ -47,7 +47,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A constant and what is done to it on the way to where it is read.
+    """A constant and the steps that transform it before it is read.
 
     root: the constant, in the graph that it is a constant of. steps: in order. through: the nodes on the way.
     """
@@ -58,26 +58,26 @@ class Weight:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Return a key, equal for weights that are the same array in the end."""
+        """A key that is equal for weights with the same final array."""
         return (id(self.root), *self.steps)
 
     def then(self, *steps: Step) -> Weight:
-        """Return the weight with more done to it; what is undone again is left out."""
-        made = list(self.steps)
+        """Return the weight with another step; two inverse steps cancel."""
+        all_steps = list(self.steps)
         for step in steps:
             if step[0] == "transpose":
                 perm = step[1]
-                if made and made[-1][0] == "transpose":
-                    before = made.pop()[1]
+                if all_steps and all_steps[-1][0] == "transpose":
+                    before = all_steps.pop()[1]
                     perm = tuple(before[axis] for axis in perm)
                 if perm != tuple(range(len(perm))):
-                    made.append(("transpose", perm))
+                    all_steps.append(("transpose", perm))
             else:
-                made.append(step)
-        return Weight(self.root, tuple(made), self.through)
+                all_steps.append(step)
+        return Weight(self.root, tuple(all_steps), self.through)
 
     def array(self) -> Array:
-        """Return the array in the end."""
+        """Return the final array."""
         assert isinstance(self.root.producer, Constant)
         array, dtype = self.root.producer.array, self.root.dtype
         for kind, value in self.steps:
@@ -95,7 +95,7 @@ class Weight:
 
 
 def weight_of(symbol: Symbol | None) -> Weight | None:
-    """Return the constant of floats that an operand is; None for anything else."""
+    """Return the float constant of an operand; None for other operands."""
     if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.dtype.is_float:
         return None
     steps: list[Step] = []
@@ -128,7 +128,7 @@ def weight_of(symbol: Symbol | None) -> Weight | None:
 
 
 def _computed(node: Node) -> tuple[Symbol, Step] | None:
-    """Return the operand that is the weight, and what is done to it, where a scale or zero point is applied."""
+    """Return the operand that is the weight, and its step, for a node that applies a scale or zero point."""
     if node.op_type == "DequantizeLinear":
         first, *rest = node.inputs
         numbers = [_constant(s) for s in rest]
@@ -150,7 +150,7 @@ def _computed(node: Node) -> tuple[Symbol, Step] | None:
 
 
 def _is_held(symbol: Symbol) -> bool:
-    """Return whether a float comes from numbers of few bits."""
+    """Return True if a float comes from numbers of few bits."""
     producer = symbol.producer
     if not isinstance(producer, Node) or producer.domain or not producer.inputs or producer.inputs[0] is None:
         return False
@@ -164,9 +164,9 @@ def _constant(symbol: Symbol | None) -> Operand | None:
     """Return a constant, also one that is cast."""
     if symbol is None:
         return None
-    found = constant_array(symbol, weights=True, outer=True)
-    if found is not None:
-        return Operand(id(symbol), found)
+    array = constant_array(symbol, weights=True, outer=True)
+    if array is not None:
+        return Operand(id(symbol), array)
     producer = symbol.producer
     if isinstance(producer, Node) and producer.op_type == "Cast" and not producer.domain:
         inner = _constant(producer.inputs[0])
@@ -177,15 +177,15 @@ def _constant(symbol: Symbol | None) -> Operand | None:
 
 
 def _dequantized(array: Array, scale: Operand, *rest: Any) -> Array:
-    """Return numbers less their zero points, times their scales, which are those of an axis or of all."""
+    """Subtract zero points from numbers and multiply them with scales, of an axis or of the whole array."""
     *zero, axis = rest
     wide = [array.astype(np.float32), scale.array, *(z.array.astype(np.float32) for z in zero)]
     shape = [1] * array.ndim
     if scale.array.size > 1:
         shape[axis] = -1
     x, factor, *least = [wide[0], *(a.reshape(shape) if a.size > 1 else a.reshape(()) for a in wide[1:])]
-    made: Array = (x - least[0] if least else x) * factor
-    return made
+    scaled: Array = (x - least[0] if least else x) * factor
+    return scaled
 
 
 _COMPUTED: dict[str, Callable[..., Array]] = {
@@ -248,17 +248,17 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
 """Every scheme by name."""
 
 BLOCK_SIZES = (128, 64, 32)
-"""Sizes of blocks to choose from where none is asked for: the larger, the fewer bits, and the faster are products."""
+"""Candidate block sizes if none is given: larger blocks need fewer bits, and make products faster."""
 
-MOST_ERROR = 0.11
-"""The most that quantising may change in a weight, over its length, in blocks that are larger than need be."""
+MAX_ERROR = 0.11
+"""Maximum error of a quantised weight relative to its length, for blocks larger than necessary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """A scheme with what was chosen for it.
+    """A scheme with its options.
 
-    block_size: None of a scheme with blocks chooses for each weight: the largest whose error is within `MOST_ERROR`,
+    block_size: None of a scheme with blocks chooses for each weight: the largest whose error is within `MAX_ERROR`,
     or the smallest.
     """
 
@@ -285,14 +285,14 @@ class Choices:
     def _in_blocks(self, matrix: Array) -> QuantizedTensor:
         sizes = [size for size in BLOCK_SIZES[:-1] if not matrix.shape[-1] % size] if self.block_size is None else []
         for size in sizes:
-            made = encode(matrix, "int4", block_size=size, symmetric=self.symmetric, search=self.search)
-            if distance(matrix, made.dequantize()) <= MOST_ERROR:
-                return made
+            weight = encode(matrix, "int4", block_size=size, symmetric=self.symmetric, search=self.search)
+            if distance(matrix, weight.dequantize()) <= MAX_ERROR:
+                return weight
         size = BLOCK_SIZES[-1] if self.block_size is None else self.block_size
         return encode(matrix, "int4", block_size=size, symmetric=self.symmetric, search=self.search)
 
     def shares_rows(self, is_multiplied: bool) -> bool:
-        """Return whether a table of rows is held as a matrix of a product is: one array does for both.
+        """Return True if a table of rows is held as a matrix of a product is: one array does for both.
 
         is_multiplied: whether the table is such a matrix too. One that is not has 8 bits where the scheme has 4.
         """
@@ -302,7 +302,7 @@ class Choices:
 
     @property
     def has_two_forms(self) -> bool:
-        """Return whether products take another form for many rows than for few: those that hold x in 8 bits may."""
+        """Return True if products take another form for many rows than for few: those that hold x in 8 bits may."""
         return ENCODINGS[self.scheme.encoding].bits == 4 and self.accuracy_level == 4
 
 
@@ -328,32 +328,32 @@ def choices(
     large_blocks: choose blocks for each weight where no size is asked for.
     Raises `GraphError` for a name or an option that does not exist.
     """
-    found = SCHEMES.get(scheme) if isinstance(scheme, str) else None
-    if found is None:
+    row = SCHEMES.get(scheme) if isinstance(scheme, str) else None
+    if row is None:
         raise GraphError(
             f"quantize: there is no scheme {scheme!r:.80}",
             help=f"{suggestion(scheme, SCHEMES)}use one of {', '.join(SCHEMES)}",
         )
     size = block_size
-    if found.blocks:
+    if row.blocks:
         size = BLOCK_SIZES[-1] if block_size is None and not large_blocks else block_size
         if size is not None and (type(size) is not int or size < 16 or size & size - 1):
             raise GraphError(
                 f"quantize: block_size is {block_size!r:.80}", help="give a power of two from 16 on: 32, 64, 128"
             )
     elif block_size is not None:
-        raise GraphError(f"quantize: {found.name} has no blocks of a size to choose", help="leave out block_size")
-    if not found.channels and not per_channel:
-        raise GraphError(f"quantize: {found.name} has scales of blocks, not of channels", help="leave out per_channel")
-    if symmetric is not None and found.symmetric is None:
-        raise GraphError(f"quantize: {found.name} itself says whether there are minima", help="leave out symmetric")
-    level = (0 if found.is_dynamic else 4) if accuracy_level is None else accuracy_level
-    if type(level) is not int or level not in (0, 4) or (found.is_dynamic and level):
+        raise GraphError(f"quantize: {row.name} has no blocks of a size to choose", help="leave out block_size")
+    if not row.channels and not per_channel:
+        raise GraphError(f"quantize: {row.name} has scales of blocks, not of channels", help="leave out per_channel")
+    if symmetric is not None and row.symmetric is None:
+        raise GraphError(f"quantize: {row.name} itself says whether there are minima", help="leave out symmetric")
+    level = (0 if row.is_dynamic else 4) if accuracy_level is None else accuracy_level
+    if type(level) is not int or level not in (0, 4) or (row.is_dynamic and level):
         raise GraphError(
-            f"quantize: there is no accuracy_level {accuracy_level!r:.80} of {found.name}",
-            help="leave it out" if found.is_dynamic else "0 is exact, 4 is faster",
+            f"quantize: there is no accuracy_level {accuracy_level!r:.80} of {row.name}",
+            help="leave it out" if row.is_dynamic else "0 is exact, 4 is faster",
         )
-    is_symmetric = bool(found.symmetric) if symmetric is None else bool(symmetric)
-    if reduce_range and (found.encoding != "int8" or not is_symmetric):
-        raise GraphError(f"quantize: reduce_range is of symmetric int8, not of {found.name}", help="leave it out")
-    return Choices(found, size, bool(per_channel), is_symmetric, bool(reduce_range), level, bool(search))
+    is_symmetric = bool(row.symmetric) if symmetric is None else bool(symmetric)
+    if reduce_range and (row.encoding != "int8" or not is_symmetric):
+        raise GraphError(f"quantize: reduce_range is of symmetric int8, not of {row.name}", help="leave it out")
+    return Choices(row, size, bool(per_channel), is_symmetric, bool(reduce_range), level, bool(search))

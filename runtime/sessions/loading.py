@@ -1,4 +1,4 @@
-"""Loading: the ways from a graph or a file to a Model, in the order in which they are tried."""
+"""Load a graph or a file as a Model: the loaders, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from graphcore.runtime.model import Model, Start
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort import openvino, python_ops, sessions, transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
-from graphcore.runtime.ort.optimisers import broken
+from graphcore.runtime.ort.optimisers import unsafe
 from graphcore.runtime.ort.options import SLOWER, require_started
-from graphcore.runtime.sessions.plan import Engine, LoadPlan, planned, with_weights
-from graphcore.runtime.sessions.warm_start import prepared as beside
+from graphcore.runtime.sessions.plan import Engine, LoadPlan, plan_load, with_weights
+from graphcore.runtime.sessions.warm_start import prepared as prepared_files
 
 if TYPE_CHECKING:
     import onnx
@@ -38,9 +38,9 @@ Source: TypeAlias = "Graph | onnx.ModelProto | bytes | str | os.PathLike[str]"
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What one load is asked for: see `InferenceSession.load`.
+    """The options of a load: see `InferenceSession.load`.
 
-    links: that are followed to a file's data. custom_ops: labels of the operators whose Python functions it may call.
+    links: links to a file's data that are followed. custom_ops: labels of the custom ops that the model may call.
     """
 
     weights: Mapping[str, Array] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class LoadOptions:
 
 @dataclass(slots=True)
 class Load:
-    """One load. reload: loads another graph with the usual options. warm: keeps what a later load starts from. opened:
-    the file, which one loader opens and the next one reads."""
+    """A load. reload: loads another graph with the usual options. warm: stores the entry of a later load. opened: the
+    file, which one loader opens and the next one reads."""
 
     source: Source
     engine: Engine
@@ -67,30 +67,30 @@ class Load:
 
 
 Loader: TypeAlias = Callable[[Load], "Model | None"]
-"""Returns the Model of a load; None where the load is left to the next loader."""
+"""Returns the Model of a load; None to leave the load to the next loader."""
 
 
 def load(source: Source, engine: Engine, options: LoadOptions, reload: Callable[[Graph], Model]) -> Model:
-    """Return the Model of a graph or a file. Raises what `InferenceSession.load` does."""
+    """Return the Model of a graph or a file. Raises as `InferenceSession.load`."""
     return _first(Load(source, engine, options, reload))
 
 
-def _first(asked: Load) -> Model:
+def _first(request: Load) -> Model:
     for try_load in LOADERS:
-        model = try_load(asked)
+        model = try_load(request)
         if model is not None:
             return model
-    raise AssertionError("the last loader takes all")
+    raise AssertionError("the last loader handles every model")
 
 
-def compiled(asked: Load) -> Model | None:
-    """Load a model in onnxruntime's own format, as it is."""
-    if isinstance(asked.source, Graph) or not is_compiled(asked.source, asked.options.format):
+def load_compiled(request: Load) -> Model | None:
+    """Load a model in onnxruntime's own format, unchanged."""
+    if isinstance(request.source, Graph) or not is_compiled(request.source, request.options.format):
         return None
-    if asked.options.weights:
-        raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
-    name, content = content_of(asked.source)
-    starter = asked.engine.starter
+    if request.options.weights:
+        raise ModelError("load: weights can replace those of a Graph or an ONNX model only", help="omit weights")
+    name, content = content_of(request.source)
+    starter = request.engine.starter
 
     def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
         options = starter.options(more)
@@ -105,104 +105,104 @@ def compiled(asked: Load) -> Model | None:
     return Model(name, start, *transport_dtypes.types_of(started[0]), started)
 
 
-def kept(asked: Load) -> Model | None:
-    """Load what an earlier load left in a folder; where there is nothing, note that this one leaves it there."""
-    options, source = asked.options, asked.source
+def load_cached(request: Load) -> Model | None:
+    """Load the cache entry of an earlier load; if there is none, note that this load writes it."""
+    options, source = request.options, request.source
     if not isinstance(source, Graph) and options.limits != USUAL:
         return None
     warm = None
     if options.cache_dir is not None:
-        warm = asked.warm = warm_start(asked.engine, options.cache_dir)
-    elif options.prepared and not options.weights and (folder := beside.folder_of(source)) is not None:
-        warm = warm_start(asked.engine, folder, writes=False)
+        warm = request.warm = warm_start(request.engine, options.cache_dir)
+    elif options.prepared and not options.weights and (folder := prepared_files.folder_of(source)) is not None:
+        warm = warm_start(request.engine, folder, writes=False)
     if warm is None or options.weights:
         return None
-    uncached = replace(asked, options=replace(options, cache_dir=None, prepared=False), warm=None)
+    uncached = replace(request, options=replace(options, cache_dir=None, prepared=False), warm=None)
     return warm.find(source, options.prepack, functools.partial(_first, uncached), options.links)
 
 
 def warm_start(engine: Engine, folder: str | os.PathLike[str], writes: bool = True) -> WarmStart:
-    """Return what finds and keeps the loads of an engine in a folder."""
-    # hashlib and tempfile, which loads without a cache do not need
+    """Return the cache of an engine's loads in a folder."""
+    # imports hashlib and tempfile, which loads without a cache do not need
     from graphcore.runtime.sessions.warm_start.start import WarmStart
 
     return WarmStart(folder, engine.starter, (engine.precision, engine.optimize), writes)
 
 
-def direct(asked: Load) -> Model | None:
-    """Load a third-party file that runs on the CPU as it is, without a Graph."""
-    if isinstance(asked.source, Graph):
+def load_direct(request: Load) -> Model | None:
+    """Load a third-party file that runs on the CPU without lowering, without a Graph."""
+    if isinstance(request.source, Graph):
         return None
-    from graphcore.runtime.sessions.direct import start  # onnx, which graphs that are built do not need
+    from graphcore.runtime.sessions.direct import start  # imports onnx, which built graphs do not need
 
-    engine, options = asked.engine, asked.options
-    opened = asked.opened = start.Opened(asked.source, options.links, options.limits)
+    engine, options = request.engine, request.options
+    opened = request.opened = start.Opened(request.source, options.links, options.limits)
     if not engine.is_cpu or engine.optimize == "exact" or engine.starter.libraries:
         return None
-    if asked.warm is not None or options.weights:
+    if request.warm is not None or options.weights:
         return None
 
     def read() -> Graph:
         if opened.is_overwritten():
             raise ModelError(f"load: {opened.name} was changed since it was loaded", help="load it again")
-        graph = _read(asked, opened)
+        graph = _read(request, opened)
         opened.forget()
         return graph
 
-    found = start.found(opened, options.prepack, keeps_halves=engine.precision is None)
-    if isinstance(found, str):
+    plan = start.plan_direct(opened, options.prepack, keeps_halves=engine.precision is None)
+    if isinstance(plan, str):
         return None
-    return start.started(found, opened, engine.starter, lambda: _lowered(asked, read()), read)
+    return start.started(plan, opened, engine.starter, lambda: _load_graph(request, read()), read)
 
 
-def lowered(asked: Load) -> Model:
-    """Load a graph, or a file that is read into one: it is lowered."""
-    if isinstance(asked.source, Graph):
-        return _lowered(asked, asked.source)
-    opened = asked.opened
-    assert opened is not None  # by `direct`
+def load_lowered(request: Load) -> Model:
+    """Read a file into a graph if necessary, lower the graph and load it."""
+    if isinstance(request.source, Graph):
+        return _load_graph(request, request.source)
+    opened = request.opened
+    assert opened is not None  # `load_direct` opened it
     try:
-        graph = _read(asked, opened)
+        graph = _read(request, opened)
         opened.watch.look()
-        return _lowered(asked, graph)
+        return _load_graph(request, graph)
     except GraphcoreError:
         raise
-    except Exception as error:  # of a model that ONNX's checks let through and that makes no sense
+    except Exception as error:  # an invalid model that passes ONNX's checks
         raise ModelError(
             f"load: the model cannot be lowered: {type(error).__name__}: {error}",
             help="check the model with onnx.checker, full_check=True",
         ) from error
 
 
-LOADERS: tuple[Loader, ...] = (compiled, kept, direct, lowered)
+LOADERS: tuple[Loader, ...] = (load_compiled, load_cached, load_direct, load_lowered)
 
 
-def _read(asked: Load, opened: Opened) -> Graph:
-    """Return the graph of a file, typed by what the libraries of operators say."""
-    from graphcore.onnx.read.reader import read  # onnx, which graphs that are built do not need
+def _read(request: Load, opened: Opened) -> Graph:
+    """Return the graph of a file; libraries of custom operators tell the types of their nodes."""
+    from graphcore.onnx.read.reader import read  # imports onnx, which built graphs do not need
 
-    libraries, custom_ops = asked.engine.starter.libraries, asked.options.custom_ops
+    libraries, custom_ops = request.engine.starter.libraries, request.options.custom_ops
     if not libraries:
         return read(opened, custom_ops=custom_ops)
-    from graphcore.runtime.ort.operators import InstalledOperators  # onnx, as above
+    from graphcore.runtime.ort.operators import InstalledOperators  # imports onnx, as above
 
     return read(opened, runtime=lambda: InstalledOperators(libraries), custom_ops=custom_ops)
 
 
-def _lowered(asked: Load, graph: Graph) -> Model:
+def _load_graph(request: Load, graph: Graph) -> Model:
     """Return the Model of a graph."""
-    engine, warm = asked.engine, asked.warm
+    engine, warm = request.engine, request.warm
     graph.verify()
-    if asked.options.weights:
-        graph = with_weights(graph, asked.options.weights)
-    plan = planned(graph, engine, asked.options.prepack)
-    # What Python computes has another number in each process.
-    is_kept = warm is not None and not plan.sites and plan.openvino is None
-    cache = warm.cache(plan.disabled, plan.config) if warm is not None and is_kept else None
+    if request.options.weights:
+        graph = with_weights(graph, request.options.weights)
+    plan = plan_load(graph, engine, request.options.prepack)
+    # The numbers of Python's nodes differ in each process, so that a cached model does not fit.
+    is_cached = warm is not None and not plan.sites and plan.openvino is None
+    cache = warm.cache(plan.disabled, plan.config) if warm is not None and is_cached else None
 
-    def again(given: Graph) -> Graph:
-        made, _ = python_ops.prepared(given)
-        return engine.lower(transport_dtypes.with_transport_outputs(made) if plan.uses_transport else made)
+    def again(source: Graph) -> Graph:
+        rewritten, _ = python_ops.prepared(source)
+        return engine.lower(transport_dtypes.with_transport_outputs(rewritten) if plan.uses_transport else rewritten)
 
     start = _start(plan, engine, cache) if plan.openvino is None else _start_openvino(plan, plan.openvino, engine)
     try:
@@ -215,7 +215,7 @@ def _lowered(asked: Load, graph: Graph) -> Model:
             plan.uses_transport,
             plan.lowered,
             plan.whole,
-            asked.reload,
+            request.reload,
             plan.buffers,
             lower=again,
         )
@@ -226,8 +226,8 @@ def _lowered(asked: Load, graph: Graph) -> Model:
     return model
 
 
-def _start(plan: LoadPlan, engine: Engine, cache: sessions.Cache | None) -> Start:
-    """Return what starts the sessions of a plan."""
+def _start(plan: LoadPlan, engine: Engine, cache: sessions.OptimisedCache | None) -> Start:
+    """Return the function that starts the sessions of a plan."""
     starter = engine.starter
 
     def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
@@ -248,17 +248,17 @@ def _start(plan: LoadPlan, engine: Engine, cache: sessions.Cache | None) -> Star
 
 
 def _start_openvino(plan: LoadPlan, provider: openvino.Plan, engine: Engine) -> Start:
-    """Return what starts the sessions of a plan: OpenVINO's, and the CPU provider's for the graph or for a call."""
+    """Return the function that starts the sessions of a plan: OpenVINO's, and the CPU provider's as its fallback."""
     starter = engine.starter
 
-    def begun(graph: Graph, hint: str, more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
+    def start_on(graph: Graph, hint: str, more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
         providers = starter.providers if hint else ("CPUExecutionProvider",)
         defaults = {openvino.PROVIDER: openvino.options(hint)}
         started = sessions.start(
             graph,
             lambda: python_ops.options(starter.options(more), graph, starter.libraries),
             lambda model, options: starter.create(
-                model, options, (*SLOWER, *broken(graph, operators(graph))), defaults, providers=providers
+                model, options, (*SLOWER, *unsafe(graph, operators(graph))), defaults, providers=providers
             ),
         )
         require_started(started[0], providers)
@@ -266,44 +266,44 @@ def _start_openvino(plan: LoadPlan, provider: openvino.Plan, engine: Engine) -> 
 
     def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
         try:
-            session, keep = begun(provider.lowered, provider.hint, more)
+            session, keep = start_on(provider.lowered, provider.hint, more)
             used = provider
         except ModelError as error:  # OpenVINO claims nodes that it then cannot read
             if not provider.hint:
                 raise
             if openvino.PROVIDER in starter.provider_options:
-                openvino.require_options(starter.provider_options[openvino.PROVIDER], lambda g: begun(g, "f32", {}))
+                openvino.require_options(starter.provider_options[openvino.PROVIDER], lambda g: start_on(g, "f32", {}))
             used = openvino.refused(provider, error)
-            session, keep = begun(engine.lower(plan.source, "cpu"), "", more)
-        kept = [keep, plan.sites]
+            session, keep = start_on(engine.lower(plan.source, "cpu"), "", more)
+        references = [keep, plan.sites]
 
         def host() -> onnxruntime.InferenceSession:
-            session, keep = begun(engine.lower(plan.source, "cpu"), "", {})
-            kept.append(keep)
+            session, keep = start_on(engine.lower(plan.source, "cpu"), "", {})
+            references.append(keep)
             return session
 
         sizes = None
         if used.sizes is not None:
-            sizes, keep = begun(used.sizes, "", {})
-            kept.append(keep)
-        return openvino.Compiled(session, used, host, sizes), kept
+            sizes, keep = start_on(used.sizes, "", {})
+            references.append(keep)
+        return openvino.Compiled(session, used, host, sizes), references
 
     return start
 
 
-# Options of loading a file, and models in onnxruntime's own format: what needs no onnx.
+# Formats of models, and models in onnxruntime's own format. This part does not need onnx.
 
 
 def require_format(format: object) -> None:
-    """Raise `GraphError` for a format of models that there is not."""
+    """Raise `GraphError` for an unknown format of models."""
     if format not in (None, "onnx", "ort"):
-        raise GraphError(f"load: there is no format {format!r:.40}", help='give "onnx", "ort" or nothing')
+        raise GraphError(f"load: format={format!r:.40} is not a format", help='give "onnx", "ort" or None')
 
 
 def is_compiled(model: object, format: str | None) -> bool:
-    """Return whether a model is to be taken for one in onnxruntime's own format, a flatbuffer, which nothing checks.
+    """Return True if a model is in onnxruntime's own format, a flatbuffer, which nothing checks.
 
-    The user says so, by format or by the end of the path: the content of a model never does.
+    Only the user decides so, by `format` or by the suffix of the path: the content of a model never does.
     """
     if format is not None:
         return format == "ort"
@@ -311,7 +311,7 @@ def is_compiled(model: object, format: str | None) -> bool:
 
 
 def content_of(model: object) -> tuple[str, bytes | str]:
-    """Return what errors call a finished model, and its bytes or its path."""
+    """Return the name of a model for errors, and its bytes or its path."""
     import onnx
 
     if isinstance(model, onnx.ModelProto):
@@ -324,7 +324,10 @@ def content_of(model: object) -> tuple[str, bytes | str]:
         path = os.fspath(model)
         path = os.fsdecode(path)
         if not os.path.isfile(path):
-            what = "a folder" if os.path.isdir(path) else "no file"
+            what = "a folder" if os.path.isdir(path) else "not a file"
             raise ModelError(f"load: {path} is {what}", help="give the path of an .onnx file")
         return path, path
-    raise ModelError(f"load: a {type(model).__name__} is no model", help="give a Graph, a path, bytes or a ModelProto")
+    raise ModelError(
+        f"load: the model must be a Graph, a path, bytes or a ModelProto, got {type(model).__name__}",
+        help="give one of these",
+    )

@@ -1,4 +1,4 @@
-"""The plan of a load: everything that is decided of a graph before its session is started."""
+"""The plan of a load: all decisions about a graph before its session starts."""
 
 from __future__ import annotations
 
@@ -18,61 +18,60 @@ from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.rewrite import exposed, outputs_of
 from graphcore.ir.transform.walk import operators
 from graphcore.runtime import lowering
-from graphcore.runtime.buffers.state import Kept, kept_of
+from graphcore.runtime.buffers.state import ModelBuffer, model_buffers
 from graphcore.runtime.lowering import TARGETS
 from graphcore.runtime.ort import memory as session_memory
 from graphcore.runtime.ort import openvino, python_ops, sessions, transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
-from graphcore.runtime.ort.optimisers import broken, idle_among
-from graphcore.runtime.ort.options import EXACT, SLOWER, TENSOR_CORES, Starter, multiplies_in_tf32, target_of
+from graphcore.runtime.ort.optimisers import idle_among, unsafe
+from graphcore.runtime.ort.options import EXACT, SLOWER, TENSOR_CORES, SessionStarter, multiplies_in_tf32, target_of
 from graphcore.runtime.ort.release import memory, runtime
 from graphcore.types.tensor_types import Type
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What all loads of an `InferenceSession` share. starter: of onnxruntime's sessions."""
+    """The options that all loads of an `InferenceSession` share. starter: starts onnxruntime's sessions."""
 
-    starter: Starter
+    starter: SessionStarter
     precision: Precision | None
     optimize: Optimize
 
     @property
     def target(self) -> TargetName:
-        """Return the target that graphs are lowered for."""
+        """The target that graphs are lowered for."""
         return target_of(self.starter.providers[0])
 
     @property
     def is_cpu(self) -> bool:
-        """Return whether the CPU provider alone runs what is loaded."""
+        """True if only the CPU provider runs loaded models."""
         return self.starter.providers == ("CPUExecutionProvider",)
 
     def lower(self, graph: Graph, target: TargetName | None = None) -> Graph:
-        """Return a graph that a target runs, by default that of the session."""
+        """Return the graph lowered for a target, by default that of the session."""
         return lowering.lower(graph, target or self.target, self.precision, runtime=runtime(), optimize=self.optimize)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """How a graph is run.
+    """How a graph runs.
 
-    whole: the graph with its buffers as inputs and outputs and its functions inlined. source: what is lowered: in it
-    Python's operators and outputs of unusual dtypes are replaced. sites: the nodes that Python computes, which live as
-    long as the session. inputs, outputs: types by name. openvino: what that provider does; None for the others.
-    defaults: provider options where the user gives none. disabled: optimisers to leave out. config: attributes and
-    entries of the session's options. is_packed: whether kernels put weights in their own order. runs_often: whether
-    large pages of memory pay.
+    whole: the graph with its buffers as inputs and outputs and its functions inlined. source: the graph to lower, with
+    Python's operators and outputs of unusual dtypes replaced. sites: the nodes that Python computes, which live as long
+    as the session. inputs, outputs: types by name. openvino: the plan of that provider; None for others. defaults:
+    provider options, which the user's override. disabled: optimisers to disable. config: attributes and entries of the
+    session's options. is_packed: whether kernels prepack weights. runs_often: whether huge pages pay.
     """
 
     whole: Graph
     source: Graph
-    sites: list[python_ops.Site]
+    sites: list[python_ops.PythonNode]
     inputs: dict[str, Type]
     outputs: dict[str, Type]
     uses_transport: bool
     openvino: openvino.Plan | None
     lowered: Graph
-    buffers: tuple[Kept, ...]
+    buffers: tuple[ModelBuffer, ...]
     defaults: Mapping[str, Mapping[str, str]]
     disabled: tuple[str, ...]
     config: dict[str, Any]
@@ -80,10 +79,10 @@ class LoadPlan:
     runs_often: bool
 
 
-def planned(graph: Graph, engine: Engine, prepack: Prepack) -> LoadPlan:
-    """Return how an engine runs a graph. Raises `GraphError` for an operator that nothing computes."""
-    shown = exposed(graph)
-    whole = lowering.inlined(lowering.resolved(shown, engine.target, runtime()))
+def plan_load(graph: Graph, engine: Engine, prepack: Prepack) -> LoadPlan:
+    """Plan how an engine runs a graph. Raises `GraphError` for an operator without an implementation."""
+    graph_with_buffers = exposed(graph)
+    whole = lowering.inlined(lowering.resolved(graph_with_buffers, engine.target, runtime()))
     source, sites = python_ops.prepared(whole)
     inputs, outputs = _types(graph, source)
     uses_transport = transport_dtypes.is_needed(inputs, outputs)
@@ -95,7 +94,7 @@ def planned(graph: Graph, engine: Engine, prepack: Prepack) -> LoadPlan:
     lowered = engine.lower(source) if provider is None else provider.lowered
     packing = session_memory.entries(lowered, prepack)
     target = TARGETS[engine.target]
-    runs_often = target.is_host and any(held.buffer.in_place for held in graph.buffers.values())
+    runs_often = target.is_host and any(declared.buffer.in_place for declared in graph.buffers.values())
     return LoadPlan(
         whole,
         source,
@@ -105,7 +104,13 @@ def planned(graph: Graph, engine: Engine, prepack: Prepack) -> LoadPlan:
         uses_transport,
         provider,
         lowered,
-        kept_of({n: held.buffer for n, held in graph.buffers.items()}, outputs_of(shown), inputs, outputs, lowered),
+        model_buffers(
+            {n: declared.buffer for n, declared in graph.buffers.items()},
+            outputs_of(graph_with_buffers),
+            inputs,
+            outputs,
+            lowered,
+        ),
         TENSOR_CORES if target.tensor_cores and multiplies_in_tf32(source, lowered) else EXACT,
         _disabled(lowered, engine),
         _config(lowered, packing, runs_often, engine.starter),
@@ -115,69 +120,69 @@ def planned(graph: Graph, engine: Engine, prepack: Prepack) -> LoadPlan:
 
 
 def _types(graph: Graph, source: Graph) -> tuple[dict[str, Type], dict[str, Type]]:
-    """Return the types of the inputs and outputs by name, with the least sizes that the graph is known to take."""
-    known = minima(source.metadata)
+    """Return the types of the inputs and outputs by name, with the known minimum sizes of their dims."""
+    least_sizes = minima(source.metadata)
     inputs = {
-        name: type_ if name in graph.buffers else with_minima(type_, known)
+        name: type_ if name in graph.buffers else with_minima(type_, least_sizes)
         for name, type_ in transport_dtypes.noted({s.name: s.type for s in source.inputs}, source.metadata).items()
     }
     return inputs, transport_dtypes.noted(source.output_types, source.metadata)
 
 
 def _disabled(lowered: Graph, engine: Engine) -> tuple[str, ...]:
-    """Return the optimisers that are slow, wrong or idle for a lowered graph."""
+    """Return the optimisers that are slow, unsafe or idle for a lowered graph."""
     constants = [s for s in lowered.symbols if isinstance(s.producer, Constant)]
     slow = sessions.quadratic(len(constants), lambda: sessions.different(constants))
-    there = operators(lowered)
-    return (*SLOWER, *slow, *broken(lowered, there), *(idle_among(there) if engine.is_cpu else ()))
+    op_types = operators(lowered)
+    return (*SLOWER, *slow, *unsafe(lowered, op_types), *(idle_among(op_types) if engine.is_cpu else ()))
 
 
-def _config(lowered: Graph, packing: Mapping[str, str], runs_often: bool, starter: Starter) -> dict[str, Any]:
-    made: dict[str, Any] = {**packing, **memory(lowered)}
+def _config(lowered: Graph, packing: Mapping[str, str], runs_often: bool, starter: SessionStarter) -> dict[str, Any]:
+    config: dict[str, Any] = {**packing, **memory(lowered)}
     if runs_often and "enable_mem_pattern" not in starter.attributes:
-        # A plan of the memory of each prompt's length would be kept, and used once.
-        made["enable_mem_pattern"] = False
-    return made
+        # onnxruntime would store a memory plan for each length of a prompt, and use it once.
+        config["enable_mem_pattern"] = False
+    return config
 
 
-# Other arrays for the weights of a graph.
+# Replace the weights of a graph.
 
-_SHOWN = 20
+_MAX_LISTED = 20
 
 
-def with_weights(graph: Graph, given: Mapping[str, Array]) -> Graph:
-    """Return a copy of the graph with other arrays for some of its weights.
+def with_weights(graph: Graph, arrays: Mapping[str, Array]) -> Graph:
+    """Return a copy of the graph with some weights replaced.
 
-    given: arrays by the weights' names, of their dtypes and shapes. Raises `ModelError` that names all that are of
-    another name, dtype or shape.
+    arrays: by the weights' names, of their dtypes and shapes. Raises `ModelError` that lists all arrays with another
+    name, dtype or shape.
     """
-    own = graph.weights
-    folded = [f"{name!r}, by the pass {graph.folded[name]}" for name in given if name in graph.folded]
+    weights = graph.weights
+    folded = [f"{name!r}, by the pass {graph.folded[name]}" for name in arrays if name in graph.folded]
     if folded:
         raise ModelError(
-            f"load: weights that optimize folded cannot be replaced: {'; '.join(folded[:_SHOWN])}",
+            f"load: weights that optimize folded cannot be replaced: {'; '.join(folded[:_MAX_LISTED])}",
             help="replace them before, or keep them: graph.optimize(keep=[...])",
         )
-    faults = [fault for name, array in given.items() if (fault := _fault(own, name, array))]
+    faults = [fault for name, array in arrays.items() if (fault := _fault(weights, name, array))]
     if faults:
-        more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
-        names = ", ".join([*own][:_SHOWN]) + (", ..." if len(own) > _SHOWN else "")
+        more = f"; and {len(faults) - _MAX_LISTED} more" if len(faults) > _MAX_LISTED else ""
+        names = ", ".join([*weights][:_MAX_LISTED]) + (", ..." if len(weights) > _MAX_LISTED else "")
         raise ModelError(
-            f"load: {'; '.join(faults[:_SHOWN])}{more}",
+            f"load: {'; '.join(faults[:_MAX_LISTED])}{more}",
             help=f"give arrays of the types of the graph's weights, which are {names or 'none'}",
         )
-    made = copied(graph)
-    for name, array in given.items():
-        symbol = made.symbols[own[name].id]
+    new = copied(graph)
+    for name, array in arrays.items():
+        symbol = new.symbols[weights[name].id]
         change(symbol, producer=Constant(native(array), True, symbol.producer.origin))
-    return made
+    return new
 
 
-def _fault(own: Mapping[str, Symbol], name: object, array: Any) -> str:
-    """Return what is wrong with an array that is given for a weight; nothing where all is right."""
-    if not isinstance(name, str) or name not in own:
+def _fault(weights: Mapping[str, Symbol], name: object, array: Any) -> str:
+    """Return the mistake in an array for a weight; "" if there is none."""
+    if not isinstance(name, str) or name not in weights:
         return f"the graph has no weight {name!r:.200}"
-    wanted = own[name].tensor_type
+    wanted = weights[name].tensor_type
     if not isinstance(array, np.ndarray) or is_masked(array):
         return f"weight {name!r:.200} is {wanted}, and a {type(array).__name__} is given"
     if array.dtype.newbyteorder("=") != wanted.dtype.numpy or array.shape != tuple(wanted.shape.static_dims):

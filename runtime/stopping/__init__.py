@@ -1,1 +1,1 @@
-"""Runs that end early: at a deadline, when they are cancelled, and when a signal arrives. See docs/running.md."""
+"""Stop runs early: at a deadline, on cancellation, and on a signal. See docs/running.md."""

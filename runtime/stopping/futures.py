@@ -1,4 +1,4 @@
-"""Futures of calls that run in threads: cancelling one stops its run, and so does the end of the program."""
+"""Futures of calls in threads: cancelling a future stops its run, and so does the end of the program."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 from graphcore.runtime.stopping.limit import Limit
 
-_LAST = 1.0
-"""Seconds that calls may take when the program has ended."""
+_GRACE_SECONDS = 1.0
+"""Seconds that calls may continue when the program ends."""
 
 
-class Call(Future[list[Any]]):
-    """A future of a call. `cancel()` takes a call back that waits, and stops one that runs."""
+class CallFuture(Future[list[Any]]):
+    """A future of a call. `cancel()` removes a waiting call, and stops a running one."""
 
     def __init__(self, what: str, seconds: float | None = None) -> None:
         super().__init__()
@@ -25,19 +25,19 @@ class Call(Future[list[Any]]):
         self._runs = False
 
     def cancel(self) -> bool:
-        """Cancel the call; return whether it had not ended before. A run is stopped between two kernels: that it has
-        ended `concurrent.futures.wait` tells."""
+        """Cancel the call; return True if it had not ended before. A run stops between two kernels;
+        `concurrent.futures.wait` waits until it has ended."""
         if not super().cancel():
             return False
         self._limit.cancel()
         return True
 
     def running(self) -> bool:
-        """Return whether the call is under way."""
+        """Return True if the call is running."""
         return self._runs and not self.done()
 
-    def make(self, call: Callable[..., list[Any]], arrays: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Make the call, in the thread that this runs in."""
+    def run_call(self, call: Callable[..., list[Any]], arrays: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Run the call in the current thread."""
         result, error = None, None
         if not self.cancelled():
             self._runs = True
@@ -46,8 +46,8 @@ class Call(Future[list[Any]]):
                     result = call(*arrays, **named)
             except BaseException as raised:
                 error = raised
-        _LEFT.discard(self)
-        if not self.set_running_or_notify_cancel():  # it could not be cancelled while it ran, had it been called before
+        _PENDING.discard(self)
+        if not self.set_running_or_notify_cancel():  # called late, because a running future cannot be cancelled
             return
         if error is None:
             self.set_result(result)  # type: ignore[arg-type]
@@ -55,28 +55,28 @@ class Call(Future[list[Any]]):
             self.set_exception(error)
 
 
-_LEFT: weakref.WeakSet[Call] = weakref.WeakSet()
-"""The calls that have not ended."""
+_PENDING: weakref.WeakSet[CallFuture] = weakref.WeakSet()
+"""Calls that have not ended."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_LEFT.clear)  # which has none of the threads
+    os.register_at_fork(after_in_child=_PENDING.clear)  # a child has none of the threads
 
 
-def submitted(pool: ThreadPoolExecutor, call: Callable[..., list[Any]], future: Call, *given: Any) -> Call:
-    """Return the future of a call that was handed to a pool. Raises `RuntimeError` where the program is ending."""
-    _end_with_the_program()
-    _LEFT.add(future)
+def submit(pool: ThreadPoolExecutor, call: Callable[..., list[Any]], future: CallFuture, *args: Any) -> CallFuture:
+    """Submit a call to a pool and return its future. Raises `RuntimeError` if the program is ending."""
+    _stop_at_exit()
+    _PENDING.add(future)
     try:
-        pool.submit(future.make, call, *given)
+        pool.submit(future.run_call, call, *args)
     except RuntimeError:
-        _LEFT.discard(future)
+        _PENDING.discard(future)
         raise
     return future
 
 
-def _end_with_the_program() -> None:
-    """Stop calls when the program ends, once: before `concurrent.futures` waits for its threads, which was imported
-    before and is so told after."""
+def _stop_at_exit() -> None:
+    """Register once to stop calls when the program ends, before `concurrent.futures` waits for its threads: it was
+    imported earlier, so that its function runs later."""
     global _is_registered
     if not _is_registered:
         _is_registered = True
@@ -87,13 +87,13 @@ _is_registered = False
 
 
 def _stop_all() -> None:
-    """Let calls come to their end for a while, then stop them."""
-    end = time.monotonic() + _LAST
-    while _LEFT and time.monotonic() < end:
+    """Let calls continue for a while, then stop them."""
+    end = time.monotonic() + _GRACE_SECONDS
+    while _PENDING and time.monotonic() < end:
         time.sleep(0.005)
-    while _LEFT:
-        for call in [*_LEFT]:
+    while _PENDING:
+        for call in [*_PENDING]:
             call.cancel()
         time.sleep(0.005)
-        if time.monotonic() > end + _LAST:
+        if time.monotonic() > end + _GRACE_SECONDS:
             return

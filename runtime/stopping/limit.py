@@ -1,4 +1,4 @@
-"""Limits of runs: whatever a thread runs within one ends with it."""
+"""Limits of runs: a limit ends all runs that a thread starts within it."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from typing import Any
 import numpy as np
 
 from graphcore.errors import FeedError, RunCancelledError, RunTimeoutError
-from graphcore.runtime.stopping.watcher import HERE, WATCHER, run_options
+from graphcore.runtime.stopping.watcher import THREAD, WATCHER, run_options
 
 
 class Limit:
-    """Ends the runs that are made within it, when its time is over or `cancel` is called.
+    """Ends the runs within it when its time is over or `cancel` is called.
 
         with Limit("gpt2", 0.5):
             model(x)
 
-    Raises `RunTimeoutError` or `RunCancelledError` then. What runs within is asked to end between two kernels. Several
-    threads may be within one, and one thread may be within it again and again; it begins when it is made.
+    Then it raises `RunTimeoutError` or `RunCancelledError`. Runs stop between two kernels. Several threads may enter a
+    limit, and a thread may enter it repeatedly. Its time starts when it is created.
     """
 
     def __init__(self, what: str, seconds: float | None = None, deadline: float | None = None) -> None:
-        """what: the model, as errors call it. seconds: None for no end. deadline: where it began earlier."""
+        """what: the model's name in errors. seconds: None for no limit. deadline: if it started earlier."""
         self.what = what
         self.seconds = seconds
         self.options = run_options()
         self.deadline = math.inf
         self._ended: Callable[[], Exception] | None = None
-        self._threads: list[object] = []  # of those that are within it
+        self._threads: list[object] = []  # states of the threads that are within it
         self._within: list[Limit] = []
         if seconds is not None:
             self.deadline = time.monotonic() + seconds if deadline is None else deadline
 
-    def begin(self) -> None:
-        """Let its time begin now."""
+    def restart(self) -> None:
+        """Restart its time."""
         if self.seconds is not None:
             self.deadline = time.monotonic() + self.seconds
 
     @property
     def is_over(self) -> bool:
-        """Return whether it has ended what runs within."""
+        """Whether it has ended its runs."""
         return self._ended is not None
 
     def expire(self) -> None:
-        """End the runs: the time is over."""
+        """End the runs because the time is over."""
         self.end(self._timed_out)
 
     def cancel(self, why: str = "", help: str = "") -> None:
-        """End the runs. why: what errors say."""
+        """End the runs. why: the message of their errors."""
         self.end(lambda: RunCancelledError(why or f"{self.what}: the run was cancelled", help=help))
 
     def end(self, error: Callable[[], Exception]) -> None:
-        """End the runs with an error, if they have not been ended before."""
+        """End the runs with an error, unless they have ended."""
         if self._ended is None:
             self._ended = error
             self.options.terminate = True
@@ -65,7 +65,7 @@ class Limit:
                 inner.end(error)
 
     def check(self) -> None:
-        """Raise what has ended it, if anything has."""
+        """Raise the error that has ended it, if there is one."""
         if self._ended is None and time.monotonic() >= self.deadline:
             self.expire()
         if self._ended is not None:
@@ -74,12 +74,12 @@ class Limit:
     def _timed_out(self) -> RunTimeoutError:
         return RunTimeoutError(
             f"{self.what}: a run was stopped after timeout={self.seconds:g} seconds",
-            help="give it more time; a run is stopped between two kernels, and results of it are lost",
+            help="give it more time; a run stops between two kernels, and its results are lost",
         )
 
     def __enter__(self) -> Limit:
         self.check()
-        state = HERE.state
+        state = THREAD.state
         outer = state.limit
         state.outer.append((outer, state.options))
         self._threads.append(state)
@@ -95,7 +95,7 @@ class Limit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        state = HERE.state
+        state = THREAD.state
         state.limit, state.options = outer, _ = state.outer.pop()
         self._threads.remove(state)
         if outer is not None:
@@ -107,61 +107,61 @@ class Limit:
 
 
 def seconds_of(what: str, timeout: object) -> float:
-    """Return a time in seconds. what: the call, as errors name it. Raises `FeedError` for what is none."""
+    """Return a time in seconds. what: the name of the call in errors. Raises `FeedError` for an invalid time."""
     is_number = isinstance(timeout, (int, float, np.integer, np.floating)) and not isinstance(timeout, bool)
     if not is_number or not 0 < timeout < math.inf:  # type: ignore[operator]
         raise FeedError(
-            f"{what}: timeout={timeout!r:.80} is no time", help="give seconds above 0, or None for no limit"
+            f"{what}: timeout={timeout!r:.80} is not a time", help="give seconds above 0, or None for no limit"
         )
     return float(timeout)  # type: ignore[arg-type]
 
 
-def run(call: Callable[..., Any], *given: Any) -> Any:
-    """Return what a call of onnxruntime gives, with the options of this thread as its last operand.
+def run(call: Callable[..., Any], *args: Any) -> Any:
+    """Call onnxruntime with the run options of this thread as the last argument, and return its result.
 
-    A run that was stopped for a signal is made again where the signal's handler raises nothing. Raises what the call
-    raises, what the limit in force does, and what handlers do.
+    A run that was stopped for a signal runs again if the signal's handler does not raise. Raises errors of the call, of
+    the active limit, and of handlers.
     """
-    state = HERE.state
+    state = THREAD.state
     if time.monotonic() >= state.due_at:
         WATCHER.arm(state)
     try:
-        return call(*given, state.options)
+        return call(*args, state.options)
     except Exception:
-        if not stopped():
+        if not was_stopped():
             raise
-    return run(call, *given)
+    return run(call, *args)
 
 
-def run_once(call: Callable[..., Any], *given: Any) -> Any:
-    """Return what `run` does, of a call that changes memory in place and is not made again.
+def run_once(call: Callable[..., Any], *args: Any) -> Any:
+    """Run a call that changes memory in place, and is not repeated. Otherwise as `run`.
 
-    A signal stops it where the handler is known to raise.
+    A signal stops it only if the handler is known to raise.
     """
-    state = HERE.state
+    state = THREAD.state
     if time.monotonic() >= state.due_at:
         WATCHER.arm(state)
     if not state.is_main or state.options is None:
-        return run(call, *given)
+        return run(call, *args)
     WATCHER.settle()
     if state.limit is None or not state.limit.is_over:
-        state.options.terminate = False  # of a signal that came at the end of another run
+        state.options.terminate = False  # set by a signal at the end of another run
     state.is_repeatable = False
     try:
-        return call(*given, state.options)
+        return call(*args, state.options)
     except Exception:
-        stopped()
+        was_stopped()
         raise
     finally:
         state.is_repeatable = True
 
 
-def stopped() -> bool:
-    """Return whether the run that has just failed was stopped for a signal whose handler has raised nothing.
+def was_stopped() -> bool:
+    """Return True if the failed run was stopped for a signal whose handler did not raise.
 
-    Raises what ended the limit in force, and `asyncio.CancelledError` where the handler has cancelled the task.
+    Raises the error that ended the active limit, and `asyncio.CancelledError` if the handler has cancelled the task.
     """
-    state = HERE.state
+    state = THREAD.state
     options = state.options
     raised, state.raised = state.raised, None
     if raised is not None:
@@ -177,19 +177,19 @@ def stopped() -> bool:
             task = asyncio.current_task()
         except RuntimeError:  # no loop is running
             task = None
-        # `asyncio.run` cancels its main task, which may be waiting for the one that runs.
+        # `asyncio.run` cancels its main task, which may be waiting for the running one.
         main = getattr(signal.getsignal(signal.SIGINT), "keywords", {}).get("main_task")
         if any(each is not None and each.cancelling() for each in (task, main)):
             raise asyncio.CancelledError
     return True
 
 
-def keep(error: BaseException) -> None:
-    """Keep what a signal's handler raised where Python computes an operator: it is raised when the run has ended."""
-    HERE.state.raised = error
+def store_exception(error: BaseException) -> None:
+    """Store an exception of a signal handler during a Python operator: it is raised when the run has ended."""
+    THREAD.state.raised = error
 
 
 def current() -> Limit | None:
-    """Return the limit in force in this thread."""
-    limit: Limit | None = HERE.state.limit
+    """Return the active limit of this thread."""
+    limit: Limit | None = THREAD.state.limit
     return limit

@@ -1,8 +1,8 @@
-"""The thread that stops runs: at their deadlines, and those of the main thread when a signal arrives.
+"""The thread that stops runs at their deadlines, and runs of the main thread when a signal arrives.
 
-Python's own signal handlers run in the main thread, between two bytecodes, and a run of onnxruntime is one. So the
-byte that `signal.set_wakeup_fd` makes the interpreter write goes to a thread, which asks the run to end; back in
-Python the handlers run as ever. What another package has set there is told of each signal too.
+Python runs signal handlers in the main thread, between two bytecodes, and a run of onnxruntime is one bytecode. So the
+byte that the interpreter writes by `signal.set_wakeup_fd` goes to a thread, which stops the run; then Python runs the
+handlers as usual. The thread forwards each signal to a descriptor that another package has set before.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-_NOTHING, _END = 0, 255
-"""Bytes that are no signals: to look again, and to end."""
+_WAKE, _END = 0, 255
+"""Bytes that are not signals: wake up, and end the thread."""
 
 _SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
-"""Signals that stop runs. Others come too often, as those of children and timers do, and wait for the end of a run."""
+"""Signals that stop runs. Others, such as those of children and timers, are too frequent and wait for the end of a
+run."""
 
-_FRESH = 0.05
-"""Seconds after which the descriptor is set again, since others may have set theirs. It takes 1 us."""
+_REARM_SECONDS = 0.05
+"""Seconds after which the descriptor is set again, because other packages may have set theirs. It takes 1 us."""
 
 _NEVER = float("inf")
 
 
-class Ends(Protocol):
+class Expiring(Protocol):
     """A limit with a deadline, in seconds of `time.monotonic`."""
 
     deadline: float
@@ -42,10 +43,9 @@ class Ends(Protocol):
 class ThreadState:
     """The limits of the runs of one thread.
 
-    options: those that its runs are given; None for a thread that nothing stops. due_at: from when on signals are to be
-    directed to the watcher again, which is done in the main thread alone. is_repeatable: that a run may be stopped for
-    a handler which then does not raise: it is made again. limit: the innermost one in force. outer: the limits around
-    it, with their options.
+    options: of its runs; None for a thread that nothing stops. due_at: the time from which on the main thread directs
+    signals to the watcher again. is_repeatable: whether a run may be stopped and repeated if the handler does not
+    raise. limit: the innermost active one. outer: the limits around it, with their options.
     """
 
     __slots__ = ("due_at", "is_main", "is_repeatable", "limit", "options", "outer", "raised")
@@ -55,18 +55,18 @@ class ThreadState:
         self.outer: list[tuple[Any, Any]] = []
         self.raised: BaseException | None = None
         self.is_repeatable = True
-        self.own(is_main)
+        self.assign(is_main)
 
-    def own(self, is_main: bool) -> None:
-        """Make it the state of the main thread, or of another."""
+    def assign(self, is_main: bool) -> None:
+        """Assign it to the main thread, or to another."""
         self.is_main = is_main
         self.due_at = 0.0 if is_main else _NEVER
         if self.limit is None:
             self.options: Any = None
 
 
-class Here(threading.local):
-    """The state of the thread that asks."""
+class ThreadLocal(threading.local):
+    """The state of the current thread."""
 
     def __init__(self) -> None:
         is_main = threading.current_thread() is threading.main_thread()
@@ -76,22 +76,22 @@ class Here(threading.local):
 
 
 class Watcher:
-    """One for the process. Its thread begins with the first run of the main thread, or the first deadline."""
+    """Watches signals and deadlines of the process. Its thread starts with the first run or the first deadline."""
 
     def __init__(self) -> None:
         self.main: ThreadState | None = None
         self._begin()
 
     def _begin(self) -> None:
-        self._lock = threading.RLock()  # a handler may run a model in the midst of `arm`
+        self._lock = threading.RLock()  # a handler may run a model during `arm`
         self._thread: threading.Thread | None = None
         self._pipe: tuple[int, int] | None = None
-        self._ends: set[Ends] = set()
-        self._wakes = _NEVER
-        self._others: tuple[int, int, int] | None = None
+        self._limits: set[Expiring] = set()
+        self._wake_at = _NEVER
+        self._previous: tuple[int, int, int] | None = None
 
     def arm(self, state: ThreadState) -> None:
-        """Direct signals here, from the main thread."""
+        """Direct signals to the watcher; called in the main thread."""
         with self._lock:
             if state.options is None:
                 state.options = run_options()
@@ -99,36 +99,36 @@ class Watcher:
             if writer is not None:
                 try:
                     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-                except (ValueError, OSError):  # of a main thread that signals do not go to: the interpreter is embedded
+                except (ValueError, OSError):  # an embedded interpreter, whose main thread gets no signals
                     state.due_at = _NEVER
                     return
                 if before != writer:
-                    self._others = _identity(before)
-            state.due_at = time.monotonic() + _FRESH
+                    self._previous = _descriptor_id(before)
+            state.due_at = time.monotonic() + _REARM_SECONDS
 
-    def add(self, limit: Ends) -> None:
+    def add(self, limit: Expiring) -> None:
         """Let a limit expire at its deadline."""
         with self._lock:
             self._started()
-            self._ends.add(limit)
+            self._limits.add(limit)
             self._wake(limit.deadline)
 
-    def remove(self, limit: Ends) -> None:
+    def remove(self, limit: Expiring) -> None:
         """Forget a limit."""
         with self._lock:
-            self._ends.discard(limit)
+            self._limits.discard(limit)
 
     def settle(self) -> None:
-        """Return when what has arrived so far was heeded: it does not stop a later run."""
+        """Handle all signals that have arrived, so that they do not stop a later run."""
         with self._lock:
-            told = self._heed()
-            if told:  # the thread waits for what was read here
-                self._tell(_END if _END in told else _NOTHING)
+            received = self._read_signals()
+            if received:  # wake the thread, whose bytes were read here
+                self._write(_END if _END in received else _WAKE)
 
     # The thread
 
     def _started(self) -> int | None:
-        """Return the descriptor to write to, of a thread that runs; None where no thread can be started any more."""
+        """Start the thread and return the descriptor to write to; None if no thread can be started any more."""
         if self._pipe is None:
             self._pipe = os.pipe()
             for end in self._pipe:
@@ -143,14 +143,14 @@ class Watcher:
         return self._pipe[1]
 
     def _wake(self, at: float) -> None:
-        """Make the thread wake at a time, or before."""
-        if at < self._wakes:
-            self._wakes = at
-            self._tell(_NOTHING)
+        """Wake the thread at a time, or earlier."""
+        if at < self._wake_at:
+            self._wake_at = at
+            self._write(_WAKE)
 
-    def _tell(self, byte: int) -> None:
+    def _write(self, byte: int) -> None:
         if self._pipe is not None:
-            with contextlib.suppress(BlockingIOError):  # it is full of others, which wake the thread too
+            with contextlib.suppress(BlockingIOError):  # the pipe is full of bytes, which wake the thread too
                 os.write(self._pipe[1], bytes([byte]))
 
     def _watch(self) -> None:
@@ -159,36 +159,36 @@ class Watcher:
         while True:
             with self._lock:
                 now = time.monotonic()
-                seconds = self._wakes - now
+                seconds = self._wake_at - now
             if seconds > 0:
                 wait(None if seconds == _NEVER else min(seconds, 3600.0) + 0.001)
             with self._lock:
-                if _END in self._heed():
+                if _END in self._read_signals():
                     self._thread = None
                     return
                 self._expire()
 
     def _expire(self) -> None:
-        """End the limits that are due, and find out when the next one is."""
+        """End the limits that are due, and compute the time of the next one."""
         now = time.monotonic()
-        for limit in [limit for limit in self._ends if limit.deadline <= now]:
-            self._ends.discard(limit)
+        for limit in [limit for limit in self._limits if limit.deadline <= now]:
+            self._limits.discard(limit)
             limit.expire()
-        self._wakes = min((limit.deadline for limit in self._ends), default=_NEVER)
+        self._wake_at = min((limit.deadline for limit in self._limits), default=_NEVER)
 
-    def _heed(self) -> bytes:
-        """Heed what was written, and return it."""
+    def _read_signals(self) -> bytes:
+        """Handle the bytes that were written, and return them."""
         if self._pipe is None:
             return b""
         try:
-            told = os.read(self._pipe[0], 4096)
+            received = os.read(self._pipe[0], 4096)
         except BlockingIOError:
             return b""
-        for number in set(told) - {_NOTHING, _END}:
-            self._tell_others(number)
+        for number in set(received) - {_WAKE, _END}:
+            self._forward(number)
             if number in _SIGNALS:
                 self._stop_main(number)
-        return told
+        return received
 
     def _stop_main(self, number: int) -> None:
         handler, main = signal.getsignal(number), self.main
@@ -197,34 +197,34 @@ class Watcher:
         if main.is_repeatable or _raises(handler):
             main.options.terminate = True
 
-    def _tell_others(self, number: int) -> None:
-        """Write a signal where it went before, unless that was closed since."""
-        if self._others is not None and _identity(self._others[0]) == self._others:
+    def _forward(self, number: int) -> None:
+        """Forward a signal to the previous descriptor, unless it was closed."""
+        if self._previous is not None and _descriptor_id(self._previous[0]) == self._previous:
             with contextlib.suppress(OSError):
-                os.write(self._others[0], bytes([number]))
+                os.write(self._previous[0], bytes([number]))
 
     # Forks
 
     def before_fork(self) -> None:
-        """End the thread: a process of one thread may fork as it likes."""
+        """End the thread: forking is safe with a single thread."""
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            self._tell(_END)
+            self._write(_END)
             thread.join(1.0)
 
     def after_fork(self) -> None:
-        """Go on in the process that forked."""
+        """Restart in the parent process."""
         main = self.main
         with self._lock:
             if main is not None and threading.current_thread() is threading.main_thread():
                 main.due_at = 0.0
-                if not self._ends:
+                if not self._limits:
                     return
             if self._pipe is not None:
                 self._started()
 
     def in_child(self, state: ThreadState) -> None:
-        """Begin anew in the process that was made, whose thread is the main one."""
+        """Start anew in the child process, whose only thread is the main one."""
         pipe = self._pipe
         if pipe is not None:
             with contextlib.suppress(ValueError, OSError):
@@ -236,28 +236,28 @@ class Watcher:
                     os.close(end)
         self._begin()
         self.main = state
-        state.own(True)
+        state.assign(True)
 
 
 def run_options() -> Any:
     """Return new options of a run."""
-    # which building models and texts does not need
+    # building graphs does not need it
     import onnxruntime
 
     return onnxruntime.RunOptions()
 
 
-def _identity(descriptor: int) -> tuple[int, int, int] | None:
-    """Return a descriptor and what it stands for; None where that is closed."""
+def _descriptor_id(descriptor: int) -> tuple[int, int, int] | None:
+    """Return a descriptor with its device and inode; None if it is closed."""
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
     except OSError:
         return None
-    return descriptor, found.st_dev, found.st_ino
+    return descriptor, status.st_dev, status.st_ino
 
 
 def _raises(handler: Any) -> bool:
-    """Return whether a handler ends what is running: Python's own, and that of `asyncio.run`, which cancels a task."""
+    """Return True if a handler raises, as Python's own does, or cancels a task, as that of `asyncio.run` does."""
     if handler is signal.default_int_handler:
         return True
     asyncio = sys.modules.get("asyncio")
@@ -266,40 +266,40 @@ def _raises(handler: Any) -> bool:
 
 
 WATCHER = Watcher()
-HERE = Here()
+THREAD = ThreadLocal()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=WATCHER.before_fork,
         after_in_parent=WATCHER.after_fork,
-        after_in_child=lambda: WATCHER.in_child(HERE.state),
+        after_in_child=lambda: WATCHER.in_child(THREAD.state),
     )
 
 
-# Waiting until a descriptor can be read or written, on systems with `select.poll` and without.
+# Wait until a descriptor can be read or written, with or without `select.poll`.
 
-_LONGEST = 1 << 30
-"""Milliseconds of one wait: poll takes 32 bits of them."""
+_MAX_WAIT_MS = 1 << 30
+"""Maximum milliseconds of a wait: poll takes 32 bits."""
 
 Wait: TypeAlias = Callable[[float | None], bool]
-"""Waits for so many seconds at most, None for no end; returns whether the descriptor is ready."""
+"""Waits for that many seconds at most, None for no limit; returns True if the descriptor is ready."""
 
 
 def wait_to_read(descriptor: int) -> Wait:
-    """Return what waits until a descriptor can be read. It may be called as often as it is wanted."""
+    """Return a function that waits until a descriptor can be read. It can be called repeatedly."""
     return _wait(descriptor, is_read=True)
 
 
 def wait_to_write(descriptor: int) -> Wait:
-    """Return what waits until a descriptor can be written to. It may be called as often as it is wanted."""
+    """Return a function that waits until a descriptor can be written. It can be called repeatedly."""
     return _wait(descriptor, is_read=False)
 
 
 def _wait(descriptor: int, is_read: bool) -> Wait:
-    if not hasattr(select, "poll"):  # on Windows, and where gevent or eventlet have taken it away
+    if not hasattr(select, "poll"):  # on Windows, and if gevent or eventlet have removed it
         selector = selectors.DefaultSelector()
         selector.register(descriptor, selectors.EVENT_READ if is_read else selectors.EVENT_WRITE)
         return lambda seconds: bool(selector.select(seconds))
     poll = select.poll()
     poll.register(descriptor, select.POLLIN if is_read else select.POLLOUT)
-    return lambda seconds: bool(poll.poll(None if seconds is None else min(math.ceil(seconds * 1000), _LONGEST)))
+    return lambda seconds: bool(poll.poll(None if seconds is None else min(math.ceil(seconds * 1000), _MAX_WAIT_MS)))

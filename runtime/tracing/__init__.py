@@ -1,1 +1,1 @@
-"""Functions of Symbols that run on arrays: traced once for each signature, compiled, and kept; and eager Tensors."""
+"""Functions of Symbols that run on arrays: traced once for each signature, compiled and cached; and eager Tensors."""

@@ -1,4 +1,4 @@
-"""Functions over Symbols that are computed at once on eager arrays: traced once for each signature, kept, and run."""
+"""Compute functions over Symbols on eager arrays: traced once for each signature, cached, and run."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 Values: TypeAlias = "np.ndarray[Any, Any]"
 
-Given: TypeAlias = tuple[Structure, ...]
-"""The arguments of a call without their operands: those by position, and those by name."""
+CallStructure: TypeAlias = tuple[Structure, ...]
+"""The nesting of the arguments of a call without operands: positional and named ones."""
 
 KEPT = 512
-"""The number of compiled functions that are kept: those used last."""
+"""The number of cached compiled functions: the last used ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eager:
-    """A sort of eager arrays, and how functions over Symbols are computed on them.
+    """A kind of eager arrays, and how functions over Symbols compute on them.
 
     promotion: the system of the graphs. kind_of: what of an operand, beside its shape, tells the type of the input that
     it is. type_of: that type, from the kind and the dims. made: the eager array of a result's values, which have the
@@ -46,21 +46,21 @@ class Eager:
     promotion: PromotionSystem
     kind_of: Callable[[Any], Hashable]
     type_of: Callable[[Any, Iterable[DimLike]], TensorType]
-    made: Callable[[Values, TensorType], Any]
+    convert: Callable[[Values, TensorType], Any]
 
 
-def taken_apart(
-    body: Callable[..., Any], arguments: Any, named: Any, found: list[Any], is_operand: Callable[[Any], bool]
-) -> Given:
-    """Return how the arguments of a call are nested; the operands among them are appended to `found`."""
+def split_operands(
+    body: Callable[..., Any], arguments: Any, named: Any, operands: list[Any], is_operand: Callable[[Any], bool]
+) -> CallStructure:
+    """Return the nesting of the arguments of a call, and append the operands among them to `operands`."""
     place = f"{body.__name__}: argument "
-    return tuple([structure_of(part, is_operand, found, place, "", DTypeError) for part in (arguments, named)])
+    return tuple([structure_of(part, is_operand, operands, place, "", DTypeError) for part in (arguments, named)])
 
 
-def called(body: Callable[..., Any], given: Given, operands: Sequence[Any]) -> Any:
-    """The function, called with these operands in the places of those that were taken out."""
+def call_with(body: Callable[..., Any], structure: CallStructure, operands: Sequence[Any]) -> Any:
+    """Call the function with operands inserted in its arguments."""
     taken = iter(operands)
-    arguments, named = [rebuilt(part, taken) for part in given]
+    arguments, named = [rebuilt(part, taken) for part in structure]
     return body(*arguments, **named)
 
 
@@ -70,37 +70,39 @@ _Compiled: TypeAlias = "tuple[Callable[..., list[Any]], Callable[[list[Any]], An
 
 _compiled: OrderedDict[Hashable, _Compiled] = OrderedDict()
 _refused: OrderedDict[Hashable, None] = OrderedDict()
-"""Signatures that build only where all sizes are known."""
+"""Signatures that can only be traced with known sizes."""
 _lock = threading.RLock()
 
 
-def run(eager: Eager, body: Callable[..., Any], found: list[Any], given: Given, *, static: bool = False) -> Any:
-    """Return what a function over Symbols gives for operands and other arguments, as eager arrays.
+def run(
+    eager: Eager, body: Callable[..., Any], operands: list[Any], structure: CallStructure, *, static: bool = False
+) -> Any:
+    """Return the results of a function over Symbols for operands and other arguments, as eager arrays.
 
     found: eager arrays and NumPy arrays. static: trace with the sizes of all axes, rather than with names for those
     above 1.
     """
-    arrays = [value._data if isinstance(value, EagerArray) else value for value in found]
-    kinds = [eager.kind_of(value) for value in found]
+    arrays = [value._data if isinstance(value, EagerArray) else value for value in operands]
+    kinds = [eager.kind_of(value) for value in operands]
     own = _pattern(kinds, arrays)
-    if not static and (eager, body, own, given) not in _refused:
+    if not static and (eager, body, own, structure) not in _refused:
         try:
-            model, rebuild = compiled_for(eager, body, own, given)
+            model, rebuild = compiled_for(eager, body, own, structure)
             return rebuild(model(*arrays))
         except GraphcoreError as error:
             # What cannot be built, or run, without sizes is tried with them: it works, or says better what is wrong.
             if not isinstance(error, RunError):
                 with _lock:
-                    _refused[eager, body, own, given] = None
+                    _refused[eager, body, own, structure] = None
                     if len(_refused) > KEPT:
                         _refused.popitem(last=False)
     own = tuple([(kind, array.shape) for kind, array in zip(kinds, arrays, strict=True)])
-    model, rebuild = compiled_for(eager, body, own, given)
+    model, rebuild = compiled_for(eager, body, own, structure)
     return rebuild(model(*arrays))
 
 
 def _pattern(kinds: list[Hashable], arrays: list[Values]) -> tuple[Hashable, ...]:
-    """Kinds and shapes: sizes of 0 and 1 as they are, others by names, so that equal ones have one name.
+    """Kinds and shapes: sizes 0 and 1 unchanged, others as names, the same for equal sizes.
 
     What does not go together is seen while building; that two sizes are equal may decide which nodes are needed.
     """
@@ -113,32 +115,32 @@ def _pattern(kinds: list[Hashable], arrays: list[Values]) -> tuple[Hashable, ...
     )
 
 
-def compiled_for(eager: Eager, body: Callable[..., Any], own: Any, given: Given) -> _Compiled:
-    """Return what runs a function on operands of these kinds and dims, and what makes its result of the values."""
-    key = eager, body, own, given, settings.current.get()
-    found = _compiled.get(key)
+def compiled_for(eager: Eager, body: Callable[..., Any], own: Any, structure: CallStructure) -> _Compiled:
+    """Return the compiled function for operands of these kinds and dims, and the function that builds its result."""
+    key = eager, body, own, structure, settings.current.get()
+    compiled = _compiled.get(key)
     with _lock:
-        if found is None:
-            found = _trace(eager, body, own, given)
-            _compiled[key] = found
+        if compiled is None:
+            compiled = _trace(eager, body, own, structure)
+            _compiled[key] = compiled
             if len(_compiled) > KEPT:
                 _compiled.popitem(last=False)
         elif key in _compiled:
             _compiled.move_to_end(key)
-    return found
+    return compiled
 
 
-def _trace(eager: Eager, body: Callable[..., Any], own: Any, given: Given) -> _Compiled:
+def _trace(eager: Eager, body: Callable[..., Any], own: Any, arguments: CallStructure) -> _Compiled:
     types = {f"x{i}": eager.type_of(kind, shape) for i, (kind, shape) in enumerate(own)}
     graph = Graph(body.__name__.strip("_") or "function", types, promotion=eager.promotion)
     results: list[Any] = []
     with graph:
-        made = called(body, given, graph.inputs)
-        structure = structure_of(made, _is_symbol, results, f"{body.__name__}: result ")
+        result = call_with(body, arguments, graph.inputs)
+        structure = structure_of(result, _is_symbol, results, f"{body.__name__}: result ")
     made_types = [symbol.type for symbol in results]
 
     def rebuild(arrays: list[Any]) -> Any:
-        values = [eager.made(array, type_) for array, type_ in zip(arrays, made_types, strict=True)]
+        values = [eager.convert(array, type_) for array, type_ in zip(arrays, made_types, strict=True)]
         return rebuilt(structure, iter(values))
 
     if not results:
@@ -155,7 +157,7 @@ def _is_symbol(value: object) -> bool:
 
 
 def _nothing(*arrays: Any) -> list[Any]:
-    """In place of a Model without outputs."""
+    """Stands in for a Model without outputs."""
     return []
 
 
@@ -173,7 +175,7 @@ def session() -> InferenceSession:
 
 
 class SymbolMethods(EagerArray):
-    """An eager array whose operators and methods are those of Symbol; the Tensor has them when it is called."""
+    """An eager array with the operators and methods of Symbol."""
 
     __slots__ = ()
 
@@ -225,12 +227,12 @@ class SymbolMethods(EagerArray):
 # Tensors printed as anvil, a compiler of R programs, prints them.
 
 _NAMES = {"bool": "pred", "float32": "f32", "float64": "f64"}
-MOST_ROWS = 30
-"""The most rows of a block that are printed; R prints as many of its tensors."""
+MAX_ROWS = 30
+"""Maximum number of printed rows of a block, as many as R prints."""
 
 
 def printed(values: np.ndarray[Any, Any], dtype: str) -> str:
-    """Return the values, in columns that are aligned, and their type: `[ CPUf32{2,3} ]`.
+    """Return the values in aligned columns, and their type: `[ CPUf32{2,3} ]`.
 
     Floats have four digits after the point, truth values are 1 and 0. As in the publication nothing tells that a dtype
     is only a default; `repr` does.
@@ -242,15 +244,15 @@ def printed(values: np.ndarray[Any, Any], dtype: str) -> str:
 
 def _lines(values: np.ndarray[Any, Any]) -> list[str]:
     if values.ndim > 2:
-        found = []
+        lines = []
         for place in np.ndindex(values.shape[:-2]):
-            found += [f"({','.join(str(i + 1) for i in place)},.,.) =", *_lines(values[place])]
-        return found
+            lines += [f"({','.join(str(i + 1) for i in place)},.,.) =", *_lines(values[place])]
+        return lines
     rows_of = values if values.ndim == 2 else values.reshape(-1, 1)
     cells = [[_cell(value) for value in row] for row in rows_of]
     width = max((len(cell) for row in cells for cell in row), default=0)
-    rows = [" " + "  ".join(cell.rjust(width) for cell in row) for row in cells[:MOST_ROWS]]
-    return rows if len(cells) <= MOST_ROWS else [*rows, f" ... [{len(cells) - MOST_ROWS} more rows]"]
+    rows = [" " + "  ".join(cell.rjust(width) for cell in row) for row in cells[:MAX_ROWS]]
+    return rows if len(cells) <= MAX_ROWS else [*rows, f" ... [{len(cells) - MAX_ROWS} more rows]"]
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Functions of Symbols that run on arrays: traced once for each signature, compiled, and kept."""
+"""Functions of Symbols that run on arrays: traced once for each signature, compiled and cached."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Jitted(Generic[P, R, Arrays]):
                 key += label, value.dtype, value.ndim
                 is_plain = True
                 continue
-            found: list[Any] = []
-            key += label, structure_of(value, self._leaf_of(value), found, "jit: argument ", str(label), FeedError)
-            for operand in found:
+            leaves: list[Any] = []
+            key += label, structure_of(value, self._leaf_of(value), leaves, "jit: argument ", str(label), FeedError)
+            for operand in leaves:
                 if isinstance(operand, Symbol):  # called while another function is traced
                     return self.function(*arguments, **named)
                 if isinstance(operand, (np.ndarray, np.generic)):
@@ -89,19 +89,19 @@ class Jitted(Generic[P, R, Arrays]):
         model, results, types = compiled
         if not (is_eager or (self._guesses and not is_plain)):
             return rebuilt(results, iter(model(*operands)))
-        made = model.execute(*operands, wide="object") if any(map(_is_wide, types)) else model(*operands)
-        tensors = [of_symbol(values, type_, self._system) for values, type_ in zip(made, types, strict=True)]
+        outputs = model.execute(*operands, wide="object") if any(map(_is_wide, types)) else model(*operands)
+        tensors = [of_symbol(values, type_, self._system) for values, type_ in zip(outputs, types, strict=True)]
         return rebuilt(results, iter(tensors))
 
     def graph(self, /, *arguments: Any, **named: Any) -> Graph:
-        """Return the graph of a call with these arguments, traced anew and not run: to print, export or change.
+        """Trace a call with these arguments again and return its graph, to print, export or change it.
 
         arguments, named: as for a call. Raises what a call raises before it runs, and `FeedError` for Symbols.
         """
-        found: list[Any] = []
+        operands: list[Any] = []
         for label, value in (*enumerate(arguments), *named.items()):
-            structure_of(value, self._leaf_of(value), found, "jit: argument ", str(label), FeedError)
-        for operand in found:
+            structure_of(value, self._leaf_of(value), operands, "jit: argument ", str(label), FeedError)
+        for operand in operands:
             if isinstance(operand, Symbol):
                 raise FeedError(
                     "jit: a graph is traced of arrays, and a Symbol is given",
@@ -117,7 +117,7 @@ class Jitted(Generic[P, R, Arrays]):
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Arrays]: ...
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Bind as a method: the instance is an argument like any other that is no array."""
+        """Bind as a method: the instance is an argument like any other that is not an array."""
         return self if instance is None else functools.partial(self, instance)
 
     def _trace_once(
@@ -126,9 +126,9 @@ class Jitted(Generic[P, R, Arrays]):
         # Arrays of the other byte order are fed to the same model.
         same = tuple(part.newbyteorder("=") if isinstance(part, np.dtype) else part for part in signature)
         with self._lock:
-            found = self._compiled.get(same) or self._trace(arguments, named)
-            self._compiled[same] = self._compiled[signature] = found
-        return found
+            compiled = self._compiled.get(same) or self._trace(arguments, named)
+            self._compiled[same] = self._compiled[signature] = compiled
+        return compiled
 
     def _trace(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Compiled:
         graph, structure, types = self._traced(arguments, named)
@@ -150,20 +150,20 @@ class Jitted(Generic[P, R, Arrays]):
         inputs = iter(graph.inputs)
         traced = {place: rebuilt(part, inputs) for place, part in structures.items()}
         with graph:
-            made = self.function(
+            returned = self.function(
                 *(traced[place] for place in places[: len(arguments)]), **{place: traced[place] for place in named}
             )
         results: list[Any] = []
-        structure = structure_of(made, _is_result, results, "jit: ")
+        structure = structure_of(returned, _is_result, results, "jit: ")
         if not results:
-            raise _no_result(made)
+            raise _result_error(returned)
         symbols = [_as_symbol(graph, result) for result in results]
         types_made = [symbol.type for symbol in symbols]
         graph.output(*symbols)
         return graph, structure, types_made
 
     def _is_tensor(self, operand: EagerArray) -> bool:
-        """Return whether an eager array is a Tensor. Raises `PromotionError` for one of another promotion system."""
+        """Return True if an eager array is a Tensor. Raises `PromotionError` for one of another promotion system."""
         if not isinstance(operand, Tensor):
             return False
         if operand.promotion is not self._system:
@@ -175,16 +175,16 @@ class Jitted(Generic[P, R, Arrays]):
         return True
 
     def _guessed(self, value: Scalar) -> np.ndarray[Any, Any]:
-        """Return a Python number as an array of the dtype that it is guessed to have."""
+        """Return a Python number as an array of its default dtype."""
         return guessed(value, self._system, "jit")._data
 
     def _leaf_of(self, argument: Any) -> Callable[[Any], bool]:
-        """Return which of an argument are operands: arrays, and numbers that are arguments themselves where those
+        """Return the test for operands in an argument: arrays, and numbers that are arguments themselves where those
         are."""
         return _is_anything if self._guesses and type(argument) in (bool, int, float) else _is_tensor
 
     def _traced_type(self, label: str, value: Any) -> TensorType:
-        """Return the type of the input that an operand becomes."""
+        """Return the type of the graph input for an operand."""
         if isinstance(value, (np.ndarray, np.generic)):
             return TensorType(_dtype(label, value), [Dim.dynamic()] * value.ndim)
         if isinstance(value, EagerArray):
@@ -282,7 +282,7 @@ def jit(
     promotion: str | PromotionSystem = "max",
     session: InferenceSession | None = None,
 ) -> Any:
-    """Make a function of Symbols one of arrays.
+    """Compile a function of Symbols to a function of arrays.
 
     function: builds with ops on its arguments and returns a Symbol, or a tuple, list or dict of them, nested if need
     be; Python numbers and arrays among them are constants, and None stays None. NumPy arrays among the arguments, in
@@ -300,14 +300,16 @@ def jit(
         def scaled(x, y): return ops.softmax(x * y)
     """
     if function is None:
-        return lambda given: jit(given, promotion=promotion, session=session)
+        return lambda decorated: jit(decorated, promotion=promotion, session=session)
     if not callable(function):
-        raise GraphError(f"jit: a {type(function).__name__} is no function", help="give a function of Symbols")
+        raise GraphError(
+            f"jit: function must be callable, got {type(function).__name__}", help="give a function of Symbols"
+        )
     return Jitted(function, promotion, session)
 
 
 def _is_tensor(value: object) -> bool:
-    # What a NumPy scalar of text or of time says is no number: it belongs to the signature.
+    # NumPy scalars of text or time are not numbers: they belong to the signature.
     return isinstance(value, (np.ndarray, Symbol, EagerArray)) or (
         isinstance(value, np.generic) and not isinstance(value, (np.flexible, np.datetime64, np.timedelta64))
     )
@@ -326,7 +328,7 @@ def _is_result(value: object) -> bool:
 
 
 def _as_symbol(graph: Graph, result: object) -> Symbol:
-    """Return what a function gives as a Symbol: numbers and arrays are constants. Raises `GraphError`."""
+    """Return a function's result as a Symbol: numbers and arrays are constants. Raises `GraphError`."""
     if isinstance(result, Symbol):
         return result
     if isinstance(result, Dim):
@@ -337,12 +339,12 @@ def _as_symbol(graph: Graph, result: object) -> Symbol:
         return graph.build.operand(result, "jit", "a result")
     if isinstance(result, (np.ndarray, np.generic)):
         return graph.constant(result)
-    raise _no_result(result)
+    raise _result_error(result)
 
 
-def _no_result(made: object) -> GraphError:
+def _result_error(result: object) -> GraphError:
     return GraphError(
-        f"jit: the function returned a {type(made).__name__}, no Symbols",
+        f"jit: the function must return Symbols, got {type(result).__name__}",
         help="return a Symbol, or a tuple, list or dict of them",
     )
 
@@ -357,7 +359,7 @@ def _dtype(label: str, array: np.ndarray[Any, Any] | np.generic) -> DType:
 
 
 def _positional_labels(function: Callable[..., Any], count: int, named: dict[str, Any]) -> list[str]:
-    """Return names for the first `count` arguments: the function's own where it has some, and none of `named`."""
+    """Return names for the first `count` arguments: the function's own if it has some, without those in `named`."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # what is written in C may not say

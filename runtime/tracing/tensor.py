@@ -1,4 +1,4 @@
-"""The eager tensor of a promotion system: values that know their dtype, and whether that is only a default."""
+"""The eager tensor of a promotion system: values with a dtype, which may be only a default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphcore.ir.state.attaching import attach
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import PromotionSystem, system
 from graphcore.promotion.rules import NoPromotion, Scalar, check_literal
-from graphcore.runtime.tracing.dispatch import Eager, SymbolMethods, called, printed, run, taken_apart
+from graphcore.runtime.tracing.dispatch import Eager, SymbolMethods, call_with, printed, run, split_operands
 from graphcore.support.escaping import method_hint
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, TensorType, Type
@@ -26,7 +26,7 @@ Values = np.ndarray[Any, Any]
 
 
 class Tensor(SymbolMethods):
-    """An array that computes at once under a promotion system. Made by `tensor`, by ops on Tensors, and by `jit`.
+    """An eager array that computes by a promotion system. Made by `tensor`, by ops on Tensors, and by `jit`.
 
     Python's operators, the methods of Symbol and the functions of `ops` take Tensors, with NumPy arrays, which are of
     known dtypes, and Python numbers beside them, and give Tensors: what the graph of that system gives, traced once for
@@ -37,7 +37,7 @@ class Tensor(SymbolMethods):
 
     _type: _Kind
     promotion: PromotionSystem
-    """The promotion system that it computes by."""
+    """The promotion system."""
 
     def __init__(self, *arguments: object, **named: object) -> None:
         raise GraphError("Tensor(): Tensors are made by tensor(value, dtype, promotion=...)", help="call gc.tensor")
@@ -51,7 +51,7 @@ class Tensor(SymbolMethods):
 
     @property
     def ambiguous(self) -> bool:
-        """True where the dtype is only a default, which gives way to one that is known."""
+        """Whether the dtype is only a default, which a known dtype overrides."""
         return self._type.ambiguous
 
     @property
@@ -61,12 +61,12 @@ class Tensor(SymbolMethods):
 
     @property
     def type(self) -> TensorType:
-        """The type that a Symbol of it has."""
+        """The type of a Symbol with these values."""
         return TensorType(self.dtype, self.shape, ambiguous=self.ambiguous)
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - NumPy's name
-        """The matrix with rows and columns exchanged. Raises `ShapeError` for what is no matrix."""
+        """The matrix with rows and columns exchanged. Raises `ShapeError` for other ranks."""
         return at_once(_transposed, (self,), {})  # type: ignore[no-any-return]
 
     @property
@@ -76,7 +76,7 @@ class Tensor(SymbolMethods):
 
     @property
     def real(self) -> Tensor:
-        """The real part of complex numbers, other numbers as they are."""
+        """The real part of complex numbers; other numbers unchanged."""
         return at_once(_real, (self,), {})  # type: ignore[no-any-return]
 
     @property
@@ -106,7 +106,7 @@ class Tensor(SymbolMethods):
         return np.asarray(view, dtype=dtype) if copy is None else np.array(view, dtype=dtype, copy=False)
 
     def item(self) -> Any:
-        """Return the only element as a Python number or text. Raises `ShapeError` where there is not one."""
+        """Return the only element as a Python number or text. Raises `ShapeError` for another number of elements."""
         if self.size != 1:
             raise ShapeError(
                 f"item: a Tensor of shape {list(self.shape)} has {self.size} elements",
@@ -171,12 +171,12 @@ class Tensor(SymbolMethods):
     if not TYPE_CHECKING:  # who sees it lets every name be asked for
 
         def __getattr__(self, name: str) -> Any:
-            """Return a method of Symbol, which computes at once. Raises `AttributeError`."""
-            found = None if name.startswith("_") else getattr(Symbol, name, None)
-            if not callable(found):
+            """Return a method of Symbol that computes eagerly. Raises `AttributeError`."""
+            method = None if name.startswith("_") else getattr(Symbol, name, None)
+            if not callable(method):
                 hint = method_hint(name, REGISTRY, (Tensor, Symbol))
                 raise AttributeError(f"a Tensor has no attribute {name!r}{hint and f'; {hint}'}")
-            return functools.partial(_method, found, self)
+            return functools.partial(_method, method, self)
 
 
 class Bits:
@@ -202,7 +202,7 @@ class Bits:
 
 
 class _Kind(NamedTuple):
-    """The part of a type that is no shape; printed as `int32?`."""
+    """The part of a type other than the shape; printed as `int32?`."""
 
     dtype: DType
     ambiguous: bool = False
@@ -216,11 +216,11 @@ _put_data = EagerArray.__dict__["_data"].__set__
 
 
 def _made(values: Values, kind: _Kind, promotion: PromotionSystem) -> Tensor:
-    made: Tensor = object.__new__(Tensor)
-    _put_data(made, values)
-    _put["_type"](made, kind)
-    _put["promotion"](made, promotion)
-    return made
+    tensor: Tensor = object.__new__(Tensor)
+    _put_data(tensor, values)
+    _put["_type"](tensor, kind)
+    _put["promotion"](tensor, promotion)
+    return tensor
 
 
 def tensor(
@@ -231,9 +231,9 @@ def tensor(
     value: a NumPy array, a Tensor or another eager array, a Python number or text, or nested lists of them, of any
     shape. dtype: a DType, anything `DType.of` takes or the publication's spelling; by default the array's own, or what
     the system makes of Python numbers. promotion: a system's name or a `PromotionSystem`. ambiguous: the dtype is only
-    a default, in "anvil" and "kernel_float". Raises `DTypeError` for what is no tensor and for values that `dtype`
-    does not hold, `PromotionError` for an unknown system and a dtype that it has not, `GraphError` for `ambiguous`
-    under another system. Of a Tensor it also keeps whether it is ambiguous, where no dtype is given.
+    a default, in "anvil" and "kernel_float". Raises `DTypeError` for values that are not tensors and for values that
+    `dtype` does not hold, `PromotionError` for an unknown system and a dtype that it has not, `GraphError` for
+    `ambiguous` under another system. Of a Tensor it also keeps whether it is ambiguous, where no dtype is given.
 
         x = gc.tensor([1, 2], "i16", promotion="anvil")
         print(x * 3)
@@ -268,14 +268,14 @@ def _array_of(value: Any, wanted: DType | None) -> tuple[Values, DType]:
 
 
 def of_symbol(values: Values, type_: Type, promotion: PromotionSystem) -> Any:
-    """Return the values of a Symbol of a type as a Tensor; those of lists and optionals as they are."""
+    """Return the values of a Symbol as a Tensor; those of lists and optionals unchanged."""
     if not isinstance(type_, TensorType):
         return values
     return _made(np.asarray(values), _Kind(type_.dtype, type_.ambiguous), promotion)
 
 
 def guessed(value: Scalar, promotion: PromotionSystem, op: str) -> Tensor:
-    """Return a Python number as a Tensor of the dtype that it is guessed to have. Raises `DTypeError`."""
+    """Return a Python number as a Tensor of its default dtype. Raises `DTypeError`."""
     dtype = promotion.default_dtype([value])
     try:
         check_literal(value, dtype)
@@ -292,7 +292,7 @@ def guessed(value: Scalar, promotion: PromotionSystem, op: str) -> Tensor:
 
 @functools.cache
 def _eager(promotion: PromotionSystem) -> Eager:
-    """Return how the Tensors of a system compute."""
+    """Return the eager evaluator of the Tensors of a promotion system."""
     return Eager(
         promotion,
         lambda value: value._type if type(value) is Tensor else _Kind(_dtype_of(value)),
@@ -310,24 +310,24 @@ def _dtype_of(value: Any) -> DType:
 
 
 def at_once(body: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Return what a function over Symbols gives for arguments of which one is a Tensor.
+    """Return the results of a function over Symbols for arguments that include a Tensor.
 
     With a Symbol among them it builds in that one's graph, where Tensors are constants. Raises `PromotionError` for
     Tensors of different systems, `DTypeError` for arguments that are neither operands nor hashable.
     """
-    found: list[Any] = []
-    given = taken_apart(body, arguments, named, found, _is_operand)
-    operands = [np.asarray(value) if isinstance(value, np.generic) else value for value in found]
+    leaves: list[Any] = []
+    structure = split_operands(body, arguments, named, leaves, _is_operand)
+    operands = [np.asarray(value) if isinstance(value, np.generic) else value for value in leaves]
     if any(isinstance(value, Symbol) for value in operands):
         graph = graph_of(body.__name__, operands)
         role = f"an operand of {body.__name__}"
-        made = [v if isinstance(v, Symbol) else graph.build.operand(v, body.__name__, role) for v in operands]
-        return called(body, given, made)
-    return run(_eager(common_system(body.__name__, operands)), body, operands, given)
+        symbols = [v if isinstance(v, Symbol) else graph.build.operand(v, body.__name__, role) for v in operands]
+        return call_with(body, structure, symbols)
+    return run(_eager(common_system(body.__name__, operands)), body, operands, structure)
 
 
 def common_system(op: str, values: Iterable[Any]) -> PromotionSystem:
-    """Return the promotion system of the Tensors among values. Raises `PromotionError` where they have several."""
+    """Return the promotion system of the Tensors among values. Raises `PromotionError` if there are several."""
     tensors = [value for value in values if type(value) is Tensor]
     first = tensors[0].promotion
     for other in tensors[1:]:

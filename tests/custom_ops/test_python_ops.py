@@ -193,14 +193,14 @@ def test_interrupt_in_a_function_is_raised_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("function", "text"),
     [
-        (lambda x: x.astype(np.float64), r"result 0 is float64\[2, 3\], and float32\[n, 3\] is declared"),
-        (lambda x: x[:, :2], r"result 0 is float32\[2, 2\], and float32\[n, 3\] is declared"),
-        (lambda x: x[:1], r"result 0 is float32\[1, 3\], and float32\[n, 3\] is declared"),
-        (lambda x: x[0], r"result 0 is float32\[3\]"),
-        (lambda x: 3.0, "result 0 is a float"),
-        (lambda x: None, "result 0 is a NoneType"),
-        (lambda x: (), "it gave 0 results, and 1 are declared"),
-        (lambda x: x.tolist(), r"result 0 is a list|it gave"),
+        (lambda x: x.astype(np.float64), r"result 0 must be float32\[n, 3\], got float64\[2, 3\]"),
+        (lambda x: x[:, :2], r"result 0 must be float32\[n, 3\], got float32\[2, 2\]"),
+        (lambda x: x[:1], r"result 0 must be float32\[n, 3\], got float32\[1, 3\]"),
+        (lambda x: x[0], r"result 0 must be float32\[n, 3\], got float32\[3\]"),
+        (lambda x: 3.0, "result 0 must be .*, got float"),
+        (lambda x: None, "result 0 must be .*, got NoneType"),
+        (lambda x: (), "it returned 0 results, but 1 are declared"),
+        (lambda x: x.tolist(), r"result 0 must be .*, got list|it returned"),
     ],
 )
 def test_result_that_is_not_as_declared_is_a_run_error(function: Callable[..., Any], text: str) -> None:
@@ -211,13 +211,13 @@ def test_result_that_is_not_as_declared_is_a_run_error(function: Callable[..., A
 
 def test_result_out_of_range_of_its_dtype_is_a_run_error() -> None:
     model = of(lambda x: x + np.int32(1 << 22), "Range", DType.int(23))
-    with pytest.raises(RunError, match="has values that int23 does not hold"):
+    with pytest.raises(RunError, match="has values outside of the range of int23"):
         model(np.ones((2, 3), np.int32))
 
 
 def test_strings_have_to_be_strings() -> None:
     model = of(lambda x: np.full(x.shape, 5, object), "Words", DType.string)
-    with pytest.raises(RunError, match="has a int among its strings"):
+    with pytest.raises(RunError, match="must have only strings, got an element of type int"):
         model(values(DType.string))
 
 
@@ -323,7 +323,7 @@ def test_parallel_execution_and_profiling_work() -> None:
 def test_operands_that_cannot_be_handed_over_are_refused() -> None:
     g = graph(DType.int(80))
     g.output(twice(g[0]))
-    with pytest.raises(GraphError, match=r"int80\[n, 3\] cannot be handed to a Python function"):
+    with pytest.raises(GraphError, match=r"int80\[n, 3\] cannot be passed to a Python function"):
         gc.InferenceSession().load(g)
 
 

@@ -450,7 +450,7 @@ def test_image_that_cannot_be_decoded_has_no_elements() -> None:
 
 
 def test_image_decoder_refuses_other_pixel_formats() -> None:
-    with pytest.raises(RunError, match="pixel_format is 'CMYK', and must be one of RGB, BGR, Grayscale"):
+    with pytest.raises(RunError, match="pixel_format must be one of RGB, BGR, Grayscale, got 'CMYK'"):
         run("ImageDecoder", image("PNG", PIXELS), pixel_format="CMYK")
 
 

@@ -218,7 +218,7 @@ def test_optimiser_that_takes_an_empty_constant_for_one_is_off(monkeypatch: pyte
 
     def broken(size: int) -> tuple[str, ...]:
         graph = build_graph(size)
-        return optimisers.broken(graph, walk.operators(graph))
+        return optimisers.unsafe(graph, walk.operators(graph))
 
     monkeypatch.setattr(optimisers, "runtime", lambda: OLD)
     assert "NoopElimination" in broken(0)
@@ -263,10 +263,10 @@ def test_output_that_is_an_input_is_a_copy(monkeypatch: pytest.MonkeyPatch) -> N
         return [feed[name] for name in names]
 
     monkeypatch.setattr(release, "runtime", lambda: OLD)
-    assert release.kept_apart(ran, ()) is ran
-    copied, shared = release.kept_apart(ran, {"x"})(["x", "y"], {"x": x, "y": y}, None)
+    assert release.copying_outputs(ran, ()) is ran
+    copied, shared = release.copying_outputs(ran, {"x"})(["x", "y"], {"x": x, "y": y}, None)
     np.testing.assert_array_equal(copied, x)
     assert not np.shares_memory(copied, x)
     assert shared is y
     monkeypatch.setattr(release, "runtime", lambda: NEWEST)
-    assert release.kept_apart(ran, {"x"}) is ran
+    assert release.copying_outputs(ran, {"x"}) is ran

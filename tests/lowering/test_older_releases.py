@@ -136,7 +136,7 @@ def test_release_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(release, "takes", lambda requested, ir=8: False)
     release.runtime.cache_clear()
     try:
-        with pytest.raises(RunError, match="does not take opset 24"):
+        with pytest.raises(RunError, match="does not support opset 24"):
             release.runtime()
     finally:
         release.runtime.cache_clear()

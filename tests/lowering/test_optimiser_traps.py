@@ -19,7 +19,7 @@ import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.runtime.lowering.pipeline import WORKAROUNDS
 from graphcore.runtime.lowering.workarounds.arithmetic import is_infinite_factor, is_rounded
-from graphcore.runtime.ort.optimisers import SIGNS
+from graphcore.runtime.ort.optimisers import RISKY_PATTERNS
 from tools.kernel_probe.probes.probe import Probe, bare, written
 from tools.kernel_probe.probing import traps as probed
 
@@ -35,7 +35,7 @@ PROBES = [probe for name, trap in probed().items() if name.startswith("optimiser
 
 
 def test_every_trap_of_an_optimiser_has_a_workaround_or_is_never_written() -> None:
-    traps = {f"optimiser {name}" for sign in SIGNS.values() for name in sign.names}
+    traps = {f"optimiser {name}" for sign in RISKY_PATTERNS.values() for name in sign.names}
     guarded = {workaround.name for workaround in WORKAROUNDS} & traps
     assert guarded | NEVER_WRITTEN.keys() == traps
     assert not guarded & NEVER_WRITTEN.keys()

@@ -108,7 +108,7 @@ def _named() -> set[str]:
         traps.of_kernel(op, D.of(d)) for op, (dtypes, _) in TARGETS["cpu"].incorrect.items() for d in dtypes.split()
     }
     rows |= {f"{dtype} kernels" for dtype in TARGETS["cpu"].rounded}
-    rows |= {f"optimiser {name}" for sign in optimisers.SIGNS.values() for name in sign.names}
+    rows |= {f"optimiser {name}" for sign in optimisers.RISKY_PATTERNS.values() for name in sign.names}
     rows |= {trap for names in recurrent.ENDS.values() for trap in names.values()}
     rows |= {workaround.name for workaround in WORKAROUNDS if "processor" not in workaround.when}
     rows |= {casts.MERGED, casts.SATURATES, casts.TWICE, casts.OVERFLOWS, casts.FLOAT8_TO_BOOL, casts.PARTS}

@@ -137,7 +137,7 @@ def test_session_raises_when_the_release_takes_no_opset_that_graphs_have(
 ) -> None:
     pretend(version="1.5.0")
     monkeypatch.setattr(release, "takes", lambda opset, ir=8: opset <= 12)
-    with pytest.raises(RunError, match=r"onnxruntime 1\.5\.0 does not take opset 24"):
+    with pytest.raises(RunError, match=r"onnxruntime 1\.5\.0 does not support opset 24"):
         gc.InferenceSession().load(total())
 
 

@@ -226,20 +226,23 @@ def test_all_kinds_are_taken_at_once(fed: Model) -> None:
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"s": Y}, r"input 's' is a ndarray, no list\n    takes  seq\(float32\[n, 2\]\)\n    given  float32\[2, 2\]"),
-        ({"s": None}, "input 's' is a NoneType, no list"),
-        ({"s": {0: Y}}, "input 's' is a dict, no list"),
-        ({"s": "ab"}, "input 's' is a str, no list"),
-        ({"s": [Y, None]}, "element 1 of input 's' is a NoneType, no array"),
+        (
+            {"s": Y},
+            r"input 's' must be a list, got ndarray\n    takes  seq\(float32\[n, 2\]\)\n    given  float32\[2, 2\]",
+        ),
+        ({"s": None}, "input 's' must be a list, got NoneType"),
+        ({"s": {0: Y}}, "input 's' must be a list, got dict"),
+        ({"s": "ab"}, "input 's' must be a list, got str"),
+        ({"s": [Y, None]}, "element 1 of input 's' must be an array, got NoneType"),
         ({"s": [Y, Y.astype(np.float64)]}, r"element 1 of input 's' is float32, and float64\[2, 2\] is given"),
         ({"s": [Y, X]}, r"element 1 of input 's' has rank 2, and float32\[3\] is given"),
         ({"s": [Y, Y[:, :1]]}, r"axis 1 of element 1 of input 's' is 2, and float32\[2, 1\] is given"),
         ({"o": [np.array([1, 2])]}, r"input 'o' has rank 1, and int64\[1, 2\] is given"),
         ({"o": np.array([1, 2], np.int32)}, r"input 'o' is int64, and int32\[2\] is given"),
-        ({"t": [np.array([None])]}, "element 0 of input 't' is string, and holds None, a NoneType"),
-        ({"t": None}, "input 't' is a NoneType, no list"),
-        ({"q": np.ones(4, bool)}, "input 'q' is a ndarray, no list"),
-        ({"q": [None]}, "element 0 of input 'q' is a NoneType, no array"),
+        ({"t": [np.array([None])]}, "element 0 of input 't' is string, but has the element None of type NoneType"),
+        ({"t": None}, "input 't' must be a list, got NoneType"),
+        ({"q": np.ones(4, bool)}, "input 'q' must be a list, got ndarray"),
+        ({"q": [None]}, "element 0 of input 'q' must be an array, got NoneType"),
         ({"z": Y}, r"there is no input 'z'\n  help: the inputs: s seq\(float32\[n, 2\]\), o optional\(int64\[n\]\), "),
     ],
 )
@@ -253,8 +256,8 @@ def test_feed_is_refused_when_wrong(fed: Model, named: dict[str, Any], message: 
 def test_lists_of_dtypes_that_the_runtime_has_no_lists_of_are_refused_when_loaded(of: Any, dtype: DType) -> None:
     graph = Graph("narrow", {"s": of(TensorType(dtype, ["n"])), "x": TensorType(D.float32, [])})
     graph.output(graph["x"] + 1)
-    kind = "lists" if of is SequenceType else "optionals"
-    with pytest.raises(ModelError, match=rf"load: narrow: s is .*{dtype}\[n\]\), and onnxruntime has no {kind} of"):
+    kind = "sequences" if of is SequenceType else "optionals"
+    with pytest.raises(ModelError, match=rf"load: narrow: s is .*{dtype}\[n\]\), but onnxruntime has no {kind} of"):
         gc.InferenceSession().load(graph)
 
 

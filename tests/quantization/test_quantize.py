@@ -378,7 +378,7 @@ def test_reasons_say_why_a_layer_stays() -> None:
     assert unquantized(lambda x: x @ normal(8, 8), 5, 8) == "64 elements, fewer than 1024"
     assert unquantized(lambda x: x @ wide, 5, 64, dtype="float64") == "it is float64"
     assert unquantized(lambda x: tall @ x, 32, 5) == "it is the left operand"
-    assert unquantized(lambda x: x @ normal(2, 64, 32), 2, 5, 64) == "it is no matrix"
+    assert unquantized(lambda x: x @ normal(2, 64, 32), 2, 5, 64) == "it is not a matrix"
     assert unquantized(lambda x: x @ broken, 5, 64) == "1 of 2048 values are NaN or infinite"
     assert (
         unquantized(lambda x: x @ normal(40, 32), 5, 40, scheme="int4")
@@ -693,7 +693,7 @@ def test_strict_takes_what_was_not_chosen() -> None:
 def test_unfinished_graphs_are_refused() -> None:
     with pytest.raises(GraphError, match="has no outputs"):
         gc.quantize(graph_of(4))
-    with pytest.raises(GraphError, match="a ModelProto is no Graph"):
+    with pytest.raises(GraphError, match="graph must be a Graph, got ModelProto"):
         gc.quantize(layered().to_onnx())
 
 

@@ -117,7 +117,7 @@ def test_axis_of_an_input_is_what_the_user_says() -> None:
         ({"y": -3}, GraphError, "axis -3 of 'y'"),
         ({"y": True}, GraphError, "axis True of 'y'"),
         ({"y": "batch"}, GraphError, "axis 'batch' of 'y'"),
-        (0, GraphError, "dim=0 is no dim"),
+        (0, GraphError, "dim=0 is not a dim"),
         ({"y": 0}, ModelError, "output 'y' does not carry the batch dim"),
     ],
 )

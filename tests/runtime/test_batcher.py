@@ -143,7 +143,7 @@ def test_model_of_a_fixed_batch_is_given_the_last_row_again() -> None:
     with gc.Batcher(model, 64, 0) as batcher:
         for rows in (1, 3, 4):
             assert is_right(batcher(*request(rows, 2, rows)), *request(rows, 2, rows))
-        with pytest.raises(FeedError, match="a request of 5 rows, and batches have 1 to 4"):
+        with pytest.raises(FeedError, match="a request of 5 rows, but batches have 1 to 4"):
             batcher(*request(5, 2, 0))
         with pytest.raises(FeedError, match="input 'x' has rank 2"):
             batcher(np.zeros(3, np.float32), np.zeros(3, D.bfloat16.numpy))
@@ -175,7 +175,7 @@ def test_request_that_does_not_fit_is_an_error_of_its_own() -> None:
             ((x,), "nothing is given for by"),
             ((x[0], by), "input 'x' has rank 2"),
             ((x, by[[0, 0]]), "axis 0 of input 'by' is batch, which is 1 in input 'x'"),
-            ((x[:0], by[:0]), "a request of 0 rows, and batches have 1 to 2"),
+            ((x[:0], by[:0]), "a request of 0 rows, but batches have 1 to 2"),
             ((x[[0, 0, 0]], by[[0, 0, 0]]), "a request of 3 rows"),
         ):
             with pytest.raises(FeedError, match=message):
@@ -213,7 +213,7 @@ def test_submit_waits_for_room_or_raises_when_many_wait(blocked: Watched) -> Non
         until_taken(blocked)
         futures = [batcher.submit(one), batcher.submit(one)]
         assert repr(batcher) == "<Batcher of picked: 1 rows, 0 ms, 2 waiting>"
-        with pytest.raises(RunError, match="picked: 2 requests wait already"):
+        with pytest.raises(RunError, match="picked: the queue is full: 2 requests are waiting"):
             batcher.submit(one)
         blocked.gate.set()
         assert [f.result(PATIENCE)[0].tolist() for f in futures] == [[10], [10]]
@@ -358,7 +358,7 @@ def test_models_without_a_batch_are_refused() -> None:
     lists.output(y=ops.onnx.SequenceLength(lists["x"]))
     changed = Graph("kept", {"x": TensorType(D.float32, ["n"]), "b": Buffer(D.float32, [1])})
     changed.output(y=changed["x"] + changed["b"])
-    for graph, message in ((lists, "of which no batch can be made"), (changed, "kept has buffers")):
+    for graph, message in ((lists, "which cannot be batched"), (changed, "kept has buffers")):
         with pytest.raises(ModelError, match=message):
             gc.Batcher(gc.InferenceSession().load(graph))
     with pytest.raises(ModelError, match="does not carry the batch dim 'rows'"):
@@ -382,16 +382,16 @@ def test_output_without_the_rows_is_an_error_where_its_type_does_not_tell() -> N
         ({"max_batch": 2.5}, "max_batch=2.5"),
         ({"max_batch": True}, "max_batch=True"),
         ({"max_waiting": 0}, "max_waiting=0"),
-        ({"max_wait_ms": -1}, "max_wait_ms=-1 is no time"),
-        ({"max_wait_ms": float("nan")}, "max_wait_ms=nan is no time"),
-        ({"max_wait_ms": "2"}, "max_wait_ms='2' is no time"),
+        ({"max_wait_ms": -1}, "max_wait_ms=-1 is not a time"),
+        ({"max_wait_ms": float("nan")}, "max_wait_ms=nan is not a time"),
+        ({"max_wait_ms": "2"}, "max_wait_ms='2' is not a time"),
         ({"when_full": "drop"}, "there is no when_full='drop'"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(named: dict[str, Any], message: str) -> None:
     with pytest.raises(GraphError, match=message):
         gc.Batcher(any_model(), **named)
-    with pytest.raises(GraphError, match="a Graph is no Model"):
+    with pytest.raises(GraphError, match="model must be a Model, got Graph"):
         gc.Batcher(Graph("g", []))  # type: ignore[arg-type]
 
 
@@ -429,8 +429,8 @@ def test_callback_that_would_wait_for_itself_is_refused() -> None:
         model.gate.set()
         until(lambda: len(results) == 2)  # the callback runs after the result is there
         assert first.result(PATIENCE)
-    assert results[0] == "picked: 1 requests wait already"
-    assert "picked: a callback of a request is run by the thread that runs requests" in results[1]
+    assert results[0] == "picked: the queue is full: 1 requests are waiting"
+    assert "picked: a callback of a request runs in the thread that runs requests" in results[1]
 
 
 def test_callback_that_ends_its_thread_does_not_end_the_batcher(caplog: pytest.LogCaptureFixture) -> None:

@@ -179,17 +179,17 @@ def test_compiled_model_is_bound_to_the_shapes_that_are_given(tmp_path: Any) -> 
 @pytest.mark.parametrize(
     ("arrays", "named", "message"),
     [
-        ((), {}, "nothing says what rows is bound to"),
+        ((), {}, "no size is given for rows"),
         ((), {"row": 2}, "there is no input and no dim 'row' to bind"),
-        ((), {"rows": -1}, "rows=-1 is no size"),
-        ((), {"rows": 2.5}, "rows=2.5 is no size"),
-        ((), {"rows": True}, "rows=True is no size"),
-        ((), {"rows": 2, "x": (3, 3)}, "rows is 2, and 3 in the arrays and shapes"),
+        ((), {"rows": -1}, "rows=-1 is not a size"),
+        ((), {"rows": 2.5}, "rows=2.5 is not a size"),
+        ((), {"rows": True}, "rows=True is not a size"),
+        ((), {"rows": 2, "x": (3, 3)}, "rows is 2, but 3 in the arrays and shapes"),
         ((), {"x": (2, 4)}, "axis 1 of input 'x' is 3, and float32\\[2, 4\\] is given"),
         ((), {"x": (2,)}, "input 'x' has rank 2"),
-        ((), {"x": (2, "3")}, "is no shape"),
-        ((), {"x": "2, 3"}, "is no shape and no array"),
-        ((), {"x": 2}, "input 'x': 2 is no shape and no array"),
+        ((), {"x": (2, "3")}, "is not a shape"),
+        ((), {"x": "2, 3"}, "is not a shape or an array"),
+        ((), {"x": 2}, "input 'x': 2 is not a shape or an array"),
         ((X.astype(np.float64),), {}, "input 'x' is float32, and float64\\[2, 3\\] is given"),
         ((X,), {"x": X}, "input 'x' is given twice"),
         ((X, TWO, X), {}, "3 arrays given for 2 inputs"),
@@ -219,7 +219,7 @@ def test_arrays_of_another_shape_are_refused_in_a_call_and_none_is_copied() -> N
         with pytest.raises(FeedError, match=message):
             bound(*arrays, **named)
     assert np.array_equal(bound()[0], X * 2)
-    with pytest.raises(FeedError, match=r"takes no other\n  help: fill it, bound.inputs\['x'\]\[...\] = array"):
+    with pytest.raises(FeedError, match=r"cannot be replaced\n  help: fill it, bound.inputs\['x'\]\[...\] = array"):
         bound.inputs["x"] = X  # type: ignore[index]
 
 

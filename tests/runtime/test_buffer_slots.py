@@ -160,7 +160,7 @@ def test_models_without_rows_are_refused() -> None:
         graph["a"] += 1
         graph["b"] += 1
         graph.output(graph["a"] + 1, graph["b"] + 1)
-        with pytest.raises(ModelError, match="the buffers of odd are not one named dim"):
+        with pytest.raises(ModelError, match="the buffers of odd must begin with the same named dim"):
             load(graph).slots(2)
 
 

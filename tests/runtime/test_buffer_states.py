@@ -162,7 +162,7 @@ def test_dims_of_buffers_are_those_of_the_inputs_at_first_and_may_change_in_call
     assert model.buffers["sum"].tolist() == [4, 4]
     assert model.buffers["all"].shape == (3, 2)
     message = (
-        r"axis 0 of buffer 'sum' is batch, which is 3 in input 'x', and it holds float32\[2\](.|\n)*buffers\.reset"
+        r"axis 0 of buffer 'sum' is batch, which is 3 in input 'x', but its value is float32\[2\](.|\n)*buffers\.reset"
     )
     with pytest.raises(FeedError, match=message):
         model(np.ones(3, np.float32))
@@ -177,7 +177,7 @@ def test_shape_that_only_the_run_knows_must_be_the_buffers() -> None:
     graph.output(graph["b"].sum())
     model = load(graph)
     assert called(model, np.array([1, -1, 2], np.float32)) == [6]
-    with pytest.raises(RunError, match=r"what was stored to buffer 'b' is float32\[1\]"):
+    with pytest.raises(RunError, match=r"the value stored to buffer 'b' is float32\[1\]"):
         model(np.array([1, -1], np.float32))
     assert model.buffers["b"].tolist() == [2, 4]
 
@@ -220,7 +220,7 @@ def test_call_that_fails_loses_a_buffer_that_is_written_in_place_until_it_is_set
         with pytest.raises(RunError, match="onnxruntime failed"):
             model(np.array(9))
         for use in uses:
-            with pytest.raises(RunError, match="a call failed that may have written to b in place") as raised:
+            with pytest.raises(RunError, match="a failed call may have written to b in place") as raised:
                 use(np.array(0))
             assert "reset" in raised.value.help
         mend()

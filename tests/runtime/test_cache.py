@@ -20,7 +20,7 @@ from graphcore.errors import GraphError, ModelError, RunError
 from graphcore.runtime import lowering
 from graphcore.runtime.ort import memory
 from graphcore.runtime.sessions.warm_start import cache, files, keys
-from graphcore.runtime.sessions.warm_start.cache import Cache
+from graphcore.runtime.sessions.warm_start.cache import CacheFolder
 
 pytestmark = pytest.mark.releases
 
@@ -106,7 +106,7 @@ def test_graphs_that_differ_in_anything_are_told_apart(tmp_path: Path) -> None:
         *map(of, (D.uint64, D.index, D.float32, D.tf32, D.int(5), D.int8)),
         of(D.float32, promotion="array_api"),
     ]
-    folder = Cache(tmp_path, ())
+    folder = CacheFolder(tmp_path, ())
     keys = {restart_of(folder, graph) for graph in graphs}
     assert None not in keys
     assert len(keys) == len(graphs)
@@ -120,12 +120,12 @@ def test_imported_graph_is_told_from_a_built_one(tmp_path: Path) -> None:
     imported = Graph.load(onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y]), opset_imports=[opset]))
     built = Graph("g", {"x": TensorType(D.float32, ["n"])})
     built.output(y=built.op("Relu", [built["x"]], {}, [TensorType(D.float32, ["n"])])[0])
-    keys = {restart_of(Cache(tmp_path, ()), graph) for graph in (imported, built)}
+    keys = {restart_of(CacheFolder(tmp_path, ()), graph) for graph in (imported, built)}
     assert None not in keys
     assert len(keys) == 2
 
 
-def restart_of(folder: Cache, graph: Graph) -> str | None:
+def restart_of(folder: CacheFolder, graph: Graph) -> str | None:
     return keys.GraphSource(folder, graph, lambda: gc.InferenceSession().load(graph)).key
 
 
@@ -146,7 +146,7 @@ def test_graphs_with_what_a_program_may_change_are_lowered_again(tmp_path: Path)
     remaining.output(remaining["x"] + remaining["b"])
     ones = np.ones(2, np.float32)
     for graph, wanted in ((called, [2, 2]), (branched, [2, 2]), (remaining, [2, 2])):
-        assert restart_of(Cache(tmp_path, ()), graph) is None
+        assert restart_of(CacheFolder(tmp_path, ()), graph) is None
         for _ in range(2):
             model = gc.InferenceSession().load(graph, cache_dir=tmp_path)
             assert model(ones)[0].tolist() == wanted
@@ -268,7 +268,7 @@ def test_entry_under_the_name_of_another_is_not_believed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "endless", "dangling"])
-@pytest.mark.filterwarnings("ignore:load. the optimised graph cannot be kept:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:load. the optimised graph cannot be written:RuntimeWarning")
 def test_what_is_not_a_file_is_not_an_entry(kind: str, tmp_path: Path) -> None:
     loader = gc.InferenceSession()
     loader.load(linear(weight()), cache_dir=tmp_path)
@@ -306,7 +306,7 @@ def test_folder_that_cannot_be_used_is_refused(folder: Any, tmp_path: Path, monk
     Path("file").write_bytes(b"")
     with pytest.raises(
         ModelError,
-        match=r"load: (cache_dir is a (int|bytes), no path|the folder cache_dir=.* cannot be made or written)",
+        match=r"load: (cache_dir must be a path, got (int|bytes)|the folder cache_dir=.* cannot be created or written)",
     ):
         gc.InferenceSession().load(linear(weight()), cache_dir=folder)
 
@@ -316,7 +316,7 @@ def test_model_runs_when_nothing_can_be_kept(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cache, "replace_files", full)
-    with pytest.warns(RuntimeWarning, match=r"cannot be kept in .*: No space left on device"):
+    with pytest.warns(RuntimeWarning, match=r"cannot be written to .*: No space left on device"):
         model = gc.InferenceSession().load(linear(weight()), cache_dir=tmp_path)
     assert np.allclose(model(X)[0], expected(weight()), atol=1e-5)
 
@@ -341,13 +341,13 @@ assert model(np.ones(4, np.float32))[0].tolist() == [2] * 4
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.split("\n") if line]
     assert lines
-    assert all(f"cannot be kept in {tmp_path}: File too large" in line for line in lines)
+    assert all(f"cannot be written to {tmp_path}: File too large" in line for line in lines)
     assert lines[0].startswith("graphcore WARNING load: ")
 
 
 def test_option_that_says_another_place_is_refused(tmp_path: Path) -> None:
     loader = gc.InferenceSession(optimized_model_filepath=str(tmp_path / "here.onnx"))
-    with pytest.raises(GraphError, match="optimized_model_filepath says another place"):
+    with pytest.raises(GraphError, match="cache_dir and the option optimized_model_filepath both say"):
         loader.load(linear(weight()), cache_dir=tmp_path)
 
 
@@ -554,5 +554,5 @@ def test_numbers_are_the_same_however_weights_lie(prepack: Any) -> None:
 
 
 def test_prepack_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(GraphError, match="there is no prepack='never'"):
+    with pytest.raises(GraphError, match="prepack='never' is not a choice"):
         gc.InferenceSession().load(linear(weight()), prepack="never")  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from graphcore.runtime.ort import memory, options, sessions
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.sessions import plan
 from graphcore.runtime.sessions.warm_start import files, keys
-from graphcore.runtime.sessions.warm_start.cache import Cache, without_repeats
+from graphcore.runtime.sessions.warm_start.cache import CacheFolder, without_repeats
 from tests.runtime.test_cache import is_restarted
 
 pytestmark = pytest.mark.releases
@@ -157,7 +157,7 @@ def test_folders_of_stopped_processes_are_removed_after_a_day(path: Path) -> Non
 def test_large_pages_are_gathered_where_kernels_hold_weights(
     packed: bool, decoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_PACKED_FROM", 0 if packed else 1 << 40)
+    monkeypatch.setattr(sessions, "_MIN_PACKED_BYTES", 0 if packed else 1 << 40)
     path = Path(shutil.copy(decoder, tmp_path))
     load(path)
     results: list[bool] = []
@@ -199,7 +199,7 @@ def test_model_runs_when_there_is_no_room_for_its_weights(path: Path, monkeypatc
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", full)
-        with pytest.warns(RuntimeWarning, match=r"cannot be kept in .*: No space left on device"):
+        with pytest.warns(RuntimeWarning, match=r"cannot be written to .*: No space left on device"):
             assert is_right(load(path))
     assert is_right(load(path))
     assert is_restarted(load(path))
@@ -325,7 +325,7 @@ def test_decoder_generates_the_same_from_its_entry(
     from_bytes: int, decoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether entries have weights in the order of kernels too, or not."""
-    monkeypatch.setattr(sessions, "_PACKED_FROM", from_bytes)
+    monkeypatch.setattr(sessions, "_MIN_PACKED_BYTES", from_bytes)
     monkeypatch.setattr(plan, "runtime", lambda: replace(runtime(), many_rows=lambda: 224))  # on any processor
     packs = from_bytes == 0 and sessions._PACKED_IN.includes(runtime().version)
     decoder = Path(shutil.copy(decoder, tmp_path))
@@ -454,5 +454,5 @@ def test_operators_that_a_program_declares_are_read_in_each_load(within: str, pa
     model = onnx.helper.make_model(onnx.helper.make_graph([call], "g", [], []))
     model.opset_import.add(domain="mine", version=1)
     onnx.save(model, path)
-    cache = Cache(path.parent / "cache", ())
+    cache = CacheFolder(path.parent / "cache", ())
     assert files.file_source(cache, path, lambda: gc.InferenceSession().load(path)) is None

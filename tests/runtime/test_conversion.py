@@ -134,16 +134,16 @@ def test_list_is_taken_exactly_where_a_constant_is(value: float, dtype: DType) -
         (X, [1, 2.5], "fed: input 'y': .* cannot be held in int64"),
         (X, [1 << 63, 1], "fed: input 'y': 9223372036854775808 cannot be held in int64"),
         ([[1, 2, 1e39]] * 2, Y, "fed: input 'x': 1e\\+39 cannot be held in float32"),
-        ([[1, 2, 3], [4]], Y, r"fed: input 'x' is \[\[1, 2, 3\], \[4\]\], a list that is no array"),
+        ([[1, 2, 3], [4]], Y, r"fed: input 'x' must be an array, got \[\[1, 2, 3\], \[4\]\] \(list\)"),
         ([["a", "b", "c"]] * 2, Y, "fed: input 'x' is float32, and a list of string is given"),
         ([1, 2, 3], Y, r"fed: input 'x' has rank 2, and float32\[3\] is given"),
         ([[1, 2]] * 2, Y, r"fed: axis 1 of input 'x' is 3, and float32\[2, 2\] is given"),
         (X, [1, 2, 3], "fed: axis 0 of input 'y' is n, which is 2 in input 'x'"),
         (list(X.astype(np.float64)), Y, r"fed: input 'x' is float32, and float64\[2, 3\] is given"),
-        ([np.ma.masked_array([1.0, 2.0, 3.0], [False, True, False])] * 2, Y, "fed: input 'x' has a masked array in it"),
+        ([np.ma.masked_array([1.0, 2.0, 3.0], [False, True, False])] * 2, Y, "fed: input 'x' contains a masked array"),
         ([object()], Y, "fed: input 'x' "),
-        ({1.0}, Y, "fed: input 'x' is a set, no array"),
-        (b"abc", Y, "fed: input 'x' is a bytes, no array"),
+        ({1.0}, Y, "fed: input 'x' must be an array, got set"),
+        (b"abc", Y, "fed: input 'x' must be an array, got bytes"),
     ],
 )
 def test_list_is_refused_when_the_input_does_not_hold_it(model: Model, x: Any, y: Any, message: str) -> None:
@@ -172,7 +172,7 @@ def test_symbol_is_refused_for_it_has_no_value(model: Model) -> None:
         FeedError, match=r"fed: input 'x' is a Symbol, which has no value\n    given  x   float32\[2, 3\]"
     ):
         model(x, Y)
-    with pytest.raises(FeedError, match="fed: input 'x' is"):
+    with pytest.raises(FeedError, match="fed: input 'x' must be an array, got"):
         model([x], Y)
 
 
@@ -224,7 +224,9 @@ def test_type_without_dlpack_comes_through_array() -> None:
 
 
 def test_array_of_a_device_is_refused_with_the_reason(model: Model) -> None:
-    with pytest.raises(FeedError, match="input 'x' is a Distant that gives no array: TypeError: cannot convert cuda:0"):
+    with pytest.raises(
+        FeedError, match="input 'x' is a Distant that cannot be converted to an array: TypeError: cannot convert cuda:0"
+    ):
         model(Distant(), Y)
 
 
@@ -327,8 +329,8 @@ def test_run_is_called_as_in_onnxruntime(model: Model) -> None:
             None,
             "there is no output 'nxt'\n  help: did you mean next\\? the outputs: double, next",
         ),
-        ("next", {"x": X, "y": Y}, None, "'next' is no list of outputs"),
-        (3, {"x": X, "y": Y}, None, "3 is no list of outputs"),
+        ("next", {"x": X, "y": Y}, None, "'next' is not a list of outputs"),
+        (3, {"x": X, "y": Y}, None, "3 is not a list of outputs"),
         (None, [X, Y], None, r"the feed is \[array"),
         (None, {1: X}, None, "the feed is"),
         (None, {"x": X}, None, "nothing is given for y"),

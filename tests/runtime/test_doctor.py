@@ -161,7 +161,7 @@ def test_doctor_fails_when_the_release_is_too_old_to_run_graphs(
     status, out = call()
     assert status == 1
     assert "graphs do not run" in out.splitlines()[0]
-    assert "does not take opset 24" in out
+    assert "does not support opset 24" in out
     assert "pip install -U onnxruntime" in out
     assert "Traceback" not in out
 

@@ -98,8 +98,8 @@ def test_other_inputs_are_still_read_when_one_is_empty() -> None:
     for value in (1, 2):  # the second session is kept
         (match,) = model(np.ones((1, 1, 2, 4), F32), np.ones((1, 1, 0, 4), F32), np.full(2, value, F32))
         assert match.tolist() == [value, value]
-    assert model._emptied is not None
-    assert len(model._emptied) == 1
+    assert model._empty_models is not None
+    assert len(model._empty_models) == 1
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ for _ in range(2):
         assert run(session.load(graph(2.0), cache_dir=folder)) == 129
     said = [str(w.message) for w in caught]
     assert said, "nothing was said"
-    assert all(f"cannot be kept in {{folder}}: No space left on device" in each for each in said), said
+    assert all(f"cannot be written to {{folder}}: No space left on device" in each for each in said), said
     assert files() == before, files()
 os.unlink(os.path.join(folder, "filler"))
 with warnings.catch_warnings():
@@ -125,7 +125,7 @@ for given in (folder, os.path.join(folder, "inner")):
     try:
         gc.InferenceSession().load(graph(2.0), cache_dir=given)
     except ModelError as error:
-        assert f"cache_dir={{given!r}} cannot be made or written to: Read-only file system" in str(error), error
+        assert f"cache_dir={{given!r}} cannot be created or written to: Read-only file system" in str(error), error
     else:
         raise AssertionError("it was taken")
 try:
@@ -148,11 +148,11 @@ import graphcore.runtime.sessions.warm_start.cache as cache
 session = gc.InferenceSession()
 session.load(graph(1.0), cache_dir=folder)
 before = files()
-save = cache.Cache.save
+save = cache.CacheFolder.save
 def read_only_by_then(self, *given):
     {_READ_ONLY}
     save(self, *given)
-cache.Cache.save = read_only_by_then
+cache.CacheFolder.save = read_only_by_then
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     assert run(session.load(graph(2.0), cache_dir=folder)) == 129

@@ -17,8 +17,15 @@ from hypothesis.extra import numpy as arrays
 
 from graphcore import DType, OptionalType, SequenceType, TensorType
 from graphcore.errors import ModelError, ResourceLimitError, RunError
-from graphcore.runtime.isolation.codec import Layout, Reader, described, read, types_of, written
-from graphcore.runtime.isolation.failures import WorkerLimits, died, received, told
+from graphcore.runtime.isolation.codec import (
+    ValueReader,
+    ValueWriter,
+    from_json,
+    to_json,
+    types_from_json,
+    types_to_json,
+)
+from graphcore.runtime.isolation.failures import WorkerLimits, describe_error, died, error_of
 from graphcore.runtime.isolation.framing import Malformed
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import ForeignType, Shape, Type
@@ -59,16 +66,16 @@ def same(a: Any, b: Any) -> bool:
 
 @given(st.lists(VALUES, max_size=4), st.booleans())
 def test_values_come_as_they_went(values: list[Any], is_copied: bool) -> None:
-    layout = Layout(values)
+    layout = ValueWriter(values)
     block = np.zeros(layout.size + 64, np.uint8)
     layout.write(block)
-    assert same(values, Reader(layout.head, block, is_copied).values(len(values)))
+    assert same(values, ValueReader(layout.head, block, is_copied).values(len(values)))
 
 
 @pytest.mark.parametrize("is_copied", [False, True])
 def test_bools_have_the_bytes_0_and_1(is_copied: bool) -> None:
-    head = Layout([np.zeros(256, bool)]).head
-    (array,) = Reader(head, np.arange(256, dtype=np.uint8), is_copied).values(1)
+    head = ValueWriter([np.zeros(256, bool)]).head
+    (array,) = ValueReader(head, np.arange(256, dtype=np.uint8), is_copied).values(1)
     assert array.dtype == bool
     assert array.view(np.uint8).tolist() == [0] + [1] * 255
 
@@ -76,7 +83,7 @@ def test_bools_have_the_bytes_0_and_1(is_copied: bool) -> None:
 @given(st.binary(max_size=60), st.integers(0, 3))
 def test_bytes_that_mean_nothing_are_refused(head: bytes, count: int) -> None:
     with contextlib.suppress(Malformed):
-        Reader(head, np.zeros(256, np.uint8), False).values(count)
+        ValueReader(head, np.zeros(256, np.uint8), False).values(count)
 
 
 MANY = 50_000
@@ -94,17 +101,17 @@ ASKING: dict[str, tuple[list[Any], int]] = {
 
 @pytest.mark.parametrize(("values", "memory"), ASKING.values(), ids=ASKING)
 def test_values_that_take_more_memory_than_allowed_are_refused_before(values: list[Any], memory: int) -> None:
-    layout = Layout(values)
+    layout = ValueWriter(values)
     block = np.zeros(layout.size, np.uint8)
     layout.write(block)
     with pytest.raises(Malformed, match="more memory"):
-        Reader(layout.head, block, False, memory).values(1)
-    (read_,) = Reader(layout.head, block, False, 40 * memory).values(1)
+        ValueReader(layout.head, block, False, memory).values(1)
+    (read_,) = ValueReader(layout.head, block, False, 40 * memory).values(1)
     assert same(read_, values[0])
     tracemalloc.start()
     try:
         with pytest.raises(Malformed):
-            Reader(layout.head, block, False, memory).values(1)
+            ValueReader(layout.head, block, False, memory).values(1)
         assert tracemalloc.get_traced_memory()[1] < 2 * memory
     finally:
         tracemalloc.stop()
@@ -113,30 +120,30 @@ def test_values_that_take_more_memory_than_allowed_are_refused_before(values: li
 @pytest.mark.parametrize("values", [values for values, _ in ASKING.values()], ids=ASKING)
 @pytest.mark.parametrize("looks", [1, 2, 4])
 def test_reading_of_values_ends_with_its_time(values: list[Any], looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = Layout(values)
+    layout = ValueWriter(values)
     block = np.zeros(layout.size, np.uint8)
     layout.write(block)
     monkeypatch.setattr("time.monotonic", itertools.count().__next__)
     with pytest.raises(TimeoutError):
-        Reader(layout.head, block, False, deadline=looks).values(1)
+        ValueReader(layout.head, block, False, deadline=looks).values(1)
 
 
 def test_strings_in_place_of_the_bytes_of_strings_are_refused() -> None:
     with pytest.raises(Malformed, match="without bytes"):
-        Reader(b"\x01\x07\x00" + bytes(8) + 5000 * (b"\x01\x07\x00" + bytes(8)), np.zeros(64, np.uint8), False).values(
-            1
-        )
+        ValueReader(
+            b"\x01\x07\x00" + bytes(8) + 5000 * (b"\x01\x07\x00" + bytes(8)), np.zeros(64, np.uint8), False
+        ).values(1)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=3), st.data())
 def test_values_with_a_byte_changed_are_refused_or_read(values: list[Any], data: st.DataObject) -> None:
-    layout = Layout(values)
+    layout = ValueWriter(values)
     block = np.zeros(layout.size, np.uint8)
     layout.write(block)
     head = bytearray(layout.head)
     head[data.draw(st.integers(0, len(head) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(Malformed):
-        Reader(bytes(head), block, False).values(len(values))
+        ValueReader(bytes(head), block, False).values(len(values))
 
 
 TYPES: dict[str, Type] = {
@@ -152,7 +159,7 @@ TYPES: dict[str, Type] = {
 
 
 def test_types_come_as_they_went() -> None:
-    assert types_of(read(written(described(TYPES)))) == TYPES
+    assert types_from_json(from_json(to_json(types_to_json(TYPES)))) == TYPES
 
 
 @pytest.mark.parametrize(
@@ -175,20 +182,20 @@ def test_types_come_as_they_went() -> None:
 )
 def test_types_that_make_no_sense_are_refused(value: Any) -> None:
     with pytest.raises(Malformed):
-        types_of(value)
+        types_from_json(value)
 
 
 @pytest.mark.parametrize("looks", [1, 2, 5, 30])
 def test_reading_of_types_ends_with_its_time(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", itertools.count().__next__)
     with pytest.raises(TimeoutError):
-        types_of([["x", ["optional", ["tensor", "float32", [f"n{i}" for i in range(64)], False]]]], looks)
+        types_from_json([["x", ["optional", ["tensor", "float32", [f"n{i}" for i in range(64)], False]]]], looks)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"9" * 10_000])
 def test_json_that_makes_no_sense_is_refused(content: bytes) -> None:
     with pytest.raises(Malformed):
-        read(content)
+        from_json(content)
 
 
 @pytest.mark.parametrize(
@@ -204,12 +211,12 @@ def test_json_that_makes_no_sense_is_refused(content: bytes) -> None:
 )
 def test_errors_that_make_no_sense_are_refused(message: Any) -> None:
     with pytest.raises(Malformed):
-        received(message, "m", "run", LIMITS)
+        error_of(message, "m", "run", LIMITS)
 
 
 def test_error_says_what_it_said_in_the_worker_with_the_line_of_the_call() -> None:
     error = ModelError("load: \x1b[31mno", operands={"x": "float32[2]"}, help="do this")
-    result = received(told(error, "load", "here.py:3"), "m", "load", LIMITS)
+    result = error_of(describe_error(error, "load", "here.py:3"), "m", "load", LIMITS)
     assert type(result) is ModelError
     assert result.help == "do this"
     assert str(result).split("\n")[:3] == ["load: \\x1b[31mno", "    x  float32[2]", "  help: do this"]

@@ -88,11 +88,11 @@ def test_cache_knows_the_libraries(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("operators.so", "no list of paths"),
-        (5, "no list of paths"),
-        (["missing.so"], "'missing.so' is no file"),
-        ([None], "None is no file"),
-        ([__file__], "onnxruntime does not load"),
+        ("operators.so", "must be a list of paths"),
+        (5, "must be a list of paths"),
+        (["missing.so"], "'missing.so' is not a file"),
+        ([None], "None is not a file"),
+        ([__file__], "onnxruntime cannot load"),
     ],
 )
 def test_what_is_not_a_library_is_refused_with_what_to_give(value: Any, why: str) -> None:

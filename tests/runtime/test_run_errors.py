@@ -14,7 +14,7 @@ import graphcore as gc
 from graphcore import Dim, Graph, TensorType, ops
 from graphcore.errors import RunError
 from graphcore.ir.symbol import Node
-from graphcore.runtime.calls.failures import Said
+from graphcore.runtime.calls.failures import RuntimeMessage
 
 F32 = np.float32
 
@@ -113,7 +113,7 @@ def test_error_shows_the_whole_of_it() -> None:
         f"    operand 0  add_1        float32[2, 3]       test_run_errors.py:{line.number - 1}\n"
         f"    operand 1  constant_2   int64[1] [5]\n"
         "    input x                 float32[2, 3]\n"
-        "  help: ask for fewer elements, or feed a longer axis\n"
+        "  help: use a smaller k, or feed a longer axis\n"
         f"  at {line}   values, _ = ops.top_k(doubled, 5)\n"
         f"  onnxruntime: TopK '{name}': k argument [5] should not be greater than specified axis dim value [3]"
     )
@@ -200,7 +200,7 @@ def test_error_is_told_without_a_node_when_none_is_found() -> None:
     model = gc.InferenceSession().load(graph)
     users = model._user_nodes()
     assert users is not None
-    users._found = {}
+    users._origins_by_name = {}
     error = failure(lambda: model(X))
     assert error.summary == "picked: onnxruntime failed: k is 5, and the axis has 3 elements"
     assert error.line is not None
@@ -229,16 +229,16 @@ MESSAGES = {
 
 @pytest.mark.parametrize("text", MESSAGES)
 def test_places_in_the_runtimes_source_are_left_out(text: str) -> None:
-    message = Said.of(text)
+    message = RuntimeMessage.of(text)
     node, raw = MESSAGES[text]
     assert (message.node, message.raw) == (node, raw)
     assert "onnxruntime_src" not in message.why
 
 
 def test_message_of_a_concat_names_the_axis_and_both_sizes() -> None:
-    message = Said.of(
+    message = RuntimeMessage.of(
         "Non-zero status code returned while running Concat node. Name:'c' Status Message: "
         "concat.cc:159 PrepareForCompute Non concat axis dimensions must match: "
         "Axis 2 has mismatched dimensions of 5 and 7"
     )
-    assert message.why == "what is joined has 5 and 7 elements along axis 2"
+    assert message.why == "the operands to concatenate have 5 and 7 elements along axis 2"

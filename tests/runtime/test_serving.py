@@ -31,7 +31,7 @@ def test_request_that_waits_beyond_its_time_is_not_run() -> None:
         with pytest.raises(RunTimeoutError, match=r"a request was not done after timeout=0\.1 seconds"):
             late.result(PATIENCE)
         waiting = [batcher.submit(FIVE), batcher.submit(FIVE)]
-        with pytest.raises(BusyError, match="spin: 2 requests wait already"):
+        with pytest.raises(BusyError, match="spin: the queue is full: 2 requests are waiting"):
             batcher.submit(FIVE)
         model.gate.set()
         assert [future.result(PATIENCE)[0].tolist() for future in (running, *waiting)] == [[5]] * 3
@@ -99,7 +99,7 @@ def test_close_stops_what_runs_when_its_time_is_over() -> None:
 def test_times_that_are_none_are_refused(timeout: Any) -> None:
     with gc.Batcher(counting()) as batcher:
         for call in (lambda: batcher.submit(FIVE, timeout=timeout), lambda: batcher.close(timeout=timeout)):
-            with pytest.raises(FeedError, match="is no time"):
+            with pytest.raises(FeedError, match="is not a time"):
                 call()
 
 
@@ -137,7 +137,7 @@ def test_text_beyond_its_time_ends_and_leaves_the_others() -> None:
         with pytest.raises(RunTimeoutError, match="a request has not ended after"):
             late.result(PATIENCE)
         assert right.result(PATIENCE).tolist() == whole.tolist()
-        with pytest.raises(FeedError, match="is no time"):
+        with pytest.raises(FeedError, match="is not a time"):
             streams.submit([1], 2, timeout=0)
         assert streams.close(drain=True, timeout=PATIENCE)
         result = streams.metrics

@@ -81,9 +81,9 @@ def test_times_that_are_none_are_refused(timeout: Any) -> None:
     result = model()
     bound = result.bind(k=1)
     for call in (result, result.execute, result.run_async, bound):
-        with pytest.raises(FeedError, match="is no time"):
+        with pytest.raises(FeedError, match="is not a time"):
             call(FIVE, timeout=timeout)
-    with pytest.raises(FeedError, match="is no time"):
+    with pytest.raises(FeedError, match="is not a time"):
         result.map([FIVE], timeout=timeout)
 
 
@@ -126,7 +126,7 @@ def test_limit_expires_at_its_deadline_and_not_before(monkeypatch: pytest.Monkey
     monkeypatch.setattr("graphcore.runtime.stopping.watcher.time", clock)
     monkeypatch.setattr("graphcore.runtime.stopping.limit.time", clock)
     watcher, limit = Watcher(), Limit("spin", 0.25)
-    watcher._ends.add(limit)
+    watcher._limits.add(limit)
     for now, is_over in ((100.0, False), (100.125, False), (100.25, True)):
         clock.now = now
         watcher._expire()

@@ -45,20 +45,20 @@ def test_name_that_is_nearly_right_is_asked_for(
 
 def test_path_given_for_providers_is_told_how_to_be_loaded() -> None:
     with pytest.raises(
-        RunError, match=r"'m.onnx' is a model.*\n  help: load it: gc.InferenceSession\(\).load\(\"m.onnx\""
+        RunError, match=r"'m.onnx' is a model.*\n  help: load the model: gc.InferenceSession\(\).load\(\"m.onnx\""
     ):
         InferenceSession("m.onnx")
-    with pytest.raises(RunError, match=r"help: load it: gc.InferenceSession\(\).load\(model\)"):
+    with pytest.raises(RunError, match=r"help: load the model: gc.InferenceSession\(\).load\(model\)"):
         InferenceSession(Path("m.onnx"))  # type: ignore[arg-type]
 
 
 def test_file_of_any_ending_given_for_providers_is_told_how_to_be_loaded(tmp_path: Path) -> None:
     graph().export(tmp_path / "model.bin")
-    with pytest.raises(RunError, match="is a model, and a session is made for providers"):
+    with pytest.raises(RunError, match="is a model, but the argument must name providers"):
         InferenceSession(str(tmp_path / "model.bin"))
 
 
 @pytest.mark.parametrize("result", [graph, lambda: graph().to_onnx(), lambda: graph().to_onnx().SerializeToString()])
 def test_model_given_for_providers_is_told_how_to_be_loaded(result: Callable[[], Any]) -> None:
-    with pytest.raises(RunError, match=r"help: load it: gc.InferenceSession\(\).load\(model\)"):
+    with pytest.raises(RunError, match=r"help: load the model: gc.InferenceSession\(\).load\(model\)"):
         InferenceSession(result())

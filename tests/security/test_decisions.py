@@ -91,10 +91,10 @@ def test_hostile_bytes_of_the_own_format_never_reach_onnxruntime() -> None:
 
 
 def test_format_is_refused_when_there_is_none_of_the_name() -> None:
-    with pytest.raises(GraphError, match="no format"):
+    with pytest.raises(GraphError, match="format='keras' is not a format"):
         gc.InferenceSession().load(simple(), format="keras")  # type: ignore[arg-type]
 
 
 def test_path_that_ends_in_ort_and_is_missing_is_a_model_error(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no file"):
+    with pytest.raises(ModelError, match="is not a file"):
         gc.InferenceSession().load(tmp_path / "gone.ort")

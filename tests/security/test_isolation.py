@@ -32,8 +32,8 @@ from graphcore import DType, Graph, OptionalType, SequenceType, TensorType, ops
 from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, ResourceLimitError, RunError
 from graphcore.runtime.isolation import process, sandbox
 from graphcore.runtime.isolation.failures import WorkerLimits
-from graphcore.runtime.isolation.framing import Channel, Kind, Malformed
-from graphcore.runtime.isolation.process import Program
+from graphcore.runtime.isolation.framing import Channel, FrameKind, Malformed
+from graphcore.runtime.isolation.process import WorkerProgram
 from tests.support.onnx_models import FLOAT, INT64, model, one, value
 from tests.support.waiting import until
 
@@ -57,7 +57,7 @@ import graphcore.runtime.session as session
 from graphcore import TensorType
 
 class Model:
-    name, _kept = "taken over", ()
+    name, _model_buffers = "taken over", ()
     inputs = {"code": TensorType("string", [])}
     outputs = {"said": TensorType("string", []), "wide": TensorType("int100", [])}
 
@@ -74,11 +74,11 @@ session.InferenceSession.load = lambda *_, **__: Model()
 
 
 def taken_over(run_seconds: float = START) -> gc.IsolatedModel:
-    program = Program(
+    program = WorkerProgram(
         name="taken over",
         limits=WorkerLimits(MEMORY, START, run_seconds),
         session=gc.IsolatedSession()._session,
-        asked={"kind": "graph", "line": "", "limits": {}},
+        request={"kind": "graph", "line": "", "limits": {}},
         content=pickle.dumps(TakenOver()),
         readable=(),
     )
@@ -214,20 +214,20 @@ def test_blocks_are_as_many_as_results_are_held_at_once() -> None:
             assert [array[0] for array in results] == [10 * turn + i + 1 for i in range(8)]
             assert all((array == array[0]).all() for array in results)
             del results
-        assert worker._made <= 1 + 8  # the first is too small
+        assert worker._count <= 1 + 8  # the first is too small
         assert sum(not block.array.any() for block in worker._results) == 0
         isolated(np.ones(40_000, np.float32))
-        assert sum(not block.array.any() for block in worker._results) == 7 - process._KEPT
+        assert sum(not block.array.any() for block in worker._results) == 7 - process._MAX_CACHED_BLOCKS
 
 
 def test_channel_counts_as_closed_when_a_frame_came_that_was_not_asked_for() -> None:
     pairs = [socket.socketpair() for _ in range(4)]
     ours, theirs = Channel(pairs[0][0], pairs[1][0]), pairs[0][1]
     theirs.sendall(b"\x09\x01\0\0\0a")
-    assert ours.receive((Kind.DROP,)) == (Kind.DROP, b"a")
+    assert ours.receive((FrameKind.DROP,)) == (FrameKind.DROP, b"a")
     assert not ours.is_closed()
     theirs.sendall(b"\x09\x01\0\0\0a\x09\x01\0\0\0b")  # which are read together
-    assert ours.receive((Kind.DROP,)) == (Kind.DROP, b"a")
+    assert ours.receive((FrameKind.DROP,)) == (FrameKind.DROP, b"a")
     assert ours.is_closed()
     ended = Channel(pairs[2][0], pairs[3][0])
     pairs[2][1].close()
@@ -241,7 +241,7 @@ def test_worker_that_takes_no_descriptors_keeps_nobody_waiting() -> None:
         worker = isolated._pool()._places[0].worker
         assert worker is not None
         with pytest.raises(Malformed, match="without taking its blocks"):
-            list(map(worker._channel.hand, itertools.repeat(file.fileno(), 100_000)))
+            list(map(worker._channel.send_handle, itertools.repeat(file.fileno(), 100_000)))
 
 
 # Limits
@@ -347,7 +347,7 @@ def empty_strings(count: int) -> str:
 
 
 def test_answer_that_takes_more_memory_than_a_worker_has_is_an_error(worker: Callable[[str], str]) -> None:
-    with pytest.raises(RunError, match="values that take more memory than it may have"):
+    with pytest.raises(RunError, match="values that take more memory than its limit"):
         worker(empty_strings(1 << 27))
 
 
@@ -451,7 +451,7 @@ def test_numbers_of_system_calls_are_those_of_the_kernel(column: int, header: st
     results = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\s", path.read_text())
     by_name = {{"fstatat": "newfstatat"}.get(name, name): int(number) for name, number in results}
     newest = max(by_name.values())
-    for name, numbers in {**system_calls(), **sandbox._NOT_THERE}.items():
+    for name, numbers in {**system_calls(), **sandbox._MISSING}.items():
         number = numbers[column]
         if number is None or number < newest:
             assert by_name.get(name) == number, name
@@ -465,7 +465,7 @@ import os
 from graphcore.runtime.isolation import sandbox
 sandbox.version = lambda: {version}
 had = sandbox.protections().missing
-missing = [*sandbox.limit(1 << 30, os.getppid()), *sandbox.restrict(["/"]), *sandbox.refuse()]
+missing = [*sandbox.set_limits(1 << 30, os.getppid()), *sandbox.restrict_files(["/"]), *sandbox.restrict_calls()]
 for change in (
     lambda: os.open("file", os.O_TRUNC),
     lambda: os.open("file", os.O_WRONLY),
@@ -614,9 +614,9 @@ def test_protections_are_told_and_may_be_required(monkeypatch: pytest.MonkeyPatc
     assert result.memory
     monkeypatch.setattr(sandbox, "version", lambda: 0)
     assert gc.IsolatedSession().protections.missing == ("files", *result.missing)
-    with pytest.raises(GraphError, match="workers lack here: files"):
+    with pytest.raises(GraphError, match="workers on this machine lack: files"):
         gc.IsolatedSession(require="full")
-    with pytest.raises(GraphError, match="require='some' is nothing"):
+    with pytest.raises(GraphError, match="require must be .* got 'some'"):
         gc.IsolatedSession(require="some")  # type: ignore[arg-type]
 
 
@@ -780,7 +780,7 @@ def test_feed_that_does_not_fit_is_refused_before_it_goes_to_a_worker() -> None:
         with pytest.raises(FeedError, match="no output"):
             isolated.run(["z"], {"more": np.array(False), "x": ONES})
         assert isolated.run(["y"], {"more": np.array(False), "x": ONES})[0].tolist() == [1, 1]
-        with pytest.raises(ModelError, match="not copied or pickled"):
+        with pytest.raises(ModelError, match="cannot be copied or pickled"):
             pickle.dumps(isolated)
 
 

@@ -61,7 +61,7 @@ def _needs_graph(args: argparse.Namespace) -> str | None:
     opened = start.Opened(
         args.model, links_of(link_args["external_data"], link_args["external_data_root"]), limits(args)
     )
-    start_result = start.found(opened, "auto")
+    start_result = start.plan_direct(opened, "auto")
     return start_result if isinstance(start_result, str) else None
 
 

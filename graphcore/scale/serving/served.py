@@ -44,7 +44,7 @@ class Serving:
         self._servers: list[Batcher | Streams] = []
         self.models: list[Served] = []
         for name, model in models.items():
-            if model._kept:
+            if model._model_buffers:
                 self._add_decoder(name, model, slots, max_waiting)
             else:
                 self._add(name, model, max_batch, max_wait_ms, max_waiting)

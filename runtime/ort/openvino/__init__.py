@@ -1,4 +1,4 @@
-"""The OpenVINO provider: what it takes, and what it is given."""
+"""The OpenVINO provider: which graphs it computes, and its sessions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
         PROVIDER,
         Compiled,
         Plan,
-        given,
         options,
         planned,
+        provider_options,
         refused,
         require_options,
     )
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:  # checkers know each name from the imports above
 
     def __getattr__(name: str) -> Any:
-        """Return what its sessions need, imported when first used: those of other providers do not."""
+        """Import a name of its sessions when it is first used: sessions of other providers need none."""
         if name not in __all__:
             raise AttributeError(f"module 'graphcore.runtime.ort.openvino' has no attribute {name!r}")
         return getattr(import_module("graphcore.runtime.ort.openvino.session"), name)
 
 
-__all__ = ["PROVIDER", "Compiled", "Plan", "given", "options", "planned", "refused", "require_options"]
+__all__ = ["PROVIDER", "Compiled", "Plan", "options", "planned", "provider_options", "refused", "require_options"]

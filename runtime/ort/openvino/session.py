@@ -1,7 +1,7 @@
-"""OpenVINO's execution provider: its options, the precision that it computes a graph in, and which graphs it is given.
+"""OpenVINO's execution provider: its options, the precision of its graphs, and which graphs it runs.
 
-The provider compiles all nodes that it knows, whatever their dtypes, and computes integers in 32 bits at most. A graph
-with a node that it would not get right is run by the CPU provider of the same package instead, and so is a call with an
+The provider compiles all operators that it supports, whatever their dtypes, and computes integers in 32 bits at most.
+The CPU provider of the same package runs a graph with a node that OpenVINO would compute wrong, and a call with an
 integer that is too large for it.
 """
 
@@ -27,7 +27,14 @@ from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.passes.merging import prune
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime
-from graphcore.runtime.ort.openvino.support import LIMIT, Bound, checked_apart, findings, not_taken, without_checks
+from graphcore.runtime.ort.openvino.support import (
+    LIMIT,
+    IntegerBound,
+    checked_apart,
+    findings,
+    not_taken,
+    without_checks,
+)
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -41,8 +48,8 @@ def options(hint: str) -> dict[str, str]:
     return {"device_type": "CPU", "load_config": json.dumps({"CPU": {_HINT: hint}})}
 
 
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a user gives for the provider: `load_config` may be a mapping or JSON. Raises `GraphError`."""
+def provider_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the user's options for the provider; `load_config` is a mapping or JSON. Raises `GraphError`."""
     config = options.get("load_config")
     if config is None:
         return dict(options)
@@ -53,23 +60,23 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
             config = None
     if not isinstance(config, Mapping) or not all(isinstance(part, Mapping) for part in config.values()):
         raise GraphError(
-            f"InferenceSession: load_config={options['load_config']!r} are no properties of devices",
+            f"InferenceSession: load_config must map devices to properties, got {options['load_config']!r}",
             help='give a mapping, such as {"CPU": {"INFERENCE_PRECISION_HINT": "bf16"}}',
         )
-    held = {device: dict(part) for device, part in config.items()}
-    held.setdefault("CPU", {}).setdefault(_HINT, "f32")
-    return {**options, "load_config": json.dumps(held)}
+    devices = {device: dict(part) for device, part in config.items()}
+    devices.setdefault("CPU", {}).setdefault(_HINT, "f32")
+    return {**options, "load_config": json.dumps(devices)}
 
 
 def require_options(options: Mapping[str, Any], start: Callable[[Graph], object]) -> None:
-    """Raise `GraphError` where OpenVINO takes no graph with options of a user's. start: starts a session of one."""
+    """Raise `GraphError` if OpenVINO refuses all graphs with the user's options. start: starts a session of a graph."""
     graph = Graph("probe", {"x": TensorType(DType.float32, [1])})
     graph.output(graph.inputs[0] + graph.inputs[0])
     try:
         start(graph)
     except ModelError as error:
         raise GraphError(
-            f"InferenceSession: OpenVINO takes no graph with provider_options={dict(options)!r:.200}",
+            f"InferenceSession: OpenVINO refuses provider_options={dict(options)!r:.200}",
             operands={"OpenVINO": str(error).strip().splitlines()[0][:400]},
             help="see the names and values of OpenVINO's properties",
         ) from error
@@ -77,17 +84,17 @@ def require_options(options: Mapping[str, Any], start: Callable[[Graph], object]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The way a graph runs.
+    """How a graph runs.
 
-    lowered: for OpenVINO, or for the CPU provider where `hint` is "". left, bounds: `findings`.
+    lowered: for OpenVINO, or for the CPU provider if `hint` is "". unsupported, bounds: see `Findings`.
     """
 
     lowered: Graph
     hint: str
-    left: Mapping[str, str]
-    bounds: tuple[Bound, ...] = ()
+    unsupported: Mapping[str, str]
+    bounds: tuple[IntegerBound, ...] = ()
     checks: tuple[tuple[str, str], ...] = ()
-    """Pairs of outputs which must be equal: those of `sizes`, or after those of the graph."""
+    """Pairs of outputs that must be equal: of `sizes`, or after the outputs of the graph."""
     sizes: Graph | None = None
 
 
@@ -99,41 +106,41 @@ def planned(
     *,
     has_buffers: bool = False,
 ) -> Plan:
-    """Return what a session does with a graph: all of it by OpenVINO, or all of it by the CPU provider.
+    """Return the plan of a graph: OpenVINO runs all of it, or the CPU provider does.
 
-    lower: lowers a graph for a target. Under "fast" a graph of float16 or bfloat16 is computed in that precision.
+    lower: lowers a graph for a target. With "fast", a graph of float16 or bfloat16 is computed in that precision.
     """
     if has_buffers:
-        return Plan(lower(graph, "cpu"), "", {"buffers": "they are kept in memory that OpenVINO does not write to"})
+        return Plan(lower(graph, "cpu"), "", {"buffers": "OpenVINO does not write to their memory"})
     narrow = narrowest(graph) if precision == "fast" else None
     source, hint = graph, "f32"
     if narrow is not None and can_widen(graph):
         source, hint = widened(graph), "f16" if narrow is DType.float16 else "bf16"
-    foreign = not_taken(source, halves=hint != "f32")
-    if foreign is not None:
-        return Plan(lower(graph, "cpu"), "", {f"{foreign}": "numbers of that dtype are not OpenVINO's"})
+    unsupported = not_taken(source, halves=hint != "f32")
+    if unsupported is not None:
+        return Plan(lower(graph, "cpu"), "", {f"{unsupported}": "OpenVINO does not support the dtype"})
     checked = joined(lower(source, "openvino"))
     lowered, checks = without_checks(checked)
     sizes = None
     if checks:
         plain, sizes = checked_apart(checked)
         lowered = lowered if sizes is None else plain
-    found = findings(lowered, legality("openvino", runtime), halves=hint != "f32")
-    if found.is_whole:
-        return Plan(lowered, hint, {}, found.bounds, checks, sizes)
-    return Plan(lower(graph, "cpu"), "", found.left)
+    report = findings(lowered, legality("openvino", runtime), halves=hint != "f32")
+    if report.is_supported:
+        return Plan(lowered, hint, {}, report.bounds, checks, sizes)
+    return Plan(lower(graph, "cpu"), "", report.unsupported)
 
 
 def refused(plan: Plan, error: Exception) -> Plan:
-    """Return a plan for the CPU provider, where OpenVINO did not take a graph that it should have."""
+    """Return a plan for the CPU provider after OpenVINO refused a graph that it should support."""
     reason = str(error).strip().splitlines()[-1][:200]
-    return Plan(plan.lowered, "", {"": f"OpenVINO does not take the graph: {reason}"})
+    return Plan(plan.lowered, "", {"": f"OpenVINO refused the graph: {reason}"})
 
 
 class Compiled:
-    """A session of OpenVINO that runs calls whose integers are too large for it on the CPU provider.
+    """A session of OpenVINO that runs calls with too large integers on the CPU provider.
 
-    It stands for the session of a Model: what is not here is the session's own.
+    It has all other attributes of the onnxruntime session that it wraps.
     """
 
     def __init__(
@@ -143,7 +150,7 @@ class Compiled:
         host: Callable[[], onnxruntime.InferenceSession],
         sizes: onnxruntime.InferenceSession | None = None,
     ) -> None:
-        """host: starts a session of the CPU provider on the same graph. sizes: one of that of the plan's."""
+        """host: starts a session of the CPU provider for the same graph. sizes: the session of `plan.sizes`."""
         self._session = session
         self._bounds = plan.bounds
         self._norms = {norm for bound in plan.bounds for norm in bound.norms}
@@ -156,7 +163,7 @@ class Compiled:
         self._start = host
         self._host: onnxruntime.InferenceSession | None = None
         self._lock = threading.Lock()
-        self.left = plan.left if not plan.hint else {}
+        self.unsupported = plan.unsupported if not plan.hint else {}
 
     @property
     def _sess(self) -> Compiled:
@@ -166,50 +173,50 @@ class Compiled:
         return getattr(self._session, name)
 
     def get_providers(self) -> list[str]:
-        """Return the providers that were asked for: OpenVINO is the first, whoever runs the graph."""
+        """Return the requested providers: OpenVINO is the first, whichever provider runs the graph."""
         return list(dict.fromkeys([PROVIDER, *self._session.get_providers()]))
 
     def get_outputs(self) -> list[Any]:
-        """Return those of the graph."""
+        """Return the outputs of the graph, without those of checks."""
         return [o for o in self._session.get_outputs() if o.name not in self._compared]
 
     def run(self, names: Sequence[str] | None, feed: Mapping[str, Any], options: Any = None) -> list[Any]:
-        """Run as the session does; on the CPU where an operand has no elements, where an integer is too large, and
-        where sizes are not what was stated."""
+        """Run as the session does; on the CPU if an operand is empty, an integer is too large, or sizes differ from the
+        stated ones."""
         if self._is_device and not all(array.size for array in feed.values()):
-            # Some of OpenVINO's kernels refuse operands without elements, others do not survive them.
+            # Some of OpenVINO's kernels refuse operands without elements, others crash.
             return list(self._cpu().run(self._names if names is None else list(names), feed, options))
         if not self._is_checked:
             return list(self._session._sess.run(self._names if names is None else names, feed, options))
-        wanted = self._names if names is None else list(names)
+        requested = self._names if names is None else list(names)
         if self._fits(feed) and self._agree(feed):
             try:
-                made = list(self._session._sess.run([*wanted, *self._compared], feed, options))
+                results = list(self._session._sess.run([*requested, *self._compared], feed, options))
             except Exception:
                 if not self._checks:
                     raise
             else:
-                if _pairwise(made[len(wanted) :]):
-                    return made[: len(wanted)]
-        return list(self._cpu().run(wanted, feed, options))
+                if _pairwise(results[len(requested) :]):
+                    return results[: len(requested)]
+        return list(self._cpu().run(requested, feed, options))
 
     def run_with_ort_values(self, names: Sequence[str] | None, feed: Mapping[str, Any], options: Any = None) -> Any:
-        """Run as the session does; on the CPU where anything must be looked at."""
+        """Run as the session does; on the CPU if calls must be checked."""
         session = self._cpu() if self._is_checked else self._session
         return session.run_with_ort_values(names, feed, options)
 
     def io_binding(self) -> Any:
-        """Return a binding to the CPU provider's session where something must be looked at in a call."""
+        """Return a binding; to the CPU provider's session if calls must be checked."""
         return (self._cpu() if self._is_checked else self._session).io_binding()
 
     def run_with_iobinding(self, binding: Any, options: Any = None) -> None:
-        """Run what `io_binding` gave."""
+        """Run a binding of `io_binding`."""
         session = self._cpu() if self._is_checked else self._session
         plain = getattr(binding, "_iobinding", binding)
         session._sess.run_with_iobinding(plain, options)
 
     def _agree(self, feed: Mapping[str, Any]) -> bool:
-        """Return whether sizes are as stated, as far as a session beside can tell."""
+        """Return True if sizes are as stated, as far as the session of sizes can compute them."""
         return self._sizes is None or _pairwise(self._sizes.run(None, feed))
 
     def _fits(self, feed: Mapping[str, Any]) -> bool:
@@ -240,20 +247,19 @@ def _size(kind: str, array: Any) -> float:
     return float(np.abs(array.astype(np.float64)).sum())
 
 
-# A graph of float16 or bfloat16 in float32, for a runtime that picks the precision of all floats at once.
+# Widen a graph of float16 or bfloat16 to float32, for a runtime with one precision for all floats.
 
 HALVES = frozenset({DType.float16, DType.bfloat16})
 
 
 def narrowest(graph: Graph) -> DType | None:
-    """Return the narrow float that a graph computes in: float16 where it has both; None where it has neither."""
-    found = {s.type.dtype for s in graph.symbols if isinstance(s.type, TensorType)} & HALVES
-    return DType.float16 if DType.float16 in found else next(iter(found), None)
+    """Return the narrow float of a graph: float16 if it has both, None if it has neither."""
+    dtypes = {s.type.dtype for s in graph.symbols if isinstance(s.type, TensorType)} & HALVES
+    return DType.float16 if DType.float16 in dtypes else next(iter(dtypes), None)
 
 
 def can_widen(graph: Graph) -> bool:
-    """Return whether the graph has no bodies, and takes and gives no bfloat16, which NumPy and so most runtimes
-    lack."""
+    """Return True if the graph has no bodies, and no bfloat16 inputs or outputs, which NumPy lacks."""
     ends = [s.type for s in (*graph.input_symbols, *graph.outputs)]
     return not any(isinstance(t, TensorType) and t.dtype is DType.bfloat16 for t in ends) and not any(
         bodies(node) for node in graph.nodes
@@ -261,9 +267,9 @@ def can_widen(graph: Graph) -> bool:
 
 
 def widened(graph: Graph) -> Graph:
-    """Return a graph that computes in float32 what this one does in narrower floats, with the same inputs and outputs.
+    """Return a graph that computes narrow floats in float32, with the same inputs and outputs.
 
-    Weights are widened once, into arrays of their own; casts to narrower floats round nothing.
+    Weights are widened once, into new arrays; casts to narrower floats do not round.
     """
     rewrite = _Wide(graph, _Widening())
     for symbol, fed in zip(graph.input_symbols, rewrite.new.input_symbols, strict=True):
@@ -280,7 +286,7 @@ class _Wide(Rewrite):
         return super()._constant(symbol, producer)
 
     def attributes(self, node: Node) -> Mapping[str, Any]:
-        return {key: _held(value) for key, value in node.attributes.items()}
+        return {key: _widen_value(value) for key, value in node.attributes.items()}
 
 
 class _Widening(Policy[Rewrite]):
@@ -312,7 +318,7 @@ def _wide(type_: Type) -> Type:
     return type_.cast(DType.float32) if isinstance(type_, TensorType) and type_.dtype in HALVES else type_
 
 
-def _held(value: Any) -> Any:
+def _widen_value(value: Any) -> Any:
     if isinstance(value, DType):
         return DType.float32 if value in HALVES else value
     if isinstance(value, np.ndarray) and DType.of(value.dtype) in HALVES:
@@ -320,35 +326,37 @@ def _held(value: Any) -> Any:
     return value
 
 
-# Softmax in place of what attention spells it out with, for a provider that runs the operator several times as fast.
+# Softmax instead of the nodes that attention expands it to, for a provider that runs Softmax several times as fast.
 #
-# Rows of which all are masked are 0 there, where Softmax gives NaN, as it does for a NaN or an infinity somewhere in a
-# row; the sum of a row tells these apart.
+# Attention gives 0 for fully masked rows, where Softmax gives NaN, as it does for a row with a NaN or an infinity; the
+# sum of a row tells these apart.
 
 
-class _Found(NamedTuple):
-    """scores: what the softmax is of, along its last axis. total: the sum of the exponentials, for its type."""
+class _SoftmaxMatch(NamedTuple):
+    """scores: the operand of the softmax along the last axis. total: the sum of the exponentials, for its type."""
 
     scores: Symbol
     total: Symbol
 
 
 def joined(graph: Graph) -> Graph:
-    """Return the graph with Softmax wherever it is spelt out; itself where it is not."""
-    found = {n.outputs[0].id: made for n in graph.nodes if n.op_type == "Div" and (made := _found(n)) is not None}
-    if not found:
+    """Return the graph with Softmax instead of its expansions; the graph itself if it has none."""
+    matches = {
+        n.outputs[0].id: match for n in graph.nodes if n.op_type == "Div" and (match := _match_softmax(n)) is not None
+    }
+    if not matches:
         return graph
-    new = with_names(Rewrite(graph, _Joining(found)).run())
+    new = with_names(Rewrite(graph, _Joining(matches)).run())
     prune(new)
     return new
 
 
 @dataclass(eq=False)
 class _Joining(Policy[Rewrite]):
-    found: Mapping[int, _Found]
+    matches: Mapping[int, _SoftmaxMatch]
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
-        softmax = self.found.get(node.outputs[0].id)
+        softmax = self.matches.get(node.outputs[0].id)
         return None if softmax is None else (_softmax(rewrite.new, rewrite.of(softmax.scores), softmax.total),)
 
 
@@ -356,27 +364,27 @@ def _softmax(graph: Graph, scores: Symbol, total: Symbol) -> Symbol:
     emit, type_ = graph.build.emit, total.type
     axes = graph.build.vector([scores.rank - 1])
     number = functools.partial(graph.build.scalar, dtype=DType.float32)
-    made = emit("Softmax", (scores,), scores.type, {"axis": -1})
-    whole = emit("ReduceSum", (made, axes), type_, {"keepdims": 1})
-    known = emit("Equal", (whole, whole), type_.cast(DType.bool))
+    softmax = emit("Softmax", (scores,), scores.type, {"axis": -1})
+    whole = emit("ReduceSum", (softmax, axes), type_, {"keepdims": 1})
+    is_number = emit("Equal", (whole, whole), type_.cast(DType.bool))
     below = emit("ReduceSum", (scores, axes), type_, {"keepdims": 1})
     masked = emit("Equal", (below, number(-math.inf)), type_.cast(DType.bool))
     rest = emit("Where", (masked, number(0.0), number(math.nan)), type_)
-    return emit("Where", (known, made, rest), scores.type)
+    return emit("Where", (is_number, softmax, rest), scores.type)
 
 
-def _found(div: Node) -> _Found | None:
+def _match_softmax(div: Node) -> _SoftmaxMatch | None:
     exponentials, divisor = div.inputs
     if div.domain or exponentials is None or exponentials.type.dtype is not DType.float32:
         return None
-    chosen = _made(divisor, "Where")
-    total = None if chosen is None else _made(chosen.inputs[2], "ReduceSum")
+    chosen = _producer_node(divisor, "Where")
+    total = None if chosen is None else _producer_node(chosen.inputs[2], "ReduceSum")
     if chosen is None or total is None or total.inputs[0] is not exponentials or not _is(chosen.inputs[1], 1.0):
         return None
-    known = _made(exponentials, "Where")  # NaN beside the kernel that loses it
-    power = _made(exponentials if known is None else known.inputs[1], "Exp")
-    less = None if power is None else _made(power.inputs[0], "Sub")
-    greatest = None if less is None else _made(less.inputs[1], "Where")
+    nan_kept = _producer_node(exponentials, "Where")  # a Where that keeps NaN, which the kernel loses
+    power = _producer_node(exponentials if nan_kept is None else nan_kept.inputs[1], "Exp")
+    less = None if power is None else _producer_node(power.inputs[0], "Sub")
+    greatest = None if less is None else _producer_node(less.inputs[1], "Where")
     if (
         less is None
         or greatest is None
@@ -384,7 +392,7 @@ def _found(div: Node) -> _Found | None:
         or not _is(greatest.inputs[1], 0.0)
     ):
         return None
-    equal = _made(chosen.inputs[0], "Equal")
+    equal = _producer_node(chosen.inputs[0], "Equal")
     scores = less.inputs[0]
     if equal is None or scores is None or not _is(equal.inputs[1], -math.inf) or not scores.shape.is_ranked:
         return None
@@ -392,16 +400,16 @@ def _found(div: Node) -> _Found | None:
     along_last = isinstance(axes, Constant) and axes.array.tolist() in ([scores.rank - 1], [-1])
     if not along_last or equal.inputs[0] is not greatest.inputs[2] or total.attributes.get("keepdims", 1) != 1:
         return None
-    return _Found(scores, total.outputs[0])
+    return _SoftmaxMatch(scores, total.outputs[0])
 
 
-def _made(symbol: Symbol | None, op_type: str) -> Node | None:
-    """Return the node of an operator that made a Symbol."""
+def _producer_node(symbol: Symbol | None, op_type: str) -> Node | None:
+    """Return the producer of a Symbol if it is a node of an operator; else None."""
     producer = None if symbol is None else symbol.producer
     return producer if isinstance(producer, Node) and producer.op_type == op_type and not producer.domain else None
 
 
 def _is(symbol: Symbol | None, number: float) -> bool:
-    """Return whether it is one number, known now."""
+    """Return True if a Symbol is the constant scalar `number`."""
     array = constant_array(symbol, weights=True)
     return array is not None and array.size == 1 and float(array.reshape(())) == number

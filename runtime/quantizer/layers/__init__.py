@@ -1,4 +1,4 @@
-"""Layers that are no matrix products, quantised before the products are looked for.
+"""Layers other than matrix products, which are quantised before the products.
 
 LSTMs, GRUs and RNNs (`recurrent`, `steps`), and convolutions (`convolutions`) by the `ranges` of samples, put into a
 new graph (`replacing`).
@@ -28,7 +28,7 @@ class Layers:
 
     @property
     def has_any(self) -> bool:
-        """Return whether something was quantised."""
+        """Return True if something was quantised."""
         return any(row.scheme for row in self.rows.values())
 
     def merged(self, others: Report) -> Report:
@@ -43,7 +43,7 @@ class Layers:
 
 def layered(
     graph: Graph,
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     choices: Choices,
     chosen: Selection,
     strict: bool,
@@ -57,26 +57,26 @@ def layered(
     """
     rows: dict[int, Row] = {}
     forms: dict[int, Replacement] = {}
-    for place, candidate in enumerate(found):
+    for place, candidate in enumerate(candidates):
         node = candidate.node
         if node.op_type not in convolutions.OPERATORS | recurrent.OPERATORS:
             continue
         is_recurrent = node.op_type in recurrent.OPERATORS
         refusal = chosen.refusal(candidate)
-        made: Mapping[int, Replacement] = {}
+        replacements: Mapping[int, Replacement] = {}
         size, error, reason, scheme = 0, 0.0, refusal, ""
         if not refusal and is_recurrent:
             reason = recurrent.misfit(node, choices)
-            outcome = reason or recurrent.tried(node, choices)
+            outcome = reason or recurrent.try_replacement(node, choices)
             if isinstance(outcome, str):
                 reason = outcome
             else:
                 own, size, error = outcome
-                made, scheme = {id(node): own}, choices.scheme.name
+                replacements, scheme = {id(node): own}, choices.scheme.name
         elif not refusal:
             reason = convolutions.misfit(node, choices, ranges)
             if not reason and ranges is not None:
-                made, size, error = convolutions.replacements(graph, node, choices, ranges)
+                replacements, size, error = convolutions.replacements(graph, node, choices, ranges)
                 scheme = convolutions.SCHEME
         if is_recurrent:
             has_form = not recurrent.is_small(node)
@@ -88,7 +88,7 @@ def layered(
                 operands={"weight": candidate.weight.root, "result": node.outputs[0]},
                 help=f"leave it out: exclude={candidate.layer or node.outputs[0].name!r}",
             )
-        forms.update(made)
+        forms.update(replacements)
         rows[place] = _row(candidate, scheme, reason, size, error)
         step()
     return Layers(replaced(graph, forms) if forms else graph, rows)

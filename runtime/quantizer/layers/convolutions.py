@@ -1,4 +1,4 @@
-"""Convolutions of bytes, by the ranges that samples have: QuantizeLinear and DequantizeLinear around each.
+"""Convolutions in int8 with ranges from samples: QuantizeLinear and DequantizeLinear around each.
 
 Transposed ones are brought into the form of others. onnxruntime makes one QLinearConv of a Conv between
 them. A batch norm that alone reads the convolution is folded into the filters, and a Relu is what rounding to bytes
@@ -60,7 +60,7 @@ def misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
 
 
 def is_small(node: Node) -> bool:
-    """Return whether a convolution is faster in floats."""
+    """Return True if a convolution is faster in floats."""
     return node.op_type == "ConvTranspose" and is_small_transposed(node)
 
 
@@ -82,12 +82,12 @@ class Chain:
 
     @property
     def norm(self) -> Node | None:
-        """Return the batch norm."""
+        """The batch norm."""
         return next((node for node in self.nodes if node.op_type == "BatchNormalization"), None)
 
     @property
     def result(self) -> Symbol:
-        """Return what comes out in the end."""
+        """The final result."""
         return self.nodes[-1].outputs[0]
 
     def folded(self) -> tuple[Array, Array]:
@@ -115,43 +115,43 @@ def _following(graph: Graph) -> dict[int, Node]:
 
 
 def _is_known(node: Node) -> bool:
-    known = all(constant_array(s, weights=True) is not None for s in node.inputs[1:5])
-    return known and not node.attributes.get("training_mode", 0) and len(node.outputs) == 1
+    is_constant = all(constant_array(s, weights=True) is not None for s in node.inputs[1:5])
+    return is_constant and not node.attributes.get("training_mode", 0) and len(node.outputs) == 1
 
 
 def _array(symbol: Symbol | None) -> Array:
-    found = constant_array(symbol, weights=True)
-    assert found is not None
-    return found
+    array = constant_array(symbol, weights=True)
+    assert array is not None
+    return array
 
 
 def measured(graph: Graph) -> list[Symbol]:
     """Return the Symbols whose ranges convolutions need."""
-    found: list[Symbol] = []
+    symbols: list[Symbol] = []
     for node in graph.nodes:
         if node.op_type in OPERATORS and not node.domain and node.inputs[0] is not None and is_float32(node.inputs[0]):
-            found += [node.inputs[0], node.outputs[0], Chain(graph, node).result]
-    return found
+            symbols += [node.inputs[0], node.outputs[0], Chain(graph, node).result]
+    return symbols
 
 
 def replacements(
     graph: Graph, node: Node, choices: Choices, ranges: Ranges
 ) -> tuple[Mapping[int, Replacement], int, float]:
-    """Return what stands for the nodes of a chain by their ids, the bytes of the filters, and how far they are off."""
+    """Return the replacements of a chain's nodes by id, the bytes of the filters, and their error."""
     chain = Chain(graph, node)
     filters, bias = chain.folded()
-    held = encode(filters, "int8", axis=0, reduce_range=choices.reduce_range)
+    quantized = encode(filters, "int8", axis=0, reduce_range=choices.reduce_range)
     whole = length(filters)
-    error = length(held.dequantize() - filters) / whole if whole else 0.0
+    error = length(quantized.dequantize() - filters) / whole if whole else 0.0
 
     def make(building: Building, inputs: Inputs) -> Sequence[Symbol]:
-        return [_made(building, inputs, chain, held, bias, ranges)]
+        return [_made(building, inputs, chain, quantized, bias, ranges)]
 
-    made = {id(node): Replacement(make, (1, 2))}
+    replacements = {id(node): Replacement(make, (1, 2))}
     for other in chain.nodes[1:]:
         skipped = tuple(range(1, len(other.inputs)))
-        made[id(other)] = Replacement(lambda building, inputs: [_present(inputs[0])], skipped)
-    return made, held.nbytes, error
+        replacements[id(other)] = Replacement(lambda building, inputs: [_present(inputs[0])], skipped)
+    return replacements, quantized.nbytes, error
 
 
 def _present(symbol: Symbol | None) -> Symbol:
@@ -160,7 +160,7 @@ def _present(symbol: Symbol | None) -> Symbol:
 
 
 def _made(
-    building: Building, inputs: Inputs, chain: Chain, held: QuantizedTensor, bias: Array, ranges: Ranges
+    building: Building, inputs: Inputs, chain: Chain, quantized: QuantizedTensor, bias: Array, ranges: Ranges
 ) -> Symbol:
     build, node = building.graph.build, chain.nodes[0]
     x, old = _present(inputs[0]), node.inputs[0]
@@ -170,12 +170,12 @@ def _made(
     entering, leaving = ranges.scale(old), ranges.scale(chain.result)
     assert entering is not None
     assert leaving is not None
-    assert held.scales is not None
+    assert quantized.scales is not None
     stem = f"{root.root.name}.int8"
-    scales = building.constant(held.scales, f"{stem}.scale", root.root)
-    numbers = building.constant(held.data, stem, root.root)
+    scales = building.constant(quantized.scales, f"{stem}.scale", root.root)
+    numbers = building.constant(quantized.data, stem, root.root)
     filters = build.emit("DequantizeLinear", (numbers, scales), tensor_type(DType.float32, numbers.shape), {"axis": 0})
-    steps = (held.scales.astype(np.float32) * entering[0]).astype(np.float32)
+    steps = (quantized.scales.astype(np.float32) * entering[0]).astype(np.float32)
     whole = np.clip(np.rint(bias.astype(np.float64) / steps), -(2**31), 2**31 - 1).astype(np.int32)
     added = build.emit(
         "DequantizeLinear",
@@ -189,14 +189,14 @@ def _made(
     operands = (_rounded(building, x, entering), filters, added)
     if node.op_type == "Conv":
         return _rounded(building, build.emit("Conv", operands, node.outputs[0].type, node.attributes), leaving)
-    given = {"pads": pads(node), "kernel_shape": list(held.shape[2:])}
-    made = build.emit("Conv", operands, channels_type(node, x), given)
-    placed = side_by_side(building.graph, _in_bytes(building, made, leaving), node)
+    attributes = {"pads": pads(node), "kernel_shape": list(quantized.shape[2:])}
+    result = build.emit("Conv", operands, channels_type(node, x), attributes)
+    placed = side_by_side(building.graph, _in_bytes(building, result, leaving), node)
     return build.emit("DequantizeLinear", (placed, *_constants(building, leaving)), node.outputs[0].type)
 
 
 def _rounded(building: Building, x: Symbol, step: Step) -> Symbol:
-    """Return x in bytes and back; what is that already, with the same step, stays."""
+    """Quantise x to bytes and dequantise it; return x if it already is, with the same step."""
     build = building.graph.build
     producer = x.producer
     if isinstance(producer, Node) and producer.op_type == "DequantizeLinear" and not producer.domain:
@@ -205,11 +205,13 @@ def _rounded(building: Building, x: Symbol, step: Step) -> Symbol:
             if (float(scale), int(zero)) == (float(step[0]), int(step[1])):
                 return x
     key = "rounded", id(x), float(step[0]), int(step[1])
-    found = building.kept.get(key)
-    if found is None:
+    dequantized = building.cached.get(key)
+    if dequantized is None:
         numbers = _in_bytes(building, x, step)
-        found = building.kept[key] = build.emit("DequantizeLinear", (numbers, *_constants(building, step)), x.type)
-    return found
+        dequantized = building.cached[key] = build.emit(
+            "DequantizeLinear", (numbers, *_constants(building, step)), x.type
+        )
+    return dequantized
 
 
 def _in_bytes(building: Building, x: Symbol, step: Step) -> Symbol:
@@ -231,24 +233,24 @@ def _constants(building: Building, step: Step) -> tuple[Symbol, Symbol]:
 _EVERY = slice(None)
 
 LEAST = 64
-"""The products of a result from which on bytes are faster: channels of x, times numbers of a filter in a phase."""
+"""Bytes are faster from this many products a result on: channels of x, times numbers of a filter in a phase."""
 
 
 def transposed_misfit(node: Node) -> str:
-    """Return why a ConvTranspose is no convolution with phases as channels, or ""."""
-    given, sizes, x = node.attributes, _sizes(node), node.inputs[0]
+    """Return why a ConvTranspose is not a convolution with phases as channels, or ""."""
+    attributes, sizes, x = node.attributes, _sizes(node), node.inputs[0]
     if x is None or not x.shape.is_ranked:
         return "the rank of what comes in is not known"
     if len(sizes) > 2:
         return "phases of more than two axes have no operator"
-    if given.get("group", 1) != 1:
+    if attributes.get("group", 1) != 1:
         return "its filters are in groups"
-    if given.get("auto_pad", "NOTSET") != "NOTSET" or given.get("output_shape"):
+    if attributes.get("auto_pad", "NOTSET") != "NOTSET" or attributes.get("output_shape"):
         return "its padding follows from the size of the result"
-    if len({*_strides(node)}) > 1 or any(step != 1 for step in given.get("dilations", ())):
+    if len({*_strides(node)}) > 1 or any(step != 1 for step in attributes.get("dilations", ())):
         return "its strides differ, or its filters have gaps"
     ends = _pads(node)[len(sizes) :]
-    more = given.get("output_padding", [0] * len(sizes))
+    more = attributes.get("output_padding", [0] * len(sizes))
     for size, stride, begin, end, rest in zip(sizes, _strides(node), _pads(node), ends, more, strict=False):
         if size - begin - end + rest != stride:
             return f"its result is not {stride} times as long as what comes in"
@@ -256,14 +258,14 @@ def transposed_misfit(node: Node) -> str:
 
 
 def is_small_transposed(node: Node) -> bool:
-    """Return whether a ConvTranspose is faster in floats: what DepthToSpace moves is more than bytes save."""
+    """Return True if a ConvTranspose is faster in floats: what DepthToSpace moves is more than bytes save."""
     weight = node.inputs[1]
     assert weight is not None
     return int(weight.shape[0]) * math.prod(_sizes(node)) < LEAST * math.prod(_strides(node))
 
 
 def phases(node: Node) -> int:
-    """Return how many channels of the convolution are one of the result."""
+    """Return the number of the convolution's channels for each channel of the result."""
     return math.prod(_strides(node))
 
 
@@ -272,7 +274,7 @@ def as_filters(node: Node, filters: Array) -> Array:
     spans, stride = _spans(node), _strides(node)[0]
     lengths = [last - first + 1 for first, last in spans]
     rank = len(spans)
-    made = np.zeros((filters.shape[1], *[stride] * rank, filters.shape[0], *lengths), filters.dtype)
+    spread = np.zeros((filters.shape[1], *[stride] * rank, filters.shape[0], *lengths), filters.dtype)
     for phase in itertools.product(range(stride), repeat=rank):
         for place in itertools.product(*map(range, lengths)):
             # x[q + j] meets the filter at phase + pad - j * stride in the result at q * stride + phase.
@@ -283,8 +285,8 @@ def as_filters(node: Node, filters: Array) -> Array:
             if all(0 <= k < size for k, size in zip(at, _sizes(node), strict=True)):
                 target: Any = (_EVERY, *phase, _EVERY, *place)
                 source: Any = (_EVERY, _EVERY, *at)
-                made[target] = filters[source].T
-    return made.reshape(-1, filters.shape[0], *lengths)
+                spread[target] = filters[source].T
+    return spread.reshape(-1, filters.shape[0], *lengths)
 
 
 def pads(node: Node) -> list[int]:
@@ -294,7 +296,7 @@ def pads(node: Node) -> list[int]:
 
 
 def channels_type(node: Node, x: Symbol) -> TensorType:
-    """Return the type of what the convolution gives, float32."""
+    """Return the float32 type of the convolution's result."""
     count = Dim(int(_weight_shape(node)[1]) * phases(node))
     return tensor_type(DType.float32, _shape([x.shape[0], count, *tuple(x.shape)[2:]]))
 
@@ -313,11 +315,11 @@ def side_by_side(graph: Graph, numbers: Symbol, node: Node) -> Symbol:
     apart = build.emit("Concat", (build.vector([0, channels, stride]), count), _sized(4), {"axis": 0})
     total = build.emit("Mul", (count, build.vector([stride])), int64)
     together = build.emit("Concat", (build.vector([0, channels]), total), _sized(3), {"axis": 0})
-    known = [first, Dim(channels), Dim(stride), length]
-    made = build.emit("Reshape", (numbers, apart), tensor_type(DType.uint8, _shape(known)))
-    turned = tensor_type(DType.uint8, _shape([known[i] for i in (0, 1, 3, 2)]))
-    made = build.emit("Transpose", (made,), turned, {"perm": [0, 1, 3, 2]})
-    return build.emit("Reshape", (made, together), type_)
+    dims = [first, Dim(channels), Dim(stride), length]
+    result = build.emit("Reshape", (numbers, apart), tensor_type(DType.uint8, _shape(dims)))
+    turned = tensor_type(DType.uint8, _shape([dims[i] for i in (0, 1, 3, 2)]))
+    result = build.emit("Transpose", (result,), turned, {"perm": [0, 1, 3, 2]})
+    return build.emit("Reshape", (result, together), type_)
 
 
 def _sized(count: int) -> TensorType:

@@ -27,7 +27,8 @@ from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 OPERATORS = having(Trait.RECURRENT)
 WEIGHTS = (1, 2)
-"""The operands W, of what comes in, and R, of what went out: [directions, gates * hidden, inputs] and [..., hidden]."""
+"""The operands W, for the input, and R, for the previous state: [directions, gates * hidden, inputs] and [...,
+hidden]."""
 
 _KERNEL = "DynamicQuantizeLSTM"
 
@@ -52,12 +53,12 @@ def misfit(node: Node, choices: Choices) -> str:
 
 
 def is_small(node: Node) -> bool:
-    """Return whether a layer is faster in floats."""
+    """Return True if a layer is faster in floats."""
     return node.op_type != "LSTM" and are_small_steps(node)
 
 
 def replacement(node: Node, choices: Choices) -> tuple[Replacement, int, float]:
-    """Return what stands for a layer, the bytes of its weights and how far they are off, relative to their length.
+    """Return the replacement of a layer, the bytes of its weights and their error, relative to their length.
 
     Raises what `encode` does for weights that it does not take.
     """
@@ -83,15 +84,15 @@ def replacement(node: Node, choices: Choices) -> tuple[Replacement, int, float]:
 
 def _by_steps(node: Node, arrays: Sequence[Array], choices: Choices) -> tuple[Replacement, int, float]:
     ways = directions(node, arrays, choices)
-    held = [[way.weight for way in ways], [part for way in ways for part in way.around]]
+    weights = [[way.weight for way in ways], [part for way in ways for part in way.around]]
     off = sum(
         length(np.concatenate([tensor.dequantize() for tensor in tensors]) - np.concatenate(array)) ** 2
-        for array, tensors in zip(arrays, held, strict=True)
+        for array, tensors in zip(arrays, weights, strict=True)
     )
     whole = sum(length(array) ** 2 for array in arrays)
-    size = sum(tensor.nbytes for tensors in held for tensor in tensors)
+    size = sum(tensor.nbytes for tensors in weights for tensor in tensors)
     skipped = (*WEIGHTS, 3)
-    form = Replacement(lambda building, inputs: made(inputs, node, ways), skipped)
+    form = Replacement(lambda building, inputs: replace_results(inputs, node, ways), skipped)
     return form, size, float(np.sqrt(off / whole)) if whole else 0.0
 
 
@@ -116,19 +117,19 @@ def _made(
     assert x is not None
     operands = (x, *numbers, bias, lengths, first, cell, peepholes, *scales)
     attributes = {key: value for key, value in node.attributes.items() if key != "layout"}
-    made = build.emit_many(_KERNEL, operands, [s.type for s in node.outputs], attributes, "com.microsoft")
-    return _guarded(building, x, first, made)
+    results = build.emit_many(_KERNEL, operands, [s.type for s in node.outputs], attributes, "com.microsoft")
+    return _with_nan(building, x, first, results)
 
 
-def _guarded(building: Building, x: Symbol, first: Symbol | None, made: Sequence[Symbol]) -> Sequence[Symbol]:
-    """Add NaN to the results of a sequence that has NaN or infinity in it, of which quantised x knows nothing."""
+def _with_nan(building: Building, x: Symbol, first: Symbol | None, results: Sequence[Symbol]) -> Sequence[Symbol]:
+    """Add NaN to the results of a sequence with NaN or infinity, which quantised x loses."""
     build = building.graph.build
     zeros = _zeros(building, x, first)
-    return [build.emit("Add", (symbol, zeros), symbol.type) for symbol in made]
+    return [build.emit("Add", (symbol, zeros), symbol.type) for symbol in results]
 
 
 def _zeros(building: Building, x: Symbol, first: Symbol | None) -> Symbol:
-    """Return 0 for each sequence of a batch, float32[batch, 1]; NaN where it has one, or infinity."""
+    """Return 0 for each sequence of a batch, float32[batch, 1]; NaN for a sequence with NaN or infinity."""
     build = building.graph.build
     total: Symbol | None = None
     for symbol in (x, first):
@@ -143,8 +144,8 @@ def _zeros(building: Building, x: Symbol, first: Symbol | None) -> Symbol:
     return build.emit("Unsqueeze", (total, build.vector([1])), column)
 
 
-def tried(node: Node, choices: Choices) -> tuple[Replacement, int, float] | str:
-    """Return what stands for a layer, with its bytes and its error; a reason where there is nothing."""
+def try_replacement(node: Node, choices: Choices) -> tuple[Replacement, int, float] | str:
+    """Return the replacement of a layer with its bytes and its error; a reason if there is none."""
     try:
         return replacement(node, choices)
     except GraphcoreError as error:
@@ -166,14 +167,14 @@ ACTIVATIONS = {"GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
 
 
 def steps_misfit(node: Node) -> str:
-    """Return why a GRU or RNN stays as it is, or ""."""
-    op_type, given = node.op_type, node.attributes
+    """Return why a GRU or RNN is not quantised, or ""."""
+    op_type, attributes = node.op_type, node.attributes
     if len(node.inputs) > 4 and node.inputs[4] is not None:
         return f"the form of {op_type} goes through all steps, and lengths of sequences are an operand"
-    named = [str(name).lower() for name in given.get("activations", ())]
+    named = [str(name).lower() for name in attributes.get("activations", ())]
     if any(name != usual for name, usual in zip(named, itertools.cycle(ACTIVATIONS[op_type]), strict=False)):
-        return f"the form of {op_type} has the usual activations, not {', '.join(given['activations'])}"
-    if given.get("clip", 0):
+        return f"the form of {op_type} has the usual activations, not {', '.join(attributes['activations'])}"
+    if attributes.get("clip", 0):
         return f"the form of {op_type} clips nothing"
     if len(node.inputs) > 3 and node.inputs[3] is not None and constant_array(node.inputs[3], weights=True) is None:
         return "its bias is not constant"
@@ -183,7 +184,7 @@ def steps_misfit(node: Node) -> str:
 
 
 def are_small_steps(node: Node) -> bool:
-    """Return whether the steps of a GRU or RNN multiply so little that onnxruntime's kernel of floats is faster."""
+    """Return True if the steps of a GRU or RNN multiply so little that onnxruntime's kernel of floats is faster."""
     x, *weights = node.inputs[:3]
     if x is None or not x.shape.is_ranked:
         return False
@@ -208,23 +209,23 @@ class Direction:
 def directions(node: Node, weights: Sequence[Array], choices: Choices) -> list[Direction]:
     """Return the directions of a GRU or RNN with weights W and R. Raises what `encode` does."""
     count, hidden = GATES[node.op_type], int(weights[1].shape[-1])
-    given = constant_array(node.inputs[3], weights=True) if len(node.inputs) > 3 else None
+    original_bias = constant_array(node.inputs[3], weights=True) if len(node.inputs) > 3 else None
     resets_last = bool(node.attributes.get("linear_before_reset", 0))
-    made = []
+    directions = []
     for number, (weight, around) in enumerate(zip(*weights, strict=True)):
         parts = (around,) if count == 1 or resets_last else (around[: 2 * hidden], around[2 * hidden :])
         bias = state_bias = None
-        if given is not None:
-            bias, state_bias = given[number].reshape(2, -1).astype(np.float32)
+        if original_bias is not None:
+            bias, state_bias = original_bias[number].reshape(2, -1).astype(np.float32)
             if count == 1 or not resets_last:
                 bias, state_bias = bias + state_bias, None
-        held = tuple(choices.encoded(np.ascontiguousarray(part)) for part in parts)
-        made.append(Direction(choices.encoded(weight), held, bias, state_bias))
-    return made
+        encoded = tuple(choices.encoded(np.ascontiguousarray(part)) for part in parts)
+        directions.append(Direction(choices.encoded(weight), encoded, bias, state_bias))
+    return directions
 
 
-def made(inputs: Inputs, node: Node, ways: Sequence[Direction]) -> Sequence[Symbol]:
-    """Return what stands for Y and Y_h."""
+def replace_results(inputs: Inputs, node: Node, ways: Sequence[Direction]) -> Sequence[Symbol]:
+    """Return the replacements of Y and Y_h."""
     x, first = inputs[0], inputs[5] if len(inputs) > 5 else None
     assert x is not None
     hidden = ways[0].around[0].shape[-1]
@@ -261,11 +262,11 @@ def _stepped(node: Node, way: Direction, hidden: int, h: Symbol, mine: Symbol) -
         after = ops.tanh(mine + _product(h, around[0], None))
         return after, after
     gates, new = ops.split(mine, widths, 1)
-    own, kept = _product(h, around[0], way.state_bias), None
+    own, rest = _product(h, around[0], way.state_bias), None
     if len(around) == 1:
-        own, kept = ops.split(own, widths, 1)
+        own, rest = ops.split(own, widths, 1)
     z, r = ops.split(ops.sigmoid(gates + own), [hidden, hidden], 1)
-    fresh = ops.tanh(new + (r * kept if kept is not None else _product(r * h, around[1], None)))
+    fresh = ops.tanh(new + (r * rest if rest is not None else _product(r * h, around[1], None)))
     after = fresh + z * (h - fresh)
     return after, after
 

@@ -1,4 +1,4 @@
-"""Replace nodes of a graph by what reads encoded weights, and leave out weights that nothing else reads."""
+"""Replace nodes of a graph by nodes that read encoded weights, and drop weights that nothing else reads."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ class Building:
 
     def __init__(self, graph: Graph, taken: set[str]) -> None:
         self.graph = graph
-        self.kept: dict[object, Any] = {}
-        """What was made for one node and serve others too, by a key."""
+        self.cached: dict[object, Any] = {}
+        """Symbols that several nodes share, by key."""
         self._taken = taken
 
     def constant(self, array: Array, name: str, like: Symbol) -> Symbol:
-        """Return a constant that is called after a weight, of its origin."""
-        held = np.require(array, requirements="C")
-        type_ = tensor_type(DType.of(held.dtype), _shape([Dim(d) for d in held.shape]))
+        """Return a constant with the name and origin of a weight."""
+        contiguous = np.require(array, requirements="C")
+        type_ = tensor_type(DType.of(contiguous.dtype), _shape([Dim(d) for d in contiguous.shape]))
         own = unlike(name, self._taken)
-        return self.graph.build.symbol(type_, Constant(held, False, like.producer.origin), own)
+        return self.graph.build.symbol(type_, Constant(contiguous, False, like.producer.origin), own)
 
 
-def replaced(graph: Graph, found: Mapping[int, Replacement], dropped: Set[int] | None = None) -> Graph:
-    """Return a graph with other nodes for some. found: by the ids of nodes, those in bodies included.
+def replaced(graph: Graph, replacements: Mapping[int, Replacement], dropped: Set[int] | None = None) -> Graph:
+    """Return a graph with some nodes replaced. replacements: by node id, including nodes in bodies.
 
     dropped: the ids of the weights that nothing reads any more; by default those that only replaced nodes read.
     """
     if dropped is None:
-        dropped = {number for part in nested(graph) for number in _dropped(part, found)}
-    made = _Replacing(graph, found, dropped).rewrite.run()
-    return Sweep(made, SweepPolicy()).run()  # a Graph to build on: the rewrite's own does not look for the user's lines
+        dropped = {number for part in nested(graph) for number in _dropped(part, replacements)}
+    new = _Replacing(graph, replacements, dropped).rewrite.run()
+    return Sweep(new, SweepPolicy()).run()  # a Graph to build on: the rewrite's own does not look for the user's lines
 
 
 class _Replacing(Policy[Rewrite]):
@@ -79,10 +79,10 @@ class _Replacing(Policy[Rewrite]):
     """
 
     def __init__(
-        self, graph: Graph, found: Mapping[int, Replacement], dropped: Set[int], outer: Rewrite | None = None
+        self, graph: Graph, replacements: Mapping[int, Replacement], dropped: Set[int], outer: Rewrite | None = None
     ) -> None:
         self.rewrite = Rewrite(graph, self, outer)
-        self._found = found
+        self._replacements = replacements
         self._dropped = dropped
         self._building = Building(self.rewrite.new, {*graph.names.taken})
 
@@ -90,16 +90,16 @@ class _Replacing(Policy[Rewrite]):
         return type_
 
     def body(self, rewrite: Rewrite, body: Graph) -> Graph:
-        return _Replacing(body, self._found, self._dropped, rewrite).rewrite.run()
+        return _Replacing(body, self._replacements, self._dropped, rewrite).rewrite.run()
 
     def operands(self, rewrite: Rewrite, node: Node) -> Inputs:
-        made = self._found.get(id(node))
-        skipped = () if made is None else made.weights
+        replacement = self._replacements.get(id(node))
+        skipped = () if replacement is None else replacement.weights
         return tuple([None if s is None or i in skipped else rewrite.of(s) for i, s in enumerate(node.inputs)])
 
     def replace_node(self, rewrite: Rewrite, node: Node, inputs: Inputs) -> Results | None:
-        made = self._found.get(id(node))
-        return None if made is None else made.make(self._building, inputs)
+        replacement = self._replacements.get(id(node))
+        return None if replacement is None else replacement.make(self._building, inputs)
 
     def finish(self, rewrite: Rewrite) -> Graph:
         old, new = rewrite.old, rewrite.new
@@ -112,17 +112,17 @@ class _Replacing(Policy[Rewrite]):
         return rewrite.finish()
 
 
-def _dropped(graph: Graph, found: Mapping[int, Replacement]) -> set[int]:
+def _dropped(graph: Graph, replacements: Mapping[int, Replacement]) -> set[int]:
     """Return the ids of the Symbols that replaced nodes alone read, as weights."""
     counts = readers(graph)
-    given: dict[int, int] = {}
+    inputs_of: dict[int, int] = {}
     for node in graph.nodes:
-        made = found.get(id(node))
-        for position in () if made is None else made.weights:
+        replacement = replacements.get(id(node))
+        for position in () if replacement is None else replacement.weights:
             symbol = node.inputs[position] if position < len(node.inputs) else None
             if symbol is not None:
-                given[symbol.id] = given.get(symbol.id, 0) + 1
-    return {id(graph.symbols[number]) for number, count in given.items() if count == counts[number]}
+                inputs_of[symbol.id] = inputs_of.get(symbol.id, 0) + 1
+    return {id(graph.symbols[number]) for number, count in inputs_of.items() if count == counts[number]}
 
 
 def length(array: Array) -> float:
@@ -139,22 +139,22 @@ class Ranges:
     """The least and the greatest number of Symbols of a graph over all samples, 0 included."""
 
     def __init__(self, graph: Graph, symbols: Iterable[Symbol], runs: Runs) -> None:
-        self._found = _measured(graph, {s.id: s for s in symbols}, runs)
+        self._replacements = _measured(graph, {s.id: s for s in symbols}, runs)
 
     def of(self, symbol: Symbol) -> tuple[float, float] | None:
-        """Return the range; None for a Symbol that was not asked for, or of another graph."""
-        return self._found.get(id(symbol))
+        """Return the range of a Symbol; None if it was not measured, or belongs to another graph."""
+        return self._replacements.get(id(symbol))
 
     def scale(self, symbol: Symbol) -> tuple[np.float32, np.uint8] | None:
-        """Return the scale and zero point in which the range takes all of uint8, as DynamicQuantizeLinear has them."""
-        found = self.of(symbol)
-        if found is None:
+        """Return the scale and zero point that map the range to all of uint8, as DynamicQuantizeLinear does."""
+        value = self.of(symbol)
+        if value is None:
             return None
-        least, most = np.float32(found[0]), np.float32(found[1])
-        scale = (most - least) / np.float32(255)
+        lowest, highest = np.float32(value[0]), np.float32(value[1])
+        scale = (highest - lowest) / np.float32(255)
         if not scale > 0:
             return np.float32(1), np.uint8(0)
-        return scale, np.uint8(np.clip(np.rint(-least / scale), 0, 255))
+        return scale, np.uint8(np.clip(np.rint(-lowest / scale), 0, 255))
 
 
 def _measured(graph: Graph, symbols: Mapping[int, Symbol], runs: Runs) -> dict[int, tuple[float, float]]:
@@ -163,29 +163,29 @@ def _measured(graph: Graph, symbols: Mapping[int, Symbol], runs: Runs) -> dict[i
 
     if not symbols:
         return {}
-    shown = copied(graph)
-    shown.build.outputs([(f"range.{number}", shown.symbols[number]) for number in symbols])
-    model = InferenceSession(optimize="off").load(shown)
-    found: dict[int, tuple[float, float]] = {}
+    with_outputs = copied(graph)
+    with_outputs.build.outputs([(f"range.{number}", with_outputs.symbols[number]) for number in symbols])
+    model = InferenceSession(optimize="off").load(with_outputs)
+    ranges: dict[int, tuple[float, float]] = {}
     for arrays, named in runs:
         for symbol, array in zip(symbols.values(), model(*arrays, **named), strict=True):
             numbers = np.asarray(array)
             if not numbers.size:
                 continue
-            least, most = float(numbers.min()), float(numbers.max())
-            if not np.isfinite([least, most]).all():
+            lowest, highest = float(numbers.min()), float(numbers.max())
+            if not np.isfinite([lowest, highest]).all():
                 raise GraphError(
                     "quantize: samples lead to NaN or infinity",
                     operands={"value": symbol},
                     help="give samples that the graph is made for",
                 )
-            before = found.get(id(symbol), (0.0, 0.0))
-            found[id(symbol)] = min(before[0], least), max(before[1], most)
-    return found
+            before = ranges.get(id(symbol), (0.0, 0.0))
+            ranges[id(symbol)] = min(before[0], lowest), max(before[1], highest)
+    return ranges
 
 
 def is_float32(symbol: Symbol | None) -> bool:
-    """Return whether a Symbol is a tensor of float32."""
+    """Return True if a Symbol is a tensor of float32."""
     return symbol is not None and isinstance(symbol.type, TensorType) and symbol.dtype is DType.float32
 
 
@@ -196,25 +196,25 @@ def rewritten(graph: Graph, plan: Plan) -> Graph:
     """Return a graph like `graph` whose chosen nodes read encoded weights."""
     if not plan.chosen:
         return copied(graph)
-    found: dict[int, Replacement] = {}
+    replacements: dict[int, Replacement] = {}
     for node in walk(graph):
         if id(node) in plan.chosen:
             candidate, encoded = plan.chosen[id(node)]
-            found[id(node)] = Replacement(partial(_made, candidate, encoded), (candidate.position,))
+            replacements[id(node)] = Replacement(partial(_made, candidate, encoded), (candidate.position,))
         elif not keeps(node, plan):
             nothing: Results = [None] * len(node.outputs)
-            found[id(node)] = Replacement(lambda *_, nothing=nothing: nothing, tuple(range(len(node.inputs))))
-    return replaced(graph, found, {id(encoded.root) for _, encoded in plan.chosen.values()})
+            replacements[id(node)] = Replacement(lambda *_, nothing=nothing: nothing, tuple(range(len(node.inputs))))
+    return replaced(graph, replacements, {id(encoded.root) for _, encoded in plan.chosen.values()})
 
 
 def _made(candidate: Candidate, encoded: Encoded, building: Building, inputs: Inputs) -> tuple[Symbol]:
     """Return a product with an encoded weight, or rows of an encoded table."""
-    held = building.kept.get(encoded.key)
-    if held is None:
-        held = building.kept[encoded.key] = _constants(encoded, building)
+    constants = building.cached.get(encoded.key)
+    if constants is None:
+        constants = building.cached[encoded.key] = _constants(encoded, building)
     form = _looked_up if candidate.is_table else _multiplied
-    made = form(building.graph, candidate, inputs, held, encoded.choices)
-    return (change(made, type=candidate.node.outputs[0].type),)
+    result = form(building.graph, candidate, inputs, constants, encoded.choices)
+    return (change(result, type=candidate.node.outputs[0].type),)
 
 
 def _constants(encoded: Encoded, building: Building) -> Quantized:
@@ -229,7 +229,7 @@ def _constants(encoded: Encoded, building: Building) -> Quantized:
 
 
 def _multiplied(
-    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], held: Quantized, choices: Choices
+    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], weight: Quantized, choices: Choices
 ) -> Symbol:
     """Return MatMul or Gemm with an encoded weight."""
     node = candidate.node
@@ -238,47 +238,49 @@ def _multiplied(
     if node.op_type == "Gemm" and node.attributes.get("transA", 0):
         x = graph.build.emit("Transpose", (x,), tensor_type(x.dtype, x.shape[::-1]), {"perm": [1, 0]})
     scheme, level = choices.scheme, choices.accuracy_level
-    made = ops.qmatmul(held.encoding, x, held, dynamic=scheme.is_dynamic, digits=scheme.digits, accuracy_level=level)
+    product = ops.qmatmul(
+        weight.encoding, x, weight, dynamic=scheme.is_dynamic, digits=scheme.digits, accuracy_level=level
+    )
     bias = inputs[2] if node.op_type == "Gemm" and len(inputs) > 2 else None
     beta = float(node.attributes.get("beta", 1.0))
     if bias is None:
-        return made
+        return product
     if beta != 1:
         bias = graph.build.emit("Mul", (bias, graph.build.scalar(beta, bias.dtype)), bias.type)
-    return graph.build.emit("Add", (made, bias), made.type)
+    return graph.build.emit("Add", (product, bias), product.type)
 
 
 def _looked_up(
-    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], held: Quantized, choices: Choices
+    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], weight: Quantized, choices: Choices
 ) -> Symbol:
     """Return rows of a table as floats."""
     ids = inputs[1]
     result = candidate.node.outputs[0].type
     assert ids is not None
-    assert held.scale is not None
-    if held.encoding == "int4":
-        return graph.build.cast(_looked_up_in_blocks(graph, ids, held, result.shape), result.dtype)
-    numbers = graph.build.emit("Gather", (held.values, ids), tensor_type(DType.int8, result.shape), {"axis": 0})
-    scale = graph.build.emit("Gather", (held.scale, ids), tensor_type(DType.float32, ids.shape), {"axis": 0})
+    assert weight.scale is not None
+    if weight.encoding == "int4":
+        return graph.build.cast(_looked_up_in_blocks(graph, ids, weight, result.shape), result.dtype)
+    numbers = graph.build.emit("Gather", (weight.values, ids), tensor_type(DType.int8, result.shape), {"axis": 0})
+    scale = graph.build.emit("Gather", (weight.scale, ids), tensor_type(DType.float32, ids.shape), {"axis": 0})
     column = tensor_type(DType.float32, ids.shape + _shape([Dim(1)]))
     scale = graph.build.emit("Unsqueeze", (scale, graph.build.vector([-1])), column)
     wide = graph.build.cast(numbers, DType.float32)
-    made = graph.build.emit("Mul", (wide, scale), tensor_type(DType.float32, result.shape))
-    return graph.build.cast(made, result.dtype)
+    product = graph.build.emit("Mul", (wide, scale), tensor_type(DType.float32, result.shape))
+    return graph.build.cast(product, result.dtype)
 
 
-def _looked_up_in_blocks(graph: Graph, ids: Symbol, held: Quantized, shape: Shape) -> Symbol:
+def _looked_up_in_blocks(graph: Graph, ids: Symbol, weight: Quantized, shape: Shape) -> Symbol:
     """Return rows of a table of 4 bits."""
-    rows = int(held.values.shape[0])
-    # The kernel gives zeros for what is no row; a Gather fails, as that of the floats did.
+    rows = int(weight.values.shape[0])
+    # The kernel gives zeros for rows that do not exist; a Gather fails, as that of the floats did.
     every = graph.build.constant(np.arange(rows, dtype=np.int32), DType.int32)
     ids = graph.build.emit("Gather", (every, ids), tensor_type(DType.int32, ids.shape), {"axis": 0})
-    operands = [held.values, ids, held.scale]
-    if held.zero_point is not None:
-        assert isinstance(held.zero_point.producer, Constant)
-        points = held.zero_point.producer.array
+    operands = [weight.values, ids, weight.scale]
+    if weight.zero_point is not None:
+        assert isinstance(weight.zero_point.producer, Constant)
+        points = weight.zero_point.producer.array
         even = packed(np.pad(points, ((0, 0), (0, points.shape[1] % 2))))
         operands.append(graph.build.constant(even, DType.uint8))
-    given = {"bits": 4, "block_size": held.block_size, "gather_axis": 0, "quantize_axis": 1}
+    attributes = {"bits": 4, "block_size": weight.block_size, "gather_axis": 0, "quantize_axis": 1}
     type_ = tensor_type(DType.float32, shape)
-    return graph.build.emit("GatherBlockQuantized", tuple(operands), type_, given, "com.microsoft")
+    return graph.build.emit("GatherBlockQuantized", tuple(operands), type_, attributes, "com.microsoft")

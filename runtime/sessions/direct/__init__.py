@@ -1,1 +1,1 @@
-"""Direct loads: models of others that run as they are, handed to onnxruntime without a Graph."""
+"""Direct loads: third-party models that need no lowering run without a Graph."""

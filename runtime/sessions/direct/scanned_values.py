@@ -1,4 +1,4 @@
-"""The values of a model that is scanned: the dtype of each, and what its inputs and constants tell."""
+"""The values of a scanned model: their dtypes, and properties of its inputs and constants."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _DTYPES: dict[int, DType] = {
         DType.bool, DType.int8, DType.uint8, DType.int32, DType.int64, DType.float32, DType.float64, DType.string
     )
 }  # fmt: skip
-"""The dtypes of models that run as they are, by ONNX's number. float16 is another where it stays with the runtime."""
+"""Dtypes of models that run without lowering, by ONNX's number; also float16 if onnxruntime's kernels compute it."""
 
-_SMALL = 64
-"""Bytes of constants that are compared."""
+_MAX_COMPARED_BYTES = 64
+"""Constants of up to this many bytes are compared."""
 
 
 def _moves_first(node: onnx.NodeProto) -> bool:
@@ -36,13 +36,13 @@ def _moves_first(node: onnx.NodeProto) -> bool:
 class ScannedValues:
     """The values that a scan has met.
 
-    dtypes, dims: of values by name; the dims are those of constants. casts: by the name of its result, from which dtype
-    each Cast is. constants: their number. operators: the names of those that were met. signs: of what optimisers break,
-    by their names in `runtime/ort/optimisers.py`. has_unknown_ranks: whether some input says no shape.
+    dtypes, dims: of values by name; dims of constants only. casts: the source dtype of each Cast, by the name of its
+    result. constants: their number. operators: the names of those in the model. signs: patterns that optimisers break,
+    by their names in `runtime/ort/optimisers.py`. has_unknown_ranks: whether some input has no shape.
     """
 
     def __init__(self, rules: Legality, *, keeps_halves: bool = False) -> None:
-        """keeps_halves: whether float16 stays with the runtime's kernels."""
+        """keeps_halves: whether onnxruntime's kernels compute float16."""
         self.rules = rules
         self._stored = {**_DTYPES, DType.float16.onnx: DType.float16} if keeps_halves else _DTYPES
         self.dtypes: dict[str, DType] = {}
@@ -60,7 +60,7 @@ class ScannedValues:
         self._trapped = rules.has_trap(empty.NEGATIVE_AXES.name)
 
     def note_signs(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        """Note the signs of what optimisers break, of the values and nodes of one graph or body."""
+        """Note the patterns of a graph or body that optimisers break."""
         if DType.float64 in self.dtypes.values():
             self.signs.add("float64")
         wide = (name for name in self.dims if self.dtypes[name] is DType.float64 and self._is_one(name))
@@ -77,7 +77,7 @@ class ScannedValues:
                 self.signs.add("cast transposes")
 
     def _extremes(self) -> Iterator[str]:
-        """Yield the constants of one float whose exponent begins with 7 equal bits: 0, infinity, few others."""
+        """Yield the constants of one float whose exponent begins with 7 equal bits: 0, infinity and few others."""
         for name, tensor in self._tensors.items():
             if self.dtypes[name].is_float and self._is_one(name):
                 raw = tensor.raw_data
@@ -85,7 +85,7 @@ class ScannedValues:
                     yield name
 
     def _scales_endlessly(self, node: onnx.NodeProto, names: Container[str]) -> bool:
-        """Return whether a node multiplies by a constant of these that is not finite, or divides by 0."""
+        """Return True if a node multiplies by one of these constants that is not finite, or divides by 0."""
         if node.op_type not in ("Mul", "Div"):
             return False
         for name in node.input if node.op_type == "Mul" else node.input[1:]:
@@ -95,26 +95,31 @@ class ScannedValues:
         return False
 
     def _is_one(self, name: str) -> bool:
-        """Return whether a constant is one number."""
+        """Return True if a constant has one element."""
         return math.prod(self.dims[name]) == 1
 
     def different(self) -> int:
-        """Return how many different values the constants have, of which each large one counts as another."""
-        found = self._tensors.items()
-        return len({(t.data_type, *t.dims, t.raw_data) if 0 < len(t.raw_data) <= _SMALL else n for n, t in found})
+        """Return the number of different values of the constants. Each large constant counts as a different value."""
+        tensors = self._tensors.items()
+        return len(
+            {
+                (t.data_type, *t.dims, t.raw_data) if 0 < len(t.raw_data) <= _MAX_COMPARED_BYTES else n
+                for n, t in tensors
+            }
+        )
 
     def dtype_of(self, number: int) -> DType | None:
-        """Return the dtype of ONNX's number; None for one that is left to a Graph."""
+        """Return the dtype of ONNX's number; None for a dtype that needs a Graph."""
         return self._stored.get(number)
 
     def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool:
-        """Note a constant. Return whether it is of one of the dtypes, within the model, and alone of its name."""
+        """Note a constant. Return True if its dtype is supported, its data is in the model, and its name is unique."""
         dtype = self._stored.get(tensor.data_type)
         if dtype is None or tensor.data_location or name in self.dtypes or not name:
             return False
         if dtype is DType.string and not is_text(tensor):
             return False
-        if dtype is DType.bool and not is_of_bits(tensor):
+        if dtype is DType.bool and not is_boolean(tensor):
             return False
         dims = self.dims[name] = tuple(tensor.dims)
         if 0 in dims:
@@ -126,18 +131,18 @@ class ScannedValues:
         return True
 
     def divides(self, name: str) -> bool:
-        """Return whether a divisor is a constant of integers by which every integer can be divided."""
-        found = self._values(name)
-        return found is not None and not ((found == 0) | (found == -1)).any()
+        """Return True if a divisor is a constant by which every integer can be divided."""
+        array = self._values(name)
+        return array is not None and not ((array == 0) | (array == -1)).any()
 
     def reduces(self, node: onnx.NodeProto) -> bool:
-        """Return whether a reduction does not meet the trap of axes below 0."""
+        """Return True if a reduction avoids the trap of negative axes."""
         if not self._trapped:
             return True
         axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
         if axes is None and len(node.input) > 1 and node.input[1]:
-            found = self._values(node.input[1])
-            axes = [-1] if found is None else found.tolist()
+            array = self._values(node.input[1])
+            axes = [-1] if array is None else array.tolist()
         return all(axis >= 0 for axis in axes or ())
 
     def _takes_input(self, value: onnx.ValueInfoProto) -> bool:
@@ -164,20 +169,20 @@ class ScannedValues:
         return math.prod(self.dims.get(name, ())) <= MAX_CHECKED_ELEMENTS
 
     def _is_bounded(self, name: str) -> bool:
-        """Return whether a constant that may say sizes says small ones; true for what is no small constant."""
+        """Return True if a constant that may be a list of sizes has small numbers, or is not a small constant."""
         tensor = self._tensors.get(name)
         return tensor is None or is_bounded(tensor, self.dtypes[name])
 
     def _values(self, name: str) -> np.ndarray[Any, Any] | None:
-        """Return the values of a small constant; None for what is none, and for one that is damaged."""
+        """Return the values of a small constant; None if it is not a constant, or damaged."""
         tensor = self._tensors.get(name)
         return None if tensor is None else values(tensor, self.dtypes[name])
 
 
-# The values of small constants in a model that is scanned.
+# The values of small constants in a scanned model.
 
-_MOST_ELEMENTS = 1 << 24
-"""The largest number of a constant that says sizes."""
+_MAX_SIZE = 1 << 24
+"""The largest number in a constant of sizes."""
 
 _NUMBERS = (DType.bool, DType.int8, DType.uint8, DType.int32, DType.int64, DType.float32, DType.float64)
 _FROM_RAW: Mapping[DType, Any] = {dtype: dtype.numpy.newbyteorder("<") for dtype in _NUMBERS}
@@ -185,41 +190,41 @@ _FIELDS = {DType.float32: "float_data", DType.float64: "double_data", DType.int6
 
 
 def values(tensor: onnx.TensorProto, dtype: DType) -> np.ndarray[Any, Any] | None:
-    """Return what a tensor holds; None for one that is damaged, and for other dtypes."""
+    """Return the elements of a tensor; None for a damaged one, and for other dtypes."""
     if dtype not in _FROM_RAW:
         return None
     count = math.prod(tensor.dims)
     if raw := tensor.raw_data:
         return np.frombuffer(raw, _FROM_RAW[dtype]) if len(raw) == count * dtype.numpy.itemsize else None
-    found = np.array(getattr(tensor, _FIELDS.get(dtype, "int32_data")), dtype.numpy)
-    return found if found.size == count else None
+    array = np.array(getattr(tensor, _FIELDS.get(dtype, "int32_data")), dtype.numpy)
+    return array if array.size == count else None
 
 
 def is_bounded(tensor: onnx.TensorProto, dtype: DType) -> bool:
-    """Return whether a constant that may say sizes says small ones; true for one that is too long to say any."""
+    """Return True if a constant that may be a list of sizes has small numbers, or is too long to be one."""
     raw = tensor.raw_data
     if raw and dtype is DType.int64 and not len(raw) % 8 and sys.byteorder == "little":
-        sizes = memoryview(raw).cast("q")  # for a tenth of the time that NumPy takes
-        return len(sizes) > 2 * MAX_AXES or (max(sizes) <= _MOST_ELEMENTS and min(sizes) >= -_MOST_ELEMENTS)
+        sizes = memoryview(raw).cast("q")  # takes a tenth of the time of NumPy
+        return len(sizes) > 2 * MAX_AXES or (max(sizes) <= _MAX_SIZE and min(sizes) >= -_MAX_SIZE)
     if 0 < len(tensor.int64_data) <= 2 * MAX_AXES and dtype is DType.int64 and not raw:
-        return bool(max(tensor.int64_data) <= _MOST_ELEMENTS and min(tensor.int64_data) >= -_MOST_ELEMENTS)
-    found = values(tensor, dtype)
-    return found is None or found.size > 2 * MAX_AXES or bool((np.abs(found) <= _MOST_ELEMENTS).all())
+        return bool(max(tensor.int64_data) <= _MAX_SIZE and min(tensor.int64_data) >= -_MAX_SIZE)
+    array = values(tensor, dtype)
+    return array is None or array.size > 2 * MAX_AXES or bool((np.abs(array) <= _MAX_SIZE).all())
 
 
 def is_within(indices: np.ndarray[Any, Any] | None, length: int) -> bool:
-    """Return whether constant indices lie within an axis; true for a constant that is damaged."""
+    """Return True if constant indices are within an axis, or the constant is damaged."""
     return indices is None or not indices.size or bool(-length <= indices.min() and indices.max() < length)
 
 
-def is_of_bits(tensor: onnx.TensorProto) -> bool:
-    """Return whether a tensor of bools holds 0 and 1 alone."""
+def is_boolean(tensor: onnx.TensorProto) -> bool:
+    """Return True if a tensor of bools has only 0 and 1."""
     numbers = tensor.raw_data or tensor.int32_data
     return not numbers or 0 <= min(numbers) <= max(numbers) <= 1
 
 
 def is_text(tensor: onnx.TensorProto) -> bool:
-    """Return whether a tensor of strings has one for each element, all of them text."""
+    """Return True if a tensor of strings has valid text for each element."""
     try:
         [text.decode() for text in tensor.string_data]
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Direct loads: a model of others that needs no lowering is started as its file has it, and read when someone asks."""
+"""Direct loads: start a third-party model that needs no lowering from its file, and read its graph only on demand."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from graphcore.runtime.model import Model
 from graphcore.runtime.ort import memory as prepacking
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.memory import Prepack
-from graphcore.runtime.ort.optimisers import idle, left_out
-from graphcore.runtime.ort.options import SLOWER, Starter
+from graphcore.runtime.ort.optimisers import disabled_by, idle
+from graphcore.runtime.ort.options import SLOWER, SessionStarter
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.sessions import quadratic
 from graphcore.runtime.sessions.direct.scan import Scan
 from graphcore.types.tensor_types import TensorType, Type
 
-_PARSED_WHOLE = 8 << 20
-"""Bytes up to which parsing large tensors takes less time than finding them."""
+_MAX_PARSED_BYTES = 8 << 20
+"""Up to this size, parsing a whole model takes less time than splitting off its large tensors."""
 
 
 _FUSED = frozenset({"Erf", "Gelu", "LayerNormalization", "ReduceMean"})
-"""Operators one of which each match of the optimisers in `SLOWER` has."""
+"""Each match of the optimisers in `SLOWER` has one of these operators."""
 
 
 @dataclass(frozen=True, slots=True)
-class Direct:
-    """A model that runs as it is. entries: of the session's configuration. disabled: optimisers to leave out."""
+class DirectPlan:
+    """A model that runs without lowering. entries: config entries of the session. disabled: optimisers to disable."""
 
     name: str
     inputs: dict[str, Type]
@@ -48,66 +48,72 @@ class Direct:
     disabled: tuple[str, ...]
 
 
-def found(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> Direct | str:
-    """Return how a model is started as it is on the CPU, or why it is left to a Graph.
+def plan_direct(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> DirectPlan | str:
+    """Return the plan of a model that runs on the CPU without lowering, or the reason why it needs a Graph.
 
     keeps_halves: whether float16 stays with the runtime's kernels.
     """
     try:
-        proto = model.whole() if len(model.content) <= _PARSED_WHOLE else model.proto
-    except ModelError:  # which reading it says better
-        return "it is no model"
-    if not _is_of_others(proto):
+        proto = model.whole() if len(model.content) <= _MAX_PARSED_BYTES else model.proto
+    except ModelError:  # reading the model gives a better error
+        return "it is not a model"
+    if not _is_third_party(proto):
         return "graphcore wrote it"
     if model.limits.looks_at_nodes or len(proto.graph.node) > model.limits.nodes:
-        return "limits that reading it tells of"
+        return "limits that the reader checks"
     scan = Scan(legality("cpu", runtime()), keeps_halves=keeps_halves)
     if not scan.run(proto, lambda: model.proto):
         return scan.reason or ""
     entries = _packing(scan, prepack)
     if entries is None:
-        return "only shapes tell whether its weights are packed"
+        return "whether prepacking pays depends on shapes"
     graph = proto.graph
     slower = SLOWER if not scan.operators.isdisjoint(_FUSED) else ()
     disabled = (*slower, *idle(frozenset(scan.operators)), *quadratic(scan.constants, scan.different))
-    return Direct(
+    return DirectPlan(
         graph_name(graph.name),
         {v.name: read_type(v.type) for v in graph.input if v.name not in scan.dims},
         {v.name: read_type(v.type) for v in graph.output},
         entries,
-        (*disabled, *left_out(scan.signs.__contains__)),
+        (*disabled, *disabled_by(scan.signs.__contains__)),
     )
 
 
 def started(
-    direct: Direct, model: Opened, starter: Starter, load: Callable[[], Model], read: Callable[[], Graph]
+    direct: DirectPlan, model: Opened, starter: SessionStarter, load: Callable[[], Model], read: Callable[[], Graph]
 ) -> Model | None:
-    """Return the Model of a direct load; None where onnxruntime does not take it, or its file was changed meanwhile.
+    """Return the Model of a direct load; None if onnxruntime refuses it, or its file was changed meanwhile.
 
-    load: loads the model through its Graph, and read: reads that alone.
+    load: loads the model through its Graph. read: only reads the Graph.
     """
     content: bytes | str = bytes(model.content) if model.path is None else model.path
 
     def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
         options = starter.options({**direct.entries, **more})
-        made = starter.create(content, options, direct.disabled)
-        return made, None
+        session = starter.create(content, options, direct.disabled)
+        return session, None
 
-    with contextlib.suppress(Exception):  # the Graph tells what is wrong
+    with contextlib.suppress(Exception):  # loading through a Graph reports the error
         session = start({})
         if not model.is_unchanged():
             return None
-        given = transport_dtypes.outputs_of(session[0])
-        outputs = {name: _refined(direct.declared[name], type_) for name, type_ in given.items()}
+        types = transport_dtypes.outputs_of(session[0])
+        outputs = {name: _output_type(direct.declared[name], type_) for name, type_ in types.items()}
         model.forget()
         return Model(
-            direct.name, start, direct.inputs, outputs, session, whole=load, read_outputs=lambda: read().output_types
+            direct.name,
+            start,
+            direct.inputs,
+            outputs,
+            session,
+            load_full=load,
+            read_outputs=lambda: read().output_types,
         )
     return None
 
 
-def _is_of_others(model: onnx.ModelProto) -> bool:
-    """Return whether nothing is noted in a model but, at most, that it was lowered for the CPU."""
+def _is_third_party(model: onnx.ModelProto) -> bool:
+    """Return True if a model has no metadata of graphcore, except possibly that it was lowered for the CPU."""
     check_text((text for p in model.metadata_props for text in (p.key, p.value)), "the model's metadata")
     noted = notes.read({p.key: p.value for p in model.metadata_props})
     if notes.PROMOTION in noted and noted.get(notes.TARGET) != "cpu":
@@ -116,13 +122,13 @@ def _is_of_others(model: onnx.ModelProto) -> bool:
 
 
 def _packing(scan: Scan, prepack: Prepack) -> Mapping[str, str] | None:
-    """Return the entries of a choice; None where only shapes tell whether packing pays."""
+    """Return the config entries for prepacking; None if it depends on shapes whether prepacking pays."""
     is_packed = prepack == "on" if prepack != "auto" else scan.is_packed()
     return None if is_packed is None else prepacking.PARALLEL if is_packed else prepacking.OFF
 
 
-def _refined(declared: Type, found: Type) -> Type:
-    """Return the type of an output as onnxruntime has it, which says of a scalar and of an unknown rank the same."""
-    if isinstance(found, TensorType) and not found.shape.is_ranked:
+def _output_type(declared: Type, described: Type) -> Type:
+    """Return onnxruntime's type of an output; the declared one if onnxruntime's may be a scalar or of unknown rank."""
+    if isinstance(described, TensorType) and not described.shape.is_ranked:
         return declared
-    return found
+    return described

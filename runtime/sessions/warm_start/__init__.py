@@ -1,1 +1,1 @@
-"""Warm starts: optimised models, and what a load needs to know of them, kept in a folder by cache key."""
+"""Warm starts: optimised models and the data of their loads, stored in a folder by cache key."""

@@ -1,9 +1,9 @@
-"""A folder of graphs as onnxruntime has optimised them, so that a second start skips that. See docs/running.md.
+"""A folder of graphs that onnxruntime has optimised, so that a second start skips this step. See docs/running.md.
 
-An entry is named after a digest of all that the optimised graph follows from: the lowered graph, the bytes of those of
-its weights that optimisers read, options, providers, versions, and the features of the processor, for which optimisers
-choose layouts. The weights of a graph that only kernels read are in no entry: they are given to the session as they
-are. Those of a file lie in a file of their own beside its entry, as kernels want them, which is mapped.
+An entry is named by a digest of everything that determines the optimised graph: the lowered graph, the bytes of the
+weights that optimisers read, options, providers, versions, and the features of the processor, for which optimisers
+choose layouts. Weights of a Graph that only kernels read are not in the entry: the session gets them by reference.
+Weights of a file are in a memory-mapped file beside its entry, prepacked where that pays.
 """
 
 from __future__ import annotations
@@ -38,69 +38,69 @@ if TYPE_CHECKING:
     import onnx
 
 Kind: TypeAlias = Literal["optimised", "start"]
-"""The content of an entry: a graph for onnxruntime, or what `start` keeps beside it. The endings of the files."""
+"""The content of an entry: a graph for onnxruntime, or the data that `start` stores. Also the suffix of the file."""
 
 _MAGIC = b"graphcore optimised 2\n"
 _DIGEST = hashlib.sha256().digest_size
 
 _REPEATS = ReleaseRange(last="1.31.0")
-"""The releases that write the initializers of bodies twice where weights have a file of their own, which they refuse to
-read: seen in 1.27 to 1.30."""
+"""The releases that write initializers of bodies twice if weights are in a separate file, and refuse to read the
+result: seen in 1.27 to 1.30."""
 
 LOG = logging.getLogger("graphcore")
 
-_ROOM = "making-"
-_STOPPED = 24 * 3600.0
-"""Seconds after which nobody writes to a folder any more."""
+_TEMPORARY = "making-"
+_ABANDONED_AFTER = 24 * 3600.0
+"""Seconds after which a temporary folder counts as abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
-class Optimised:
-    """A graph that was optimised before. folder: where the file of its weights lies; None where it needs none."""
+class CachedGraph:
+    """An optimised graph. folder: of the file of its weights; None if it has no such file."""
 
     model: bytes
     folder: str | None
 
 
-class Cache:
-    """The entries of a folder for sessions of one kind.
+class CacheFolder:
+    """The entries of a folder for sessions with the same options.
 
-    parts: what decides, beside the graph, what is optimised how. The folder is made where it is not there. Raises
-    `ModelError` where it cannot be made or written to. writes: False for one that is looked into alone.
+    parts: everything besides the graph that determines the optimised graph. writes: False to only read entries. Creates
+    a missing folder. Raises `ModelError` if the folder cannot be created or written to.
     """
 
     def __init__(self, folder: str | os.PathLike[str], parts: Iterable[object], writes: bool = True) -> None:
-        self._folder = _usable(folder) if writes else os.fsdecode(folder)
+        self._folder = _writable_folder(folder) if writes else os.fsdecode(folder)
         self._writes = writes
-        known = (__version__, onnxruntime.__version__, onnxruntime.get_build_info(), _machine(), *parts)
+        identity = (__version__, onnxruntime.__version__, onnxruntime.get_build_info(), _machine(), *parts)
         self.used: str | None = None
-        """The entry that holds the graph of the session which was started last."""
+        """The entry of the session that was started last."""
         self.failure: str | None = None
-        """Why the last entry could not be written; None where it was."""
+        """Why the last entry could not be written; None if it was written."""
         self.is_whole = False
-        """Entries have all weights, those included that only kernels read."""
+        """Whether entries have all weights, including those that only kernels read."""
         self.is_packed = False
-        """The entry that was used last has large weights in the order of kernels."""
-        self._base = hashlib.sha256(_MAGIC + "\0".join(map(repr, known)).encode("utf-8", "backslashreplace"))
+        """Whether the entry that was used last has prepacked weights."""
+        self._base = hashlib.sha256(_MAGIC + "\0".join(map(repr, identity)).encode("utf-8", "backslashreplace"))
 
     def key(self, content: bytes, weights: Mapping[str, Array]) -> str:
-        """Return the cache key of a model. content: as onnxruntime is given it. weights: those that are not in it."""
+        """Return the cache key of a model. content: the bytes for onnxruntime. weights: those that are not in it."""
         return self.digest(content, *(part for name in sorted(weights) for part in _parts(name, weights[name])))
 
     def digest(self, *parts: bytes | memoryview) -> str:
-        """Return a digest of these parts and of the kind of sessions."""
-        made = self._base.copy()
+        """Return a digest of these parts and of the options of the sessions."""
+        digest = self._base.copy()
         for part in parts:
-            made.update(len(part).to_bytes(8, "little"))
-            made.update(part)
-        return made.hexdigest()
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+        return digest.hexdigest()
 
     def find(self, key: str, kind: Kind = "optimised") -> bytes | None:
-        """Return the content of an entry; None where there is none, and where it is damaged or another user's."""
+        """Return the content of an entry; None if it is missing, damaged or another user's."""
         head = _MAGIC + bytes.fromhex(key)
         try:
             with open(self._path(key, kind), "rb", opener=_opened) as file:
-                if not _is_own(os.fstat(file.fileno())) or file.read(len(head)) != head:
+                if not _is_trusted(os.fstat(file.fileno())) or file.read(len(head)) != head:
                     return None
                 digest, content = file.read(_DIGEST), file.read()
         except OSError:
@@ -108,13 +108,13 @@ class Cache:
         return content if hashlib.sha256(content).digest() == digest else None
 
     def save(self, key: str, content: bytes, kind: Kind = "optimised") -> None:
-        """Write an entry, whole or not at all. Warns where it cannot: the model runs all the same."""
+        """Write an entry atomically. Warns if that fails: the model runs anyway."""
         if not self._writes:
             return
         head = _MAGIC + bytes.fromhex(key) + hashlib.sha256(content).digest()
         path = self._path(key, kind)
-        with contextlib.suppress(OSError):  # a file that is replaced would keep its mode
-            if not _is_own(os.stat(path)):
+        with contextlib.suppress(OSError):  # a replaced file would keep its mode
+            if not _is_trusted(os.stat(path)):
                 os.unlink(path)
         try:
             replace_files([(path, (head, content))])
@@ -123,18 +123,18 @@ class Cache:
 
     def _warn(self, error: OSError) -> None:
         self.failure = f"{self._folder}: {error.strerror or error}"
-        said = f"load: the optimised graph cannot be kept in {self.failure}"
-        LOG.warning(said)  # each time, where Python shows a warning of one place once
-        warnings.warn(said, RuntimeWarning, stacklevel=3)
+        text = f"load: the optimised graph cannot be written to {self.failure}"
+        LOG.warning(text)  # each time: Python shows a warning of one place once
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     def weights_file(self, key: str) -> str:
-        """Return a new name for the file of an entry's weights: no session has an entry's and another's file."""
+        """Return a new name for the file of an entry's weights, so that no session reads the file of another entry."""
         return f"{key}.{os.urandom(8).hex()}.weights"
 
     @contextlib.contextmanager
-    def room(self) -> Iterator[str]:
-        """A new folder in which onnxruntime writes an entry, on the file system of the entries. Raises `OSError`."""
-        folder = os.path.join(self._folder, f"{_ROOM}{os.urandom(8).hex()}")
+    def temporary_folder(self) -> Iterator[str]:
+        """Create a folder in which onnxruntime writes an entry, on the file system of the entries. Raises `OSError`."""
+        folder = os.path.join(self._folder, f"{_TEMPORARY}{os.urandom(8).hex()}")
         os.mkdir(folder, 0o700)
         try:
             yield folder
@@ -142,34 +142,34 @@ class Cache:
             with contextlib.suppress(OSError):
                 _remove(folder)
 
-    def say_why(self, size: int) -> None:
-        """Warn where a file of so many bytes cannot be written: onnxruntime does not say why it could not."""
+    def warn_if_unwritable(self, size: int) -> None:
+        """Warn if a file of that many bytes cannot be written: onnxruntime does not report the reason."""
         try:
-            with self.room() as folder, open(os.path.join(folder, "probe"), "wb") as file:
+            with self.temporary_folder() as folder, open(os.path.join(folder, "probe"), "wb") as file:
                 file.write(bytes(size))
         except OSError as error:
             self._warn(error)
 
-    def find_optimised(self, key: str) -> Optimised | None:
-        """Return the optimised graph of an entry; None where there is none, and where it or its weights are damaged or
-        another user's."""
-        found = self.find(key)
-        if found is None:
+    def find_optimised(self, key: str) -> CachedGraph | None:
+        """Return the optimised graph of an entry; None if it is missing, or it or its weights are damaged or another
+        user's."""
+        content = self.find(key)
+        if content is None:
             return None
-        head, _, model = found.partition(b"\n")
+        head, _, model = content.partition(b"\n")
         if not head:
-            return Optimised(model, None)
+            return CachedGraph(model, None)
         name, stamp = head.decode("utf-8", "replace").split(" ", 1)
         try:
             if self._stamp(name) != stamp:
                 return None
         except (OSError, ValueError):
             return None
-        return Optimised(model, self._folder)
+        return CachedGraph(model, self._folder)
 
     def save_optimised(self, key: str, model: bytes, weights: str | None) -> None:
-        """Write an entry of an optimised graph. weights: the path of the file of its weights, which is moved, under
-        its name; None where there is none. Warns as `save` does."""
+        """Write an entry of an optimised graph. weights: the path of the file of its weights, which is moved to the
+        folder; None if there is none. Warns as `save` does."""
         if _REPEATS.includes(runtime().version):
             model = without_repeats(model)
         if weights is None:
@@ -187,22 +187,22 @@ class Cache:
         self._clear(key, name)
 
     def _clear(self, key: str, name: str) -> None:
-        """Remove the weights of entries that this one took the place of, and what stopped processes have left."""
-        with os.scandir(self._folder) as found:
-            entries = list(found)
+        """Remove weights of entries that this one replaces, and temporary folders of stopped processes."""
+        with os.scandir(self._folder) as scan:
+            entries = list(scan)
         for entry in entries:
             with contextlib.suppress(OSError):
                 if entry.name.startswith(key) and entry.name.endswith(".weights") and entry.name != name:
                     os.unlink(entry.path)
-                elif entry.name.startswith(_ROOM) and time.time() - entry.stat().st_mtime > _STOPPED:
+                elif entry.name.startswith(_TEMPORARY) and time.time() - entry.stat().st_mtime > _ABANDONED_AFTER:
                     _remove(entry.path)
 
     def _stamp(self, name: str) -> str:
-        """Return what tells a file of weights from itself as it was. Raises `ValueError` for one of others."""
-        found = os.lstat(os.path.join(self._folder, name))
-        if os.path.basename(name) != name or not _is_own(found):
+        """Return the size, time and inode of a file of weights. Raises `ValueError` for another user's file."""
+        status = os.lstat(os.path.join(self._folder, name))
+        if os.path.basename(name) != name or not _is_trusted(status):
             raise ValueError(name)
-        return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
+        return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
     def _path(self, key: str, kind: Kind) -> str:
         return os.path.join(self._folder, f"{key}.{kind}")
@@ -215,9 +215,11 @@ def _remove(folder: str) -> None:
     os.rmdir(folder)
 
 
-def _usable(folder: str | os.PathLike[str]) -> str:
+def _writable_folder(folder: str | os.PathLike[str]) -> str:
     if not isinstance(folder, (str, os.PathLike)):
-        raise ModelError(f"load: cache_dir is a {type(folder).__name__}, no path", help="give the path of a folder")
+        raise ModelError(
+            f"load: cache_dir must be a path, got {type(folder).__name__}", help="give the path of a folder"
+        )
     path = os.path.expanduser(os.fsdecode(folder))
     try:
         os.makedirs(path, 0o700, exist_ok=True)
@@ -227,14 +229,14 @@ def _usable(folder: str | os.PathLike[str]) -> str:
     except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise ModelError(
-            f"load: the folder cache_dir={path!r:.300} cannot be made or written to: {reason}",
-            help="give a folder that you may write to, or leave cache_dir out",
+            f"load: the folder cache_dir={path!r:.300} cannot be created or written to: {reason}",
+            help="give a folder that you can write to, or omit cache_dir",
         ) from None
     return path
 
 
 def _is_read_only(path: str) -> bool:
-    """Return whether a folder lies in a file system that is mounted read-only."""
+    """Return True if the file system of a folder is mounted read-only."""
     return hasattr(os, "statvfs") and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
@@ -244,41 +246,40 @@ def _parts(name: str, array: Array) -> tuple[bytes, bytes, memoryview]:
 
 
 def _opened(path: str, flags: int) -> int:
-    """Open a file for reading. One that is no file, but a pipe, is not waited for."""
+    """Open a file for reading, without waiting for a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _is_own(found: os.stat_result) -> bool:
-    """Return whether it is a file that this user and root alone could have written. Where files have no owners all are
-    own."""
-    if not stat.S_ISREG(found.st_mode):
+def _is_trusted(status: os.stat_result) -> bool:
+    """Return True for a regular file that only this user and root can write. True if files have no owners."""
+    if not stat.S_ISREG(status.st_mode):
         return False
     if not hasattr(os, "geteuid"):
         return True
-    return found.st_uid in (os.geteuid(), 0) and not found.st_mode & stat.S_IWOTH
+    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & stat.S_IWOTH
 
 
 @functools.cache
 def _machine() -> str:
-    """Return the processor and its features, as far as the system tells."""
+    """Return the processor and its features, as far as the system reports them."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             first = file.read().partition("\n\n")[0].split("\n")
     except OSError:
         return "\0".join((platform.system(), platform.machine(), platform.processor()))
-    told = [line for line in first if line.lower().startswith(("vendor", "model", "cpu ", "flags", "features"))]
-    return "\0".join((sys.platform, os.uname().machine, *(line for line in told if "mhz" not in line.lower())))
+    features = [line for line in first if line.lower().startswith(("vendor", "model", "cpu ", "flags", "features"))]
+    return "\0".join((sys.platform, os.uname().machine, *(line for line in features if "mhz" not in line.lower())))
 
 
-# Optimised models as some releases of onnxruntime write them, with the initializers of bodies twice.
+# Optimised models of some releases of onnxruntime, which have the initializers of bodies twice.
 
 
 def without_repeats(model: bytes) -> bytes:
-    """Return a model of which each graph has an initializer once; the given bytes where that is so.
+    """Return a model without repeated initializers; the same bytes if it has none.
 
-    The first of those that share a name is kept. A release repeats one with the same values, in a file of weights.
+    Keeps the first initializer of each name. Releases repeat one with the same values, in a file of weights.
     """
-    import onnx  # which a warm start does without
+    import onnx  # warm starts do not need it
 
     proto = onnx.ModelProto.FromString(model)
     changed = [_deduplicate(graph) for graph in _graphs(proto.graph)]
@@ -286,7 +287,7 @@ def without_repeats(model: bytes) -> bytes:
 
 
 def _deduplicate(graph: onnx.GraphProto) -> bool:
-    """Remove the repeated initializers of a graph; return whether there were any."""
+    """Remove the repeated initializers of a graph; return True if there were any."""
     seen: set[str] = set()
     repeated = []
     for place, tensor in enumerate(graph.initializer):
@@ -299,7 +300,7 @@ def _deduplicate(graph: onnx.GraphProto) -> bool:
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield a graph and the bodies within it."""
+    """Yield a graph and its bodies."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:

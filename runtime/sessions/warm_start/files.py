@@ -1,7 +1,7 @@
-"""Model files as sources of a warm start, and the cache keys of what they hold.
+"""Model files as sources of a warm start, and cache keys of their content.
 
-A key follows from the content of the file and, of weights beyond `HASHED` bytes, from which file they lie in and
-when that was written. Apart from `keys`, since this imports onnx, which takes as long as starting a small graph.
+A key is a digest of the content of the file; for weights of more than `HASHED` bytes, of the path and the time of their
+file. Separate from `keys`, because this module imports onnx, which takes as long as starting a small graph.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from graphcore.onnx.proto.tensors import align, array_of
 from graphcore.onnx.proto.value_protos import split
 from graphcore.onnx.read.reader import _content
 from graphcore.runtime.model import Model
-from graphcore.runtime.sessions.warm_start.cache import Cache
-from graphcore.runtime.sessions.warm_start.keys import DOMAINS, HASHED, kept_of, stamp_of
+from graphcore.runtime.sessions.warm_start.cache import CacheFolder
+from graphcore.runtime.sessions.warm_start.keys import DOMAINS, HASHED, stamp_of, stored_entry
 
 
 class FileSource:
-    """A model as its file has it: a `Source`."""
+    """A model file, identified by its content: a `Source`."""
 
-    def __init__(self, cache: Cache, model: object, load: Callable[[], Model], links: Links | None) -> None:
-        """load: loads the model without a cache. links: which links to its data may be followed."""
+    def __init__(self, cache: CacheFolder, model: object, load: Callable[[], Model], links: Links | None) -> None:
+        """load: loads the model without a cache. links: links to its data that may be followed."""
         content, folder, _ = _content(model, links)
         path = os.fsdecode(model) if isinstance(model, (str, os.PathLike)) else None
         self._model: Any = model
@@ -40,42 +40,42 @@ class FileSource:
         self.name = self._proto.graph.name
         self.is_settled = True
         self.locations: list[str] = []
-        """The files beside it, by their paths in its folder."""
+        """The files of its external data, by their paths in its folder."""
         parts = self._identity(slim, path)
         self.key = None if parts is None else cache.digest(b"file", *parts)
 
     def entry(self) -> dict[str, Any] | None:
-        """Return what an earlier load kept; None where nothing was."""
-        return kept_of(self.cache, self.key)
+        """Return the entry that an earlier load stored; None if there is none."""
+        return stored_entry(self.cache, self.key)
 
     def again(self) -> Model:
-        """Load all of the file. Raises `ModelError` where it is another one by now."""
+        """Load the file without the cache. Raises `ModelError` if the file has changed."""
         now = file_source(self.cache, self._model, self._load, self._links)
         if now is None or now.key != self.key:
             raise ModelError(f"load: the file of {self.name} was changed since it was loaded", help="load it again")
         return self._load()
 
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
-        """Return weights of the file by name, where they lie. Raises `KeyError` and what reading a tensor raises."""
+        """Return weights of the file by name, without copies. Raises `KeyError`, and errors of reading a tensor."""
         places = {tensor.name: place for place, tensor in enumerate(self._proto.graph.initializer)}
-        found = [places[name] for name in names]
+        indices = [places[name] for name in names]
         tensors = self._proto.graph.initializer
         return dict(
             zip(
                 names,
-                align([array_of(tensors[i], self._folder, self._large.initializers.get(i))[0] for i in found]),
+                align([array_of(tensors[i], self._folder, self._large.initializers.get(i))[0] for i in indices]),
                 strict=True,
             )
         )
 
     def _identity(self, slim: bytes, path: str | None) -> list[bytes | memoryview] | None:
-        """Return what tells this model from others; None where that cannot be told."""
+        """Return the bytes that identify this model; None if it cannot be identified."""
         locations = []
         for tensor in self._proto.graph.initializer:
             locations += [entry.value for entry in tensor.external_data if entry.key == "location"]
-        if slim.count(b"\n\x08location") != len(locations):  # some lie elsewhere: in bodies, or in attributes
+        if slim.count(b"\n\x08location") != len(locations):  # bodies or attributes have external data too
             return None
-        # What a custom operator is Python says. Files name domains that no node is of.
+        # Python defines custom operators. Files may import domains that no node uses.
         imported = {o.domain for o in self._proto.opset_import} - DOMAINS
         if imported and not imported.isdisjoint(_domains(self._proto.graph.node)):
             return None
@@ -91,7 +91,7 @@ class FileSource:
             parts.append(self._stamp(path))
         if beside <= HASHED:
             return parts + contents
-        assert path is not None  # there are files beside it
+        assert path is not None  # it has external data
         return parts + [self._stamp(os.path.join(os.path.dirname(os.path.abspath(path)), f)) for f in files]
 
     def _stamp(self, path: str) -> bytes:
@@ -101,7 +101,7 @@ class FileSource:
 
 
 def _domains(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    """Yield the domains of nodes and of those in their bodies."""
+    """Yield the domains of nodes and of nodes in their bodies."""
     for node in nodes:
         yield node.domain
         for attribute in node.attribute:
@@ -110,11 +110,11 @@ def _domains(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
 
 
 def file_source(
-    cache: Cache, model: object, load: Callable[[], Model], links: Links | None = None
+    cache: CacheFolder, model: object, load: Callable[[], Model], links: Links | None = None
 ) -> FileSource | None:
-    """Return the source of a warm start; None for what is damaged, which reading it says better."""
+    """Return the source of a warm start; None for a damaged file, because reading it gives a better error."""
     try:
-        found = FileSource(cache, model, load, links)
+        source = FileSource(cache, model, load, links)
     except Exception:
         return None
-    return None if found.key is None else found
+    return None if source.key is None else source

@@ -1,4 +1,4 @@
-"""Keys of warm starts: what identifies a file, a graph, and the installation."""
+"""Keys of warm starts, which identify a file or a graph."""
 
 from __future__ import annotations
 
@@ -18,69 +18,69 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state import open_expressions
 from graphcore.ir.symbol import Constant, Node
 from graphcore.runtime.model import Model
-from graphcore.runtime.sessions.warm_start.cache import Cache
+from graphcore.runtime.sessions.warm_start.cache import CacheFolder
 from graphcore.runtime.sessions.warm_start.prepared import SETTLED
 from graphcore.support.gc_pause import uncollected
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
 
-# Sources of warm starts: what is loaded, told from others by a cache key.
+# Sources of warm starts: loaded graphs and files, identified by a cache key.
 
 HASHED = 64 << 20
-"""Bytes of weights up to which they are read to see whether they are the same."""
+"""Weights of up to this many bytes are read and hashed."""
 
 DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
-"""Of the operators whose meaning no program changes."""
+"""Domains of operators whose meaning is fixed."""
 
 
 class Source(Protocol):
-    """A graph or a file that is loaded, before it is read and lowered.
+    """A graph or a file to load, before it is read and lowered.
 
-    key: of its entry in the cache, None for one that has none. name: for error messages. is_settled: whether what is
-    written from now on would have another key.
+    key: of its entry in the cache, None if it cannot have one. name: for error messages. is_settled: whether a file
+    that is written from now on would have another key.
     """
 
-    cache: Cache
+    cache: CacheFolder
     key: str | None
     name: str
     is_settled: bool
 
     def entry(self) -> dict[str, Any] | None:
-        """Return what an earlier load of it kept; None where nothing was, or it is damaged."""
+        """Return the entry that an earlier load stored; None if there is none, or it is damaged."""
 
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
-        """Return its weights by name, where they lie. Raises `KeyError` where it has none of that name."""
+        """Return its weights by name, without copies. Raises `KeyError` for an unknown name."""
 
     def again(self) -> Model:
-        """Load all of it, for what needs its graph. Raises an error where it has changed."""
+        """Load it without the cache, when its graph is needed. Raises an error if it has changed."""
 
 
-def kept_of(cache: Cache, key: str | None) -> dict[str, Any] | None:
-    """Return what was kept under a key; None where nothing was. Raises `ValueError` for what is damaged."""
-    found = None if key is None else cache.find(key, "start")
-    entry: dict[str, Any] | None = None if found is None else json.loads(found)
+def stored_entry(cache: CacheFolder, key: str | None) -> dict[str, Any] | None:
+    """Return the entry of a key; None if there is none. Raises `ValueError` if it is damaged."""
+    content = None if key is None else cache.find(key, "start")
+    entry: dict[str, Any] | None = None if content is None else json.loads(content)
     return entry
 
 
-# Model files that were loaded before, known without being read: by which files they are and when they were written.
+# Model files that are recognised without reading them: by their paths and times of modification.
 #
-# A stamp counts where the file was written some time before it was read: whoever writes it again gives it another one.
+# A stamp is reliable if the file was written some time before it was read: the next write gives it another stamp.
 
 
 def stamp_of(path: str) -> tuple[str, bool]:
-    """Return what tells a file from others and from itself as it was; and whether it is settled. Raises `OSError`."""
-    found = os.stat(path)
-    is_settled = time.time() - max(found.st_mtime, found.st_ctime) > SETTLED
-    times = found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    return repr((os.path.realpath(path), found.st_dev, found.st_ino, *times)), is_settled
+    """Return a text that identifies a file and its version, and whether it is settled. Raises `OSError`."""
+    status = os.stat(path)
+    is_settled = time.time() - max(status.st_mtime, status.st_ctime) > SETTLED
+    times = status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return repr((os.path.realpath(path), status.st_dev, status.st_ino, *times)), is_settled
 
 
 class StampedSource:
-    """A model file and the files beside it, by their stamps: a `Source`."""
+    """A model file and its external data, identified by their stamps: a `Source`."""
 
-    def __init__(self, cache: Cache, path: str, load: Callable[[], Model], links: Links | None) -> None:
-        """load: loads the model without a cache. links: which links to its data may be followed. Raises `OSError`."""
+    def __init__(self, cache: CacheFolder, path: str, load: Callable[[], Model], links: Links | None) -> None:
+        """load: loads the model without a cache. links: links to its data that may be followed. Raises `OSError`."""
         self._path = path
         self._load = load
         self._stamp, self.is_settled = stamp_of(path)
@@ -90,8 +90,8 @@ class StampedSource:
         self.key: str | None = cache.digest(b"stamp", f"{self._stamp} {links}".encode("utf-8", "surrogateescape"))
 
     def entry(self) -> dict[str, Any] | None:
-        """Return what an earlier load kept; None where that was of other files."""
-        entry = kept_of(self.cache, self.key)
+        """Return the entry that an earlier load stored; None if it belongs to other files."""
+        entry = stored_entry(self.cache, self.key)
         if entry is None:
             return None
         self.name = entry["name"]
@@ -99,26 +99,26 @@ class StampedSource:
         return entry if self._is_unchanged_beside() else None
 
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
-        """Return its weights by name: none, since entries of files have them."""
+        """Return its weights by name: none, because entries of files contain them."""
         if names:
             raise KeyError(names[0])
         return {}
 
     def again(self) -> Model:
-        """Load all of the file. Raises `ModelError` where it is another one by now."""
+        """Load the file without the cache. Raises `ModelError` if the file has changed."""
         if not self.is_unchanged():
             raise ModelError(f"load: the file of {self.name} was changed since it was loaded", help="load it again")
         return self._load()
 
     def is_unchanged(self) -> bool:
-        """Return whether the file, and those beside it, are the ones that were stamped."""
+        """Return True if the stamps of the file and of its external data have not changed."""
         try:
             return stamp_of(self._path)[0] == self._stamp and self._is_unchanged_beside()
         except OSError:
             return False
 
     def keep(self, entry: dict[str, Any], locations: Sequence[str]) -> None:
-        """Keep an entry for this file. locations: of the files beside it. Where some are not settled, none is kept."""
+        """Store an entry for this file, if all files are settled. locations: of its external data."""
         if self.key is None or not self.is_settled or entry["weights"]:
             return
         try:
@@ -139,30 +139,32 @@ class StampedSource:
         return os.path.join(os.path.dirname(os.path.abspath(self._path)), location)
 
 
-def stamped_source(cache: Cache, model: object, load: Callable[[], Model], links: Links | None) -> StampedSource | None:
-    """Return the source of a file by its stamp; None for what is no path of a file."""
+def stamped_source(
+    cache: CacheFolder, model: object, load: Callable[[], Model], links: Links | None
+) -> StampedSource | None:
+    """Return the source of a file by its stamp; None if `model` is not the path of a file."""
     if not isinstance(model, (str, os.PathLike)):
         return None
     try:
         return StampedSource(cache, os.fsdecode(model), load, links)
-    except (OSError, ValueError):  # which reading it says better
+    except (OSError, ValueError):  # reading the file gives a better error
         return None
 
 
-_OWN = DOMAINS | {"graphcore"}
-"""Domains of the operators whose meaning no program changes."""
+_STABLE_DOMAINS = DOMAINS | {"graphcore"}
+"""Domains of operators whose meaning is fixed, graphcore's included."""
 
 _PLAIN = frozenset({bool, int, float, str, bytes, type(None), DType})
 
 
-class _Unknown(Exception):
-    """Something in a graph that cannot be told from others like it."""
+class _Unidentifiable(Exception):
+    """A graph contains a value that has no unique text."""
 
 
 class GraphSource:
     """A graph: a `Source`. Those with bodies, functions, custom operators or buffers have no key."""
 
-    def __init__(self, cache: Cache, graph: Graph, load: Callable[[], Model]) -> None:
+    def __init__(self, cache: CacheFolder, graph: Graph, load: Callable[[], Model]) -> None:
         """load: loads the graph without a cache."""
         self.cache = cache
         self.name = graph.name
@@ -174,34 +176,34 @@ class GraphSource:
         self._constants = {s.name: s.producer.array for s in graph.symbols if isinstance(s.producer, Constant)}
         small = sum(array.nbytes for array in self._constants.values()) <= HASHED
         if small and not graph.buffers:
-            with contextlib.suppress(_Unknown):
+            with contextlib.suppress(_Unidentifiable):
                 self.key = cache.digest(*_parts(graph))
 
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
-        """Return constants by name. Raises `KeyError`."""
+        """Return constants by name. Raises `KeyError` for an unknown name."""
         return {name: self._constants[name] for name in names}
 
     def entry(self) -> dict[str, Any] | None:
-        """Return what an earlier load kept; None where nothing was."""
-        return kept_of(self.cache, self.key)
+        """Return the entry that an earlier load stored; None if there is none."""
+        return stored_entry(self.cache, self.key)
 
     def again(self) -> Model:
-        """Load all of the graph. Raises `GraphError` where nodes were inserted since."""
+        """Load the graph without the cache. Raises `GraphError` if nodes were inserted since."""
         if self._graph.edits != self._edits:
             raise GraphError(
                 f"load: nodes were inserted into the graph since {self.name} was loaded",
-                help="load the graph again: this model runs as it was",
+                help="load the graph again: this Model runs the graph as it was before",
             )
         return self._load()
 
 
 def _parts(graph: Graph) -> Iterator[bytes | memoryview]:
-    """Yield everything that what a graph is lowered to follows from."""
+    """Yield everything that determines the lowered graph."""
     types: dict[Type, str] = {}
-    said: list[Any] = [graph.name, graph.promotion.note, graph.strict]
-    said += [sorted(graph.metadata.items()), sorted(graph.opsets.items()), open_expressions.state_of(graph)]
-    said += [[s.id for s in graph.input_symbols], [(name, s.id) for name, s in graph.named_outputs]]
-    said.append(sorted(graph.watched))
+    description: list[Any] = [graph.name, graph.promotion.note, graph.strict]
+    description += [sorted(graph.metadata.items()), sorted(graph.opsets.items()), open_expressions.state_of(graph)]
+    description += [[s.id for s in graph.input_symbols], [(name, s.id) for name, s in graph.named_outputs]]
+    description.append(sorted(graph.watched))
     arrays: list[Array] = []
     for symbol in graph.symbols:
         type_ = symbol.type
@@ -211,14 +213,14 @@ def _parts(graph: Graph) -> Iterator[bytes | memoryview]:
         producer = symbol.producer
         if isinstance(producer, Constant):
             arrays.append(producer.array)
-            said.append((text, symbol.given_name, producer.is_weight))
+            description.append((text, symbol.given_name, producer.is_weight))
         else:
-            said.append((text, symbol.given_name))
+            description.append((text, symbol.given_name))
     for node in graph.nodes:
-        if node.domain not in _OWN:
-            raise _Unknown
-        said.append(_node(node, arrays))
-    yield repr(said).encode("utf-8", "surrogatepass")
+        if node.domain not in _STABLE_DOMAINS:
+            raise _Unidentifiable
+        description.append(_node(node, arrays))
+    yield repr(description).encode("utf-8", "surrogatepass")
     for array in arrays:
         if array.dtype == object:
             yield repr(array.tolist()).encode("utf-8", "surrogatepass")
@@ -242,15 +244,15 @@ def _value(value: Any, arrays: list[Array]) -> Any:
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return "array"
-    raise _Unknown
+    raise _Unidentifiable
 
 
-def graph_source(cache: Cache, graph: Graph, load: Callable[[], Model]) -> GraphSource | None:
-    """Return the source of a warm start; None for a graph that loading has to look at, or to refuse."""
+def graph_source(cache: CacheFolder, graph: Graph, load: Callable[[], Model]) -> GraphSource | None:
+    """Return the source of a warm start; None for a graph without a key, or an invalid one, which loading refuses."""
     try:
         graph.verify()
         with uncollected():
-            found = GraphSource(cache, graph, load)
+            source = GraphSource(cache, graph, load)
     except Exception:
         return None
-    return None if found.key is None else found
+    return None if source.key is None else source

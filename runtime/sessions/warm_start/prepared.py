@@ -1,4 +1,4 @@
-"""Folders beside models, with what sessions start from: `InferenceSession.prepare`."""
+"""Folders beside models from which sessions start: `InferenceSession.prepare`."""
 
 from __future__ import annotations
 
@@ -9,46 +9,48 @@ from collections.abc import Callable
 
 from graphcore.errors import ModelError
 
-ENDING = ".start"
-"""The part of a folder's name after the model's."""
+SUFFIX = ".start"
+"""The suffix of the folder's name, after the name of the model."""
 
 SETTLED = 2.0
-"""Seconds after which a file that is written again has another time of writing on every file system."""
+"""Seconds after which a second write changes the time of a file on every file system."""
 
-_MORE = 0.1
-"""Seconds after which a file is settled with certainty."""
+_MARGIN = 0.1
+"""Additional seconds to wait."""
 
 
 def folder_of(model: object) -> str | None:
-    """Return the folder that was prepared for a model; None where there is none."""
+    """Return the folder that was prepared for a model; None if there is none."""
     if not isinstance(model, (str, os.PathLike)):
         return None
-    path = os.fsdecode(model) + ENDING
+    path = os.fsdecode(model) + SUFFIX
     return path if os.path.isdir(path) else None
 
 
 def prepare(path: object, load: Callable[[str], object], find: Callable[[str], object | None]) -> None:
-    """Write the folder of a model's file. load: loads it with a folder as its cache. find: starts it from the folder
-    alone, and returns None where it cannot.
+    """Write the folder of a model's file.
 
-    Raises what `load` does, and `ModelError` for what is no path or cannot be started so.
+    load: loads the file with a folder as its cache. find: starts it from the folder only, and returns None if that
+    fails. Raises as `load`, and `ModelError` for a value that is not a path, or a model that cannot start so.
     """
     if not isinstance(path, (str, os.PathLike)):
-        raise ModelError(f"prepare: a {type(path).__name__} is no path", help="give the path of an .onnx file")
+        raise ModelError(
+            f"prepare: path must be a path, got {type(path).__name__}", help="give the path of an .onnx file"
+        )
     file = os.fsdecode(path)
-    with contextlib.suppress(OSError, ValueError):  # which loading it says better
-        found = os.stat(file)
-        age = time.time() - max(found.st_mtime, found.st_ctime)
-        if 0 <= SETTLED + _MORE - age <= SETTLED + _MORE:
-            time.sleep(SETTLED + _MORE - age)
+    with contextlib.suppress(OSError, ValueError):  # loading the file gives a better error
+        status = os.stat(file)
+        age = time.time() - max(status.st_mtime, status.st_ctime)
+        if 0 <= SETTLED + _MARGIN - age <= SETTLED + _MARGIN:
+            time.sleep(SETTLED + _MARGIN - age)
     try:
-        load(file + ENDING)
-        if find(file + ENDING) is None:
+        load(file + SUFFIX)
+        if find(file + SUFFIX) is None:
             raise ModelError(
-                f"prepare: what {file} starts from cannot be kept",
-                help="load it as it is: it runs on another provider, has operators of others, or changes meanwhile",
+                f"prepare: the optimised graph of {file} cannot be cached",
+                help="load it without `prepared`: it runs on another provider, has custom operators, or changed",
             )
     except BaseException:
-        with contextlib.suppress(OSError):  # which is not empty
-            os.rmdir(file + ENDING)
+        with contextlib.suppress(OSError):  # it is not empty
+            os.rmdir(file + SUFFIX)
         raise

@@ -1,7 +1,7 @@
-"""Warm starts: loads that neither read a file nor lower a graph, since the first one kept what it found out.
+"""Warm starts: loads that neither read a file nor lower a graph, because the first load stored an entry.
 
-An entry says how the inputs, outputs and buffers are called and typed, and which weights go to which names of the
-optimised graph. It is found by the cache key of what is loaded, see `keys` and `files`.
+An entry has the names and types of inputs, outputs and buffers, and the weights of the optimised graph by name. It is
+found by the cache key of the source, see `keys` and `files`.
 """
 
 from __future__ import annotations
@@ -24,32 +24,31 @@ from graphcore.arrays.external_data import Links
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
-from graphcore.runtime.buffers.state import Kept
+from graphcore.runtime.buffers.state import ModelBuffer
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import sessions
-from graphcore.runtime.ort.options import Starter
+from graphcore.runtime.ort.options import SessionStarter
 from graphcore.runtime.ort.transport_dtypes import to_ort
-from graphcore.runtime.sessions.warm_start.cache import Cache, Optimised
+from graphcore.runtime.sessions.warm_start.cache import CachedGraph, CacheFolder
 from graphcore.runtime.sessions.warm_start.keys import Source, StampedSource, graph_source, stamped_source
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type
 
-_ROOMS = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
-"""The folder that has the room `runtime`: the package's own, but for a checkout without symlinks."""
+_CODE_FOLDER = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+"""The parent folder of `runtime`: the package's own, except in a checkout without symlinks."""
 
-_STEP = 1 << 24
-"""Bytes of a weight that are compared at once."""
+_COMPARED_BYTES = 1 << 24
+"""Weights are compared in pieces of this many bytes."""
 
 
 class WarmStart:
-    """One load with a folder of cache entries: finds the Model of an earlier load, or keeps what a later one needs."""
+    """A load with a folder of cache entries: finds the Model of an earlier load, or stores an entry for later loads."""
 
     def __init__(
-        self, folder: str | os.PathLike[str], starter: Starter, lowering: Sequence[object], writes: bool = True
+        self, folder: str | os.PathLike[str], starter: SessionStarter, lowering: Sequence[object], writes: bool = True
     ) -> None:
-        """lowering: what decides, beside the target, how graphs are lowered. writes: False where the folder is looked
-        into alone."""
+        """lowering: options of lowering besides the target. writes: False to only read the folder."""
         self._folder = folder
         self._writes = writes
         self._starter = starter
@@ -58,31 +57,29 @@ class WarmStart:
         self._stamped: StampedSource | None = None
         self._locations: list[str] = []
 
-    def cache(self, *parts: object) -> Cache | None:
-        """Return where optimised graphs are kept: on the CPU, where it was tried. parts: of the cache key.
+    def cache(self, *parts: object) -> CacheFolder | None:
+        """Return the folder of optimised graphs; None for providers other than the CPU's. parts: of the cache key.
 
-        Raises `ModelError` for a folder that cannot be written to, and `GraphError` where an option names another one.
+        Raises `ModelError` for a folder that cannot be written to, and `GraphError` if an option names another file.
         """
         starter = self._starter
         if "optimized_model_filepath" in starter.attributes:
             if not self._writes:
                 return None
             raise GraphError(
-                "load: with cache_dir the optimised graph goes there, and the option optimized_model_filepath says"
-                " another place",
-                help="leave one of them out",
+                "load: cache_dir and the option optimized_model_filepath both say where the optimised graph is written",
+                help="omit one of them",
             )
         options = starter.entries()
-        known = starter.providers, starter.provider_options, *self._lowering, options, *parts
-        made = Cache(self._folder, known, self._writes)
-        made.is_whole = self._stamped is not None
-        return made if starter.providers == ("CPUExecutionProvider",) else None
+        key_parts = starter.providers, starter.provider_options, *self._lowering, options, *parts
+        cache = CacheFolder(self._folder, key_parts, self._writes)
+        cache.is_whole = self._stamped is not None
+        return cache if starter.providers == ("CPUExecutionProvider",) else None
 
     def find(self, model: object, prepack: str, load: Callable[[], Model], links: Links | None = None) -> Model | None:
-        """Return the Model of an earlier load; None where there was none, or it cannot be told.
+        """Return the Model of an earlier load; None if there was none, or the model cannot be identified.
 
-        load: loads the model without a cache. links: which links to its data may be followed. Raises what `cache`
-        does.
+        load: loads the model without a cache. links: links to its data that may be followed. Raises as `cache`.
         """
         cache = self.cache(prepack, code())
         if cache is None:
@@ -92,52 +89,53 @@ class WarmStart:
             return None if self._source is None else started(self._source, self._starter)
         self._stamped = stamped_source(cache, model, load, links)
         if self._stamped is not None:
-            found = started(self._stamped, self._starter)
-            if found is not None:
-                return found
-        # onnx, which takes as long as starting a small Graph from its entry
+            cached = started(self._stamped, self._starter)
+            if cached is not None:
+                return cached
+        # imports onnx, which takes as long as starting a small Graph from its entry
         from graphcore.runtime.sessions.warm_start.files import file_source
 
         self._source = file = file_source(cache, model, load, links)
         if file is None:
             return None
         self._locations = file.locations
-        found = started(file, self._starter)
-        if found is not None and self._stamped is not None:
-            with contextlib.suppress(Exception):  # it was read a moment ago
+        cached = started(file, self._starter)
+        if cached is not None and self._stamped is not None:
+            with contextlib.suppress(Exception):  # the file may have changed since it was read
                 self._stamped.keep(file.entry() or {}, file.locations)
-        return found
+        return cached
 
-    def keep(self, model: Model, cache: Cache, packing: Mapping[str, str]) -> None:
-        """Keep what a later load needs, where that is all. model: what was loaded. cache: has its optimised graph."""
+    def keep(self, model: Model, cache: CacheFolder, packing: Mapping[str, str]) -> None:
+        """Store an entry for later loads, if it can describe the model. cache: has the optimised graph of the model."""
         source = self._source
         types = (*model._types[0].values(), *model._types[1].values())
         plain = all(isinstance(t, TensorType) and not t.ambiguous for t in types)
         if source is None or source.key is None or cache.used is None or not source.is_settled or not plain:
             return
-        if model._restored or source.name != model.name or not all(map(_is_small, model._kept)):
+        if model._restored or source.name != model.name or not all(map(_is_small, model._model_buffers)):
             return
-        if self._stamped is not None and not self._stamped.is_unchanged():  # the file that was read is another one
+        if self._stamped is not None and not self._stamped.is_unchanged():  # the file changed after it was read
             return
-        kept: Any = model._keep
-        (large, shared), _ = kept
+        references: Any = model._keep
+        (large, shared), _ = references
         weights: dict[str, Array] = {name: large[name] for name in shared}
         try:
-            own = source.arrays([*weights])
-        except (GraphcoreError, KeyError):  # lowering made some of them
+            originals = source.arrays([*weights])
+        except (GraphcoreError, KeyError):  # lowering created some of them
             return
-        if not all(_is_same(own[name], array) for name, array in weights.items()):
+        if not all(_is_same(originals[name], array) for name, array in weights.items()):
             return
         entry = {
             "name": model.name,
-            "inputs": [(name, _written(type_)) for name, type_ in model._types[0].items()],
-            "outputs": [(name, _written(type_)) for name, type_ in model._types[1].items()],
+            "inputs": [(name, _type_to_json(type_)) for name, type_ in model._types[0].items()],
+            "outputs": [(name, _type_to_json(type_)) for name, type_ in model._types[1].items()],
             "weights": [*weights],
             "optimised": cache.used,
-            "buffers": [_written_buffer(held) for held in model._kept],
+            "buffers": [_buffer_to_json(buffer) for buffer in model._model_buffers],
             "packing": packing,
-            # Weights that are mapped are not gathered: see `huge_pages`.
-            "in large pages": any(held.buffer.in_place for held in model._kept) and not cache.is_packed,
+            # Memory-mapped weights are not collapsed into huge pages: see `huge_pages`.
+            "in large pages": any(buffer.declaration.in_place for buffer in model._model_buffers)
+            and not cache.is_packed,
         }
         source.cache.save(source.key, json.dumps(entry).encode(), "start")
         if self._stamped is not None:
@@ -145,59 +143,59 @@ class WarmStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """The parts that a Model is started from. weights: of the source, by their names in the optimised graph."""
+class WarmEntry:
+    """The data from which a Model starts. weights: of the source, by their names in the optimised graph."""
 
     name: str
     inputs: dict[str, Type]
     outputs: dict[str, Type]
-    optimised: Optimised
+    optimised: CachedGraph
     weights: dict[str, Array]
-    buffers: tuple[Kept, ...]
+    buffers: tuple[ModelBuffer, ...]
     packing: dict[str, str]
     in_large_pages: bool
 
 
-def started(source: Source, starter: Starter) -> Model | None:
-    """Return the Model of what was loaded before; None where that is to be done again."""
+def started(source: Source, starter: SessionStarter) -> Model | None:
+    """Return the Model of a source from its cache entry; None if the source must be loaded again."""
     try:
-        found = _entry(source)
-        if found is None:
+        entry = _entry(source)
+        if entry is None:
             return None
-        shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in found.weights.items()}
+        shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in entry.weights.items()}
 
         def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
             if more:
                 return source.again()._start(more)
-            made = sessions.start_optimised(
-                found.optimised,
-                starter.options(found.packing),
-                # No optimiser is left out, since none is at work.
-                lambda model, options: starter.create(model, options, (), runs_often=found.in_large_pages),
+            session = sessions.start_optimised(
+                entry.optimised,
+                starter.options(entry.packing),
+                # No optimiser runs, so that none is disabled.
+                lambda model, options: starter.create(model, options, (), runs_often=entry.in_large_pages),
                 shared,
             )
-            return made, (found.weights, shared)
+            return session, (entry.weights, shared)
 
-        return Model(found.name, start, found.inputs, found.outputs, kept=found.buffers, whole=source.again)
-    except Exception:  # whatever is wrong with what was kept
+        return Model(entry.name, start, entry.inputs, entry.outputs, buffers=entry.buffers, load_full=source.again)
+    except Exception:  # any fault of the entry
         return None
 
 
-def _entry(source: Source) -> Entry | None:
-    """Return what was kept; None where nothing was, or what was is damaged."""
+def _entry(source: Source) -> WarmEntry | None:
+    """Return the parsed entry of a source; None if there is none, or it is damaged."""
     entry = source.entry()
     if entry is None:
         return None
     optimised = source.cache.find_optimised(entry["optimised"])
     if optimised is None:
         return None
-    return Entry(
+    return WarmEntry(
         entry["name"],
-        {name: _read(type_) for name, type_ in entry["inputs"]},
-        {name: _read(type_) for name, type_ in entry["outputs"]},
+        {name: _type_from_json(type_) for name, type_ in entry["inputs"]},
+        {name: _type_from_json(type_) for name, type_ in entry["outputs"]},
         optimised,
         source.arrays(entry["weights"]),
-        tuple(_read_buffer(held) for held in entry["buffers"]),
+        tuple(_buffer_from_json(buffer) for buffer in entry["buffers"]),
         entry["packing"],
         entry["in large pages"],
     )
@@ -205,13 +203,13 @@ def _entry(source: Source) -> Entry | None:
 
 @functools.cache
 def code() -> str:
-    """Return what tells this version of the library's code from others: when its files were written."""
-    found = repr(sorted({file for root in {FOLDER, _ROOMS} for file in _files(root)}))
-    return hashlib.sha256(found.encode("utf-8", "backslashreplace")).hexdigest()
+    """Return a digest that identifies this version of the library's code, by the times of its files."""
+    files = repr(sorted({file for root in {FOLDER, _CODE_FOLDER} for file in _files(root)}))
+    return hashlib.sha256(files.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def _files(folder: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the files of code below a folder, with their sizes and when they were written. Links are followed."""
+    """Yield the code files below a folder, with their sizes and times of modification. Follows links."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith((".py", ".json")):
@@ -221,48 +219,48 @@ def _files(folder: str) -> Iterator[tuple[str, int, int]]:
                 yield from _files(entry.path)
 
 
-def _written(type_: Type) -> list[Any]:
+def _type_to_json(type_: Type) -> list[Any]:
     assert isinstance(type_, TensorType)
     dims = [None if d.is_dynamic else str(d) for d in type_.shape] if type_.shape.is_ranked else None
     return [type_.dtype.name, dims]
 
 
-def _read(written: list[Any]) -> TensorType:
+def _type_from_json(written: list[Any]) -> TensorType:
     dtype, dims = written
     if dims is None:
         return TensorType(DType.of(dtype), Shape.unknown())
     return TensorType(DType.of(dtype), [_dim(dim) for dim in dims])
 
 
-_MOST_INITIAL = 4096
-"""Bytes of the largest initial value of a buffer that an entry has."""
+_MAX_INITIAL_BYTES = 4096
+"""Entries contain initial values of buffers of up to this many bytes."""
 
 
-def _is_small(kept: Kept) -> bool:
-    initial = kept.buffer.initial
-    return initial is None or (initial.nbytes <= _MOST_INITIAL and initial.dtype != object)
+def _is_small(buffer: ModelBuffer) -> bool:
+    initial = buffer.declaration.initial
+    return initial is None or (initial.nbytes <= _MAX_INITIAL_BYTES and initial.dtype != object)
 
 
-def _written_buffer(kept: Kept) -> dict[str, Any]:
-    initial = kept.buffer.initial
+def _buffer_to_json(buffer: ModelBuffer) -> dict[str, Any]:
+    initial = buffer.declaration.initial
     return {
-        "name": kept.name,
-        "type": _written(kept.type),
-        "declared in place": kept.buffer.in_place,
+        "name": buffer.name,
+        "type": _type_to_json(buffer.type),
+        "declared in place": buffer.declaration.in_place,
         "initial": None if initial is None else [list(initial.shape), initial.tobytes().hex()],
-        "output": kept.output,
-        "keeps shape": kept.keeps_shape,
-        "in place": kept.in_place,
+        "output": buffer.output,
+        "keeps shape": buffer.keeps_shape,
+        "in place": buffer.in_place,
     }
 
 
-def _read_buffer(written: Mapping[str, Any]) -> Kept:
-    type_, initial = _read(written["type"]), written["initial"]
+def _buffer_from_json(written: Mapping[str, Any]) -> ModelBuffer:
+    type_, initial = _type_from_json(written["type"]), written["initial"]
     if initial is not None:
         shape, content = initial
         initial = np.frombuffer(bytes.fromhex(content), type_.dtype.numpy).reshape(shape)
     buffer = Buffer(type_.dtype, type_.shape, initial=initial, in_place=written["declared in place"])
-    return Kept(written["name"], buffer, written["output"], written["keeps shape"], written["in place"])
+    return ModelBuffer(written["name"], buffer, written["output"], written["keeps shape"], written["in place"])
 
 
 def _dim(text: str | None) -> Dim:
@@ -271,11 +269,14 @@ def _dim(text: str | None) -> Dim:
     return Dim(int(text)) if text.isdecimal() else Dim(text)
 
 
-def _is_same(own: Array, loaded: Array) -> bool:
-    """Return whether two arrays are the same, bit for bit."""
-    if own.dtype != loaded.dtype or own.shape != loaded.shape:
+def _is_same(original: Array, loaded: Array) -> bool:
+    """Return True if two arrays are the same, bit for bit."""
+    if original.dtype != loaded.dtype or original.shape != loaded.shape:
         return False
-    if own.ctypes.data == loaded.ctypes.data:
+    if original.ctypes.data == loaded.ctypes.data:
         return True
-    first, second = (a.reshape(-1).view(np.uint8) for a in (own, loaded))
-    return all(np.array_equal(first[i : i + _STEP], second[i : i + _STEP]) for i in range(0, first.size, _STEP))
+    first, second = (a.reshape(-1).view(np.uint8) for a in (original, loaded))
+    return all(
+        np.array_equal(first[i : i + _COMPARED_BYTES], second[i : i + _COMPARED_BYTES])
+        for i in range(0, first.size, _COMPARED_BYTES)
+    )

@@ -304,6 +304,6 @@ def _given() -> str:
     session = _plain(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
     x = np.arange(1000, dtype=np.float32)
     count = sys.getrefcount(x)
-    got, _ = release.kept_apart(session.run, {"x"})(["x", "y"], {"x": x}, None)
+    got, _ = release.copying_outputs(session.run, {"x"})(["x", "y"], {"x": x}, None)
     is_kept = sys.getrefcount(x) > count
     return "gives memory that it does not keep alive" if np.shares_memory(got, x) and not is_kept else ""
