@@ -209,28 +209,28 @@ def conv3d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1,
 # creation
 
 def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbol:
-    """A value known now, in the current graph."""
+    """A constant in the current graph."""
 def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = None) -> Symbol:
-    """A tensor with one value everywhere."""
+    """A tensor filled with one value."""
 def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool = True, dtype: object = None) -> Symbol:
-    """`num` numbers at equal distances from `start` to `stop`."""
+    """`num` evenly spaced numbers from `start` to `stop`."""
 def one_hot(indices: TensorLike, depth: DimLike | Symbol, axis: int = -1, *, on_value: TensorLike | str = 1, off_value: TensorLike | str = 0, dtype: object = None) -> Symbol:
-    """A vector for each index that has `on_value` at its place and `off_value` everywhere else."""
+    """A vector for each index, with `on_value` at that position and `off_value` elsewhere."""
 def ones(shape: DimLike | Sequence[DimLike], dtype: object = ...) -> Symbol:
     """A tensor of ones."""
 def range(start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: DimLike | None = None) -> Symbol:
-    """The numbers from `start` up to but without `stop`, `step` apart, a tensor of rank 1."""
+    """The numbers from `start` to `stop`, without `stop`, in steps of `step`: a tensor of rank 1."""
 def zeros(shape: DimLike | Sequence[DimLike], dtype: object = ...) -> Symbol:
     """A tensor of zeros."""
 
 # detection
 
 def grid_sample(x: TensorLike, grid: TensorLike, mode: str = 'bilinear', padding_mode: str = 'zeros', align_corners: bool = False, input_layout: str = 'NHWC') -> Symbol:
-    """Images, or volumes, read at the places in a grid."""
+    """Images, or volumes, sampled at the positions of a grid."""
 def non_maximum_suppression(boxes: TensorLike, scores: TensorLike, max_output_boxes_per_class: int | Symbol, iou_threshold: float | Symbol = 0.0, score_threshold: float | Symbol | None = None, *, center_point_box: bool = False, out_dim: DimLike | None = None) -> Symbol:
-    """The boxes that remain when, class by class, only the one with the highest score is kept of boxes that overlap."""
+    """The boxes selected by non-maximum suppression: of boxes of a class that overlap, the one with the highest score."""
 def roi_align(x: TensorLike, rois: TensorLike, output_height: int, output_width: int, spatial_scale: float = 1.0, sampling_ratio: int = 0, aligned: bool = False, mode: str = 'AVG', *, batch_indices: TensorLike | None = None, input_layout: str = 'NHWC') -> Symbol:
-    """Regions of images, each pooled to one size from points sampled in it. ONNX RoiAlign."""
+    """Regions of images, each pooled to a fixed size from points sampled in it. ONNX RoiAlign."""
 
 # elementwise
 
@@ -545,7 +545,7 @@ def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed) -> Symbol:
 # rearranging
 
 def depth_to_space(x: TensorLike, block_size: int, mode: str = 'DCR', input_layout: str = 'NHWC') -> Symbol:
-    """Images with fewer channels and more places: each place's channels become a block of places."""
+    """Images with fewer channels and more pixels: the channels of each pixel become a block of pixels."""
 def flip(x: TensorLike, axis: int | Sequence[int] | None = None) -> Symbol:
     """The elements in reverse order along axes."""
 def pad(x: TensorLike, paddings: int | Sequence[Any], mode: PadMode = 'constant', value: TensorLike = 0) -> Symbol:
@@ -553,9 +553,9 @@ def pad(x: TensorLike, paddings: int | Sequence[Any], mode: PadMode = 'constant'
 def permute(x: TensorLike, dims: Sequence[int]) -> Symbol:
     """The axes in another order."""
 def roll(x: TensorLike, shift: int | Symbol | Sequence[int | Symbol], axis: int | Sequence[int] | None = None) -> Symbol:
-    """The elements moved up along axes, and those that leave the end put in front."""
+    """The elements shifted along axes; those that leave the end return at the start."""
 def space_to_depth(x: TensorLike, block_size: int, mode: str = 'DCR', input_layout: str = 'NHWC') -> Symbol:
-    """Images with more channels and fewer places, the reverse of `depth_to_space`."""
+    """Images with more channels and fewer pixels, the inverse of `depth_to_space`."""
 def squeeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
     """The tensor without axes of size 1."""
 def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Symbol:
@@ -563,7 +563,7 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Symbol:
 def transpose(x: TensorLike, *axes: Any) -> Symbol:
     """The axes in another order: `transpose(x)` reverses them, `transpose(x, a, b)` swaps two."""
 def transpose_matrix(matrix: TensorLike) -> Symbol:
-    """The matrix with rows and columns exchanged; of several matrices, each."""
+    """The matrix with rows and columns exchanged; a stack of matrices is transposed matrix by matrix."""
 def unsqueeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
     """The tensor with new axes of size 1."""
 
@@ -590,19 +590,19 @@ def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 def arg_max(x: TensorLike, axis: int = -1) -> Symbol:
     """`argmax` under the name of MAX's Mojo API: along the last axis by default."""
 def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position of the greatest along an axis, in int64; the first of equal ones."""
+    """The position of the maximum along an axis, in int64; the first of equal ones."""
 def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position of the least along an axis, in int64; the first of equal ones."""
+    """The position of the minimum along an axis, in int64; the first of equal ones."""
 def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The number of elements that are not 0, in int64."""
 def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The logarithm of the sum of exponentials over axes, without intermediate overflow."""
 def max(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """The greatest over axes; of two tensors, the greater of each pair."""
+    """The maximum over axes; of two tensors, the greater of each pair."""
 def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The arithmetic mean over axes."""
 def min(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """The least over axes; of two tensors, the lesser of each pair."""
+    """The minimum over axes; of two tensors, the lesser of each pair."""
 def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The product over axes."""
 def stdev(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Symbol:
@@ -636,7 +636,7 @@ def list_erase(values: Symbol, index: Index = -1) -> Symbol:
 def list_get(values: Symbol, index: Index) -> Symbol:
     """One element of a list."""
 def list_insert(values: Symbol, index: Index, x: TensorLike) -> Symbol:
-    """The list with one more element in front of another."""
+    """The list with one more element inserted before an index."""
 def list_length(values: Symbol) -> Symbol:
     """The number of elements of a list, an int64 scalar. ONNX SequenceLength."""
 def list_map(fn: Callable[..., Any], *lists: Symbol) -> Any:
@@ -674,21 +674,21 @@ def shape_to_tensor(shape: Sequence[DimLike]) -> Symbol:
 def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     """The positions, in int64, of the elements in the order of `sort`."""
 def bottom_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
-    """The `k` least along an axis, the least first, and their positions in int64."""
+    """The `k` smallest elements along an axis, the smallest first, and their positions in int64."""
 def cummax(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
-    """The greatest so far along an axis; NaN stays the greatest."""
+    """The cumulative maximum along an axis; from the first NaN on it is NaN."""
 def cummin(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
-    """The least so far along an axis; NaN stays the least."""
+    """The cumulative minimum along an axis; from the first NaN on it is NaN."""
 def cumprod(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
-    """The running product along an axis."""
+    """The cumulative product along an axis."""
 def cumsum(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
-    """The running sum along an axis."""
+    """The cumulative sum along an axis."""
 def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     """The elements in order along an axis."""
 def top_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
-    """The `k` greatest along an axis, the greatest first, and their positions in int64."""
+    """The `k` largest elements along an axis, the largest first, and their positions in int64."""
 def unique(x: TensorLike, axis: int | None = None, out_dim: DimLike | None = None) -> Unique:
-    """The different values in ascending order, where each is first, which of them each element is, and their counts."""
+    """The unique values in ascending order, their first positions, the position of each element in them, and counts."""
 
 # special
 
@@ -720,23 +720,23 @@ def tgamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
 # strings
 
 def string_concat(lhs: StringLike, rhs: StringLike) -> Symbol:
-    """Each string followed by another."""
+    """Elementwise concatenation of strings."""
 def string_join(values: Sequence[StringLike], separator: str = '') -> Symbol:
     """Strings concatenated with a separator between them."""
 def string_lower(x: StringLike) -> Symbol:
-    """The strings in small letters."""
+    """The strings in lower case."""
 def string_matches(x: StringLike, pattern: str) -> Symbol:
-    """True where the whole of a string matches a pattern."""
+    """True where a pattern matches the whole string."""
 def string_of(x: TensorLike) -> Symbol:
     """Numbers as strings."""
 def string_parse(x: StringLike, dtype: object) -> Symbol:
-    """The numbers that strings represent, with or without spaces around them."""
+    """The numbers that strings represent, with or without surrounding spaces."""
 def string_remove(x: StringLike, words: Sequence[str], case_sensitive: bool = True) -> Symbol:
     """The strings that are not in a list of words."""
 def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | None = None) -> tuple[Symbol, Symbol]:
-    """The parts of each string between delimiters, and how many there are."""
+    """The parts of each string between delimiters, and the number of parts."""
 def string_upper(x: StringLike) -> Symbol:
-    """The strings in capital letters."""
+    """The strings in upper case."""
 
 # triangular
 

@@ -26,7 +26,7 @@ def softmax(x: TensorLike, axis: int = -1) -> Symbol:
     """The exponentials of x divided by their sum over an axis: weights that sum to 1.
 
     x: at least one axis, numbers or bools; integers become floats. Returns its shape. -inf gets weight 0; a row of -inf
-    alone is NaN. Raises `ShapeError` for what is no axis of x. ONNX Softmax.
+    alone is NaN. Raises `ShapeError` for an invalid axis of x. ONNX Softmax.
     """
     return _over_axis("softmax", "Softmax", x, axis)
 
@@ -52,7 +52,7 @@ def glu(x: TensorLike, axis: int = -1) -> Symbol:
     """The first half of an axis times the sigmoid of the second: a gated linear unit.
 
     x: numbers or bools, an even size along `axis`; integers become floats. Returns half the size there. Raises
-    `ShapeError` for what is no axis of x and for an odd size. Dauphin et al. 2017, arXiv:1612.08083.
+    `ShapeError` for an invalid axis of x and for an odd size. Dauphin et al. 2017, arXiv:1612.08083.
     """
     symbol, dtype = promote_one("glu", "float", x)
     position = axis_of("glu", axis, symbol.rank, {"x": symbol})

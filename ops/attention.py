@@ -211,7 +211,7 @@ def rotary_embedding(
     integers from 0 to positions - 1. x and the caches are promoted together; integers become floats.
     rotary_embedding_dim: how many features of each head are turned, an even number; 0 for all. interleaved: a pair is
     two neighbours instead of a feature and the one turned/2 features after it. Returns the shape of x. Raises
-    `ShapeError` for shapes that do not go together, `DTypeError` for position_ids that are no integers.
+    `ShapeError` for shapes that do not go together, `DTypeError` for position_ids that are not integers.
     Su et al. 2021, arXiv:2104.09864; ONNX RotaryEmbedding.
     """
     name = "rotary_embedding"

@@ -97,7 +97,7 @@ def _given(name: str, x: TensorLike, offset: Offset, width: int) -> tuple[Symbol
         broadcast(name, {"x": symbol, "offset": place})
         return symbol, place
     if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)):
-        raise DTypeError(f"{name}: offset={offset!r} is no integer", operands={"x": symbol}, help="give an int")
+        raise DTypeError(f"{name}: offset={offset!r} is not an integer", operands={"x": symbol}, help="give an int")
     if not 0 <= offset <= bits - width:
         raise ShapeError(
             f"{name}: bits {offset + width - 1} to {offset} of {symbol.dtype}, which has bits {bits - 1} to 0",
@@ -250,7 +250,7 @@ def _read(x: Symbol, target: DType) -> Symbol:
     if own is target:
         return x
     if all(d.is_integer or d is DType.bool for d in (own, target)):
-        return build.cast(x, target)  # which wraps, and is no number other than 0 or 1 of a bool
+        return build.cast(x, target)  # which wraps, and is not a number other than 0 or 1 of a bool
     if own is DType.tensor_float32:
         return _read(build.cast(x, DType.float32), target)
     if target is DType.tensor_float32:

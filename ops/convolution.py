@@ -17,14 +17,14 @@ from graphcore.ops.shared.reshape import (
     INPUTS,
     Padding,
     PerAxis,
-    cut_of,
+    change_layout,
+    check_rank,
     each,
     layout_of,
     numbers,
-    of_rank,
+    output_padding_of,
     pads_of,
     per_axis,
-    relaid,
     static,
     windows,
 )
@@ -69,7 +69,7 @@ def _convolution(rank: int, doc: str) -> Callable[..., Symbol]:
         counts = windows(name, sizes, kernel, strides, dilations, None if same else pads, roles)
         attributes = _attributes(kernel, strides, dilations, pads, groups)
         made = _emitted("Conv", inputs, filters, roles, _shape([batch, features, *counts]), attributes)
-        return relaid(made, INPUTS[rank][-1], input_layout)
+        return change_layout(made, INPUTS[rank][-1], input_layout)
 
     return convolution
 
@@ -153,7 +153,7 @@ def _transposed(rank: int, doc: str) -> Callable[..., Symbol]:
             )
         _divides(name, groups, "x has", given, roles)
         _check_bias(name, roles, channels)
-        before, after, extra = cut_of(name, padding, kernel, strides, dilations, extra, roles)
+        before, after, extra = output_padding_of(name, padding, kernel, strides, dilations, extra, roles)
         columns = zip(numbers(dims), kernel, strides, dilations, before, after, extra, strict=True)
         sizes = [transposed_size(*column) for column in columns]
         if any(size is not None and size < 1 for size in map(static, sizes)):
@@ -167,7 +167,7 @@ def _transposed(rank: int, doc: str) -> Callable[..., Symbol]:
         made = _emitted(
             "ConvTranspose", inputs, filters, roles, _shape([batch, channels, *map(Dim, sizes)]), attributes
         )
-        return relaid(made, INPUTS[rank][-1], input_layout)
+        return change_layout(made, INPUTS[rank][-1], input_layout)
 
     return transposed
 
@@ -237,11 +237,11 @@ def _operands(
     given = {"x": x, "filter": filter} if bias is None else {"x": x, "filter": filter, "bias": bias}
     symbols, _ = promote(name, "float", given)
     roles = dict(zip(given, symbols, strict=True))
-    of_rank(name, "x", roles["x"], input_layout, roles)
-    of_rank(name, "filter", roles["filter"], filter_layout, roles)
+    check_rank(name, "x", roles["x"], input_layout, roles)
+    check_rank(name, "filter", roles["filter"], filter_layout, roles)
     return (
-        relaid(roles["x"], input_layout, INPUTS[count][-1]),
-        relaid(roles["filter"], filter_layout, FILTERS[count][-1]),
+        change_layout(roles["x"], input_layout, INPUTS[count][-1]),
+        change_layout(roles["filter"], filter_layout, FILTERS[count][-1]),
         roles,
     )
 

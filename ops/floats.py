@@ -182,7 +182,7 @@ def ldexp(x: TensorLike, exponent: TensorLike) -> Symbol:
     """x times 2 to the power of an integer, rounded once.
 
     x: numbers or bools; integers become the float that holds their range. exponent: integers or bools whose shape
-    broadcasts with it. Returns a Symbol of x's float. Raises `DTypeError` for exponents that are no integers and for
+    broadcasts with it. Returns a Symbol of x's float. Raises `DTypeError` for exponents that are not integers and for
     strings, `ShapeError` for shapes that do not broadcast. C's and NumPy's ldexp.
     """
     graph = graph_of("ldexp", (x, exponent))

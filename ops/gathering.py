@@ -40,7 +40,7 @@ def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
 
     x: [..., n, ...] of any dtype, n at `axis`. indices: integers of any shape; negative ones count from the end of the
     axis. Returns the dtype of `x` and its shape with n replaced by the shape of `indices`. Raises `DTypeError` for
-    indices that are no integers, `ShapeError` for an axis that is none and for known indices out of bounds.
+    indices that are not integers, `ShapeError` for an axis that is none and for known indices out of bounds.
     """
     graph = graph_of("gather", (x, indices))
     data = graph.build.operand(x, "gather", "x")
@@ -56,7 +56,7 @@ def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol
 
     x: [*batch, n_1, ..., n_k, *rest] of any dtype. indices: integers of shape [*batch, *outer, k], each row a position
     in n_1 ... n_k; negative numbers count from the end. batch_dims: the length of `batch`. Returns
-    [*batch, *outer, *rest] of the dtype of `x`. Raises `DTypeError` for indices that are no integers, `ShapeError`
+    [*batch, *outer, *rest] of the dtype of `x`. Raises `DTypeError` for indices that are not integers, `ShapeError`
     for k unknown or too large, for batch dims that differ and for known indices out of bounds.
     """
     graph = graph_of("gather_nd", (x, indices))
@@ -91,7 +91,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbo
 
     x: of any dtype and shape. indices: integers of the same rank, of any size along `axis`; the other dims broadcast
     with those of `x`. Negative indices count from the end. Returns the dtype of `x` in the shape of `indices` as
-    broadcast. Raises `DTypeError` for indices that are no integers, `ShapeError` for ranks or dims that do not go
+    broadcast. Raises `DTypeError` for indices that are not integers, `ShapeError` for ranks or dims that do not go
     together and for known indices out of bounds.
     """
     graph = graph_of("take_along_axis", (x, indices))
@@ -273,7 +273,7 @@ scatter = _by_index(
     x: of any dtype. updates: of a dtype that promotes to that of `x`, of the same rank. indices: integers of the shape
     of `updates`, with no axis but `axis` longer than in `x`; negative ones count from the end. Which of several
     updates of one element stays is not defined. Returns the type of `x`. Raises `DTypeError` for updates that would
-    need another dtype and for indices that are no integers, `ShapeError` for shapes that do not go together and for
+    need another dtype and for indices that are not integers, `ShapeError` for shapes that do not go together and for
     known indices out of bounds.
     """,
 )
@@ -285,7 +285,7 @@ scatter_nd = _by_coordinates(
     x: [n_1, ..., n_k, *rest] of any dtype. indices: integers [*outer, k], each row a position in n_1 ... n_k; negative
     numbers count from the end. updates: [*outer, *rest] of a dtype that promotes to that of `x`. Which of several
     updates of one slice stays is not defined. Returns the type of `x`. Raises `DTypeError` for updates that would need
-    another dtype and for indices that are no integers, `ShapeError` for shapes that do not go together and for known
+    another dtype and for indices that are not integers, `ShapeError` for shapes that do not go together and for known
     indices out of bounds.
     """,
 )

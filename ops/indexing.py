@@ -19,7 +19,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators.shapes.call import broadcast_shapes
-from graphcore.ops.shared.index import Array, Entry, Int, Mask, New, read
+from graphcore.ops.shared.index import Entry, IndexArray, IntIndex, Mask, New, read
 from graphcore.ops.shared.slice import Slice, coordinates, runtime_shape, take, whole
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -86,7 +86,7 @@ def _indexed(
         entries = _only_basic(x, entries, out_dims, keep_dims)
     y, axes = _at_positions(x, entries)
     y = _sliced(y, axes, [e for e in entries if isinstance(e, Slice) and not e.is_whole])
-    arrays = [e for e in entries if isinstance(e, (Array, Mask))]
+    arrays = [e for e in entries if isinstance(e, (IndexArray, Mask))]
     order: list[Item] = list(axes)
     if arrays:
         y, order = _gathered(name, y, axes, arrays)
@@ -100,12 +100,12 @@ def _indexed(
 
 def _only_basic(x: Symbol, entries: list[Entry], out_dims: Sequence[DimLike], keep_dims: bool) -> list[Entry]:
     """Return the entries of `slice`, with `keep_dims` and `out_dims` applied."""
-    if any(isinstance(e, (Array, Mask)) for e in entries):
+    if any(isinstance(e, (IndexArray, Mask)) for e in entries):
         raise ShapeError(
             "slice: arrays of positions are no slices", operands={"x": x}, help="index with them: x[...], or ops.gather"
         )
     if keep_dims:
-        entries = [part for e in entries for part in ((e, New()) if isinstance(e, Int) else (e,))]
+        entries = [part for e in entries for part in ((e, New()) if isinstance(e, IntIndex) else (e,))]
     if not out_dims:
         return entries
     dims = [_dim(d) for d in out_dims]
@@ -124,7 +124,7 @@ def _at_positions(x: Symbol, entries: list[Entry]) -> tuple[Symbol, list[int]]:
     """Return x without the axes that single positions drop, and the axes of x that remain."""
     axes = list(range(x.rank))
     for entry in entries:
-        if isinstance(entry, Int):
+        if isinstance(entry, IntIndex):
             at = axes.index(entry.axis)
             position = entry.position
             index = x.graph.build.scalar(position, DType.int64) if isinstance(position, int) else position
@@ -165,7 +165,7 @@ def _vector(x: Symbol, values: list[int | Symbol]) -> Symbol:
     return x.graph.build.emit("Concat", parts, tensor_type(DType.int64, Shape([len(parts)])), {"axis": 0})
 
 
-def _gathered(name: str, x: Symbol, axes: list[int], arrays: list[Array | Mask]) -> tuple[Symbol, list[Item]]:
+def _gathered(name: str, x: Symbol, axes: list[int], arrays: list[IndexArray | Mask]) -> tuple[Symbol, list[Item]]:
     """Return the elements at the arrays' positions, and the `Item` of each axis of the result."""
     taken: list[int] = []
     for entry in arrays:
@@ -260,8 +260,8 @@ def _result_order(entries: list[Entry], order: list[Item]) -> list[Item]:
     They stand first where something else is between the arrays. A single position counts as an array beside arrays.
     """
     gathered = [item for item in order if isinstance(item, int) and item < 0]
-    has_arrays = any(isinstance(e, (Array, Mask)) for e in entries)
-    advanced = [i for i, e in enumerate(entries) if isinstance(e, (Int, Array, Mask))] if has_arrays else []
+    has_arrays = any(isinstance(e, (IndexArray, Mask)) for e in entries)
+    advanced = [i for i, e in enumerate(entries) if isinstance(e, (IntIndex, IndexArray, Mask))] if has_arrays else []
     together = bool(advanced) and advanced[-1] - advanced[0] == len(advanced) - 1
     wanted: list[Item] = [] if together else [*gathered]
     for position, entry in enumerate(entries):
@@ -289,15 +289,15 @@ def assigned(name: str, x: Symbol, items: tuple[Any, ...], value: Symbol) -> Sym
 
     Raises as `getitem`, and `ShapeError` where the value does not broadcast to that.
     """
-    entries = [e for e in read(name, x, items) if isinstance(e, (Int, Slice, New, Array, Mask))]
-    if any(not isinstance(e, (Int, Slice)) for e in entries):
+    entries = [e for e in read(name, x, items) if isinstance(e, (IntIndex, Slice, New, IndexArray, Mask))]
+    if any(not isinstance(e, (IntIndex, Slice)) for e in entries):
         raise DTypeError(
             f"{name}: only ints, integer scalars, slices and `...` say where to store",
             operands={"buffer": x},
             help="store what ops.scatter_nd, ops.masked_scatter or ops.where give: ops.buffer_store(buffer, ...)",
         )
-    parts = [e for e in entries if isinstance(e, (Int, Slice))]
-    depth = max((i + 1 for i, e in enumerate(parts) if isinstance(e, Int) or not e.is_whole), default=0)
+    parts = [e for e in entries if isinstance(e, (IntIndex, Slice))]
+    depth = max((i + 1 for i, e in enumerate(parts) if isinstance(e, IntIndex) or not e.is_whole), default=0)
     rows = [_positions(x, e) for e in parts[:depth]]
     wanted = _shape([e.length for e in parts if isinstance(e, Slice)])
     sizes = [
@@ -308,19 +308,19 @@ def assigned(name: str, x: Symbol, items: tuple[Any, ...], value: Symbol) -> Sym
     new = _broadcast(name, x, value, wanted, sizes)
     if any(dim == 0 for dim in wanted):
         return x
-    dropped = [i for i, e in enumerate(parts) if isinstance(e, Int)]
+    dropped = [i for i, e in enumerate(parts) if isinstance(e, IntIndex)]
     if dropped:
-        dims = _shape([Dim(1) if isinstance(e, Int) else e.length for e in parts])
+        dims = _shape([Dim(1) if isinstance(e, IntIndex) else e.length for e in parts])
         new = x.graph.build.emit("Unsqueeze", (new, x.graph.build.vector(dropped)), retype(new, shape=dims))
     if not depth:
         return new
     return x.graph.build.emit("ScatterND", (x, _grid(name, rows), new), x.type)
 
 
-def _positions(x: Symbol, entry: Int | Slice) -> Symbol:
+def _positions(x: Symbol, entry: IntIndex | Slice) -> Symbol:
     """Return the positions along one axis, an int64 vector."""
     graph = x.graph
-    if isinstance(entry, Int):
+    if isinstance(entry, IntIndex):
         if isinstance(entry.position, int):
             return graph.build.vector([entry.position])
         return graph.build.emit(

@@ -87,7 +87,9 @@ def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
 
 def _joined(name: str, values: Sequence[TensorLike]) -> tuple[list[Symbol], DType]:
     if isinstance(values, (Symbol, str)) or not isinstance(values, Iterable):
-        raise ShapeError(f"{name}: one tensor is no list of tensors", operands={"values": values}, help="give a list")
+        raise ShapeError(
+            f"{name}: one tensor is not a list of tensors", operands={"values": values}, help="give a list"
+        )
     listed = list(values)
     if not listed:
         raise ShapeError(f"{name}: no tensors are given", help="give one at least")

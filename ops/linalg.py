@@ -17,7 +17,7 @@ from graphcore.operators.shapes.reductions import product_shape
 from graphcore.ops.shared import einsum as _einsum
 from graphcore.ops.shared.dims import Axis
 from graphcore.ops.shared.einsum import Equation
-from graphcore.ops.shared.reshape import Wanted, reshaped
+from graphcore.ops.shared.reshape import TargetSize, reshaped
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
@@ -101,14 +101,14 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
     rows = x
     if x.rank != 2:
         count = x.shape[:-1].size
-        first: Wanted = None if x.rank > 1 and x.shape[-1] != 0 else count
+        first: TargetSize = None if x.rank > 1 and x.shape[-1] != 0 else count
         inner = x.shape[-1] if not x.shape[-1].is_dynamic else Axis(x, x.rank - 1)
         rows = reshaped("linear", x, [first, inner], roles, out=_shape([count, x.shape[-1]]))
     type_ = tensor_type(dtype, Shape([rows.shape[0], outputs]))
     product = graph.build.emit("Gemm", (rows, weight, *rest), type_, {"transB": 1})
     if x.rank == 2:
         return product
-    leading: list[Wanted] = [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape[:-1])]
+    leading: list[TargetSize] = [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape[:-1])]
     last = Axis(weight, 0) if outputs.is_dynamic else outputs
     return reshaped("linear", product, [*leading, last], roles, out=shape, sources=(x, weight))
 
@@ -210,7 +210,7 @@ def tensordot(lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Sequence[in
 
     lhs, rhs: numbers or bools, which meet in a common dtype. axes: how many of the last axes of lhs and the first of
     rhs, or two sequences of axes, one of each, that go together. Returns the other axes of lhs, then those of rhs.
-    Raises `ShapeError` for what is no axis and for dims that differ. ONNX Einsum, the array API's tensordot.
+    Raises `ShapeError` for an invalid axis and for dims that differ. ONNX Einsum, the array API's tensordot.
     """
     roles = _tensors("tensordot", {"lhs": lhs, "rhs": rhs})
     left, right = roles.values()

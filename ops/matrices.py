@@ -194,7 +194,7 @@ def diagonal_of(x: Symbol, offset: int = 0) -> Symbol:
     Of the elements in a row it is every n + 1st. Raises `ShapeError` where the sizes do not say how long it is.
     """
     if not isinstance(offset, int) or isinstance(offset, bool):
-        raise DTypeError(f"diagonal: offset={offset!r} is no int", operands={"x": x}, help="give an int")
+        raise DTypeError(f"diagonal: offset={offset!r} is not an int", operands={"x": x}, help="give an int")
     m, n = x.shape[-2:]
     length: Dim | int
     if m.is_static and n.is_static:

@@ -12,7 +12,7 @@ from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import domain_for, real, whole
 from graphcore.ops.shared.dims import Axis, Size, shape_vector
-from graphcore.ops.shared.reshape import relaid
+from graphcore.ops.shared.reshape import change_layout
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import _shape
 
@@ -120,7 +120,7 @@ def batch_norm(
 
     x: [batch, channels, ...]. scale, bias, mean, var: [channels]. They are promoted together; integers become floats.
     epsilon: a Python number >= 0. axis: that of the channels: -1 for images in NHWC, as `conv2d` gives them. Returns
-    the shape of x. Raises `ShapeError` for other shapes and for what is no axis. Ioffe and Szegedy 2015,
+    the shape of x. Raises `ShapeError` for other shapes and for an invalid axis. Ioffe and Szegedy 2015,
     arXiv:1502.03167; ONNX BatchNormalization, between transposes for another axis than 1.
     """
     small = real("batch_norm", "epsilon", epsilon, least=0)
@@ -134,7 +134,7 @@ def batch_norm(
     letters = _LETTERS[: symbol.rank]
     others = letters.replace(letters[position], "")
     second = others[0] + letters[position] + others[1:]
-    return relaid(_batch_normalised(relaid(symbol, letters, second), rest, small), second, letters)
+    return change_layout(_batch_normalised(change_layout(symbol, letters, second), rest, small), second, letters)
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -155,7 +155,7 @@ def lp_normalize(x: TensorLike, p: int = 2, axis: int = -1) -> Symbol:
     """x divided by its norm along an axis: vectors of length 1; a vector of zeros stays.
 
     x: at least one axis; integers become floats. p: 1 for the sum of magnitudes, 2 for the root of the sum of squares.
-    Raises `ShapeError` for another p and for what is no axis of x. ONNX LpNormalization.
+    Raises `ShapeError` for another p and for an invalid axis of x. ONNX LpNormalization.
     """
     symbol, dtype = promote_one("lp_normalize", "float", x)
     position = axis_of("lp_normalize", axis, symbol.rank, {"x": symbol})

@@ -15,13 +15,13 @@ from graphcore.ops.shared.reshape import (
     INPUTS,
     Padding,
     PerAxis,
+    change_layout,
+    check_rank,
     layout_of,
     numbers,
-    of_rank,
     padding_of,
     pads_of,
     per_axis,
-    relaid,
     windows,
 )
 from graphcore.promotion.rules import Rule
@@ -183,10 +183,10 @@ def _pool(
     layout_of(name, "input_layout", input_layout, INPUTS[rank])
     symbol, dtype = promote_one(name, rule, x)
     roles = {"x": symbol}
-    of_rank(name, "x", symbol, input_layout, roles)
+    check_rank(name, "x", symbol, input_layout, roles)
     kernel = per_axis(name, "kernel_size", kernel_size, rank)
     strides, dilations = per_axis(name, "stride", stride, rank), per_axis(name, "dilation", dilation, rank)
-    inputs = relaid(symbol, input_layout, INPUTS[rank][-1])
+    inputs = change_layout(symbol, input_layout, INPUTS[rank][-1])
     batch, channels, *dims = inputs.shape
     sizes = numbers(dims)
     pads = pads_of(name, padding, sizes, kernel, strides, dilations, roles)
@@ -208,7 +208,7 @@ def _pool(
     if count_boundary is not None:
         attributes["count_include_pad"] = int(bool(count_boundary))
     type_ = tensor_type(dtype, _shape([batch, channels, *counts]))
-    return relaid(inputs.graph.build.emit(op_type, (inputs,), type_, attributes), INPUTS[rank][-1], input_layout)
+    return change_layout(inputs.graph.build.emit(op_type, (inputs,), type_, attributes), INPUTS[rank][-1], input_layout)
 
 
 @op(onnx="Col2Im", rule="float")

@@ -47,7 +47,7 @@ def median(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 
     x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all. keepdims: keep
     the axes, with length 1. NaN wins; the median of no elements is NaN where only the run knows the length. Raises
-    `ShapeError` for what is no axis and for axes of length 0, `DTypeError` for strings. NumPy's median; ONNX TopK.
+    `ShapeError` for an invalid axis and for axes of length 0, `DTypeError` for strings. NumPy's median; ONNX TopK.
     """
     return _quantile("median", x, 0.5, axis, keepdims, _MEDIAN)
 
@@ -66,7 +66,7 @@ def quantile(
     Symbol holds beyond that, or NaN, the result is NaN. axis: one, several, or None for all. keepdims: keep the axes,
     with length 1. method: which element, or what between two, is meant, by NumPy's names. Returns the shape of `q` and
     then the axes of `x` that stay. NaN wins; of no elements it is NaN where only the run knows the length. Raises
-    `ShapeError` for what is no axis, for axes of length 0, a `q` outside 0 to 1 and another method, `DTypeError` for
+    `ShapeError` for an invalid axis, for axes of length 0, a `q` outside 0 to 1 and another method, `DTypeError` for
     strings. NumPy's quantile; ONNX TopK.
     """
     if method not in _METHODS:

@@ -103,7 +103,7 @@ def random_int(
     wanted = dtype_of(name, dtype)
     if not wanted.is_integer or wanted.bits > 64:
         raise DTypeError(
-            f"{name}: {wanted} is no integer of up to 64 bits", help="give an integer dtype, or use random_uniform"
+            f"{name}: {wanted} is not an integer of up to 64 bits", help="give an integer dtype, or use random_uniform"
         )
     for role, value in (("low", low), ("high", high)):
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
@@ -206,7 +206,7 @@ def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed) -> Symbol:
     """The parts of a tensor along an axis in random order.
 
     x: any shape of rank 1 or more, any dtype. axis: along which; the slice at each position stays whole. seed: as for
-    `random_uniform`. Raises `ShapeError` for what is no axis, `DTypeError` for other seeds. ONNX Gather.
+    `random_uniform`. Raises `ShapeError` for an invalid axis, `DTypeError` for other seeds. ONNX Gather.
     """
     symbol = operand("shuffle", x)
     along = axis_of("shuffle", axis, symbol.rank, {"x": symbol})
@@ -243,7 +243,7 @@ def _float_dtype(name: str, dtype: object) -> DType:
     wanted = dtype_of(name, dtype)
     if wanted not in counter.DIGITS:
         fix = "draw each part: ops.complex(x, y)" if wanted.is_complex else "give a float dtype, or use random_int"
-        raise DTypeError(f"{name}: {wanted} is no float", help=fix)
+        raise DTypeError(f"{name}: {wanted} is not a float", help=fix)
     return wanted
 
 
@@ -269,7 +269,9 @@ def _seed(name: str, graph: Graph, seed: object) -> Symbol:
     if not isinstance(seed, Symbol) or not seed.dtype.is_integer or seed.dtype.bits > 64:
         given = seed if isinstance(seed, Symbol) else repr(seed)
         raise DTypeError(
-            f"{name}: the seed is no integer", operands={"seed": given}, help="give an int, or an int64 scalar Symbol"
+            f"{name}: the seed is not an integer",
+            operands={"seed": given},
+            help="give an int, or an int64 scalar Symbol",
         )
     if seed.shape.is_ranked and seed.rank:
         raise ShapeError(

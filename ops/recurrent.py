@@ -62,7 +62,7 @@ def lstm(
     the last step, [batch, hidden]. Of both directions y has 2 * hidden features, forward and reverse, and h and c have
     a first axis of size 2. i, f, o are sigmoids and g is a tanh of weight @ x + bias + recurrent_weight @ h +
     recurrent_bias; c' = f * c + i * g; h' = o * tanh(c'). Raises `ShapeError` for other shapes, `DTypeError` for
-    lengths that are no integers. Hochreiter and Schmidhuber 1997; ONNX LSTM, which has peepholes too: `ops.onnx.LSTM`.
+    lengths that are not integers. Hochreiter and Schmidhuber 1997; ONNX LSTM, which has peepholes too: `ops.onnx.LSTM`.
     """
     operands = {
         "x": x, "weight": weight, "recurrent_weight": recurrent_weight, "bias": bias, "recurrent_bias": recurrent_bias,

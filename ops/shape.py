@@ -24,7 +24,7 @@ from graphcore.ops.shared.dims import (
     shape_vector,
     with_dims,
 )
-from graphcore.ops.shared.reshape import Wanted, as_size, reshaped, reshaped_by
+from graphcore.ops.shared.reshape import TargetSize, as_size, reshaped, reshaped_by
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import DimLike, Shape, _shape
@@ -143,10 +143,10 @@ def _check_integers(name: str, value: Symbol, roles: dict[str, Symbol]) -> None:
         )
 
 
-def _wanted(name: str, x: Symbol, shape: Any, roles: dict[str, Any]) -> list[Wanted]:
+def _wanted(name: str, x: Symbol, shape: Any, roles: dict[str, Any]) -> list[TargetSize]:
     """Return a shape as the user wrote it, with -1 as None and unknown dims as the axes that they stand for."""
     single = isinstance(shape, (str, Dim, Symbol)) or not isinstance(shape, Iterable)
-    wanted: list[Wanted] = []
+    wanted: list[TargetSize] = []
     for size in [shape] if single else shape:
         if isinstance(size, Symbol):
             x.graph.build.own(size, name, "shape")
@@ -165,7 +165,7 @@ def _wanted(name: str, x: Symbol, shape: Any, roles: dict[str, Any]) -> list[Wan
     return _unknown_resolved(name, x, wanted, roles)
 
 
-def _unknown_resolved(name: str, x: Symbol, wanted: list[Wanted], roles: dict[str, Any]) -> list[Wanted]:
+def _unknown_resolved(name: str, x: Symbol, wanted: list[TargetSize], roles: dict[str, Any]) -> list[TargetSize]:
     """Resolve unknown dims: to the axis of `x` at the same position, or, for the only one, to the inferred size."""
     unknown = [i for i, size in enumerate(wanted) if isinstance(size, Dim) and size.is_dynamic]
     inferred = any(size is None for size in wanted)
@@ -196,7 +196,7 @@ def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
     graph = operands.graph_of("reshape_like", (x, like))
     symbol, other = graph.build.operand(x, "reshape_like", "x"), graph.build.operand(like, "reshape_like", "like")
     roles = {"x": symbol, "like": other}
-    wanted: list[Wanted] = [Axis(other, i) if d.is_dynamic else d for i, d in enumerate(other.shape)]
+    wanted: list[TargetSize] = [Axis(other, i) if d.is_dynamic else d for i, d in enumerate(other.shape)]
     return reshaped("reshape_like", symbol, wanted, roles, sources=(other,))
 
 
@@ -204,7 +204,7 @@ def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
 def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
     """The axes from `start_dim` to `end_dim`, both included, merged into one.
 
-    x: any shape and dtype; a scalar becomes [1]. Raises `ShapeError` for what is no axis, and for `end_dim` before
+    x: any shape and dtype; a scalar becomes [1]. Raises `ShapeError` for an invalid axis, and for `end_dim` before
     `start_dim`. ONNX Flatten or Reshape.
     """
     symbol = operand("flatten", x)
@@ -226,8 +226,8 @@ def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
     if split is not None and not symbol.shape.is_static:
         shape = with_dims(symbol.shape, start, end + 1, merged)
         return symbol.graph.build.emit("Flatten", (symbol,), retype(symbol, shape=shape), {"axis": split})
-    kept: list[Wanted] = [Axis(symbol, i) if d.is_dynamic else d for i, d in enumerate(symbol.shape)]
-    whole: Wanted = merged
+    kept: list[TargetSize] = [Axis(symbol, i) if d.is_dynamic else d for i, d in enumerate(symbol.shape)]
+    whole: TargetSize = merged
     if merged.is_dynamic:
         # -1 can be inferred only if no other axis may be empty.
         sizes = [Axis(symbol, i) for i in range(symbol.rank)]

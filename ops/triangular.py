@@ -22,7 +22,7 @@ def tril(x: TensorLike, k: int = 0) -> Symbol:
     """The lower triangle of matrices, with 0 above it.
 
     x: [..., m, n], numbers or bools. k: the last diagonal that is kept, 0 the main one, 1 that above it. Raises
-    `ShapeError` below rank 2, `DTypeError` for a k that is no int. ONNX Trilu.
+    `ShapeError` below rank 2, `DTypeError` for a k that is not an int. ONNX Trilu.
     """
     return _triangle("tril", x, k, upper=False)
 
@@ -32,7 +32,7 @@ def triu(x: TensorLike, k: int = 0) -> Symbol:
     """The upper triangle of matrices, with 0 below it.
 
     x: [..., m, n], numbers or bools. k: the first diagonal that is kept, 0 the main one, -1 that below it. Raises
-    `ShapeError` below rank 2, `DTypeError` for a k that is no int. ONNX Trilu.
+    `ShapeError` below rank 2, `DTypeError` for a k that is not an int. ONNX Trilu.
     """
     return _triangle("triu", x, k, upper=True)
 
@@ -52,9 +52,9 @@ def _matrices(name: str, x: TensorLike) -> Symbol:
     symbol, _ = promote_one(name, "number", x)
     if symbol.rank < 2:
         raise ShapeError(
-            f"{name}: a tensor of rank {symbol.rank} is no matrix",
+            f"{name}: x must have rank 2 or more, got {symbol.rank}",
             operands={"x": symbol},
-            help="give it two axes: ops.unsqueeze(x, 0)",
+            help="add axes first: ops.unsqueeze(x, 0)",
         )
     return symbol
 
@@ -67,8 +67,8 @@ def band_part(
 
     x: [..., m, n], numbers or bools. num_lower, num_upper: how many diagonals below and above the main one belong to
     the band, -1 or None for all; ints or integer scalar Symbols. exclude: keep what is outside of the band instead.
-    Raises `ShapeError` below rank 2 and for numbers below -1, `DTypeError` for bounds that are no integers. ONNX Trilu;
-    Where on a mask of positions for Symbols and `exclude`.
+    Raises `ShapeError` below rank 2 and for numbers below -1, `DTypeError` for bounds that are not integers. ONNX
+    Trilu; Where on a mask of positions for Symbols and `exclude`.
     """
     symbol = _matrices("band_part", x)
     roles: dict[str, Any] = {"x": symbol}
@@ -103,7 +103,7 @@ def _bound(role: str, value: Any, roles: dict[str, Any]) -> int | Symbol:
             )
         return value.graph.build.cast(value, DType.int64)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise DTypeError(f"band_part: {role}={value!r} is no count", operands=roles, help="give an int or a Symbol")
+        raise DTypeError(f"band_part: {role}={value!r} is not a count", operands=roles, help="give an int or a Symbol")
     if value < -1:
         raise ShapeError(f"band_part: {role} is {value}", operands=roles, help="give a count, or -1 for all diagonals")
     return value
@@ -182,7 +182,9 @@ def _factored(name: str, x: TensorLike) -> tuple[Symbol, Symbol, DType]:
     matrices, dtype = promote_one(name, "float", x)
     if matrices.rank < 2:
         raise ShapeError(
-            f"{name}: a tensor of rank {matrices.rank} is no matrix", operands={"x": matrices}, help="give [..., m, n]"
+            f"{name}: x must have rank 2 or more, got {matrices.rank}",
+            operands={"x": matrices},
+            help="give [..., m, n]",
         )
     computed = matrices.cast(computing_dtype(dtype))
     k = least(*matrices.shape[-2:])
@@ -208,7 +210,7 @@ def triangular_solve(
     float; axes in front broadcast. lower: the lower triangle is read, else the upper one. transposed: a.T @ x = b is
     solved. unit_diagonal: the diagonal is taken for ones, and not read. Returns [..., n] or [..., n, k]; infinite or
     NaN where the diagonal has a 0. Of floats below 32 bits computed in float32 and rounded once. Raises `ShapeError`
-    for other shapes, `DTypeError` for options that are no bools. ONNX Loop; SciPy's linalg.solve_triangular.
+    for other shapes, `DTypeError` for options that are not bools. ONNX Loop; SciPy's linalg.solve_triangular.
     """
     options = {"lower": lower, "transposed": transposed, "unit_diagonal": unit_diagonal}
     roles = {"a": operand("triangular_solve", a, "a"), "b": operand("triangular_solve", b, "b")}

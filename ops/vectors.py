@@ -36,7 +36,7 @@ def into_vec(x: TensorLike | Sequence[TensorLike]) -> Symbol:
     symbol = operand("into_vec", x)  # type: ignore[arg-type]  # no list
     if symbol.rank > 1:
         raise ShapeError(
-            f"into_vec: a tensor of rank {symbol.rank} is no vector",
+            f"into_vec: a tensor of rank {symbol.rank} is not a vector",
             operands={"x": symbol},
             help="flatten it: ops.flatten(x)",
         )
@@ -81,7 +81,7 @@ def mag(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 
     x: any shape, numbers or bools; integers become the float that holds their range, and the magnitude of complex
     numbers is real. axis: one, several, or None for all; () gives the absolute values. keepdims: keep the axes, with
-    length 1. The magnitude of no elements is 0. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
+    length 1. The magnitude of no elements is 0. Raises `ShapeError` for an invalid axis, `DTypeError` for strings.
     kernel_float's `mag`; ONNX ReduceL2.
     """
     symbol, dtype = promote_one("mag", "float", x)

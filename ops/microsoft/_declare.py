@@ -79,7 +79,7 @@ def contrib(
 def rounded_once(*, but: tuple[int, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A body that computes floats narrower than 32 bits in float32 and rounds its results once.
 
-    but: the positions of results that are float32 whatever the operands are. Results that are no floats stay as they
+    but: the positions of results that are float32 whatever the operands are. Results that are not floats stay as they
     are.
     """
 

@@ -537,7 +537,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], Any, str]] = {
     "outer": (lambda: la.outer(a(np.zeros((2, 2))), a(np.zeros(2))), ShapeError, "rank 2, not 1"),
     "power": (lambda: la.matrix_power(a(np.eye(2)), 0.5), DTypeError, "n=0.5 is no int"),
     "mode": (lambda: la.qr(a(np.eye(2)), mode="full"), DTypeError, "no mode 'full'"),
-    "offset": (lambda: la.diagonal(a(np.eye(2)), offset=0.5), DTypeError, "offset=0.5 is no int"),
+    "offset": (lambda: la.diagonal(a(np.eye(2)), offset=0.5), DTypeError, "offset=0.5 is not an int"),
     "rtol": (lambda: la.pinv(a(np.eye(2)), rtol="small"), DTypeError, "rtol='small' is no number"),
     "matrix ord": (lambda: la.matrix_norm(a(np.eye(2)), ord=3), DTypeError, "there is no norm 3"),
     "vector ord": (lambda: la.vector_norm(a(np.eye(2)), ord="fro"), DTypeError, "ord='fro' is no number"),

@@ -308,7 +308,7 @@ def test_conv2d_says_which_channels_disagree() -> None:
 def test_conv2d_says_when_the_kernel_does_not_fit() -> None:
     x = images("n", 4, "w", 2)
     with pytest.raises(
-        ShapeError, match="the kernel does not fit: it covers 7 along the height, the padded input has 6"
+        ShapeError, match="the kernel does not fit: it covers 7 elements along the height, the padded input has 6"
     ):
         ops.conv2d(x, normal(4, 1, 2, 3), dilation=(2, 1), padding=(1, 1, 0, 0))
 
@@ -326,13 +326,13 @@ def test_conv2d_says_which_argument_is_wrong() -> None:
         ops.conv2d(x, filter, padding=(0, 0, -1, 0))
     with pytest.raises(ShapeError, match=r"padding=\(1, 2, 3\) has 3 numbers[\s\S]*height_before, height_after"):
         ops.conv2d(x, filter, padding=(1, 2, 3))
-    with pytest.raises(DTypeError, match=r"conv2d: stride=1\.5 is no int"):
+    with pytest.raises(DTypeError, match=r"conv2d: stride=1\.5 is not an int"):
         ops.conv2d(x, filter, stride=1.5)  # type: ignore[arg-type]
-    with pytest.raises(DTypeError, match="conv2d: groups=True is no int"):
+    with pytest.raises(DTypeError, match="conv2d: groups=True is not an int"):
         ops.conv2d(x, filter, groups=True)
-    with pytest.raises(ShapeError, match=r"conv2d: input_layout='HWCN' is no layout of it[\s\S]*'NHWC', 'NCHW'"):
+    with pytest.raises(ShapeError, match=r"conv2d: input_layout='HWCN' is not a layout of conv2d[\s\S]*'NHWC', 'NCHW'"):
         ops.conv2d(x, filter, input_layout="HWCN")
-    with pytest.raises(ShapeError, match="conv2d: filter_layout='OIHW' is no layout of it"):
+    with pytest.raises(ShapeError, match="conv2d: filter_layout='OIHW' is not a layout of conv2d"):
         ops.conv2d(x, filter, filter_layout="OIHW")
 
 

@@ -247,9 +247,9 @@ def test_normalisation_refuses_when_shapes_do_not_fit(mistake: Callable[[Graph],
 
 def test_normalisation_refuses_when_epsilon_is_no_number() -> None:
     g = graph()
-    with pytest.raises(DTypeError, match="rms_norm: epsilon must be a Python number, not '1e-6'"):
+    with pytest.raises(DTypeError, match="rms_norm: epsilon must be a Python number, got '1e-6'"):
         ops.rms_norm(g["x"], g["wide"], "1e-6")  # type: ignore[arg-type]
-    with pytest.raises(DTypeError, match=r"group_norm: num_groups=2\.0 is no int"):
+    with pytest.raises(DTypeError, match=r"group_norm: num_groups=2\.0 is not an int"):
         ops.group_norm(g["x"], g["row"], g["row"], 2.0)  # type: ignore[arg-type]
 
 
