@@ -15,7 +15,7 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape
 
 ONE = Dim(1)
-FARTHEST = 2**62
+MAX_DISTANCE = 2**62
 """Longer than any sequence; positions can be this far beyond one without overflow of int64."""
 
 Results = tuple[Symbol, Symbol, Symbol, Symbol]
@@ -198,7 +198,7 @@ def _near(q: Symbol, k: Symbol, before: Symbol | None, lengths: Symbol | None, l
 
 
 def _distance(q: Symbol, keys: int) -> Symbol:
-    return q.graph.build.scalar(min(keys, FARTHEST), DType.int64)
+    return q.graph.build.scalar(min(keys, MAX_DISTANCE), DType.int64)
 
 
 def _places(x: Symbol) -> Symbol:

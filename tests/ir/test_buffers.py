@@ -390,9 +390,9 @@ def test_stores_within_bodies_are_refused() -> None:
         ops.buffer_store(b, x)
         return x
 
-    refused(GraphError, "within 'then'", lambda: ops.cond(x.sum() > 0, store, lambda: x))
-    refused(GraphError, "a body that it does not belong to", lambda: ops.for_loop(3, store, x))
-    refused(GraphError, "a body that it does not belong to", lambda: gc.function(store)(x))
+    refused(GraphError, "cannot be stored to in 'then'", lambda: ops.cond(x.sum() > 0, store, lambda: x))
+    refused(GraphError, "the body of another graph", lambda: ops.for_loop(3, store, x))
+    refused(GraphError, "the body of another graph", lambda: gc.function(store)(x))
     kept = []
 
     def leak(i: Any, total: Any) -> Any:

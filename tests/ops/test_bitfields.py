@@ -186,10 +186,10 @@ def test_bits_of_a_buffer_are_set_in_place() -> None:
 
 def refusals() -> list[tuple[Callable[[Symbol, Symbol], Any], type[Exception], str]]:
     return [
-        (lambda x, f: x.bits[0:3], ShapeError, "0:3 is no range of bits"),
-        (lambda x, f: x.bits[3:0:1], ShapeError, "3:0:1 is no range of bits"),
-        (lambda x, f: x.bits["3":0], ShapeError, "3:0 is no range of bits"),
-        (lambda x, f: x.bits[True:0], ShapeError, "True:0 is no range of bits"),
+        (lambda x, f: x.bits[0:3], ShapeError, "0:3 is not a range of bits"),
+        (lambda x, f: x.bits[3:0:1], ShapeError, "3:0:1 is not a range of bits"),
+        (lambda x, f: x.bits["3":0], ShapeError, "3:0 is not a range of bits"),
+        (lambda x, f: x.bits[True:0], ShapeError, "True:0 is not a range of bits"),
         (lambda x, f: x.bits[8], ShapeError, "which has bits 7 to 0"),
         (lambda x, f: x.bits[-1], ShapeError, "which has bits 7 to 0"),
         (lambda x, f: x.bits[9:2], ShapeError, "bits 9 to 2 of uint8"),
