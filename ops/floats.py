@@ -343,7 +343,7 @@ round_half_away = unary(
     "round_half_away",
     "RoundHalfAway",
     "number",
-    "The nearest whole number, halves rounded away from 0. C's round.",
+    "The nearest integer, ties away from 0. C's round.",
     same_on=(Kind.bool, Kind.signed, Kind.unsigned),
     body=_round_half_away,
 )

@@ -361,7 +361,7 @@ def refused(kind: type[GraphcoreError], text: str, call: Any) -> None:
 def test_stores_of_what_a_buffer_does_not_hold_are_refused() -> None:
     graph = Graph("g", {"x": TensorType(D.float64, [2]), "b": Buffer(D.float32, [2]), "n": Buffer(D.int8, ["n", 2])})
     x, b, n = graph.inputs
-    refused(DTypeError, r"float32, which does not hold every value of float64", lambda: ops.buffer_store(b, x))
+    refused(DTypeError, r"float32, which cannot hold every value of float64", lambda: ops.buffer_store(b, x))
     refused(DTypeError, r"300 cannot be held in int8", lambda: n.__setitem__(0, 300))
     refused(DTypeError, r"string values", lambda: b.__setitem__(0, "a"))
     refused(ShapeError, r"the buffer holds float32\[2\]", lambda: ops.buffer_store(b, np.ones(3, np.float32)))

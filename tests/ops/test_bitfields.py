@@ -205,7 +205,7 @@ def refusals() -> list[tuple[Callable[[Symbol, Symbol], Any], type[Exception], s
         (lambda x, f: x.bits.__setitem__(3, 1), SymbolError, "a Symbol does not change"),
         (lambda x, f: ops.bit_extract(x, 0, 0), ShapeError, "width=0 of 8 bits"),
         (lambda x, f: ops.bit_extract(x, 0, True), ShapeError, "width=True"),
-        (lambda x, f: ops.bit_concat(), ShapeError, "no values given"),
+        (lambda x, f: ops.bit_concat(), ShapeError, "expected one or more values"),
         (lambda x, f: ops.bit_concat(x, 3), DTypeError, "the Python number 3, which has no width"),
         (lambda x, f: ops.bit_concat(x, x[:2]), ShapeError, "do not broadcast"),
         (lambda x, f: ops.popcount(f), DTypeError, "no meaning for float32"),

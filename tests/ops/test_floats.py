@@ -191,5 +191,5 @@ def test_vector_product_goes_along_any_axis() -> None:
     x, y = np.arange(6).reshape(3, 2), np.array([[1], [0], [-2]])
     got = run1(lambda a, b: ops.cross(a, b, axis=-2), x, y, dims=[[3, "n"], [3, 1]])
     np.testing.assert_array_equal(got, np.cross(x, np.broadcast_to(y, x.shape), axis=0))
-    with pytest.raises(ShapeError, match="cross: the vectors have 2 and 3 elements, not 3"):
+    with pytest.raises(ShapeError, match="cross: the vectors must have 3 elements, got 2 and 3"):
         run1(ops.cross, np.zeros(2), np.zeros(3), dims=[[2], [3]])

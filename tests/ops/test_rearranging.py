@@ -157,7 +157,7 @@ def test_images_without_elements_have_none(mode: str) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda x: ops.depth_to_space(x, 2), ShapeError, "3 channels do not split into blocks of 2 x 2"),
+        (lambda x: ops.depth_to_space(x, 2), ShapeError, "3 channels cannot be split into blocks of 2 x 2"),
         (lambda x: ops.depth_to_space(x, 0), ShapeError, "block_size=0 is below 1"),
         (lambda x: ops.depth_to_space(x, NO_COUNT), DTypeError, "block_size=2.0 is not an int"),
         (lambda x: ops.depth_to_space(x, 2, "RCD"), GraphError, "mode='RCD' is not known"),

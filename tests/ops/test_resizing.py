@@ -290,21 +290,21 @@ def image(*shape: int | str | Dim) -> Symbol:
 
 def test_resize_says_what_is_wrong() -> None:
     x = image("n", 3, "h", "w")
-    with pytest.raises(ShapeError, match=r"resize: a size of 2 dims \[8, 8\] for a tensor of rank 4"):
+    with pytest.raises(ShapeError, match=r"resize: the size \[8, 8\] has 2 dims, but x has rank 4"):
         ops.resize(x, (8, 8))
-    with pytest.raises(ShapeError, match=r"resize: there is no interpolation 'cubic'[\s\S]*'bicubic'"):
+    with pytest.raises(ShapeError, match=r"resize: unknown interpolation 'cubic'[\s\S]*'bicubic'"):
         ops.resize(x, ("n", 3, 8, 8), "cubic")
-    with pytest.raises(ShapeError, match=r"resize_linear: axis 2 cannot go from h to 0"):
+    with pytest.raises(ShapeError, match=r"resize_linear: axis 2 cannot be resized from h to 0"):
         ops.resize_linear(x, ("n", 3, 0, 8))
-    with pytest.raises(ShapeError, match=r"resize_linear: axis 3 cannot go from w to \?"):
+    with pytest.raises(ShapeError, match=r"resize_linear: axis 3 cannot be resized from w to \?"):
         ops.resize_linear(x, ("n", 3, "h", Dim.dynamic()))
-    with pytest.raises(ShapeError, match="resize_linear: there is no coordinate_transformation_mode 'corner'"):
+    with pytest.raises(ShapeError, match="resize_linear: unknown coordinate_transformation_mode 'corner'"):
         ops.resize_linear(x, ("n", 3, 8, 8), "corner")
-    with pytest.raises(ShapeError, match=r"resize_nearest: there is no round_mode 'up'[\s\S]*'half_up'"):
+    with pytest.raises(ShapeError, match=r"resize_nearest: unknown round_mode 'up'[\s\S]*'half_up'"):
         ops.resize_nearest(x, ("n", 3, 8, 8), round_mode="up")
-    with pytest.raises(ShapeError, match=r"resize_bicubic: 3 axes would change, of x \[n, 3, h, w\] to \[n, 4, 8, 8\]"):
+    with pytest.raises(ShapeError, match=r"resize_bicubic: 3 axes change from \[n, 3, h, w\] to \[n, 4, 8, 8\]"):
         ops.resize_bicubic(x, ("n", 4, 8, 8))
-    with pytest.raises(ShapeError, match=r"resize_linear: 4 axes would change"):
+    with pytest.raises(ShapeError, match=r"resize_linear: 4 axes change from"):
         ops.resize_linear(image(1, 1, 1, 4), (2, 2, 2, 8))
     with pytest.raises(ShapeError, match=r"resize: no Symbol has a dim 'k'"):
         ops.resize(x, ("n", 3, 8, "k"))

@@ -60,9 +60,9 @@ def test_cast_is_shared_when_asked_twice() -> None:
 
 
 def test_cast_raises_when_strings_are_cast() -> None:
-    with pytest.raises(DTypeError, match="cast: string values do not become float32"):
+    with pytest.raises(DTypeError, match="cast: string cannot be cast to float32"):
         symbol("n", dtype=DType.string).cast(DType.float32)
-    with pytest.raises(DTypeError, match="cast: float32 values do not become string"):
+    with pytest.raises(DTypeError, match="cast: float32 cannot be cast to string"):
         symbol("n").cast(DType.string)
 
 
@@ -323,13 +323,13 @@ def test_reshape_raises_when_symbol_is_no_shape() -> None:
         },
     )
     x = graph["x"]
-    with pytest.raises(DTypeError, match="reshape: sizes are integers, not float32"):
+    with pytest.raises(DTypeError, match="reshape: sizes must be integers, got float32"):
         ops.reshape(x, graph["floats"])
-    with pytest.raises(ShapeError, match="the rank of the result is not known: shape has k sizes"):
+    with pytest.raises(ShapeError, match="the rank of the result is unknown: shape has k sizes"):
         ops.reshape(x, graph["sizes"])
-    with pytest.raises(ShapeError, match=r"out_dims \[a, b\] has 2 dims and shape 3 sizes"):
+    with pytest.raises(ShapeError, match=r"out_dims \[a, b\] has 2 dims, but shape has 3 sizes"):
         ops.reshape(x, graph["three"], ["a", "b"])
-    with pytest.raises(ShapeError, match="reshape: a size is a scalar"):
+    with pytest.raises(ShapeError, match="reshape: a size must be a scalar"):
         ops.reshape(x, [graph["matrix"], 2])
     with pytest.raises(ShapeError, match=r"\[n, 4\] has 4 \* n elements and \[n, 3, 1\] has 3 \* n"):
         ops.reshape(x, graph["three"], ["n", 3, 1])
@@ -379,7 +379,7 @@ def test_flatten_gives_one_axis_when_scalar() -> None:
 
 
 def test_flatten_raises_when_axes_are_no_range() -> None:
-    with pytest.raises(ShapeError, match="flatten: end_dim 0 comes before start_dim 1"):
+    with pytest.raises(ShapeError, match="flatten: end_dim 0 is before start_dim 1"):
         symbol("n", 4).flatten(1, 0)
     with pytest.raises(ShapeError, match="flatten: there is no axis 2 of a tensor of rank 2"):
         symbol("n", 4).flatten(2)
@@ -454,11 +454,11 @@ def test_broadcast_to_raises_when_symbol_is_no_shape() -> None:
             "two": TensorType(DType.int64, [2]),
         },
     )
-    with pytest.raises(DTypeError, match="broadcast_to: sizes are integers, not float32"):
+    with pytest.raises(DTypeError, match="broadcast_to: sizes must be integers, got float32"):
         ops.broadcast_to(graph["x"], graph["floats"])
-    with pytest.raises(ShapeError, match=r"the rank of the result is not known from a shape of type int64\[k\]"):
+    with pytest.raises(ShapeError, match=r"the rank of the result is unknown: shape has type int64\[k\]"):
         ops.broadcast_to(graph["x"], graph["sizes"])
-    with pytest.raises(ShapeError, match=r"out_dims \[n\] has 1 dims and shape 2 sizes"):
+    with pytest.raises(ShapeError, match=r"out_dims \[n\] has 1 dims, but shape has 2 sizes"):
         ops.broadcast_to(graph["x"], graph["two"], ["n"])
 
 
@@ -548,7 +548,7 @@ def test_squeeze_is_symbol_itself_when_no_axis_is_named() -> None:
 def test_squeeze_raises_when_size_is_not_one() -> None:
     with pytest.raises(ShapeError, match=r"squeeze: axis 0 must have size 1, got n[\s\S]*ops.rebind"):
         symbol("n", 1).squeeze(0)
-    with pytest.raises(ShapeError, match="squeeze: which axis"):
+    with pytest.raises(ShapeError, match="squeeze: axis must be an int or several, got None"):
         symbol("n", 1).squeeze(None)
     with pytest.raises(ShapeError, match="squeeze: there is no axis 2"):
         symbol("n", 1).squeeze(2)
@@ -590,7 +590,7 @@ def test_rebind_raises_when_dims_cannot_be() -> None:
         ops.rebind(x, ["n", 5], "heads must agree")
     with pytest.raises(ShapeError, match=r"rebind: axis 0 is n and cannot be n \+ 1"):
         ops.rebind(x, [Dim("n") + 1, 4])
-    with pytest.raises(ShapeError, match=r"rebind: \[n\] has 1 dims and \[n, 4\] has 2"):
+    with pytest.raises(ShapeError, match=r"rebind: \[n\] has 1 dims, but x \[n, 4\] has 2"):
         x.rebind("n")
 
 

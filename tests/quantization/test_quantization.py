@@ -634,7 +634,7 @@ WRONG: list[Any] = [3, [1.0]]
         (lambda x, b: ops.qmatmul("int8", x, W, block_size=32), DTypeError, ["int8 has no blocks"]),
         (lambda x, b: ops.qmatmul("int4", x, W[:, :40]), ShapeError, ["blocks of 32 do not divide 40", "64"]),
         (lambda x, b: ops.qmatmul("int8", x, W[:, :40]), ShapeError, ["inner dimensions differ: 64 and 40"]),
-        (lambda x, b: ops.qmatmul("int8", x[0, 0], W), ShapeError, ["x is a scalar"]),
+        (lambda x, b: ops.qmatmul("int8", x[0, 0], W), ShapeError, ["x must be [..., k], got a scalar"]),
         (lambda x, b: ops.qmatmul("int8", x, W[0]), ShapeError, ["rank 1"]),
         (lambda x, b: ops.qmatmul("int8", x, encode(W, "int8", axis=1)), ShapeError, ["axis=0"]),
         (lambda x, b: ops.qmatmul("int8", x, W.astype(np.int8)), DTypeError, ["array of int8 is not of floats"]),
