@@ -160,7 +160,7 @@ class Bits:
     def __setitem__(self, place: Any, value: TensorLike) -> None:
         if not isinstance(self._of, BufferValue):
             raise SymbolError(
-                "bits: a Symbol is immutable",
+                "bits: a Symbol does not change",
                 operands={"value": self._of},
                 help="make a new one: x.with_bits(high, low, value)",
             )

@@ -78,7 +78,7 @@ def test_concat_and_stack_move_values_when_of_any_dtype(dtype: Any) -> None:
         (lambda a, b, c: ops.concat([a[0, 0], 1.0]), "concat: value 0 cannot be joined: a scalar has no axes"),
         (lambda a, b, c: ops.concat([]), "concat: values is empty"),
         (lambda a, b, c: ops.concat(a), "concat: values must be a list of tensors"),
-        (lambda a, b, c: ops.concat([b, b], 0, 5), "concat: out_dim is 5 and the sizes of axis 0 add up to 4"),
+        (lambda a, b, c: ops.concat([b, b], 0, 5), "concat: out_dim is 5, but the sizes of axis 0 add up to 4"),
         (lambda a, b, c: ops.stack([a, b]), "stack: sizes differ at axis 0: n and 2"),
         (lambda a, b, c: ops.stack([a, c]), "stack: ranks differ: value 0 has 2 and value 1 has 1"),
         (lambda a, b, c: ops.stack([a, a], 3), "stack: there is no axis 3 of a tensor of rank 3"),

@@ -378,7 +378,7 @@ def test_graph_is_quantised_with_a_report() -> None:
         (lambda s, w: ops.qmatmul("int8_split", s, w, accuracy_level=4), DTypeError, "no accuracy_level"),
         (lambda s, w: ops.qmatmul("int8_split", s, w, symmetric=False), DTypeError, "no zero points"),
         (lambda s, w: ops.qmatmul("int8_split", s, encode(w, "int8")), DTypeError, "held in int8"),
-        (lambda s, w: ops.qmatmul("int8_split", s, held_as(w, 1)), ShapeError, "scale for each of its k"),
+        (lambda s, w: ops.qmatmul("int8_split", s, held_as(w, 1)), ShapeError, "scales along k"),
         (lambda s, w: ops.qmatmul("int8_split", s, held_as(w[:, :8])), ShapeError, "inner dimensions"),
         (lambda s, w: ops.qmatmul("int8_split", s, ops.constant(w.astype(np.int8))), DTypeError, "without scales"),
     ],
