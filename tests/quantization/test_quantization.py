@@ -660,7 +660,11 @@ WRONG: list[Any] = [3, [1.0]]
         (lambda x, b: ops.dequantize(Quantized("int8", b, x[0], b[0], axis=1)), ModelError, ["must be [18]"]),
         (lambda x, b: ops.dequantize(Quantized("int8", b, x[0], b[0], axis=2)), ShapeError, ["no axis 2"]),
         (lambda x, b: ops.dequantize(Quantized("int4", b, x, block_size=32)), ModelError, ["divides 36"]),
-        (lambda x, b: ops.dequantize(Quantized("int4", b[:, :16], x, block_size=8)), ModelError, ["the block size 8 must be a power of two"]),
+        (
+            lambda x, b: ops.dequantize(Quantized("int4", b[:, :16], x, block_size=8)),
+            ModelError,
+            ["the block size 8 must be a power of two"],
+        ),
         (lambda x, b: ops.dequantize(Quantized("int4", x, x[:, :2], block_size=32)), ModelError, ["two in a byte"]),
         (lambda x, b: ops.dequantize(Quantized("int4", b[:, :16], x, block_size=32)), ModelError, ["[n, 1]"]),
         (lambda x, b: ops.dequantize(Quantized("q4_0", x[:, :36])), ModelError, ["blocks of q4_0 must be uint8"]),
