@@ -157,5 +157,5 @@ def test_limits_that_are_no_scalars_are_refused() -> None:
         ops.non_maximum_suppression(b, s, 2, s[0, 0])
     with pytest.raises(DTypeError, match="max_output_boxes_per_class must be a count, got float32"):
         ops.non_maximum_suppression(b, s, s[0, 0, 0])
-    with pytest.raises(DTypeError, match="score_threshold is bool, not a number"):
+    with pytest.raises(DTypeError, match="score_threshold must be a number, got bool"):
         ops.non_maximum_suppression(b, s, 2, 0.5, s[0, 0, 0] > 0)

@@ -336,7 +336,7 @@ X = Graph("refused", {"x": TensorType(D.string, ["n"]), "n": TensorType(D.int64,
         (lambda x, n: x + x, DTypeError, "add has no meaning for string"),
         (lambda x, n: x < x, DTypeError, "less has no meaning for string"),
         (lambda x, n: x == n, PromotionError, "string and int64 have no common dtype"),
-        (lambda x, n: x.cast(D.int8), DTypeError, "string values do not become int8"),
+        (lambda x, n: x.cast(D.int8), DTypeError, "string cannot be cast to int8"),
         (lambda x, n: n + "a", DTypeError, "rhs is a str"),
     ],
 )
