@@ -152,8 +152,8 @@ def test_constant_is_held_as_the_dtype_given() -> None:
         ([1 << 63], D.int64, "9223372036854775808 cannot be held in int64"),
         (np.arange(5000), D.int8, "4999 cannot be held in int8"),
         (np.arange(5000), D.float16, "2049 cannot be held in float16"),
-        (["a"], D.int8, "string cannot be cast to int8"),
-        ([1], D.string, "int64 cannot be cast to string"),
+        (["a"], D.int8, "string values do not become int8"),
+        ([1], D.string, "int64 values do not become string"),
     ],
 )
 def test_constant_is_refused_when_an_element_cannot_be_held(value: Any, dtype: DType, text: str) -> None:
