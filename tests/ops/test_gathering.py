@@ -334,11 +334,17 @@ def _wrong() -> list[tuple[str, Callable[[Symbol, Symbol, Symbol], Any], type[Gr
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, i, batch_dims=2), ShapeError, "batch_dims=2 is not possible"),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, i, batch_dims=True), ShapeError, "batch_dims=True is not"),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, np.array([0, -4])), ShapeError, "index -4 is out of bounds"),
-        ("take_along_axis", lambda x, i, m: ops.take_along_axis(x, i), ShapeError, "dims other than axis 1 do not broadcast: n"),
+        (
+            "take_along_axis", lambda x, i, m: ops.take_along_axis(x, i),
+            ShapeError, "dims other than axis 1 do not broadcast: n",
+        ),
         ("take_along_axis", lambda x, i, m: ops.take_along_axis(x, i[0]), ShapeError, "the ranks .* differ: 2 and 1"),
         ("take_along_axis", lambda x, i, m: ops.take_along_axis(x, np.array([[3]])), ShapeError, "index 3 is out of"),
         ("nonzero", lambda x, i, m: ops.nonzero(x[0, 0]), ShapeError, "x must have an axis, got a scalar"),
-        ("nonzero", lambda x, i, m: ops.nonzero(x.graph.constant(["a"])), DTypeError, "x must be bools or numbers, got string"),
+        (
+            "nonzero", lambda x, i, m: ops.nonzero(x.graph.constant(["a"])),
+            DTypeError, "x must be bools or numbers, got string",
+        ),
         ("scatter", lambda x, i, m: ops.scatter(x, f, i), ShapeError, "updates and indices differ at axis 0: 2 and k"),
         ("scatter", lambda x, i, m: ops.scatter(x, 0.0, i), ShapeError, "the ranks .* must be equal and not 0"),
         ("scatter", lambda x, i, m: ops.scatter(x, f, f), DTypeError, "indices must be integers, not float32"),
@@ -361,7 +367,10 @@ def _wrong() -> list[tuple[str, Callable[[Symbol, Symbol, Symbol], Any], type[Gr
         ),
         ("masked_scatter", lambda x, i, m: ops.masked_scatter(x, m, f), ShapeError, "shapes do not broadcast: 3 and n"),
         ("masked_scatter", lambda x, i, m: ops.masked_scatter(x[0, :1], x, f), ShapeError, "does not broadcast to"),
-        ("masked_scatter", lambda x, i, m: ops.masked_scatter(x[0, 0], True, f), ShapeError, "x must have an axis, got a scalar"),
+        (
+            "masked_scatter", lambda x, i, m: ops.masked_scatter(x[0, 0], True, f),
+            ShapeError, "x must have an axis, got a scalar",
+        ),
     ]  # fmt: skip
 
 
