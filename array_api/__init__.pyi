@@ -59,7 +59,7 @@ uint32: DType
 uint64: DType
 uint8: DType
 def abs(x: _T, /) -> _T:
-    """The magnitude, of complex numbers a real one; MIN stays MIN. ONNX Abs."""
+    """The magnitude, real for complex numbers; MIN stays MIN. ONNX Abs."""
 def acos(x: _T, /) -> _T:
     """The angle in radians whose cosine is x; NaN outside -1 to 1. ONNX Acos."""
 def acosh(x: _T, /) -> _T:
@@ -119,7 +119,7 @@ def bitwise_invert(x: _T, /) -> _T:
     """Every bit flipped; *not* of bools. ONNX BitwiseNot, Not."""
 @overload
 def bitwise_left_shift(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """x with its bits moved up by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift."""
+    """x with its bits shifted left by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift."""
 @overload
 def bitwise_left_shift(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -133,7 +133,7 @@ def bitwise_or(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-o
 def bitwise_or(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def bitwise_right_shift(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """x with its bits moved down by a count, arithmetic for signed; all sign for counts outside. ONNX BitShift."""
+    """x with its bits shifted right by a count, arithmetically if signed; sign bits for counts outside. ONNX BitShift."""
 @overload
 def bitwise_right_shift(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -159,7 +159,7 @@ def broadcast_to(x: _T, /, shape: tuple[int, ...]) -> _T:
 def can_cast(from_: Any, to: DType, /) -> Any:
     """Return True if type promotion can convert a dtype, or that of a Symbol or Array, to `to`."""
 def ceil(x: _T, /) -> _T:
-    """The least whole number not below x. ONNX Ceil."""
+    """The smallest integer not below x. ONNX Ceil."""
 @overload
 def clip(x: _A, /, min: _A | None = None, max: _A | None = None) -> Array:  # type: ignore[overload-overlap]
     """Limit the elements of x to the range from `min` to `max`."""
@@ -178,7 +178,7 @@ def conj(x: _T, /) -> _T:
     """Return the complex conjugate; real numbers do not change."""
 @overload
 def copysign(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The magnitude of the first with the sign of the second, of zeros and NaNs too. C's and NumPy's copysign."""
+    """The magnitude of the first with the sign of the second, also for zeros and NaNs. C's and NumPy's copysign."""
 @overload
 def copysign(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -202,7 +202,7 @@ def diff(x: _E, /, *, axis: int = -1, n: int = 1, prepend: _E | None = None, app
 def diff(x: _S, /, *, axis: int = -1, n: int = 1, prepend: _S | None = None, append: _S | None = None) -> Symbol: ...
 @overload
 def divide(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The true quotient; integers and bools give float64. ONNX Div."""
+    """The true quotient, float64 for integers and bools. ONNX Div."""
 @overload
 def divide(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -234,7 +234,7 @@ def finfo(type: Any, /) -> FInfo:
 def flip(x: _T, /, *, axis: manipulation_Axes = None) -> _T:
     """Reverse the elements along axes, by default all. Raises `ShapeError` for an invalid axis."""
 def floor(x: _T, /) -> _T:
-    """The greatest whole number not above x. ONNX Floor."""
+    """The largest integer not above x. ONNX Floor."""
 @overload
 def floor_divide(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """Return the quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps."""
@@ -267,7 +267,7 @@ def greater_equal(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overloa
 def greater_equal(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def hypot(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """sqrt(x^2 + y^2) without overflow on the way; infinite where either is, beside NaN too. C's and NumPy's hypot."""
+    """sqrt(x^2 + y^2) without intermediate overflow; infinite where either is, even beside NaN. C's and NumPy's hypot."""
 @overload
 def hypot(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -317,7 +317,7 @@ def log2(x: _T, /) -> _T:
     """The logarithm to base 2."""
 @overload
 def logaddexp(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """log(exp(x) + exp(y)), without overflow on the way. NumPy's logaddexp."""
+    """log(exp(x) + exp(y)), without intermediate overflow. NumPy's logaddexp."""
 @overload
 def logaddexp(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -358,7 +358,7 @@ def max(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
     """Return the maximum over axes; propagates NaN. Raises `ShapeError` for axes of length 0."""
 @overload
 def maximum(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The greater of two; NaN if either is. ONNX Max."""
+    """The greater of two; NaN if either is NaN. ONNX Max."""
 @overload
 def maximum(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -376,7 +376,7 @@ def min(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
     """Return the minimum over axes; propagates NaN. Raises `ShapeError` for axes of length 0."""
 @overload
 def minimum(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The lesser of two; NaN if either is. ONNX Min."""
+    """The lesser of two; NaN if either is NaN. ONNX Min."""
 @overload
 def minimum(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -391,10 +391,10 @@ def multiply(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-ove
 @overload
 def multiply(x1: _S, x2: _S, /) -> Symbol: ...
 def negative(x: _T, /) -> _T:
-    """The number with the other sign; integers wrap. ONNX Neg."""
+    """The negative of x; integers wrap. ONNX Neg."""
 @overload
 def nextafter(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The float next to the first on the way to the second, which it is itself where the two are equal."""
+    """The next float after the first in the direction of the second; the second if the two are equal."""
 @overload
 def nextafter(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -421,7 +421,7 @@ def positive(x: _T, /) -> _T:
     """The tensor itself."""
 @overload
 def pow(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """x to the power of y. Integers wrap and are exact; a negative exponent gives the quotient truncated. ONNX Pow."""
+    """x to the power of y. Integers wrap and are exact; with a negative exponent the quotient is truncated. ONNX Pow."""
 @overload
 def pow(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -462,7 +462,7 @@ def searchsorted(x1: _E, x2: _E, /, *, side: str = 'left', sorter: _E | None = N
 @overload
 def searchsorted(x1: _S, x2: _S, /, *, side: str = 'left', sorter: _S | None = None) -> Symbol: ...
 def sign(x: _T, /) -> _T:
-    """-1, 0 or 1 by the sign, z / abs(z) of complex numbers; NaN stays. ONNX Sign."""
+    """-1, 0 or 1 by the sign, z / abs(z) for complex numbers; NaN stays NaN. ONNX Sign."""
 def signbit(x: _T, /) -> _T:
     """Return True where the sign bit is set: for negative numbers, -0.0, and NaNs with the sign bit."""
 def sin(x: _T, /) -> _T:
@@ -488,7 +488,7 @@ def std(x: _T, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims:
     """Return the standard deviation of floats over axes. See `var`."""
 @overload
 def subtract(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The difference. Integers wrap; bools have none. ONNX Sub."""
+    """The difference. Integers wrap; bools are refused. ONNX Sub."""
 @overload
 def subtract(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -527,7 +527,7 @@ def tril(x: _T, /, *, k: int = 0) -> _T:
 def triu(x: _T, /, *, k: int = 0) -> _T:
     """Return the upper triangle of matrices, with 0 below diagonal k. x: [..., m, n] of any dtype."""
 def trunc(x: _T, /) -> _T:
-    """The whole number towards zero."""
+    """x rounded towards zero to an integer."""
 def unique_all(x: _T, /) -> _UniqueAll[_T]:
     """Return the sorted unique values, their first indices, the index of each element among them, and their counts."""
 def unique_counts(x: _T, /) -> _UniqueCounts[_T]:

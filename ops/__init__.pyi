@@ -68,9 +68,9 @@ __all__ = [
 def celu(x: TensorLike, alpha: float = 1.0) -> Symbol:
     """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0): an `elu` with slope 1 at 0 for every alpha."""
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Symbol:
-    """min(max(x, min), max): elements below `min` become `min`, then those above `max` become `max`; NaN stays."""
+    """min(max(x, min), max): elements below `min` become `min`, then those above `max` become `max`; NaN stays NaN."""
 def elu(x: TensorLike, alpha: float = 1.0) -> Symbol:
-    """x where it is positive, alpha * (exp(x) - 1) elsewhere."""
+    """x where x is positive, alpha * (exp(x) - 1) elsewhere."""
 def gelu(x: TensorLike, approximate: str = 'none') -> Symbol:
     """x times the probability that a standard normal number is below x."""
 def glu(x: TensorLike, axis: int = -1) -> Symbol:
@@ -82,15 +82,15 @@ def hardswish(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
 def hardtanh(x: TensorLike, min: TensorLike = -1.0, max: TensorLike = 1.0) -> Symbol:
     """x clipped to lie between `min` and `max`."""
 def leaky_relu(x: TensorLike, alpha: float = 0.01) -> Symbol:
-    """x where it is not negative, alpha * x elsewhere."""
+    """x where x is not negative, alpha * x elsewhere."""
 def logsoftmax(x: TensorLike, axis: int = -1) -> Symbol:
     """The logarithm of `softmax`, without its underflow."""
 def mish(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x * tanh(softplus(x)). ONNX Mish."""
 def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
-    """x where it is not negative, slope * x elsewhere."""
+    """x where x is not negative, slope * x elsewhere."""
 def relu(x: TensorLike) -> Symbol:
-    """max(x, 0); NaN stays."""
+    """max(x, 0); NaN stays NaN."""
 def selu(x: TensorLike) -> Symbol:
     """The scaled `elu` whose outputs keep mean 0 and variance 1."""
 def sigmoid(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -106,19 +106,19 @@ def softsign(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
 def swiglu(gate: TensorLike, up: TensorLike) -> Symbol:
     """gate * sigmoid(gate) * up, the gated unit of most language models."""
 def thresholded_relu(x: TensorLike, alpha: float = 1.0) -> Symbol:
-    """x where it is above alpha, 0 elsewhere."""
+    """x where x is above alpha, 0 elsewhere."""
 
 # attention
 
 def rotary_embedding(x: TensorLike, cos_cache: TensorLike, sin_cache: TensorLike, position_ids: TensorLike | None = None, interleaved: bool = False, rotary_embedding_dim: int = 0, num_heads: int | None = None) -> Symbol:
-    """Pairs of features turned by angles that grow with the position."""
+    """Rotary position embedding: pairs of features rotated by angles that increase with the position."""
 def scaled_dot_product_attention(q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = None, is_causal: bool = False, scale: float | None = None, softcap: float = 0.0, nonpad_kv_seqlen: TensorLike | None = None, q_num_heads: int | None = None, kv_num_heads: int | None = None) -> Symbol:
     """softmax(q @ k^T * scale + mask) @ v, head by head."""
 
 # bitfields
 
 def bit_concat(*values: TensorLike) -> Symbol:
-    """The bits of integers one after the other, those of the first the highest, as one unsigned integer."""
+    """The bits of integers concatenated, those of the first the highest, as one unsigned integer."""
 def bit_extract(x: TensorLike, offset: Offset, width: int) -> Symbol:
     """The bits of an integer from `offset` on, `width` of them, as an unsigned integer of that width."""
 def bit_insert(x: TensorLike, value: TensorLike, offset: Offset, width: int) -> Symbol:
@@ -141,7 +141,7 @@ def bitwise_xor(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None =
 def leading_zeros(x: TensorLike) -> Symbol:
     """The number of bits that are 0 above the highest that is 1; the width for 0."""
 def left_shift(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """x with its bits moved up by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift."""
+    """x with its bits shifted left by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift."""
 def logical_and(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where both are true. ONNX And."""
 def logical_not(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -151,9 +151,9 @@ def logical_or(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = 
 def logical_xor(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where exactly one is true. ONNX Xor."""
 def popcount(x: TensorLike) -> Symbol:
-    """The number of bits that are 1, of negative numbers in two's complement."""
+    """The number of bits that are 1; negative numbers in two's complement."""
 def right_shift(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """x with its bits moved down by a count, arithmetic for signed; all sign for counts outside. ONNX BitShift."""
+    """x with its bits shifted right by a count, arithmetically if signed; sign bits for counts outside. ONNX BitShift."""
 def trailing_zeros(x: TensorLike) -> Symbol:
     """The number of bits that are 0 below the lowest that is 1; the width for 0."""
 
@@ -164,7 +164,7 @@ def buffer_create(initial: Buffer | TensorLike) -> BufferValue:
 def buffer_load(buffer: Symbol) -> Symbol:
     """The value of a buffer at this point of the graph: a Symbol that later stores do not change."""
 def buffer_store(buffer: Symbol, value: TensorLike) -> None:
-    """Store a value to a buffer, from here on in the order in which the graph is built."""
+    """Store a value to a buffer; later loads, in the order in which the graph is built, return it."""
 def buffer_store_slice(buffer: Symbol, value: TensorLike, slices: Any) -> None:
     """Store to a part of a buffer: `buffer[slices] = value`, as in NumPy. ONNX ScatterND."""
 def print(x: TensorLike, label: str = 'debug_tensor') -> Symbol:
@@ -181,61 +181,61 @@ def as_interleaved_complex(interleaved: TensorLike) -> Symbol:
 def as_real(complex: TensorLike) -> tuple[Symbol, Symbol]:
     """The real and the imaginary parts of complex numbers."""
 def complex(real: TensorLike, imag: TensorLike = 0.0) -> Symbol:
-    """Complex numbers of their real and imaginary parts."""
+    """Complex numbers from their real and imaginary parts."""
 def conj(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The complex conjugate; real numbers as they are. NumPy's conj."""
+    """The complex conjugate; real numbers unchanged. NumPy's conj."""
 def imag(x: TensorLike) -> Symbol:
     """The imaginary part of complex numbers; zeros for real ones."""
 def mul_complex(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The products of complex numbers."""
 def real(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The real part of complex numbers; real numbers as they are. NumPy's real."""
+    """The real part of complex numbers; real numbers unchanged. NumPy's real."""
 
 # convolution
 
 def conv1d(x: TensorLike, filter: TensorLike, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = (0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NWC', filter_layout: str = 'SCF') -> Symbol:
     """The convolution of sequences with a filter. ONNX Conv."""
 def conv1d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = (0, 0), output_paddings: PerAxis = 0, bias: TensorLike | None = None, input_layout: str = 'NWC', filter_layout: str = 'SCF', *, groups: int = 1) -> Symbol:
-    """The transpose of a convolution of sequences: the gradient of `conv1d` with regard to its input."""
+    """The transposed convolution of sequences: the gradient of `conv1d` with respect to its input."""
 def conv2d(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NHWC', filter_layout: str = 'RSCF') -> Symbol:
     """The convolution of images with a filter. ONNX Conv."""
 def conv2d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), output_paddings: PerAxis = (0, 0), bias: TensorLike | None = None, input_layout: str = 'NHWC', filter_layout: str = 'RSCF', *, groups: int = 1) -> Symbol:
-    """The transpose of a convolution of images: the gradient of `conv2d` with regard to its input. ONNX ConvTranspose."""
+    """The transposed convolution of images: the gradient of `conv2d` with respect to its input. ONNX ConvTranspose."""
 def conv3d(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1, 1), dilation: PerAxis = (1, 1, 1), padding: Padding = (0, 0, 0, 0, 0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NDHWC', filter_layout: str = 'QRSCF') -> Symbol:
     """The convolution of volumes with a filter. ONNX Conv."""
 def conv3d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1, 1), dilation: PerAxis = (1, 1, 1), padding: Padding = (0, 0, 0, 0, 0, 0), output_paddings: PerAxis = (0, 0, 0), bias: TensorLike | None = None, input_layout: str = 'NDHWC', filter_layout: str = 'QRSCF', *, groups: int = 1) -> Symbol:
-    """The transpose of a convolution of volumes: the gradient of `conv3d` with regard to its input. ONNX ConvTranspose."""
+    """The transposed convolution of volumes: the gradient of `conv3d` with respect to its input. ONNX ConvTranspose."""
 
 # creation
 
 def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbol:
-    """A value known now, in the current graph."""
+    """A constant in the current graph."""
 def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = None) -> Symbol:
-    """A tensor with one value everywhere."""
+    """A tensor filled with one value."""
 def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool = True, dtype: object = None) -> Symbol:
-    """`num` numbers at equal distances from `start` to `stop`."""
+    """`num` evenly spaced numbers from `start` to `stop`."""
 def one_hot(indices: TensorLike, depth: DimLike | Symbol, axis: int = -1, *, on_value: TensorLike | str = 1, off_value: TensorLike | str = 0, dtype: object = None) -> Symbol:
-    """A vector for each index that has `on_value` at its place and `off_value` everywhere else."""
+    """A vector for each index, with `on_value` at that position and `off_value` elsewhere."""
 def ones(shape: DimLike | Sequence[DimLike], dtype: object = ...) -> Symbol:
     """A tensor of ones."""
 def range(start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: DimLike | None = None) -> Symbol:
-    """The numbers from `start` up to but without `stop`, `step` apart, a tensor of rank 1."""
+    """The numbers from `start` to `stop`, without `stop`, in steps of `step`: a tensor of rank 1."""
 def zeros(shape: DimLike | Sequence[DimLike], dtype: object = ...) -> Symbol:
     """A tensor of zeros."""
 
 # detection
 
 def grid_sample(x: TensorLike, grid: TensorLike, mode: str = 'bilinear', padding_mode: str = 'zeros', align_corners: bool = False, input_layout: str = 'NHWC') -> Symbol:
-    """Images, or volumes, read at the places in a grid."""
+    """Images, or volumes, sampled at the positions of a grid."""
 def non_maximum_suppression(boxes: TensorLike, scores: TensorLike, max_output_boxes_per_class: int | Symbol, iou_threshold: float | Symbol = 0.0, score_threshold: float | Symbol | None = None, *, center_point_box: bool = False, out_dim: DimLike | None = None) -> Symbol:
-    """The boxes that remain when, class by class, only the one with the highest score is kept of boxes that overlap."""
+    """The boxes selected by non-maximum suppression: of boxes of a class that overlap, the one with the highest score."""
 def roi_align(x: TensorLike, rois: TensorLike, output_height: int, output_width: int, spatial_scale: float = 1.0, sampling_ratio: int = 0, aligned: bool = False, mode: str = 'AVG', *, batch_indices: TensorLike | None = None, input_layout: str = 'NHWC') -> Symbol:
-    """Regions of images, each pooled to one size from points sampled in it. ONNX RoiAlign."""
+    """Regions of images, each pooled to a fixed size from points sampled in it. ONNX RoiAlign."""
 
 # elementwise
 
 def abs(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The magnitude, of complex numbers a real one; MIN stays MIN. ONNX Abs."""
+    """The magnitude, real for complex numbers; MIN stays MIN. ONNX Abs."""
 def acos(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The angle in radians whose cosine is x; NaN outside -1 to 1. ONNX Acos."""
 def acosh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -253,13 +253,13 @@ def atan2(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None)
 def atanh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The inverse hyperbolic tangent; NaN outside -1 to 1. ONNX Atanh."""
 def ceil(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The least whole number not below x. ONNX Ceil."""
+    """The smallest integer not below x. ONNX Ceil."""
 def cos(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The cosine of x in radians. ONNX Cos."""
 def cosh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The hyperbolic cosine. ONNX Cosh."""
 def div(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The true quotient; integers and bools give float64. ONNX Div."""
+    """The true quotient, float64 for integers and bools. ONNX Div."""
 def divmod(lhs: TensorLike, rhs: TensorLike) -> tuple[Symbol, Symbol]:
     """`floor_div` and `mod` of two tensors."""
 def equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -273,9 +273,9 @@ def exp2(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
 def expm1(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """exp(x) - 1, accurate near 0."""
 def floor(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The greatest whole number not above x. ONNX Floor."""
+    """The largest integer not above x. ONNX Floor."""
 def floor_div(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps. NumPy's floor_divide."""
+    """The quotient rounded down. Integers divided by 0 are 0, MIN // -1 wraps. NumPy's floor_divide."""
 def fmod(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The remainder of the truncated quotient, with x's sign; 0 for integers modulo 0. C's fmod; ONNX Mod with fmod=1."""
 def greater(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -301,37 +301,37 @@ def log1p(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
 def log2(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The logarithm to base 2."""
 def maximum(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The greater of two; NaN if either is. ONNX Max."""
+    """The greater of two; NaN if either is NaN. ONNX Max."""
 def minimum(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The lesser of two; NaN if either is. ONNX Min."""
+    """The lesser of two; NaN if either is NaN. ONNX Min."""
 def mod(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The remainder of floor division, with the divisor's sign; 0 for integers modulo 0. ONNX Mod, NumPy's remainder."""
 def modf(x: TensorLike) -> tuple[Symbol, Symbol]:
-    """The fractional and the whole part of x, both with its sign."""
+    """The fractional and the integer part of x, both with its sign."""
 def mul(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The product. Integers wrap; bools are *and*ed. ONNX Mul."""
 def negate(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The number with the other sign; integers wrap. ONNX Neg."""
+    """The negative of x; integers wrap. ONNX Neg."""
 def not_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where the two differ; NaN differs from itself. ONNX Not of Equal."""
 def positive(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The tensor itself."""
 def pow(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """x to the power of y. Integers wrap and are exact; a negative exponent gives the quotient truncated. ONNX Pow."""
+    """x to the power of y. Integers wrap and are exact; with a negative exponent the quotient is truncated. ONNX Pow."""
 def reciprocal(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """1 / x. ONNX Reciprocal."""
 def rint(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The nearest whole number, ties to even, as a float. C's and NumPy's rint; ONNX Round."""
+    """The nearest integer, ties to even, as a float. C's and NumPy's rint; ONNX Round."""
 def round(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The nearest whole number, ties to even. ONNX Round."""
+    """The nearest integer, ties to even. ONNX Round."""
 def rsqrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """1 / sqrt(x)."""
 def sign(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """-1, 0 or 1 by the sign, z / abs(z) of complex numbers; NaN stays. ONNX Sign."""
+    """-1, 0 or 1 by the sign, z / abs(z) for complex numbers; NaN stays NaN. ONNX Sign."""
 def sin(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The sine of x in radians. ONNX Sin."""
 def sinc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """sin(pi * x) / (pi * x), 1 at 0 and exactly 0 at other whole numbers. NumPy's sinc."""
+    """sin(pi * x) / (pi * x), 1 at 0 and exactly 0 at other integers. NumPy's sinc."""
 def sinh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The hyperbolic sine. ONNX Sinh."""
 def sqrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -339,42 +339,42 @@ def sqrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
 def square(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x * x. Integers wrap."""
 def sub(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The difference. Integers wrap; bools have none. ONNX Sub."""
+    """The difference. Integers wrap; bools are refused. ONNX Sub."""
 def tan(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The tangent of x in radians. ONNX Tan."""
 def tanh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The hyperbolic tangent. ONNX Tanh."""
 def trunc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The whole number towards zero."""
+    """x rounded towards zero to an integer."""
 
 # floats
 
 def copysign(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The magnitude of the first with the sign of the second, of zeros and NaNs too. C's and NumPy's copysign."""
+    """The magnitude of the first with the sign of the second, also for zeros and NaNs. C's and NumPy's copysign."""
 def fdim(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """x - y where that is above 0, else 0.0; NaN where either is. C's fdim."""
+    """x - y where that is above 0, else 0.0; NaN where either is NaN. C's fdim."""
 def frexp(x: TensorLike) -> tuple[Symbol, Symbol]:
     """A mantissa from 0.5 to 1 with the sign of x, and the exponent of 2: their product is x."""
 def heaviside(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """0.0 where the first is below 0, 1.0 above, and the second where it is 0; NaN stays. NumPy's heaviside."""
 def hypot(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """sqrt(x^2 + y^2) without overflow on the way; infinite where either is, beside NaN too. C's and NumPy's hypot."""
+    """sqrt(x^2 + y^2) without intermediate overflow; infinite where either is, even beside NaN. C's and NumPy's hypot."""
 def ieee_remainder(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """x less the nearest multiple of y, the even one of two, exactly; with the sign of x where it is 0. C's remainder."""
+    """x minus the nearest multiple of y, the even one of two, exactly; 0 has the sign of x. C's remainder."""
 def ldexp(x: TensorLike, exponent: TensorLike) -> Symbol:
     """x times 2 to the power of an integer, rounded once."""
 def logaddexp(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """log(exp(x) + exp(y)), without overflow on the way. NumPy's logaddexp."""
+    """log(exp(x) + exp(y)), without intermediate overflow. NumPy's logaddexp."""
 def logb(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The exponent of 2 as a float: log2 of the magnitude, rounded down, exactly; -inf of 0. C's logb."""
+    """The exponent of 2 as a float: log2 of the magnitude, rounded down, exactly; -inf for 0. C's logb."""
 def nextafter(lhs: TensorLike, rhs: TensorLike) -> Symbol:
-    """The float next to the first on the way to the second, which it is itself where the two are equal."""
+    """The next float after the first in the direction of the second; the second if the two are equal."""
 def rhypot(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """1 / hypot(x, y), without overflow on the way. CUDA's rhypot."""
+    """1 / hypot(x, y), without intermediate overflow. CUDA's rhypot."""
 def round_half_away(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The nearest whole number, the one away from 0 of two. C's round."""
+    """The nearest integer, ties away from 0. C's round."""
 def signbit(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """True where the sign bit is set: below 0, of -0.0, and of NaNs that have it. NumPy's signbit."""
+    """True where the sign bit is set: below 0, for -0.0, and for NaNs with a sign bit. NumPy's signbit."""
 
 # fourier
 
@@ -402,7 +402,7 @@ def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
 def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol:
     """The slices of `x` at coordinates along its first axes. ONNX GatherND."""
 def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symbol:
-    """`x` with the elements where `mask` is true replaced by `updates`, taken in order. NumPy's `x[mask] = updates`."""
+    """`x` with the elements where `mask` is true replaced by `updates`, in order. NumPy's `x[mask] = updates`."""
 def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
     """The coordinates of the elements that are not zero, one row each. ONNX NonZero, transposed."""
 def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
@@ -426,7 +426,7 @@ def scatter_nd_min(x: TensorLike, updates: TensorLike, indices: TensorLike) -> S
 def scatter_nd_mul(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
     """`x` with the slices at coordinates along its first axes multiplied by `updates`. ONNX ScatterND, reduction "mul"."""
 def select(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
-    """`where` under its other name: `x` where `condition` is true and `y` elsewhere. ONNX Where."""
+    """An alias of `where`: `x` where `condition` is true and `y` elsewhere. ONNX Where."""
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
     """One element of `x` for each element of `indices`, along one axis. ONNX GatherElements, NumPy's `take_along_axis`."""
 def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
@@ -435,7 +435,7 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
 # indexing
 
 def getitem(x: TensorLike, index: Any) -> Symbol:
-    """The part of `x` that square brackets name, as in NumPy. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze."""
+    """The part of `x` that an index selects, as `x[index]` in NumPy. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze."""
 def slice(x: TensorLike, *slices: Any, out_dims: Sequence[DimLike] = (), axis: int = 0, keep_dims: bool = False) -> Symbol:
     """The part of `x` between positions of some axes. ONNX Slice, and Gather for single positions."""
 def slice_tensor(x: TensorLike, indices: Any) -> Symbol:
@@ -444,17 +444,17 @@ def slice_tensor(x: TensorLike, indices: Any) -> Symbol:
 # joining
 
 def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
-    """The tensor cut into a number of pieces of about one size: the first ones are one longer where it does not divide."""
+    """The tensor split into pieces of nearly equal size: if it is not divisible, the first ones are longer by one."""
 def concat(values: Sequence[TensorLike], axis: int = 0, out_dim: DimLike | None = None) -> Symbol:
-    """The tensors one after another along an axis."""
+    """The tensors concatenated along an axis."""
 def repeat_interleave(x: TensorLike, repeats: int | Sequence[int] | TensorLike, axis: int | None = None, out_dim: DimLike | None = None) -> Symbol:
     """Every element along an axis repeated in place."""
 def split(x: TensorLike, sizes: int | Sequence[DimLike], axis: int = 0) -> tuple[Symbol, ...]:
-    """The tensor cut into pieces along an axis."""
+    """The tensor split into pieces along an axis."""
 def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
-    """The tensors one after another along a new axis."""
+    """The tensors stacked along a new axis."""
 def tile(x: TensorLike, repeats: DimLike | Sequence[DimLike]) -> Symbol:
-    """The tensor laid out several times along each axis."""
+    """The tensor repeated along each axis."""
 
 # linalg
 
@@ -469,7 +469,7 @@ def outer(lhs: TensorLike, rhs: TensorLike) -> Symbol:
 def tensordot(lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Sequence[int]] = 2) -> Symbol:
     """The sum of products over chosen axes of two tensors."""
 def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
-    """The dot products of vectors that lie along an axis."""
+    """The dot products of vectors along an axis."""
 
 # normalization
 
@@ -482,14 +482,14 @@ def instance_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, epsilon: f
 def layer_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike | None = None, epsilon: float = 1e-05) -> Symbol:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, over the last axis."""
 def lp_normalize(x: TensorLike, p: int = 2, axis: int = -1) -> Symbol:
-    """x divided by its norm along an axis: vectors of length 1; a vector of zeros stays."""
+    """x divided by its norm along an axis, so that vectors have length 1; a vector of zeros stays."""
 def rms_norm(x: TensorLike, weight: TensorLike, epsilon: float = 1e-06, weight_offset: float = 0.0) -> Symbol:
     """x / sqrt(mean of x * x + epsilon) * (weight + weight_offset), over the last axis."""
 
 # pooling
 
 def avg_pool(x: TensorLike, filter_shape: PerAxis, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), count_boundary: bool = True, *, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
-    """The mean over each window of images: `avg_pool2d` by its older name. ONNX AveragePool."""
+    """The mean over each window of images: the older name of `avg_pool2d`. ONNX AveragePool."""
 def avg_pool1d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, count_boundary: bool = True, input_layout: str = 'NWC') -> Symbol:
     """The mean over each window of sequences. ONNX AveragePool."""
 def avg_pool2d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, count_boundary: bool = True, input_layout: str = 'NHWC') -> Symbol:
@@ -499,25 +499,25 @@ def avg_pool3d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilatio
 def fold(x: TensorLike, output_size: Sequence[DimLike], kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: PerAxis = 0) -> Symbol:
     """Images summed from windows; where windows overlap their elements are added. ONNX Col2Im."""
 def max_pool(x: TensorLike, filter_shape: PerAxis, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), *, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
-    """The greatest element of each window of images: `max_pool2d` by its older name. ONNX MaxPool."""
+    """The maximum of each window of images: the older name of `max_pool2d`. ONNX MaxPool."""
 def max_pool1d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, input_layout: str = 'NWC') -> Symbol:
-    """The greatest element of each window of sequences. ONNX MaxPool."""
+    """The maximum of each window of sequences. ONNX MaxPool."""
 def max_pool2d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
-    """The greatest element of each window of images. ONNX MaxPool."""
+    """The maximum of each window of images. ONNX MaxPool."""
 def max_pool3d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, input_layout: str = 'NDHWC') -> Symbol:
-    """The greatest element of each window of volumes. ONNX MaxPool."""
+    """The maximum of each window of volumes. ONNX MaxPool."""
 
 # quantiles
 
 def median(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The median over axes: the middle element in order, or the mean of the two in the middle."""
 def quantile(x: TensorLike, q: TensorLike | Sequence[float], axis: Axes = None, keepdims: bool = False, method: QuantileMethod = 'linear') -> Symbol:
-    """The quantiles over axes: the elements at the fractions `q` of the way through all in order."""
+    """The quantiles over axes: the values at the fractions `q` of the sorted elements."""
 
 # quantization
 
 def dequantize(encoding: str | Encoding | Quantized | QuantizedTensor, quantized: Quantized | QuantizedTensor | TensorLike | None = None) -> Symbol:
-    """The floats that quantised values stand for."""
+    """The floats that quantised values represent."""
 def qmatmul(encoding: str | Encoding, x: TensorLike, weight: Quantized | QuantizedTensor | TensorLike, *, dynamic: bool = False, digits: int = 1, accuracy_level: int = 0, axis: int | None = 0, block_size: int | None = None, symmetric: bool = True) -> Symbol:
     """The product of x with a transposed quantised weight: x @ dequantize(weight).T."""
 def quantize(x: TensorLike, encoding: str | Encoding = 'int8', *, axis: int | None = None, block_size: int | None = None, symmetric: bool = True) -> Quantized:
@@ -528,24 +528,24 @@ def quantize(x: TensorLike, encoding: str | Encoding = 'int8', *, axis: int | No
 def bernoulli(p: TensorLike, shape: DimLike | Sequence[DimLike] | None = None, *, seed: Seed, dtype: object = ...) -> Symbol:
     """True with a probability, else False."""
 def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -> Symbol:
-    """Classes drawn by the softmax of their logits along the last axis."""
+    """Classes drawn from the softmax of their logits along the last axis."""
 def dropout(x: TensorLike, rate: float, *, seed: Seed) -> Symbol:
     """The tensor with elements set to 0 at random, and the others divided by the probability of being kept."""
 def permutation(n: DimLike, *, seed: Seed) -> Symbol:
-    """The numbers from 0 up to but without `n`, in random order, in int64."""
+    """The numbers from 0 to `n`, without `n`, in random order, in int64."""
 def random_int(shape: DimLike | Sequence[DimLike], low: int, high: int, *, seed: Seed, dtype: object = ...) -> Symbol:
-    """Uniformly distributed integers from `low` up to but without `high`."""
+    """Uniformly distributed integers from `low` to `high`, without `high`."""
 def random_normal(shape: DimLike | Sequence[DimLike], mean: float = 0.0, std: float = 1.0, *, seed: Seed, dtype: object = ...) -> Symbol:
     """Normally distributed numbers, after Box and Muller (1958)."""
 def random_uniform(shape: DimLike | Sequence[DimLike], low: float = 0.0, high: float = 1.0, *, seed: Seed, dtype: object = ...) -> Symbol:
-    """Uniformly distributed numbers from `low` up to but without `high`, in the current graph or that of the seed."""
+    """Uniformly distributed numbers from `low` to `high`, without `high`, in the current graph or that of the seed."""
 def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed) -> Symbol:
-    """The parts of a tensor along an axis in random order."""
+    """The slices of a tensor along an axis in random order."""
 
 # rearranging
 
 def depth_to_space(x: TensorLike, block_size: int, mode: str = 'DCR', input_layout: str = 'NHWC') -> Symbol:
-    """Images with fewer channels and more places: each place's channels become a block of places."""
+    """Images with fewer channels and more pixels: the channels of each pixel become a block of pixels."""
 def flip(x: TensorLike, axis: int | Sequence[int] | None = None) -> Symbol:
     """The elements in reverse order along axes."""
 def pad(x: TensorLike, paddings: int | Sequence[Any], mode: PadMode = 'constant', value: TensorLike = 0) -> Symbol:
@@ -553,9 +553,9 @@ def pad(x: TensorLike, paddings: int | Sequence[Any], mode: PadMode = 'constant'
 def permute(x: TensorLike, dims: Sequence[int]) -> Symbol:
     """The axes in another order."""
 def roll(x: TensorLike, shift: int | Symbol | Sequence[int | Symbol], axis: int | Sequence[int] | None = None) -> Symbol:
-    """The elements moved up along axes, and those that leave the end put in front."""
+    """The elements shifted along axes; those that leave the end return at the start."""
 def space_to_depth(x: TensorLike, block_size: int, mode: str = 'DCR', input_layout: str = 'NHWC') -> Symbol:
-    """Images with more channels and fewer places, the reverse of `depth_to_space`."""
+    """Images with more channels and fewer pixels, the inverse of `depth_to_space`."""
 def squeeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
     """The tensor without axes of size 1."""
 def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Symbol:
@@ -563,21 +563,21 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Symbol:
 def transpose(x: TensorLike, *axes: Any) -> Symbol:
     """The axes in another order: `transpose(x)` reverses them, `transpose(x, a, b)` swaps two."""
 def transpose_matrix(matrix: TensorLike) -> Symbol:
-    """The matrix with rows and columns exchanged; of several matrices, each."""
+    """The matrix with rows and columns exchanged; a stack of matrices is transposed matrix by matrix."""
 def unsqueeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
     """The tensor with new axes of size 1."""
 
 # rebinding
 
 def rebind(x: TensorLike, shape: Any, message: str = '') -> Symbol:
-    """The same tensor under dims that the user states, which are checked when the graph runs."""
+    """The same tensor with dims that the user declares, which are checked when the graph runs."""
 
 # recurrent
 
 def gru(x: TensorLike, weight: TensorLike, recurrent_weight: TensorLike, bias: TensorLike | None = None, recurrent_bias: TensorLike | None = None, initial_h: TensorLike | None = None, *, direction: str = 'forward', lengths: TensorLike | None = None, batch_first: bool = False, gates: str = 'rzn', reset_after: bool = True) -> tuple[Symbol, Symbol]:
-    """A layer of gated recurrent units: its output at each step, and the last state."""
+    """A gated recurrent unit (GRU) layer: its output at each step, and the last state."""
 def lstm(x: TensorLike, weight: TensorLike, recurrent_weight: TensorLike, bias: TensorLike | None = None, recurrent_bias: TensorLike | None = None, initial_h: TensorLike | None = None, initial_c: TensorLike | None = None, *, direction: str = 'forward', lengths: TensorLike | None = None, batch_first: bool = False, gates: str = 'ifgo') -> tuple[Symbol, Symbol, Symbol]:
-    """A layer of long short-term memory: its output at each step, and the last states."""
+    """A long short-term memory (LSTM) layer: its output at each step, and the last states."""
 def rnn(x: TensorLike, weight: TensorLike, recurrent_weight: TensorLike, bias: TensorLike | None = None, recurrent_bias: TensorLike | None = None, initial_h: TensorLike | None = None, *, direction: str = 'forward', lengths: TensorLike | None = None, batch_first: bool = False, activation: str = 'tanh') -> tuple[Symbol, Symbol]:
     """A plain recurrent layer: its output at each step, and the last state."""
 
@@ -590,19 +590,19 @@ def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 def arg_max(x: TensorLike, axis: int = -1) -> Symbol:
     """`argmax` under the name of MAX's Mojo API: along the last axis by default."""
 def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position of the greatest along an axis, in int64; the first of equal ones."""
+    """The position of the maximum along an axis, in int64; the first of equal ones."""
 def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position of the least along an axis, in int64; the first of equal ones."""
+    """The position of the minimum along an axis, in int64; the first of equal ones."""
 def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The number of elements that are not 0, in int64."""
 def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The logarithm of the sum of exponentials over axes, without intermediate overflow."""
 def max(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """The greatest over axes; of two tensors, the greater of each pair."""
+    """The maximum over axes; of two tensors, the greater of each pair."""
 def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The arithmetic mean over axes."""
 def min(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """The least over axes; of two tensors, the lesser of each pair."""
+    """The minimum over axes; of two tensors, the lesser of each pair."""
 def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The product over axes."""
 def stdev(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Symbol:
@@ -615,13 +615,13 @@ def var(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: boo
 # resizing
 
 def resize(x: TensorLike, shape: Sequence[DimLike], interpolation: str = 'bilinear') -> Symbol:
-    """The tensor at another size, its elements being samples at pixel centres. ONNX Resize."""
+    """The tensor resampled to another size at pixel centres. ONNX Resize."""
 def resize_bicubic(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', antialias: bool = False, cubic_coeff_a: float = -0.75, *, exclude_outside: bool = False) -> Symbol:
-    """The tensor at another size, interpolated by cubic convolution along each axis that changes. ONNX Resize."""
+    """The tensor resampled to another size by cubic convolution along each axis that changes. ONNX Resize."""
 def resize_linear(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', antialias: bool = False, *, exclude_outside: bool = False) -> Symbol:
-    """The tensor at another size, interpolated linearly along each axis that changes. ONNX Resize."""
+    """The tensor resampled to another size by linear interpolation along each axis that changes. ONNX Resize."""
 def resize_nearest(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', round_mode: str = 'half_down') -> Symbol:
-    """The tensor at another size, every element a copy of the nearest one. ONNX Resize."""
+    """The tensor resampled to another size by copies of the nearest element. ONNX Resize."""
 
 # sequences
 
@@ -636,7 +636,7 @@ def list_erase(values: Symbol, index: Index = -1) -> Symbol:
 def list_get(values: Symbol, index: Index) -> Symbol:
     """One element of a list."""
 def list_insert(values: Symbol, index: Index, x: TensorLike) -> Symbol:
-    """The list with one more element in front of another."""
+    """The list with one more element inserted before an index."""
 def list_length(values: Symbol) -> Symbol:
     """The number of elements of a list, an int64 scalar. ONNX SequenceLength."""
 def list_map(fn: Callable[..., Any], *lists: Symbol) -> Any:
@@ -655,15 +655,15 @@ def list_unstack(x: TensorLike, axis: int = 0) -> Symbol:
 # shape
 
 def broadcast_to(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None) -> Symbol:
-    """The tensor repeated along axes of size 1, and along new ones in front, until it has the shape."""
+    """The tensor broadcast to a shape: repeated along axes of size 1 and along new leading axes."""
 def cast(x: TensorLike, dtype: object) -> Symbol:
     """The values as another dtype."""
 def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
     """The axes from `start_dim` to `end_dim`, both included, merged into one."""
 def reshape(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None) -> Symbol:
-    """The same elements in row-major order under another shape."""
+    """The same elements, in row-major order, in another shape."""
 def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
-    """The elements of `x` under the shape of `like`."""
+    """The elements of `x` in the shape of `like`."""
 def shape_of(x: TensorLike) -> Symbol:
     """The sizes of the axes, an int64 tensor of shape [rank]."""
 def shape_to_tensor(shape: Sequence[DimLike]) -> Symbol:
@@ -674,30 +674,30 @@ def shape_to_tensor(shape: Sequence[DimLike]) -> Symbol:
 def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     """The positions, in int64, of the elements in the order of `sort`."""
 def bottom_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
-    """The `k` least along an axis, the least first, and their positions in int64."""
+    """The `k` smallest elements along an axis, the smallest first, and their positions in int64."""
 def cummax(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
-    """The greatest so far along an axis; NaN stays the greatest."""
+    """The cumulative maximum along an axis; from the first NaN on it is NaN."""
 def cummin(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
-    """The least so far along an axis; NaN stays the least."""
+    """The cumulative minimum along an axis; from the first NaN on it is NaN."""
 def cumprod(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
-    """The running product along an axis."""
+    """The cumulative product along an axis."""
 def cumsum(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
-    """The running sum along an axis."""
+    """The cumulative sum along an axis."""
 def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     """The elements in order along an axis."""
 def top_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
-    """The `k` greatest along an axis, the greatest first, and their positions in int64."""
+    """The `k` largest elements along an axis, the largest first, and their positions in int64."""
 def unique(x: TensorLike, axis: int | None = None, out_dim: DimLike | None = None) -> Unique:
-    """The different values in ascending order, where each is first, which of them each element is, and their counts."""
+    """The unique values in ascending order, their first positions, the position of each element in them, and counts."""
 
 # special
 
 def cbrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The cube root, negative for negative numbers. C's and NumPy's cbrt."""
 def digamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The derivative of log(gamma(x)); NaN of negative whole numbers. SciPy's digamma."""
+    """The derivative of log(gamma(x)); NaN for negative integers. SciPy's digamma."""
 def erfc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """1 - erf(x), accurate where that is small. C's erfc."""
+    """1 - erf(x), accurate where it is small. C's erfc."""
 def erfcinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The number whose erfc is x; NaN outside 0 to 2. CUDA's and SciPy's."""
 def erfcx(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -711,32 +711,32 @@ def lgamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
 def normcdf(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The distribution function of normal numbers, from 0 to 1. CUDA's; SciPy's ndtr."""
 def normcdfinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The normal number that as large a part x lies below; NaN outside 0 to 1. CUDA's; SciPy's ndtri."""
+    """The inverse of normcdf: the number below which normal numbers are with probability x. CUDA's; SciPy's ndtri."""
 def rcbrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """1 / cbrt(x). CUDA's rcbrt."""
 def tgamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The gamma function; NaN of negative whole numbers. C's tgamma."""
+    """The gamma function; NaN for negative integers. C's tgamma."""
 
 # strings
 
 def string_concat(lhs: StringLike, rhs: StringLike) -> Symbol:
-    """Each string followed by another."""
+    """Elementwise concatenation of strings."""
 def string_join(values: Sequence[StringLike], separator: str = '') -> Symbol:
     """Strings concatenated with a separator between them."""
 def string_lower(x: StringLike) -> Symbol:
-    """The strings in small letters."""
+    """The strings in lower case."""
 def string_matches(x: StringLike, pattern: str) -> Symbol:
-    """True where the whole of a string matches a pattern."""
+    """True where a pattern matches the whole string."""
 def string_of(x: TensorLike) -> Symbol:
     """Numbers as strings."""
 def string_parse(x: StringLike, dtype: object) -> Symbol:
-    """The numbers that strings represent, with or without spaces around them."""
+    """The numbers that strings represent, with or without surrounding spaces."""
 def string_remove(x: StringLike, words: Sequence[str], case_sensitive: bool = True) -> Symbol:
     """The strings that are not in a list of words."""
 def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | None = None) -> tuple[Symbol, Symbol]:
-    """The parts of each string between delimiters, and how many there are."""
+    """The parts of each string between delimiters, and the number of parts."""
 def string_upper(x: StringLike) -> Symbol:
-    """The strings in capital letters."""
+    """The strings in upper case."""
 
 # triangular
 
@@ -745,7 +745,7 @@ def band_part(x: TensorLike, num_lower: int | Symbol | None, num_upper: int | Sy
 def lu(x: TensorLike) -> tuple[Symbol, Symbol, Symbol]:
     """The LU decomposition with partial pivoting: P @ L @ U = x."""
 def lu_factor(x: TensorLike) -> tuple[Symbol, Symbol]:
-    """The LU decomposition with partial pivoting, packed in one matrix, and the order of rows that pivoting gave."""
+    """The LU decomposition with partial pivoting, packed in one matrix, and the permutation of rows."""
 def triangular_solve(a: TensorLike, b: TensorLike, lower: bool = False, transposed: bool = False, unit_diagonal: bool = False) -> Symbol:
     """The solution of a @ x = b for triangular matrices."""
 def tril(x: TensorLike, k: int = 0) -> Symbol:
@@ -760,7 +760,7 @@ def cross(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
 def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Symbol:
     """x * y + z in one step: floats round once, at the end; integers wrap, bools are *and*ed and *or*ed."""
 def into_vec(x: TensorLike | Sequence[TensorLike]) -> Symbol:
-    """`x` as a vector: a scalar becomes one of length 1, a list one of its length."""
+    """`x` as a vector: a scalar becomes a vector of length 1, a list a vector of its length."""
 def mag(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The magnitude of a vector: the square root of the sum of squares over axes, without intermediate overflow."""
 def vec(*values: TensorLike) -> Symbol:

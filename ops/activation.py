@@ -25,8 +25,8 @@ from graphcore.types.tensor_types import _shape, tensor_type
 def softmax(x: TensorLike, axis: int = -1) -> Symbol:
     """The exponentials of x divided by their sum over an axis: weights that sum to 1.
 
-    x: at least one axis, numbers or bools; integers become floats. Returns its shape. -inf gets weight 0; a row of -inf
-    alone is NaN. Raises `ShapeError` for what is no axis of x. ONNX Softmax.
+    x: at least one axis, numbers or bools; integers become floats. Returns the shape of x. -inf gets weight 0; a row of
+    only -inf is NaN. Raises `ShapeError` for an invalid axis of x. ONNX Softmax.
     """
     return _over_axis("softmax", "Softmax", x, axis)
 
@@ -35,8 +35,8 @@ def softmax(x: TensorLike, axis: int = -1) -> Symbol:
 def logsoftmax(x: TensorLike, axis: int = -1) -> Symbol:
     """The logarithm of `softmax`, without its underflow.
 
-    x: at least one axis, numbers or bools; integers become floats. Returns its shape. Raises `ShapeError` for what is
-    no axis of x. ONNX LogSoftmax.
+    x: at least one axis, numbers or bools; integers become floats. Returns the shape of x. Raises `ShapeError` for an
+    invalid axis of x. ONNX LogSoftmax.
     """
     return _over_axis("logsoftmax", "LogSoftmax", x, axis)
 
@@ -52,16 +52,16 @@ def glu(x: TensorLike, axis: int = -1) -> Symbol:
     """The first half of an axis times the sigmoid of the second: a gated linear unit.
 
     x: numbers or bools, an even size along `axis`; integers become floats. Returns half the size there. Raises
-    `ShapeError` for what is no axis of x and for an odd size. Dauphin et al. 2017, arXiv:1612.08083.
+    `ShapeError` for an invalid axis of x and for an odd size. Dauphin et al. 2017, arXiv:1612.08083.
     """
     symbol, dtype = promote_one("glu", "float", x)
     position = axis_of("glu", axis, symbol.rank, {"x": symbol})
     size = symbol.shape[position]
     if size % 2 == 1:
         raise ShapeError(
-            f"glu: axis {position} has size {size}, which has no halves",
+            f"glu: axis {position} must have an even size, got {size}",
             operands={"x": symbol},
-            help="give an even number of features: the values, then as many gates",
+            help="the first half of the axis is values, the second half is gates",
         )
     shape = _shape([*symbol.shape[:position], size // 2, *symbol.shape[position + 1 :]])
     return symbol.graph.build.emit("Glu", (symbol,), tensor_type(dtype, shape), {"axis": position}, LIBRARY)
@@ -79,7 +79,7 @@ def _glu(x: Symbol, axis: int) -> Symbol:
 def swiglu(gate: TensorLike, up: TensorLike) -> Symbol:
     """gate * sigmoid(gate) * up, the gated unit of most language models.
 
-    gate, up: shapes that broadcast; they are promoted together and integers become floats. Raises `ShapeError` where
+    gate, up: shapes that broadcast; they are promoted together and integers become floats. Raises `ShapeError` if
     they do not broadcast. Shazeer 2020, arXiv:2002.05202.
     """
     (gate, up), dtype = promote("swiglu", "float", {"gate": gate, "up": up})
@@ -106,9 +106,9 @@ _SELU_ALPHA, _SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 
 @op(onnx="Relu", rule="number")
 def relu(x: TensorLike) -> Symbol:
-    """max(x, 0); NaN stays.
+    """max(x, 0); NaN stays NaN.
 
-    x: any shape, numbers or bools, whose dtype the result has; unsigned integers and bools are returned as they are.
+    x: any shape, numbers or bools; unsigned integers and bools are returned unchanged. Returns the dtype of x.
     Raises `DTypeError` for strings. ONNX Relu, and Max for integers.
     """
     symbol, dtype = promote_one("relu", "number", x)
@@ -137,7 +137,7 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
 
     x: any shape, numbers or bools; integers become floats. approximate: "none" for x/2 * (1 + erf(x / sqrt(2))),
     "tanh" for x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), "quick" for x * sigmoid(1.702 x). Raises `GraphError`
-    for another word. Hendrycks and Gimpel 2016, arXiv:1606.08415; ONNX Gelu.
+    for another value. Hendrycks and Gimpel 2016, arXiv:1606.08415; ONNX Gelu.
     """
     choice("gelu", "approximate", approximate, ("none", "tanh", "quick"))
     if approximate == "quick":
@@ -149,10 +149,10 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
 
 @op(onnx="Elu", rule="float")
 def elu(x: TensorLike, alpha: float = 1.0) -> Symbol:
-    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+    """x where x is positive, alpha * (exp(x) - 1) elsewhere.
 
     x: any shape, numbers or bools; integers become floats. alpha: a Python number. Raises `DTypeError` and `ShapeError`
-    for an alpha that is no finite number. Clevert et al. 2015, arXiv:1511.07289; ONNX Elu.
+    for an alpha that is not a finite number. Clevert et al. 2015, arXiv:1511.07289; ONNX Elu.
     """
     return _parametric("elu", "Elu", x, alpha=real("elu", "alpha", alpha))
 
@@ -172,20 +172,20 @@ def celu(x: TensorLike, alpha: float = 1.0) -> Symbol:
 
 @op(onnx="LeakyRelu", rule="float")
 def leaky_relu(x: TensorLike, alpha: float = 0.01) -> Symbol:
-    """x where it is not negative, alpha * x elsewhere.
+    """x where x is not negative, alpha * x elsewhere.
 
     x: any shape, numbers or bools; integers become floats. alpha: a Python number. Raises `DTypeError` and `ShapeError`
-    for an alpha that is no finite number. ONNX LeakyRelu.
+    for an alpha that is not a finite number. ONNX LeakyRelu.
     """
     return _parametric("leaky_relu", "LeakyRelu", x, alpha=real("leaky_relu", "alpha", alpha))
 
 
 @op(onnx="ThresholdedRelu", rule="float")
 def thresholded_relu(x: TensorLike, alpha: float = 1.0) -> Symbol:
-    """x where it is above alpha, 0 elsewhere.
+    """x where x is above alpha, 0 elsewhere.
 
     x: any shape, numbers or bools; integers become floats. alpha: a Python number. Raises `DTypeError` and `ShapeError`
-    for an alpha that is no finite number. ONNX ThresholdedRelu.
+    for an alpha that is not a finite number. ONNX ThresholdedRelu.
     """
     return _parametric("thresholded_relu", "ThresholdedRelu", x, alpha=real("thresholded_relu", "alpha", alpha))
 
@@ -195,7 +195,7 @@ def hardsigmoid(x: TensorLike, alpha: float = 1 / 6, beta: float = 0.5) -> Symbo
     """min(max(alpha * x + beta, 0), 1).
 
     x: any shape, numbers or bools; integers become floats. alpha, beta: Python numbers. Raises `DTypeError` and
-    `ShapeError` for those that are no finite numbers. ONNX HardSigmoid, whose own alpha is 0.2.
+    `ShapeError` for those that are not finite numbers. ONNX HardSigmoid, whose default alpha is 0.2.
     """
     numbers = {"alpha": real("hardsigmoid", "alpha", alpha), "beta": real("hardsigmoid", "beta", beta)}
     return _parametric("hardsigmoid", "HardSigmoid", x, **numbers)
@@ -209,7 +209,7 @@ def _parametric(name: str, op_type: str, x: TensorLike, **numbers: float) -> Sym
 
 @op(onnx="PRelu", rule="float")
 def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
-    """x where it is not negative, slope * x elsewhere.
+    """x where x is not negative, slope * x elsewhere.
 
     x: any shape. slope: a shape that broadcasts to that of x: [channels, 1, 1] for images [batch, channels, height,
     width]. They are promoted together; integers become floats. Raises `ShapeError` for another slope. ONNX PRelu.
@@ -221,7 +221,7 @@ def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
         raise ShapeError(
             f"prelu: slope of shape {slope.shape} does not broadcast to x",
             operands=roles,
-            help="give a scalar, or a slope with axes of size 1 after it: slope.reshape(channels, 1, 1)",
+            help="give a scalar, or a slope with trailing axes of size 1: slope.reshape(channels, 1, 1)",
         )
     return symbol.graph.build.emit("PRelu", (symbol, slope), retype(symbol, dtype))
 
@@ -231,15 +231,15 @@ def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
 
 @op(onnx="Clip", rule="number")
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Symbol:
-    """min(max(x, min), max): elements below `min` become `min`, then those above `max` become `max`; NaN stays.
+    """min(max(x, min), max): elements below `min` become `min`, then those above `max` become `max`; NaN stays NaN.
 
-    x: any shape, numbers or bools, whose dtype the result has. min, max: shapes that broadcast with x, or None for no
-    bound; their dtypes must meet that of x in x's, but under "numpy", "jax" and "torch" the result is of the dtype in
-    which all three meet. A bound that is NaN is none where it is a scalar, and gives NaN elsewhere. Raises `DTypeError`
-    for a bound that does not fit the dtype of x, `ShapeError` where shapes do not broadcast. The array API standard's
+    x: any shape, numbers or bools. min, max: shapes that broadcast with x, or None for no bound; they must promote to
+    the dtype of x, but under "numpy", "jax" and "torch" the result has the common dtype of all three. A NaN bound has
+    no effect if it is a scalar; else the result is NaN there. Returns the dtype of x. Raises `DTypeError` for a bound
+    that does not fit the dtype of x, `ShapeError` for shapes that do not broadcast. The array API standard's
     clip; ONNX Clip.
     """
-    return _clipped("clip", x, min, max)
+    return _clip("clip", x, min, max)
 
 
 @op(onnx="Clip", rule="float")
@@ -249,14 +249,14 @@ def hardtanh(x: TensorLike, min: TensorLike = -1.0, max: TensorLike = 1.0) -> Sy
     x: any shape, numbers or bools; integers become floats. min, max: as for `clip`. Raises as `clip` does. ONNX Clip.
     """
     symbol, _ = promote_one("hardtanh", "float", x)
-    return _clipped("hardtanh", symbol, min, max)
+    return _clip("hardtanh", symbol, min, max)
 
 
-def _clipped(name: str, x: TensorLike, low: TensorLike | None, high: TensorLike | None) -> Symbol:
+def _clip(name: str, x: TensorLike, low: TensorLike | None, high: TensorLike | None) -> Symbol:
     graph = graph_of(name, [x, low, high])
     if graph.promotion.bounds_promote:
-        given = {"x": x, "min": low, "max": high}
-        (x, *bounds), _ = promote(name, "number", {role: v for role, v in given.items() if v is not None})
+        bounded = {"x": x, "min": low, "max": high}
+        (x, *bounds), _ = promote(name, "number", {role: v for role, v in bounded.items() if v is not None})
         low = None if low is None else bounds.pop(0)
         high = None if high is None else bounds.pop(0)
     symbol, dtype = promote_one(name, "number", x if isinstance(x, Symbol) else graph.build.operand(x, name, "x"))
@@ -265,7 +265,7 @@ def _clipped(name: str, x: TensorLike, low: TensorLike | None, high: TensorLike 
     if least is None and greatest is None:
         return symbol
     if dtype is not DType.bool and not any(b is not None and b.rank for b in (least, greatest)):
-        if dtype.is_float and dtype.bits >= 16:  # of which ONNX takes the finite ends for a bound that is left out
+        if dtype.is_float and dtype.bits >= 16:  # for an omitted bound, ONNX takes the largest finite numbers
             least = graph.build.scalar(-math.inf, dtype) if least is None else least
             greatest = graph.build.scalar(math.inf, dtype) if greatest is None else greatest
         inputs = (symbol, least, greatest) if greatest is not None else (symbol, least)
@@ -277,26 +277,26 @@ def _clipped(name: str, x: TensorLike, low: TensorLike | None, high: TensorLike 
 
 
 def _bound(name: str, x: Symbol, role: str, value: TensorLike) -> Symbol:
-    """A bound as a Symbol of x's dtype."""
+    """Return a bound as a Symbol of the dtype of x."""
     literal: Any = value if type(value) in (bool, int, float) else None
     symbol = None if literal is not None else x.graph.build.operand(value, name, role)
     roles = {"x": x, role: value if symbol is None else symbol}
-    answer = resolve(x.graph, Key(name, "number"), roles, (x, symbol), (None, literal))
-    if answer.result is not x.dtype:
+    resolution = resolve(x.graph, Key(name, "number"), roles, (x, symbol), (None, literal))
+    if resolution.result is not x.dtype:
         raise DTypeError(
-            f"{name}: {role} would make the result {answer.result}, but bounds leave the dtype of x as it is",
+            f"{name}: {role} would promote x to {resolution.result}, but bounds must not change the dtype of x",
             operands=roles,
-            help=f"cast the bound: {role}.cast(DType.{x.dtype.name}), or x: x.cast(DType.{answer.result.name})",
+            help=f"cast the bound: {role}.cast(DType.{x.dtype.name}), or x: x.cast(DType.{resolution.result.name})",
         )
-    return apply(x.graph, name, roles, (x, symbol), (None, literal), answer)[1]
+    return apply(x.graph, name, roles, (x, symbol), (None, literal), resolution)[1]
 
 
 # Expansions, for dtypes without a kernel
 
 
 def _expm1_times(x: Symbol, factor: float) -> Symbol:
-    made: Symbol = EXPANSIONS["Expm1"](x)
-    return made if factor == 1 else e.emit("Mul", made, e.const(x, factor))
+    result: Symbol = EXPANSIONS["Expm1"](x)
+    return result if factor == 1 else e.emit("Mul", result, e.const(x, factor))
 
 
 def _below_zero(x: Symbol, there: Symbol) -> Symbol:

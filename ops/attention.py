@@ -35,37 +35,37 @@ def scaled_dot_product_attention(
     """softmax(q @ k^T * scale + mask) @ v, head by head.
 
     q: [batch, heads, queries, size]. k: [batch, kv_heads, keys, size]. v: [batch, kv_heads, keys, v_size]. heads is a
-    multiple of kv_heads; each kv head serves that many neighbouring heads. Or all three with their heads side by side,
-    q [batch, queries, heads*size] and k and v likewise: then q_num_heads and kv_num_heads give their numbers.
-    attn_mask: a shape that broadcasts to [batch, heads, queries, keys]; bools, true for keys that are seen, or floats,
-    added to the scores. is_causal: a query sees no key after its own position. scale: of the scores, 1/sqrt(size) for
-    None. softcap: if not 0, scores become softcap * tanh(scores / softcap) before the mask. nonpad_kv_seqlen: [batch],
-    int64, how many keys are valid; the queries are then the last positions before that end. q, k, v and a mask of
-    floats are promoted together; integers become floats. Returns [batch, heads, queries, v_size], or [batch, queries,
-    heads*v_size]; 0 for a query that sees no key. Raises `ShapeError` for shapes and numbers of heads that do not go
-    together, `DTypeError` for a mask of integers and lengths that are not. Vaswani et al. 2017, arXiv:1706.03762;
+    multiple of kv_heads; each kv head serves heads / kv_heads consecutive heads. Or all three have rank 3, q [batch,
+    queries, heads*size] and k and v likewise; then q_num_heads and kv_num_heads are required. attn_mask: a shape that
+    broadcasts to [batch, heads, queries, keys]; bools, true for visible keys, or floats, added to the scores.
+    is_causal: a query sees no key after its position. scale: of the scores, 1/sqrt(size) for None. softcap: if not 0,
+    scores become softcap * tanh(scores / softcap) before the mask. nonpad_kv_seqlen: int64 [batch], the number of valid
+    keys; the queries are then the last positions before that end. q, k, v and a mask of floats are promoted together;
+    integers become floats. Returns [batch, heads, queries, v_size], or [batch, queries, heads*v_size]; 0 for a query
+    that sees no key. Raises `ShapeError` for shapes and numbers of heads that do not match, `DTypeError` for a mask of
+    integers and lengths that are not integers. Vaswani et al. 2017, arXiv:1706.03762;
     Ainslie et al. 2023, arXiv:2305.13245; ONNX Attention.
     """
     name = "scaled_dot_product_attention"
     factor = None if scale is None else real(name, "scale", scale)
     if factor is not None and factor <= 0:
-        raise ShapeError(f"{name}: scale={scale} is not positive", help="leave out scale for 1/sqrt(size)")
+        raise ShapeError(f"{name}: scale must be positive, got {scale}", help="omit scale for 1/sqrt(size)")
     cap = real(name, "softcap", softcap, least=0)
     graph = graph_of(name, (q, k, v, attn_mask, nonpad_kv_seqlen))
     mask = None if attn_mask is None else graph.build.operand(attn_mask, name, "attn_mask")
     if mask is not None and mask.dtype is not DType.bool and not mask.dtype.is_float:
         raise DTypeError(
-            f"{name}: attn_mask holds {mask.dtype}, neither bools nor floats",
+            f"{name}: attn_mask must be bools or floats, got {mask.dtype}",
             operands={"attn_mask": mask},
-            help="say which keys count: attn_mask != 0; or cast numbers to add: attn_mask.cast(DType.float32)",
+            help="select keys with attn_mask != 0, or cast numbers to add: attn_mask.cast(DType.float32)",
         )
-    given: dict[str, TensorLike] = {"q": q, "k": k, "v": v}
+    operands: dict[str, TensorLike] = {"q": q, "k": k, "v": v}
     if mask is not None and mask.dtype is not DType.bool:
-        given["attn_mask"] = mask
-    (sq, sk, sv, *promoted), dtype = promote(name, "float", given)
+        operands["attn_mask"] = mask
+    (sq, sk, sv, *promoted), dtype = promote(name, "float", operands)
     mask = promoted[0] if promoted else mask
     roles = {"q": sq, "k": sk, "v": sv}
-    shape = _attended(name, roles, q_num_heads, kv_num_heads)
+    shape = _result_shape(name, roles, q_num_heads, kv_num_heads)
     attributes: dict[str, int | float] = {}
     if sq.rank == 3:
         assert q_num_heads is not None
@@ -81,7 +81,7 @@ def scaled_dot_product_attention(
     if nonpad_kv_seqlen is not None:
         lengths = _lengths(name, graph.build.operand(nonpad_kv_seqlen, name, "nonpad_kv_seqlen"), sq)
     if mask is not None:
-        mask = _whole_mask(name, mask, roles, _heads(sq, q_num_heads))
+        mask = _expand_mask(name, mask, roles, _heads(sq, q_num_heads))
     inputs: tuple[Symbol | None, ...] = (sq, sk, sv)
     if lengths is not None:
         inputs = (*inputs, mask, None, None, lengths)
@@ -94,63 +94,65 @@ def _heads(x: Symbol, heads: int | None) -> Dim:
     return x.shape[1] if x.rank == 4 else Dim(heads or 0)
 
 
-def _attended(name: str, roles: dict[str, Symbol], q_heads: int | None, kv_heads: int | None) -> Shape:
-    """Return the shape of the result. Raises `ShapeError` where the operands' shapes do not match."""
+def _result_shape(name: str, roles: dict[str, Symbol], q_heads: int | None, kv_heads: int | None) -> Shape:
+    """Return the shape of the result. Raises `ShapeError` if the shapes of the operands do not match."""
     q, k, v = roles.values()
     if not (q.rank == k.rank == v.rank and q.rank in (3, 4)):
         raise ShapeError(
-            f"{name}: q, k and v have ranks {q.rank}, {k.rank} and {v.rank}; all must be 4, or all 3",
+            f"{name}: q, k and v must all have rank 4 or all rank 3, got {q.rank}, {k.rank} and {v.rank}",
             operands=roles,
             help="give [batch, heads, sequence, size], or [batch, sequence, heads*size] with q_num_heads, kv_num_heads",
         )
     if q.rank == 4:
         if q_heads is not None or kv_heads is not None:
             raise ShapeError(
-                f"{name}: operands of rank 4 have their heads in axis 1", operands=roles, help="leave out the num_heads"
+                f"{name}: operands of rank 4 have their heads in axis 1",
+                operands=roles,
+                help="omit q_num_heads and kv_num_heads",
             )
-        found, kv_found, sequence = q.shape[1], k.shape[1], 2
+        q_count, kv_count, sequence = q.shape[1], k.shape[1], 2
         sizes = [s.shape[3] for s in (q, k, v)]
     else:
         if q_heads is None or kv_heads is None:
             raise ShapeError(
-                f"{name}: operands of rank 3 do not say how many heads they have",
+                f"{name}: operands of rank 3 need numbers of heads",
                 operands=roles,
                 help="give q_num_heads and kv_num_heads",
             )
         counts = (whole(name, "q_num_heads", q_heads, 1), *(whole(name, "kv_num_heads", kv_heads, 1),) * 2)
-        found, kv_found, sequence = Dim(counts[0]), Dim(counts[1]), 1
+        q_count, kv_count, sequence = Dim(counts[0]), Dim(counts[1]), 1
         sizes = []
         for (role, symbol), count in zip(roles.items(), counts, strict=True):
             width = symbol.shape[2]
             if width.is_static and int(width) % count:
                 raise ShapeError(
-                    f"{name}: the {width} features of {role} do not split into {count} heads",
+                    f"{name}: the {width} features of {role} cannot be split into {count} heads",
                     operands=roles,
                     help=f"give a number of heads that divides {width}",
                 )
             sizes.append(width // count)
-    _agree(name, "batch sizes", roles, [s.shape[0] for s in (q, k, v)])
-    _agree(name, "sizes of a head of q and k", roles, sizes[:2])
-    _agree(name, "lengths of k and v", roles, [s.shape[sequence] for s in (k, v)])
+    _check_equal(name, "batch sizes", roles, [s.shape[0] for s in (q, k, v)])
+    _check_equal(name, "sizes of a head of q and k", roles, sizes[:2])
+    _check_equal(name, "lengths of k and v", roles, [s.shape[sequence] for s in (k, v)])
     if q.rank == 4:
-        _agree(name, "numbers of heads of k and v", roles, [k.shape[1], v.shape[1]])
-    if found.is_static and kv_found.is_static and (not int(kv_found) or int(found) % int(kv_found)):
+        _check_equal(name, "numbers of heads of k and v", roles, [k.shape[1], v.shape[1]])
+    if q_count.is_static and kv_count.is_static and (not int(kv_count) or int(q_count) % int(kv_count)):
         raise ShapeError(
-            f"{name}: {found} heads of q do not share {kv_found} heads of k and v evenly",
+            f"{name}: {q_count} heads of q cannot share {kv_count} heads of k and v evenly",
             operands=roles,
             help="the heads of q must be a multiple of those of k and v",
         )
     if q.rank == 4:
-        return _shape([q.shape[0], found, q.shape[2], sizes[2]])
-    return _shape([q.shape[0], q.shape[1], found * sizes[2]])
+        return _shape([q.shape[0], q_count, q.shape[2], sizes[2]])
+    return _shape([q.shape[0], q.shape[1], q_count * sizes[2]])
 
 
-def _agree(name: str, what: str, roles: Roles, dims: list[Dim]) -> None:
+def _check_equal(name: str, what: str, roles: Roles, dims: list[Dim]) -> None:
     if any(not same_dim(dims[0], d) for d in dims[1:]):
         raise ShapeError(
             f"{name}: {what} differ: {' and '.join(map(str, dims))}",
             operands=roles,
-            help="make them equal; if named dims always agree, say so with ops.rebind or give them one name",
+            help="make them equal; if named dims always agree, give them one name, or declare it with ops.rebind",
         )
 
 
@@ -158,39 +160,41 @@ def _lengths(name: str, lengths: Symbol, q: Symbol) -> Symbol:
     roles = {"q": q, "nonpad_kv_seqlen": lengths}
     if not lengths.dtype.is_integer:
         raise DTypeError(
-            f"{name}: nonpad_kv_seqlen must be integers, not {lengths.dtype}",
+            f"{name}: nonpad_kv_seqlen must be integers, got {lengths.dtype}",
             operands=roles,
             help="cast it: .cast(DType.int64)",
         )
     if lengths.rank != 1 or not same_dim(lengths.shape[0], q.shape[0]):
         raise ShapeError(
-            f"{name}: nonpad_kv_seqlen has shape {lengths.shape}, not [{q.shape[0]}]",
+            f"{name}: nonpad_kv_seqlen must have shape [{q.shape[0]}], got {lengths.shape}",
             operands=roles,
             help="give one length for each item of the batch",
         )
     return lengths.graph.build.cast(lengths, DType.int64)
 
 
-def _whole_mask(name: str, mask: Symbol, roles: dict[str, Symbol], heads: Dim) -> Symbol:
-    """Expand the mask's axes of queries and keys: onnxruntime broadcasts only the axes before them."""
+def _expand_mask(name: str, mask: Symbol, roles: dict[str, Symbol], heads: Dim) -> Symbol:
+    """Expand the axes of queries and keys of a mask: onnxruntime broadcasts only the axes before them."""
     q, k, _ = roles.values()
     sequence = 2 if q.rank == 4 else 1
-    wanted = [q.shape[0], heads, q.shape[sequence], k.shape[sequence]]
-    own = mask.shape
-    if mask.rank > 4 or any(d != ONE and not same_dim(d, w) for d, w in zip(own[::-1], wanted[::-1], strict=False)):
+    target_dims = [q.shape[0], heads, q.shape[sequence], k.shape[sequence]]
+    shape_of_mask = mask.shape
+    if mask.rank > 4 or any(
+        d != ONE and not same_dim(d, w) for d, w in zip(shape_of_mask[::-1], target_dims[::-1], strict=False)
+    ):
         raise ShapeError(
-            f"{name}: attn_mask of shape {own} does not broadcast to {_shape(wanted)}",
+            f"{name}: attn_mask of shape {shape_of_mask} does not broadcast to {_shape(target_dims)}",
             operands={**roles, "attn_mask": mask},
-            help="its axes are [batch, heads, queries, keys], each whole or 1; leading ones may be missing",
+            help="its axes must be [batch, heads, queries, keys], each of that size or 1; leading axes are optional",
         )
-    if mask.rank >= 2 and own[-2] is wanted[2] and own[-1] is wanted[3]:
+    if mask.rank >= 2 and shape_of_mask[-2] is target_dims[2] and shape_of_mask[-1] is target_dims[3]:
         return mask
     sizes: list[Size] = [ONE] * max(mask.rank - 2, 0)
     for symbol in (q, k):
         dim = symbol.shape[sequence]
         sizes.append(dim if dim.is_static else Axis(symbol, sequence))
     target = shape_vector(mask.graph, sizes)
-    shape = _shape([*own[:-2], *wanted[2:]])
+    shape = _shape([*shape_of_mask[:-2], *target_dims[2:]])
     return mask.graph.build.emit("Expand", (mask, target), tensor_type(mask.dtype, shape))
 
 
@@ -204,51 +208,51 @@ def rotary_embedding(
     rotary_embedding_dim: int = 0,
     num_heads: int | None = None,
 ) -> Symbol:
-    """Pairs of features turned by angles that grow with the position.
+    """Rotary position embedding: pairs of features rotated by angles that increase with the position.
 
     x: [batch, heads, sequence, size], or [batch, sequence, heads*size] with num_heads. cos_cache, sin_cache: cosine and
-    sine of the angles, [batch, sequence, turned/2], or [positions, turned/2] with position_ids: [batch, sequence],
-    integers from 0 to positions - 1. x and the caches are promoted together; integers become floats.
-    rotary_embedding_dim: how many features of each head are turned, an even number; 0 for all. interleaved: a pair is
-    two neighbours instead of a feature and the one turned/2 features after it. Returns the shape of x. Raises
-    `ShapeError` for shapes that do not go together, `DTypeError` for position_ids that are no integers.
+    sine of the angles, [batch, sequence, rotated/2], or [positions, rotated/2] with position_ids. position_ids: [batch,
+    sequence], integers from 0 to positions - 1. x and the caches are promoted together; integers become floats.
+    rotary_embedding_dim: the number of rotated features of each head, an even number; 0 for all. interleaved: a pair is
+    two neighbours instead of a feature and the one rotated/2 features after it. Returns the shape of x. Raises
+    `ShapeError` for shapes that do not match, `DTypeError` for position_ids that are not integers.
     Su et al. 2021, arXiv:2104.09864; ONNX RotaryEmbedding.
     """
     name = "rotary_embedding"
     graph = graph_of(name, (x, cos_cache, sin_cache, position_ids))
-    given = {"x": x, "cos_cache": cos_cache, "sin_cache": sin_cache}
-    (sx, cos, sin), dtype = promote(name, "float", given)
+    operands = {"x": x, "cos_cache": cos_cache, "sin_cache": sin_cache}
+    (sx, cos, sin), dtype = promote(name, "float", operands)
     roles = {"x": sx, "cos_cache": cos, "sin_cache": sin}
     positions = None
     if position_ids is not None:
         positions = graph.build.operand(position_ids, name, "position_ids")
         roles["position_ids"] = positions
-    sequence, size = _turned_axes(name, sx, num_heads, roles)
-    turned = whole(name, "rotary_embedding_dim", rotary_embedding_dim, 0)
-    if turned % 2 or (size.is_static and turned > int(size)):
+    sequence, size = _rotary_axes(name, sx, num_heads, roles)
+    rotated = whole(name, "rotary_embedding_dim", rotary_embedding_dim, 0)
+    if rotated % 2 or (size.is_static and rotated > int(size)):
         raise ShapeError(
-            f"{name}: rotary_embedding_dim={turned} is not an even number up to the size of a head, {size}",
+            f"{name}: rotary_embedding_dim={rotated} must be an even number up to the size of a head, {size}",
             operands=roles,
             help="give an even number of features, 0 for all",
         )
-    half = Dim(turned // 2) if turned else size // 2
-    wanted = [sx.shape[0], sx.shape[sequence]]
-    cache = [*wanted, half] if positions is None else [Dim.dynamic(), half]
+    half = Dim(rotated // 2) if rotated else size // 2
+    leading = [sx.shape[0], sx.shape[sequence]]
+    cache = [*leading, half] if positions is None else [Dim.dynamic(), half]
     for role in ("cos_cache", "sin_cache"):
-        _expect(name, role, roles[role], cache, roles, "" if positions is None else "positions")
+        _check_shape(name, role, roles[role], cache, roles, "" if positions is None else "positions")
     if positions is None:
-        cos, sin = (_whole_batch(s, sx) for s in (cos, sin))
+        cos, sin = (_expand_batch(s, sx) for s in (cos, sin))
     else:
-        _agree(name, "lengths of cos_cache and sin_cache", roles, [cos.shape[0], sin.shape[0]])
+        _check_equal(name, "lengths of cos_cache and sin_cache", roles, [cos.shape[0], sin.shape[0]])
         if not positions.dtype.is_integer:
             raise DTypeError(
-                f"{name}: position_ids must be integers, not {positions.dtype}",
+                f"{name}: position_ids must be integers, got {positions.dtype}",
                 operands=roles,
                 help="cast it: .cast(DType.int64)",
             )
-        _expect(name, "position_ids", positions, wanted, roles)
-        positions = graph.build.cast(_whole_batch(positions, sx), DType.int64)
-    attributes = {"interleaved": int(bool(interleaved)), "rotary_embedding_dim": turned}
+        _check_shape(name, "position_ids", positions, leading, roles)
+        positions = graph.build.cast(_expand_batch(positions, sx), DType.int64)
+    attributes = {"interleaved": int(bool(interleaved)), "rotary_embedding_dim": rotated}
     if sx.rank == 3:
         assert num_heads is not None
         attributes["num_heads"] = int(num_heads)
@@ -256,54 +260,52 @@ def rotary_embedding(
     return graph.build.emit("RotaryEmbedding", inputs, tensor_type(dtype, sx.shape), attributes)
 
 
-def _turned_axes(name: str, x: Symbol, num_heads: int | None, roles: Roles) -> tuple[int, Dim]:
+def _rotary_axes(name: str, x: Symbol, num_heads: int | None, roles: Roles) -> tuple[int, Dim]:
     """Return the axis of positions, and the size of a head."""
     if x.rank not in (3, 4):
         raise ShapeError(
-            f"{name}: x has rank {x.rank}, not 4 or 3",
+            f"{name}: x must have rank 3 or 4, got {x.rank}",
             operands=roles,
             help="give [batch, heads, sequence, size], or [batch, sequence, heads*size] with num_heads",
         )
     if x.rank == 3 and num_heads is None:
-        raise ShapeError(
-            f"{name}: x of rank 3 does not say how many heads it has", operands=roles, help="give num_heads"
-        )
+        raise ShapeError(f"{name}: x of rank 3 needs a number of heads", operands=roles, help="give num_heads")
     if x.rank == 4 and num_heads is not None and not same_dim(x.shape[1], num_heads):
         raise ShapeError(
-            f"{name}: x has {x.shape[1]} heads, not {num_heads}", operands=roles, help="leave out num_heads"
+            f"{name}: num_heads is {num_heads}, but x has {x.shape[1]} heads", operands=roles, help="omit num_heads"
         )
     size = x.shape[-1]
     if x.rank == 3:
         count = whole(name, "num_heads", num_heads, 1)
         if size.is_static and int(size) % count:
             raise ShapeError(
-                f"{name}: {size} features do not split into {count} heads",
+                f"{name}: {size} features cannot be split into {count} heads",
                 operands=roles,
                 help=f"give a number of heads that divides {size}",
             )
         size = size // count
     if size.is_static and int(size) % 2:
         raise ShapeError(
-            f"{name}: the size of a head is {size}, which has no pairs", operands=roles, help="give heads an even size"
+            f"{name}: the size of a head must be even, got {size}", operands=roles, help="features are rotated in pairs"
         )
     return (1 if x.rank == 3 else 2), size
 
 
-def _expect(name: str, role: str, symbol: Symbol, wanted: list[Dim], roles: Roles, first: str = "") -> None:
-    """Raise `ShapeError` unless the shape is the one wanted, or has 1 in place of the batch."""
-    fits = symbol.rank == len(wanted) and all(
-        same_dim(d, w) or (not axis and d == 1) for axis, (d, w) in enumerate(zip(symbol.shape, wanted, strict=True))
+def _check_shape(name: str, role: str, symbol: Symbol, expected: list[Dim], roles: Roles, first: str = "") -> None:
+    """Raise `ShapeError` unless the shape is as expected, or has 1 in place of the batch."""
+    fits = symbol.rank == len(expected) and all(
+        same_dim(d, w) or (not axis and d == 1) for axis, (d, w) in enumerate(zip(symbol.shape, expected, strict=True))
     )
     if not fits:
-        shown = ", ".join([first or str(wanted[0]), *map(str, wanted[1:])])
+        described = ", ".join([first or str(expected[0]), *map(str, expected[1:])])
         raise ShapeError(
-            f"{name}: {role} has shape {symbol.shape}, not [{shown}]",
+            f"{name}: {role} must have shape [{described}], got {symbol.shape}",
             operands=roles,
-            help="with position_ids caches are [positions, turned/2], without them [batch, sequence, turned/2]",
+            help="caches are [positions, rotated/2] with position_ids, else [batch, sequence, rotated/2]",
         )
 
 
-def _whole_batch(symbol: Symbol, x: Symbol) -> Symbol:
+def _expand_batch(symbol: Symbol, x: Symbol) -> Symbol:
     """Expand a batch of 1 to the batch of x."""
     batch = x.shape[0]
     if symbol.shape[0] != 1 or batch == 1:
@@ -337,18 +339,18 @@ def _rotary_embedding(
         taken = _shape([x.shape[0], x.shape[2], half])
         cos, sin = (e.emit("Gather", s, position_ids, shape=taken, axis=0) for s in (cos, sin))
     cos, sin = (e.emit("Unsqueeze", s, x.graph.build.vector([1]), shape=angles) for s in (cos, sin))
-    turned, rest = x, None
+    rotated, rest = x, None
     if rotary_embedding_dim:
-        turned = _features(x, 0, rotary_embedding_dim, 2 * half)
+        rotated = _features(x, 0, rotary_embedding_dim, 2 * half)
         rest = _features(x, rotary_embedding_dim, 2**62, x.shape[3] - 2 * half)
     pairs = _shape([*x.shape[:3], half])
     if interleaved:
         shape = _shape([*x.shape[:3], half, Dim(2)])
-        apart = reshaped(turned, [*(size(x, i) for i in range(3)), divided(turned, 3, 2), Dim(2)], shape)
-        a, b = (e.emit("Gather", apart, x.graph.build.scalar(i, DType.int64), shape=pairs, axis=-1) for i in (0, 1))
+        paired = reshaped(rotated, [*(size(x, i) for i in range(3)), divided(rotated, 3, 2), Dim(2)], shape)
+        a, b = (e.emit("Gather", paired, x.graph.build.scalar(i, DType.int64), shape=pairs, axis=-1) for i in (0, 1))
     else:
         a, b = x.graph.build.emit_many(
-            "Split", (turned,), [tensor_type(x.dtype, pairs)] * 2, {"axis": 3, "num_outputs": 2}
+            "Split", (rotated,), [tensor_type(x.dtype, pairs)] * 2, {"axis": 3, "num_outputs": 2}
         )
     real = e.emit("Sub", *(e.emit("Mul", s, t, shape=pairs) for s, t in ((cos, a), (sin, b))), shape=pairs)
     imaginary = e.emit("Add", *(e.emit("Mul", s, t, shape=pairs) for s, t in ((sin, a), (cos, b))), shape=pairs)
@@ -358,12 +360,12 @@ def _rotary_embedding(
             e.emit("Unsqueeze", s, x.graph.build.vector([4]), shape=_shape([*pairs, ONE])) for s in (real, imaginary)
         ]
         both = e.emit("Concat", *ends, shape=shape, axis=4)
-        made = reshaped(both, [size(turned, i) for i in range(4)], turned.shape)
+        result = reshaped(both, [size(rotated, i) for i in range(4)], rotated.shape)
     else:
-        made = e.emit("Concat", real, imaginary, shape=_shape([*x.shape[:3], 2 * half]), axis=3)
+        result = e.emit("Concat", real, imaginary, shape=_shape([*x.shape[:3], 2 * half]), axis=3)
     if rest is not None:
-        made = e.emit("Concat", made, rest, shape=x.shape, axis=3)
-    return side_by_side(made) if flat else made
+        result = e.emit("Concat", result, rest, shape=x.shape, axis=3)
+    return side_by_side(result) if flat else result
 
 
 def _features(x: Symbol, start: int, stop: int, width: Dim) -> Symbol:

@@ -1,7 +1,7 @@
-"""Fields of bits of integers, read, set and joined, `x.bits`; and bits read as another dtype.
+"""Bit fields of integers, read, set and joined: `x.bits`; and bits read as another dtype.
 
-Integers have any width. Bit 0 is the lowest; a field is named as in hardware, the higher end first, and both ends are
-part of it. What has one bit is a bool.
+Integers have any width. Bit 0 is the lowest; a field is written as in hardware, high end first, and both ends are part
+of it. A field of one bit is a bool.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from graphcore.types.tensor_types import _shape
 def bit_extract(x: TensorLike, offset: Offset, width: int) -> Symbol:
     """The bits of an integer from `offset` on, `width` of them, as an unsigned integer of that width.
 
-    x: integers of any width or bools, any shape. offset: the place of the lowest bit taken, 0 for that of x: an int, or
-    integers that broadcast with x; what lies beyond x is 0. width: how many, from 1 on. Returns `uint<width>`, bool for
-    one bit. Raises `DTypeError` for floats and strings, `ShapeError` for an int of a field that is not inside x.
+    x: integers of any width or bools, any shape. offset: the position of the lowest bit, from 0: an int, or integers
+    that broadcast with x; bits beyond x are 0. width: the number of bits, at least 1. Returns `uint<width>`, bool for
+    one bit. Raises `DTypeError` for floats and strings, `ShapeError` for a field of ints that is not inside x.
     `x.bits[high:low]`; SPIR-V's BitFieldUExtract.
     """
-    symbol, place = _given("bit_extract", x, offset, width)
+    symbol, place = _checked_field("bit_extract", x, offset, width)
     moved = shifted("ShiftRight", unsigned(symbol), place)
     return as_field(moved, width)
 
@@ -45,102 +45,108 @@ def bit_extract(x: TensorLike, offset: Offset, width: int) -> Symbol:
 def bit_insert(x: TensorLike, value: TensorLike, offset: Offset, width: int) -> Symbol:
     """The integer with the bits from `offset` on, `width` of them, set to those of `value`.
 
-    x: integers of any width or bools, any shape. value: integers or bools that broadcast with x, of which the lowest
-    `width` bits are taken; a Python number must fit. offset: the place of the lowest bit set: an int, or integers that
-    broadcast with x; what would lie beyond x is dropped. Returns the dtype of x. Raises `DTypeError` for floats,
-    strings and a number that does not fit, `ShapeError` for an int of a field that is not inside x.
+    x: integers of any width or bools, any shape. value: integers or bools that broadcast with x, whose lowest
+    `width` bits are used; a Python number must fit. offset: the position of the lowest bit: an int, or integers that
+    broadcast with x; bits beyond x are dropped. Returns the dtype of x. Raises `DTypeError` for floats,
+    strings and a number that does not fit, `ShapeError` for a field of ints that is not inside x.
     `x.with_bits(high, low, value)`; SPIR-V's BitFieldInsert.
     """
-    symbol, place = _given("bit_insert", x, offset, width)
-    own = unsigned(symbol)
-    field = _field(symbol, value, width, own.dtype)
+    symbol, place = _checked_field("bit_insert", x, offset, width)
+    bits = unsigned(symbol)
+    field = _field(symbol, value, width, bits.dtype)
     ones = (1 << width) - 1
     if isinstance(place, Symbol):
-        mask = shifted("ShiftLeft", e.const(own, ones), place)
-        kept = e.emit("BitwiseAnd", own, e.emit("BitwiseNot", mask))
+        mask = shifted("ShiftLeft", e.const(bits, ones), place)
+        others = e.emit("BitwiseAnd", bits, e.emit("BitwiseNot", mask))
     else:
-        kept = e.emit("BitwiseAnd", own, e.const(own, ((1 << own.dtype.bits) - 1) ^ (ones << place)))
-    made = e.emit("BitwiseOr", kept, shifted("ShiftLeft", field, place))
-    return symbol.graph.build.cast(made, symbol.dtype)
+        others = e.emit("BitwiseAnd", bits, e.const(bits, ((1 << bits.dtype.bits) - 1) ^ (ones << place)))
+    combined = e.emit("BitwiseOr", others, shifted("ShiftLeft", field, place))
+    return symbol.graph.build.cast(combined, symbol.dtype)
 
 
 @op(onnx="BitShift, BitwiseOr", rule="keep")
 def bit_concat(*values: TensorLike) -> Symbol:
-    """The bits of integers one after the other, those of the first the highest, as one unsigned integer.
+    """The bits of integers concatenated, those of the first the highest, as one unsigned integer.
 
     values: one or more Symbols or arrays of integers of any widths or bools, which broadcast. Returns `uint<n>` for n
-    bits in all, bool for one. Raises `DTypeError` for floats, strings and Python numbers, which have no width,
-    `ShapeError` for none and for shapes that do not broadcast. Verilog's {a, b}; Chisel's Cat.
+    bits in all, bool for one bit. Raises `DTypeError` for floats, strings and Python numbers, which have no width,
+    `ShapeError` for no values and for shapes that do not broadcast. Verilog's {a, b}; Chisel's Cat.
     """
     if not values:
-        raise ShapeError("bit_concat: no values given", help="give one or more: ops.bit_concat(high, low)")
+        raise ShapeError("bit_concat: expected one or more values", help="give one or more: ops.bit_concat(high, low)")
     graph = graph_of("bit_concat", values)
-    fields = [unsigned(whole("bit_concat", _sized(graph, value, i), f"value {i}")) for i, value in enumerate(values)]
+    fields = [
+        unsigned(whole("bit_concat", _with_width(graph, value, i), f"value {i}")) for i, value in enumerate(values)
+    ]
     broadcast("bit_concat", {f"value {i}": field for i, field in enumerate(fields)})
-    made = joined(fields)
-    return as_field(made, made.dtype.bits)
+    combined = joined(fields)
+    return as_field(combined, combined.dtype.bits)
 
 
-def _given(name: str, x: TensorLike, offset: Offset, width: int) -> tuple[Symbol, Offset]:
-    """Return the operand of a field, and its offset, both checked."""
+def _checked_field(name: str, x: TensorLike, offset: Offset, width: int) -> tuple[Symbol, Offset]:
+    """Return the checked operand and offset of a field."""
     symbol = whole(name, operand(name, x), "x")
     roles: dict[str, object] = {"x": symbol, "offset": offset}
     bits = symbol.dtype.bits
     if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or not 1 <= width <= bits:
-        raise ShapeError(f"{name}: width={width!r} of {bits} bits", operands={"x": symbol}, help=f"1 to {bits}")
+        raise ShapeError(
+            f"{name}: width must be 1 to {bits}, got {width!r}", operands={"x": symbol}, help=f"x has {bits} bits"
+        )
     if isinstance(offset, np.ndarray):
         offset = symbol.graph.build.operand(offset, name, "offset")
     if isinstance(offset, Symbol):
         if not offset.dtype.is_integer:
-            raise DTypeError(f"{name}: offset is {offset.type}", operands=roles, help="offset is integers")
+            raise DTypeError(
+                f"{name}: offset must be integers, got {offset.type}", operands=roles, help="cast it to an integer"
+            )
         place = operand(name, offset, "offset")
         broadcast(name, {"x": symbol, "offset": place})
         return symbol, place
     if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)):
-        raise DTypeError(f"{name}: offset={offset!r} is no integer", operands={"x": symbol}, help="give an int")
+        raise DTypeError(f"{name}: offset={offset!r} is not an integer", operands={"x": symbol}, help="give an int")
     if not 0 <= offset <= bits - width:
         raise ShapeError(
-            f"{name}: bits {offset + width - 1} to {offset} of {symbol.dtype}, which has bits {bits - 1} to 0",
+            f"{name}: bits {offset + width - 1} to {offset} are not in {symbol.dtype}, which has bits {bits - 1} to 0",
             operands={"x": symbol},
             help="bits count from 0, the lowest",
         )
     return symbol, int(offset)
 
 
-def _sized(graph: Graph, value: TensorLike, position: int) -> Symbol:
+def _with_width(graph: Graph, value: TensorLike, position: int) -> Symbol:
     if isinstance(value, (bool, int, float)):
         raise DTypeError(
             f"bit_concat: value {position} is the Python number {value!r}, which has no width",
-            help="give it one: graph.constant(value, DType.uint(4))",
+            help="give it a width: graph.constant(value, DType.uint(4))",
         )
     return graph.build.operand(value, "bit_concat", f"value {position}")
 
 
-def _field(x: Symbol, value: TensorLike, width: int, own: DType) -> Symbol:
-    """Return a value of a field in the unsigned dtype that it is inserted in, with zeros above its width."""
+def _field(x: Symbol, value: TensorLike, width: int, dtype: DType) -> Symbol:
+    """Return the value of a field in the unsigned dtype that it is inserted in, with zeros above its width."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if not -(1 << (width - 1)) <= value < 1 << width:
             raise DTypeError(
                 f"bit_insert: {value} does not fit into {width} bits",
                 operands={"x": x},
-                help=f"0 to {(1 << width) - 1}",
+                help=f"give 0 to {(1 << width) - 1}",
             )
-        return e.const(x, int(value) % (1 << width), own)
+        return e.const(x, int(value) % (1 << width), dtype)
     symbol = whole("bit_insert", x.graph.build.operand(value, "bit_insert", "value"), "value")
     broadcast("bit_insert", {"x": x, "value": symbol})
     build = x.graph.build
-    return build.cast(build.cast(unsigned(symbol), DType.uint(width)), own)
+    return build.cast(build.cast(unsigned(symbol), DType.uint(width)), dtype)
 
 
 # x.bits
 
 
 class Bits:
-    """The bits of a Symbol of integers, as `x.bits` has them.
+    """The bits of a Symbol of integers: `x.bits`.
 
     `x.bits[3]` is a bool, `x.bits[7:4]` the four bits from 7 down to 4 as uint4: the higher end first, both ends
-    included. `x.bits[i]` takes an integer Symbol. Bits of a buffer are set by `buffer.bits[7:4] = value`; a Symbol does
-    not change: `x.with_bits(7, 4, value)` is a new one.
+    included. `x.bits[i]` takes an integer Symbol. Bits of a buffer are set by `buffer.bits[7:4] = value`; a Symbol
+    is immutable: `x.with_bits(7, 4, value)` returns a new one.
     """
 
     __slots__ = ("_of",)
@@ -165,7 +171,7 @@ class Bits:
 
 
 def _place(x: Symbol, place: Any) -> tuple[Offset, int]:
-    """Return the offset and width that an index of bits means."""
+    """Return the offset and width of an index of bits."""
     if not isinstance(place, slice):
         return place, 1
     bits = whole("bits", x, "x").dtype.bits
@@ -173,14 +179,14 @@ def _place(x: Symbol, place: Any) -> tuple[Offset, int]:
     low = 0 if place.stop is None else place.stop
     if isinstance(high, Symbol) or isinstance(low, Symbol):
         raise ShapeError(
-            "bits: how many bits lie between two Symbols is not known while the graph is being built",
+            "bits: the number of bits between two Symbols is not known while the graph is being built",
             operands={"x": x},
-            help="say how many: ops.bit_extract(x, low, width)",
+            help="give the width: ops.bit_extract(x, low, width)",
         )
-    known = all(isinstance(end, (int, np.integer)) and not isinstance(end, bool) for end in (high, low))
-    if place.step is not None or not known or not 0 <= low <= high:
+    are_ints = all(isinstance(end, (int, np.integer)) and not isinstance(end, bool) for end in (high, low))
+    if place.step is not None or not are_ints or not 0 <= low <= high:
         raise ShapeError(
-            f"bits: {place.start}:{place.stop}{'' if place.step is None else f':{place.step}'} is no range of bits",
+            f"bits: {place.start}:{place.stop}{'' if place.step is None else f':{place.step}'} is not a range of bits",
             operands={"x": x},
             help="give the higher end first, both included: x.bits[3:0] is the lowest four",
         )
@@ -204,35 +210,35 @@ setattr(Symbol, "with_bits", with_bits)  # noqa: B010
 def bitcast(x: TensorLike, dtype: object) -> Symbol:
     """The same bits read as another dtype.
 
-    x: any shape, any dtype but string. dtype: of the same width, or of another: the last axis then holds as many more,
-    or fewer, elements, the lowest bits first, as in NumPy's view of a little-endian array; its length must be a
-    multiple. A bool is one bit beside a dtype of one bit, and a byte beside any other, in which all but 0 is true.
-    tensor_float32 has 32 bits and is rounded where it is made. Returns a Symbol of that dtype. Raises `DTypeError` for
-    strings, what is no dtype and widths that are no multiple of each other, `ShapeError` for a scalar or a last axis
-    that does not divide. ONNX BitCast.
+    x: any shape, any dtype but string. dtype: of the same width, or of another: the last axis then has more or fewer
+    elements, the lowest bits first, as in NumPy's view of a little-endian array; its length must be a multiple. A bool
+    is one bit beside a dtype of one bit, else a byte, in which any value but 0 is true. tensor_float32 has 32 bits, and
+    results are rounded to it. Returns a Symbol of that dtype. Raises `DTypeError` for strings, an invalid dtype and
+    widths of which neither is a multiple of the other, `ShapeError` for a scalar or a last axis that is not divisible.
+    ONNX BitCast.
     """
     symbol = operand("bitcast", x)
     target = dtype_of("bitcast", dtype)
-    own = symbol.dtype
+    source = symbol.dtype
     roles: dict[str, object] = {"x": symbol}
-    if DType.string in (own, target):
+    if DType.string in (source, target):
         raise DTypeError("bitcast: strings have no bits", operands=roles, help="use numbers or bools")
-    if own is target:
+    if source is target:
         return symbol
-    before, after = _width(own, target), _width(target, own)
+    before, after = _width(source, target), _width(target, source)
     if before == after:
         return _read(symbol, target)
     if max(before, after) % min(before, after):
         raise DTypeError(
-            f"bitcast: {own} has {before} bits and {target} has {after}: neither is a multiple of the other",
+            f"bitcast: {source} has {before} bits and {target} has {after}: neither is a multiple of the other",
             operands=roles,
             help="take fields of bits instead: x.bits[high:low], or cast to keep the numbers",
         )
     if not symbol.rank:
         raise ShapeError(
-            f"bitcast: {own} of {before} bits has no last axis that {target} of {after} bits could lie on",
+            f"bitcast: a scalar of {source} ({before} bits) cannot be read as {target} ({after} bits)",
             operands=roles,
-            help=f"give it one: ops.unsqueeze(x, 0), or use a dtype of {before} bits",
+            help=f"add an axis first: ops.unsqueeze(x, 0), or use a dtype of {before} bits",
         )
     words = _read(symbol, DType.uint(before))
     return _read(_split_words(words, after) if before > after else _merged_words(words, after, roles), target)
@@ -245,25 +251,25 @@ def _width(dtype: DType, other: DType) -> int:
 
 
 def _read(x: Symbol, target: DType) -> Symbol:
-    """Return the bits of a dtype of the same width."""
-    build, own = x.graph.build, x.dtype
-    if own is target:
+    """Read the bits as a dtype of the same width."""
+    build, source = x.graph.build, x.dtype
+    if source is target:
         return x
-    if all(d.is_integer or d is DType.bool for d in (own, target)):
-        return build.cast(x, target)  # which wraps, and is no number other than 0 or 1 of a bool
-    if own is DType.tensor_float32:
+    if all(d.is_integer or d is DType.bool for d in (source, target)):
+        return build.cast(x, target)  # a cast of integers wraps; a bool is 0 or 1
+    if source is DType.tensor_float32:
         return _read(build.cast(x, DType.float32), target)
     if target is DType.tensor_float32:
         return build.cast(_read(x, DType.float32), target)
-    if own.storage is not own:  # index and address
-        return _read(build.cast(x, own.storage), target)
+    if source.storage is not source:  # index and address
+        return _read(build.cast(x, source.storage), target)
     if target.storage is not target:
         return build.cast(_read(x, target.storage), target)
     return e.bitcast(x, target)
 
 
 def _split_words(x: Symbol, bits: int) -> Symbol:
-    """Return the parts of unsigned integers along the last axis, the lowest first."""
+    """Split unsigned integers into words of `bits` along the last axis, the lowest first."""
     build, count = x.graph.build, x.dtype.bits // bits
     column = _shape([*x.shape, Dim(1)])
     last = e.ints(x, [-1])
@@ -271,15 +277,15 @@ def _split_words(x: Symbol, bits: int) -> Symbol:
     columns = [e.emit("Unsqueeze", part, last, shape=column) for part in parts]
     apart = e.emit("Concat", *columns, shape=_shape([*x.shape, Dim(count)]), axis=x.rank)
     length = x.shape[-1]
-    return _lengthened(x, apart, length * count)
+    return _merge_last_axes(x, apart, length * count)
 
 
 def _merged_words(x: Symbol, bits: int, roles: dict[str, object]) -> Symbol:
-    """Return unsigned integers made of those along the last axis, the lowest first."""
+    """Join unsigned integers along the last axis into words of `bits`, the lowest first."""
     count, length = bits // x.dtype.bits, x.shape[-1]
     if (length % count).is_static and length % count != 0:
         raise ShapeError(
-            f"bitcast: {length} elements on the last axis are no multiple of the {count} that {bits} bits take",
+            f"bitcast: the last axis must be a multiple of {count} for {bits} bits, got {length}",
             operands=roles,
             help="pad or slice the last axis first",
         )
@@ -292,18 +298,18 @@ def _merged_words(x: Symbol, bits: int, roles: dict[str, object]) -> Symbol:
     return joined(parts[::-1])
 
 
-def _lengthened(x: Symbol, apart: Symbol, length: Dim) -> Symbol:
+def _merge_last_axes(x: Symbol, apart: Symbol, length: Dim) -> Symbol:
     shape = _shape([*x.shape[:-1], length])
     if length.is_static:
         tail = e.ints(x, [int(length)])
     else:
-        own = shape_vector(x.graph, [Axis(x, x.rank - 1)], (x,), op="bitcast")
-        tail = e.emit("Mul", own, e.ints(x, [int(apart.shape[-1])]))
+        length_at_runtime = shape_vector(x.graph, [Axis(x, x.rank - 1)], (x,), op="bitcast")
+        tail = e.emit("Mul", length_at_runtime, e.ints(x, [int(apart.shape[-1])]))
     return e.emit("Reshape", apart, _sizes(x, tail), shape=shape, allowzero=1)
 
 
 def _sizes(x: Symbol, tail: Symbol) -> Symbol:
-    """Return the sizes of all axes but the last, and those of `tail` in its place."""
+    """Return the sizes of all axes but the last, followed by `tail`."""
     if x.rank == 1:
         return tail
     head = shape_vector(x.graph, [Axis(x, i) for i in range(x.rank - 1)], (x,), op="bitcast")

@@ -1,4 +1,4 @@
-"""Bits of integers: shifts and bitwise logic, bits counted and turned around; logic of bools."""
+"""Bits of integers: shifts, bitwise logic, counts and reversal of bits; logic of bools."""
 
 from __future__ import annotations
 
@@ -24,51 +24,51 @@ _UNSIGNED = {8: DType.uint8, 16: DType.uint16, 32: DType.uint32, 64: DType.uint6
 
 @expansion("ShiftLeft")
 def _shift_left(x: Symbol, count: Symbol) -> Symbol:
-    return _shifted(x, count, "LEFT")
+    return _shift(x, count, "LEFT")
 
 
 @expansion("ShiftRight")
 def _shift_right(x: Symbol, count: Symbol) -> Symbol:
-    return _shifted(x, count, "RIGHT")
+    return _shift(x, count, "RIGHT")
 
 
-def _shifted(x: Symbol, count: Symbol, direction: str) -> Symbol:
+def _shift(x: Symbol, count: Symbol, direction: str) -> Symbol:
     """Shift the bits of any integer by any count; ONNX BitShift takes unsigned integers only."""
-    own = x.dtype
-    if own.bits < 8:
-        wide = DType.int8 if own.is_signed else DType.uint8
-        return e.cast(_shifted_by(e.cast(x, wide), count, direction, own.bits), own)
-    return _shifted_by(x, count, direction, own.bits)
+    dtype = x.dtype
+    if dtype.bits < 8:
+        wide = DType.int8 if dtype.is_signed else DType.uint8
+        return e.cast(_shift_words(e.cast(x, wide), count, direction, dtype.bits), dtype)
+    return _shift_words(x, count, direction, dtype.bits)
 
 
-def _shifted_by(x: Symbol, count: Symbol, direction: str, bits: int) -> Symbol:
-    own = x.dtype
-    unsigned = _UNSIGNED[own.bits]
+def _shift_words(x: Symbol, count: Symbol, direction: str, bits: int) -> Symbol:
+    dtype = x.dtype
+    unsigned = _UNSIGNED[dtype.bits]
     wide = e.cast(count, DType.int8 if count.dtype.is_signed else DType.uint8) if count.dtype.bits < 8 else count
     counts = constant_array(wide)
     certain = counts is not None and bool(((counts >= 0) & (counts < bits)).all())
-    if certain and counts is not None and direction == "LEFT" and (own.is_signed or own is DType.uint16):
+    if certain and counts is not None and direction == "LEFT" and (dtype.is_signed or dtype is DType.uint16):
         # BitShift lacks these dtypes; a product wraps to the same bits.
         return e.emit("Mul", x, _powers(x, counts))
     inside = None if certain else _inside(wide, bits)
     steps = e.cast(_where_inside(wide, inside), unsigned)
-    if direction == "RIGHT" and own.is_signed:
+    if direction == "RIGHT" and dtype.is_signed:
         # The unsigned view shifts in zeros: flip the bits of negative numbers before and after.
-        mask = e.emit("Neg", e.cast(e.less(x, e.const(x, 0)), own))
+        mask = e.emit("Neg", e.cast(e.less(x, e.const(x, 0)), dtype))
         flipped = e.bitcast(e.emit("BitwiseXor", x, mask), unsigned)
-        moved = e.bitcast(e.emit("BitShift", flipped, steps, direction=direction), own)
+        moved = e.bitcast(e.emit("BitShift", flipped, steps, direction=direction), dtype)
         return e.emit("BitwiseXor", _where_inside(moved, inside), mask)
-    moved = e.bitcast(e.emit("BitShift", e.bitcast(x, unsigned), steps, direction=direction), own)
+    moved = e.bitcast(e.emit("BitShift", e.bitcast(x, unsigned), steps, direction=direction), dtype)
     return _where_inside(moved, inside)
 
 
 def _where_inside(x: Symbol, inside: Symbol | None) -> Symbol:
-    """Return x, and 0 where a count is outside: a product, since onnxruntime has Where for few integers."""
+    """Return x, and 0 where a count is outside: as a product, since onnxruntime has Where for few integer dtypes."""
     return x if inside is None else e.emit("Mul", x, e.cast(inside, x.dtype))
 
 
 def _inside(count: Symbol, bits: int) -> Symbol | None:
-    """Return whether a count is in 0 to `bits` - 1; None where its dtype holds no other."""
+    """Return a mask of counts from 0 to `bits` - 1; None if the dtype has no others."""
     inside = None
     if count.dtype.is_signed:
         inside = e.opposite(e.less(count, e.const(count, 0)))
@@ -88,14 +88,14 @@ left_shift = binary(
     "left_shift",
     "ShiftLeft",
     "shift",
-    "x with its bits moved up by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift.",
+    "x with its bits shifted left by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift.",
     dunder="lshift",
 )
 right_shift = binary(
     "right_shift",
     "ShiftRight",
     "shift",
-    "x with its bits moved down by a count, arithmetic for signed; all sign for counts outside. ONNX BitShift.",
+    "x with its bits shifted right by a count, arithmetically if signed; sign bits for counts outside. ONNX BitShift.",
     dunder="rshift",
 )
 bitwise_and = binary(
@@ -115,7 +115,7 @@ bitwise_not = unary(
     dunder="invert", for_bool="Not",
 )  # fmt: skip
 
-# Logic of truth values: numbers are true where they are not 0
+# Logic of truth values: numbers are true if they are not 0
 
 logical_and = binary("logical_and", "And", "logical", "True where both are true. ONNX And.")
 logical_or = binary("logical_or", "Or", "logical", "True where either is true. ONNX Or.")
@@ -126,11 +126,11 @@ logical_not = unary("logical_not", "Not", "logical", "True where x is not true. 
 # Parts of ops on the bits of integers of any width
 
 Offset: TypeAlias = int | Symbol
-"""The place of a bit, counted from the lowest: known now, or an integer of any shape that broadcasts."""
+"""The position of a bit, from the lowest: an int, or an integer Symbol of any shape that broadcasts."""
 
 
 def whole(name: str, symbol: Symbol, role: str) -> Symbol:
-    """Return the Symbol if it is of integers or bools. Raises `DTypeError`."""
+    """Return the Symbol if it has integers or bools. Raises `DTypeError` for others."""
     if symbol.dtype.is_integer or symbol.dtype is DType.bool:
         return symbol
     fix = "read its bits as an integer first: ops.bitcast(x, DType.uint32)" if symbol.dtype.is_float else ""
@@ -144,8 +144,8 @@ def unsigned(symbol: Symbol) -> Symbol:
 
 def as_field(symbol: Symbol, width: int) -> Symbol:
     """Return the lowest bits of an unsigned integer."""
-    made = symbol.graph.build.cast(symbol, DType.uint(width))
-    return symbol.graph.build.cast(made, DType.bool) if width == 1 else made
+    field = symbol.graph.build.cast(symbol, DType.uint(width))
+    return symbol.graph.build.cast(field, DType.bool) if width == 1 else field
 
 
 def shifted(op_type: str, x: Symbol, count: Offset) -> Symbol:
@@ -158,7 +158,7 @@ def shifted(op_type: str, x: Symbol, count: Offset) -> Symbol:
 
 
 def joined(fields: Sequence[Symbol]) -> Symbol:
-    """Return the bits of unsigned integers one after the other, those of the first the highest, as one such integer."""
+    """Concatenate the bits of unsigned integers into one, those of the first the highest."""
     total = DType.uint(sum(field.dtype.bits for field in fields))
     place, parts = total.bits, []
     for field in fields:
@@ -167,7 +167,7 @@ def joined(fields: Sequence[Symbol]) -> Symbol:
     return functools.reduce(lambda a, b: e.emit("BitwiseOr", a, b), parts)
 
 
-# Bits counted and turned around
+# Counts and reversal of bits
 
 _WORD = 64
 
@@ -176,18 +176,18 @@ _WORD = 64
 def bit_reverse(x: TensorLike) -> Symbol:
     """The bits of an integer in the opposite order.
 
-    x: integers of any width or bools, any shape. Returns the dtype of x, within whose width the lowest bit becomes the
+    x: integers of any width or bools, any shape. Returns the dtype of x, in whose width the lowest bit becomes the
     highest. Raises `DTypeError` for floats and strings. C++'s and LLVM's bitreverse.
     """
     symbol = whole("bit_reverse", operand("bit_reverse", x), "x")
-    own = unsigned(symbol)
-    words = [_emitted("BitReverse", word, word.dtype) for word in _words(own)]
-    made = joined(words)
-    return symbol.graph.build.cast(made, symbol.dtype)
+    bits = unsigned(symbol)
+    words = [_emit_count("BitReverse", word, word.dtype) for word in _words(bits)]
+    reversed_bits = joined(words)
+    return symbol.graph.build.cast(reversed_bits, symbol.dtype)
 
 
 def _words(x: Symbol) -> list[Symbol]:
-    """Return an unsigned integer in words of at most 64 bits, the lowest first."""
+    """Split an unsigned integer into words of at most 64 bits, the lowest first."""
     bits = x.dtype.bits
     build = x.graph.build
     return [
@@ -197,13 +197,13 @@ def _words(x: Symbol) -> list[Symbol]:
 
 @op(onnx="PopCount", rule="keep")
 def popcount(x: TensorLike) -> Symbol:
-    """The number of bits that are 1, of negative numbers in two's complement.
+    """The number of bits that are 1; negative numbers in two's complement.
 
     x: integers of any width or bools, any shape. Returns uint8, or for 256 bits and more the unsigned integer that
-    holds it. Raises `DTypeError` for floats and strings. C++'s popcount, of the bits as they are.
+    holds the count. Raises `DTypeError` for floats and strings. C++'s popcount.
     """
-    words, count = _counted("popcount", x)
-    parts = [x.graph.build.cast(_emitted("PopCount", x, DType.uint8), count) for x in words]
+    words, count = _words_and_dtype("popcount", x)
+    parts = [x.graph.build.cast(_emit_count("PopCount", x, DType.uint8), count) for x in words]
     return functools.reduce(lambda a, b: e.emit("Add", a, b), parts)
 
 
@@ -212,9 +212,9 @@ def leading_zeros(x: TensorLike) -> Symbol:
     """The number of bits that are 0 above the highest that is 1; the width for 0.
 
     x: integers of any width or bools, any shape. Returns uint8, or for 256 bits and more the unsigned integer that
-    holds it. Raises `DTypeError` for floats and strings. C++'s countl_zero.
+    holds the count. Raises `DTypeError` for floats and strings. C++'s countl_zero.
     """
-    words, count = _counted("leading_zeros", x)
+    words, count = _words_and_dtype("leading_zeros", x)
     return _run_of_zeros("LeadingZeros", words[::-1], count)
 
 
@@ -223,33 +223,33 @@ def trailing_zeros(x: TensorLike) -> Symbol:
     """The number of bits that are 0 below the lowest that is 1; the width for 0.
 
     x: integers of any width or bools, any shape. Returns uint8, or for 256 bits and more the unsigned integer that
-    holds it. Raises `DTypeError` for floats and strings. C++'s countr_zero.
+    holds the count. Raises `DTypeError` for floats and strings. C++'s countr_zero.
     """
-    words, count = _counted("trailing_zeros", x)
+    words, count = _words_and_dtype("trailing_zeros", x)
     return _run_of_zeros("TrailingZeros", words, count)
 
 
-def _counted(name: str, x: TensorLike) -> tuple[list[Symbol], DType]:
+def _words_and_dtype(name: str, x: TensorLike) -> tuple[list[Symbol], DType]:
     symbol = whole(name, operand(name, x), "x")
     bits = symbol.dtype.bits
     return _words(unsigned(symbol)), DType.uint8 if bits < 256 else DType.uint16 if bits < 1 << 16 else DType.uint32
 
 
 def _run_of_zeros(op_type: str, words: list[Symbol], count: DType) -> Symbol:
-    """Return the zeros before the first one, the words being in the order in which they are looked at."""
-    found: Symbol | None = None
+    """Return the number of zeros before the first one. words: in the order of the search."""
+    zeros: Symbol | None = None
     for word in reversed(words):
-        own = word.graph.build.cast(_emitted(op_type, word, DType.uint8), count)
-        if found is None:
-            found = own
+        count_of_word = word.graph.build.cast(_emit_count(op_type, word, DType.uint8), count)
+        if zeros is None:
+            zeros = count_of_word
             continue
-        beyond = e.emit("Add", found, e.const(found, word.dtype.bits))
-        found = e.where(e.equal(word, e.const(word, 0)), beyond, own)
-    assert found is not None
-    return found
+        beyond = e.emit("Add", zeros, e.const(zeros, word.dtype.bits))
+        zeros = e.where(e.equal(word, e.const(word, 0)), beyond, count_of_word)
+    assert zeros is not None
+    return zeros
 
 
-def _emitted(op_type: str, x: Symbol, dtype: DType) -> Symbol:
+def _emit_count(op_type: str, x: Symbol, dtype: DType) -> Symbol:
     """Emit one of the operators below on an unsigned integer of at most 64 bits."""
     type_ = tensor_type(dtype, x.shape)
     return x.graph.build.emit(op_type, (x,), type_, {"bits": x.dtype.bits}, LIBRARY)
@@ -286,7 +286,7 @@ def _pop_count(x: Symbol, *, bits: int) -> Symbol:
 
 
 def _ones(x: Symbol) -> Symbol:
-    """Return the number of ones: sums of pairs of bits, of those, and so on."""
+    """Return the number of ones: sums of pairs of bits, then of pairs of sums, and so on."""
     step = 1
     while step < x.dtype.bits:
         mask = _pattern(x.dtype, step)
@@ -314,11 +314,11 @@ def _trailing_zeros(x: Symbol, *, bits: int) -> Symbol:
 
 @expansion("BitReverse")
 def _bit_reverse(x: Symbol, *, bits: int) -> Symbol:
-    own = x.dtype
+    dtype = x.dtype
     x = e.cast(x, _storage(bits))
     step = x.dtype.bits // 2
     while step:
         mask = _pattern(x.dtype, step)
         x = e.emit("BitwiseOr", _and(_right(x, step), mask), _left(_and(x, mask), step))
         step //= 2
-    return e.cast(_right(x, x.dtype.bits - bits) if x.dtype.bits > bits else x, own)
+    return e.cast(_right(x, x.dtype.bits - bits) if x.dtype.bits > bits else x, dtype)

@@ -1,4 +1,4 @@
-"""Buffers and `print`: what a graph does besides giving outputs.
+"""Buffers and `print`: the effects of a graph beside its outputs.
 
 Buffers are mutable values of a graph; stores and loads take effect in the order in which the graph is built.
 """
@@ -18,7 +18,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.names import checked_name
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.creation import constant, full
-from graphcore.ops.indexing import assigned
+from graphcore.ops.indexing import assign
 from graphcore.types.dtypes import DType, is_wide
 
 _NUMBERS = (bool, int, float, str)
@@ -28,14 +28,14 @@ _NUMBERS = (bool, int, float, str)
 def buffer_create(initial: Buffer | TensorLike) -> BufferValue:
     """A buffer inside the graph, initialised anew in every run.
 
-    initial: its first value: a Symbol, array or number of any dtype and shape, or a `Buffer` for its own initial value
-    (zeros by default), whose named dims a Symbol of the graph must have. It can hold other values of that dtype and
-    rank, and of that shape where dims are numbers. A buffer that lasts from call to call is an input: `Graph("g",
+    initial: the initial value: a Symbol, array or number of any dtype and shape, or a `Buffer` with an initial value
+    (zeros by default), whose named dims a Symbol of the graph must have. The buffer can hold other values of that dtype
+    and rank, and of that shape where dims are numbers. A buffer that lasts from call to call is an input: `Graph("g",
     {"cache": Buffer(...)})`. Raises `ShapeError` for unknown dims, `GraphError` for a `Buffer` outside of `with
-    graph:`. Buffers have no ONNX operator: a load reads the value stored last.
+    graph:`. Buffers have no ONNX operator: a load returns the last stored value.
     """
     if isinstance(initial, Buffer):
-        value = _at_first(initial)
+        value = _initial_value(initial)
         return value_of(value.graph, initial, value)
     graph = operands.graph_of("buffer_create", (initial,))
     value = graph.build.operand(initial, "buffer_create", "initial")
@@ -47,32 +47,32 @@ def buffer_create(initial: Buffer | TensorLike) -> BufferValue:
 def buffer_load(buffer: Symbol) -> Symbol:
     """The value of a buffer at this point of the graph: a Symbol that later stores do not change.
 
-    buffer: of any dtype and shape; as an operand of any op it is read the same way. Returns a Symbol of its dtype and
-    of the shape stored last. Raises `DTypeError` for anything but a buffer.
+    buffer: of any dtype and shape; an op that takes the buffer as an operand loads it the same way. Returns a Symbol of
+    its dtype and of the last stored shape. Raises `DTypeError` for anything but a buffer.
     """
-    held = _checked("buffer_load", buffer)
-    return held.graph.build.own(held, "buffer_load", "buffer")
+    value = _check_buffer("buffer_load", buffer)
+    return value.graph.build.own(value, "buffer_load", "buffer")
 
 
 @op(onnx="none, or Cast", rule="keep")
 def buffer_store(buffer: Symbol, value: TensorLike) -> None:
-    """Store a value to a buffer, from here on in the order in which the graph is built.
+    """Store a value to a buffer; later loads, in the order in which the graph is built, return it.
 
-    value: a Symbol or array of a dtype that the buffer's holds exactly, to which it is cast, or a Python number that it
-    holds; under Allo's promotion systems a Symbol of any dtype but string, which is cast; of the buffer's rank, and of
-    its dims where they are numbers. Raises `DTypeError` for another dtype and for anything but a buffer, `ShapeError`
-    for another shape, `GraphError` within the body of a branch, loop or function that the buffer does not belong to.
+    value: a Symbol or array, cast to the dtype of the buffer, which must hold all its values exactly, or a Python
+    number that it holds; under Allo's promotion systems a Symbol of any dtype but string. Its rank must be that of the
+    buffer, and its dims where they are numbers. Raises `DTypeError` for another dtype and for anything but a buffer,
+    `ShapeError` for another shape, `GraphError` in a body of a branch, loop or function that is not that of the buffer.
     """
-    held = _checked("buffer_store", buffer)
-    graph = _open("buffer_store", held)
-    made = _value(graph, "buffer_store", held, value)
-    if not may_hold(held.buffer, made.type):
+    target = _check_buffer("buffer_store", buffer)
+    graph = _open_graph("buffer_store", target)
+    stored = _value(graph, "buffer_store", target, value)
+    if not may_hold(target.buffer, stored.type):
         raise ShapeError(
-            f"buffer_store: the buffer holds {held.buffer.type}",
-            operands={"buffer": held, "value": made},
-            help="give a value of that shape; buffer[...] = value broadcasts, and stores to a part",
+            f"buffer_store: the value is {stored.type}, but the buffer holds {target.buffer.type}",
+            operands={"buffer": target, "value": stored},
+            help="give a value of that shape; buffer[...] = value broadcasts, and can store to a part",
         )
-    _hold(held, made)
+    _store(target, stored)
 
 
 @op(onnx="ScatterND, Range, Slice", rule="keep")
@@ -81,75 +81,77 @@ def buffer_store_slice(buffer: Symbol, value: TensorLike, slices: Any) -> None:
 
     value: as for `buffer_store`, of a shape that broadcasts to that of the part. slices: one or a tuple or list of
     ints, integer scalars, slices with any step but 0 whose bounds are ints, Dims, None or integer Symbols, and `...`.
-    Slices are cut off at the ends of an axis; a single position outside of it, where only the run knows it, fails in
-    the run. Raises as `buffer_store` and `getitem` do, `ShapeError` for a value that does not broadcast, and
+    Slices are clamped to the axis; a single position outside of it, if known only at run time, is an error of the
+    run. Raises as `buffer_store` and `getitem` do, `ShapeError` for a value that does not broadcast, and
     `DTypeError` for arrays and masks among the slices.
     """
-    held = _checked("buffer_store_slice", buffer)
-    graph = _open("buffer_store_slice", held)
-    made = _value(graph, "buffer_store_slice", held, value)
+    target = _check_buffer("buffer_store_slice", buffer)
+    graph = _open_graph("buffer_store_slice", target)
+    stored = _value(graph, "buffer_store_slice", target, value)
     items = tuple(slices) if isinstance(slices, (tuple, list)) else (slices,)
-    _hold(held, assigned("buffer_store_slice", held.value, items, made))
+    _store(target, assign("buffer_store_slice", target.value, items, stored))
 
 
-def _at_first(buffer: Buffer) -> Symbol:
+def _initial_value(buffer: Buffer) -> Symbol:
     initial, type_ = buffer.initial, buffer.type
     if initial is None:
-        nothing: Any = "" if type_.dtype is DType.string else False
-        return full(type_.shape, constant(nothing, type_.dtype) if is_wide(type_.dtype) else nothing, type_.dtype)
-    held = Graph.current().build.constant(np.asarray(initial), type_.dtype)
-    return held if initial.ndim else full(type_.shape, held, type_.dtype)
+        zero: Any = "" if type_.dtype is DType.string else False
+        return full(type_.shape, constant(zero, type_.dtype) if is_wide(type_.dtype) else zero, type_.dtype)
+    value = Graph.current().build.constant(np.asarray(initial), type_.dtype)
+    return value if initial.ndim else full(type_.shape, value, type_.dtype)
 
 
-def _checked(op: str, value: object) -> BufferValue:
+def _check_buffer(op: str, value: object) -> BufferValue:
     if isinstance(value, BufferValue):
         return value
     raise DTypeError(
-        f"{op}: a {type(value).__name__} is no buffer",
+        f"{op}: buffer must be a buffer, got {type(value).__name__}",
         operands={"buffer": value},
-        help='declare it, Graph("g", {"cache": Buffer(...)}), and give graph["cache"]; or ops.buffer_create(x)',
+        help='declare one, Graph("g", {"cache": Buffer(...)}), and give graph["cache"]; or use ops.buffer_create(x)',
     )
 
 
-def _open(op: str, held: BufferValue) -> Graph:
+def _open_graph(op: str, buffer: BufferValue) -> Graph:
     """Return the buffer's graph, which must be the one under construction."""
-    graph = held.graph
+    graph = buffer.graph
     inner = graph if graph.scope.is_finished else graph.build.innermost()
     if inner is not graph or graph.scope.is_finished:
         raise GraphError(
-            f"{op}: buffer {held.name!r} is stored to within {inner.name!r}, a body that it does not belong to",
-            operands={"buffer": held},
-            help="return the value from the function of the body, and store what cond, the loop or the call gives",
+            f"{op}: buffer {buffer.name!r} cannot be stored to in {inner.name!r}, the body of another graph",
+            operands={"buffer": buffer},
+            help="return the value from the function of the body, and store the result of cond, the loop or the call",
         )
     return graph
 
 
-def _value(graph: Graph, op: str, held: BufferValue, value: Any) -> Symbol:
+def _value(graph: Graph, op: str, buffer: BufferValue, value: Any) -> Symbol:
     """Return the value to store, in the dtype of the buffer."""
-    from graphcore.passes.simplify import holds  # 10 ms to import, which graphs without buffers do not need
+    from graphcore.passes.simplify import holds  # takes 10 ms to import, and only graphs with buffers need it
 
-    dtype = held.buffer.type.dtype
+    dtype = buffer.buffer.type.dtype
     if type(value) in _NUMBERS:
         try:
             return graph.constant(value, dtype)
         except DTypeError as error:
             why = error.summary.removeprefix("constant: ")
-            raise DTypeError(f"{op}: {why}", operands={"buffer": held}, help=f"give what {dtype} holds") from None
-    made = graph.build.operand(value, op, "value")
-    if made.ambiguous or (graph.promotion.converts_stores and DType.string not in (made.dtype, dtype)):
-        return made.cast(dtype)
-    if made.dtype is dtype or holds(dtype, made.dtype):
-        return operands.cast_operand(made, dtype)
+            raise DTypeError(
+                f"{op}: {why}", operands={"buffer": buffer}, help=f"give a value that {dtype} can hold"
+            ) from None
+    symbol = graph.build.operand(value, op, "value")
+    if symbol.ambiguous or (graph.promotion.converts_stores and DType.string not in (symbol.dtype, dtype)):
+        return symbol.cast(dtype)
+    if symbol.dtype is dtype or holds(dtype, symbol.dtype):
+        return operands.cast_operand(symbol, dtype)
     raise DTypeError(
-        f"{op}: the buffer holds {dtype}, which does not hold every value of {made.dtype}",
-        operands={"buffer": held, "value": made},
-        help=f"cast what is stored: .cast(DType.{dtype.name})",
+        f"{op}: the buffer holds {dtype}, which cannot hold every value of {symbol.dtype}",
+        operands={"buffer": buffer, "value": symbol},
+        help=f"cast the value: .cast(DType.{dtype.name})",
     )
 
 
-def _hold(held: BufferValue, value: Symbol) -> None:
-    held.graph.build.end_expressions([value])
-    held._hold(value)
+def _store(buffer: BufferValue, value: Symbol) -> None:
+    buffer.graph.build.end_expressions([value])
+    buffer._hold(value)
 
 
 # Stores by assignment
@@ -174,32 +176,32 @@ for _operator in (
     setattr(BufferValue, f"__i{_operator}__", _in_place(_operator))
 
 
-# Marks on the values that a debug run shows
+# Values that a debug run returns
 
 
 @op(onnx="none", method=True)
 def print(x: TensorLike, label: str = "debug_tensor") -> Symbol:
     """Mark a value: `Model.debug(...)` without `watch` runs the model and returns all marked values by label.
 
-    x: any shape and dtype. label: a repeated one gets a number, `h`, `h_1`; inside of a function it follows the layer
-    of the call. Returns `x` itself: the graph, what it exports and how it runs stay the same. Raises `GraphError` for a
-    value inside the body of If, Loop or Scan, which a run cannot return. Source: MAX.
+    x: any shape and dtype. label: a repeated label gets a number, `h`, `h_1`; inside of a function it follows the
+    layer of the call. Returns `x` itself: the graph, its exports and how it runs stay the same. Raises `GraphError` for
+    a value inside the body of If, Loop or Scan, which a run cannot return. Source: MAX.
     """
     symbol = _marked(x)
     graph = symbol.graph
     checked_name(label, "print")
     if graph.scope.outer is not None:
         raise GraphError(
-            f"print: the value belongs to a body, {graph.name!r}, and a run gives no values from inside of it",
+            f"print: the value is in a body, {graph.name!r}, and a run cannot return values from there",
             operands={"value": symbol},
-            help="return it from the function of the body, and print what cond or the loop gives",
+            help="return it from the function of the body, and print the result of cond or the loop",
         )
-    own, count = label, 0
-    while graph.watched.get(own, symbol) is not symbol:
+    unique_label, count = label, 0
+    while graph.watched.get(unique_label, symbol) is not symbol:
         count += 1
-        own = f"{label}_{count}"
+        unique_label = f"{label}_{count}"
     graph.build.end_expressions((symbol,))
-    graph.watched[own] = symbol
+    graph.watched[unique_label] = symbol
     return symbol
 
 

@@ -1,4 +1,4 @@
-"""Complex numbers: of the complex dtypes, and as tensors whose last axis holds the real and the imaginary part."""
+"""Complex numbers: of the complex dtypes, and as tensors whose last axis is the real and the imaginary part."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 _REAL = (Kind.bool, Kind.signed, Kind.unsigned, Kind.float)
 
-# Of the complex dtypes
+# Complex dtypes
 
 
 def _angle_of_real(x: Symbol) -> Symbol:
     zero = e.const(x, 0)
-    left = e.either(e.less(x, zero), e.less(e.emit("Div", e.const(x, 1), x), zero))  # the quotient tells -0.0 from 0.0
-    turned = e.where(left, e.const(x, math.pi), zero)
+    is_negative = e.either(
+        e.less(x, zero), e.less(e.emit("Div", e.const(x, 1), x), zero)
+    )  # the quotient distinguishes -0.0 from 0.0
+    turned = e.where(is_negative, e.const(x, math.pi), zero)
     return e.where(e.emit("IsNaN", x, dtype=DType.bool), x, turned)
 
 
@@ -34,7 +36,7 @@ real = unary(
     "real",
     "RealPart",
     "number",
-    "The real part of complex numbers; real numbers as they are. NumPy's real.",
+    "The real part of complex numbers; real numbers unchanged. NumPy's real.",
     same_on=_REAL,
     gives_real=True,
     body=lambda x: e.emit("Identity", x),
@@ -43,7 +45,7 @@ conj = unary(
     "conj",
     "Conjugate",
     "number",
-    "The complex conjugate; real numbers as they are. NumPy's conj.",
+    "The complex conjugate; real numbers unchanged. NumPy's conj.",
     same_on=_REAL,
     body=lambda x: e.emit("Identity", x),
 )
@@ -75,18 +77,17 @@ def imag(x: TensorLike) -> Symbol:
 
 @op(onnx="ComplexOf", rule="float", name="complex")
 def complex_(real: TensorLike, imag: TensorLike = 0.0) -> Symbol:
-    """Complex numbers of their real and imaginary parts.
+    """Complex numbers from their real and imaginary parts.
 
-    real, imag: real numbers whose shapes broadcast; they meet in a common float, integers as for any real function.
-    Returns the broadcast shape: complex128 where the parts meet in float64, complex64 otherwise. Raises `DTypeError`
-    for parts that are complex, `PromotionError` for those that do not meet, `ShapeError` for shapes that do not
-    broadcast.
+    real, imag: real numbers whose shapes broadcast; they promote to a common float, integers as for any real function.
+    Returns the broadcast shape: complex128 if the common dtype is float64, complex64 otherwise. Raises `DTypeError` for
+    complex parts, `PromotionError` for parts without a common dtype, `ShapeError` for shapes that do not broadcast.
     """
     (real, imag), dtype = promote("complex", "float", {"real": real, "imag": imag})
     roles = {"real": real, "imag": imag}
     if dtype.is_complex:
         raise DTypeError(
-            f"complex: the parts meet in {dtype}, and parts are real",
+            f"complex: the parts must be real, got {dtype}",
             operands=roles,
             help="add them: real + 1j * imag",
         )
@@ -100,14 +101,14 @@ setattr(Symbol, "imag", property(imag))  # noqa: B010
 setattr(Symbol, "conj", conj)  # noqa: B010
 
 
-# As pairs of real numbers
+# Pairs of real numbers
 
 
 @op(onnx="Unsqueeze, Concat", rule="join")
 def as_complex(real: TensorLike, imag: TensorLike) -> Symbol:
     """Complex numbers from their real and imaginary parts.
 
-    real, imag: of one shape [...]; their dtypes meet in a common one. Returns [..., 2]. Raises `ShapeError` for
+    real, imag: of one shape [...]; promoted to a common dtype. Returns [..., 2]. Raises `ShapeError` for
     different shapes. ONNX Unsqueeze and Concat.
     """
     (real, imag), dtype = promote("as_complex", "join", {"real": real, "imag": imag})
@@ -116,7 +117,7 @@ def as_complex(real: TensorLike, imag: TensorLike) -> Symbol:
         raise ShapeError(
             f"as_complex: the parts have different shapes: {real.shape} and {imag.shape}",
             operands=roles,
-            help="bring them to one shape with ops.broadcast_to, or rebind dims that always agree",
+            help="broadcast them with ops.broadcast_to, or rebind dims that always agree",
         )
     graph = real.graph
     dims = [a if not a.is_dynamic else b for a, b in zip(real.shape, imag.shape, strict=True)]
@@ -136,29 +137,29 @@ def as_interleaved_complex(interleaved: TensorLike) -> Symbol:
     roles = {"interleaved": x}
     if not x.rank:
         raise ShapeError(
-            "as_interleaved_complex: a scalar has no axis on which parts could alternate",
+            "as_interleaved_complex: interleaved must have an axis, got a scalar",
             operands=roles,
             help="use ops.as_complex(real, imag)",
         )
     last = x.shape[-1]
     if (last % 2).value == 1:
         raise ShapeError(
-            f"as_interleaved_complex: the last axis has an odd length: {last}",
+            f"as_interleaved_complex: the last axis must have an even length, got {last}",
             operands=roles,
             help="it must hold pairs: real, imaginary, real, imaginary, ...",
         )
     leading = [Axis(x, i) for i in range(x.rank - 1)]
     pairs = Dim.dynamic() if last.is_dynamic else last // 2
     out = _shape([*x.shape[:-1], pairs, Dim(2)])
-    known = last.is_static
-    return reshaped("as_interleaved_complex", x, [*leading, pairs if known else None, Dim(2)], roles, out=out)
+    is_static = last.is_static
+    return reshaped("as_interleaved_complex", x, [*leading, pairs if is_static else None, Dim(2)], roles, out=out)
 
 
 @op(onnx="Gather", rule="keep")
 def as_real(complex: TensorLike) -> tuple[Symbol, Symbol]:
     """The real and the imaginary parts of complex numbers.
 
-    complex: [..., 2], of any dtype. Returns two tensors of shape [...]. Raises `ShapeError` where the last axis is not
+    complex: [..., 2], of any dtype. Returns two tensors of shape [...]. Raises `ShapeError` if the last axis is not
     of length 2. ONNX Gather.
     """
     x = operand("as_real", complex, "complex")
@@ -170,8 +171,8 @@ def as_real(complex: TensorLike) -> tuple[Symbol, Symbol]:
 def mul_complex(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The products of complex numbers.
 
-    lhs, rhs: [..., 2], numbers, which broadcast; their dtypes meet in a common one. Returns [..., 2]. Raises
-    `ShapeError` where a last axis is not of length 2 or shapes do not broadcast, `DTypeError` for bools.
+    lhs, rhs: [..., 2], numbers, which broadcast and promote to a common dtype. Returns [..., 2]. Raises `ShapeError` if
+    a last axis is not of length 2 or shapes do not broadcast, `DTypeError` for bools.
     (a + bi)(c + di) = (ac - bd) + (ad + bc)i.
     """
     (lhs, rhs), dtype = promote("mul_complex", "subtract", {"lhs": lhs, "rhs": rhs})
@@ -202,7 +203,7 @@ def _check_complex(name: str, roles: dict[str, Symbol]) -> None:
         if not symbol.rank or not same_dim(symbol.shape[-1], 2):
             last = f"its last axis is {symbol.shape[-1]}, not 2" if symbol.rank else "it is a scalar"
             raise ShapeError(
-                f"{name}: {role} does not hold complex numbers: {last}",
+                f"{name}: {role} must be pairs of real and imaginary parts [..., 2]: {last}",
                 operands=roles,
                 help="make them with ops.as_complex(real, imag) or ops.as_interleaved_complex(x)",
             )

@@ -1,4 +1,4 @@
-"""Tensors made without operands, or of positions: constants, ranges, tensors of one value, and one-hot vectors."""
+"""Creation of tensors: constants, ranges, tensors of one value, and one-hot vectors."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from graphcore.types.tensor_types import DimLike, _shape, tensor_type
 
 @op(onnx="Constant", computes=False)
 def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbol:
-    """A value known now, in the current graph.
+    """A constant in the current graph.
 
     value: an array, a Python scalar or nested lists of them, of any shape. dtype: by default the array's own, or bool,
     int64 or float32 for Python numbers, unless the promotion system chooses another. ambiguous: the dtype yields to
-    that of the other operand, in "kernel_float" and "anvil". Raises `DTypeError` where `dtype` cannot hold an element,
-    `GraphError` outside of `with graph:`. An ONNX initializer.
+    that of the other operand, in "kernel_float" and "anvil". Raises `DTypeError` if `dtype` cannot represent an
+    element, `GraphError` outside of `with graph:`. An ONNX initializer.
     """
     wanted = None if dtype is None else operands.dtype_of("constant", dtype)
     return Graph.current().constant(value, wanted, ambiguous=ambiguous)
@@ -41,11 +41,11 @@ def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbo
 
 @op(onnx="ConstantOfShape")
 def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = None) -> Symbol:
-    """A tensor with one value everywhere.
+    """A tensor filled with one value.
 
-    shape: one dim or a sequence of ints, names and Dims; each name must be one that a Symbol of the graph has. value:
+    shape: one dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph. value:
     a number, or a scalar Symbol. dtype: by default the value's own, or bool, int64 or float32 for Python numbers.
-    Raises `ShapeError` for unknown dims and names, `DTypeError` where `dtype` cannot hold the value. ONNX
+    Raises `ShapeError` for unknown dims and names, `DTypeError` if `dtype` cannot represent the value. ONNX
     ConstantOfShape, or Expand of a Symbol.
     """
     return _filled("full", shape, value, dtype)
@@ -55,8 +55,8 @@ def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = 
 def zeros(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> Symbol:
     """A tensor of zeros.
 
-    shape: one dim or a sequence of ints, names and Dims; each name must be one that a Symbol of the graph has. Raises
-    `ShapeError` for unknown dims and names. ONNX ConstantOfShape.
+    shape: one dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph. dtype:
+    float32 by default. Raises `ShapeError` for unknown dims and names. ONNX ConstantOfShape.
     """
     return _filled("zeros", shape, False, dtype)
 
@@ -65,8 +65,8 @@ def zeros(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> 
 def ones(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> Symbol:
     """A tensor of ones.
 
-    shape: one dim or a sequence of ints, names and Dims; each name must be one that a Symbol of the graph has. Raises
-    `ShapeError` for unknown dims and names. ONNX ConstantOfShape.
+    shape: one dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph. dtype:
+    float32 by default. Raises `ShapeError` for unknown dims and names. ONNX ConstantOfShape.
     """
     return _filled("ones", shape, True, dtype)
 
@@ -79,27 +79,29 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
         value = graph.build.own(value, name, "value")
         if value.rank:
             raise ShapeError(
-                f"{name}: value has shape {value.shape}", operands={"value": value}, help="give a number or a scalar"
+                f"{name}: value must be a scalar, got shape {value.shape}",
+                operands={"value": value},
+                help="give a number or a scalar",
             )
         return _expanded(graph, graph.build.cast(value, wanted or value.dtype), dims, name)
     array, own = array_of(value, wanted)
     if array.ndim:
         raise ShapeError(
-            f"{name}: value has shape {_shape([Dim(n) for n in array.shape])}",
+            f"{name}: value must be a scalar, got shape {_shape([Dim(n) for n in array.shape])}",
             operands={"value": repr(value)},
-            help="give one number; ops.constant holds arrays, ops.broadcast_to repeats them",
+            help="give one number; use ops.constant for arrays, ops.broadcast_to to repeat them",
         )
     if own is not DType.string and not isinstance(value, (np.ndarray, np.generic)):
         own = literal_dtype(graph.promotion, value, name)
         array = array.astype(np.float64) if own is DType.float32 else array
-        held = DType.of(array.dtype)
+        source = DType.of(array.dtype)
     else:
-        held = own
+        source = own
     target = wanted or own
-    if name == "full" and target is not held:
-        array = checked_cast(array, held, target, name)
+    if name == "full" and target is not source:
+        array = checked_cast(array, source, target, name)
     else:
-        array = casting.cast_array(array, held, target)
+        array = casting.cast_array(array, source, target)
     if not dims or target is DType.string:
         return _expanded(graph, graph.build.constant(array.reshape(()), target), dims, name)
     vector = shape_vector(graph, dims, op=name)
@@ -128,27 +130,29 @@ _KERNELS = (DType.int16, DType.int32, DType.int64, DType.float32, DType.float64)
 def range(
     start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: DimLike | None = None
 ) -> Symbol:
-    """The numbers from `start` up to but without `stop`, `step` apart, a tensor of rank 1.
+    """The numbers from `start` to `stop`, without `stop`, in steps of `step`: a tensor of rank 1.
 
-    start, stop, step: numbers, scalar Symbols, or Dims and names (as int64); one alone is `stop`, from 0. They promote
-    to a common dtype, which `dtype` overrides. out_dim: the length, where the bounds are Symbols. Raises `ShapeError`
-    for a step of 0 and a wrong `out_dim`, `DTypeError` for bools and for bounds that `dtype` cannot hold. ONNX Range,
-    NumPy's arange.
+    start, stop, step: numbers, scalar Symbols, or Dims and names (as int64); a single one is `stop`, from 0. They
+    promote to a common dtype, which `dtype` overrides. out_dim: the length, if the bounds are Symbols. Raises
+    `ShapeError` for a step of 0 and a wrong `out_dim`, `DTypeError` for bools and for bounds that `dtype` cannot
+    represent. ONNX Range, NumPy's arange.
     """
     if stop is None:
         start, stop = 0, start
     bounds = {"start": start, "stop": stop, "step": step}
     wanted = None if dtype is None else operands.dtype_of("range", dtype)
     if wanted in (DType.bool, DType.string):
-        raise DTypeError(f"range: {wanted} does not count", help="use an integer or a float dtype")
-    said = None if out_dim is None else dims_of("range", [out_dim])[0]
+        raise DTypeError(
+            f"range: dtype must be an integer or a float, got {wanted}", help="use an integer or a float dtype"
+        )
+    declared = None if out_dim is None else dims_of("range", [out_dim])[0]
     graph = graph_of("range", bounds.values())
     if any(isinstance(b, (Symbol, np.ndarray)) for b in bounds.values()):
-        return _computed(graph, bounds, wanted, said)
-    known = {role: _bound(role, value) for role, value in bounds.items()}
-    if all(not isinstance(value, float) for value in known.values()):
-        return _whole(graph, known, wanted, said)
-    return _real(graph, known, wanted, said)
+        return _computed(graph, bounds, wanted, declared)
+    values = {role: _bound(role, value) for role, value in bounds.items()}
+    if all(not isinstance(value, float) for value in values.values()):
+        return _whole(graph, values, wanted, declared)
+    return _real(graph, values, wanted, declared)
 
 
 def _bound(role: str, value: Any) -> Any:
@@ -159,26 +163,28 @@ def _bound(role: str, value: Any) -> Any:
     if isinstance(value, (np.integer, np.floating)):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise DTypeError(f"range: {role} is {value!r}", help="give a number, a Dim or a scalar Symbol")
+        raise DTypeError(
+            f"range: {role} must be a number, got {value!r}", help="give a number, a Dim or a scalar Symbol"
+        )
     if isinstance(value, float) and not math.isfinite(value):
-        raise ShapeError(f"range: {role} is {value!r}", help="give a finite number")
+        raise ShapeError(f"range: {role} must be finite, got {value!r}", help="give a finite number")
     if role == "step" and value == 0:
-        raise ShapeError("range: step is 0", help="give a step above or below 0")
+        raise ShapeError("range: step must not be 0", help="give a positive or negative step")
     return value
 
 
-def _length(said: Dim | None, length: Dim) -> Dim:
-    if said is not None and provably_differ(said, length):
-        raise ShapeError(f"range: out_dim is {said} and the length is {length}", help="leave out_dim out")
-    return length if said is None else said
+def _length(declared: Dim | None, length: Dim) -> Dim:
+    if declared is not None and provably_differ(declared, length):
+        raise ShapeError(f"range: out_dim is {declared}, but the length is {length}", help="omit out_dim")
+    return length if declared is None else declared
 
 
-def _whole(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim | None) -> Symbol:
-    """Emit a range of ints and Dims, counted in int64."""
+def _whole(graph: Graph, bounds: dict[str, Any], dtype: DType | None, declared: Dim | None) -> Symbol:
+    """Emit a range of ints and Dims, computed in int64."""
     start, stop, step = (b if isinstance(b, Dim) else Dim(0) + b for b in bounds.values())
     target = dtype or DType.int64
     if not step.is_static:
-        raise ShapeError(f"range: step is {step}", help="give a number or a scalar Symbol as the step")
+        raise ShapeError(f"range: step must be an int, got {step}", help="give a number or a scalar Symbol")
     distance = stop - start if bounds["step"] > 0 else start - stop
     length = Dim.maximum(distance.ceildiv(builtins.abs(bounds["step"])), 0)
     if length.is_static and length != 0:
@@ -186,74 +192,84 @@ def _whole(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim 
         for value in (bounds["start"], bounds["start"] + last if isinstance(bounds["start"], int) else None):
             if value is not None:
                 checked_cast(np.array(value), DType.of(np.array(value).dtype), target, "range")
-    shape = _shape([_length(said, length)])
+    shape = _shape([_length(declared, length)])
     symbols = tuple(
         dim_value(graph, b, op="range") if isinstance(b, Dim) else graph.build.scalar(b, DType.int64)
         for b in bounds.values()
     )
-    made = graph.build.emit("Range", symbols, tensor_type(DType.int64, shape))
-    return graph.build.cast(made, target)
+    result = graph.build.emit("Range", symbols, tensor_type(DType.int64, shape))
+    return graph.build.cast(result, target)
 
 
-def _real(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim | None) -> Symbol:
-    """Return a range of known bounds with a float among them: a constant, so that its length is NumPy's."""
+def _real(graph: Graph, bounds: dict[str, Any], dtype: DType | None, declared: Dim | None) -> Symbol:
+    """Return a range whose bounds are numbers, one of them a float: a constant, with the length that NumPy computes."""
     start, stop, step = bounds.values()
     if any(isinstance(b, Dim) for b in bounds.values()):
         raise ShapeError(
-            "range: a Dim does not go with a float bound",
+            "range: a Dim cannot be combined with a float bound",
             help="make a range of ints and multiply: ops.range(n) * 0.5",
         )
     target = dtype or DType.float32
     if target.is_integer:
-        raise DTypeError(f"range: float bounds do not count in {target}", help="give ints, or leave dtype out")
+        raise DTypeError(f"range: float bounds need a float dtype, got {target}", help="give ints, or omit dtype")
     length = builtins.max(0, math.ceil((stop - start) / step))
     values = start + np.arange(length, dtype=np.float64) * step
     array = checked_cast(values, DType.float64, target, "range")
-    _length(said, Dim(length))
+    _length(declared, Dim(length))
     return graph.build.constant(array, target)
 
 
-def _computed(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim | None) -> Symbol:
-    """Emit a range whose bounds are known when the graph runs."""
+def _computed(graph: Graph, bounds: dict[str, Any], dtype: DType | None, declared: Dim | None) -> Symbol:
+    """Emit a range whose bounds are computed when the graph runs."""
     roles = {
         role: dim_value(graph, value, op="range") if isinstance(value, (str, Dim)) else value
         for role, value in bounds.items()
     }
-    symbols, met = promote("range", "join", roles)
+    symbols, common = promote("range", "join", roles)
     for role, symbol in zip(roles, symbols, strict=True):
         if symbol.rank:
-            raise ShapeError(f"range: {role} has shape {symbol.shape}", operands={role: symbol}, help="give a scalar")
-        if met in (DType.bool, DType.string):
-            raise DTypeError(f"range: {met} does not count", operands={role: symbol}, help="cast to an integer")
-    target = dtype or met
-    counted = met if met in _KERNELS else DType.float32 if met.is_float else DType.int64
-    shape = _shape([Dim.dynamic() if said is None else said])
-    made = graph.build.emit("Range", tuple(graph.build.cast(s, counted) for s in symbols), tensor_type(counted, shape))
-    return graph.build.cast(made, target)
+            raise ShapeError(
+                f"range: {role} must be a scalar, got shape {symbol.shape}",
+                operands={role: symbol},
+                help="give a scalar",
+            )
+        if common in (DType.bool, DType.string):
+            raise DTypeError(
+                f"range: bounds must be numbers, got {common}", operands={role: symbol}, help="cast to an integer"
+            )
+    target = dtype or common
+    counted = common if common in _KERNELS else DType.float32 if common.is_float else DType.int64
+    shape = _shape([Dim.dynamic() if declared is None else declared])
+    result = graph.build.emit(
+        "Range", tuple(graph.build.cast(s, counted) for s in symbols), tensor_type(counted, shape)
+    )
+    return graph.build.cast(result, target)
 
 
 @op(onnx="Range, Mul, Add", rule="float")
 def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool = True, dtype: object = None) -> Symbol:
-    """`num` numbers at equal distances from `start` to `stop`.
+    """`num` evenly spaced numbers from `start` to `stop`.
 
     start, stop: numbers or Symbols, whose shapes broadcast; integers become floats. num: an int >= 0, or a dim of the
-    graph. endpoint: `stop` is the last of them; else it would be the next one. dtype: by default that in which start
-    and stop meet, or float32 or complex64 for Python numbers; an integer one truncates. Returns [num, ...], the numbers
-    along a new first axis, computed in float64 or complex128 and rounded once. Raises `ShapeError` for a negative or
-    unknown num and shapes that do not broadcast, `DTypeError` for ends that are no numbers and for bool and string as
-    `dtype`. NumPy's linspace.
+    graph. endpoint: `stop` is the last number; else it would be the next one. dtype: by default the common dtype of
+    start and stop, or float32 or complex64 for Python numbers; an integer dtype truncates. Returns [num, ...], the
+    numbers along a new first axis, computed in float64 or complex128 and rounded once. Raises `ShapeError` for a
+    negative or unknown num and shapes that do not broadcast, `DTypeError` for ends that are not numbers and for bool
+    and string as `dtype`. NumPy's linspace.
     """
     name = "linspace"
     wanted = None if dtype is None else operands.dtype_of(name, dtype)
     if wanted in (DType.bool, DType.string):
-        raise DTypeError(f"{name}: {wanted} does not count", help="use an integer or a float dtype")
-    (count,) = dims_of(name, [num], help="num is an int of 0 or more, a name or a Dim")
+        raise DTypeError(
+            f"{name}: dtype must be an integer or a float, got {wanted}", help="use an integer or a float dtype"
+        )
+    (count,) = dims_of(name, [num], help="num is an int >= 0, a name or a Dim")
     ends = {"start": start, "stop": stop}
     graph = graph_of(name, (start, stop))
     if isinstance(start, (int, float, complex)) and isinstance(stop, (int, float, complex)):
         for role, value in ends.items():
             if isinstance(value, bool):
-                raise DTypeError(f"{name}: {role} is {value!r}", help="give a number")
+                raise DTypeError(f"{name}: {role} must be a number, got {value!r}", help="give a number")
         has_complex = any(isinstance(value, complex) for value in (start, stop))
         target = wanted or (DType.complex64 if has_complex else DType.float32)
         first, last = (number if isinstance(number, complex) else float(number) for number in (start, stop))
@@ -261,14 +277,16 @@ def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool =
             return graph.build.constant(_spaced_values(first, last, int(count), endpoint, target), target)
         symbols = [graph.build.scalar(value, _widest(value)) for value in (first, last)]
     else:
-        symbols, met = promote(name, "float", ends)
-        target = wanted or met
+        symbols, common = promote(name, "float", ends)
+        target = wanted or common
     if count.is_dynamic:
-        raise ShapeError(f"{name}: num is unknown", help="give an int, a name or a Dim of the graph")
+        raise ShapeError(
+            f"{name}: num must not be an unknown dim (?)", help="give an int, a name or a Dim of the graph"
+        )
     shape = broadcast(name, dict(zip(ends, symbols, strict=True)))
     low, high = (e.cast(s, DType.complex128 if target.is_complex else DType.float64) for s in symbols)
     weight = e.cast(_weights(graph, count, endpoint, len(shape)), low.dtype)
-    # Weighted means of both ends: their difference, which may overflow, is never taken.
+    # Weighted means of both ends: their difference could overflow.
     rest = e.emit("Sub", e.const(weight, 1.0), weight, shape=weight.shape)
     parts = [e.emit("Mul", a, b) for a, b in ((rest, low), (weight, high))]
     return e.cast(e.emit("Add", *parts, shape=_shape([count, *shape])), target)
@@ -286,7 +304,7 @@ def _spaced_values(start: complex, stop: complex, count: int, endpoint: bool, dt
 
 
 def _weights(graph: Graph, count: Dim, endpoint: bool, rank: int) -> Symbol:
-    """Return the weights of the last of two ends: float64 [count] with `rank` axes of size 1 after it."""
+    """Return the weights of `stop`: float64 [count] with `rank` trailing axes of size 1."""
     shape = _shape([count])
     zero, one = (graph.build.scalar(n, DType.int64) for n in (0, 1))
     places = graph.build.emit(
@@ -301,7 +319,7 @@ def _weights(graph: Graph, count: Dim, endpoint: bool, rank: int) -> Symbol:
     return e.emit("Unsqueeze", weight, graph.build.vector([*builtins.range(1, rank + 1)]), shape=column)
 
 
-# From positions
+# One-hot vectors
 
 
 @op(onnx="OneHot", rule="join")
@@ -314,14 +332,14 @@ def one_hot(
     off_value: TensorLike | str = 0,
     dtype: object = None,
 ) -> Symbol:
-    """A vector for each index that has `on_value` at its place and `off_value` everywhere else.
+    """A vector for each index, with `on_value` at that position and `off_value` elsewhere.
 
-    indices: integers of any shape; negative ones count from the end, and those from `depth` on, or below -depth, have
-    no place. depth: the length of the vectors, at least 1: an int, a dim of the graph or an integer scalar Symbol.
-    axis: of the vectors, counted in the result. on_value, off_value: numbers or scalar Symbols, promoted together.
-    dtype: by default that in which the two meet, or float32 for Python numbers. Returns the shape of indices with depth
-    at the axis. Raises `DTypeError` for indices that are no integers and for values that `dtype` cannot hold,
-    `ShapeError` for values that are no scalars, a depth below 1 and what is no axis. ONNX OneHot.
+    indices: integers of any shape; negative ones count from the end, and those out of range give vectors of off_value.
+    depth: the length of the vectors, at least 1: an int, a dim of the graph or an integer scalar Symbol. axis: of the
+    vectors, in the result. on_value, off_value: numbers or scalar Symbols, promoted together. dtype: by default their
+    common dtype, or float32 for Python numbers. Returns the shape of indices with depth at the axis. Raises
+    `DTypeError` for indices that are not integers and for values that `dtype` cannot represent, `ShapeError` for values
+    that are not scalars, a depth below 1 and an invalid axis. ONNX OneHot.
     """
     name = "one_hot"
     graph = graph_of(name, (indices, depth, on_value, off_value))
@@ -331,37 +349,41 @@ def one_hot(
     if isinstance(depth, Symbol):
         length, count = Dim.dynamic(), graph.build.own(depth, name, "depth")
         if count.rank or not count.dtype.is_integer:
-            raise DTypeError(f"{name}: depth is {count.type}", operands=roles, help="give one integer, of rank 0")
+            raise DTypeError(
+                f"{name}: depth must be an integer scalar, got {count.type}", operands=roles, help="give a scalar"
+            )
         count = graph.build.cast(count, DType.int64)
     else:
-        (length,) = dims_of(name, [depth], help="depth is an int of 1 or more, a name, a Dim or a Symbol")
+        (length,) = dims_of(name, [depth], help="depth is an int >= 1, a name, a Dim or a Symbol")
         if length == 0:
-            raise ShapeError(f"{name}: vectors of length 0 have no place", operands=roles, help="give depth >= 1")
+            raise ShapeError(f"{name}: depth must be at least 1, got 0", operands=roles, help="give depth >= 1")
         count = dim_value(graph, length, (places,), op=name)
     values = _values(graph, {"off_value": off_value, "on_value": on_value}, dtype)
     shape = _shape([*places.shape[:position], length, *places.shape[position:]])
-    if is_wide(values.dtype):  # a choice by a vector of bools
+    if is_wide(values.dtype):  # select by a vector of bools
         truth = graph.build.constant(np.array([False, True]), DType.bool)
-        held = graph.build.emit("OneHot", (places, count, truth), tensor_type(DType.bool, shape), {"axis": position})
+        is_on = graph.build.emit("OneHot", (places, count, truth), tensor_type(DType.bool, shape), {"axis": position})
         off, on = (e.emit("Gather", values, graph.build.scalar(i, DType.int64), shape=_shape(())) for i in (0, 1))
-        return e.where(held, on, off)
+        return e.where(is_on, on, off)
     type_ = tensor_type(values.dtype, shape)
     return graph.build.emit("OneHot", (places, count, values), type_, {"axis": position})
 
 
-def _values(graph: Graph, given: dict[str, TensorLike | str], dtype: object) -> Symbol:
-    """Return the values off and on their place as one Symbol of shape [2]."""
+def _values(graph: Graph, values: dict[str, TensorLike | str], dtype: object) -> Symbol:
+    """Return off_value and on_value as one Symbol of shape [2]."""
     name = "one_hot"
     wanted = None if dtype is None else operands.dtype_of(name, dtype)
-    if all(isinstance(value, (bool, int, float, str)) for value in given.values()):
-        own = DType.string if any(isinstance(value, str) for value in given.values()) else DType.float32
-        return graph.constant(list(given.values()), wanted or own)
-    symbols, met = promote(name, "join", given)
-    for role, symbol in zip(given, symbols, strict=True):
+    if all(isinstance(value, (bool, int, float, str)) for value in values.values()):
+        own = DType.string if any(isinstance(value, str) for value in values.values()) else DType.float32
+        return graph.constant(list(values.values()), wanted or own)
+    symbols, common = promote(name, "join", values)
+    for role, symbol in zip(values, symbols, strict=True):
         if symbol.rank:
             raise ShapeError(
-                f"{name}: {role} has shape {symbol.shape}", operands={role: symbol}, help="give a number or a scalar"
+                f"{name}: {role} must be a scalar, got shape {symbol.shape}",
+                operands={role: symbol},
+                help="give a number or a scalar",
             )
-    cast = [graph.build.cast(s, wanted or met) for s in symbols]
+    cast = [graph.build.cast(s, wanted or common) for s in symbols]
     parts = [e.emit("Unsqueeze", s, graph.build.vector([0]), shape=_shape([Dim(1)])) for s in cast]
     return e.emit("Concat", *parts, shape=_shape([Dim(2)]), axis=0)

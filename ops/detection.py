@@ -1,4 +1,4 @@
-"""Regions of images: boxes that remain, features pooled from regions, samples at computed places."""
+"""Regions of images: non-maximum suppression, features pooled from regions, sampling at positions of a grid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import choice, whole
-from graphcore.ops.shared.reshape import INPUTS, layout_of, of_rank, relaid
+from graphcore.ops.shared.reshape import INPUTS, change_layout, check_rank, layout_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type
@@ -31,66 +31,78 @@ def non_maximum_suppression(
     center_point_box: bool = False,
     out_dim: DimLike | None = None,
 ) -> Symbol:
-    """The boxes that remain when, class by class, only the one with the highest score is kept of boxes that overlap.
+    """The boxes selected by non-maximum suppression: of boxes of a class that overlap, the one with the highest score.
 
-    boxes: [batch, count, 4], rows of (y1, x1, y2, x2), any two opposite corners; or (x, y, width, height) of its middle
-    and its size if center_point_box. scores: [batch, classes, count]. Both are floats, or integers that become floats;
-    they are compared in float32. max_output_boxes_per_class: the most that are kept of a class in an image.
-    iou_threshold: from 0 to 1; boxes overlap if their intersection over union is greater. score_threshold: boxes with
-    no higher score are dropped; None drops none. Each of the three is a number or a scalar Symbol, whose range the run
-    checks. out_dim: a name for the number of boxes kept, unknown otherwise.
-    Returns int64 [out_dim, 3], rows of (image, class, box) by image, class and falling score. Raises `ShapeError` for
-    wrong ranks and sizes, `DTypeError` for thresholds that are no numbers or out of range. ONNX NonMaxSuppression.
+    boxes: [batch, count, 4], rows of (y1, x1, y2, x2), any two opposite corners; or (x, y, width, height) of the centre
+    and the size if center_point_box. scores: [batch, classes, count]. Both are floats, or integers that become floats;
+    they are compared in float32. max_output_boxes_per_class: the maximum number of boxes of a class in an image.
+    iou_threshold: from 0 to 1; boxes overlap if their intersection over union is greater. score_threshold: boxes
+    without a higher score are dropped; None drops none. Each of the three is a number or a scalar Symbol, whose range
+    the run checks. out_dim: a name for the number of selected boxes, unknown otherwise.
+    Returns int64 [out_dim, 3], rows of (image, class, box) by image, class and descending score. Raises `ShapeError`
+    for wrong ranks and sizes, `DTypeError` for thresholds that are not numbers or out of range. ONNX NonMaxSuppression.
     """
     name = "non_maximum_suppression"
-    (found, rated), _ = promote(name, "float", {"boxes": boxes, "scores": scores})
-    roles = {"boxes": found, "scores": rated}
-    if found.rank != 3 or not same_dim(found.shape[2], 4):
-        raise ShapeError(f"{name}: boxes has shape {found.shape}", operands=roles, help="give [batch, count, 4]")
-    if rated.rank != 3:
-        raise ShapeError(f"{name}: scores has shape {rated.shape}", operands=roles, help="give [batch, classes, count]")
-    if not same_dim(found.shape[0], rated.shape[0]) or not same_dim(found.shape[1], rated.shape[2]):
+    (box_values, score_values), _ = promote(name, "float", {"boxes": boxes, "scores": scores})
+    roles = {"boxes": box_values, "scores": score_values}
+    if box_values.rank != 3 or not same_dim(box_values.shape[2], 4):
         raise ShapeError(
-            f"{name}: the scores are not of the boxes: {found.shape} and {rated.shape}",
+            f"{name}: boxes must be [batch, count, 4], got {box_values.shape}",
+            operands=roles,
+            help="give 4 numbers per box",
+        )
+    if score_values.rank != 3:
+        raise ShapeError(
+            f"{name}: scores must be [batch, classes, count], got {score_values.shape}",
+            operands=roles,
+            help="give one score for each class and box",
+        )
+    if not same_dim(box_values.shape[0], score_values.shape[0]) or not same_dim(
+        box_values.shape[1], score_values.shape[2]
+    ):
+        raise ShapeError(
+            f"{name}: boxes and scores do not match: {box_values.shape} and {score_values.shape}",
             operands=roles,
             help="boxes are [batch, count, 4] and scores [batch, classes, count]",
         )
-    graph = found.graph
-    given = [cast_operand(s, DType.float32) for s in (found, rated)]
-    most = _limit(graph, "max_output_boxes_per_class", max_output_boxes_per_class, DType.int64, roles)
+    graph = box_values.graph
+    inputs = [cast_operand(s, DType.float32) for s in (box_values, score_values)]
+    max_boxes = _limit(graph, "max_output_boxes_per_class", max_output_boxes_per_class, DType.int64, roles)
     overlap = _limit(graph, "iou_threshold", iou_threshold, DType.float32, roles)
-    limits = [most, overlap]
+    limits = [max_boxes, overlap]
     if score_threshold is not None:
         limits.append(_limit(graph, "score_threshold", score_threshold, DType.float32, roles))
     count = Dim.dynamic() if out_dim is None else _dim(out_dim)
     type_ = tensor_type(DType.int64, _shape([count, Dim(3)]))
     attributes = {"center_point_box": int(bool(center_point_box))}
-    return as_index(graph.build.emit("NonMaxSuppression", (*given, *limits), type_, attributes))
+    return as_index(graph.build.emit("NonMaxSuppression", (*inputs, *limits), type_, attributes))
 
 
 def _limit(graph: Graph, role: str, value: object, dtype: DType, roles: dict[str, Symbol]) -> Symbol:
-    """Return a limit as a Symbol of shape [1]. Raises `DTypeError` and `ShapeError` for what is none."""
+    """Return a limit as a Symbol of shape [1]. Raises `DTypeError` and `ShapeError` for invalid limits."""
     name = "non_maximum_suppression"
     if isinstance(value, Symbol):
-        found = graph.build.own(value, name, role)
-        shown = {**roles, role: found}
-        if not (found.dtype.is_integer or (found.dtype.is_float and dtype is DType.float32)):
+        symbol = graph.build.own(value, name, role)
+        operands = {**roles, role: symbol}
+        if not (symbol.dtype.is_integer or (symbol.dtype.is_float and dtype is DType.float32)):
             what = "a count" if dtype is DType.int64 else "a number"
-            raise DTypeError(f"{name}: {role} is {found.dtype}, not {what}", operands=shown, help="cast it")
-        if found.rank:
-            raise ShapeError(f"{name}: {role} has shape {found.shape}", operands=shown, help="give a scalar")
+            raise DTypeError(f"{name}: {role} must be {what}, got {symbol.dtype}", operands=operands, help="cast it")
+        if symbol.rank:
+            raise ShapeError(
+                f"{name}: {role} must be a scalar, got shape {symbol.shape}", operands=operands, help="give a scalar"
+            )
         return e.emit(
-            "Unsqueeze", graph.build.cast(found, dtype), graph.build.vector([0]), dtype=dtype, shape=_shape([Dim(1)])
+            "Unsqueeze", graph.build.cast(symbol, dtype), graph.build.vector([0]), dtype=dtype, shape=_shape([Dim(1)])
         )
     is_number = not isinstance(value, (bool, np.bool_))
     if role == "max_output_boxes_per_class":
         if not is_number or not isinstance(value, (int, np.integer)) or value < 0:
-            raise DTypeError(f"{name}: {role}={value!r} is no count", operands=roles, help="give 0 or more")
+            raise DTypeError(f"{name}: {role}={value!r} is not a count", operands=roles, help="give 0 or more")
         return graph.build.vector([int(value)])
     if not is_number or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise DTypeError(f"{name}: {role}={value!r} is no number", operands=roles, help="give a float or a Symbol")
+        raise DTypeError(f"{name}: {role}={value!r} is not a number", operands=roles, help="give a float or a Symbol")
     if role == "iou_threshold" and not 0 <= value <= 1:
-        raise DTypeError(f"{name}: {role}={value!r} is no part", operands=roles, help="give 0 to 1")
+        raise DTypeError(f"{name}: {role}={value!r} is not between 0 and 1", operands=roles, help="give 0 to 1")
     return graph.constant([float(value)], dtype)
 
 
@@ -111,18 +123,18 @@ def roi_align(
     batch_indices: TensorLike | None = None,
     input_layout: str = "NHWC",
 ) -> Symbol:
-    """Regions of images, each pooled to one size from points sampled in it. ONNX RoiAlign.
+    """Regions of images, each pooled to a fixed size from points sampled in it. ONNX RoiAlign.
 
     x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW". rois: [regions,
-    5], each (index of the image, x1, y1, x2, y2); or [regions, 4] without the index, which batch_indices: [regions]
-    of integers then gives. Coordinates times spatial_scale are pixels of x. x and rois are promoted together;
-    integers become floats. output_height, output_width: bins of a region. sampling_ratio: points sampled in a bin
-    along each axis; 0 for as many as a bin has pixels, rounded up. aligned: the centre of pixel 0 is at 0.5, not at 0.
-    mode: "AVG" for the mean of the points, interpolated bilinearly, or "MAX" for the greatest of the weighted pixels
-    around all points, as ONNX defines. Points more than a pixel outside of the image count as 0.
+    5], each (index of the image, x1, y1, x2, y2); or [regions, 4] without the index. batch_indices: the index of the
+    image of each region if rois lack it, integers [regions]. Coordinates times spatial_scale are pixels of x. x and
+    rois are promoted together; integers become floats. output_height, output_width: bins of a region. sampling_ratio:
+    points sampled in a bin along each axis; 0 for as many as a bin has pixels, rounded up. aligned: the centre of pixel
+    0 is at 0.5, not at 0. mode: "AVG" for the mean of the points, interpolated bilinearly, or "MAX" for the maximum of
+    the weighted pixels around all points, as ONNX defines. Points more than a pixel outside of the image count as 0.
     Returns [regions, output_height, output_width, channels], or [regions, channels, output_height, output_width].
     From He et al., "Mask R-CNN" (2017). Raises `ShapeError` for wrong ranks and sizes, `DTypeError` for indices that
-    are no integers.
+    are not integers.
     """
     name = "roi_align"
     layout_of(name, "input_layout", input_layout, INPUTS[2])
@@ -130,17 +142,17 @@ def roi_align(
     regions = graph.build.operand(rois, name, "rois")
     (image, boxes), dtype = promote(name, "float", {"x": x, "rois": regions})
     roles = {"x": image, "rois": regions}
-    of_rank(name, "x", image, input_layout, roles)
+    check_rank(name, "x", image, input_layout, roles)
     columns = 5 if batch_indices is None else 4
     if regions.rank != 2 or not same_dim(regions.shape[1], columns):
-        what = "(image, x1, y1, x2, y2)" if columns == 5 else "(x1, y1, x2, y2), as batch_indices are given,"
+        what = "(image, x1, y1, x2, y2)" if columns == 5 else "(x1, y1, x2, y2), beside batch_indices,"
         raise ShapeError(
-            f"{name}: rois has shape {regions.shape}",
+            f"{name}: rois must be [regions, {columns}], got {regions.shape}",
             operands=roles,
-            help=f"give a row {what} for each region: shape [regions, {columns}]",
+            help=f"give a row {what} for each region",
         )
     if str(mode).upper() not in ("AVG", "MAX"):
-        raise ShapeError(f"{name}: there is no mode {mode!r}", help="one of 'AVG', 'MAX'")
+        raise ShapeError(f"{name}: unknown mode {mode!r}", help="use one of 'AVG', 'MAX'")
     count = regions.shape[0]
     indices = _image_indices(name, regions, batch_indices, roles)
     boxes = _places(name, "rois", regions, boxes)
@@ -161,44 +173,46 @@ def roi_align(
         "spatial_scale": float(spatial_scale),
         "coordinate_transformation_mode": "half_pixel" if aligned else "output_half_pixel",
     }
-    inputs = relaid(image, input_layout, "NCHW")
-    made = tensor_type(dtype, _shape([count, inputs.shape[1], Dim(height), Dim(width)]))
-    return relaid(graph.build.emit("RoiAlign", (inputs, boxes, indices), made, attributes), "NCHW", input_layout)
+    inputs = change_layout(image, input_layout, "NCHW")
+    type_ = tensor_type(dtype, _shape([count, inputs.shape[1], Dim(height), Dim(width)]))
+    return change_layout(
+        graph.build.emit("RoiAlign", (inputs, boxes, indices), type_, attributes), "NCHW", input_layout
+    )
 
 
-def _places(name: str, role: str, given: Symbol, promoted: Symbol) -> Symbol:
-    """Return places, real numbers also where they were promoted with complex values. Raises `DTypeError` for others."""
-    if given.dtype.is_complex:
+def _places(name: str, role: str, original: Symbol, promoted: Symbol) -> Symbol:
+    """Return positions as real numbers, even if promoted with complex values. Raises `DTypeError` for complex ones."""
+    if original.dtype.is_complex:
         raise DTypeError(
-            f"{name}: {role} are places, and complex numbers are none",
-            operands={role: given},
+            f"{name}: {role} must be real numbers, got {original.dtype}",
+            operands={role: original},
             help="give real numbers: ops.real(z)",
         )
-    return e.cast(given, promoted.dtype.storage) if promoted.dtype.is_complex else promoted
+    return e.cast(original, promoted.dtype.storage) if promoted.dtype.is_complex else promoted
 
 
 def _image_indices(name: str, regions: Symbol, batch_indices: TensorLike | None, roles: dict[str, Symbol]) -> Symbol:
-    """Return the image of each region as int64, taken from the rois before promotion, so that none is rounded."""
+    """Return the image of each region as int64, read from the rois before promotion, which might round it."""
     if batch_indices is None:
         first = regions.graph.build.scalar(0, DType.int64)
         return e.cast(e.emit("Gather", regions, first, shape=regions.shape[:1], axis=1), DType.int64)
-    given = regions.graph.build.operand(batch_indices, name, "batch_indices")
-    if given.dtype.is_float or not given.dtype.is_number:
+    indices = regions.graph.build.operand(batch_indices, name, "batch_indices")
+    if indices.dtype.is_float or not indices.dtype.is_number:
         raise DTypeError(
-            f"{name}: batch_indices are {given.dtype}",
-            operands={**roles, "batch_indices": given},
-            help="give integers: cast them to int64",
+            f"{name}: batch_indices must be integers, got {indices.dtype}",
+            operands={**roles, "batch_indices": indices},
+            help="cast them to int64",
         )
-    if given.rank != 1 or not same_dim(given.shape[0], regions.shape[0]):
+    if indices.rank != 1 or not same_dim(indices.shape[0], regions.shape[0]):
         raise ShapeError(
-            f"{name}: batch_indices have shape {given.shape} for {regions.shape[0]} regions",
-            operands={**roles, "batch_indices": given},
-            help=f"give one index a region: shape [{regions.shape[0]}]",
+            f"{name}: batch_indices must be [{regions.shape[0]}], got {indices.shape}",
+            operands={**roles, "batch_indices": indices},
+            help="give one index for each region",
         )
-    return e.cast(given, DType.int64)
+    return e.cast(indices, DType.int64)
 
 
-# Samples at computed places
+# Sampling at positions of a grid
 
 _SAMPLES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 
@@ -212,16 +226,17 @@ def grid_sample(
     align_corners: bool = False,
     input_layout: str = "NHWC",
 ) -> Symbol:
-    """Images, or volumes, read at the places in a grid.
+    """Images, or volumes, sampled at the positions of a grid.
 
     x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
     needs no transposes; volumes by "NDHWC" and "NCDHW". grid: [batch, rows, columns, 2], of x and y, or [batch, planes,
     rows, columns, 3] of x, y and z, from -1 to 1 along width, height and depth. They are promoted together, and
     integers become floats; mode="nearest" keeps any dtype of x. mode: "bilinear" between neighbours along all axes,
-    "nearest", or "bicubic", of images only. padding_mode: what is read outside: "zeros", "border" (the nearest
-    element), "reflection". align_corners: -1 and 1 are the middles of the outermost elements, not their outer edges.
+    "nearest", or "bicubic", of images only. padding_mode: the values outside of the image: "zeros", "border" (the
+    nearest element), "reflection". align_corners: -1 and 1 are the centres of the outermost elements, not their outer
+    edges.
     Returns [batch, rows, columns, channels], or the like, in the layout of x. Raises `ShapeError` for wrong ranks, a
-    grid of another batch or number of coordinates, and unknown words. PyTorch's grid_sample; ONNX GridSample.
+    grid of another batch or number of coordinates, and unknown modes. PyTorch's grid_sample; ONNX GridSample.
     """
     name = "grid_sample"
     layout_of(name, "input_layout", input_layout, INPUTS[2] + INPUTS[3])
@@ -229,34 +244,36 @@ def grid_sample(
     choice(name, "padding_mode", padding_mode, ("zeros", "border", "reflection"))
     count = len(input_layout) - 2
     graph = graph_of(name, (x, grid))
-    given = graph.build.operand(grid, name, "grid")
+    positions = graph.build.operand(grid, name, "grid")
     if mode == "nearest":
         symbol = graph.build.operand(x, name, "x")
-        places, _ = promote_one(name, "float", given, "grid")
+        places, _ = promote_one(name, "float", positions, "grid")
     else:
-        (symbol, places), _ = promote(name, "float", {"x": x, "grid": given})
-    places = _places(name, "grid", given, places)
+        (symbol, places), _ = promote(name, "float", {"x": x, "grid": positions})
+    places = _places(name, "grid", positions, places)
     roles = {"x": symbol, "grid": places}
-    of_rank(name, "x", symbol, input_layout, roles)
+    check_rank(name, "x", symbol, input_layout, roles)
     if mode == "bicubic" and count != 2:
-        raise ShapeError(f"{name}: mode='bicubic' is of images", operands=roles, help="use 'bilinear' for volumes")
+        raise ShapeError(f"{name}: mode='bicubic' needs images, got volumes", operands=roles, help="use 'bilinear'")
     if places.rank != count + 2 or not same_dim(places.shape[-1], count):
         axes = "[batch, rows, columns, 2]" if count == 2 else "[batch, planes, rows, columns, 3]"
-        raise ShapeError(f"{name}: grid has shape {places.shape}", operands=roles, help=f"give {axes}")
+        raise ShapeError(f"{name}: grid must be {axes}, got {places.shape}", operands=roles, help=f"give {axes}")
     if not same_dim(places.shape[0], symbol.shape[0]):
         raise ShapeError(
-            f"{name}: x has a batch of {symbol.shape[0]}, grid of {places.shape[0]}",
+            f"{name}: x has a batch of {symbol.shape[0]}, but grid of {places.shape[0]}",
             operands=roles,
             help="give a grid for each image",
         )
     native = INPUTS[count][-1]
-    inputs = relaid(symbol, input_layout, native)
+    inputs = change_layout(symbol, input_layout, native)
     shape = _shape([*inputs.shape[:2], *places.shape[1:-1]])
     attributes = {"mode": _SAMPLES[mode], "padding_mode": padding_mode, "align_corners": int(bool(align_corners))}
-    if places.dtype is DType.float64 and symbol.dtype.is_float:  # no kernel reads narrower floats at such places
+    if (
+        places.dtype is DType.float64 and symbol.dtype.is_float
+    ):  # no kernel samples narrower floats at float64 positions
         inputs = e.cast(inputs, DType.float64)
-    made = inputs.graph.build.emit("GridSample", (inputs, places), tensor_type(inputs.dtype, shape), attributes)
-    return relaid(e.cast(made, symbol.dtype), native, input_layout)
+    result = inputs.graph.build.emit("GridSample", (inputs, places), tensor_type(inputs.dtype, shape), attributes)
+    return change_layout(e.cast(result, symbol.dtype), native, input_layout)
 
 
 # The expansion of RoiAlign
@@ -266,18 +283,18 @@ _UNKNOWN = Dim.dynamic()
 
 @dataclass(frozen=True, slots=True)
 class _Samples:
-    """The points sampled along one axis, each [regions, bins, samples] unless said otherwise."""
+    """The points sampled along one axis, each [regions, bins, samples] unless noted."""
 
     low: Symbol
     """The pixel before a point, int64."""
     high: Symbol
     """The pixel after it, int64."""
     fraction: Symbol
-    """The fraction of the way from `low` to `high`."""
+    """The distance from `low`, from 0 to 1."""
     inside: Symbol
-    """True where it is not more than a pixel outside of the image."""
+    """True for points at most a pixel outside of the image."""
     taken: Symbol | None
-    """True where it is one of the region's own samples; None where all are."""
+    """True for samples of the region itself; None if all are."""
     count: Symbol
     """The samples in a bin, [regions, 1, 1], or a scalar."""
 
@@ -306,7 +323,7 @@ def _roi_align(
     ys = _samples(rois, 1, height, output_height, sampling_ratio, aligned)
     xs = _samples(rois, 0, width, output_width, sampling_ratio, aligned)
 
-    # [regions, bins, samples] of each axis to where they meet: [regions, y bins, x bins, y samples, x samples].
+    # Broadcast [regions, bins, samples] of each axis to [regions, y bins, x bins, y samples, x samples].
     def down(symbol: Symbol) -> Symbol:
         return _unsqueezed(symbol, 2, 4)
 
@@ -356,7 +373,7 @@ def _roi_align(
 
 
 def _samples(rois: Symbol, column: int, size: Symbol, bins: int, ratio: int, aligned: bool) -> _Samples:
-    """Sample one axis. column: of its start in rois; its end is two columns on. size: of the axis, int64."""
+    """Sample one axis. column: of its start in rois; its end is two columns further. size: of the axis, int64."""
     one, zero = e.const(rois, 1), e.const(rois, 0)
     start, end = (_unsqueezed(_column(rois, c), 1, 2) for c in (column, column + 2))
     extent = e.emit("Sub", end, start)
@@ -378,13 +395,13 @@ def _samples(rois: Symbol, column: int, size: Symbol, bins: int, ratio: int, ali
     length = e.cast(size, rois.dtype)
     outside = e.either(e.less(point, e.const(rois, -1)), e.greater(point, length))
     last = e.emit("Sub", length, one)
-    held = e.emit("Min", e.emit("Max", point, zero), last)
-    floor = e.emit("Floor", held)
+    clamped = e.emit("Min", e.emit("Max", point, zero), last)
+    floor = e.emit("Floor", clamped)
     high = e.emit("Min", e.emit("Add", floor, one), last)
     return _Samples(
         e.cast(floor, DType.int64),
         e.cast(high, DType.int64),
-        e.emit("Sub", held, floor),
+        e.emit("Sub", clamped, floor),
         e.opposite(outside),
         taken,
         count,
@@ -392,11 +409,11 @@ def _samples(rois: Symbol, column: int, size: Symbol, bins: int, ratio: int, ali
 
 
 def _range_of(counts: Symbol) -> Symbol:
-    """Return 0, 1, ... up to the greatest of `counts`, and at least one number, so that a reduction has an element."""
+    """Return 0, 1, ... up to the maximum of `counts`, and at least one number, so that a reduction has an element."""
     flat = e.emit("Reshape", counts, e.ints(counts, [-1]), shape=_shape([_UNKNOWN]))
     more = e.emit("Concat", flat, _unsqueezed(e.const(counts, 1), 0), shape=_shape([_UNKNOWN]), axis=0)
-    most = e.emit("ReduceMax", more, shape=Shape(), keepdims=0)
-    return e.emit("Range", e.const(counts, 0), most, e.const(counts, 1), shape=_shape([_UNKNOWN]))
+    maximum = e.emit("ReduceMax", more, shape=Shape(), keepdims=0)
+    return e.emit("Range", e.const(counts, 0), maximum, e.const(counts, 1), shape=_shape([_UNKNOWN]))
 
 
 def _pixels(x: Symbol, sizes: Symbol) -> Symbol:

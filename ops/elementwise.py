@@ -55,7 +55,7 @@ def _floor_div_of_floats(x: Symbol, y: Symbol) -> Symbol:
     """
     wide, whole = (DType.float32, DType.int32) if x.dtype.bits <= 16 else (DType.float64, DType.int64)
     floor = e.emit("Floor", e.emit("Div", e.cast(x, wide), e.cast(y, wide)))
-    quotient = e.cast_within(floor, whole)  # anything for infinity and NaN: not selected below
+    quotient = e.cast_within(floor, whole)  # arbitrary for infinity and NaN, which are not selected below
     return e.cast_within(e.where(e.equal(y, e.const(y, 0)), e.const(quotient, 0), quotient), x.dtype)
 
 
@@ -69,7 +69,7 @@ def _floor_mod(x: Symbol, y: Symbol) -> Symbol:
 
 
 def _remainder(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
-    """Return the remainder of the truncated quotient, and whether its sign differs from the divisor's."""
+    """Return the remainder of the truncated quotient, and a mask of those whose sign differs from the divisor's."""
     zero = e.const(x, 0)
     rest = e.emit("Mod", x, y, fmod=1)
     opposed = e.emit("Xor", e.less(rest, zero), e.less(y, zero))
@@ -78,8 +78,8 @@ def _remainder(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
 
 @expansion("BoolMod")
 def _bool_mod(x: Symbol, y: Symbol) -> Symbol:
-    met = e.emit("And", x, y)
-    return e.emit("Xor", met, met)
+    both = e.emit("And", x, y)
+    return e.emit("Xor", both, both)
 
 
 @expansion("BoolPow")
@@ -89,7 +89,7 @@ def _bool_pow(x: Symbol, y: Symbol) -> Symbol:
 
 @expansion("IntegerPow")
 def _integer_pow(x: Symbol, y: Symbol) -> Symbol:
-    """By repeated squaring, which wraps as it should; the exponent's bits choose the factors."""
+    """Compute by repeated squaring, which wraps as required; the bits of the exponent select the factors."""
     power = constant_scalar(y, weights=True)
     one, zero = e.const(x, 1), e.const(x, 0)
     if power is not None and power >= 0:
@@ -99,7 +99,7 @@ def _integer_pow(x: Symbol, y: Symbol) -> Symbol:
     count = y if y.dtype.is_unsigned else e.where(e.less(y, zero), zero, y)
     result: Symbol | None = None
     square = x
-    holds_two = x.dtype.max >= 2  # int2 and uint1 do not: their exponents from 0 on are 0 and 1
+    holds_two = x.dtype.max >= 2  # int2 and uint1 do not: their non-negative exponents are 0 and 1
     for _ in range(bits if x.dtype.is_unsigned else bits - 1):
         odd = e.equal(e.emit("Mod", count, e.const(x, 2)) if holds_two else count, one)
         factor = e.where(odd, square, one)
@@ -138,8 +138,13 @@ add = binary(
     "add", "Add", "arithmetic", "The sum. Integers wrap; bools are *or*ed. ONNX Add.", dunder="add", for_bool="Or"
 )
 sub = binary(
-    "sub", "Sub", "subtract", "The difference. Integers wrap; bools have none. ONNX Sub.", dunder="sub", for_bool="Xor"
-)  # for_bool: of kernel_float, which alone has one
+    "sub",
+    "Sub",
+    "subtract",
+    "The difference. Integers wrap; bools are refused. ONNX Sub.",
+    dunder="sub",
+    for_bool="Xor",
+)  # for_bool: for kernel_float, the only system that has one
 mul = binary(
     "mul", "Mul", "arithmetic", "The product. Integers wrap; bools are *and*ed. ONNX Mul.", dunder="mul", for_bool="And"
 )
@@ -147,7 +152,7 @@ div = binary(
     "div",
     "Div",
     "divide",
-    "The true quotient; integers and bools give float64. ONNX Div.",
+    "The true quotient, float64 for integers and bools. ONNX Div.",
     dunder="truediv",
     for_bool="And",
 )
@@ -155,7 +160,7 @@ floor_div = binary(
     "floor_div",
     "FloorDiv",
     "arithmetic",
-    "The quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps. NumPy's floor_divide.",
+    "The quotient rounded down. Integers divided by 0 are 0, MIN // -1 wraps. NumPy's floor_divide.",
     dunder="floordiv",
     for_bool="And",
 )
@@ -180,13 +185,13 @@ pow = binary(
     "pow",
     "IntegerPow",
     "arithmetic",
-    "x to the power of y. Integers wrap and are exact; a negative exponent gives the quotient truncated. ONNX Pow.",
+    "x to the power of y. Integers wrap and are exact; with a negative exponent the quotient is truncated. ONNX Pow.",
     dunder="pow",
     for_bool="BoolPow",
     for_float="Pow",
 )
-maximum = binary("maximum", "Max", "arithmetic", "The greater of two; NaN if either is. ONNX Max.", for_bool="Or")
-minimum = binary("minimum", "Min", "arithmetic", "The lesser of two; NaN if either is. ONNX Min.", for_bool="And")
+maximum = binary("maximum", "Max", "arithmetic", "The greater of two; NaN if either is NaN. ONNX Max.", for_bool="Or")
+minimum = binary("minimum", "Min", "arithmetic", "The lesser of two; NaN if either is NaN. ONNX Min.", for_bool="And")
 
 
 @op(onnx="FloorDiv, Mod", rule="arithmetic", dunder="divmod")
@@ -195,15 +200,13 @@ def divmod(lhs: TensorLike, rhs: TensorLike) -> tuple[Symbol, Symbol]:
     return floor_div(lhs, rhs), mod(lhs, rhs)
 
 
-negate = unary(
-    "negate", "Neg", "subtract", "The number with the other sign; integers wrap. ONNX Neg.", dunder="neg", same_on=_BOOL
-)
+negate = unary("negate", "Neg", "subtract", "The negative of x; integers wrap. ONNX Neg.", dunder="neg", same_on=_BOOL)
 positive = unary("positive", "Identity", "number", "The tensor itself.", dunder="pos", same_on=tuple(Kind))
 abs = unary(
     "abs",
     "Abs",
     "number",
-    "The magnitude, of complex numbers a real one; MIN stays MIN. ONNX Abs.",
+    "The magnitude, real for complex numbers; MIN stays MIN. ONNX Abs.",
     dunder="abs",
     same_on=_UNSIGNED,
     gives_real=True,
@@ -212,7 +215,7 @@ sign = unary(
     "sign",
     "Sign",
     "number",
-    "-1, 0 or 1 by the sign, z / abs(z) of complex numbers; NaN stays. ONNX Sign.",
+    "-1, 0 or 1 by the sign, z / abs(z) for complex numbers; NaN stays NaN. ONNX Sign.",
     same_on=_BOOL,
 )
 square = unary("square", "Square", "number", "x * x. Integers wrap.", same_on=_BOOL, body=lambda x: e.emit("Mul", x, x))
@@ -221,18 +224,18 @@ reciprocal = unary("reciprocal", "Reciprocal", "float", "1 / x. ONNX Reciprocal.
 # Rounding
 
 floor = unary(
-    "floor", "Floor", "number", "The greatest whole number not above x. ONNX Floor.", dunder="floor", same_on=_WHOLE
+    "floor", "Floor", "number", "The largest integer not above x. ONNX Floor.", dunder="floor", same_on=_WHOLE
 )
-ceil = unary("ceil", "Ceil", "number", "The least whole number not below x. ONNX Ceil.", dunder="ceil", same_on=_WHOLE)
-round = unary("round", "Round", "number", "The nearest whole number, ties to even. ONNX Round.", same_on=_WHOLE)
+ceil = unary("ceil", "Ceil", "number", "The smallest integer not below x. ONNX Ceil.", dunder="ceil", same_on=_WHOLE)
+round = unary("round", "Round", "number", "The nearest integer, ties to even. ONNX Round.", same_on=_WHOLE)
 rint = unary(
-    "rint", "Round", "float", "The nearest whole number, ties to even, as a float. C's and NumPy's rint; ONNX Round."
+    "rint", "Round", "float", "The nearest integer, ties to even, as a float. C's and NumPy's rint; ONNX Round."
 )
 trunc = unary(
     "trunc",
     "Trunc",
     "number",
-    "The whole number towards zero.",
+    "x rounded towards zero to an integer.",
     dunder="trunc",
     same_on=_WHOLE,
     body=lambda x: e.where(e.less(x, e.const(x, 0)), e.emit("Ceil", x), e.emit("Floor", x)),
@@ -241,10 +244,10 @@ trunc = unary(
 
 @op(onnx="Modf", rule="float")
 def modf(x: TensorLike) -> tuple[Symbol, Symbol]:
-    """The fractional and the whole part of x, both with its sign.
+    """The fractional and the integer part of x, both with its sign.
 
     x: any shape, numbers or bools; integers become the float that holds their range. Returns two Symbols of x's shape,
-    whose sum is x; of an infinity the fraction is 0. Raises `DTypeError` for strings. C's and NumPy's modf.
+    whose sum is x; the fraction of an infinity is 0. Raises `DTypeError` for strings. C's and NumPy's modf.
     """
     symbol, dtype = promote_one("modf", "float", x)
     type_ = tensor_type(dtype, symbol.shape, symbol.ambiguous)
@@ -255,8 +258,8 @@ def modf(x: TensorLike) -> tuple[Symbol, Symbol]:
 @expansion("Modf")
 def _modf(x: Symbol) -> tuple[Symbol, Symbol]:
     whole = e.where(e.less(x, e.const(x, 0)), e.emit("Ceil", x), e.emit("Floor", x))
-    held = e.where(e.emit("IsInf", x, dtype=DType.bool), e.emit("Sign", x), x)
-    nothing = e.emit("Mul", held, e.const(x, 0))  # of the sign of x
+    finite = e.where(e.emit("IsInf", x, dtype=DType.bool), e.emit("Sign", x), x)
+    nothing = e.emit("Mul", finite, e.const(x, 0))  # with the sign of x
     return e.where(e.equal(x, whole), nothing, e.emit("Sub", x, whole)), whole
 
 
@@ -322,8 +325,6 @@ greater_equal = binary(
 )  # fmt: skip
 
 
-# Element-wise functions into the reals: roots, logarithms, trigonometry; integers become floats.
-
 # Roots, exponentials and logarithms
 
 sqrt = unary("sqrt", "Sqrt", "float", "The square root; NaN below 0. ONNX Sqrt.")
@@ -334,7 +335,7 @@ log = unary("log", "Log", "float", "The natural logarithm; NaN below 0. ONNX Log
 
 @expansion("Log1p")
 def _log1p(x: Symbol) -> Symbol:
-    # Kahan's correction for the rounding of 1 + x; where that is infinite or 0, the plain logarithm is right.
+    # Kahan's correction for the rounding of 1 + x; where it is infinite or 0, the uncorrected logarithm is right.
     one = e.const(x, 1)
     near = e.emit("Add", one, x)
     log_near = e.emit("Log", near)
@@ -415,7 +416,7 @@ atanh = unary("atanh", "Atanh", "float", "The inverse hyperbolic tangent; NaN ou
 
 @expansion("Sinc")
 def _sinc(x: Symbol) -> Symbol:
-    # What is left of x beside the nearest whole number is exact, so that the zeros are.
+    # The distance to the nearest integer is exact, and so are the zeros.
     whole = e.emit("Round", x)
     sine = e.emit("Sin", e.emit("Mul", e.emit("Sub", x, whole), e.const(x, 3.141592653589793)))
     odd = e.emit("Sub", whole, e.emit("Mul", e.emit("Floor", e.emit("Mul", whole, e.const(x, 0.5))), e.const(x, 2)))
@@ -429,7 +430,7 @@ sinc = unary(
     "sinc",
     "Sinc",
     "float",
-    "sin(pi * x) / (pi * x), 1 at 0 and exactly 0 at other whole numbers. NumPy's sinc.",
+    "sin(pi * x) / (pi * x), 1 at 0 and exactly 0 at other integers. NumPy's sinc.",
     body=_sinc,
 )
 
@@ -449,8 +450,8 @@ def _atan2(y: Symbol, x: Symbol) -> Symbol:
     )
     angle = e.emit("Atan", ratio)
     angle = e.where(e.greater(ay, ax), e.emit("Sub", e.const(x, 1.5707963267948966), angle), angle)
-    left = e.less(e.emit("Div", e.const(x, 1), x), zero)  # tells -0.0 from 0.0
-    angle = e.where(e.either(left, e.less(x, zero)), e.emit("Sub", pi, angle), angle)
+    is_negative = e.less(e.emit("Div", e.const(x, 1), x), zero)  # distinguishes -0.0 from 0.0
+    angle = e.where(e.either(is_negative, e.less(x, zero)), e.emit("Sub", pi, angle), angle)
     below = e.either(e.less(y, zero), e.less(e.emit("Div", e.const(y, 1), y), zero))
     angle = e.where(below, e.emit("Neg", angle), angle)
     unknown = e.either(e.emit("IsNaN", x, dtype=DType.bool), e.emit("IsNaN", y, dtype=DType.bool))

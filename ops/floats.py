@@ -1,4 +1,4 @@
-"""The parts of floats: signs, exponents, neighbours, and what C's mathematical functions make of two floats."""
+"""Parts of floats (signs, exponents, neighbours), and functions of two floats of C's math library."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ def _copysign(x: Symbol, y: Symbol) -> Symbol:
     size, sign = _bits(x), _bits(y)
     least = -(1 << (size.dtype.bits - 1))
     magnitude = e.emit("BitwiseAnd", size, e.const(size, -least - 1))
-    made = e.emit("BitwiseOr", magnitude, e.emit("BitwiseAnd", sign, e.const(size, least)))
-    return e.bitcast(made, x.dtype)
+    combined = e.emit("BitwiseOr", magnitude, e.emit("BitwiseAnd", sign, e.const(size, least)))
+    return e.bitcast(combined, x.dtype)
 
 
 signbit = unary(
     "signbit",
     "SignBit",
     "test",
-    "True where the sign bit is set: below 0, of -0.0, and of NaNs that have it. NumPy's signbit.",
+    "True where the sign bit is set: below 0, for -0.0, and for NaNs with a sign bit. NumPy's signbit.",
     body=_signbit,
 )
 copysign = binary(
     "copysign",
     "CopySign",
     "float",
-    "The magnitude of the first with the sign of the second, of zeros and NaNs too. C's and NumPy's copysign.",
+    "The magnitude of the first with the sign of the second, also for zeros and NaNs. C's and NumPy's copysign.",
     body=_copysign,
 )
 
@@ -68,25 +68,29 @@ copysign = binary(
 
 @op(onnx="BitCast", rule="float")
 def nextafter(lhs: TensorLike, rhs: TensorLike) -> Symbol:
-    """The float next to the first on the way to the second, which it is itself where the two are equal.
+    """The next float after the first in the direction of the second; the second if the two are equal.
 
     lhs, rhs: numbers or bools whose shapes broadcast; integers become the float that holds their range. NaN where
-    either is. Returns a Symbol of the dtype in which they meet, whose neighbours these are. Raises `PromotionError` for
-    dtypes that do not meet, `DTypeError` for strings, `ShapeError` for shapes that do not broadcast. C's and NumPy's
-    nextafter.
+    either is NaN. Returns a Symbol of their common dtype, in which these are neighbours. Raises `PromotionError` for
+    dtypes without a common dtype, `DTypeError` for strings, `ShapeError` for shapes that do not broadcast. C's and
+    NumPy's nextafter.
     """
     (x, y), dtype = promote("nextafter", "float", {"lhs": lhs, "rhs": rhs})
-    own = DType.float32 if dtype is DType.tensor_float32 else dtype
+    compute_dtype = DType.float32 if dtype is DType.tensor_float32 else dtype
     broadcast("nextafter", {"lhs": x, "rhs": y})
-    made = _next(x.graph.build.cast(x, own), x.graph.build.cast(y, own), 1 if own is dtype else 1 << 13)
-    return x.graph.build.cast(made, dtype, x.ambiguous and y.ambiguous)
+    result = _next(
+        x.graph.build.cast(x, compute_dtype),
+        x.graph.build.cast(y, compute_dtype),
+        1 if compute_dtype is dtype else 1 << 13,
+    )
+    return x.graph.build.cast(result, dtype, x.ambiguous and y.ambiguous)
 
 
 def _next(x: Symbol, y: Symbol, unit: int) -> Symbol:
-    """Return the neighbour of x towards y, of floats whose bits differ by `unit` from one to the next."""
+    """Return the neighbour of x towards y. unit: the difference between the bits of neighbours."""
     bits, zero = _bits(x), e.const(x, 0) if x.dtype is not DType.float8_e8m0 else None
     up, down = e.const(bits, unit), e.const(bits, -unit)
-    # The bits of floats of one sign count upwards with their magnitude.
+    # The bits of floats of one sign increase with their magnitude.
     rising = e.greater(y, x)
     away = rising if zero is None else e.equal(rising, e.greater(x, zero))
     stepped = e.emit("Add", bits, e.where(away, up, down))
@@ -97,28 +101,28 @@ def _next(x: Symbol, y: Symbol, unit: int) -> Symbol:
         least = e.where(e.greater(y, zero), up, e.emit("Add", lowest, up))
         stepped = e.where(e.equal(x, zero), least, stepped)
     unknown = e.either(_is_nan(x), _is_nan(y))
-    found = e.where(e.equal(x, y), y, e.bitcast(stepped, x.dtype))
-    return e.where(unknown, e.emit("Add", x, y), found)
+    result = e.where(e.equal(x, y), y, e.bitcast(stepped, x.dtype))
+    return e.where(unknown, e.emit("Add", x, y), result)
 
 
 # Exponents, in float64
 
 
 def _parts(x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
-    """Return a mantissa from 1 to 2 of the sign of x, the exponent in int64, and where these are not of x.
+    """Return a mantissa from 1 to 2 with the sign of x, the exponent in int64, and a mask of special values.
 
-    That is 0, an infinity or NaN, of which the mantissa is 1.
+    Special are 0, infinities and NaN, for which the mantissa is 1.
     """
     size = e.emit("Abs", x)
-    plain = e.both(e.greater(size, e.const(x, 0)), e.less(size, e.const(x, math.inf)))
-    given = e.where(plain, x, e.const(x, 1))
-    small = e.less(e.emit("Abs", given), e.const(x, 2.0**-1022))
-    bits = _bits(e.where(small, e.emit("Mul", given, e.const(x, 2.0**54)), given))
+    is_regular = e.both(e.greater(size, e.const(x, 0)), e.less(size, e.const(x, math.inf)))
+    regular = e.where(is_regular, x, e.const(x, 1))
+    small = e.less(e.emit("Abs", regular), e.const(x, 2.0**-1022))
+    bits = _bits(e.where(small, e.emit("Mul", regular, e.const(x, 2.0**54)), regular))
     field = e.emit("BitwiseAnd", _shifted(bits), e.const(bits, 0x7FF))
     offset = e.where(small, e.const(bits, 1023 + 54), e.const(bits, 1023))
-    kept = e.emit("BitwiseAnd", bits, e.const(bits, -(0x7FF << 52) - 1))
-    mantissa = e.bitcast(e.emit("BitwiseOr", kept, e.const(bits, 1023 << 52)), DType.float64)
-    return mantissa, e.emit("Sub", field, offset), e.opposite(plain)
+    fraction = e.emit("BitwiseAnd", bits, e.const(bits, -(0x7FF << 52) - 1))
+    mantissa = e.bitcast(e.emit("BitwiseOr", fraction, e.const(bits, 1023 << 52)), DType.float64)
+    return mantissa, e.emit("Sub", field, offset), e.opposite(is_regular)
 
 
 def _shifted(bits: Symbol) -> Symbol:
@@ -127,7 +131,7 @@ def _shifted(bits: Symbol) -> Symbol:
 
 
 def _power(exponent: Symbol) -> Symbol:
-    """Return 2 to the power of int64s from -1022 to 1023."""
+    """Return 2 ** exponent for int64 exponents from -1022 to 1023."""
     field = e.emit("Add", exponent, e.const(exponent, 1023))
     return e.bitcast(e.emit("Mul", field, e.const(exponent, 1 << 52)), DType.float64)
 
@@ -138,29 +142,29 @@ def _bounded(x: Symbol, low: int, high: int) -> Symbol:
 
 @expansion("Frexp")
 def _frexp(x: Symbol) -> tuple[Symbol, Symbol]:
-    mantissa, exponent, apart = _parts(x)
+    mantissa, exponent, is_special = _parts(x)
     half = e.emit("Mul", mantissa, e.const(x, 0.5))
-    count = e.where(apart, e.const(exponent, 0), e.emit("Add", exponent, e.const(exponent, 1)))
-    return e.where(apart, x, half), e.cast(count, DType.int32)
+    count = e.where(is_special, e.const(exponent, 0), e.emit("Add", exponent, e.const(exponent, 1)))
+    return e.where(is_special, x, half), e.cast(count, DType.int32)
 
 
 @expansion("Logb")
 def _logb(x: Symbol) -> Symbol:
-    _, exponent, apart = _parts(x)
+    _, exponent, is_special = _parts(x)
     square = e.emit("Mul", x, x)
     edge = e.where(e.equal(x, e.const(x, 0)), e.const(x, -math.inf), square)
-    return e.where(apart, edge, e.cast(exponent, x.dtype))
+    return e.where(is_special, edge, e.cast(exponent, x.dtype))
 
 
 @expansion("Ldexp")
 def _ldexp(x: Symbol, exponent: Symbol) -> Symbol:
-    mantissa, own, apart = _parts(x)
-    target = e.emit("Add", own, _bounded(exponent, -3000, 3000))
-    # Exact up to the last product, which rounds where the result is subnormal or too large.
+    mantissa, own_exponent, is_special = _parts(x)
+    target = e.emit("Add", own_exponent, _bounded(exponent, -3000, 3000))
+    # Exact until the last product, which rounds a result that is subnormal or too large.
     whole = _bounded(target, -1022, 1023)
     rest = _bounded(e.emit("Sub", target, whole), -100, 100)
-    made = e.emit("Mul", e.emit("Mul", mantissa, _power(whole)), _power(rest))
-    return e.where(apart, x, made)
+    result = e.emit("Mul", e.emit("Mul", mantissa, _power(whole)), _power(rest))
+    return e.where(is_special, x, result)
 
 
 @op(onnx="Frexp", rule="float")
@@ -168,7 +172,7 @@ def frexp(x: TensorLike) -> tuple[Symbol, Symbol]:
     """A mantissa from 0.5 to 1 with the sign of x, and the exponent of 2: their product is x.
 
     x: any shape, numbers or bools; integers become the float that holds their range. Returns two Symbols of x's shape,
-    the mantissa of its float and the exponent in int32; of zeros, infinities and NaN x itself and 0. Raises
+    the mantissa of its float and the exponent in int32; for zeros, infinities and NaN x itself and 0. Raises
     `DTypeError` for strings. C's and NumPy's frexp.
     """
     symbol, dtype = promote_one("frexp", "float", x)
@@ -182,7 +186,7 @@ def ldexp(x: TensorLike, exponent: TensorLike) -> Symbol:
     """x times 2 to the power of an integer, rounded once.
 
     x: numbers or bools; integers become the float that holds their range. exponent: integers or bools whose shape
-    broadcasts with it. Returns a Symbol of x's float. Raises `DTypeError` for exponents that are no integers and for
+    broadcasts with it. Returns a Symbol of x's float. Raises `DTypeError` for exponents that are not integers and for
     strings, `ShapeError` for shapes that do not broadcast. C's and NumPy's ldexp.
     """
     graph = graph_of("ldexp", (x, exponent))
@@ -191,15 +195,15 @@ def ldexp(x: TensorLike, exponent: TensorLike) -> Symbol:
         count = operand("ldexp", exponent, "exponent")
     if not (count.dtype.is_integer or count.dtype is DType.bool):
         raise DTypeError(
-            f"ldexp: the exponent is {count.dtype}, no integer",
+            f"ldexp: exponent must be an integer, got {count.dtype}",
             operands={"x": number, "exponent": count},
-            help="cast it: exponent.cast(DType.int32), or write x * 2**exponent",
+            help="cast it: exponent.cast(DType.int32), or use x * 2**exponent",
         )
     shape = broadcast("ldexp", {"x": number, "exponent": count})
-    held = (
+    bounded = (
         count if count.dtype.bits <= 32 else _bounded(count, *((-5000, 5000) if count.dtype.is_signed else (0, 5000)))
     )
-    steps = graph.build.cast(held, DType.int64)
+    steps = graph.build.cast(bounded, DType.int64)
     return graph.build.emit("Ldexp", (number, steps), tensor_type(dtype, shape, number.ambiguous), None, LIBRARY)
 
 
@@ -207,7 +211,7 @@ logb = unary(
     "logb",
     "Logb",
     "float",
-    "The exponent of 2 as a float: log2 of the magnitude, rounded down, exactly; -inf of 0. C's logb.",
+    "The exponent of 2 as a float: log2 of the magnitude, rounded down, exactly; -inf for 0. C's logb.",
     body=_logb,
 )
 IN_DOUBLE.update(("Frexp", "Ldexp", "Logb"))
@@ -217,7 +221,7 @@ IN_DOUBLE.update(("Frexp", "Ldexp", "Logb"))
 
 
 def _scaled_hypot(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol, Symbol]:
-    """Return sqrt(x^2 + y^2) divided by a power of two, and that power; and where it is infinite.
+    """Return sqrt(x^2 + y^2) divided by a power of two, that power, and a mask of infinite results.
 
     Borges, "Algorithm 1014: An Improved Algorithm for hypot(x, y)" (2020), without fused operations: the correction of
     a square root of a rounded sum.
@@ -235,7 +239,7 @@ def _scaled_hypot(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     def twice(value: Symbol) -> Symbol:
         return e.emit("Add", value, value)
 
-    # What the square of the root is too large by, from differences that are exact or nearly so.
+    # The excess of the square of the root, from differences that are exact or nearly so.
     over = e.emit("Sub", root, b)
     near = e.emit(
         "Add",
@@ -252,7 +256,7 @@ def _scaled_hypot(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     wrong = e.where(e.greater(root, twice(b)), far, near)
     apart = e.equal(root, e.const(x, 0))
     step = e.emit("Div", wrong, e.where(apart, one, twice(root)))
-    # Where one is so small beside the other that it does not count, nothing is to be corrected.
+    # Where one is negligible beside the other, there is nothing to correct.
     alone = e.opposite(e.greater(e.emit("Mul", b, e.const(x, 2.0**54)), a))
     fixed = e.where(alone, e.emit("Add", a, b), e.emit("Sub", root, step))
     return fixed, up, unlimited
@@ -289,8 +293,8 @@ def _round_half_away(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
     floor = e.emit("Floor", size)
     more = e.opposite(e.less(e.emit("Sub", size, floor), e.const(x, 0.5)))
-    made = e.where(more, e.emit("Add", floor, e.const(x, 1)), floor)
-    return e.where(e.less(size, e.const(x, math.inf)), _copysign(made, x), x)
+    rounded = e.where(more, e.emit("Add", floor, e.const(x, 1)), floor)
+    return e.where(e.less(size, e.const(x, math.inf)), _copysign(rounded, x), x)
 
 
 @expansion("Fdim")
@@ -310,13 +314,13 @@ def _heaviside(x: Symbol, y: Symbol) -> Symbol:
 @expansion("LogAddExp")
 def _logaddexp(x: Symbol, y: Symbol) -> Symbol:
     greater = e.emit("Max", x, y)
-    # Two equal infinities are no distance apart, though their difference is NaN.
+    # The distance of two equal infinities is 0, though their difference is NaN.
     distance = e.where(e.equal(x, y), e.const(x, 0), e.emit("Neg", e.emit("Abs", e.emit("Sub", x, y))))
     return e.emit("Add", greater, _log1p_of_exp(distance))
 
 
 def _log1p_of_exp(x: Symbol) -> Symbol:
-    """Return log(1 + exp(x)) of numbers up to 0, by Kahan's correction for the rounding of the sum."""
+    """Return log(1 + exp(x)) for x <= 0, by Kahan's correction for the rounding of the sum."""
     one = e.const(x, 1)
     small = e.emit("Exp", x)
     near = e.emit("Add", one, small)
@@ -329,17 +333,17 @@ hypot = binary(
     "hypot",
     "Hypot",
     "float",
-    "sqrt(x^2 + y^2) without overflow on the way; infinite where either is, beside NaN too. C's and NumPy's hypot.",
+    "sqrt(x^2 + y^2) without intermediate overflow; infinite where either is, even beside NaN. C's and NumPy's hypot.",
     body=_hypot,
 )
 rhypot = binary(
-    "rhypot", "ReciprocalHypot", "float", "1 / hypot(x, y), without overflow on the way. CUDA's rhypot.", body=_rhypot
+    "rhypot", "ReciprocalHypot", "float", "1 / hypot(x, y), without intermediate overflow. CUDA's rhypot.", body=_rhypot
 )
 round_half_away = unary(
     "round_half_away",
     "RoundHalfAway",
     "number",
-    "The nearest whole number, the one away from 0 of two. C's round.",
+    "The nearest integer, ties away from 0. C's round.",
     same_on=(Kind.bool, Kind.signed, Kind.unsigned),
     body=_round_half_away,
 )
@@ -347,11 +351,11 @@ ieee_remainder = binary(
     "ieee_remainder",
     "IeeeRemainder",
     "float",
-    "x less the nearest multiple of y, the even one of two, exactly; with the sign of x where it is 0. C's remainder.",
+    "x minus the nearest multiple of y, the even one of two, exactly; 0 has the sign of x. C's remainder.",
     body=_ieee_remainder,
 )
 fdim = binary(
-    "fdim", "Fdim", "float", "x - y where that is above 0, else 0.0; NaN where either is. C's fdim.", body=_fdim
+    "fdim", "Fdim", "float", "x - y where that is above 0, else 0.0; NaN where either is NaN. C's fdim.", body=_fdim
 )
 heaviside = binary(
     "heaviside",
@@ -364,7 +368,7 @@ logaddexp = binary(
     "logaddexp",
     "LogAddExp",
     "float",
-    "log(exp(x) + exp(y)), without overflow on the way. NumPy's logaddexp.",
+    "log(exp(x) + exp(y)), without intermediate overflow. NumPy's logaddexp.",
     body=_logaddexp,
 )
 IN_DOUBLE.update(("Hypot", "ReciprocalHypot", "LogAddExp"))

@@ -1,6 +1,6 @@
-"""Discrete Fourier transforms, of parts of signals too, and windows.
+"""Discrete and short-time Fourier transforms, and windows.
 
-Complex numbers are of a complex dtype, or a last axis of size 2.
+Complex numbers are of a complex dtype, or have a last axis of size 2.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def fft(
     """The discrete Fourier transform along an axis.
 
     x: complex numbers [...]; or [..., 2], the last axis real and imaginary parts, or real numbers if not
-    input_is_complex; integers become floats. n: the length to which the signal is cut or padded with zeros; by default
-    its own. axis: of the signal, counted without the last axis of parts. normalization: the sum is divided by 1 for
-    "backward", by sqrt(n) for "ortho", by n for "forward". Returns [..., 2] with size n along the axis, and complex
-    numbers [...] of complex ones. Raises `ShapeError` for other shapes, for n below 1 and for what is no axis. NumPy's
+    input_is_complex; integers become floats. n: the length to which the signal is truncated or zero-padded; by default
+    its length. axis: of the signal, counted without the last axis of parts. normalization: the sum is divided by 1 for
+    "backward", by sqrt(n) for "ortho", by n for "forward". Returns [..., 2] with size n along the axis, or complex
+    numbers [...] for complex x. Raises `ShapeError` for other shapes, for n below 1 and for an invalid axis. NumPy's
     fft.fft; ONNX DFT.
     """
     return _transform("fft", x, n, axis, normalization, is_complex=input_is_complex)
@@ -89,9 +89,9 @@ def irfft(
 ) -> Symbol:
     """The inverse of `rfft`: real numbers from the first half of their transform.
 
-    x, axis, normalization, input_is_complex: as for `ifft`. n: the length of the result, by default 2 * (size - 1); an
-    odd one must be given. Imaginary parts of the first number, and for an even n of the last, are ignored: they must be
-    real. buffer_size_mb: MAX's memory limit for a GPU library, ignored here. Returns real numbers, with size n along
+    x, axis, normalization, input_is_complex: as for `ifft`. n: the length of the result, by default 2 * (size - 1),
+    which is even. Imaginary parts of the first number, and for an even n of the last, are ignored: these numbers must
+    be real. buffer_size_mb: MAX's memory limit for a GPU library, ignored here. Returns real numbers, with size n along
     the axis. Raises as `fft` does. NumPy's fft.irfft; MAX's irfft; ONNX DFT.
     """
     whole("irfft", "buffer_size_mb", buffer_size_mb, 1)
@@ -116,9 +116,9 @@ def _transform(
     choice(name, "normalization", normalization, _NORMALIZATIONS)
     if is_complex and (not symbol.rank or not (symbol.shape[-1] == 2 or symbol.shape[-1].is_dynamic)):
         raise ShapeError(
-            f"{name}: x of shape {symbol.shape} has no last axis of size 2, for real and imaginary parts",
+            f"{name}: the last axis of x must have size 2, for real and imaginary parts, got shape {symbol.shape}",
             operands=roles,
-            help="give [..., 2], or say input_is_complex=False" if name != "rfft" else "",
+            help="give [..., 2], or set input_is_complex=False" if name != "rfft" else "",
         )
     rank = symbol.rank - 1 if is_complex else symbol.rank
     position = axis_of(name, axis, rank, roles)
@@ -127,13 +127,13 @@ def _transform(
     signal = length if length is not None else 2 * (size - 1) if inverse and onesided else size
     if signal.is_static and int(signal) < 1:
         raise ShapeError(
-            f"{name}: a signal of length {signal} has no transform", operands=roles, help="give n, at least 1"
+            f"{name}: the length of the signal must be at least 1, got {signal}", operands=roles, help="give n >= 1"
         )
-    made = list(symbol.shape[:rank])
-    made[position] = signal // 2 + 1 if onesided and not inverse else signal
-    shape = _shape(made if onesided and inverse else [*made, TWO])
+    dims = list(symbol.shape[:rank])
+    dims[position] = signal // 2 + 1 if onesided and not inverse else signal
+    shape = _shape(dims if onesided and inverse else [*dims, TWO])
     graph = symbol.graph
-    given = None if length is None else dim_value(graph, length, [symbol], op=name)
+    signal_length = None if length is None else dim_value(graph, length, [symbol], op=name)
     attributes = {
         "axis": position,
         "is_complex": int(is_complex),
@@ -141,21 +141,21 @@ def _transform(
         "onesided": int(onesided),
         "normalization": normalization,
     }
-    return graph.build.emit("Fourier", (symbol, given), tensor_type(dtype, shape), attributes, LIBRARY)
+    return graph.build.emit("Fourier", (symbol, signal_length), tensor_type(dtype, shape), attributes, LIBRARY)
 
 
 def _of_complex(
     name: str, x: Symbol, n: DimLike | None, axis: int, normalization: str, *, inverse: bool, onesided: bool
 ) -> Symbol:
-    """Return the transform of complex numbers, as complex numbers, or as the real ones that `irfft` gives."""
+    """Return the transform of complex numbers: complex, or real for `irfft`."""
     if onesided and not inverse:
-        raise DTypeError(f"{name}: it takes real numbers", operands={"x": x}, help="transform it with ops.fft(x)")
-    made = _transform(name, _pairs(x), n, axis, normalization, is_complex=True, inverse=inverse, onesided=onesided)
-    return made if onesided else _complex(made, x.dtype)
+        raise DTypeError(f"{name}: x must be real, got {x.dtype}", operands={"x": x}, help="use ops.fft(x)")
+    spectrum = _transform(name, _pairs(x), n, axis, normalization, is_complex=True, inverse=inverse, onesided=onesided)
+    return spectrum if onesided else _complex(spectrum, x.dtype)
 
 
 def _pairs(x: Symbol) -> Symbol:
-    """Return complex numbers as the real tensor that carries them, with a last axis of the parts: nothing is moved."""
+    """View complex numbers as real numbers with a last axis of real and imaginary parts, without a copy."""
     type_ = tensor_type(x.dtype.storage, _shape([*x.shape, TWO]))
     return x.graph.build.emit("ToPairs", (x,), type_, None, LIBRARY)
 
@@ -182,28 +182,34 @@ def _fourier(
     onesided: int,
     normalization: str,
 ) -> Symbol:
-    """Compute by the forward kernel without scale: the inverse kernel rounds its scale to float32 even in float64."""
-    own = x.dtype
+    """Compute by the forward kernel and scale separately: the inverse kernel rounds its scale to float32."""
+    dtype = x.dtype
     shape = list(x.shape[:-1] if is_complex else x.shape)
     length = _signal_length(x, n, axis, bool(inverse and onesided))
-    known = constant_scalar(length, weights=True)
-    if known is None or known & (known - 1):
-        # For lengths that are no powers of two the kernel's algorithm loses half the digits.
+    static_length = constant_scalar(length, weights=True)
+    if static_length is None or static_length & (static_length - 1):
+        # For lengths that are not powers of two, the kernel's algorithm loses half the digits.
         x = e.cast(x, DType.float64)
     if not is_complex:
         x = e.emit("Unsqueeze", x, x.graph.build.vector([-1]), shape=_shape([*shape, Dim(1)]))
-    size = shape[axis] if n is None and not (inverse and onesided) else Dim.dynamic() if known is None else Dim(known)
+    size = (
+        shape[axis]
+        if n is None and not (inverse and onesided)
+        else Dim.dynamic()
+        if static_length is None
+        else Dim(static_length)
+    )
     shape[axis] = size
     if not inverse:
         shape[axis] = size // 2 + 1 if onesided else size
-        made = _dft(x, length, axis, [*shape, TWO], onesided)
+        result = _dft(x, length, axis, [*shape, TWO], onesided)
     elif not onesided:
         # Swapping real and imaginary parts before and after turns the transform into its inverse.
-        made = _swapped(_dft(_swapped(x), length, axis, [*shape, TWO]))
+        result = _swap_parts(_dft(_swap_parts(x), length, axis, [*shape, TWO]))
     else:
-        weighted = _dft(_twice_but_ends(x, length, axis), length, axis, [*shape, TWO])
-        made = e.emit("Gather", weighted, x.graph.build.scalar(0, DType.int64), shape=_shape(shape), axis=-1)
-    return e.cast(_normalised(made, length, normalization, bool(inverse)), own)
+        weighted = _dft(_weighted_half(x, length, axis), length, axis, [*shape, TWO])
+        result = e.emit("Gather", weighted, x.graph.build.scalar(0, DType.int64), shape=_shape(shape), axis=-1)
+    return e.cast(_normalised(result, length, normalization, bool(inverse)), dtype)
 
 
 def _signal_length(x: Symbol, n: Symbol | None, axis: int, halved: bool) -> Symbol:
@@ -214,10 +220,10 @@ def _signal_length(x: Symbol, n: Symbol | None, axis: int, halved: bool) -> Symb
     size = x.shape[axis]
     if size.is_static:
         return graph.build.scalar(2 * (int(size) - 1) if halved else int(size), DType.int64)
-    found = e.emit("Squeeze", shape_vector(graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape([]))
+    length = e.emit("Squeeze", shape_vector(graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape([]))
     if not halved:
-        return found
-    return e.emit("Mul", e.emit("Sub", found, e.const(found, 1)), e.const(found, 2))
+        return length
+    return e.emit("Mul", e.emit("Sub", length, e.const(length, 1)), e.const(length, 2))
 
 
 def _dft(x: Symbol, length: Symbol, axis: int, shape: list[Dim], onesided: int = 0) -> Symbol:
@@ -225,8 +231,8 @@ def _dft(x: Symbol, length: Symbol, axis: int, shape: list[Dim], onesided: int =
     return e.emit("DFT", x, length, place, shape=_shape(shape), onesided=onesided)
 
 
-def _swapped(x: Symbol) -> Symbol:
-    """Swap real and imaginary parts; a real part alone becomes the imaginary one."""
+def _swap_parts(x: Symbol) -> Symbol:
+    """Swap real and imaginary parts; a single real part becomes the imaginary part."""
     if x.shape[-1] == 1:
         pads = [0] * (2 * x.rank)
         pads[x.rank - 1] = 1
@@ -234,11 +240,11 @@ def _swapped(x: Symbol) -> Symbol:
     return e.emit("Gather", x, x.graph.build.vector([1, 0]), shape=x.shape, axis=-1)
 
 
-def _twice_but_ends(x: Symbol, length: Symbol, axis: int) -> Symbol:
-    """Return half a spectrum, conjugated and weighted: the real part of its transform is that of the whole spectrum.
+def _weighted_half(x: Symbol, length: Symbol, axis: int) -> Symbol:
+    """Return half a spectrum, conjugated and weighted: the real part of its transform is that of the full spectrum.
 
-    The first number and, for an even length, the middle one count once, the others twice, and numbers beyond the middle
-    not at all.
+    The first number and, for an even length, the middle one have weight 1, the others 2, and numbers beyond the middle
+    0.
     """
     graph = x.graph
     zero, one, two = (graph.build.scalar(i, DType.int64) for i in (0, 1, 2))
@@ -257,7 +263,7 @@ def _twice_but_ends(x: Symbol, length: Symbol, axis: int) -> Symbol:
     if x.shape[-1] != 1:
         conjugate = np.array([1, -1], x.dtype.numpy)
         parts = e.emit("Mul", x, graph.build.constant(conjugate, x.dtype), shape=x.shape)
-    # Selected, not multiplied by 0: numbers that do not count may be infinite.
+    # Selected, not multiplied by 0: numbers of weight 0 may be infinite.
     return e.where(inside, e.emit("Mul", parts, weight, shape=x.shape), e.const(x, 0.0))
 
 
@@ -276,29 +282,29 @@ def stft(
 ) -> Symbol:
     """The short-time Fourier transform of signals: the spectrum of each frame.
 
-    x: [..., samples], real or complex. frame_length: how many samples a frame has. frame_step: how many lie between the
-    starts of two. window: [frame_length], by which every frame is multiplied, such as `hann_window`; None for ones. x
-    and window are promoted together; integers become floats. onesided: leave out the half of a spectrum that follows
-    from the other.
-    Frames lie within the signal: `pad` it first for centred ones. Returns [..., frames, bins, 2], real and imaginary
+    x: [..., samples], real or complex. frame_length: the number of samples in a frame. frame_step: the number of
+    samples between the starts of two frames. window: [frame_length], by which every frame is multiplied, such as
+    `hann_window`; None for ones. x and window are promoted together; integers become floats. onesided: omit the
+    redundant half of each spectrum.
+    Frames lie within the signal: `pad` it first for centred frames. Returns [..., frames, bins, 2], real and imaginary
     parts last, with (samples - frame_length) // frame_step + 1 frames and frame_length // 2 + 1 bins, or frame_length
-    if not onesided; of complex signals, which take onesided=False, complex numbers [..., frames, bins]. Raises
+    if not onesided; for complex signals, which need onesided=False, complex numbers [..., frames, bins]. Raises
     `ShapeError` for a signal shorter than a frame, steps and lengths below 1 and another window, `DTypeError` for a
     complex window and for complex signals if onesided. ONNX STFT.
     """
     name = "stft"
     length, step = whole(name, "frame_length", frame_length, 1), whole(name, "frame_step", frame_step, 1)
-    given = {"x": x} if window is None else {"x": x, "window": window}
-    (symbol, *windows), dtype = promote(name, "float", given)
-    roles = dict(zip(given, (symbol, *windows), strict=True))
+    inputs = {"x": x} if window is None else {"x": x, "window": window}
+    (symbol, *windows), dtype = promote(name, "float", inputs)
+    roles = dict(zip(inputs, (symbol, *windows), strict=True))
     if dtype.is_complex:
         return _of_complex_signal(symbol, length, step, window, onesided=onesided)
     if not symbol.rank:
-        raise ShapeError(f"{name}: x is a scalar, not a signal", operands=roles, help="give [..., samples]")
-    for found in windows:
-        if found.rank != 1 or not same_dim(found.shape[0], length):
+        raise ShapeError(f"{name}: x must be a signal, got a scalar", operands=roles, help="give [..., samples]")
+    for frame_window in windows:
+        if frame_window.rank != 1 or not same_dim(frame_window.shape[0], length):
             raise ShapeError(
-                f"{name}: window has shape {found.shape}, a frame {length} samples",
+                f"{name}: window has shape {frame_window.shape}, but a frame has {length} samples",
                 operands=roles,
                 help=f"give a window of shape [{length}], or another frame_length",
             )
@@ -311,11 +317,11 @@ def stft(
         )
     frames, bins = (samples - length) // step + 1, Dim(length // 2 + 1 if onesided else length)
     graph, rank = symbol.graph, symbol.rank
-    own = [d if d.is_static else Axis(symbol, i) for i, d in enumerate(symbol.shape)]
-    count: Dim | Axis | Symbol = own[0] if rank == 2 else symbol.shape[:-1].size
+    sizes = [d if d.is_static else Axis(symbol, i) for i, d in enumerate(symbol.shape)]
+    count: Dim | Axis | Symbol = sizes[0] if rank == 2 else symbol.shape[:-1].size
     if isinstance(count, Dim) and count.is_dynamic:
-        count = product(graph, own[:-1], (symbol,), op=name)
-    signal = reshaped(name, symbol, [count, own[-1], Dim(1)], roles)
+        count = product(graph, sizes[:-1], (symbol,), op=name)
+    signal = reshaped(name, symbol, [count, sizes[-1], Dim(1)], roles)
     operands = (
         signal,
         graph.build.scalar(step, DType.int64),
@@ -323,28 +329,30 @@ def stft(
         graph.build.scalar(length, DType.int64),
     )
     type_ = tensor_type(dtype, _shape([signal.shape[0], frames, bins, TWO]))
-    made = graph.build.emit("STFT", operands, type_, {"onesided": int(bool(onesided))})
+    spectra = graph.build.emit("STFT", operands, type_, {"onesided": int(bool(onesided))})
     if rank == 2:
-        return made
-    wanted = [*own[:-1], frames if frames.is_static else Axis(made, 1), bins, TWO]
-    return reshaped(name, made, wanted, roles, sources=(symbol,))
+        return spectra
+    target = [*sizes[:-1], frames if frames.is_static else Axis(spectra, 1), bins, TWO]
+    return reshaped(name, spectra, target, roles, sources=(symbol,))
 
 
 def _of_complex_signal(
     x: Symbol, frame_length: int, frame_step: int, window: TensorLike | None, *, onesided: bool
 ) -> Symbol:
-    """Return the transform of the real part, and i times that of the imaginary part."""
+    """Return the transform of the real part plus i times that of the imaginary part."""
     if window is not None:
         window = x.graph.build.operand(window, "stft", "window")
         if window.dtype.is_complex:
             raise DTypeError(
-                "stft: a window is real", operands={"x": x, "window": window}, help="give its real part: ops.real(z)"
+                "stft: window must be real, got complex numbers",
+                operands={"x": x, "window": window},
+                help="give its real part: ops.real(z)",
             )
     if onesided:
         raise DTypeError(
-            "stft: the spectrum of a complex signal has no half that follows from the other",
+            "stft: the spectrum of a complex signal has no redundant half",
             operands={"x": x},
-            help="say onesided=False",
+            help="set onesided=False",
         )
     (a, b), (c, d) = (
         as_real(stft(part, frame_length, frame_step, window, onesided=False)) for part in (x.real, x.imag)
@@ -359,8 +367,8 @@ def _of_complex_signal(
 def hann_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: object = DType.float32) -> Symbol:
     """The window 1/2 - 1/2 cos(2 pi i / n): a raised cosine.
 
-    window_length: a number >= 0, a dim of the graph or an integer scalar Symbol. periodic: n is the length, as for a
-    spectrum; else the length - 1, so that the last element equals the first. dtype: a float. Returns [window_length];
+    window_length: an int >= 0, a dim of the graph or an integer scalar Symbol. periodic: n is the length, for spectral
+    analysis; else the length - 1, so that the last element equals the first. dtype: a float. Returns [window_length];
     a window of length 1 is [1]. Raises `DTypeError` and `ShapeError` for another length or dtype. NumPy's hanning;
     ONNX HannWindow.
     """
@@ -371,7 +379,7 @@ def hann_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: o
 def hamming_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: object = DType.float32) -> Symbol:
     """The window 0.54 - 0.46 cos(2 pi i / n): a raised cosine on a step.
 
-    The rest as for `hann_window`. NumPy's hamming; ONNX HammingWindow, which has 25/46 and 21/46.
+    Arguments as for `hann_window`. NumPy's hamming; ONNX HammingWindow, which has 25/46 and 21/46.
     """
     return _window("hamming_window", window_length, periodic, dtype, [0.54, 0.46])
 
@@ -380,7 +388,7 @@ def hamming_window(window_length: DimLike | Symbol, periodic: bool = True, dtype
 def blackman_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: object = DType.float32) -> Symbol:
     """The window 0.42 - 0.5 cos(2 pi i / n) + 0.08 cos(4 pi i / n).
 
-    The rest as for `hann_window`. NumPy's blackman; ONNX BlackmanWindow.
+    Arguments as for `hann_window`. NumPy's blackman; ONNX BlackmanWindow.
     """
     return _window("blackman_window", window_length, periodic, dtype, [0.42, 0.5, 0.08])
 
@@ -388,7 +396,7 @@ def blackman_window(window_length: DimLike | Symbol, periodic: bool = True, dtyp
 def _window(name: str, length: Any, periodic: bool, dtype: object, terms: list[float]) -> Symbol:
     wanted = dtype_of(name, dtype)
     if not wanted.is_float:
-        raise DTypeError(f"{name}: a window holds fractions, {wanted} none", help="use a float: dtype=DType.float32")
+        raise DTypeError(f"{name}: dtype must be a float, got {wanted}", help="use a float: dtype=DType.float32")
     graph = graph_of(name, (length,))
     if isinstance(length, Symbol):
         if not length.dtype.is_integer or length.rank:
@@ -404,8 +412,8 @@ def _window(name: str, length: Any, periodic: bool, dtype: object, terms: list[f
             values = _window_values(int(dim), periodic, terms)
             return graph.build.constant(casting.cast_array(values, DType.float64, wanted), wanted)
         count = dim_value(graph, dim, op=name)
-    made = {"periodic": int(bool(periodic)), "terms": terms, "dtype": wanted}
-    return graph.build.emit("CosineWindow", (count,), tensor_type(wanted, _shape([dim])), made, LIBRARY)
+    attributes = {"periodic": int(bool(periodic)), "terms": terms, "dtype": wanted}
+    return graph.build.emit("CosineWindow", (count,), tensor_type(wanted, _shape([dim])), attributes, LIBRARY)
 
 
 def _window_values(length: int, periodic: bool, terms: list[float]) -> np.ndarray[Any, Any]:
@@ -417,16 +425,16 @@ def _window_values(length: int, periodic: bool, terms: list[float]) -> np.ndarra
 
 @expansion("CosineWindow")
 def _cosine_window(length: Symbol, *, periodic: int, terms: list[float], dtype: DType) -> Symbol:
-    """Compute in float64, so that the result is rounded once whatever its dtype."""
+    """Compute in float64, so that the result is rounded once in every dtype."""
     zero, one = (e.const(length, n) for n in (0, 1))
     place = e.cast(e.emit("Range", zero, length, one, shape=_shape([Dim.dynamic()])), DType.float64)
     whole_turn = length if periodic else e.emit("Sub", length, one)
-    # A window of length 1 would divide by 0: its only turn is 0.
+    # A window of length 1 would divide by 0.
     divisor = e.cast(e.emit("Max", whole_turn, one), DType.float64)
     turns = e.emit("Div", e.emit("Mul", place, e.const(place, 2 * math.pi)), divisor)
-    made = e.emit("Mul", turns, e.const(turns, 0.0))
+    total = e.emit("Mul", turns, e.const(turns, 0.0))
     for k, factor in enumerate(terms):
         wave = e.emit("Cos", e.emit("Mul", turns, e.const(turns, float(k))))
-        made = e.emit("Add", made, e.emit("Mul", wave, e.const(turns, (-1) ** k * factor)))
+        total = e.emit("Add", total, e.emit("Mul", wave, e.const(turns, (-1) ** k * factor)))
     alone = e.less(e.const(length, 1), length)
-    return e.where(alone, made, e.const(turns, 1.0))
+    return e.where(alone, total, e.const(turns, 1.0))

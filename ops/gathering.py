@@ -1,4 +1,4 @@
-"""Gathers and scatters: elements by their positions, positions of elements, elements written at positions."""
+"""Gathers and scatters: elements at positions, positions of elements, and elements written to positions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
 
     x: [..., n, ...] of any dtype, n at `axis`. indices: integers of any shape; negative ones count from the end of the
     axis. Returns the dtype of `x` and its shape with n replaced by the shape of `indices`. Raises `DTypeError` for
-    indices that are no integers, `ShapeError` for an axis that is none and for known indices out of bounds.
+    indices that are not integers, `ShapeError` for an invalid axis and for constant indices out of bounds.
     """
     graph = graph_of("gather", (x, indices))
     data = graph.build.operand(x, "gather", "x")
@@ -56,8 +56,8 @@ def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol
 
     x: [*batch, n_1, ..., n_k, *rest] of any dtype. indices: integers of shape [*batch, *outer, k], each row a position
     in n_1 ... n_k; negative numbers count from the end. batch_dims: the length of `batch`. Returns
-    [*batch, *outer, *rest] of the dtype of `x`. Raises `DTypeError` for indices that are no integers, `ShapeError`
-    for k unknown or too large, for batch dims that differ and for known indices out of bounds.
+    [*batch, *outer, *rest] of the dtype of `x`. Raises `DTypeError` for indices that are not integers, `ShapeError`
+    for k unknown or too large, for batch dims that differ and for constant indices out of bounds.
     """
     graph = graph_of("gather_nd", (x, indices))
     data = graph.build.operand(x, "gather_nd", "x")
@@ -68,7 +68,7 @@ def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol
         raise ShapeError(
             f"gather_nd: batch_dims={batch_dims!r} is not possible for ranks {data.rank} and {index.rank}",
             operands=roles,
-            help="it counts leading axes that x and indices share, fewer than the rank of either",
+            help="it is the number of leading axes that x and indices share, less than either rank",
         )
     for position in range(batch_dims):
         if not same_dim(data.shape[position], index.shape[position]):
@@ -90,9 +90,9 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbo
     """One element of `x` for each element of `indices`, along one axis. ONNX GatherElements, NumPy's `take_along_axis`.
 
     x: of any dtype and shape. indices: integers of the same rank, of any size along `axis`; the other dims broadcast
-    with those of `x`. Negative indices count from the end. Returns the dtype of `x` in the shape of `indices` as
-    broadcast. Raises `DTypeError` for indices that are no integers, `ShapeError` for ranks or dims that do not go
-    together and for known indices out of bounds.
+    with those of `x`. Negative indices count from the end. Returns the dtype of `x` in the broadcast shape of
+    `indices`. Raises `DTypeError` for indices that are not integers, `ShapeError` for ranks or dims that do not match
+    and for constant indices out of bounds.
     """
     graph = graph_of("take_along_axis", (x, indices))
     data = graph.build.operand(x, "take_along_axis", "x")
@@ -108,19 +108,19 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbo
     check_bounds("take_along_axis", index, data, at)
     hidden = [_shape((*s.shape[:at], Dim(1), *s.shape[at + 1 :])) for s in (data, index)]
     try:
-        met = broadcast_shapes(hidden)
+        common = broadcast_shapes(hidden)
     except ValueError as clash:
         raise ShapeError(
-            f"take_along_axis: dims beside axis {at} do not broadcast: {clash}",
+            f"take_along_axis: dims other than axis {at} do not broadcast: {clash}",
             operands=roles,
             help="make them equal or 1; only the sizes along the axis may differ",
         ) from None
     index = whole(index)
-    made = []
+    inputs = []
     for symbol, other in ((data, index), (index, data)):
-        wanted = _shape((*met[:at], symbol.shape[at], *met[at + 1 :]))
-        made.append(symbol if symbol.shape == wanted else _expand_beside(symbol, other, at, wanted))
-    return graph.build.emit("GatherElements", tuple(made), retype(data, shape=made[1].shape), {"axis": at})
+        wanted = _shape((*common[:at], symbol.shape[at], *common[at + 1 :]))
+        inputs.append(symbol if symbol.shape == wanted else _expand_beside(symbol, other, at, wanted))
+    return graph.build.emit("GatherElements", tuple(inputs), retype(data, shape=inputs[1].shape), {"axis": at})
 
 
 @op(onnx="NonZero", rule="keep")
@@ -133,21 +133,21 @@ def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
     """
     data = operands.operand("nonzero", x)
     refuse_scalar("nonzero", data)
-    rows = _known_or(out_dim)
-    found = coordinates(as_condition("nonzero", data, "x"), rows)
-    return found.graph.build.emit(
-        "Transpose", (found,), tensor_type(DType.int64, _shape((rows, Dim(data.rank)))), {"perm": [1, 0]}
+    rows = _dim_or_unknown(out_dim)
+    positions = coordinates(as_condition("nonzero", data, "x"), rows)
+    return positions.graph.build.emit(
+        "Transpose", (positions,), tensor_type(DType.int64, _shape((rows, Dim(data.rank)))), {"perm": [1, 0]}
     )
 
 
-# Choosing
+# Selection
 
 
 @op(onnx="Where", rule="join")
 def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
     """The elements of `x` where `condition` is true and those of `y` elsewhere. ONNX Where, NumPy's `where`.
 
-    condition: bool, or a number that is true where it is not 0. x, y: of any dtypes that promote to a common one. All
+    condition: bool, or a number, true if not 0. x, y: of any dtypes that promote to a common one. All
     three broadcast. Returns the common dtype in the broadcast shape. Raises `PromotionError` where `x` and `y` have
     no common dtype, `ShapeError` where the shapes do not broadcast.
     """
@@ -156,10 +156,10 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
 
 @op(onnx="Where", rule="join")
 def select(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
-    """`where` under its other name: `x` where `condition` is true and `y` elsewhere. ONNX Where.
+    """An alias of `where`: `x` where `condition` is true and `y` elsewhere. ONNX Where.
 
     condition: bool or a number; x, y: of any dtypes that promote to a common one; all three broadcast. Returns and
-    raises as `where`.
+    raises as `where` does.
     """
     return _where("select", condition, x, y)
 
@@ -177,7 +177,7 @@ def _where(name: str, condition: TensorLike, x: TensorLike, y: TensorLike) -> Sy
 
 
 def _expand_beside(x: Symbol, other: Symbol, axis: int, shape: Shape) -> Symbol:
-    """Broadcast x with every dim of `other` but the one at `axis`."""
+    """Broadcast x with every dim of `other` except `axis`."""
     graph = x.graph
     if shape.is_static:
         target = graph.build.vector([int(d) for d in shape])
@@ -193,15 +193,15 @@ def _expand_beside(x: Symbol, other: Symbol, axis: int, shape: Shape) -> Symbol:
     return graph.build.emit("Expand", (x, target), retype(x, shape=shape))
 
 
-def _known_or(dim: DimLike | None) -> Dim:
+def _dim_or_unknown(dim: DimLike | None) -> Dim:
     return Dim.dynamic() if dim is None else _dim(dim)
 
 
-# Writing
+# Scatters
 
 
 def _by_index(name: str, reduction: str, doc: str) -> Callable[..., Symbol]:
-    """Declare the scatter along one axis with a reduction, "" for none."""
+    """Declare a scatter along one axis. reduction: "" for none."""
 
     @op(onnx="ScatterElements", rule="join", name=name, doc=doc)
     def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
@@ -211,10 +211,10 @@ def _by_index(name: str, reduction: str, doc: str) -> Callable[..., Symbol]:
         roles = {"x": data, "updates": new, "indices": index}
         if not data.rank == new.rank == index.rank or not data.rank:
             raise ShapeError(
-                f"{name}: the ranks of x, updates and indices must be the same and not 0: "
+                f"{name}: the ranks of x, updates and indices must be equal and not 0, got "
                 f"{data.rank}, {new.rank} and {index.rank}",
                 operands=roles,
-                help=f"to write whole slices use ops.{name.replace('scatter', 'scatter_nd')}",
+                help=f"to write whole slices, use ops.{name.replace('scatter', 'scatter_nd')}",
             )
         at = axis_of(name, axis, data.rank, roles)
         for position, (own, other) in enumerate(zip(new.shape, index.shape, strict=True)):
@@ -222,7 +222,7 @@ def _by_index(name: str, reduction: str, doc: str) -> Callable[..., Symbol]:
                 raise ShapeError(
                     f"{name}: updates and indices differ at axis {position}: {own} and {other}",
                     operands=roles,
-                    help="there must be one index for each update",
+                    help="give one index for each update",
                 )
             if position != at and _provably_less(data.shape[position], other):
                 raise ShapeError(
@@ -240,7 +240,7 @@ def _by_index(name: str, reduction: str, doc: str) -> Callable[..., Symbol]:
 
 
 def _by_coordinates(name: str, reduction: str, doc: str) -> Callable[..., Symbol]:
-    """Declare the scatter at coordinates with a reduction, "" for none."""
+    """Declare a scatter at coordinates. reduction: "" for none."""
 
     @op(onnx="ScatterND", rule="join", name=name, doc=doc)
     def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
@@ -252,7 +252,7 @@ def _by_coordinates(name: str, reduction: str, doc: str) -> Callable[..., Symbol
         wanted = index.shape[:-1] + data.shape[depth:]
         if len(wanted) != new.rank or not all(map(same_dim, wanted, new.shape)):
             raise ShapeError(
-                f"{name}: updates must have shape {wanted}, not {new.shape}",
+                f"{name}: updates must have shape {wanted}, got {new.shape}",
                 operands=roles,
                 help="updates are [*outer, *rest] for indices [*outer, k] and x [n_1, ..., n_k, *rest]",
             )
@@ -271,10 +271,10 @@ scatter = _by_index(
     """`x` with the elements at `indices` along one axis replaced by `updates`. ONNX ScatterElements.
 
     x: of any dtype. updates: of a dtype that promotes to that of `x`, of the same rank. indices: integers of the shape
-    of `updates`, with no axis but `axis` longer than in `x`; negative ones count from the end. Which of several
-    updates of one element stays is not defined. Returns the type of `x`. Raises `DTypeError` for updates that would
-    need another dtype and for indices that are no integers, `ShapeError` for shapes that do not go together and for
-    known indices out of bounds.
+    of `updates`, with no axis but `axis` longer than in `x`; negative ones count from the end. If an element has
+    several updates, it is undefined which one is used. Returns the type of `x`. Raises `DTypeError` for updates that
+    would need another dtype and for indices that are not integers, `ShapeError` for shapes that do not match and for
+    constant indices out of bounds.
     """,
 )
 scatter_nd = _by_coordinates(
@@ -283,10 +283,10 @@ scatter_nd = _by_coordinates(
     """`x` with the slices at coordinates along its first axes replaced by `updates`. ONNX ScatterND.
 
     x: [n_1, ..., n_k, *rest] of any dtype. indices: integers [*outer, k], each row a position in n_1 ... n_k; negative
-    numbers count from the end. updates: [*outer, *rest] of a dtype that promotes to that of `x`. Which of several
-    updates of one slice stays is not defined. Returns the type of `x`. Raises `DTypeError` for updates that would need
-    another dtype and for indices that are no integers, `ShapeError` for shapes that do not go together and for known
-    indices out of bounds.
+    numbers count from the end. updates: [*outer, *rest] of a dtype that promotes to that of `x`. If a slice has
+    several updates, it is undefined which one is used. Returns the type of `x`. Raises `DTypeError` for updates that
+    would need another dtype and for indices that are not integers, `ShapeError` for shapes that do not match and for
+    constant indices out of bounds.
     """,
 )
 
@@ -296,14 +296,14 @@ _REDUCTIONS = {
     "min": ("The smaller of `x` and `updates` at {where}", ""),
     "mul": ("`x` with {what} multiplied by `updates`", "bools are *and*ed, and "),
 }
-"""What each reduction gives, and what it means for bools."""
+"""The summary of each reduction, and its meaning for bools."""
 
 
 def _doc(reduction: str, name: str, onnx: str, what: str, where: str) -> str:
     gives, of_bools = _REDUCTIONS[reduction]
     return f"""{gives.format(what=what, where=where)}. ONNX {onnx}, reduction "{reduction}".
 
-    Operands, result and errors as for `{name}`; {of_bools}every one of several updates counts.
+    Operands, result and errors as for `{name}`; {of_bools}all updates of one element or slice are applied.
     """
 
 
@@ -321,9 +321,9 @@ scatter_nd_add, scatter_nd_max, scatter_nd_min, scatter_nd_mul = [
 
 @op(onnx="NonZero + Slice + ScatterND", rule="join")
 def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symbol:
-    """`x` with the elements where `mask` is true replaced by `updates`, taken in order. NumPy's `x[mask] = updates`.
+    """`x` with the elements where `mask` is true replaced by `updates`, in order. NumPy's `x[mask] = updates`.
 
-    x: of any dtype, rank >= 1. mask: bool, or a number that is true where it is not 0; it broadcasts to the shape of
+    x: of any dtype, rank >= 1. mask: bool, or a number, true if not 0; it broadcasts to the shape of
     `x`. updates: of any shape, read row by row, with at least as many elements as the mask has true ones (checked when
     the graph runs), of a dtype that promotes to that of `x`. Returns the type of `x`. Raises `DTypeError` for updates
     that would need another dtype, `ShapeError` for a scalar and for a mask that does not broadcast to `x`.
@@ -337,14 +337,16 @@ def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symb
         raise ShapeError(
             "masked_scatter: the mask does not broadcast to the shape of x",
             operands=roles,
-            help="the mask chooses elements of x: its dims must be 1 or those of x",
+            help="the dims of the mask must be 1 or those of x",
         )
     if chosen.shape != data.shape:
         chosen = graph.build.emit("Expand", (chosen, runtime_shape(data)), tensor_type(DType.bool, data.shape))
     count = Dim.dynamic()
     rank = Dim(data.rank)
-    found = coordinates(chosen, count)
-    rows = graph.build.emit("Transpose", (found,), tensor_type(DType.int64, _shape((count, rank))), {"perm": [1, 0]})
+    positions = coordinates(chosen, count)
+    rows = graph.build.emit(
+        "Transpose", (positions,), tensor_type(DType.int64, _shape((count, rank))), {"perm": [1, 0]}
+    )
     flat = graph.build.emit("Reshape", (new, graph.build.vector([-1])), retype(new, shape=_shape((new.shape.size,))))
     length = runtime_shape(rows, 0, 1)
     zero = graph.build.vector([0])
@@ -358,7 +360,7 @@ def _reduction(name: str, x: Symbol, reduction: str) -> dict[str, Any]:
     if x.dtype is DType.string:
         raise DTypeError(f"{name}: this has no meaning for string", operands={"x": x}, help="use numbers or bools")
     if x.dtype is DType.bool:
-        # The larger of two bools is their *or*, which onnxruntime computes under "add"; likewise for "min".
+        # The maximum of bools is their *or*, which onnxruntime computes as "add"; likewise "min" is "mul".
         reduction = {"max": "add", "min": "mul"}.get(reduction, reduction)
     return {"reduction": reduction}
 
@@ -371,7 +373,7 @@ def _same_dtype(graph: Graph, name: str, x: TensorLike, updates: TensorLike) -> 
     resolution = operands.resolve(graph, Key(name, "join"), roles, symbols, literals)
     if resolution.result is not data.dtype:
         raise DTypeError(
-            f"{name}: the result has the dtype of x, {data.dtype}, but x and updates meet in {resolution.result}",
+            f"{name}: the result has the dtype of x, {data.dtype}, but x and updates promote to {resolution.result}",
             operands=roles,
             help=f"cast updates: .cast(DType.{data.dtype.name}), or x: .cast(DType.{resolution.result.name})",
         )
@@ -380,6 +382,6 @@ def _same_dtype(graph: Graph, name: str, x: TensorLike, updates: TensorLike) -> 
 
 
 def _provably_less(lhs: Dim, rhs: Dim) -> bool:
-    """Return whether one dim is less than the other for all sizes of their names."""
+    """Return True if one dim is less than the other for all sizes of their names."""
     bound = (rhs - lhs).lower_bound
     return bound is not None and bound > 0

@@ -1,6 +1,6 @@
 """Square brackets: NumPy's basic and advanced indexing of Symbols, and `x[index] = value` as a new tensor.
 
-`shared/index.py` reads what stands between them.
+`shared/index.py` parses the indices.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators.shapes.call import broadcast_shapes
-from graphcore.ops.shared.index import Array, Entry, Int, Mask, New, read
+from graphcore.ops.shared.index import Entry, IndexArray, IntIndex, Mask, New, read
 from graphcore.ops.shared.slice import Slice, coordinates, runtime_shape, take, whole
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -35,27 +35,27 @@ Item: TypeAlias = int | New
 
 @op(onnx="Gather, Slice, GatherND", rule="keep", dunder="getitem")
 def getitem(x: TensorLike, index: Any) -> Symbol:
-    """The part of `x` that square brackets name, as in NumPy. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze.
+    """The part of `x` that an index selects, as `x[index]` in NumPy. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze.
 
     x: of any dtype and shape. index: one or a tuple of ints and integer scalars (which drop their axis), slices with
     any step but 0 whose bounds are ints, Dims, None or integer Symbols, `...`, None (a new axis of size 1), integer
     arrays, lists and Symbols (which broadcast together), bool arrays and Symbols (the positions that are true).
     Negative positions count from the end. (slice, dim) in a tuple names a slice's length. Lengths follow from the dims;
-    those that depend on values are unknown. Raises `ShapeError` for too many indices, known positions out of bounds, a
-    step of 0 and masks that do not fit; `DTypeError` for what is no index.
+    those that depend on values are unknown. Raises `ShapeError` for too many indices, constant positions out of bounds,
+    a step of 0 and masks that do not fit; `DTypeError` for an invalid index.
     """
-    return _indexed("getitem", operand("getitem", x), index if type(index) is tuple else (index,))
+    return _index("getitem", operand("getitem", x), index if type(index) is tuple else (index,))
 
 
 @op(onnx="Gather, Slice, GatherND", rule="keep")
 def slice_tensor(x: TensorLike, indices: Any) -> Symbol:
     """`x[indices]` as a function. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze.
 
-    x: of any dtype and shape. indices: one index or a list or tuple of indices, one an axis, as `x[...]` takes them;
-    (slice, dim) names a slice's length. Raises as `getitem`.
+    x: of any dtype and shape. indices: one index or a list or tuple of indices, one per axis, as in `x[...]`; (slice,
+    dim) names a slice's length. Raises as `getitem` does.
     """
-    given = tuple(indices) if isinstance(indices, (list, tuple)) else (indices,)
-    return _indexed("slice_tensor", operand("slice_tensor", x), given)
+    items = tuple(indices) if isinstance(indices, (list, tuple)) else (indices,)
+    return _index("slice_tensor", operand("slice_tensor", x), items)
 
 
 @op(onnx="Gather, Slice", rule="keep")
@@ -68,44 +68,44 @@ def slice(
 ) -> Symbol:
     """The part of `x` between positions of some axes. ONNX Slice, and Gather for single positions.
 
-    x: of any dtype and shape. slices: slices, ints, integer scalars, `...` and None as `x[...]` takes them, the first
-    of them for `axis`. out_dims: all dims of the result; by default they follow from the dims of `x`. keep_dims: a
-    single position keeps its axis, of size 1. Raises `ShapeError` as `getitem` does, and for out_dims that cannot be;
-    `DTypeError` for what is no index.
+    x: of any dtype and shape. slices: slices, ints, integer scalars, `...` and None as in `x[...]`, the first one for
+    `axis`. out_dims: all dims of the result; by default they follow from the dims of `x`. keep_dims: a
+    single position keeps its axis, of size 1. Raises `ShapeError` as `getitem` does, and for impossible out_dims;
+    `DTypeError` for an invalid index.
     """
     data = operand("slice", x)
     at = axis_of("slice", axis, data.rank, {"x": data})
-    return _indexed("slice", data, (builtins.slice(None),) * at + slices, out_dims, keep_dims)
+    return _index("slice", data, (builtins.slice(None),) * at + slices, out_dims, keep_dims)
 
 
-def _indexed(
+def _index(
     name: str, x: Symbol, items: tuple[Any, ...], out_dims: Sequence[DimLike] = (), keep_dims: bool = False
 ) -> Symbol:
     entries = read(name, x, items)
     if name == "slice":
-        entries = _only_basic(x, entries, out_dims, keep_dims)
+        entries = _basic_entries(x, entries, out_dims, keep_dims)
     y, axes = _at_positions(x, entries)
-    y = _sliced(y, axes, [e for e in entries if isinstance(e, Slice) and not e.is_whole])
-    arrays = [e for e in entries if isinstance(e, (Array, Mask))]
+    y = _emit_slices(y, axes, [e for e in entries if isinstance(e, Slice) and not e.is_whole])
+    arrays = [e for e in entries if isinstance(e, (IndexArray, Mask))]
     order: list[Item] = list(axes)
     if arrays:
-        y, order = _gathered(name, y, axes, arrays)
-    wanted = _result_order(entries, order)
-    moved = [order.index(item) for item in wanted if not isinstance(item, New)]
+        y, order = _gather_arrays(name, y, axes, arrays)
+    target = _result_order(entries, order)
+    moved = [order.index(item) for item in target if not isinstance(item, New)]
     if moved != sorted(moved):
         y = y.graph.build.emit("Transpose", (y,), retype(y, shape=_shape(y.shape[i] for i in moved)), {"perm": moved})
-    new = [position for position, item in enumerate(wanted) if isinstance(item, New)]
-    return _with_new_axes(y, new, [item for item in wanted if isinstance(item, New)]) if new else y
+    new = [position for position, item in enumerate(target) if isinstance(item, New)]
+    return _with_new_axes(y, new, [item for item in target if isinstance(item, New)]) if new else y
 
 
-def _only_basic(x: Symbol, entries: list[Entry], out_dims: Sequence[DimLike], keep_dims: bool) -> list[Entry]:
+def _basic_entries(x: Symbol, entries: list[Entry], out_dims: Sequence[DimLike], keep_dims: bool) -> list[Entry]:
     """Return the entries of `slice`, with `keep_dims` and `out_dims` applied."""
-    if any(isinstance(e, (Array, Mask)) for e in entries):
+    if any(isinstance(e, (IndexArray, Mask)) for e in entries):
         raise ShapeError(
-            "slice: arrays of positions are no slices", operands={"x": x}, help="index with them: x[...], or ops.gather"
+            "slice: got an array of positions", operands={"x": x}, help="index with it: x[...], or use ops.gather"
         )
     if keep_dims:
-        entries = [part for e in entries for part in ((e, New()) if isinstance(e, Int) else (e,))]
+        entries = [part for e in entries for part in ((e, New()) if isinstance(e, IntIndex) else (e,))]
     if not out_dims:
         return entries
     dims = [_dim(d) for d in out_dims]
@@ -116,15 +116,15 @@ def _only_basic(x: Symbol, entries: list[Entry], out_dims: Sequence[DimLike], ke
             operands={"x": x},
             help="give one dim for each axis of the result",
         )
-    called = {id(e): e.called("slice", dim) for e, dim in zip(lasting, dims, strict=True)}
-    return [called.get(id(e), e) for e in entries]
+    renamed = {id(e): e.called("slice", dim) for e, dim in zip(lasting, dims, strict=True)}
+    return [renamed.get(id(e), e) for e in entries]
 
 
 def _at_positions(x: Symbol, entries: list[Entry]) -> tuple[Symbol, list[int]]:
-    """Return x without the axes that single positions drop, and the axes of x that remain."""
+    """Take the single positions, which drop their axes; return the result and the remaining axes of x."""
     axes = list(range(x.rank))
     for entry in entries:
-        if isinstance(entry, Int):
+        if isinstance(entry, IntIndex):
             at = axes.index(entry.axis)
             position = entry.position
             index = x.graph.build.scalar(position, DType.int64) if isinstance(position, int) else position
@@ -133,7 +133,7 @@ def _at_positions(x: Symbol, entries: list[Entry]) -> tuple[Symbol, list[int]]:
     return x, axes
 
 
-def _sliced(x: Symbol, axes: list[int], slices: list[Slice]) -> Symbol:
+def _emit_slices(x: Symbol, axes: list[int], slices: list[Slice]) -> Symbol:
     """Emit all slices as one ONNX Slice."""
     if not slices:
         return x
@@ -149,7 +149,7 @@ def _sliced(x: Symbol, axes: list[int], slices: list[Slice]) -> Symbol:
 
 
 def _vector(x: Symbol, values: list[int | Symbol]) -> Symbol:
-    """Join numbers known now or when the graph runs (int64 scalars) into one int64 vector."""
+    """Join ints and int64 scalars into one int64 vector."""
     numbers = [v for v in values if isinstance(v, int)]
     if len(numbers) == len(values):
         return x.graph.build.vector(numbers)
@@ -165,16 +165,16 @@ def _vector(x: Symbol, values: list[int | Symbol]) -> Symbol:
     return x.graph.build.emit("Concat", parts, tensor_type(DType.int64, Shape([len(parts)])), {"axis": 0})
 
 
-def _gathered(name: str, x: Symbol, axes: list[int], arrays: list[Array | Mask]) -> tuple[Symbol, list[Item]]:
-    """Return the elements at the arrays' positions, and the `Item` of each axis of the result."""
+def _gather_arrays(name: str, x: Symbol, axes: list[int], arrays: list[IndexArray | Mask]) -> tuple[Symbol, list[Item]]:
+    """Gather the elements at index arrays; return them and the `Item` of each axis of the result."""
     taken: list[int] = []
     for entry in arrays:
         taken += entry.axes
     if len(arrays) == 1 and isinstance(arrays[0], Mask):
         rows = coordinates(arrays[0].mask, Dim.dynamic())
         if len(taken) > 1:
-            turned = tensor_type(DType.int64, _shape(reversed(rows.shape)))
-            indices = x.graph.build.emit("Transpose", (rows,), turned, {"perm": [1, 0]})
+            type_ = tensor_type(DType.int64, _shape(reversed(rows.shape)))
+            indices = x.graph.build.emit("Transpose", (rows,), type_, {"perm": [1, 0]})
             return _gather_nd(x, axes, taken, indices)
         flat = x.graph.build.emit("Squeeze", (rows, x.graph.build.vector([0])), retype(rows, shape=rows.shape[1:]))
         return _gather(x, axes, taken[0], flat)
@@ -183,7 +183,7 @@ def _gathered(name: str, x: Symbol, axes: list[int], arrays: list[Array | Mask])
         positions += _rows(entry.mask) if isinstance(entry, Mask) else [entry.positions]
     if len(taken) == 1:
         return _gather(x, axes, taken[0], whole(positions[0]))
-    return _gather_nd(x, axes, taken, _stacked(name, positions))
+    return _gather_nd(x, axes, taken, _stack_indices(name, positions))
 
 
 def _gather(x: Symbol, axes: list[int], axis: int, index: Symbol) -> tuple[Symbol, list[Item]]:
@@ -192,14 +192,14 @@ def _gather(x: Symbol, axes: list[int], axis: int, index: Symbol) -> tuple[Symbo
 
 
 def _gather_nd(x: Symbol, axes: list[int], taken: list[int], indices: Symbol) -> tuple[Symbol, list[Item]]:
-    left = [axis for axis in axes if axis not in taken]
-    perm = [axes.index(axis) for axis in (*taken, *left)]
+    remaining = [axis for axis in axes if axis not in taken]
+    perm = [axes.index(axis) for axis in (*taken, *remaining)]
     graph = x.graph
     if perm != sorted(perm):
         x = graph.build.emit("Transpose", (x,), retype(x, shape=_shape(x.shape[i] for i in perm)), {"perm": perm})
     shape = indices.shape[:-1] + x.shape[len(taken) :]
-    made = graph.build.emit("GatherND", (x, indices), retype(x, shape=shape))
-    return made, [*_array_axes(indices.rank - 1), *left]
+    gathered = graph.build.emit("GatherND", (x, indices), retype(x, shape=shape))
+    return gathered, [*_array_axes(indices.rank - 1), *remaining]
 
 
 def _array_axes(count: int) -> list[int]:
@@ -208,11 +208,11 @@ def _array_axes(count: int) -> list[int]:
 
 def _rows(mask: Symbol) -> list[Symbol]:
     """Return the coordinates of the true elements along each axis."""
-    found = coordinates(mask, Dim.dynamic())
-    return [take(found, mask.graph.build.scalar(row, DType.int64), 0) for row in range(mask.rank)]
+    positions = coordinates(mask, Dim.dynamic())
+    return [take(positions, mask.graph.build.scalar(row, DType.int64), 0) for row in range(mask.rank)]
 
 
-def _stacked(name: str, positions: list[Symbol]) -> Symbol:
+def _stack_indices(name: str, positions: list[Symbol]) -> Symbol:
     """Broadcast index arrays together into the rows of one array: int64 [*broadcast, number of arrays]."""
     try:
         shape = broadcast_shapes([p.shape for p in positions])
@@ -220,7 +220,7 @@ def _stacked(name: str, positions: list[Symbol]) -> Symbol:
         raise ShapeError(
             f"{name}: index arrays do not broadcast together: {clash}",
             operands={f"index {i}": p for i, p in enumerate(positions)},
-            help="give them one shape, or index one axis after the other",
+            help="give them one shape, or index the axes one after the other",
         ) from None
     graph = positions[0].graph
     arrays = [constant_array(p) for p in positions]
@@ -228,14 +228,14 @@ def _stacked(name: str, positions: list[Symbol]) -> Symbol:
     if len(values) == len(arrays):
         return graph.build.constant(np.stack(np.broadcast_arrays(*values), axis=-1).astype(np.int64), DType.int64)
     columns = []
-    for column in _expanded([whole(p, DType.int64) for p in positions], shape):
+    for column in _expand_indices([whole(p, DType.int64) for p in positions], shape):
         type_ = retype(column, shape=_shape((*column.shape, Dim(1))))
         columns.append(graph.build.emit("Unsqueeze", (column, graph.build.vector([-1])), type_))
     rows = retype(columns[0], shape=_shape((*shape, Dim(len(columns)))))
     return graph.build.emit("Concat", tuple(columns), rows, {"axis": -1})
 
 
-def _expanded(arrays: list[Symbol], shape: Shape) -> list[Symbol]:
+def _expand_indices(arrays: list[Symbol], shape: Shape) -> list[Symbol]:
     """Expand arrays to their common broadcast shape."""
     if all(a.shape == shape and not shape.is_dynamic for a in arrays):
         return arrays
@@ -245,33 +245,33 @@ def _expanded(arrays: list[Symbol], shape: Shape) -> list[Symbol]:
         return [
             a if a.shape == shape else graph.build.emit("Expand", (a, target), retype(a, shape=shape)) for a in arrays
         ]
-    # Expand broadcasts both ways, so the first array grows with each of the others to the shape of all.
+    # Expand broadcasts both ways, so the first array is expanded by each of the others to the common shape.
     grown = arrays[0]
     for other in arrays[1:]:
-        met = broadcast_shapes([grown.shape, other.shape])
-        grown = graph.build.emit("Expand", (grown, runtime_shape(other)), retype(grown, shape=met))
+        common = broadcast_shapes([grown.shape, other.shape])
+        grown = graph.build.emit("Expand", (grown, runtime_shape(other)), retype(grown, shape=common))
     target = runtime_shape(grown)
     return [grown, *(graph.build.emit("Expand", (a, target), retype(a, shape=shape)) for a in arrays[1:])]
 
 
 def _result_order(entries: list[Entry], order: list[Item]) -> list[Item]:
-    """Order the axes of the result by NumPy's rule: those of index arrays stand where the arrays do, or first.
+    """Order the axes of the result by NumPy's rule: those of index arrays are where the arrays are, or first.
 
-    They stand first where something else is between the arrays. A single position counts as an array beside arrays.
+    They are first if another index separates the arrays. A single position counts as an array beside arrays.
     """
     gathered = [item for item in order if isinstance(item, int) and item < 0]
-    has_arrays = any(isinstance(e, (Array, Mask)) for e in entries)
-    advanced = [i for i, e in enumerate(entries) if isinstance(e, (Int, Array, Mask))] if has_arrays else []
+    has_arrays = any(isinstance(e, (IndexArray, Mask)) for e in entries)
+    advanced = [i for i, e in enumerate(entries) if isinstance(e, (IntIndex, IndexArray, Mask))] if has_arrays else []
     together = bool(advanced) and advanced[-1] - advanced[0] == len(advanced) - 1
-    wanted: list[Item] = [] if together else [*gathered]
+    target: list[Item] = [] if together else [*gathered]
     for position, entry in enumerate(entries):
         if together and position == advanced[0]:
-            wanted += gathered
+            target += gathered
         if isinstance(entry, Slice):
-            wanted.append(entry.axis)
+            target.append(entry.axis)
         elif isinstance(entry, New):
-            wanted.append(entry)
-    return wanted
+            target.append(entry)
+    return target
 
 
 def _with_new_axes(x: Symbol, positions: list[int], entries: list[New]) -> Symbol:
@@ -281,46 +281,46 @@ def _with_new_axes(x: Symbol, positions: list[int], entries: list[New]) -> Symbo
     return x.graph.build.emit("Unsqueeze", (x, x.graph.build.vector(positions)), retype(x, shape=_shape(dims)))
 
 
-# Assigning: `x[index] = value` as a new tensor
+# Assignment: `x[index] = value` as a new tensor
 
 
-def assigned(name: str, x: Symbol, items: tuple[Any, ...], value: Symbol) -> Symbol:
-    """Return `x` with `value`, of its dtype, at what an index of ints and slices names.
+def assign(name: str, x: Symbol, items: tuple[Any, ...], value: Symbol) -> Symbol:
+    """Return `x` with `value`, of its dtype, stored at an index of ints and slices.
 
-    Raises as `getitem`, and `ShapeError` where the value does not broadcast to that.
+    Raises as `getitem` does, and `ShapeError` if the value does not broadcast to the part.
     """
-    entries = [e for e in read(name, x, items) if isinstance(e, (Int, Slice, New, Array, Mask))]
-    if any(not isinstance(e, (Int, Slice)) for e in entries):
+    entries = [e for e in read(name, x, items) if isinstance(e, (IntIndex, Slice, New, IndexArray, Mask))]
+    if any(not isinstance(e, (IntIndex, Slice)) for e in entries):
         raise DTypeError(
-            f"{name}: only ints, integer scalars, slices and `...` say where to store",
+            f"{name}: only ints, integer scalars, slices and `...` can index a store",
             operands={"buffer": x},
-            help="store what ops.scatter_nd, ops.masked_scatter or ops.where give: ops.buffer_store(buffer, ...)",
+            help="store the result of ops.scatter_nd, ops.masked_scatter or ops.where: ops.buffer_store(buffer, ...)",
         )
-    parts = [e for e in entries if isinstance(e, (Int, Slice))]
-    depth = max((i + 1 for i, e in enumerate(parts) if isinstance(e, Int) or not e.is_whole), default=0)
+    parts = [e for e in entries if isinstance(e, (IntIndex, Slice))]
+    depth = max((i + 1 for i, e in enumerate(parts) if isinstance(e, IntIndex) or not e.is_whole), default=0)
     rows = [_positions(x, e) for e in parts[:depth]]
-    wanted = _shape([e.length for e in parts if isinstance(e, Slice)])
+    shape = _shape([e.length for e in parts if isinstance(e, Slice)])
     sizes = [
         runtime_shape(rows[i] if i < depth else x, *((0, 1) if i < depth else (i, i + 1)))
         for i, e in enumerate(parts)
-        if isinstance(e, Slice) and not (value.shape == wanted and not wanted.is_dynamic)
+        if isinstance(e, Slice) and not (value.shape == shape and not shape.is_dynamic)
     ]
-    new = _broadcast(name, x, value, wanted, sizes)
-    if any(dim == 0 for dim in wanted):
+    new = _broadcast(name, x, value, shape, sizes)
+    if any(dim == 0 for dim in shape):
         return x
-    dropped = [i for i, e in enumerate(parts) if isinstance(e, Int)]
+    dropped = [i for i, e in enumerate(parts) if isinstance(e, IntIndex)]
     if dropped:
-        dims = _shape([Dim(1) if isinstance(e, Int) else e.length for e in parts])
+        dims = _shape([Dim(1) if isinstance(e, IntIndex) else e.length for e in parts])
         new = x.graph.build.emit("Unsqueeze", (new, x.graph.build.vector(dropped)), retype(new, shape=dims))
     if not depth:
         return new
     return x.graph.build.emit("ScatterND", (x, _grid(name, rows), new), x.type)
 
 
-def _positions(x: Symbol, entry: Int | Slice) -> Symbol:
+def _positions(x: Symbol, entry: IntIndex | Slice) -> Symbol:
     """Return the positions along one axis, an int64 vector."""
     graph = x.graph
-    if isinstance(entry, Int):
+    if isinstance(entry, IntIndex):
         if isinstance(entry.position, int):
             return graph.build.vector([entry.position])
         return graph.build.emit(
@@ -329,9 +329,9 @@ def _positions(x: Symbol, entry: Int | Slice) -> Symbol:
     size = x.shape[entry.axis]
     bounds = entry.start, entry.stop, entry.step
     if size.is_static and all(isinstance(b, int) for b in bounds):
-        found = range(int(size))[builtins.slice(*bounds)]
-        if len(found) <= _WRITTEN_OUT:
-            return graph.build.vector([*found])
+        positions = range(int(size))[builtins.slice(*bounds)]
+        if len(positions) <= _WRITTEN_OUT:
+            return graph.build.vector([*positions])
     if size.is_static:
         count = graph.build.scalar(int(size), DType.int64)
     else:
@@ -339,7 +339,7 @@ def _positions(x: Symbol, entry: Int | Slice) -> Symbol:
         count = graph.build.emit("Squeeze", (vector, graph.build.vector([0])), tensor_type(DType.int64, Shape()))
     zero, one = graph.build.scalar(0, DType.int64), graph.build.scalar(1, DType.int64)
     every = graph.build.emit("Range", (zero, count, one), tensor_type(DType.int64, _shape([size])))
-    return every if entry.is_whole else _sliced(every, [0], [replace(entry, axis=0)])
+    return every if entry.is_whole else _emit_slices(every, [0], [replace(entry, axis=0)])
 
 
 def _grid(name: str, rows: list[Symbol]) -> Symbol:
@@ -347,11 +347,13 @@ def _grid(name: str, rows: list[Symbol]) -> Symbol:
     depth = len(rows)
     if depth == 1:
         return _with_axes(rows[0], [1])
-    return _stacked(name, [_with_axes(row, [i for i in range(depth) if i != axis]) for axis, row in enumerate(rows)])
+    return _stack_indices(
+        name, [_with_axes(row, [i for i in range(depth) if i != axis]) for axis, row in enumerate(rows)]
+    )
 
 
 def _with_axes(row: Symbol, axes: list[int]) -> Symbol:
-    """Return a vector with axes of size 1 before and after its own."""
+    """Insert axes of size 1 into a vector."""
     graph, array = row.graph, constant_array(row)
     if array is not None:
         return graph.build.constant(np.expand_dims(array, tuple(axes)), DType.int64)
@@ -359,23 +361,23 @@ def _with_axes(row: Symbol, axes: list[int]) -> Symbol:
     return graph.build.emit("Unsqueeze", (row, graph.build.vector(axes)), retype(row, shape=shape))
 
 
-def _broadcast(name: str, x: Symbol, value: Symbol, wanted: Shape, sizes: list[Symbol]) -> Symbol:
-    """Return the value in the shape of what is written. sizes: those of its axes when the graph runs."""
-    if value.shape == wanted and not wanted.is_dynamic:
+def _broadcast(name: str, x: Symbol, value: Symbol, shape: Shape, sizes: list[Symbol]) -> Symbol:
+    """Broadcast the value to the shape of the stored part. sizes: its sizes when the graph runs."""
+    if value.shape == shape and not shape.is_dynamic:
         return value
     try:
-        met = broadcast_shapes([value.shape, wanted]) if len(value.shape) <= len(wanted) else None
+        common = broadcast_shapes([value.shape, shape]) if len(value.shape) <= len(shape) else None
     except ValueError:
-        met = None
-    if met is None or any(a is not b and not b.is_dynamic for a, b in zip(met, wanted, strict=True)):
+        common = None
+    if common is None or any(a is not b and not b.is_dynamic for a, b in zip(common, shape, strict=True)):
         raise ShapeError(
-            f"{name}: the value does not broadcast to {wanted}, the shape of what is stored to",
+            f"{name}: the value does not broadcast to {shape}, the shape of the stored part",
             operands={"buffer": x, "value": value},
-            help="give it that shape, or dims of 1 where it repeats",
+            help="give it that shape, or dims of 1 to repeat",
         )
     graph = x.graph
     if not sizes:
         return value
     length = tensor_type(DType.int64, Shape([len(sizes)]))
     vector = sizes[0] if len(sizes) == 1 else graph.build.emit("Concat", tuple(sizes), length, {"axis": 0})
-    return graph.build.emit("Expand", (value, vector), retype(value, shape=wanted))
+    return graph.build.emit("Expand", (value, vector), retype(value, shape=shape))

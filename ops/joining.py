@@ -21,12 +21,13 @@ from graphcore.types.tensor_types import DimLike, Shape, _shape, tensor_type
 
 @op(onnx="Concat", rule="join")
 def concat(values: Sequence[TensorLike], axis: int = 0, out_dim: DimLike | None = None) -> Symbol:
-    """The tensors one after another along an axis.
+    """The tensors concatenated along an axis.
 
-    values: one or more of one rank >= 1 and equal dims but for that axis; they promote to a common dtype. out_dim: the
-    size of the axis in the result, by default the sum. Raises `ShapeError` where the dims differ. ONNX Concat.
+    values: one or more tensors of one rank >= 1, with equal dims except along that axis; they promote to a common
+    dtype. out_dim: the size of the axis in the result, by default the sum. Raises `ShapeError` if the dims differ. ONNX
+    Concat.
     """
-    symbols, dtype = _joined("concat", values)
+    symbols, dtype = _promote_list("concat", values)
     roles = _roles(symbols)
     first = symbols[0]
     for position, symbol in enumerate(symbols):
@@ -35,20 +36,20 @@ def concat(values: Sequence[TensorLike], axis: int = 0, out_dim: DimLike | None 
             raise ShapeError(
                 f"concat: value {position} cannot be joined: {why}",
                 operands=roles,
-                help="ops.stack joins along a new axis; ops.unsqueeze gives a tensor one",
+                help="use ops.stack to join along a new axis, or add an axis with ops.unsqueeze",
             )
     along = axis_of("concat", axis, first.rank, roles)
-    shape = functools.reduce(lambda a, b: _alike("concat", a, b, roles, but=along), [s.shape for s in symbols])
+    shape = functools.reduce(lambda a, b: _merge_shapes("concat", a, b, roles, but=along), [s.shape for s in symbols])
     total = functools.reduce(lambda a, b: a + b, [s.shape[along] for s in symbols])
     if out_dim is not None:
-        (said,) = dims_of("concat", [out_dim])
-        if provably_differ(said, total):
+        (declared,) = dims_of("concat", [out_dim])
+        if provably_differ(declared, total):
             raise ShapeError(
-                f"concat: out_dim is {said} and the sizes of axis {along} add up to {total}",
+                f"concat: out_dim is {declared}, but the sizes of axis {along} add up to {total}",
                 operands=roles,
-                help="leave out_dim out, or give the sum",
+                help="omit out_dim, or give the sum",
             )
-        total = said
+        total = declared
     shape = with_dims(shape, along, along + 1, total)
     if len(symbols) == 1 and shape == first.shape:
         return first
@@ -57,12 +58,12 @@ def concat(values: Sequence[TensorLike], axis: int = 0, out_dim: DimLike | None 
 
 @op(onnx="Unsqueeze, Concat", rule="join")
 def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
-    """The tensors one after another along a new axis.
+    """The tensors stacked along a new axis.
 
-    values: one or more of one shape; they meet in a common dtype. axis: where the new one is in the result. Raises
-    `ShapeError` where the shapes differ. ONNX Unsqueeze and Concat.
+    values: one or more tensors of one shape; they promote to a common dtype. axis: the position of the new axis in the
+    result. Raises `ShapeError` if the shapes differ. ONNX Unsqueeze and Concat.
     """
-    symbols, dtype = _joined("stack", values)
+    symbols, dtype = _promote_list("stack", values)
     roles = _roles(symbols)
     first = symbols[0]
     for position, symbol in enumerate(symbols):
@@ -73,7 +74,7 @@ def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
                 help="give tensors of one shape",
             )
     along = axis_of("stack", axis, first.rank + 1, roles)
-    shape = functools.reduce(lambda a, b: _alike("stack", a, b, roles), [s.shape for s in symbols])
+    shape = functools.reduce(lambda a, b: _merge_shapes("stack", a, b, roles), [s.shape for s in symbols])
     graph = first.graph
     layers = []
     for symbol in symbols:
@@ -85,12 +86,12 @@ def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
     return graph.build.emit("Concat", tuple(layers), tensor_type(dtype, whole), {"axis": along})
 
 
-def _joined(name: str, values: Sequence[TensorLike]) -> tuple[list[Symbol], DType]:
+def _promote_list(name: str, values: Sequence[TensorLike]) -> tuple[list[Symbol], DType]:
     if isinstance(values, (Symbol, str)) or not isinstance(values, Iterable):
-        raise ShapeError(f"{name}: one tensor is no list of tensors", operands={"values": values}, help="give a list")
+        raise ShapeError(f"{name}: values must be a list of tensors", operands={"values": values}, help="give a list")
     listed = list(values)
     if not listed:
-        raise ShapeError(f"{name}: no tensors are given", help="give one at least")
+        raise ShapeError(f"{name}: values is empty", help="give at least one tensor")
     return promote(name, "join", {f"value {i}": value for i, value in enumerate(listed)})
 
 
@@ -98,15 +99,15 @@ def _roles(symbols: Sequence[Symbol]) -> dict[str, Symbol]:
     return {f"value {i}": symbol for i, symbol in enumerate(symbols)}
 
 
-def _alike(name: str, a: Shape, b: Shape, roles: dict[str, Symbol], *, but: int | None = None) -> Shape:
-    """Merge two shapes, unknown dims taken from the other; the dims at `but` need not agree."""
+def _merge_shapes(name: str, a: Shape, b: Shape, roles: dict[str, Symbol], *, but: int | None = None) -> Shape:
+    """Merge two shapes, with unknown dims taken from the other; the dims at `but` need not agree."""
     dims = []
     for axis, (left, right) in enumerate(zip(a, b, strict=True)):
         if axis != but and left is not right and not left.is_dynamic and not right.is_dynamic:
             raise ShapeError(
                 f"{name}: sizes differ at axis {axis}: {left} and {right}",
                 operands=roles,
-                help="make the shapes agree; if two dims always do, say so with ops.rebind",
+                help="make the shapes equal; if two dims always agree, declare it with ops.rebind",
             )
         dims.append(right if left.is_dynamic else left)
     return _shape(dims)
@@ -117,10 +118,10 @@ def _alike(name: str, a: Shape, b: Shape, roles: dict[str, Symbol], *, but: int 
 
 @op(onnx="Split")
 def split(x: TensorLike, sizes: int | Sequence[DimLike], axis: int = 0) -> tuple[Symbol, ...]:
-    """The tensor cut into pieces along an axis.
+    """The tensor split into pieces along an axis.
 
     x: rank >= 1, any dtype. sizes: of the pieces, as ints, names or Dims; or the number of equal pieces. Raises
-    `ShapeError` where the sizes provably do not add up, or the axis does not divide. ONNX Split.
+    `ShapeError` if the sizes provably do not add up, or the axis is not divisible. ONNX Split.
     """
     symbol = operand("split", x)
     roles = {"x": symbol}
@@ -131,18 +132,18 @@ def split(x: TensorLike, sizes: int | Sequence[DimLike], axis: int = 0) -> tuple
         rest = dim % count
         if rest.is_static and rest != 0:
             raise ShapeError(
-                f"split: axis {along} of size {dim} does not divide into {count} equal pieces",
+                f"split: axis {along} of size {dim} cannot be split into {count} equal pieces",
                 operands=roles,
                 help="give a list of sizes, or use ops.chunk",
             )
         return _pieces("split", symbol, [dim // count] * count, along)
     pieces = dims_of("split", sizes)
     if not pieces:
-        raise ShapeError("split: no sizes are given", operands=roles, help="give one at least")
+        raise ShapeError("split: sizes is empty", operands=roles, help="give at least one size")
     total = functools.reduce(lambda a, b: a + b, pieces)
     if provably_differ(total, dim):
         raise ShapeError(
-            f"split: the sizes add up to {total}, and axis {along} has {dim}",
+            f"split: the sizes add up to {total}, but axis {along} has {dim}",
             operands=roles,
             help="give sizes that add up to the whole axis",
         )
@@ -151,7 +152,7 @@ def split(x: TensorLike, sizes: int | Sequence[DimLike], axis: int = 0) -> tuple
 
 @op(onnx="Split")
 def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
-    """The tensor cut into a number of pieces of about one size: the first ones are one longer where it does not divide.
+    """The tensor split into pieces of nearly equal size: if it is not divisible, the first ones are longer by one.
 
     x: rank >= 1, any dtype. Raises `ShapeError` for fewer than one piece. ONNX Split, NumPy's array_split.
     """
@@ -165,7 +166,9 @@ def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
 
 def _count(name: str, value: object, role: str, roles: dict[str, Symbol], least: int = 1) -> int:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-        raise ShapeError(f"{name}: {role} is {value!r}", operands=roles, help=f"give an int of {least} or more")
+        raise ShapeError(
+            f"{name}: {role} must be an int >= {least}, got {value!r}", operands=roles, help=f"give {least} or more"
+        )
     return int(value)
 
 
@@ -188,18 +191,19 @@ def _equal_sizes(x: Symbol, axis: int, name: str, count: int) -> Symbol:
     return graph.build.emit("Div", (longer, graph.build.vector([count])), type_)
 
 
-# Repeating
+# Repetition
 
 
 @op(onnx="Tile")
 def tile(x: TensorLike, repeats: DimLike | Sequence[DimLike]) -> Symbol:
-    """The tensor laid out several times along each axis.
+    """The tensor repeated along each axis.
 
-    x: any shape and dtype. repeats: how many times along each axis, ints >= 0, names or Dims; fewer than axes count
-    for the last ones, more add axes in front. Raises `ShapeError` for negative ones. ONNX Tile, NumPy's tile.
+    x: any shape and dtype. repeats: the number of repetitions along each axis, ints >= 0, names or Dims; fewer than
+    axes apply to the last axes, more add leading axes. Raises `ShapeError` for negative repeats. ONNX Tile, NumPy's
+    tile.
     """
     symbol = operand("tile", x)
-    counts = dims_of("tile", repeats, help="repeats are ints of 0 or more, one for each axis")
+    counts = dims_of("tile", repeats, help="repeats are ints >= 0, one for each axis")
     if len(counts) > symbol.rank:
         symbol = _with_axes(symbol, range(len(counts) - symbol.rank))
     counts = [Dim(1)] * (symbol.rank - len(counts)) + counts
@@ -211,7 +215,7 @@ def tile(x: TensorLike, repeats: DimLike | Sequence[DimLike]) -> Symbol:
 
 
 def _with_axes(x: Symbol, axes: Iterable[int]) -> Symbol:
-    """Return `x` with new axes of size 1 at positions given in order."""
+    """Insert axes of size 1 at these positions, in order."""
     dims = list(x.shape)
     places = list(axes)
     for place in places:
@@ -225,10 +229,10 @@ def repeat_interleave(
 ) -> Symbol:
     """Every element along an axis repeated in place.
 
-    x: any shape and dtype. repeats: how many times, an int >= 0; or a number for each element of the axis, as a list,
-    an array or an integer Symbol of rank 1. axis: None for all elements of the flattened tensor. out_dim: the size of
-    the axis in the result, where the repeats are a Symbol. Raises `ShapeError` for negative repeats and for a wrong
-    number of them. ONNX Tile and Reshape, or Gather; NumPy's repeat.
+    x: any shape and dtype. repeats: the number of repetitions, an int >= 0; or one for each element of the axis, as a
+    list, an array or an integer Symbol of rank 1. axis: None for all elements of the flattened tensor. out_dim: the
+    size of the axis in the result, if the repeats are a Symbol. Raises `ShapeError` for negative repeats and for a
+    wrong number of them. ONNX Tile and Reshape, or Gather; NumPy's repeat.
     """
     symbol = operand("repeat_interleave", x)
     roles = {"x": symbol}
@@ -236,26 +240,26 @@ def repeat_interleave(
         symbol, along = symbol.flatten(), 0
     else:
         along = axis_of("repeat_interleave", axis, symbol.rank, roles)
-    said = None if out_dim is None else dims_of("repeat_interleave", [out_dim])[0]
+    declared = None if out_dim is None else dims_of("repeat_interleave", [out_dim])[0]
     if isinstance(repeats, Symbol) and isinstance(repeats.producer, Constant) and repeats.dtype.is_integer:
         repeats = repeats.producer.array
     if isinstance(repeats, Symbol):
-        return _repeated_by(symbol, repeats, along, said, {**roles, "repeats": repeats})
+        return _repeat_by(symbol, repeats, along, declared, {**roles, "repeats": repeats})
     counts = np.asarray(repeats)
     if counts.ndim > 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
         raise ShapeError(
-            f"repeat_interleave: repeats is {repeats!r:.60}",
+            f"repeat_interleave: repeats must be ints >= 0, got {repeats!r:.60}",
             operands=roles,
-            help="give an int of 0 or more, or one for each element of the axis",
+            help="give one int, or one for each element of the axis",
         )
     if counts.ndim and counts.size != 1:
-        made = _repeated_each(symbol, counts, along, roles)
+        result = _repeat_each(symbol, counts, along, roles)
     else:
-        made = _repeated_all(symbol, int(counts.reshape(())), along)
-    return made if said is None else _renamed(made, along, said, roles)
+        result = _repeat_all(symbol, int(counts.reshape(())), along)
+    return result if declared is None else _name_size(result, along, declared, roles)
 
 
-def _repeated_all(x: Symbol, count: int, axis: int) -> Symbol:
+def _repeat_all(x: Symbol, count: int, axis: int) -> Symbol:
     if count == 1:
         return x
     thin = _with_axes(x, [axis + 1])
@@ -266,30 +270,30 @@ def _repeated_all(x: Symbol, count: int, axis: int) -> Symbol:
     return tiled.flatten(axis, axis + 1)
 
 
-def _repeated_each(x: Symbol, counts: np.ndarray[Any, Any], axis: int, roles: dict[str, Symbol]) -> Symbol:
+def _repeat_each(x: Symbol, counts: np.ndarray[Any, Any], axis: int, roles: dict[str, Symbol]) -> Symbol:
     if provably_differ(x.shape[axis], Dim(counts.size)):
         raise ShapeError(
-            f"repeat_interleave: {counts.size} repeats are given for an axis of {x.shape[axis]}",
+            f"repeat_interleave: got {counts.size} repeats for an axis of size {x.shape[axis]}",
             operands=roles,
             help="give one for each element of the axis, or one int for all",
         )
     indices = np.repeat(np.arange(counts.size), counts).astype(np.int64)
-    return _gathered(x, x.graph.build.vector(indices.tolist()), axis, Dim(indices.size))
+    return _gather(x, x.graph.build.vector(indices.tolist()), axis, Dim(indices.size))
 
 
-def _repeated_by(x: Symbol, repeats: Symbol, axis: int, out_dim: Dim | None, roles: dict[str, Symbol]) -> Symbol:
-    """Repeat by counts known when the graph runs: the source of element j is the number of runs that end by j."""
+def _repeat_by(x: Symbol, repeats: Symbol, axis: int, out_dim: Dim | None, roles: dict[str, Symbol]) -> Symbol:
+    """Repeat by counts at run time: the source of element j is the number of runs that end at or before j."""
     graph = x.graph
     graph.build.own(repeats, "repeat_interleave", "repeats")
     if not repeats.dtype.is_integer:
         raise DTypeError(
-            f"repeat_interleave: repeats are integers, not {repeats.dtype}",
+            f"repeat_interleave: repeats must be integers, got {repeats.dtype}",
             operands=roles,
             help="cast them: .cast(DType.int64)",
         )
     if repeats.rank != 1 or provably_differ(repeats.shape[0], x.shape[axis]):
         raise ShapeError(
-            f"repeat_interleave: repeats of shape {repeats.shape} for an axis of {x.shape[axis]}",
+            f"repeat_interleave: got repeats of shape {repeats.shape} for an axis of size {x.shape[axis]}",
             operands=roles,
             help="give one for each element of the axis",
         )
@@ -302,27 +306,27 @@ def _repeated_by(x: Symbol, repeats: Symbol, axis: int, out_dim: Dim | None, rol
     places = graph.build.emit("Range", (zero, total, one), tensor_type(DType.int64, _shape([length])))
     column = _with_axes(places, [1])
     over = tensor_type(DType.bool, _shape([length, counts.shape[0]]))
-    # Counted in float64: exact here, and cheaper than the decomposition of integer sums.
+    # Summed in float64: exact here, and faster than the decomposition of integer sums.
     ended = graph.build.cast(graph.build.emit("LessOrEqual", (ends, column), over), DType.float64)
     count = tensor_type(DType.float64, places.shape)
     indices = graph.build.emit("ReduceSum", (ended, graph.build.vector([1])), count, {"keepdims": 0})
     indices = graph.build.cast(indices, DType.int64)
-    return _gathered(x, indices, axis, length)
+    return _gather(x, indices, axis, length)
 
 
-def _gathered(x: Symbol, indices: Symbol, axis: int, length: Dim) -> Symbol:
+def _gather(x: Symbol, indices: Symbol, axis: int, length: Dim) -> Symbol:
     shape = with_dims(x.shape, axis, axis + 1, length)
     return x.graph.build.emit("Gather", (x, indices), retype(x, shape=shape), {"axis": axis})
 
 
-def _renamed(x: Symbol, axis: int, said: Dim, roles: dict[str, Symbol]) -> Symbol:
-    """Return the result with the axis's size named as the user does."""
-    if provably_differ(said, x.shape[axis]):
+def _name_size(x: Symbol, axis: int, declared: Dim, roles: dict[str, Symbol]) -> Symbol:
+    """Name the size of the axis as `out_dim` does."""
+    if provably_differ(declared, x.shape[axis]):
         raise ShapeError(
-            f"repeat_interleave: out_dim is {said} and the axis comes to {x.shape[axis]}",
+            f"repeat_interleave: out_dim is {declared}, but the size of the axis is {x.shape[axis]}",
             operands=roles,
-            help="leave out_dim out: the size is known",
+            help="omit out_dim: the size is known",
         )
-    if said is x.shape[axis]:
+    if declared is x.shape[axis]:
         return x
-    return x.graph.build.emit("Identity", (x,), retype(x, shape=with_dims(x.shape, axis, axis + 1, said)))
+    return x.graph.build.emit("Identity", (x,), retype(x, shape=with_dims(x.shape, axis, axis + 1, declared)))

@@ -17,7 +17,7 @@ from graphcore.operators.shapes.reductions import product_shape
 from graphcore.ops.shared import einsum as _einsum
 from graphcore.ops.shared.dims import Axis
 from graphcore.ops.shared.einsum import Equation
-from graphcore.ops.shared.reshape import Wanted, reshaped
+from graphcore.ops.shared.reshape import TargetSize, reshaped
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
@@ -35,7 +35,7 @@ def _tensors(name: str, values: Mapping[str, TensorLike]) -> dict[str, Symbol]:
 def matmul(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The matrix product.
 
-    lhs: [..., m, k] or [k]. rhs: [..., k, n] or [k]. Numbers or bools, which meet in a common dtype; axes in front
+    lhs: [..., m, k] or [k]. rhs: [..., k, n] or [k]. Both are numbers or bools, promoted to a common dtype; batch axes
     broadcast. Returns [..., m, n], without the axis of a vector. Integers wrap, bools are *or*ed after *and*, floats
     narrower than 32 bits are summed in float32. Raises `ShapeError` for scalars, inner dims that differ and axes that
     do not broadcast. ONNX MatMul, NumPy's matmul.
@@ -51,7 +51,9 @@ def _product_shape(roles: dict[str, Symbol]) -> Shape:
     for role, symbol in roles.items():
         if not symbol.rank:
             raise ShapeError(
-                f"matmul: {role} is a scalar, not a vector or a matrix", operands=roles, help="multiply with lhs * rhs"
+                f"matmul: {role} must be a vector or a matrix, got a scalar",
+                operands=roles,
+                help="multiply with lhs * rhs",
             )
     left, right = lhs.shape[-1], rhs.shape[-2 if rhs.rank > 1 else 0]
     if not same_dim(left, right):
@@ -62,9 +64,9 @@ def _product_shape(roles: dict[str, Symbol]) -> Shape:
         batch = broadcast_shapes([lhs.shape[:-2], rhs.shape[:-2]])
     except ValueError as clash:
         raise ShapeError(
-            f"matmul: the axes before the matrices do not broadcast: {clash}",
+            f"matmul: the batch axes do not broadcast: {clash}",
             operands=roles,
-            help="make the dims equal or 1; if they always agree, say so with ops.rebind or give them one name",
+            help="make the dims equal or 1; if they always agree, give them one name, or declare it with ops.rebind",
         ) from None
     return product_shape(batch, lhs.shape, rhs.shape)
 
@@ -76,7 +78,7 @@ def _inner_help(lhs: Symbol, rhs: Symbol) -> str:
     if lhs.rank > 1 and same_dim(lhs.shape[-2], right):
         return f"transpose lhs, or reshape it so that its last dimension is {right}"
     if left.is_symbolic or right.is_symbolic:
-        return f"if {left} and {right} always agree, give them one name or say so with ops.rebind"
+        return f"if {left} and {right} always agree, give them one name, or declare it with ops.rebind"
     where = "last dimension of lhs and the last but one of rhs" if rhs.rank > 1 else "last dimension of lhs and rhs"
     return f"the {where} must be equal"
 
@@ -85,12 +87,12 @@ def _inner_help(lhs: Symbol, rhs: Symbol) -> str:
 def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Symbol:
     """A linear layer: the product of x with the transposed weight, plus the bias.
 
-    x: [..., in]. weight: [out, in]. bias: [out], or None. Numbers or bools, which meet in a common dtype. Returns
-    [..., out], of floats narrower than 32 bits rounded once at the end. Raises `ShapeError` for other ranks and for
-    dims that differ. ONNX Gemm on rows of x; of integers MatMul and Add.
+    x: [..., in]. weight: [out, in]. bias: [out], or None. All are numbers or bools, promoted to a common dtype.
+    Returns [..., out]; floats narrower than 32 bits are rounded once at the end. Raises `ShapeError` for other ranks
+    and for dims that differ. ONNX Gemm on rows of x; for integers MatMul and Add.
     """
-    given = {"x": x, "weight": weight} if bias is None else {"x": x, "weight": weight, "bias": bias}
-    roles = _tensors("linear", given)
+    operands = {"x": x, "weight": weight} if bias is None else {"x": x, "weight": weight, "bias": bias}
+    roles = _tensors("linear", operands)
     _check_linear(roles)
     (x, weight, *rest), dtype = promote("linear", "arithmetic", roles)
     outputs = weight.shape[0]
@@ -101,47 +103,49 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
     rows = x
     if x.rank != 2:
         count = x.shape[:-1].size
-        first: Wanted = None if x.rank > 1 and x.shape[-1] != 0 else count
+        first: TargetSize = None if x.rank > 1 and x.shape[-1] != 0 else count
         inner = x.shape[-1] if not x.shape[-1].is_dynamic else Axis(x, x.rank - 1)
         rows = reshaped("linear", x, [first, inner], roles, out=_shape([count, x.shape[-1]]))
     type_ = tensor_type(dtype, Shape([rows.shape[0], outputs]))
     product = graph.build.emit("Gemm", (rows, weight, *rest), type_, {"transB": 1})
     if x.rank == 2:
         return product
-    leading: list[Wanted] = [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape[:-1])]
+    leading: list[TargetSize] = [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape[:-1])]
     last = Axis(weight, 0) if outputs.is_dynamic else outputs
     return reshaped("linear", product, [*leading, last], roles, out=shape, sources=(x, weight))
 
 
 def _linear_of_integers(x: Symbol, weight: Symbol, bias: Sequence[Symbol], type_: Any) -> Symbol:
-    turned = e.emit("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
-    made = x.graph.build.emit("MatMul", (x, turned), type_)
+    transposed = e.emit("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
+    result = x.graph.build.emit("MatMul", (x, transposed), type_)
     for symbol in bias:
-        made = x.graph.build.emit("Or" if type_.dtype is DType.bool else "Add", (made, symbol), type_)
-    return made
+        result = x.graph.build.emit("Or" if type_.dtype is DType.bool else "Add", (result, symbol), type_)
+    return result
 
 
 def _check_linear(roles: dict[str, Symbol]) -> None:
     x, weight, bias = roles["x"], roles["weight"], roles.get("bias")
     if weight.rank != 2:
         raise ShapeError(
-            f"linear: weight has rank {weight.rank}, not 2", operands=roles, help="weight must be [outputs, inputs]"
+            f"linear: weight must have rank 2, got {weight.rank}", operands=roles, help="give [outputs, inputs]"
         )
     if not x.rank:
-        raise ShapeError("linear: x is a scalar", operands=roles, help="x must be [..., inputs]")
+        raise ShapeError(
+            "linear: x must be [..., inputs], got a scalar", operands=roles, help="add an axis: ops.unsqueeze(x, 0)"
+        )
     inputs, outputs = weight.shape[1], weight.shape[0]
     if not same_dim(x.shape[-1], inputs):
-        turned = same_dim(x.shape[-1], outputs)
+        is_transposed = same_dim(x.shape[-1], outputs)
         raise ShapeError(
             f"linear: inner dimensions differ: {x.shape[-1]} in x and {inputs} in weight",
             operands=roles,
             help="weight must be [outputs, inputs]: transpose it, or use ops.matmul"
-            if turned
+            if is_transposed
             else "the last dimensions of x and weight must be equal",
         )
     if bias is not None and (bias.rank != 1 or not same_dim(bias.shape[0], outputs)):
         raise ShapeError(
-            f"linear: bias is {bias.shape}, not [{outputs}]",
+            f"linear: bias must be [{outputs}], got {bias.shape}",
             operands=roles,
             help="give one number for each output, or add another tensor after the layer",
         )
@@ -151,14 +155,14 @@ def _check_linear(roles: dict[str, Symbol]) -> None:
 def outer(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The products of every element of one vector with every element of another.
 
-    lhs: [m]. rhs: [n]. Numbers or bools, which meet in a common dtype. Returns [m, n]. Raises `ShapeError` for what is
-    no vector. ONNX Mul of a column and a row.
+    lhs: [m]. rhs: [n]. Both are numbers or bools, promoted to a common dtype. Returns [m, n]. Raises `ShapeError` for
+    other ranks. ONNX Mul of a column and a row.
     """
     roles = _tensors("outer", {"lhs": lhs, "rhs": rhs})
     for role, symbol in roles.items():
         if symbol.rank != 1:
             raise ShapeError(
-                f"outer: {role} has rank {symbol.rank}, not 1",
+                f"outer: {role} must have rank 1, got {symbol.rank}",
                 operands=roles,
                 help=f"flatten it: ops.reshape({role}, [-1])",
             )
@@ -170,11 +174,11 @@ def outer(lhs: TensorLike, rhs: TensorLike) -> Symbol:
 
 @op(onnx="MatMul", rule="arithmetic")
 def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
-    """The dot products of vectors that lie along an axis.
+    """The dot products of vectors along an axis.
 
-    lhs, rhs: numbers or bools, which meet in a common dtype and broadcast, but for `axis`, whose length is the same in
-    both. axis: negative, counted from the end. Returns the broadcast shape without the axis; of complex numbers the
-    conjugates of lhs are taken. Raises `ShapeError` for another axis, lengths that differ and shapes that do not
+    lhs, rhs: numbers or bools, promoted to a common dtype; they broadcast except along `axis`, whose length is the same
+    in both. axis: negative, counted from the end. Returns the broadcast shape without the axis; complex lhs are
+    conjugated. Raises `ShapeError` for another axis, lengths that differ and shapes that do not
     broadcast. ONNX MatMul, the array API's vecdot.
     """
     roles = _tensors("vecdot", {"lhs": lhs, "rhs": rhs})
@@ -189,7 +193,7 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     promoted, dtype = promote("vecdot", "arithmetic", roles)
     if promoted[0].dtype.is_complex:
         promoted[0] = promoted[0].conj()
-    left, right = (_moved_last(s, axis_of("vecdot", axis, s.rank, roles)) for s in promoted)
+    left, right = (_move_last(s, axis_of("vecdot", axis, s.rank, roles)) for s in promoted)
     row = e.emit("Unsqueeze", left, e.ints(left, [-2]), shape=Shape([*left.shape[:-1], 1, left.shape[-1]]))
     column = e.emit("Unsqueeze", right, e.ints(right, [-1]), shape=Shape([*right.shape, 1]))
     shape = _product_shape({"lhs": row, "rhs": column})
@@ -197,7 +201,7 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     return e.emit("Squeeze", product, e.ints(left, [-2, -1]), shape=product.shape[:-2])
 
 
-def _moved_last(x: Symbol, axis: int) -> Symbol:
+def _move_last(x: Symbol, axis: int) -> Symbol:
     order = [a for a in range(x.rank) if a != axis] + [axis]
     if axis == x.rank - 1:
         return x
@@ -208,31 +212,33 @@ def _moved_last(x: Symbol, axis: int) -> Symbol:
 def tensordot(lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Sequence[int]] = 2) -> Symbol:
     """The sum of products over chosen axes of two tensors.
 
-    lhs, rhs: numbers or bools, which meet in a common dtype. axes: how many of the last axes of lhs and the first of
-    rhs, or two sequences of axes, one of each, that go together. Returns the other axes of lhs, then those of rhs.
-    Raises `ShapeError` for what is no axis and for dims that differ. ONNX Einsum, the array API's tensordot.
+    lhs, rhs: numbers or bools, promoted to a common dtype. axes: the number of last axes of lhs and first axes of rhs,
+    or two sequences of paired axes, of lhs and of rhs. Returns the other axes of lhs, then those of rhs.
+    Raises `ShapeError` for an invalid axis and for dims that differ. ONNX Einsum, the array API's tensordot.
     """
     roles = _tensors("tensordot", {"lhs": lhs, "rhs": rhs})
     left, right = roles.values()
-    ours, theirs = _paired_axes(axes, left, right, roles)
+    lhs_axes, rhs_axes = _axis_pairs(axes, left, right, roles)
     if left.rank + right.rank > len(string.ascii_letters):
         raise ShapeError("tensordot: the ranks are too large", operands=roles, help="reshape to fewer axes")
     letters = iter(string.ascii_letters)
     first = [next(letters) for _ in range(left.rank)]
     second = [next(letters) for _ in range(right.rank)]
-    for mine, other in zip(ours, theirs, strict=True):
-        if not same_dim(left.shape[mine], right.shape[other]):
+    for axis, other in zip(lhs_axes, rhs_axes, strict=True):
+        if not same_dim(left.shape[axis], right.shape[other]):
             raise ShapeError(
-                f"tensordot: axis {mine} of lhs is {left.shape[mine]}, axis {other} of rhs is {right.shape[other]}",
+                f"tensordot: axis {axis} of lhs is {left.shape[axis]}, axis {other} of rhs is {right.shape[other]}",
                 operands=roles,
-                help="axes that go together must have the same length",
+                help="paired axes must have the same length",
             )
-        second[other] = first[mine]
-    output = [c for i, c in enumerate(first) if i not in ours] + [c for i, c in enumerate(second) if i not in theirs]
+        second[other] = first[axis]
+    output = [c for i, c in enumerate(first) if i not in lhs_axes] + [
+        c for i, c in enumerate(second) if i not in rhs_axes
+    ]
     return einsum(f"{''.join(first)},{''.join(second)}->{''.join(output)}", left, right)
 
 
-def _paired_axes(
+def _axis_pairs(
     axes: Any, lhs: Symbol, rhs: Symbol, roles: dict[str, Symbol]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if isinstance(axes, int) and not isinstance(axes, bool):
@@ -245,17 +251,17 @@ def _paired_axes(
         return tuple(range(lhs.rank - axes, lhs.rank)), tuple(range(axes))
     if not isinstance(axes, (tuple, list)) or len(axes) != 2:
         raise ShapeError(
-            f"tensordot: axes={axes!r} is no pair of axes", operands=roles, help="give an int or ([...], [...])"
+            f"tensordot: axes={axes!r} is not a pair of axes", operands=roles, help="give an int or ([...], [...])"
         )
-    ours = axes_of("tensordot", axes[0], lhs.rank, roles, name="axes[0]")
-    theirs = axes_of("tensordot", axes[1], rhs.rank, roles, name="axes[1]")
-    if len(ours) != len(theirs):
+    lhs_axes = axes_of("tensordot", axes[0], lhs.rank, roles, name="axes[0]")
+    rhs_axes = axes_of("tensordot", axes[1], rhs.rank, roles, name="axes[1]")
+    if len(lhs_axes) != len(rhs_axes):
         raise ShapeError(
-            f"tensordot: {len(ours)} axes of lhs go with {len(theirs)} of rhs",
+            f"tensordot: got {len(lhs_axes)} axes of lhs and {len(rhs_axes)} of rhs",
             operands=roles,
             help="give pairs of axes",
         )
-    return ours, theirs
+    return lhs_axes, rhs_axes
 
 
 @op(onnx="Einsum", rule="arithmetic")
@@ -263,15 +269,17 @@ def einsum(equation: str, *operands: TensorLike) -> Symbol:
     """The sum of products that an equation of axis letters describes: "bij,bjk->bik".
 
     equation: a term of letters for each operand, then `->` and the letters of the result; without it, the letters that
-    occur once, in alphabetical order. A letter missing on the right is summed over, one twice in a term takes the
-    diagonal, `...` stands for any axes, which broadcast. operands: numbers or bools, which meet in a common dtype;
+    occur once, in alphabetical order. A letter missing on the right is summed over, one that occurs twice in a term
+    takes the diagonal, `...` means any axes, which broadcast. operands: numbers or bools, promoted to a common dtype;
     integers wrap, bools are *or*ed after *and*. Raises `ShapeError` for an equation that does not fit the operands.
     ONNX Einsum, NumPy's einsum.
     """
     if not isinstance(equation, str):
-        raise DTypeError(f"einsum: the equation is {equation!r}", help='it comes first: ops.einsum("ij,jk->ik", a, b)')
+        raise DTypeError(
+            f"einsum: equation must be a str, got {equation!r}", help='give it first: ops.einsum("ij,jk->ik", a, b)'
+        )
     if not operands:
-        raise ShapeError(f"einsum: {equation!r}: no operands given", help='ops.einsum("ij,jk->ik", a, b)')
+        raise ShapeError(f"einsum: {equation!r}: no operands", help='give one or more: ops.einsum("ij,jk->ik", a, b)')
     roles = _tensors("einsum", {f"operand {i}": value for i, value in enumerate(operands)})
     parsed = _einsum.parse(equation, len(roles), roles)
     sizes = _einsum.measure(equation, parsed, roles)
@@ -289,15 +297,15 @@ def einsum(equation: str, *operands: TensorLike) -> Symbol:
 
 def _einsum_of_integers(equation: Equation, symbols: Sequence[Symbol], shape: Shape) -> Symbol:
     """Sum letters of a single operand by ReduceSum, which lowering makes exact; Einsum would saturate."""
-    inputs, made = [], []
+    inputs, operands = [], []
     for symbol, labels in zip(symbols, equation.inputs, strict=True):
         lone = [label for label in dict.fromkeys(labels) if equation.is_lone(label)]
         if lone:
             symbol, labels = _einsum.summed(symbol, labels, lone)
         inputs.append(labels)
-        made.append(symbol)
-    first = made[0]
-    if len(made) == 1 and inputs[0] == equation.output:
+        operands.append(symbol)
+    first = operands[0]
+    if len(operands) == 1 and inputs[0] == equation.output:
         return first if first is not symbols[0] else e.emit("Identity", first)
     attributes = {"equation": str(Equation(tuple(inputs), equation.output))}
-    return first.graph.build.emit("Einsum", tuple(made), tensor_type(first.dtype, shape), attributes)
+    return first.graph.build.emit("Einsum", tuple(operands), tensor_type(first.dtype, shape), attributes)

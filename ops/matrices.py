@@ -1,4 +1,4 @@
-"""Parts of linear algebra that ONNX has no operators for: Loops over stacks of matrices, and their steps."""
+"""Linear algebra that ONNX has no operators for: Loops over stacks of matrices, and their steps."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def repeat(
     count: Symbol,
     states: Sequence[Symbol],
     step: Callable[..., Sequence[Symbol]],
-    given: Sequence[Symbol] = (),
+    constants: Sequence[Symbol] = (),
     *,
     stops: bool = False,
 ) -> tuple[Symbol, ...]:
-    """The states after `count` steps: `states = step(i, *states, *given)` for i = 0, 1, ...
+    """Return the states after `count` steps: `states = step(i, *states, *constants)` for i = 0, 1, ...
 
-    count: an int64 scalar. states: of any types, which every step keeps. given: what each step reads and none changes.
-    stops: `step` returns a bool scalar before the states, whether to go on. ONNX Loop.
+    count: an int64 scalar. states: of any types, which every step keeps. constants: values that each step reads.
+    stops: `step` returns a bool scalar before the states, true to continue. ONNX Loop.
     """
     outer = count.graph
     types = [tensor_type(DType.int64, _SCALAR), tensor_type(DType.bool, _SCALAR), *(s.tensor_type for s in states)]
     with body(outer, "step", types) as turn:
-        i, go, *own = turn.inputs
-        made = list(step(i, *own, *[turn.build.own(symbol, "repeat", "given") for symbol in given]))
+        i, go, *inner_states = turn.inputs
+        outputs = list(step(i, *inner_states, *[turn.build.own(symbol, "repeat", "constants") for symbol in constants]))
         if not stops:
-            made.insert(0, e.emit("Identity", go))
-        # An output of a body must be made in it: one handed on as it is gets a node.
-        results = [e.emit("Identity", symbol) if symbol.is_constant else symbol for symbol in made]
+            outputs.insert(0, e.emit("Identity", go))
+        # An output of a body must be computed in it: a value that is passed through gets a node.
+        results = [e.emit("Identity", symbol) if symbol.is_constant else symbol for symbol in outputs]
         turn.build.outputs([(None, symbol) for symbol in results])
     return outer.build.emit_many("Loop", (count, None, *states), types[2:], {"body": turn})
 
@@ -51,14 +51,14 @@ def repeat(
 
 
 def least(m: Dim, n: Dim) -> Dim | None:
-    """The lesser of two sizes; None where it is not known which that is."""
+    """Return the smaller of two sizes; None if it is unknown which one that is."""
     if m is n and not m.is_dynamic:
         return m
     return Dim(min(int(m), int(n))) if m.is_static and n.is_static else None
 
 
 def count_of(x: Symbol, axis: int) -> Symbol:
-    """The size of an axis as an int64 scalar; a constant where it is static."""
+    """Return the size of an axis as an int64 scalar; a constant if it is static."""
     dim = x.shape[axis]
     if dim.is_static:
         return x.graph.build.scalar(int(dim), DType.int64)
@@ -66,7 +66,7 @@ def count_of(x: Symbol, axis: int) -> Symbol:
 
 
 def positions(x: Symbol, axis: int) -> Symbol:
-    """0, 1, ... along an axis: int64 [n]; a constant where the size is static."""
+    """Return 0, 1, ... along an axis: int64 [n]; a constant if the size is static."""
     dim = x.shape[axis]
     if dim.is_static:
         return x.graph.build.vector(range(int(dim)))
@@ -75,19 +75,19 @@ def positions(x: Symbol, axis: int) -> Symbol:
 
 
 def rows_of(x: Symbol) -> Symbol:
-    """The number of its row for every row of a matrix: int64 [m, 1]."""
+    """Return the row numbers of a matrix as a column: int64 [m, 1]."""
     return positions(x, -2).unsqueeze(1)
 
 
 def columns_of(x: Symbol) -> Symbol:
-    """The number of its column for every column of a matrix: int64 [n]."""
+    """Return the column numbers of a matrix: int64 [n]."""
     return positions(x, -1)
 
 
 def filled(x: Symbol, axes: Sequence[int | Dim], value: float = 0.0, dtype: DType | None = None) -> Symbol:
-    """A tensor of `x`'s dtype, or another, with one value everywhere.
+    """Return a tensor filled with one value, by default of the dtype of `x`.
 
-    axes: for each axis one of `x` that is as long, or its dim.
+    axes: for each axis an axis of `x` of the same size, or its dim.
     """
     own = dtype or x.dtype
     dims = [axis if isinstance(axis, Dim) else x.shape[axis] for axis in axes]
@@ -101,12 +101,12 @@ def filled(x: Symbol, axes: Sequence[int | Dim], value: float = 0.0, dtype: DTyp
 
 
 def stack_axes(x: Symbol) -> list[int]:
-    """The axes before the matrices."""
+    """Return the batch axes of a stack of matrices."""
     return list(range(x.rank - 2))
 
 
 def identities(x: Symbol, rows: int | Dim, columns: int | Dim) -> Symbol:
-    """An identity for every matrix of a stack, rows and columns as many as on an axis of `x`, or a dim."""
+    """Return an identity matrix for every matrix of a stack. rows, columns: an axis of `x` of that size, or a dim."""
     zeros = filled(x, [*stack_axes(x), rows, columns])
     return e.where(e.equal(rows_of(zeros), columns_of(zeros)), e.const(x, 1.0), zeros)
 
@@ -115,7 +115,7 @@ def identities(x: Symbol, rows: int | Dim, columns: int | Dim) -> Symbol:
 
 
 def at(x: Symbol, k: Symbol, axis: int) -> Symbol:
-    """The slice at a position, with its axis of size 1. k: an int64 scalar."""
+    """Return the slice at a position, with its axis of size 1. k: an int64 scalar."""
     dims = list(x.shape)
     dims[axis] = Dim(1)
     place = axis % x.rank
@@ -124,55 +124,55 @@ def at(x: Symbol, k: Symbol, axis: int) -> Symbol:
 
 
 def turned(x: Symbol) -> Symbol:
-    """The matrices transposed."""
+    """Transpose matrices."""
     return x.mT
 
 
 def adjoint(x: Symbol) -> Symbol:
-    """The matrices transposed, and conjugated where they are complex."""
+    """Transpose matrices, and conjugate complex ones."""
     return turned(x).conj() if x.dtype.is_complex else turned(x)
 
 
 def reduced(op_type: str, x: Symbol, axis: int) -> Symbol:
-    """One of ONNX's reductions along an axis, which stays with size 1."""
+    """Emit an ONNX reduction along an axis, which stays with size 1."""
     dims = list(x.shape)
     dims[axis] = Dim(1)
     return e.emit(op_type, x, e.ints(x, [axis % x.rank]), shape=_shape(dims), keepdims=1)
 
 
-# Sizes of numbers
+# Magnitudes
 
 
 def rough_size(x: Symbol) -> Symbol:
-    """The magnitudes of numbers; of complex ones the sum of those of the parts, at most 1.42 times as much."""
+    """Return magnitudes; for complex numbers |real| + |imag|, at most 1.42 times as much."""
     if not x.dtype.is_complex:
         return magnitude(x)
     return e.emit("Add", *(magnitude(part(x)) for part in (real, imag)))
 
 
 def square_sum(x: Symbol, axis: int) -> Symbol:
-    """The sum of the squared magnitudes along an axis, which stays with size 1."""
+    """Sum the squared magnitudes along an axis, which stays with size 1."""
     if not x.dtype.is_complex:
         return reduced("ReduceSumSquare", x, axis)
     return e.emit("Add", *(reduced("ReduceSumSquare", part(x), axis) for part in (real, imag)))
 
 
 def scaled(x: Symbol, factor: Symbol) -> Symbol:
-    """Numbers, which may be complex, times real ones of their parts' dtype."""
+    """Multiply real or complex numbers by real ones of the dtype of their parts."""
     if not x.dtype.is_complex:
         return e.emit("Mul", x, factor)
     return complex_(*(e.emit("Mul", part(x), factor) for part in (real, imag)))
 
 
 def divided(x: Symbol, divisor: Symbol) -> Symbol:
-    """Numbers, which may be complex, by real ones of their parts' dtype."""
+    """Divide real or complex numbers by real ones of the dtype of their parts."""
     if not x.dtype.is_complex:
         return e.emit("Div", x, divisor)
     return complex_(*(e.emit("Div", part(x), divisor) for part in (real, imag)))
 
 
 def binary_scale(magnitude: Symbol) -> Symbol:
-    """The power of 2 at or below each number, by which dividing is exact; 1 for 0, infinity and NaN."""
+    """Return the largest power of 2 up to each number, as division by it is exact; 1 for 0, infinity and NaN."""
     one = e.const(magnitude, 1.0)
     usual = e.both(e.greater(magnitude, e.const(magnitude, 0.0)), e.less(magnitude, e.const(magnitude, np.inf)))
     exponent = e.emit("Floor", e.emit("Log", e.where(usual, magnitude, one)) / float(np.log(2.0)))
@@ -180,7 +180,7 @@ def binary_scale(magnitude: Symbol) -> Symbol:
 
 
 def common_scale(a: Symbol) -> Symbol:
-    """The divisors that bring the greatest elements of matrices to about 1: [..., 1, 1]. NaN for what is not finite."""
+    """Return divisors that scale the maximum of each matrix to about 1: [..., 1, 1]; NaN if it is not finite."""
     greatest = reduced("ReduceMax", reduced("ReduceMax", magnitude(a), -1), -2)
     return e.where(greatest < float("inf"), binary_scale(greatest), e.const(greatest, float("nan")))
 
@@ -189,12 +189,12 @@ def common_scale(a: Symbol) -> Symbol:
 
 
 def diagonal_of(x: Symbol, offset: int = 0) -> Symbol:
-    """A diagonal of matrices. x: [..., m, n]. Returns [..., k].
+    """Return a diagonal of matrices. x: [..., m, n]. Returns [..., k].
 
-    Of the elements in a row it is every n + 1st. Raises `ShapeError` where the sizes do not say how long it is.
+    It is every (n + 1)-th element of the flattened matrix. Raises `ShapeError` if its length is unknown.
     """
     if not isinstance(offset, int) or isinstance(offset, bool):
-        raise DTypeError(f"diagonal: offset={offset!r} is no int", operands={"x": x}, help="give an int")
+        raise DTypeError(f"diagonal: offset={offset!r} is not an int", operands={"x": x}, help="give an int")
     m, n = x.shape[-2:]
     length: Dim | int
     if m.is_static and n.is_static:
@@ -204,9 +204,9 @@ def diagonal_of(x: Symbol, offset: int = 0) -> Symbol:
         length, start = n, 0
     else:
         raise ShapeError(
-            f"diagonal: how long the diagonal {offset} of {m} rows and {n} columns is must be known",
+            f"diagonal: the length of the diagonal {offset} of {m} rows and {n} columns must be known",
             operands={"x": x},
-            help="give matrices of known sizes, or take the main diagonal of square ones",
+            help="give matrices of static sizes, or take the main diagonal of square matrices",
         )
     if isinstance(length, int) and length <= 0:
         return filled(x, [*stack_axes(x), Dim(0)])
@@ -220,11 +220,11 @@ def diagonal_of(x: Symbol, offset: int = 0) -> Symbol:
 
 
 def pivoted(a: Symbol, k: Symbol, rows: Symbol) -> tuple[Symbol, Symbol, Symbol, Symbol]:
-    """Choose the pivot of column `k` among the rows from `k` on: the greatest magnitude, the first of equal ones.
+    """Select the pivot of column `k` among the rows from `k` on: the maximum magnitude, the first of equal ones.
 
-    a: [..., m, n]. k: an int64 scalar. rows: int64 [m, 1]. Returns the place of the pivot, int64 [..., 1, 1]; its row,
-    [..., 1, n]; the matrices with row k moved to that place; and the multiple of the pivot's row that each row below k
-    loses, [..., m, 1]. A column without a pivot is passed over, as in LAPACK's getrf.
+    a: [..., m, n]. k: an int64 scalar. rows: int64 [m, 1]. Returns the row number of the pivot, int64 [..., 1, 1];
+    its row, [..., 1, n]; the matrices with row k moved there; and the factors of the pivot row to subtract from the
+    rows below k, [..., m, 1]. A column without a pivot is skipped, as in LAPACK's getrf.
     """
     zero, one = e.const(a, 0.0), e.const(a, 1.0)
     batch = a.rank - 2
@@ -246,26 +246,26 @@ def _from(rows: Symbol, k: Symbol) -> Symbol:
 
 
 def row_of_each(a: Symbol, place: Symbol) -> Symbol:
-    """The row of each matrix at a place of its own. a: [..., m, n]. place: int64 [..., 1]. Returns [..., n]."""
+    """Return one row of each matrix. a: [..., m, n]. place: its row number, int64 [..., 1]. Returns [..., n]."""
     return e.emit("GatherND", a, place, shape=a.shape[:-2] + a.shape[-1:], batch_dims=a.rank - 2)
 
 
 def factored(a: Symbol, steps: Symbol) -> tuple[Symbol, Symbol]:
     """Return L and U packed in one matrix, and the order of rows: rows of `a` in that order are L @ U.
 
-    a: [..., m, n]. steps: the lesser of m and n, an int64 scalar. Returns [..., m, n], L without its ones below the
+    a: [..., m, n]. steps: min(m, n), an int64 scalar. Returns [..., m, n], L without its ones below the
     diagonal, and int64 [..., m].
     """
 
     def step(k: Symbol, a: Symbol, order: Symbol, rows: Symbol, columns: Symbol) -> list[Symbol]:
         place, chosen, moved, factor = pivoted(a, k, rows)
         here = e.equal(rows, k)
-        left = e.where(e.equal(columns, k), factor, reduced_by(moved, factor, chosen))
-        left = e.where(e.less(columns, k), moved, left)
-        left = e.where(e.greater(rows, k), left, e.where(here, chosen, moved))
+        updated = e.where(e.equal(columns, k), factor, reduced_by(moved, factor, chosen))
+        updated = e.where(e.less(columns, k), moved, updated)
+        updated = e.where(e.greater(rows, k), updated, e.where(here, chosen, moved))
         first = row_of_each(order, place.squeeze(-1)).unsqueeze(-2)
         order = e.where(here, first, e.where(e.equal(rows, place), at(order, k, -2), order))
-        return [left, order]
+        return [updated, order]
 
     rows = rows_of(a)
     start = e.emit("Add", rows, filled(a, [*range(a.rank - 1), Dim(1)], 0, DType.int64))
@@ -274,24 +274,24 @@ def factored(a: Symbol, steps: Symbol) -> tuple[Symbol, Symbol]:
 
 
 def reduced_by(rows: Symbol, factor: Symbol, row: Symbol) -> Symbol:
-    """The rows less a multiple of one row for each."""
+    """Subtract a multiple of one row from each row."""
     return e.emit("Sub", rows, e.emit("Mul", factor, row))
 
 
 def substituted(t: Symbol, y: Symbol, *, lower: bool = False, unit: bool = False) -> Symbol:
-    """Return what triangular matrices multiply to `y`. t: [..., n, n]. y: [..., n, k]. Returns [..., n, k].
+    """Solve t @ x = y for triangular matrices. t: [..., n, n]. y: [..., n, k]. Returns [..., n, k].
 
-    lower: the lower triangle is read, else the upper one. unit: the diagonal is taken for ones, and not read.
+    lower: read the lower triangle, else the upper one. unit: assume ones on the diagonal, and do not read it.
     """
     last = e.emit("Sub", count_of(t, -2), t.graph.build.scalar(1, DType.int64))
 
     def step(i: Symbol, x: Symbol, t: Symbol, y: Symbol, rows: Symbol, columns: Symbol, last: Symbol) -> list[Symbol]:
         k = i if lower else e.emit("Sub", last, i)
         row, right = at(t, k, -2), at(y, k, -2)
-        known = e.where((e.less if lower else e.greater)(columns, k), row, e.const(t, 0.0))
-        rest = e.emit("Sub", right, e.emit("MatMul", known, x, shape=right.shape))
-        made = rest if unit else e.emit("Div", rest, at(row, k, -1))
-        return [e.where(e.equal(rows, k), made, x)]
+        solved_row = e.where((e.less if lower else e.greater)(columns, k), row, e.const(t, 0.0))
+        rest = e.emit("Sub", right, e.emit("MatMul", solved_row, x, shape=right.shape))
+        solution = rest if unit else e.emit("Div", rest, at(row, k, -1))
+        return [e.where(e.equal(rows, k), solution, x)]
 
     start = filled(y, range(y.rank))
     (x,) = repeat(count_of(t, -2), [start], step, [t, y, rows_of(t), columns_of(t), last])

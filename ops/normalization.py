@@ -1,4 +1,4 @@
-"""Normalisations to mean 0 and variance 1, or to length 1, over some axes."""
+"""Normalisations to mean 0 and variance 1, or to length 1, over axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import domain_for, real, whole
 from graphcore.ops.shared.dims import Axis, Size, shape_vector
-from graphcore.ops.shared.reshape import relaid
+from graphcore.ops.shared.reshape import change_layout
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import _shape
 
@@ -28,7 +28,7 @@ def layer_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike | None = None,
     arXiv:1607.06450; ONNX LayerNormalization.
     """
     small = real("layer_norm", "epsilon", epsilon, least=0)
-    (symbol, *rest), dtype = promote("layer_norm", "float", _given(x=x, gamma=gamma, beta=beta))
+    (symbol, *rest), dtype = promote("layer_norm", "float", _present(x=x, gamma=gamma, beta=beta))
     _check_features("layer_norm", symbol, -1, ("gamma", "beta"), rest)
     attributes = {"axis": -1, "epsilon": small}
     return symbol.graph.build.emit(
@@ -41,8 +41,8 @@ def rms_norm(x: TensorLike, weight: TensorLike, epsilon: float = 1e-6, weight_of
     """x / sqrt(mean of x * x + epsilon) * (weight + weight_offset), over the last axis.
 
     x: [..., features]. weight: [features]. They are promoted together; integers become floats. epsilon: a Python number
-    >= 0. weight_offset: a Python number, 1.0 for weights kept as their distance from 1. Returns the shape of x. Raises
-    `ShapeError` for other shapes. Zhang and Sennrich 2019, arXiv:1910.07467; ONNX RMSNormalization.
+    >= 0. weight_offset: a Python number, 1.0 for weights stored as their difference from 1. Returns the shape of x.
+    Raises `ShapeError` for other shapes. Zhang and Sennrich 2019, arXiv:1910.07467; ONNX RMSNormalization.
     """
     small = real("rms_norm", "epsilon", epsilon, least=0)
     offset = real("rms_norm", "weight_offset", weight_offset)
@@ -63,8 +63,8 @@ def group_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, num_groups: i
     """Values normalised within groups of channels, times gamma plus beta.
 
     x: [batch, channels, ...]. gamma, beta: [channels]. They are promoted together; integers become floats. num_groups:
-    how many groups the channels are split in, which must divide their number. epsilon: a Python number >= 0, added to
-    the variance. Returns the shape of x. Raises `ShapeError` for other shapes and for channels that do not divide.
+    the number of groups, which must divide the number of channels. epsilon: a Python number >= 0, added to
+    the variance. Returns the shape of x. Raises `ShapeError` for other shapes and for channels that are not divisible.
     Wu and He 2018, arXiv:1803.08494; ONNX GroupNormalization.
     """
     small = real("group_norm", "epsilon", epsilon, least=0)
@@ -75,7 +75,7 @@ def group_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, num_groups: i
     channels = symbol.shape[1]
     if channels.is_static and int(channels) % groups:
         raise ShapeError(
-            f"group_norm: {channels} channels do not split into {groups} groups",
+            f"group_norm: {channels} channels cannot be split into {groups} groups",
             operands={"x": symbol},
             help=f"give a num_groups that divides {channels}",
         )
@@ -119,13 +119,13 @@ def batch_norm(
     """(x - mean) / sqrt(var + epsilon) * scale + bias, by channel: the normalisation learnt in training.
 
     x: [batch, channels, ...]. scale, bias, mean, var: [channels]. They are promoted together; integers become floats.
-    epsilon: a Python number >= 0. axis: that of the channels: -1 for images in NHWC, as `conv2d` gives them. Returns
-    the shape of x. Raises `ShapeError` for other shapes and for what is no axis. Ioffe and Szegedy 2015,
+    epsilon: a Python number >= 0. axis: that of the channels: -1 for images in NHWC, the layout of `conv2d`. Returns
+    the shape of x. Raises `ShapeError` for other shapes and for an invalid axis. Ioffe and Szegedy 2015,
     arXiv:1502.03167; ONNX BatchNormalization, between transposes for another axis than 1.
     """
     small = real("batch_norm", "epsilon", epsilon, least=0)
-    given = {"x": x, "scale": scale, "bias": bias, "mean": mean, "var": var}
-    (symbol, *rest), _ = promote("batch_norm", "float", given)
+    operands = {"x": x, "scale": scale, "bias": bias, "mean": mean, "var": var}
+    (symbol, *rest), _ = promote("batch_norm", "float", operands)
     _check_rank("batch_norm", symbol, 2)
     position = 1 if type(axis) is int and axis == 1 else axis_of("batch_norm", axis, symbol.rank, {"x": symbol})
     _check_features("batch_norm", symbol, position, ("scale", "bias", "mean", "var"), rest)
@@ -134,11 +134,11 @@ def batch_norm(
     letters = _LETTERS[: symbol.rank]
     others = letters.replace(letters[position], "")
     second = others[0] + letters[position] + others[1:]
-    return relaid(_batch_normalised(relaid(symbol, letters, second), rest, small), second, letters)
+    return change_layout(_batch_normalised(change_layout(symbol, letters, second), rest, small), second, letters)
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-"""Names of axes, of a tensor of any rank that ONNX's operators take."""
+"""Names of axes, enough for every rank that ONNX's operators support."""
 
 
 def _batch_normalised(x: Symbol, vectors: Sequence[Symbol], epsilon: float) -> Symbol:
@@ -152,19 +152,19 @@ def _batch_normalised(x: Symbol, vectors: Sequence[Symbol], epsilon: float) -> S
 
 @op(onnx="LpNormalization", rule="float")
 def lp_normalize(x: TensorLike, p: int = 2, axis: int = -1) -> Symbol:
-    """x divided by its norm along an axis: vectors of length 1; a vector of zeros stays.
+    """x divided by its norm along an axis, so that vectors have length 1; a vector of zeros stays.
 
     x: at least one axis; integers become floats. p: 1 for the sum of magnitudes, 2 for the root of the sum of squares.
-    Raises `ShapeError` for another p and for what is no axis of x. ONNX LpNormalization.
+    Raises `ShapeError` for another p and for an invalid axis of x. ONNX LpNormalization.
     """
     symbol, dtype = promote_one("lp_normalize", "float", x)
     position = axis_of("lp_normalize", axis, symbol.rank, {"x": symbol})
     if isinstance(p, bool) or p not in (1, 2):
-        raise ShapeError(f"lp_normalize: there is no p={p!r}", operands={"x": symbol}, help="p is 1 or 2")
+        raise ShapeError(f"lp_normalize: p must be 1 or 2, got {p!r}", operands={"x": symbol}, help="give 1 or 2")
     return symbol.graph.build.emit("LpNormalization", (symbol,), retype(symbol, dtype), {"p": int(p), "axis": position})
 
 
-def _given(**operands: TensorLike | None) -> dict[str, TensorLike]:
+def _present(**operands: TensorLike | None) -> dict[str, TensorLike]:
     return {role: value for role, value in operands.items() if value is not None}
 
 
@@ -182,7 +182,9 @@ def _check_features(name: str, x: Symbol, axis: int, roles: Sequence[str], vecto
     """Raise `ShapeError` unless each vector has one element for each position along an axis of x."""
     what = "features" if axis == -1 else "channels"
     if not x.rank:
-        raise ShapeError(f"{name}: x is a scalar, which has no axis of {what}", operands={"x": x}, help="give x axes")
+        raise ShapeError(
+            f"{name}: x must have an axis of {what}, got a scalar", operands={"x": x}, help="add an axis first"
+        )
     size = x.shape[axis]
     for role, vector in zip(roles, vectors, strict=False):
         if vector.rank != 1 or not same_dim(vector.shape[0], size):
@@ -193,7 +195,7 @@ def _check_features(name: str, x: Symbol, axis: int, roles: Sequence[str], vecto
             )
 
 
-# Expansions, where there is no kernel or no accurate one
+# Expansions, for dtypes without an accurate kernel
 
 
 def _axes_constant(x: Symbol, axes: Sequence[int]) -> Symbol:
@@ -206,7 +208,7 @@ def _mean(x: Symbol, axes: Sequence[int]) -> Symbol:
 
 
 def _scaled(x: Symbol, axes: Sequence[int], epsilon: float) -> Symbol:
-    """Return x over the root of its mean square."""
+    """Divide x by the root of its mean square."""
     variance = e.emit("Add", _mean(e.emit("Mul", x, x), axes), e.const(x, epsilon))
     return e.emit("Div", x, e.emit("Sqrt", variance))
 
@@ -233,8 +235,8 @@ def _affine(x: Symbol, scale: Symbol, shift: Symbol) -> Symbol:
 def _layer_normalization(
     x: Symbol, scale: Symbol, bias: Symbol | None = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Symbol:
-    made = e.emit("Mul", _standardised(x, range(axis % x.rank, x.rank), epsilon), scale)
-    return made if bias is None else e.emit("Add", made, bias)
+    result = e.emit("Mul", _standardised(x, range(axis % x.rank, x.rank), epsilon), scale)
+    return result if bias is None else e.emit("Add", result, bias)
 
 
 @expansion("RMSNormalization")
@@ -256,15 +258,15 @@ def _rms_normalization(
 def _group_normalization(
     x: Symbol, scale: Symbol, bias: Symbol, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Symbol:
-    own = [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape)]
+    sizes = [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape)]
     per_group: Size = x.shape[1] // num_groups
     if not x.shape[1].is_static:
-        per_group = e.emit("Div", shape_vector(x.graph, own[1:2]), x.graph.build.vector([num_groups]))
-    apart = _shape([x.shape[0], Dim(num_groups), x.shape[1] // num_groups, *x.shape[2:]])
-    split = shape_vector(x.graph, [own[0], Dim(num_groups), per_group, *own[2:]])
-    grouped = e.emit("Reshape", x, split, dtype=x.dtype, shape=apart, allowzero=1)
+        per_group = e.emit("Div", shape_vector(x.graph, sizes[1:2]), x.graph.build.vector([num_groups]))
+    grouped_shape = _shape([x.shape[0], Dim(num_groups), x.shape[1] // num_groups, *x.shape[2:]])
+    split = shape_vector(x.graph, [sizes[0], Dim(num_groups), per_group, *sizes[2:]])
+    grouped = e.emit("Reshape", x, split, dtype=x.dtype, shape=grouped_shape, allowzero=1)
     even = _standardised(grouped, range(2, grouped.rank), epsilon)
-    joined = e.emit("Reshape", even, shape_vector(x.graph, own), dtype=x.dtype, shape=x.shape, allowzero=1)
+    joined = e.emit("Reshape", even, shape_vector(x.graph, sizes), dtype=x.dtype, shape=x.shape, allowzero=1)
     return _affine(joined, scale, bias)
 
 

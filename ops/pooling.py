@@ -15,13 +15,13 @@ from graphcore.ops.shared.reshape import (
     INPUTS,
     Padding,
     PerAxis,
+    change_layout,
+    check_rank,
     layout_of,
     numbers,
-    of_rank,
     padding_of,
     pads_of,
     per_axis,
-    relaid,
     windows,
 )
 from graphcore.promotion.rules import Rule
@@ -29,7 +29,7 @@ from graphcore.types.tensor_types import DimLike, _shape, tensor_type
 
 
 def _avg_pool(rank: int, doc: str) -> Callable[..., Symbol]:
-    """Declare the mean over windows of so many spatial axes."""
+    """Declare the mean over windows of `rank` spatial axes."""
     name = f"avg_pool{rank}d"
 
     @op(onnx="AveragePool", rule="float", name=name, doc=doc)
@@ -43,8 +43,8 @@ def _avg_pool(rank: int, doc: str) -> Callable[..., Symbol]:
         count_boundary: bool = True,
         input_layout: str = INPUTS[rank][0],
     ) -> Symbol:
-        given = x, kernel_size, stride, dilation, padding, ceil_mode, input_layout
-        return _pool(name, rank, "AveragePool", "float", *given, count_boundary)
+        arguments = x, kernel_size, stride, dilation, padding, ceil_mode, input_layout
+        return _pool(name, rank, "AveragePool", "float", *arguments, count_boundary)
 
     return pool
 
@@ -54,7 +54,7 @@ avg_pool1d = _avg_pool(
     """The mean over each window of sequences. ONNX AveragePool.
 
     x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW"; integers become floats.
-    padding: (before, after), or as for `avg_pool2d`, as is all the rest.
+    padding: (before, after), or as for `avg_pool2d`. Other arguments as for `avg_pool2d`.
     """,
 )
 avg_pool2d = _avg_pool(
@@ -64,10 +64,10 @@ avg_pool2d = _avg_pool(
     x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
     needs no transposes; integers become floats. kernel_size, stride, dilation: of the windows, in elements: one
     number or (height, width). padding: zeros around the input: (height_before, height_after, width_before,
-    width_after), (height, width) or one number, each smaller than the kernel; "valid" for none; "same" for as many as
-    give ceil(size / stride) windows, an odd one after the input. ceil_mode: keep a last window that
-    reaches beyond the padded end, unless it begins after the input. count_boundary: divide by the elements of
-    padding as well, not only by those of the input.
+    width_after), (height, width) or one number, each smaller than the kernel; "valid" for none; "same" for
+    ceil(size / stride) windows, with an odd element of padding after the input. ceil_mode: keep a last window that
+    reaches beyond the padded end, unless it begins after the input. count_boundary: count the elements of
+    padding in the divisor, not only those of the input.
     Returns the means in the layout of x, of size (size + before + after - dilation * (kernel - 1) - 1) // stride + 1,
     rounded up with ceil_mode, or ceil(size / stride) for "same". Raises `ShapeError` for a wrong rank, padding that is
     too large, or a kernel larger than the padded input.
@@ -79,7 +79,7 @@ avg_pool3d = _avg_pool(
 
     x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
     input_layout="NCDHW"; integers become floats. padding: before and after each of depth, height and width, or as
-    for `avg_pool2d`, as is all the rest.
+    for `avg_pool2d`. Other arguments as for `avg_pool2d`.
     """,
 )
 
@@ -96,13 +96,13 @@ def avg_pool(
     ceil_mode: bool = False,
     input_layout: str = "NHWC",
 ) -> Symbol:
-    """The mean over each window of images: `avg_pool2d` by its older name. ONNX AveragePool."""
-    given = x, filter_shape, stride, dilation, padding, ceil_mode, input_layout
-    return _pool("avg_pool", 2, "AveragePool", "float", *given, count_boundary)
+    """The mean over each window of images: the older name of `avg_pool2d`. ONNX AveragePool."""
+    arguments = x, filter_shape, stride, dilation, padding, ceil_mode, input_layout
+    return _pool("avg_pool", 2, "AveragePool", "float", *arguments, count_boundary)
 
 
 def _max_pool(rank: int, doc: str) -> Callable[..., Symbol]:
-    """Declare the greatest element of windows of so many spatial axes."""
+    """Declare the maximum of windows of `rank` spatial axes."""
     name = f"max_pool{rank}d"
 
     @op(onnx="MaxPool", rule="number", name=name, doc=doc)
@@ -124,27 +124,27 @@ def _max_pool(rank: int, doc: str) -> Callable[..., Symbol]:
 
 max_pool1d = _max_pool(
     1,
-    """The greatest element of each window of sequences. ONNX MaxPool.
+    """The maximum of each window of sequences. ONNX MaxPool.
 
     x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW"; numbers of any dtype, which is
-    kept. padding: (before, after), or as for `max_pool2d`, as is all the rest.
+    kept. padding: (before, after), or as for `max_pool2d`. Other arguments as for `max_pool2d`.
     """,
 )
 max_pool2d = _max_pool(
     2,
-    """The greatest element of each window of images. ONNX MaxPool.
+    """The maximum of each window of images. ONNX MaxPool.
 
-    x: numbers of any dtype, which is kept. Padding counts as less than everything. The rest, the result and what it
-    raises: as for `avg_pool2d`.
+    x: numbers of any dtype, which is kept. Padding is less than any number. Other arguments, the result and errors as
+    for `avg_pool2d`.
     """,
 )
 max_pool3d = _max_pool(
     3,
-    """The greatest element of each window of volumes. ONNX MaxPool.
+    """The maximum of each window of volumes. ONNX MaxPool.
 
     x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
     input_layout="NCDHW"; numbers of any dtype, which is kept. padding: before and after each of depth, height and
-    width, or as for `max_pool2d`, as is all the rest.
+    width, or as for `max_pool2d`. Other arguments as for `max_pool2d`.
     """,
 )
 
@@ -160,7 +160,7 @@ def max_pool(
     ceil_mode: bool = False,
     input_layout: str = "NHWC",
 ) -> Symbol:
-    """The greatest element of each window of images: `max_pool2d` by its older name. ONNX MaxPool."""
+    """The maximum of each window of images: the older name of `max_pool2d`. ONNX MaxPool."""
     return _pool(
         "max_pool", 2, "MaxPool", "number", x, filter_shape, stride, dilation, padding, ceil_mode, input_layout
     )
@@ -183,18 +183,18 @@ def _pool(
     layout_of(name, "input_layout", input_layout, INPUTS[rank])
     symbol, dtype = promote_one(name, rule, x)
     roles = {"x": symbol}
-    of_rank(name, "x", symbol, input_layout, roles)
+    check_rank(name, "x", symbol, input_layout, roles)
     kernel = per_axis(name, "kernel_size", kernel_size, rank)
     strides, dilations = per_axis(name, "stride", stride, rank), per_axis(name, "dilation", dilation, rank)
-    inputs = relaid(symbol, input_layout, INPUTS[rank][-1])
+    inputs = change_layout(symbol, input_layout, INPUTS[rank][-1])
     batch, channels, *dims = inputs.shape
     sizes = numbers(dims)
     pads = pads_of(name, padding, sizes, kernel, strides, dilations, roles)
     if pads is not None and any(p >= k for side in pads for p, k in zip(side, kernel, strict=True)):
         raise ShapeError(
-            f"{name}: padding={padding} is not smaller than the kernel {tuple(kernel)}",
+            f"{name}: padding={padding} must be smaller than the kernel {tuple(kernel)}",
             operands=roles,
-            help="a window must not lie in the padding alone: pad less, or use ops.pad first",
+            help="a window must contain elements of x: pad less, or use ops.pad first",
         )
     attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
     if pads is None:
@@ -208,7 +208,7 @@ def _pool(
     if count_boundary is not None:
         attributes["count_include_pad"] = int(bool(count_boundary))
     type_ = tensor_type(dtype, _shape([batch, channels, *counts]))
-    return relaid(inputs.graph.build.emit(op_type, (inputs,), type_, attributes), INPUTS[rank][-1], input_layout)
+    return change_layout(inputs.graph.build.emit(op_type, (inputs,), type_, attributes), INPUTS[rank][-1], input_layout)
 
 
 @op(onnx="Col2Im", rule="float")
@@ -225,15 +225,15 @@ def fold(
     x: [batch, channels * kernel height * kernel width, windows], floats (integers become floats): one column per
     window, the windows in row-major order. output_size: (height, width) of the images; dims of x may be named in it.
     kernel_size, stride, dilation, padding: of the windows, as for `avg_pool2d`.
-    Returns [batch, channels, height, width]. Raises `ShapeError` for a wrong rank, for channels that the kernel's size
-    does not divide, and where the number of windows does not follow from the sizes.
+    Returns [batch, channels, height, width]. Raises `ShapeError` for a wrong rank, for channels that are not divisible
+    by the size of the kernel, and for a number of windows that does not match the sizes.
     """
     name = "fold"
     symbol, dtype = promote_one(name, "float", x)
     roles = {"x": symbol}
     if symbol.rank != 3:
         raise ShapeError(
-            f"{name}: x has rank {symbol.rank}, not 3",
+            f"{name}: x must have rank 3, got {symbol.rank}",
             operands=roles,
             help="its axes must be [batch, channels * kernel height * kernel width, windows]",
         )
@@ -243,24 +243,24 @@ def fold(
     image = _shape(dims_of(name, output_size, help="give (height, width)"))
     if len(image) != 2 or image.is_dynamic:
         raise ShapeError(f"{name}: output_size={image} is not a height and a width", help="give (height, width)")
-    batch, columns, given = symbol.shape
+    batch, columns, count = symbol.shape
     area = kernel[0] * kernel[1]
     if columns.is_static and int(columns) % area:
         raise ShapeError(
-            f"{name}: {columns} rows of x are no multiple of the kernel's {kernel[0]} x {kernel[1]} elements",
+            f"{name}: axis 1 of x must be a multiple of {kernel[0]} x {kernel[1]}, the kernel, got {columns}",
             operands=roles,
             help="axis 1 of x must be channels * kernel height * kernel width",
         )
     counts = windows(name, numbers(image), kernel, strides, dilations, (before, after), roles)
-    if not same_dim(given, counts[0] * counts[1]):
+    if not same_dim(count, counts[0] * counts[1]):
         raise ShapeError(
-            f"{name}: x has {given} windows, an image of {image[0]} x {image[1]} has {counts[0]} x {counts[1]}",
+            f"{name}: x has {count} windows, but an image of {image[0]} x {image[1]} has {counts[0]} x {counts[1]}",
             operands=roles,
             help="axis 2 of x must have an element for each window: check output_size, stride, dilation and padding",
         )
     attributes = {"strides": strides, "dilations": dilations, "pads": [*before, *after]}
-    made = tensor_type(dtype, _shape([batch, columns // area, *image]))
+    type_ = tensor_type(dtype, _shape([batch, columns // area, *image]))
     graph = symbol.graph
     return graph.build.emit(
-        "Col2Im", (symbol, shape_vector(graph, image, [symbol], op=name), graph.build.vector(kernel)), made, attributes
+        "Col2Im", (symbol, shape_vector(graph, image, [symbol], op=name), graph.build.vector(kernel)), type_, attributes
     )

@@ -1,4 +1,4 @@
-"""Quantiles along axes, with every method that NumPy names."""
+"""Quantiles along axes, with all of NumPy's methods."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QuantileMethod: TypeAlias = Literal[
     "linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf", "averaged_inverted_cdf", "closest_observation",
     "interpolated_inverted_cdf", "hazen", "weibull", "median_unbiased", "normal_unbiased",
 ]  # fmt: skip
-"""The names that NumPy has for the ways to choose between two elements."""
+"""NumPy's names of the methods to interpolate between two elements."""
 
 _METHODS: tuple[str, ...] = get_args(QuantileMethod)
 _MEDIAN = "median"
@@ -46,8 +46,9 @@ def median(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The median over axes: the middle element in order, or the mean of the two in the middle.
 
     x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all. keepdims: keep
-    the axes, with length 1. NaN wins; the median of no elements is NaN where only the run knows the length. Raises
-    `ShapeError` for what is no axis and for axes of length 0, `DTypeError` for strings. NumPy's median; ONNX TopK.
+    the axes, with length 1. NaN if any is NaN; the median of no elements is NaN if the length is known only at run
+    time. Raises `ShapeError` for an invalid axis and for axes of length 0, `DTypeError` for strings. NumPy's median;
+    ONNX TopK.
     """
     return _quantile("median", x, 0.5, axis, keepdims, _MEDIAN)
 
@@ -60,17 +61,18 @@ def quantile(
     keepdims: bool = False,
     method: QuantileMethod = "linear",
 ) -> Symbol:
-    """The quantiles over axes: the elements at the fractions `q` of the way through all in order.
+    """The quantiles over axes: the values at the fractions `q` of the sorted elements.
 
-    x: any shape, numbers or bools; integers and bools give float64. q: fractions from 0 to 1, of any shape; for what a
-    Symbol holds beyond that, or NaN, the result is NaN. axis: one, several, or None for all. keepdims: keep the axes,
-    with length 1. method: which element, or what between two, is meant, by NumPy's names. Returns the shape of `q` and
-    then the axes of `x` that stay. NaN wins; of no elements it is NaN where only the run knows the length. Raises
-    `ShapeError` for what is no axis, for axes of length 0, a `q` outside 0 to 1 and another method, `DTypeError` for
+    x: any shape, numbers or bools; integers and bools give float64. q: fractions from 0 to 1, of any shape; for
+    other values in a Symbol, or NaN, the result is NaN. axis: one, several, or None for all. keepdims: keep the axes,
+    with length 1. method: the way to interpolate between two elements, by NumPy's names. Returns the shape of `q`
+    followed by the remaining axes of `x`. NaN if any is NaN, or of no elements if the length is known only at run time.
+    Raises
+    `ShapeError` for an invalid axis, for axes of length 0, a `q` outside 0 to 1 and another method, `DTypeError` for
     strings. NumPy's quantile; ONNX TopK.
     """
     if method not in _METHODS:
-        raise ShapeError(f"quantile: there is no method {method!r}", help=f"method is one of {', '.join(_METHODS)}")
+        raise ShapeError(f"quantile: unknown method {method!r}", help=f"use one of {', '.join(_METHODS)}")
     return _quantile("quantile", x, q, axis, keepdims, method)
 
 
@@ -83,23 +85,23 @@ def _quantile(
     fractions = _fractions(name, source, q)
     symbol, graph = source, source.graph
     rest = [i for i in range(symbol.rank) if i not in axes]
-    # [*the axes that stay, the elements in order], and the fractions in a row.
+    # x: [*remaining axes, elements]; the fractions: a vector.
     order = [*rest, *axes]
     if order != list(range(symbol.rank)):
         symbol = e.emit("Transpose", symbol, shape=_shape([symbol.shape[i] for i in order]), perm=order)
     if len(axes) != 1:
         stay = [Axis(symbol, i) for i in range(len(rest))]
         count = [Axis(symbol, i) for i in range(len(rest), len(order))]
-        symbol = _joined(name, symbol, stay, count)
+        symbol = _merge_axes(name, symbol, stay, count)
     row = fractions if fractions.rank == 1 else reshaped(name, fractions, [None], {"q": fractions})
     shape = _shape([row.shape[0], *symbol.shape[:-1]])
     type_ = tensor_type(dtype, shape, symbol.ambiguous)
-    made = graph.build.emit("Quantile", (symbol, row), type_, {"method": method}, LIBRARY)
-    return _shaped(name, made, fractions, source, axes, keepdims)
+    result = graph.build.emit("Quantile", (symbol, row), type_, {"method": method}, LIBRARY)
+    return _restore_shape(name, result, fractions, source, axes, keepdims)
 
 
-def _joined(name: str, x: Symbol, stay: Sequence[Axis], count: Sequence[Axis]) -> Symbol:
-    """Return x with its last axes joined into one."""
+def _merge_axes(name: str, x: Symbol, stay: Sequence[Axis], count: Sequence[Axis]) -> Symbol:
+    """Return x with its last axes merged into one."""
     size = x.shape[len(stay) :].size
     if not count:
         return e.emit("Unsqueeze", x, e.ints(x, [-1]), shape=_shape([*x.shape, Dim(1)]))
@@ -108,32 +110,34 @@ def _joined(name: str, x: Symbol, stay: Sequence[Axis], count: Sequence[Axis]) -
     return x.graph.build.emit("Reshape", (x, vector), tensor_type(x.dtype, shape, x.ambiguous), {"allowzero": 1})
 
 
-def _shaped(name: str, made: Symbol, q: Symbol, x: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
-    """Return the quantiles, a row of them for each element that stays, in the shape that the op promises."""
-    kept = [(Axis(x, i) if i not in axes else Dim(1)) for i in range(x.rank) if keepdims or i not in axes]
+def _restore_shape(name: str, values: Symbol, q: Symbol, x: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
+    """Reshape the quantiles [fractions, *remaining axes] to the shape that the op returns."""
+    sizes = [(Axis(x, i) if i not in axes else Dim(1)) for i in range(x.rank) if keepdims or i not in axes]
     if q.rank == 1 and not keepdims:
-        return made
+        return values
     if not q.rank and not keepdims:
-        return e.emit("Squeeze", made, e.ints(made, [0]), shape=made.shape[1:])
-    vector = shape_vector(x.graph, [*(Axis(q, i) for i in range(q.rank)), *kept], (q, x), op=name)
+        return e.emit("Squeeze", values, e.ints(values, [0]), shape=values.shape[1:])
+    vector = shape_vector(x.graph, [*(Axis(q, i) for i in range(q.rank)), *sizes], (q, x), op=name)
     shape = _shape([*q.shape, *reduced_shape(x.shape, axes, keepdims)])
-    return made.graph.build.emit(
-        "Reshape", (made, vector), tensor_type(made.dtype, shape, made.ambiguous), {"allowzero": 1}
+    return values.graph.build.emit(
+        "Reshape", (values, vector), tensor_type(values.dtype, shape, values.ambiguous), {"allowzero": 1}
     )
 
 
 def _fractions(name: str, x: Symbol, q: TensorLike | Sequence[float]) -> Symbol:
     """Return the fractions in float64."""
-    given = np.asarray(q, np.float64) if isinstance(q, (bool, int, float, list, tuple)) else q
-    symbol = operand(name, given, "q") if isinstance(given, Symbol) else x.graph.build.operand(given, name, "q")
+    value = np.asarray(q, np.float64) if isinstance(q, (bool, int, float, list, tuple)) else q
+    symbol = operand(name, value, "q") if isinstance(value, Symbol) else x.graph.build.operand(value, name, "q")
     if not symbol.dtype.is_float and not symbol.dtype.is_integer:
-        raise DTypeError(f"{name}: q is {symbol.type}", operands={"x": x, "q": symbol}, help="q is fractions, 0 to 1")
-    known = constant_array(symbol)
-    if known is not None and not ((known >= 0) & (known <= 1)).all():
+        raise DTypeError(
+            f"{name}: q must be numbers, got {symbol.type}", operands={"x": x, "q": symbol}, help="give 0 to 1"
+        )
+    array = constant_array(symbol)
+    if array is not None and not ((array >= 0) & (array <= 1)).all():
         raise ShapeError(
-            f"{name}: q is {q!r:.60}, and a fraction is 0 to 1",
+            f"{name}: q must be from 0 to 1, got {q!r:.60}",
             operands={"x": x},
-            help="0 is the least element and 1 the greatest; divide percentiles by 100",
+            help="0 is the minimum and 1 the maximum; divide percentiles by 100",
         )
     return x.graph.build.cast(symbol, DType.float64)
 
@@ -142,8 +146,8 @@ def _fractions(name: str, x: Symbol, q: TensorLike | Sequence[float]) -> Symbol:
 
 
 @expansion("Quantile")
-def _expanded(x: Symbol, q: Symbol, *, method: str | bytes) -> Symbol:
-    """x: [..., n], unordered. q: [count], float64. Returns [count, ...]."""
+def _quantile_of_last_axis(x: Symbol, q: Symbol, *, method: str | bytes) -> Symbol:
+    """Compute the quantiles of the last axis. x: [..., n]. q: [count], float64. Returns [count, ...]."""
     method = method.decode() if isinstance(method, bytes) else method
     length = x.shape[-1]
     vector = shape_vector(x.graph, [length if length.is_static else Axis(x, x.rank - 1)], (x,))
@@ -157,40 +161,40 @@ def _expanded(x: Symbol, q: Symbol, *, method: str | bytes) -> Symbol:
     count = e.cast(size, DType.float64)
     place = _place(q, count, method)
     last = e.emit("Sub", count, e.const(q, 1))
-    known = e.both(e.opposite(e.less(q, e.const(q, 0))), e.opposite(e.greater(q, e.const(q, 1))), e.equal(q, q))
-    place = e.where(known, place, e.const(q, 0))
+    is_valid = e.both(e.opposite(e.less(q, e.const(q, 0))), e.opposite(e.greater(q, e.const(q, 1))), e.equal(q, q))
+    place = e.where(is_valid, place, e.const(q, 0))
     floor = e.emit("Floor", place)
     part = e.emit("Sub", place, floor)
     above = e.emit("Add", floor, e.const(q, 1))
     below, above = (e.emit("Min", e.emit("Max", s, e.const(q, 0)), last) for s in (floor, above))
     if method == "averaged_inverted_cdf":
-        # Between two elements where n * q is whole, the upper one elsewhere.
+        # The mean of two elements where n * q is an integer, the upper one elsewhere.
         part = e.where(e.equal(part, e.const(q, 0)), e.const(q, 0.5), e.const(q, 1))
-    low, high = (e.cast(_taken(ordered, s), DType.float64) for s in (below, above))
-    # Of the fractions in a column: [count, 1, ...]
+    low, high = (e.cast(_elements_at(ordered, s), DType.float64) for s in (below, above))
+    # The fractions as a column: [count, 1, ...]
     column = _shape([q.shape[0], *[Dim(1)] * (x.rank - 1)])
     axes = e.ints(q, list(range(1, x.rank)))
     if x.rank > 1:
-        part, known = (e.emit("Unsqueeze", s, axes, shape=column) for s in (part, known))
-    found = e.cast(_between(low, high, part, method), x.dtype)
-    greatest = _taken(
+        part, is_valid = (e.emit("Unsqueeze", s, axes, shape=column) for s in (part, is_valid))
+    result = e.cast(_interpolate(low, high, part, method), x.dtype)
+    greatest = _elements_at(
         ordered, e.emit("Unsqueeze", last, e.ints(q, [0]), shape=_shape([Dim(1)]))
     )  # NaN, where there is one
-    found = e.where(e.equal(greatest, greatest), found, greatest)
-    return e.where(known, found, e.const(x, float("nan")))
+    result = e.where(e.equal(greatest, greatest), result, greatest)
+    return e.where(is_valid, result, e.const(x, float("nan")))
 
 
 def _with_nan(ordered: Symbol) -> tuple[Symbol, Symbol]:
-    """Return elements with a NaN after the last one, for there may be none, and their number."""
+    """Append a NaN to the elements, as there may be none; return them and their number."""
     rank = ordered.rank
     pads = e.ints(ordered, [*[0] * rank, *[0] * (rank - 1), 1])
     shape = _shape([*ordered.shape[:-1], ordered.shape[-1] + 1])
-    made = e.emit("Pad", ordered, pads, e.const(ordered, float("nan")), shape=shape, mode="constant")
-    return made, shape_vector(made.graph, [Axis(made, rank - 1)], (made,))
+    extended = e.emit("Pad", ordered, pads, e.const(ordered, float("nan")), shape=shape, mode="constant")
+    return extended, shape_vector(extended.graph, [Axis(extended, rank - 1)], (extended,))
 
 
 def _place(q: Symbol, count: Symbol, method: str) -> Symbol:
-    """Return the place of fractions among `count` elements in order, from 0 on, fractional where it is between two."""
+    """Return the positions, from 0 on, of fractions among `count` sorted elements; fractional between two elements."""
     one, half = e.const(q, 1), e.const(q, 0.5)
     if method in _PARAMETERS:
         alpha, beta = _PARAMETERS[method]
@@ -202,7 +206,7 @@ def _place(q: Symbol, count: Symbol, method: str) -> Symbol:
             return place
         if method == "inverted_cdf":
             return e.emit("Ceil", place)
-        # The nearest, and of two as near the one that is even when counted from 1.
+        # The nearest position, and of two equally near the one that is even when counted from 1.
         place = e.emit("Sub", place, half)
         whole = e.emit("Floor", place)
         odd = e.equal(e.emit("Mod", whole, e.const(q, 2), fmod=1), one)
@@ -220,28 +224,28 @@ def _place(q: Symbol, count: Symbol, method: str) -> Symbol:
     return place
 
 
-def _taken(ordered: Symbol, places: Symbol) -> Symbol:
-    """Return the elements at places, [count], of the last axis, as the first one."""
+def _elements_at(ordered: Symbol, places: Symbol) -> Symbol:
+    """Take elements of the last axis at places [count]; the axis becomes the first."""
     index = e.cast_within(places, DType.int64)
     rank = ordered.rank
     shape = _shape([*ordered.shape[:-1], places.shape[0]])
-    made = e.emit("Gather", ordered, index, shape=shape, axis=rank - 1)
+    elements = e.emit("Gather", ordered, index, shape=shape, axis=rank - 1)
     if rank == 1:
-        return made
+        return elements
     order = [rank - 1, *range(rank - 1)]
-    return e.emit("Transpose", made, shape=_shape([shape[i] for i in order]), perm=order)
+    return e.emit("Transpose", elements, shape=_shape([shape[i] for i in order]), perm=order)
 
 
-def _between(low: Symbol, high: Symbol, part: Symbol, method: str) -> Symbol:
-    """Return what lies a part of the way from `low` to `high`."""
+def _interpolate(low: Symbol, high: Symbol, part: Symbol, method: str) -> Symbol:
+    """Interpolate from `low` to `high`. part: from 0 to 1."""
     zero, half, one = (e.const(low, value) for value in (0.0, 0.5, 1.0))
     if method == _MEDIAN:
         mean = e.emit("Add", e.emit("Mul", low, half), e.emit("Mul", high, half))
         return e.where(e.equal(part, zero), low, mean)
-    apart = e.emit("Sub", high, low)
-    near_low = e.emit("Add", low, e.emit("Mul", apart, part))
-    near_high = e.emit("Sub", high, e.emit("Mul", apart, e.emit("Sub", one, part)))
+    distance = e.emit("Sub", high, low)
+    near_low = e.emit("Add", low, e.emit("Mul", distance, part))
+    near_high = e.emit("Sub", high, e.emit("Mul", distance, e.emit("Sub", one, part)))
     between = e.where(e.less(part, half), near_low, near_high)
-    # Infinities have no distance.
+    # The difference of infinities is NaN.
     between = e.where(e.either(e.equal(part, zero), e.equal(low, high)), low, between)
     return e.where(e.equal(part, one), high, between)

@@ -42,26 +42,24 @@ def random_uniform(
     seed: Seed,
     dtype: object = DType.float32,
 ) -> Symbol:
-    """Uniformly distributed numbers from `low` up to but without `high`, in the current graph or that of the seed.
+    """Uniformly distributed numbers from `low` to `high`, without `high`, in the current graph or that of the seed.
 
-    shape: one dim or a sequence of ints, names and Dims; each name must be one that a Symbol of the graph has. low,
-    high: Python numbers that the dtype holds. seed: an int of 64 bits, or an integer scalar Symbol; the same one gives
-    the same numbers. dtype: a float. Each number is a multiple of 2^-24 of the range (2^-53 in float64, 2^-11 in
-    float16). Raises `DTypeError` for other dtypes and seeds, `ShapeError` for unknown dims and where low is not below
+    shape: one dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph. low,
+    high: Python numbers that the dtype holds. seed: an int of 64 bits, or an integer scalar Symbol; the same seed
+    returns the same numbers. dtype: a float. Each number is a multiple of 2^-24 of the range (2^-53 in float64, 2^-11
+    in float16). Raises `DTypeError` for other dtypes and seeds, `ShapeError` for unknown dims and if low is not below
     high. Integer operators of ONNX.
     """
     name = "random_uniform"
     wanted = _float_dtype(name, dtype)
-    limits = [_held(name, role, value, wanted) for role, value in (("low", low), ("high", high))]
+    limits = [_round_to(name, role, value, wanted) for role, value in (("low", low), ("high", high))]
     if not limits[0] < limits[1]:
-        raise ShapeError(
-            f"{name}: low is {low} and high is {high}, with nothing between them in {wanted}", help="give low < high"
-        )
+        raise ShapeError(f"{name}: low must be below high in {wanted}, got {low} and {high}", help="give low < high")
     if limits[1] - limits[0] > float(np.finfo(numpy_float(wanted)).max):
-        raise ShapeError(f"{name}: from {low} to {high} is beyond {wanted}", help="give limits that are less far apart")
+        raise ShapeError(f"{name}: the range from {low} to {high} overflows {wanted}", help="give a smaller range")
     graph = graph_of(name, (seed,))
     attributes = {"dtype": wanted, "low": limits[0], "high": limits[1]}
-    return _drawn(name, UNIFORM, graph, dims_of(name, shape), seed, wanted, attributes)
+    return _draw(name, UNIFORM, graph, dims_of(name, shape), seed, wanted, attributes)
 
 
 @op(onnx="BitShift, BitwiseXor, Mul, Log, Sqrt, Cos")
@@ -75,44 +73,44 @@ def random_normal(
 ) -> Symbol:
     """Normally distributed numbers, after Box and Muller (1958).
 
-    shape, seed, dtype: as for `random_uniform`. mean, std: Python numbers, std not below 0. The greatest are 6.8
-    deviations from the mean (8.7 in float64). Raises as `random_uniform` does. Operators of ONNX.
+    shape, seed, dtype: as for `random_uniform`. mean, std: Python numbers, std not below 0. All numbers are within
+    6.8 deviations of the mean (8.7 in float64). Raises as `random_uniform` does. Operators of ONNX.
     """
     name = "random_normal"
     wanted = _float_dtype(name, dtype)
     attributes = {
         "dtype": wanted,
-        "mean": _held(name, "mean", mean, wanted),
-        "std": _held(name, "std", real(name, "std", std, least=0.0), wanted),
+        "mean": _round_to(name, "mean", mean, wanted),
+        "std": _round_to(name, "std", real(name, "std", std, least=0.0), wanted),
     }
-    return _drawn(name, NORMAL, graph_of(name, (seed,)), dims_of(name, shape), seed, wanted, attributes)
+    return _draw(name, NORMAL, graph_of(name, (seed,)), dims_of(name, shape), seed, wanted, attributes)
 
 
 @op(onnx="BitShift, BitwiseXor, Mul, Mod")
 def random_int(
     shape: DimLike | Sequence[DimLike], low: int, high: int, *, seed: Seed, dtype: object = DType.int64
 ) -> Symbol:
-    """Uniformly distributed integers from `low` up to but without `high`.
+    """Uniformly distributed integers from `low` to `high`, without `high`.
 
     shape, seed: as for `random_uniform`. low, high: Python ints; the dtype holds low and high - 1. dtype: an integer of
     up to 64 bits. Each is the remainder of 64 random bits: the frequencies of n integers differ by at most n in 2^64.
     Raises `DTypeError` for other dtypes, seeds and limits that the dtype does not hold, `ShapeError` for unknown dims
-    and where low is not below high. Integer operators of ONNX.
+    and if low is not below high. Integer operators of ONNX.
     """
     name = "random_int"
     wanted = dtype_of(name, dtype)
     if not wanted.is_integer or wanted.bits > 64:
         raise DTypeError(
-            f"{name}: {wanted} is no integer of up to 64 bits", help="give an integer dtype, or use random_uniform"
+            f"{name}: {wanted} is not an integer of up to 64 bits", help="give an integer dtype, or use random_uniform"
         )
     for role, value in (("low", low), ("high", high)):
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-            raise DTypeError(f"{name}: {role} is {value!r:.60}, not an int", help="give ints: low=0, high=10")
+            raise DTypeError(f"{name}: {role} must be an int, got {value!r:.60}", help="give ints: low=0, high=10")
     if low >= high:
-        raise ShapeError(f"{name}: there are no integers from {low} below {high}", help="give low < high")
+        raise ShapeError(f"{name}: low must be below high, got {low} and {high}", help="give low < high")
     if low < wanted.min or high - 1 > wanted.max:
         raise DTypeError(
-            f"{name}: {wanted} does not hold {low} to {high - 1}", help=f"it holds {wanted.min} to {wanted.max}"
+            f"{name}: {wanted} does not hold {low} to {high - 1}", help=f"its range is {wanted.min} to {wanted.max}"
         )
     graph = graph_of(name, (seed,))
     drawn = _words(name, graph, dims_of(name, shape), seed)
@@ -130,83 +128,85 @@ def bernoulli(
     """True with a probability, else False.
 
     p: probabilities, of any shape; integers become floats. A probability of 1 or more is always True, one of 0 or less
-    and NaN never. shape: of the result, where p is one number. seed: as for `random_uniform`. dtype: of the result, in
-    which True is 1. Raises `DTypeError` for other seeds, `ShapeError` for a shape with a Symbol or array, and for none
-    with a number. ONNX Less of `random_uniform`.
+    and NaN never. shape: of the result, if p is a Python number. seed: as for `random_uniform`. dtype: of the result,
+    where True is 1. Raises `DTypeError` for other seeds, `ShapeError` for a shape beside a Symbol or array, and for a
+    number without a shape. ONNX Less of `random_uniform`.
     """
     name = "bernoulli"
     wanted = dtype_of(name, dtype)
     if wanted is DType.string:
-        raise DTypeError(f"{name}: string is neither true nor false", help="give a numeric dtype, or bool")
+        raise DTypeError(f"{name}: dtype must be bool or a number, got string", help="give a numeric dtype, or bool")
     graph = graph_of(name, (p, seed))
     if isinstance(p, (bool, int, float)):
         if shape is None:
             raise ShapeError(
-                f"{name}: one probability, and no shape", help="say the shape: bernoulli(0.5, [3, 4], ...)"
+                f"{name}: a Python number as p needs a shape", help="give the shape: bernoulli(0.5, [3, 4], ...)"
             )
         chance, sizes = graph.build.scalar(real(name, "p", p), F64), list[Size](dims_of(name, shape))
         own = F64
     else:
         if shape is not None:
-            raise ShapeError(f"{name}: a shape beside probabilities, which have one", help="leave shape out")
+            raise ShapeError(f"{name}: the shape is that of p, got both", help="omit shape")
         symbol, _ = promote_one(name, "float", p, "p")
         own = F64 if symbol.dtype is F64 else F32
         chance, sizes = graph.build.cast(symbol, own), _sizes(symbol)
-    drawn = _drawn(name, UNIFORM, graph, sizes, seed, own, {"dtype": own, "low": 0.0, "high": 1.0})
+    drawn = _draw(name, UNIFORM, graph, sizes, seed, own, {"dtype": own, "low": 0.0, "high": 1.0})
     return graph.build.cast(e.emit("Less", drawn, chance, dtype=DType.bool, shape=drawn.shape), wanted)
 
 
 @op(onnx="Exp, CumSum, LessOrEqual, ReduceSum", rule="float")
 def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -> Symbol:
-    """Classes drawn by the softmax of their logits along the last axis.
+    """Classes drawn from the softmax of their logits along the last axis.
 
-    logits: [..., classes], logarithms of weights that need not add up to 1; integers become floats. samples: how many
-    to draw for each row, by default one, without an axis of its own. seed: as for `random_uniform`. Returns int64 of
-    shape [...] or [..., samples]. Classes of weight 0 (-inf) are not drawn; rows of NaN, or of -inf alone, give 0.
+    logits: [..., classes], logarithms of weights that need not add up to 1; integers become floats. samples: the
+    number of draws for each row, by default one, without an axis for it. seed: as for `random_uniform`. Returns int64
+    of shape [...] or [..., samples]. Classes of weight 0 (-inf) are not drawn; rows of NaN, or of -inf alone, give 0.
     Raises `ShapeError` for a scalar, no classes and samples below 1. ONNX Multinomial, of other shapes too.
     """
     name = "categorical"
     symbol, _ = promote_one(name, "float", logits, "logits")
     if not symbol.rank or symbol.shape[-1] == 0:
-        raise ShapeError(f"{name}: there are no classes", operands={"logits": symbol}, help="give [..., classes]")
+        raise ShapeError(
+            f"{name}: logits must have one or more classes", operands={"logits": symbol}, help="give [..., classes]"
+        )
     if samples is not None and (not isinstance(samples, int) or isinstance(samples, bool) or samples < 1):
-        raise ShapeError(f"{name}: samples is {samples!r}", help="give a number of 1 or more")
+        raise ShapeError(f"{name}: samples must be an int >= 1, got {samples!r}", help="give 1 or more")
     graph = graph_of(name, (symbol, seed))
     logs = graph.build.cast(symbol, F64)
     weights = e.emit("Exp", e.emit("Sub", logs, logs.max(axis=-1, keepdims=True), shape=logs.shape))
     sums = cumsum(weights, axis=-1)
     total, sums = sums[..., -1:], sums[..., :-1]
     sizes = [*_sizes(symbol)[:-1], Dim(samples or 1)]
-    drawn = _drawn(name, UNIFORM, graph, sizes, seed, F64, {"dtype": F64, "low": 0.0, "high": 1.0})
+    drawn = _draw(name, UNIFORM, graph, sizes, seed, F64, {"dtype": F64, "low": 0.0, "high": 1.0})
     drawn = e.emit("Mul", drawn, total, shape=drawn.shape)
     shape = _shape([*drawn.shape, sums.shape[-1]])
     drawn = e.emit("Unsqueeze", drawn, graph.build.vector([-1]), shape=_shape([*drawn.shape, Dim(1)]))
     sums = e.emit("Unsqueeze", sums, graph.build.vector([-2]), shape=_shape([*sums.shape[:-1], Dim(1), sums.shape[-1]]))
     passed = e.emit("LessOrEqual", sums, drawn, dtype=DType.bool, shape=shape)
-    made = graph.build.cast(passed, _I64).sum(axis=-1)
-    return made if samples is not None else made[..., 0]
+    classes = graph.build.cast(passed, _I64).sum(axis=-1)
+    return classes if samples is not None else classes[..., 0]
 
 
 @op(onnx="BitShift, BitwiseXor, Mul, TopK")
 def permutation(n: DimLike, *, seed: Seed) -> Symbol:
-    """The numbers from 0 up to but without `n`, in random order, in int64.
+    """The numbers from 0 to `n`, without `n`, in random order, in int64.
 
-    n: an int, or a name or Dim that a Symbol of the graph has. seed: as for `random_uniform`. The order is that of 64
-    random bits for each number. Raises `DTypeError` for other seeds, `ShapeError` for unknown dims. ONNX TopK.
+    n: an int, or a name or Dim of a Symbol of the graph. seed: as for `random_uniform`. The numbers are sorted by 64
+    random bits each. Raises `DTypeError` for other seeds, `ShapeError` for unknown dims. ONNX TopK.
     """
     name = "permutation"
     sizes = dims_of(name, n)
     if len(sizes) != 1:
-        raise ShapeError(f"{name}: {n!r} is not one length", help="give one dim; ops.shuffle reorders a tensor")
+        raise ShapeError(f"{name}: n must be one dim, got {n!r}", help="give one dim; ops.shuffle reorders a tensor")
     return argsort(graph_of(name, (seed,)).build.cast(_words(name, graph_of(name, (seed,)), sizes, seed), _I64))
 
 
 @op(onnx="Gather, TopK")
 def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed) -> Symbol:
-    """The parts of a tensor along an axis in random order.
+    """The slices of a tensor along an axis in random order.
 
-    x: any shape of rank 1 or more, any dtype. axis: along which; the slice at each position stays whole. seed: as for
-    `random_uniform`. Raises `ShapeError` for what is no axis, `DTypeError` for other seeds. ONNX Gather.
+    x: any shape of rank 1 or more, any dtype. axis: the axis to shuffle; slices move as a whole. seed: as for
+    `random_uniform`. Raises `ShapeError` for an invalid axis, `DTypeError` for other seeds. ONNX Gather.
     """
     symbol = operand("shuffle", x)
     along = axis_of("shuffle", axis, symbol.rank, {"x": symbol})
@@ -220,20 +220,22 @@ def dropout(x: TensorLike, rate: float, *, seed: Seed) -> Symbol:
     """The tensor with elements set to 0 at random, and the others divided by the probability of being kept.
 
     x: any shape; integers become floats. rate: the probability that an element becomes 0, a Python number from 0 to 1.
-    seed: as for `random_uniform`. Raises `ShapeError` for a rate beyond that, `DTypeError` for other seeds. From
+    seed: as for `random_uniform`. Raises `ShapeError` for another rate, `DTypeError` for other seeds. From
     Srivastava et al., "Dropout" (2014); the draws of ONNX Dropout in training are not defined by its seed.
     """
     name = "dropout"
     symbol, dtype = promote_one(name, "float", x)
     share = 1.0 - real(name, "rate", rate, least=0.0)
     if share < 0:
-        raise ShapeError(f"{name}: rate is {rate}, above 1", help="give the share of elements to drop, 0 to 1")
+        raise ShapeError(
+            f"{name}: rate must be at most 1, got {rate}", help="give the share of elements to drop, 0 to 1"
+        )
     graph = graph_of(name, (symbol, seed))
-    drawn = _drawn(name, UNIFORM, graph, _sizes(symbol), seed, F64, {"dtype": F64, "low": 0.0, "high": 1.0})
+    drawn = _draw(name, UNIFORM, graph, _sizes(symbol), seed, F64, {"dtype": F64, "low": 0.0, "high": 1.0})
     stays = e.emit("Less", drawn, graph.build.scalar(share, F64), dtype=DType.bool, shape=symbol.shape)
-    nothing = graph.build.scalar(0.0, dtype)
-    scaled = e.emit("Div", symbol, graph.build.scalar(share, dtype)) if _is_held(share, dtype) else symbol
-    return e.where(stays, scaled, nothing)
+    zero = graph.build.scalar(0.0, dtype)
+    scaled = e.emit("Div", symbol, graph.build.scalar(share, dtype)) if _is_representable(share, dtype) else symbol
+    return e.where(stays, scaled, zero)
 
 
 # Arguments
@@ -243,19 +245,19 @@ def _float_dtype(name: str, dtype: object) -> DType:
     wanted = dtype_of(name, dtype)
     if wanted not in counter.DIGITS:
         fix = "draw each part: ops.complex(x, y)" if wanted.is_complex else "give a float dtype, or use random_int"
-        raise DTypeError(f"{name}: {wanted} is no float", help=fix)
+        raise DTypeError(f"{name}: {wanted} is not a float", help=fix)
     return wanted
 
 
-def _held(name: str, role: str, value: float, dtype: DType) -> float:
+def _round_to(name: str, role: str, value: float, dtype: DType) -> float:
     """Round a number to the dtype."""
     number = real(name, role, value)
     if not holds(number, dtype):
-        raise DTypeError(f"{name}: {role} is {value}, which {dtype} does not hold", help="give a smaller number")
+        raise DTypeError(f"{name}: {role}={value} cannot be held in {dtype}", help="give a smaller number")
     return float(casting.cast_array(np.array(number), F64, dtype))
 
 
-def _is_held(share: float, dtype: DType) -> bool:
+def _is_representable(share: float, dtype: DType) -> bool:
     return share != 1.0 and float(casting.cast_array(np.array(share), F64, real_of(dtype))) != 0.0
 
 
@@ -264,16 +266,20 @@ def _seed(name: str, graph: Graph, seed: object) -> Symbol:
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
         number = int(seed)
         if not -(1 << 63) <= number < 1 << 64:
-            raise DTypeError(f"{name}: the seed {number} has more than 64 bits", help="give a smaller one")
+            raise DTypeError(f"{name}: the seed {number} has more than 64 bits", help="give a smaller seed")
         return graph.build.scalar((number + (1 << 63)) % (1 << 64) - (1 << 63), _I64)
     if not isinstance(seed, Symbol) or not seed.dtype.is_integer or seed.dtype.bits > 64:
-        given = seed if isinstance(seed, Symbol) else repr(seed)
+        described = seed if isinstance(seed, Symbol) else repr(seed)
         raise DTypeError(
-            f"{name}: the seed is no integer", operands={"seed": given}, help="give an int, or an int64 scalar Symbol"
+            f"{name}: the seed must be an integer of up to 64 bits",
+            operands={"seed": described},
+            help="give an int, or an int64 scalar Symbol",
         )
     if seed.shape.is_ranked and seed.rank:
         raise ShapeError(
-            f"{name}: the seed has {seed.rank} axes", operands={"seed": seed}, help="give one element of it: seed[0]"
+            f"{name}: the seed must be a scalar, got {seed.rank} axes",
+            operands={"seed": seed},
+            help="give one element of it: seed[0]",
         )
     return cast_operand(graph.build.own(seed, name, "seed"), _I64)
 
@@ -287,7 +293,7 @@ def _sizes(symbol: Symbol) -> list[Size]:
     return [_size_of(symbol, axis) for axis in range(symbol.rank)]
 
 
-def _drawn(
+def _draw(
     name: str,
     op_type: str,
     graph: Graph,
@@ -304,25 +310,25 @@ def _drawn(
 
 def _words(name: str, graph: Graph, sizes: Sequence[Size], seed: object) -> Symbol:
     """Draw 64 random bits for each element, as uint64."""
-    return _drawn(name, BITS, graph, sizes, seed, _U64, {})
+    return _draw(name, BITS, graph, sizes, seed, _U64, {})
 
 
 # The expansions
 
 BITS, UNIFORM, NORMAL = "CounterBits", "CounterUniform", "CounterNormal"
-"""The library's operators: of a shape, an int64 vector, and a seed, an int64 scalar."""
+"""The library's operators. Inputs: a shape, an int64 vector, and a seed, an int64 scalar."""
 
 _I64, _U64 = DType.int64, DType.uint64
 
 
 def numpy_float(dtype: DType) -> Any:
-    """Return NumPy's type of the compute dtype of a float."""
+    """Return NumPy's type of the dtype that a float is computed in."""
     return np.float64 if dtype is F64 else np.float32
 
 
 @dataclass(frozen=True, slots=True)
-class _Built:
-    """Emits the generator's operators in a graph that is not lowered yet."""
+class _GraphEmitter:
+    """Emits the operators of the generator into a graph that is not lowered yet."""
 
     graph: Graph
 
@@ -338,43 +344,43 @@ class _Built:
 
 @expansion(UNIFORM)
 def _uniform(shape: Symbol, seed: Symbol, *, dtype: DType, low: float, high: float) -> Symbol:
-    on = _Built(shape.graph)
+    on = _GraphEmitter(shape.graph)
     drawn = counter.unit(on, _places(on, shape, seed), dtype)
     if (low, high) == (0.0, 1.0):
-        return _shaped(drawn, shape)
-    held = drawn.dtype
-    drawn = e.emit("Mul", drawn, on.const(float(numpy_float(dtype)(high) - numpy_float(dtype)(low)), held))
-    drawn = on.graph.build.cast(e.emit("Add", drawn, on.const(low, held)), dtype)
+        return _reshape_to(drawn, shape)
+    compute_dtype = drawn.dtype
+    drawn = e.emit("Mul", drawn, on.const(float(numpy_float(dtype)(high) - numpy_float(dtype)(low)), compute_dtype))
+    drawn = on.graph.build.cast(e.emit("Add", drawn, on.const(low, compute_dtype)), dtype)
     # The sum may round up to the limit, which must not be drawn.
-    return _shaped(e.emit("Min", drawn, on.const(_below(high, dtype), dtype)), shape)
+    return _reshape_to(e.emit("Min", drawn, on.const(_below(high, dtype), dtype)), shape)
 
 
 @expansion(NORMAL)
 def _normal(shape: Symbol, seed: Symbol, *, dtype: DType, mean: float, std: float) -> Symbol:
-    on = _Built(shape.graph)
-    held = F64 if dtype is F64 else F32
-    drawn = counter.normal(on, _places(on, shape, seed), held)
+    on = _GraphEmitter(shape.graph)
+    compute_dtype = F64 if dtype is F64 else F32
+    drawn = counter.normal(on, _places(on, shape, seed), compute_dtype)
     if std != 1.0:
-        drawn = e.emit("Mul", drawn, on.const(std, held))
+        drawn = e.emit("Mul", drawn, on.const(std, compute_dtype))
     if mean != 0.0:
-        drawn = e.emit("Add", drawn, on.const(mean, held))
-    return _shaped(drawn, shape)
+        drawn = e.emit("Add", drawn, on.const(mean, compute_dtype))
+    return _reshape_to(drawn, shape)
 
 
 @expansion(BITS)
 def _bits(shape: Symbol, seed: Symbol) -> Symbol:
-    on = _Built(shape.graph)
+    on = _GraphEmitter(shape.graph)
     places = _places(on, shape, seed)
     low, high = (on.plain(counter.bits(on, places, stream), _U64) for stream in (0, 1))
     high = e.emit("BitShift", high, on.const(32, _U64), direction="LEFT")
-    return _shaped(e.emit("BitwiseOr", high, low), shape)
+    return _reshape_to(e.emit("BitwiseOr", high, low), shape)
 
 
-def _places(on: _Built, shape: Symbol, seed: Symbol) -> Places:
-    known = constant_array(shape, weights=True)
-    length = Dim.dynamic() if known is None else Dim(math.prod(known.tolist()))
+def _places(on: _GraphEmitter, shape: Symbol, seed: Symbol) -> Places:
+    sizes = constant_array(shape, weights=True)
+    length = Dim.dynamic() if sizes is None else Dim(math.prod(sizes.tolist()))
     scalar = _shape(())
-    if known is None:
+    if sizes is None:
         count = e.emit("ReduceProd", shape, shape=scalar, keepdims=0)
     else:
         count = on.const(int(length), _I64)
@@ -382,10 +388,10 @@ def _places(on: _Built, shape: Symbol, seed: Symbol) -> Places:
     return Places(e.cast_within(numbers, U32), _keys(on, seed))
 
 
-def _keys(on: _Built, seed: Symbol) -> tuple[Symbol, Symbol]:
-    known = constant_array(seed, weights=True)
-    if known is not None:
-        words = int(known) % (1 << 64)
+def _keys(on: _GraphEmitter, seed: Symbol) -> tuple[Symbol, Symbol]:
+    array = constant_array(seed, weights=True)
+    if array is not None:
+        words = int(array) % (1 << 64)
         first, second = counter.keys_of(words & 0xFFFFFFFF, words >> 32)
         return on.const(first, U32), on.const(second, U32)
     bits = e.cast_within(seed, _U64)
@@ -394,15 +400,15 @@ def _keys(on: _Built, seed: Symbol) -> tuple[Symbol, Symbol]:
     return counter.built_keys(on, low, high)
 
 
-def _shaped(drawn: Symbol, shape: Symbol) -> Symbol:
-    known = constant_array(shape, weights=True)
+def _reshape_to(drawn: Symbol, shape: Symbol) -> Symbol:
+    sizes = constant_array(shape, weights=True)
     rank = shape.shape[0]
-    dims = [Dim.dynamic()] * int(rank) if known is None else [Dim(n) for n in known.tolist()]
+    dims = [Dim.dynamic()] * int(rank) if sizes is None else [Dim(n) for n in sizes.tolist()]
     return e.emit("Reshape", drawn, shape, shape=_shape(dims), allowzero=1)
 
 
 def _below(high: float, dtype: DType) -> float:
-    """Return the greatest number of the dtype below another."""
+    """Return the largest number of the dtype below `high`."""
     if dtype is not DType.tensor_float32:
         return float(np.nextafter(np.asarray(high, dtype.numpy), np.asarray(dtype.min, dtype.numpy)))
     bits = int(np.float32(high).view(np.int32))

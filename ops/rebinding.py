@@ -1,10 +1,10 @@
-"""Dims that the user states, checked when the graph runs: `rebind`.
+"""Dims that the user declares, checked when the graph runs: `rebind`.
 
 ONNX has no assertion. The check is a Reshape of an empty tensor to sizes that are all 0 unless a checked size differs
-from the stated one: then one of them is below -1, which every runtime refuses. The tensor itself gets a new first axis,
-whose position is computed from the check, and loses it again: so nothing reads the tensor before the check, and nothing
-is copied. Expand or Reshape to the stated sizes would accept sizes of 0 and 1 and permuted ones, and onnxruntime drops
-all but the last of consecutive Reshapes.
+from the declared one: then one of them is below -1, which every runtime refuses. The tensor itself gets a new first
+axis, whose position is computed from the check, and loses it again, so that nothing reads the tensor before the check
+and nothing is copied. Expand or Reshape to the declared sizes would accept sizes of 0 and 1 and permuted ones, and
+onnxruntime drops all but the last of consecutive Reshapes.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 @op(onnx="Shape, Equal, Where, Reshape, Unsqueeze, Squeeze")
 def rebind(x: TensorLike, shape: Any, message: str = "") -> Symbol:
-    """The same tensor under dims that the user states, which are checked when the graph runs.
+    """The same tensor with dims that the user declares, which are checked when the graph runs.
 
     x: any shape and dtype. shape: one dim or a sequence of as many ints, names and Dims as `x` has axes; an unknown
-    rank is checked too. A name that no Symbol of the graph (of the function, inside of one) has is bound to the actual
-    size; all other dims must have the stated size, or the run fails: a `Model` raises `RunError` with the message and
-    the sizes. Dims known already are not checked, and only a result that is an output is copied; a result without uses
-    is not computed and so not checked. message: for errors. Raises `ShapeError` where the dims provably differ.
-    Source: MAX; ONNX Shape, Equal and Where make the sizes that a Reshape checks, before Unsqueeze and Squeeze.
+    rank is checked too. A name that no Symbol of the graph (in a function: of the function) has is bound to the actual
+    size; all other dims must have the declared size, or the run fails: a `Model` raises `RunError` with the message and
+    the sizes. Known dims are not checked, and only a result that is an output is copied; a result without uses is not
+    computed and so not checked. message: for errors. Raises `ShapeError` if the dims provably differ. Source: MAX; ONNX
+    Shape, Equal and Where compute the sizes that a Reshape checks, before Unsqueeze and Squeeze.
     """
     symbol = operand("rebind", x)
     dims = dims_of("rebind", shape)
-    told = f" ({message})" if message else ""
+    note = f" ({message})" if message else ""
     roles = {"x": symbol}
     own = symbol.tensor_type.shape
     if own.is_ranked and len(dims) != symbol.rank:
         raise ShapeError(
-            f"rebind: {_shape(dims)} has {len(dims)} dims and {symbol.shape} has {symbol.rank}{told}",
+            f"rebind: {_shape(dims)} has {len(dims)} dims, but x {symbol.shape} has {symbol.rank}{note}",
             operands=roles,
             help="give one dim for each axis; ops.reshape changes the rank",
         )
-    for axis, (known, dim) in enumerate(zip(own, dims, strict=True) if own.is_ranked else ()):
-        if provably_differ(known, dim):
+    for axis, (size, dim) in enumerate(zip(own, dims, strict=True) if own.is_ranked else ()):
+        if provably_differ(size, dim):
             raise ShapeError(
-                f"rebind: axis {axis} is {known} and cannot be {dim}{told}",
+                f"rebind: axis {axis} is {size} and cannot be {dim}{note}",
                 operands=roles,
-                help="rebind states what is true already; ops.reshape and slices change a shape",
+                help="rebind declares a shape; to change it, use ops.reshape or slices",
             )
-    return rebound(symbol, dims, message)
+    return rebind_dims(symbol, dims, message)
 
 
 def _rebind_method(self: Symbol, *shape: Any, message: str = "") -> Symbol:
@@ -81,49 +81,49 @@ setattr(Symbol, "rebind", _rebind_method)  # noqa: B010 - declared for type chec
 
 # The check
 
-_EXACT = {"allowzero": 1}  # 0 is an axis of size 0, not one that is kept
+_EXACT = {"allowzero": 1}  # 0 is an axis of size 0, not an unchanged one
 
-_LONGEST = 200  # characters of a name or message in a check's name
+_MAX_LENGTH = 200  # characters of a name or message in the name of a check
 
 
-def rebound(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
-    """Return `x` with these dims, checked as far as their sizes can be computed when the graph runs."""
-    made = x if x.shape.is_ranked else _ranked(x, dims, message)
-    left = [axis for axis, dim in enumerate(dims) if dim is not made.shape[axis]]
-    while left:
-        graph = made.graph
-        fresh = {dims[axis]: axis for axis in reversed(left) if _is_fresh(graph, dims[axis])}
-        known = [axis for axis in left if is_known(graph, dims[axis])]
-        free = [axis for axis in left if dims[axis].is_dynamic]
+def rebind_dims(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
+    """Return `x` with these dims, checked if their sizes can be computed when the graph runs."""
+    result = x if x.shape.is_ranked else _with_rank(x, dims, message)
+    pending = [axis for axis, dim in enumerate(dims) if dim is not result.shape[axis]]
+    while pending:
+        graph = result.graph
+        fresh = {dims[axis]: axis for axis in reversed(pending) if _is_fresh(graph, dims[axis])}
+        computable = [axis for axis in pending if is_known(graph, dims[axis])]
+        free = [axis for axis in pending if dims[axis].is_dynamic]
         if fresh:
-            # A name that no Symbol has is bound here, to any size.
+            # A name that no Symbol has is bound to the actual size.
             settled = [*fresh.values(), *free]
-            made = graph.build.emit("Identity", (made,), _stated(made, dims, settled))
-        elif known:
-            settled = [*known, *free]
-            made = _checked(made, dims, settled, {axis: dims[axis] for axis in known}, message)
+            result = graph.build.emit("Identity", (result,), _stated_type(result, dims, settled))
+        elif computable:
+            settled = [*computable, *free]
+            result = _check_sizes(result, dims, settled, {axis: dims[axis] for axis in computable}, message)
         else:
-            solved = {axis: size for axis in left if (size := _solved(made, axis, dims[axis])) is not None}
+            solved = {axis: size for axis in pending if (size := _nearest_size(result, axis, dims[axis])) is not None}
             if not solved:
-                return graph.build.emit("Identity", (made,), _stated(made, dims, left))
+                return graph.build.emit("Identity", (result,), _stated_type(result, dims, pending))
             axis, size = next(iter(solved.items()))
             settled = [axis]
-            made = _checked(made, dims, settled, {axis: size}, message)
-        left = [axis for axis in left if axis not in settled]
-    return made
+            result = _check_sizes(result, dims, settled, {axis: size}, message)
+        pending = [axis for axis in pending if axis not in settled]
+    return result
 
 
 def _is_fresh(graph: Graph, dim: Dim) -> bool:
     return dim.name is not None and not is_known(graph, dim)
 
 
-def _stated(x: Symbol, dims: Sequence[Dim], axes: Sequence[int]) -> TensorType:
+def _stated_type(x: Symbol, dims: Sequence[Dim], axes: Sequence[int]) -> TensorType:
     shape = _shape([dims[axis] if axis in axes else own for axis, own in enumerate(x.shape)])
     return tensor_type(x.dtype, shape, x.ambiguous)
 
 
-def _solved(x: Symbol, axis: int, dim: Dim) -> Symbol | None:
-    """Return the size of the axis, rounded to one that fits a dim of one name, such as `n * 2 + 1`: int64[1]."""
+def _nearest_size(x: Symbol, axis: int, dim: Dim) -> Symbol | None:
+    """Round the size of an axis to one that a dim of one name can have, such as `n * 2 + 1`: int64[1]."""
     graph = x.graph
     rest = dict(terms(dim)) if dim.is_symbolic else {}
     offset = rest.pop((), 0)
@@ -138,18 +138,20 @@ def _solved(x: Symbol, axis: int, dim: Dim) -> Symbol | None:
     return _int("Add", _int("Mul", size, graph.build.vector([factor])), graph.build.vector([offset]))
 
 
-def _checked(x: Symbol, dims: Sequence[Dim], settled: Sequence[int], sizes: dict[int, Size], message: str) -> Symbol:
-    """Return `x` with the dims of the settled axes, after a check on some sizes."""
+def _check_sizes(
+    x: Symbol, dims: Sequence[Dim], settled: Sequence[int], sizes: dict[int, Size], message: str
+) -> Symbol:
+    """Return `x` with the dims of the settled axes, after a check of some sizes."""
     graph = x.graph
     # A single size broadcasts over the shape; several are compared with it at once.
     axes = [*sizes] if len(sizes) == 1 else list(range(x.rank))
     actual = shape_vector(graph, [Axis(x, axis) for axis in axes])
     stated = shape_vector(graph, [sizes.get(axis, Axis(x, axis)) for axis in axes], op="rebind")
     wrong = _int("Sub", graph.build.vector([-(axis + 1) * AXIS for axis in axes]), actual)
-    return _after(_size_check(x, actual, stated, wrong, dims, message), x, _stated(x, dims, settled))
+    return _after(_size_check(x, actual, stated, wrong, dims, message), x, _stated_type(x, dims, settled))
 
 
-def _ranked(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
+def _with_rank(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
     """Return `x`, of unknown rank, with as many axes as there are dims, after a check."""
     graph = x.graph
     sizes = graph.build.emit("Shape", (x,), tensor_type(DType.int64, _shape([Dim.dynamic()])))
@@ -161,27 +163,29 @@ def _ranked(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
 
 
 def _size_check(x: Symbol, actual: Symbol, stated: Symbol, wrong: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
-    """Return 0, as int64[1], if all sizes are as stated. Otherwise the runtime refuses the first of them in `wrong`."""
+    """Return 0, int64[1], if all sizes are as declared. Otherwise the runtime refuses the first one in `wrong`."""
     graph = x.graph
     rank = max(len(dims), 1)
     same = graph.build.emit("Equal", (actual, stated), tensor_type(DType.bool, actual.shape))
     shape = graph.build.emit("Where", (same, graph.build.vector([0] * rank), wrong), _ints(rank))
-    nothing = graph.build.constant(np.zeros(0, np.int64), DType.int64)
-    # Of unknown sizes: a known shape would let the check be removed.
+    empty = graph.build.constant(np.zeros(0, np.int64), DType.int64)
+    # Unknown sizes, as the check would be removed for a known shape.
     unknown = tensor_type(DType.int64, _shape([Dim.dynamic()] * rank))
-    check = graph.build.emit("Reshape", (nothing, shape), unknown, _EXACT)
-    _call(check, f"{SIZE_CHECK}{_short(x.name)} to {_shape(dims)}" + (f": {_short(message)}" if message else ""))
+    check = graph.build.emit("Reshape", (empty, shape), unknown, _EXACT)
+    _name_check(check, f"{SIZE_CHECK}{_short(x.name)} to {_shape(dims)}" + (f": {_short(message)}" if message else ""))
     return graph.build.emit("Shape", (check,), _ints(1), {"start": 0, "end": 1})
 
 
 def _after(check: Symbol, x: Symbol, type_: TensorType) -> Symbol:
-    """Return `x` as of a type, computed after the check."""
+    """Return `x` with a type, computed after the check."""
     graph = x.graph
-    apart = graph.build.emit("Unsqueeze", (x, check), tensor_type(x.dtype, _shape([Dim(1), *type_.shape]), x.ambiguous))
-    return graph.build.emit("Squeeze", (apart, graph.build.vector([0])), type_)
+    extended = graph.build.emit(
+        "Unsqueeze", (x, check), tensor_type(x.dtype, _shape([Dim(1), *type_.shape]), x.ambiguous)
+    )
+    return graph.build.emit("Squeeze", (extended, graph.build.vector([0])), type_)
 
 
-def _call(check: Symbol, text: str) -> None:
+def _name_check(check: Symbol, text: str) -> None:
     names = check.graph.names
     name, count = text, 1
     while name in names.taken:
@@ -191,9 +195,9 @@ def _call(check: Symbol, text: str) -> None:
 
 
 def _short(text: str) -> str:
-    """Shorten a text to one line that a name can hold."""
-    whole = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
-    return whole if len(whole) <= _LONGEST else whole[: _LONGEST - 3] + "..."
+    """Shorten a text to one line that fits in a name."""
+    line = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+    return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 3] + "..."
 
 
 def _int(op_type: str, x: Symbol, y: Symbol) -> Symbol:

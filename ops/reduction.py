@@ -31,12 +31,12 @@ def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 
     x: any shape, numbers or bools; bools are counted in int64, integers wrap in their own dtype, floats narrower than
     32 bits are summed in float32. axis: one, several, or None for all; () sums no axis. keepdims: keep the axes, with
-    length 1. The sum of no elements is 0. Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX
+    length 1. The sum of no elements is 0. Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX
     ReduceSum.
     """
     symbol, dtype = promote_one("sum", "sum", x)
     axes = axes_of("sum", axis, symbol.rank, {"x": symbol})
-    if dtype is DType.bool:  # in systems that keep it the sum of bools is *or*, as bool + bool is
+    if dtype is DType.bool:  # systems that keep bool add by *or*, as bool + bool does
         return _emit_quantifier("ReduceMax", symbol, axes, keepdims)
     return emit_reduction("ReduceSum", symbol, axes, keepdims, dtype)
 
@@ -47,7 +47,7 @@ def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 
     x: any shape, numbers or bools; bools are taken as int64, integers wrap in their own dtype. axis: one, several, or
     None for all; () multiplies along no axis. keepdims: keep the axes, with length 1. The product of no elements is 1.
-    Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX ReduceProd.
+    Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX ReduceProd.
     """
     symbol, dtype = promote_one("prod", "sum", x)
     axes = axes_of("prod", axis, symbol.rank, {"x": symbol})
@@ -61,9 +61,9 @@ def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> S
     """The number of elements that are not 0, in int64.
 
     x: any shape, numbers or bools; NaN counts. axis: one, several, or None for all. keepdims: keep the axes, with
-    length 1. Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX Cast and ReduceSum.
+    length 1. Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX Cast and ReduceSum.
     """
-    symbol = _truth("count_nonzero", x)
+    symbol = _as_bools("count_nonzero", x)
     axes = axes_of("count_nonzero", axis, symbol.rank, {"x": operand("count_nonzero", x)})
     counted = emit_reduction("ReduceSum", symbol.graph.build.cast(symbol, DType.int64), axes, keepdims)
     return as_index(counted)
@@ -86,14 +86,14 @@ def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 
 
 def _mean(x: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
-    """Emit ReduceMean, and NaN where the axes may be empty: ONNX leaves its result undefined then."""
-    made = emit_reduction("ReduceMean", x, axes, keepdims)
+    """Emit ReduceMean, and a Where for NaN if the axes may be empty, for which ONNX leaves the result undefined."""
+    result = emit_reduction("ReduceMean", x, axes, keepdims)
     count = _shape([x.shape[a] for a in axes]).size
     if (count.lower_bound or 0) >= 1:
-        return made
+        return result
     sizes = product(x.graph, [Axis(x, a) for a in axes])
     scalar = e.emit("Squeeze", sizes, e.ints(x, [0]), shape=_shape(()))
-    return e.where(e.equal(scalar, e.const(scalar, 0)), e.const(x, float("nan")), made)
+    return e.where(e.equal(scalar, e.const(scalar, 0)), e.const(x, float("nan")), result)
 
 
 @op(onnx="Variance", rule="mean", method=True)
@@ -103,8 +103,8 @@ def var(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: boo
     x: any shape, numbers or bools; integers and bools give float64, complex numbers the real mean of their squared
     distances from the mean. axis: one, several, or None for all. correction: subtracted from the number of elements in
     the divisor, 0 for a population and 1 for a sample; NaN or infinity where the divisor is 0. keepdims: keep the axes,
-    with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for strings and a correction that is no number.
-    The array API's `var`, NumPy's for complex numbers.
+    with length 1. Raises `ShapeError` for an invalid axis, `DTypeError` for strings and a correction that is not a
+    number. The array API's `var`, NumPy's for complex numbers.
     """
     return _spread("var", "Variance", x, axis, correction, keepdims)
 
@@ -114,8 +114,8 @@ def stdev(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: b
     """The standard deviation over axes: the square root of the variance.
 
     x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all. correction:
-    as for `var`. keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for
-    strings and a correction that is no number. The array API's `std`.
+    as for `var`. keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid axis, `DTypeError` for
+    strings and a correction that is not a number. The array API's `std`.
     """
     return _spread("stdev", "StandardDeviation", x, axis, correction, keepdims)
 
@@ -125,7 +125,7 @@ def _spread(name: str, op_type: str, x: TensorLike, axis: Axes, correction: floa
     axes = axes_of(name, axis, symbol.rank, {"x": symbol})
     if not isinstance(correction, (int, float)) or isinstance(correction, bool):
         raise DTypeError(
-            f"{name}: correction={correction!r} is no number",
+            f"{name}: correction={correction!r} is not a number",
             operands={"x": symbol},
             help="0 for the whole population, 1 for a sample of it",
         )
@@ -149,7 +149,7 @@ def _variance(x: Symbol, *, axes: Sequence[int], correction: float, keepdims: in
 
 
 def _divisor(x: Symbol, axes: Sequence[int], correction: float) -> Symbol:
-    """Return the number of elements along the axes less the correction, but at least 0, as in NumPy."""
+    """Return the number of elements along the axes minus the correction, at least 0, as in NumPy."""
     count = _shape([x.shape[a] for a in axes]).size
     if count.is_static:
         return e.const(x, builtins.max(int(count) - correction, 0.0))
@@ -168,7 +168,7 @@ def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbo
     """The logarithm of the sum of exponentials over axes, without intermediate overflow.
 
     x: any shape, numbers or bools; integers become the float that holds their range. axis: one, several, or None for
-    all; () gives x. keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for
+    all; () returns x. keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid axis, `DTypeError` for
     strings. ONNX ReduceLogSumExp.
     """
     symbol, dtype = promote_one("logsumexp", "float", x)
@@ -181,11 +181,11 @@ def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbo
 
 @op(onnx="ReduceMax, Max", rule="number")
 def max(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """The greatest over axes; of two tensors, the greater of each pair.
+    """The maximum over axes; of two tensors, the greater of each pair.
 
-    x: any shape, numbers or bools; NaN wins. y: a tensor to compare with, which broadcasts. axis: one, several, or None
-    for all; () gives x. keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis and for axes of
-    length 0, `DTypeError` for strings. ONNX ReduceMax, and Max for two.
+    x: any shape, numbers or bools; NaN if any is NaN. y: a tensor to compare with, which broadcasts. axis: one,
+    several, or None for all; () returns x. keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid
+    axis and for axes of length 0, `DTypeError` for strings. ONNX ReduceMax, and Max for two.
     """
     if y is None:
         return _extreme("max", "ReduceMax", x, axis, keepdims)
@@ -195,11 +195,11 @@ def max(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, kee
 
 @op(onnx="ReduceMin, Min", rule="number")
 def min(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """The least over axes; of two tensors, the lesser of each pair.
+    """The minimum over axes; of two tensors, the lesser of each pair.
 
-    x: any shape, numbers or bools; NaN wins. y: a tensor to compare with, which broadcasts. axis: one, several, or None
-    for all; () gives x. keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis and for axes of
-    length 0, `DTypeError` for strings. ONNX ReduceMin, and Min for two.
+    x: any shape, numbers or bools; NaN if any is NaN. y: a tensor to compare with, which broadcasts. axis: one,
+    several, or None for all; () returns x. keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid
+    axis and for axes of length 0, `DTypeError` for strings. ONNX ReduceMin, and Min for two.
     """
     if y is None:
         return _extreme("min", "ReduceMin", x, axis, keepdims)
@@ -217,25 +217,25 @@ def _extreme(name: str, op_type: str, x: TensorLike, axis: Axes, keepdims: bool)
 def _check_compares(name: str, x: TensorLike, y: object, axis: Axes, keepdims: bool) -> None:
     if axis is not None or keepdims:
         raise ShapeError(
-            f"{name}: of two tensors no axis is reduced",
+            f"{name}: axis and keepdims cannot be combined with a second tensor",
             operands={"x": x, "y": y},
             help=f"reduce one of them, ops.{name}(x, axis=...), or compare both, ops.{name}(x, y)",
         )
     if isinstance(y, (tuple, list)):
         raise DTypeError(
-            f"{name}: the second operand is a {type(y).__name__}",
+            f"{name}: the second operand must be a tensor, got {type(y).__name__}",
             operands={"x": x, "y": y},
-            help=f"axes are given by name: ops.{name}(x, axis={y!r})",
+            help=f"pass axes by keyword: ops.{name}(x, axis={y!r})",
         )
 
 
 def _max_method(self: Symbol, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """The greatest over axes. See `ops.max`."""
+    """The maximum over axes. See `ops.max`."""
     return max(self, axis=axis, keepdims=keepdims)
 
 
 def _min_method(self: Symbol, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """The least over axes. See `ops.min`."""
+    """The minimum over axes. See `ops.min`."""
     return min(self, axis=axis, keepdims=keepdims)
 
 
@@ -249,10 +249,10 @@ setattr(Symbol, "min", _min_method)  # noqa: B010
 
 @op(onnx="ArgMax", rule="number", method=True)
 def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position of the greatest along an axis, in int64; the first of equal ones.
+    """The position of the maximum along an axis, in int64; the first of equal ones.
 
-    x: any shape, numbers or bools; NaN wins. axis: one, or None for the position in all elements in row-major order.
-    keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis and for axes of length 0,
+    x: any shape, numbers or bools; NaN if any is NaN. axis: one, or None for the position in the flattened tensor.
+    keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid axis and for axes of length 0,
     `DTypeError` for strings. ONNX ArgMax.
     """
     return _position("argmax", "ArgMax", x, axis, keepdims)
@@ -260,10 +260,10 @@ def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Sy
 
 @op(onnx="ArgMin", rule="number", method=True)
 def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position of the least along an axis, in int64; the first of equal ones.
+    """The position of the minimum along an axis, in int64; the first of equal ones.
 
-    x: any shape, numbers or bools; NaN wins. axis: one, or None for the position in all elements in row-major order.
-    keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis and for axes of length 0,
+    x: any shape, numbers or bools; NaN if any is NaN. axis: one, or None for the position in the flattened tensor.
+    keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid axis and for axes of length 0,
     `DTypeError` for strings. ONNX ArgMin.
     """
     return _position("argmin", "ArgMin", x, axis, keepdims)
@@ -293,10 +293,10 @@ def _position(name: str, op_type: str, x: TensorLike, axis: int | None, keepdims
     keep = keepdims and chosen is not None
     shape = reduced_shape(symbol.shape, [chosen or 0], keep)
     attributes = {"axis": chosen or 0, "keepdims": int(keep)}
-    found = as_index(graph.build.emit(op_type, (symbol,), tensor_type(DType.int64, shape), attributes))
+    position = as_index(graph.build.emit(op_type, (symbol,), tensor_type(DType.int64, shape), attributes))
     if keepdims and chosen is None:
-        return reshaped(name, found, [Dim(1)] * rank, roles)
-    return found
+        return reshaped(name, position, [Dim(1)] * rank, roles)
+    return position
 
 
 # Quantifiers
@@ -307,12 +307,12 @@ def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """True if any element is true, that is, not 0.
 
     x: any shape, bools or numbers; NaN is true. axis: one, several, or None for all. keepdims: keep the axes, with
-    length 1. Returns bool, False for no elements. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
+    length 1. Returns bool, False for no elements. Raises `ShapeError` for an invalid axis, `DTypeError` for strings.
     ONNX ReduceMax.
     """
-    symbol = _truth("any", x)
+    symbol = _as_bools("any", x)
     axes = axes_of("any", axis, symbol.rank, {"x": operand("any", x)})
-    return _known(_emit_quantifier("ReduceMax", symbol, axes, keepdims), symbol)
+    return _unambiguous(_emit_quantifier("ReduceMax", symbol, axes, keepdims), symbol)
 
 
 @op(onnx="ReduceMin", rule="keep")
@@ -320,34 +320,36 @@ def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """True if all elements are true, that is, not 0.
 
     x: any shape, bools or numbers; NaN is true. axis: one, several, or None for all. keepdims: keep the axes, with
-    length 1. Returns bool, True for no elements. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
+    length 1. Returns bool, True for no elements. Raises `ShapeError` for an invalid axis, `DTypeError` for strings.
     ONNX ReduceMin.
     """
-    symbol = _truth("all", x)
+    symbol = _as_bools("all", x)
     axes = axes_of("all", axis, symbol.rank, {"x": operand("all", x)})
-    return _known(_emit_quantifier("ReduceMin", symbol, axes, keepdims), symbol)
+    return _unambiguous(_emit_quantifier("ReduceMin", symbol, axes, keepdims), symbol)
 
 
-def _known(made: Symbol, truth: Symbol) -> Symbol:
-    """Return the result as not ambiguous, in systems in which the dtype of the operand may be only a default."""
-    if made.ambiguous and made is truth:  # a scalar, returned as it is
-        return made.graph.build.emit("Cast", (made,), tensor_type(DType.bool, made.shape), {"to": DType.bool})
-    return change(made, type=known_type(made.type))
+def _unambiguous(result: Symbol, truth: Symbol) -> Symbol:
+    """Mark the result as not ambiguous: bool is its dtype even if that of the operand is only a default."""
+    if result.ambiguous and result is truth:  # a scalar, returned unchanged
+        return result.graph.build.emit("Cast", (result,), tensor_type(DType.bool, result.shape), {"to": DType.bool})
+    return change(result, type=known_type(result.type))
 
 
 def _emit_quantifier(op_type: str, truth: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
     bounds = [truth.shape[a].lower_bound for a in axes]
     if builtins.all(bound is not None and bound >= 1 for bound in bounds):
         return emit_reduction(op_type, truth, axes, keepdims)
-    # onnxruntime fails on the extremes of no bools; those of no uint8s are 0 and 255, the right truth values.
+    # onnxruntime fails to reduce no bools; the maximum and minimum of no uint8s are 0 and 255, the right truth values.
     number = truth.graph.build.cast(truth, DType.uint8, truth.ambiguous)
     return truth.graph.build.cast(emit_reduction(op_type, number, axes, keepdims), DType.bool, truth.ambiguous)
 
 
-def _truth(name: str, x: TensorLike) -> Symbol:
+def _as_bools(name: str, x: TensorLike) -> Symbol:
     symbol = operand(name, x)
     if symbol.dtype is DType.string:
         raise DTypeError(
-            f"{name} has no meaning for string", operands={"x": symbol}, help="compare first: x == value gives bools"
+            f"{name} has no meaning for string",
+            operands={"x": symbol},
+            help="compare first: x == value returns bools",
         )
     return symbol.graph.build.cast(symbol, DType.bool)

@@ -28,21 +28,21 @@ _ROUNDINGS = {
 
 @op(onnx="Resize", rule="float")
 def resize(x: TensorLike, shape: Sequence[DimLike], interpolation: str = "bilinear") -> Symbol:
-    """The tensor at another size, its elements being samples at pixel centres. ONNX Resize.
+    """The tensor resampled to another size at pixel centres. ONNX Resize.
 
-    x: of any shape. shape: the whole shape of the result, a dim for each axis of x; those equal to x's stay.
+    x: of any shape. shape: the whole shape of the result, a dim for each axis of x; axes with the dim of x stay.
     interpolation: "bilinear" (`resize_linear`), "nearest" (`resize_nearest`, keeps the dtype) or "bicubic"
     (`resize_bicubic`). Raises `ShapeError` as these do.
     """
     if interpolation == "bilinear":
-        return _resized("resize", "float", x, shape, {"mode": "linear"}, "half_pixel")
+        return _resize("resize", "float", x, shape, {"mode": "linear"}, "half_pixel")
     if interpolation == "nearest":
-        return _resized("resize", "keep", x, shape, {"mode": "nearest"}, "half_pixel")
+        return _resize("resize", "keep", x, shape, {"mode": "nearest"}, "half_pixel")
     if interpolation == "bicubic":
         attributes = {"mode": "cubic", "antialias": 0, "cubic_coeff_a": -0.75}
-        return _resized("resize", "float", x, shape, attributes, "half_pixel")
+        return _resize("resize", "float", x, shape, attributes, "half_pixel")
     raise ShapeError(
-        f"resize: there is no interpolation {interpolation!r}", help="one of 'bilinear', 'nearest', 'bicubic'"
+        f"resize: unknown interpolation {interpolation!r}", help="use one of 'bilinear', 'nearest', 'bicubic'"
     )
 
 
@@ -55,19 +55,19 @@ def resize_linear(
     *,
     exclude_outside: bool = False,
 ) -> Symbol:
-    """The tensor at another size, interpolated linearly along each axis that changes. ONNX Resize.
+    """The tensor resampled to another size by linear interpolation along each axis that changes. ONNX Resize.
 
     x: floats (integers become floats) of any rank, at most three axes of which change. size: the whole shape of
-    the result, a dim for each axis of x; those equal to x's stay. coordinate_transformation_mode: the position of a
-    result's pixel in x: "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners" or "asymmetric", as
-    ONNX defines them. antialias: widen the filter where the size shrinks. exclude_outside: give positions of the filter
-    outside of x no weight, instead of the edge's value; with antialias this is what image libraries do.
-    Raises `ShapeError` for a size of another rank, unknown dims, or too many axes that change.
+    the result, a dim for each axis of x; axes with the dim of x stay. coordinate_transformation_mode: the position in
+    x of a pixel of the result: "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners" or
+    "asymmetric", as ONNX defines them. antialias: widen the filter where the size shrinks. exclude_outside: give
+    positions of the filter outside of x weight 0, instead of the value of the edge; with antialias this is what image
+    libraries do. Raises `ShapeError` for a size of another rank, unknown dims, or too many axes that change.
     """
     attributes: dict[str, Any] = {"mode": "linear"}
-    if antialias:  # without it no position outside has a weight
+    if antialias:  # without it all positions outside have weight 0
         attributes |= {"antialias": 1, "exclude_outside": int(bool(exclude_outside))}
-    return _resized("resize_linear", "float", x, size, attributes, coordinate_transformation_mode)
+    return _resize("resize_linear", "float", x, size, attributes, coordinate_transformation_mode)
 
 
 @op(onnx="Resize", rule="keep")
@@ -77,20 +77,21 @@ def resize_nearest(
     coordinate_transformation_mode: str = "half_pixel",
     round_mode: str = "half_down",
 ) -> Symbol:
-    """The tensor at another size, every element a copy of the nearest one. ONNX Resize.
+    """The tensor resampled to another size by copies of the nearest element. ONNX Resize.
 
     x: of any dtype, which is kept, and any rank. size, coordinate_transformation_mode: as for `resize_linear`.
-    round_mode: which element is the nearest to a place between two: "half_down" or "half_up" for the nearer one and,
-    half-way, the one before or after; "floor" or "ceil" always. ONNX's names of the first two, "round_prefer_floor" and
-    "round_prefer_ceil", are taken too. Raises `ShapeError` for a size of another rank or of unknown dims.
+    round_mode: which of two neighbours is used for a position between them: "half_down" or "half_up" for the nearer one
+    and, half-way, the one before or after; "floor" or "ceil" for always the one before or after. ONNX's names of the
+    first two, "round_prefer_floor" and "round_prefer_ceil", are accepted too. Raises `ShapeError` for a size of another
+    rank or of unknown dims.
     """
     if round_mode not in _ROUNDINGS:
         raise ShapeError(
-            f"resize_nearest: there is no round_mode {round_mode!r}",
-            help="one of 'half_down', 'half_up', 'floor', 'ceil'",
+            f"resize_nearest: unknown round_mode {round_mode!r}",
+            help="use one of 'half_down', 'half_up', 'floor', 'ceil'",
         )
     attributes = {"mode": "nearest", "nearest_mode": _ROUNDINGS[round_mode]}
-    return _resized("resize_nearest", "keep", x, size, attributes, coordinate_transformation_mode)
+    return _resize("resize_nearest", "keep", x, size, attributes, coordinate_transformation_mode)
 
 
 @op(onnx="Resize", rule="float")
@@ -103,7 +104,7 @@ def resize_bicubic(
     *,
     exclude_outside: bool = False,
 ) -> Symbol:
-    """The tensor at another size, interpolated by cubic convolution along each axis that changes. ONNX Resize.
+    """The tensor resampled to another size by cubic convolution along each axis that changes. ONNX Resize.
 
     x: floats (integers become floats) of any rank, at most two axes of which change. size, antialias, exclude_outside,
     coordinate_transformation_mode: as for `resize_linear`. cubic_coeff_a: the free coefficient of the kernel, from
@@ -116,91 +117,91 @@ def resize_bicubic(
         "exclude_outside": int(bool(exclude_outside)),
         "cubic_coeff_a": float(cubic_coeff_a),
     }
-    return _resized("resize_bicubic", "float", x, size, attributes, coordinate_transformation_mode)
+    return _resize("resize_bicubic", "float", x, size, attributes, coordinate_transformation_mode)
 
 
-_MOST_AXES = {"linear": 3, "cubic": 2}
+_MAX_AXES = {"linear": 3, "cubic": 2}
 
 
-def _resized(
+def _resize(
     name: str, rule: Rule, x: TensorLike, size: Sequence[DimLike], attributes: dict[str, Any], coordinates: str
 ) -> Symbol:
     symbol, _ = promote_one(name, rule, x)
     roles = {"x": symbol}
     if coordinates not in _COORDINATES:
         raise ShapeError(
-            f"{name}: there is no coordinate_transformation_mode {coordinates!r}",
-            help=f"one of {', '.join(map(repr, _COORDINATES))}",
+            f"{name}: unknown coordinate_transformation_mode {coordinates!r}",
+            help=f"use one of {', '.join(map(repr, _COORDINATES))}",
         )
     target = _shape(dims_of(name, size, help="give a dim for each axis of x: (x.shape[0], x.shape[1], 32, 32)"))
     if len(target) != symbol.rank:
         raise ShapeError(
-            f"{name}: a size of {len(target)} dims {target} for a tensor of rank {symbol.rank}",
+            f"{name}: the size {target} has {len(target)} dims, but x has rank {symbol.rank}",
             operands=roles,
-            help="give a dim for each axis of x, also for those that stay: (x.shape[0], x.shape[1], 32, 32)",
+            help="give a dim for each axis of x, also for unchanged axes: (x.shape[0], x.shape[1], 32, 32)",
         )
     changed = [axis for axis, (to, own) in enumerate(zip(target, symbol.shape, strict=True)) if to is not own]
     for axis in changed:
         if target[axis].is_dynamic or target[axis] == 0 or symbol.shape[axis] == 0:
             raise ShapeError(
-                f"{name}: axis {axis} cannot go from {symbol.shape[axis]} to {target[axis]}",
+                f"{name}: axis {axis} cannot be resized from {symbol.shape[axis]} to {target[axis]}",
                 operands=roles,
-                help="its size must be known by a number or a name, and neither is 0",
+                help="give a number or a name as the size; neither size may be 0",
             )
     if not changed:
         return symbol
     attributes = {**attributes, "coordinate_transformation_mode": coordinates}
-    most = _MOST_AXES.get(attributes["mode"], symbol.rank)
-    if len(changed) > most:
+    limit = _MAX_AXES.get(attributes["mode"], symbol.rank)
+    if len(changed) > limit:
         raise ShapeError(
-            f"{name}: {len(changed)} axes would change, of x {symbol.shape} to {target}",
+            f"{name}: {len(changed)} axes change from {symbol.shape} to {target}",
             operands=roles,
-            help=f"at most {most} axes can be interpolated along: resize in two steps",
+            help=f"at most {limit} axes can be interpolated: resize in two steps",
         )
     if attributes["mode"] == "nearest" or _has_kernel(attributes, symbol.shape, target, changed):
         sizes = _sizes(symbol, target, range(symbol.rank), changed)
-        return _emitted(symbol, shape_vector(symbol.graph, sizes, [symbol], op=name), target, attributes)
-    return _along(name, symbol, target, changed, attributes)
+        return _emit(symbol, shape_vector(symbol.graph, sizes, [symbol], op=name), target, attributes)
+    return _resize_merged(name, symbol, target, changed, attributes)
 
 
 def _has_kernel(attributes: dict[str, Any], shape: Shape, target: Shape, changed: list[int]) -> bool:
-    """Return whether onnxruntime has a kernel that resizes these axes of this shape."""
+    """Return True if onnxruntime has a kernel that resizes these axes of this shape."""
     if attributes["mode"] == "linear":
         return (len(shape), changed) in ((4, [2, 3]), (4, [1, 2]), (5, [2, 3, 4]))
-    # The kernel for channels last does not shrink, and is chosen when a Transpose before Resize is moved after it.
+    # The channels-last kernel cannot shrink, and is chosen when a Transpose before Resize is moved after it.
     bounds = [(target[axis] - shape[axis]).lower_bound for axis in changed]
     grows = all(bound is not None and bound >= 0 for bound in bounds)
     return (len(shape), changed) == (4, [2, 3]) and (grows or attributes["antialias"] == 1)
 
 
-def _along(name: str, symbol: Symbol, target: Shape, changed: list[int], attributes: dict[str, Any]) -> Symbol:
-    """Move the axes that change to the end and merge the others: a kernel exists for that shape."""
+def _resize_merged(name: str, symbol: Symbol, target: Shape, changed: list[int], attributes: dict[str, Any]) -> Symbol:
+    """Move the axes that change to the end and merge the others, as there is a kernel for that shape."""
     graph = symbol.graph
-    kept = [axis for axis in range(symbol.rank) if axis not in changed]
-    order = [*kept, *changed]
-    inputs = _transposed(symbol, order)
-    images = inputs.shape[: len(kept)].size
-    sizes: list[Size] = [Axis(inputs, axis) for axis in range(len(kept), symbol.rank)]
+    unchanged = [axis for axis in range(symbol.rank) if axis not in changed]
+    order = [*unchanged, *changed]
+    inputs = _transpose(symbol, order)
+    images = inputs.shape[: len(unchanged)].size
+    sizes: list[Size] = [Axis(inputs, axis) for axis in range(len(unchanged), symbol.rank)]
     dims = [symbol.shape[axis] for axis in changed]
     ends = [target[axis] for axis in changed]
     if len(changed) == 1:
         sizes, dims, ends = [Dim(1), *sizes], [Dim(1), *dims], [Dim(1), *ends]
     front: list[Size] = []
     if images != 1:
-        count = product(graph, [Axis(inputs, axis) for axis in range(len(kept))], [symbol], op=name)
-        # The shape must change: only then does Reshape keep a Transpose from moving past Resize.
-        first = len(kept) == 2 and inputs.shape[1] == 1
+        count = product(graph, [Axis(inputs, axis) for axis in range(len(unchanged))], [symbol], op=name)
+        # The shape must change, as only then Reshape keeps a Transpose from moving past Resize.
+        first = len(unchanged) == 2 and inputs.shape[1] == 1
         front = [Dim(1), count] if first else [count, Dim(1)]
-        own = [Dim(1), images] if first else [images, Dim(1)]
-        dims, ends = [*own, *dims], [*own, *ends]
+        leading = [Dim(1), images] if first else [images, Dim(1)]
+        dims, ends = [*leading, *dims], [*leading, *ends]
     flat = shape_vector(graph, [*front, *sizes], [symbol], op=name)
     inputs = e.emit("Reshape", inputs, flat, shape=_shape(dims), allowzero=1)
-    made = _emitted(
+    resized = _emit(
         inputs, shape_vector(graph, [*front, *ends[len(front) :]], [symbol], op=name), _shape(ends), attributes
     )
     back = shape_vector(graph, _sizes(symbol, target, order, changed), [symbol], op=name)
-    made = e.emit("Reshape", made, back, shape=_shape([target[axis] for axis in order]), allowzero=1)
-    return _transposed(made, [order.index(axis) for axis in range(symbol.rank)])
+    resized = e.emit("Reshape", resized, back, shape=_shape([target[axis] for axis in order]), allowzero=1)
+    return _transpose(resized, [order.index(axis) for axis in range(symbol.rank)])
 
 
 def _sizes(symbol: Symbol, target: Shape, order: Sequence[int], changed: list[int]) -> list[Size]:
@@ -209,11 +210,11 @@ def _sizes(symbol: Symbol, target: Shape, order: Sequence[int], changed: list[in
     return [target[a] if a in changed or target[a].is_static else Axis(symbol, a) for a in order]
 
 
-def _emitted(inputs: Symbol, sizes: Symbol, shape: Shape, attributes: dict[str, Any]) -> Symbol:
+def _emit(inputs: Symbol, sizes: Symbol, shape: Shape, attributes: dict[str, Any]) -> Symbol:
     return inputs.graph.build.emit("Resize", (inputs, None, None, sizes), tensor_type(inputs.dtype, shape), attributes)
 
 
-def _transposed(symbol: Symbol, order: list[int]) -> Symbol:
+def _transpose(symbol: Symbol, order: list[int]) -> Symbol:
     if order == list(range(symbol.rank)):
         return symbol
     return e.emit("Transpose", symbol, shape=_shape([symbol.shape[axis] for axis in order]), perm=order)

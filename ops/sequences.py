@@ -16,7 +16,13 @@ from graphcore.ir.definitions import body
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.control import for_loop
-from graphcore.ops.shared.attributes import checked_function, forget_others, joined_list, names_around, taken_apart
+from graphcore.ops.shared.attributes import (
+    check_callable,
+    flatten_value,
+    join_list_types,
+    names_in_scopes,
+    release_other_names,
+)
 from graphcore.promotion.rules import holds
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, is_wide
@@ -36,15 +42,15 @@ def list_of(elements: Sequence[TensorLike]) -> Symbol:
     """
     if isinstance(elements, (Symbol, str)) or not isinstance(elements, Iterable):
         raise ShapeError(
-            "list_of: one tensor is no list of tensors", operands={"elements": elements}, help="give a Python list"
+            "list_of: elements must be a list of tensors", operands={"elements": elements}, help="give a Python list"
         )
     listed = list(elements)
     if not listed:
-        raise ShapeError("list_of: no elements are given", help="make it by ops.list_empty(DType.float32, shape)")
+        raise ShapeError("list_of: elements is empty", help="use ops.list_empty(DType.float32, shape)")
     symbols, dtype = promote("list_of", "join", {f"element {i}": value for i, value in enumerate(listed)})
-    _held(dtype, "list_of")
-    made = functools.reduce(joined_list, [SequenceType(tensor_type(dtype, s.shape)) for s in symbols])
-    return symbols[0].graph.build.emit("SequenceConstruct", tuple(symbols), made)
+    _check_dtype(dtype, "list_of")
+    type_ = functools.reduce(join_list_types, [SequenceType(tensor_type(dtype, s.shape)) for s in symbols])
+    return symbols[0].graph.build.emit("SequenceConstruct", tuple(symbols), type_)
 
 
 @op(onnx="SequenceEmpty")
@@ -57,12 +63,12 @@ def list_empty(type: object, shape: Iterable[Any] | None = None) -> Symbol:
     """
     if isinstance(type, TensorType):
         if shape is not None:
-            raise ShapeError("list_empty: a shape beside a TensorType, which has one", help="leave one of them out")
+            raise ShapeError("list_empty: got both a TensorType and a shape", help="omit the shape, or give a dtype")
         element = tensor_type(type.dtype, type.shape)
     else:
         dtype = dtype_of("list_empty", type)
         element = tensor_type(dtype, Shape.unknown() if shape is None else Shape(shape))
-    _held(element.dtype, "list_empty")
+    _check_dtype(element.dtype, "list_empty")
     graph = graph_of("list_empty", ())
     return graph.build.emit("SequenceEmpty", (), SequenceType(element), {"dtype": element.dtype})
 
@@ -73,7 +79,7 @@ def list_length(values: Symbol) -> Symbol:
 
     values: a list of tensors. Raises `DTypeError` for anything else.
     """
-    values = _list("list_length", values)
+    values = _list_operand("list_length", values)
     return as_index(values.graph.build.emit("SequenceLength", (values,), _COUNT))
 
 
@@ -82,10 +88,11 @@ def list_get(values: Symbol, index: Index) -> Symbol:
     """One element of a list.
 
     values: a list of tensors. index: an int or an integer scalar Symbol; negative ones count from the end. Returns the
-    element, with the dims that all elements share. An index beyond the list is an error of the run. Raises `DTypeError`
-    for what is no list or no integer, `ShapeError` for an index that is no scalar. ONNX SequenceAt.
+    element, with the dims that all elements share. An index out of range is an error of the run. Raises `DTypeError`
+    for values that are not a list and an index that is not an integer, `ShapeError` for an index that is not a scalar.
+    ONNX SequenceAt.
     """
-    values = _list("list_get", values)
+    values = _list_operand("list_get", values)
     return values.graph.build.emit("SequenceAt", (values, _position("list_get", values, index)), _element(values))
 
 
@@ -94,32 +101,32 @@ def list_append(values: Symbol, x: TensorLike) -> Symbol:
     """The list with one more element at its end.
 
     values: a list of tensors. x: of the list's dtype, to which Python numbers convert; of any shape. Raises
-    `DTypeError` for another dtype and for what is no list. ONNX SequenceInsert.
+    `DTypeError` for another dtype and for values that are not a list. ONNX SequenceInsert.
     """
-    values = _list("list_append", values)
-    return _inserted("list_append", values, x, None)
+    values = _list_operand("list_append", values)
+    return _insert("list_append", values, x, None)
 
 
 @op(onnx="SequenceInsert")
 def list_insert(values: Symbol, index: Index, x: TensorLike) -> Symbol:
-    """The list with one more element in front of another.
+    """The list with one more element inserted before an index.
 
-    values: a list of tensors. index: of the element before which it is inserted, an int or an integer scalar Symbol;
-    negative ones count from the end. x: as for `list_append`. An index beyond the list is an error of the run. Raises
+    values: a list of tensors. index: of the element before which x is inserted, an int or an integer scalar Symbol;
+    negative ones count from the end. x: as for `list_append`. An index out of range is an error of the run. Raises
     as `list_append` and `list_get` do. ONNX SequenceInsert.
     """
-    values = _list("list_insert", values)
-    return _inserted("list_insert", values, x, _position("list_insert", values, index))
+    values = _list_operand("list_insert", values)
+    return _insert("list_insert", values, x, _position("list_insert", values, index))
 
 
 @op(onnx="SequenceErase")
 def list_erase(values: Symbol, index: Index = -1) -> Symbol:
     """The list without one of its elements, by default the last.
 
-    values: a list of tensors. index: as for `list_get`; beyond the list it is an error of the run. Raises as `list_get`
+    values: a list of tensors. index: as for `list_get`; out of range it is an error of the run. Raises as `list_get`
     does. ONNX SequenceErase.
     """
-    values = _list("list_erase", values)
+    values = _list_operand("list_erase", values)
     return values.graph.build.emit("SequenceErase", (values, _position("list_erase", values, index)), values.type)
 
 
@@ -129,7 +136,7 @@ def list_pop(values: Symbol, index: Index = -1) -> tuple[Symbol, Symbol]:
 
     values, index: as for `list_erase`. Raises as `list_get` does. ONNX SequenceErase and SequenceAt.
     """
-    values = _list("list_pop", values)
+    values = _list_operand("list_pop", values)
     position = _position("list_pop", values, index)
     rest = values.graph.build.emit("SequenceErase", (values, position), values.type)
     return rest, values.graph.build.emit("SequenceAt", (values, position), _element(values))
@@ -139,11 +146,11 @@ def list_pop(values: Symbol, index: Index = -1) -> tuple[Symbol, Symbol]:
 def list_concat(values: Symbol, axis: int = 0) -> Symbol:
     """The elements of a list concatenated along an axis, as by `concat`.
 
-    values: a list of tensors of one rank >= 1, with equal dims but for that axis. Dims that only the run sees to
-    differ, and an empty list, are errors of the run. Raises `ShapeError` for what is no axis and for elements of
-    `list_of` whose dims differ, `DTypeError` for what is no list. ONNX ConcatFromSequence.
+    values: a list of tensors of one rank >= 1, with equal dims except along that axis. Dims that differ only at run
+    time, and an empty list, are errors of the run. Raises `ShapeError` for an invalid axis and for elements of
+    `list_of` whose dims differ, `DTypeError` for values that are not a list. ONNX ConcatFromSequence.
     """
-    values = _list("list_concat", values)
+    values = _list_operand("list_concat", values)
     element = _element(values)
     if not element.shape.is_ranked:
         _unranked_axis("list_concat", axis)
@@ -161,11 +168,11 @@ def list_concat(values: Symbol, axis: int = 0) -> Symbol:
 def list_stack(values: Symbol, axis: int = 0) -> Symbol:
     """The elements of a list stacked along a new axis, as by `stack`.
 
-    values: a list of tensors of one shape. axis: where the new one is in the result. Shapes that only the run sees to
-    differ, and an empty list, are errors of the run. Raises `ShapeError` for what is no axis and for elements of
-    `list_of` whose shapes differ, `DTypeError` for what is no list. ONNX ConcatFromSequence.
+    values: a list of tensors of one shape. axis: the position of the new axis in the result. Shapes that differ only
+    at run time, and an empty list, are errors of the run. Raises `ShapeError` for an invalid axis and for elements of
+    `list_of` whose shapes differ, `DTypeError` for values that are not a list. ONNX ConcatFromSequence.
     """
-    values = _list("list_stack", values)
+    values = _list_operand("list_stack", values)
     element = _element(values)
     if not element.shape.is_ranked:
         _unranked_axis("list_stack", axis)
@@ -174,13 +181,15 @@ def list_stack(values: Symbol, axis: int = 0) -> Symbol:
     along = axis_of("list_stack", axis, element.rank + 1, {"values": values})
     _check_joined("list_stack", values, None)
     dims = [*element.shape[:along], Dim.dynamic(), *element.shape[along:]]
-    made = tensor_type(element.dtype, _shape(dims))
-    return values.graph.build.emit("ConcatFromSequence", (values,), made, {"axis": along, "new_axis": 1})
+    type_ = tensor_type(element.dtype, _shape(dims))
+    return values.graph.build.emit("ConcatFromSequence", (values,), type_, {"axis": along, "new_axis": 1})
 
 
 def _check_joined(name: str, values: Symbol, axis: int | None) -> None:
     if pair := unjoinable(values, axis):
-        raise ShapeError(f"{name}: elements have other shapes", operands=pair, help="give elements whose sizes agree")
+        raise ShapeError(
+            f"{name}: the shapes of elements differ", operands=pair, help="give elements whose sizes agree"
+        )
 
 
 @op(onnx="SplitToSequence")
@@ -188,43 +197,48 @@ def list_split(x: TensorLike, sizes: int | Sequence[int] | Symbol = 1, axis: int
     """A tensor split along an axis into the elements of a list; `list_concat` is the inverse.
 
     x: any dtype, rank 1 or more. sizes: one size for all pieces, of which the last may be smaller; or a list of ints or
-    an integer Symbol of rank 1 with the size of each, which add up to the axis. axis: along which. Raises `ShapeError`
-    for what is no axis and for impossible sizes, `DTypeError` for sizes that are no integers. ONNX SplitToSequence.
+    an integer Symbol of rank 1 with the size of each, which add up to the axis. axis: the axis to split. Raises
+    `ShapeError` for an invalid axis and for impossible sizes, `DTypeError` for sizes that are not integers. ONNX
+    SplitToSequence.
     """
     symbol = operand("list_split", x)
-    _held(symbol.dtype, "list_split")
+    _check_dtype(symbol.dtype, "list_split")
     graph = graph_of("list_split", (symbol, sizes))
     roles = {"x": symbol}
     along = axis_of("list_split", axis, symbol.rank, roles)
     if isinstance(sizes, Symbol):
         roles["sizes"] = sizes
         if not sizes.dtype.is_integer:
-            raise DTypeError(f"list_split: sizes are {sizes.dtype}, no integers", operands=roles, help="cast to int64")
+            raise DTypeError(
+                f"list_split: sizes must be integers, got {sizes.dtype}", operands=roles, help="cast to int64"
+            )
         if sizes.shape.is_ranked and sizes.rank > 1:
             raise ShapeError(
-                f"list_split: sizes have {sizes.rank} axes", operands=roles, help="give one size, or a vector of them"
+                f"list_split: sizes must be a scalar or a vector, got {sizes.rank} axes",
+                operands=roles,
+                help="give one size, or a vector of them",
             )
         lengths, piece = cast_operand(graph.build.own(sizes, "list_split", "sizes"), DType.int64), Dim.dynamic()
     else:
         lengths, piece = _sizes(graph, symbol, sizes, along)
     dims = [piece if i == along else d for i, d in enumerate(symbol.shape)]
-    made = SequenceType(tensor_type(symbol.dtype, _shape(dims)))
-    return graph.build.emit("SplitToSequence", (symbol, lengths), made, {"axis": along})
+    type_ = SequenceType(tensor_type(symbol.dtype, _shape(dims)))
+    return graph.build.emit("SplitToSequence", (symbol, lengths), type_, {"axis": along})
 
 
 @op(onnx="SplitToSequence")
 def list_unstack(x: TensorLike, axis: int = 0) -> Symbol:
     """The slices at each position of an axis as the elements of a list; `list_stack` is the inverse.
 
-    x: any dtype, rank 1 or more. Returns a list of tensors without that axis. Raises `ShapeError` for what is no axis.
+    x: any dtype, rank 1 or more. Returns a list of tensors without that axis. Raises `ShapeError` for an invalid axis.
     ONNX SplitToSequence.
     """
     symbol = operand("list_unstack", x)
-    _held(symbol.dtype, "list_unstack")
+    _check_dtype(symbol.dtype, "list_unstack")
     along = axis_of("list_unstack", axis, symbol.rank, {"x": symbol})
     dims = [d for i, d in enumerate(symbol.shape) if i != along]
-    made = SequenceType(tensor_type(symbol.dtype, _shape(dims)))
-    return symbol.graph.build.emit("SplitToSequence", (symbol,), made, {"axis": along, "keepdims": 0})
+    type_ = SequenceType(tensor_type(symbol.dtype, _shape(dims)))
+    return symbol.graph.build.emit("SplitToSequence", (symbol,), type_, {"axis": along, "keepdims": 0})
 
 
 @op(onnx="Loop, SequenceAt, SequenceInsert")
@@ -234,37 +248,39 @@ def list_map(fn: Callable[..., Any], *lists: Symbol) -> Any:
     fn: takes the elements at one position, one Symbol per list, and returns a Symbol, or a tuple, list or dict of them,
     of dtypes that are the same for all elements. It may use any other Symbol of the graph and is called more than once.
     lists: of one length; lengths that differ are an error of the run. Returns a list, or lists in the structure that fn
-    returns. Raises `GraphError` without lists, `DTypeError` for what is no function or no list. ONNX Loop for
+    returns. Raises `GraphError` without lists, `DTypeError` for anything but a function and lists. ONNX Loop for
     SequenceMap.
     """
-    checked_function("list_map", fn=fn)
+    check_callable("list_map", fn=fn)
     if not lists:
-        raise GraphError("list_map: no lists are given", help="give one or more after the function")
-    given = [_list("list_map", values, f"list {i}") for i, values in enumerate(lists)]
-    graph = graph_of("list_map", given)
-    known = names_around(graph)
-    elements = {f"element{i}": _element(values) for i, values in enumerate(given)}
+        raise GraphError("list_map: expected one or more lists", help="give them after the function")
+    operands = [_list_operand("list_map", values, f"list {i}") for i, values in enumerate(lists)]
+    graph = graph_of("list_map", operands)
+    scopes = names_in_scopes(graph)
+    elements = {f"element{i}": _element(values) for i, values in enumerate(operands)}
     with body(graph, "body", elements) as trial:
         results = fn(*trial.inputs)
-        like, leaves = taken_apart(results)
+        like, leaves = flatten_value(results)
         types = [
             trial.build.operand(leaf, "list_map", label).tensor_type
-            for leaf, label in zip(leaves, labels_of(like, "what fn gives"), strict=True)
+            for leaf, label in zip(leaves, labels_of(like, "the result of fn"), strict=True)
         ]
-    forget_others(known)
+    release_other_names(scopes)
     if not types:
-        raise GraphError("list_map: fn gives no Symbols", help="return what it computes of the elements")
-    start = tuple(graph.build.emit("SequenceEmpty", (), SequenceType(_known(t)), {"dtype": t.dtype}) for t in types)
+        raise GraphError("list_map: fn returns no Symbols", help="return what it computes from the elements")
+    start = tuple(
+        graph.build.emit("SequenceEmpty", (), SequenceType(_unambiguous(t)), {"dtype": t.dtype}) for t in types
+    )
 
-    def turn(index: Symbol, *made: Symbol) -> tuple[Symbol, ...]:
-        leaves = leaves_like(like, fn(*[list_get(values, index) for values in given]))
-        return tuple(list_append(values, leaf) for values, leaf in zip(made, leaves, strict=True))
+    def turn(index: Symbol, *outputs: Symbol) -> tuple[Symbol, ...]:
+        leaves = leaves_like(like, fn(*[list_get(values, index) for values in operands]))
+        return tuple(list_append(values, leaf) for values, leaf in zip(outputs, leaves, strict=True))
 
-    return rebuilt(like, iter(for_loop(_common_length(given), turn, start)))
+    return rebuilt(like, iter(for_loop(_common_length(operands), turn, start)))
 
 
 def _common_length(lists: Sequence[Symbol]) -> Symbol:
-    """Return the length of lists, an int64 scalar; where they differ, the run fails in a Reshape of 1 element to 2."""
+    """Return the common length of lists, an int64 scalar. If lengths differ, the run fails in a Reshape of 1 to 2."""
     length, *others = [values.graph.build.emit("SequenceLength", (values,), _COUNT) for values in lists]
     graph = length.graph
     for other in others:
@@ -276,37 +292,37 @@ def _common_length(lists: Sequence[Symbol]) -> Symbol:
     return length
 
 
-def _known(type_: TensorType) -> TensorType:
+def _unambiguous(type_: TensorType) -> TensorType:
     return tensor_type(type_.dtype, type_.shape)
 
 
-def _held(dtype: DType, name: str) -> None:
+def _check_dtype(dtype: DType, name: str) -> None:
     if is_wide(dtype):
-        raise DTypeError(f"{name}: there are no lists of {dtype}", help="cast to at most 64 bits: .cast(DType.int64)")
+        raise DTypeError(f"{name}: a list cannot hold {dtype}", help="cast to at most 64 bits: .cast(DType.int64)")
 
 
-def _list(name: str, value: object, role: str = "values") -> Symbol:
+def _list_operand(name: str, value: object, role: str = "values") -> Symbol:
     """Return an operand that must be a list of tensors."""
     if not isinstance(value, Symbol):
         raise DTypeError(
-            f"{name}: {role} is a {type(value).__name__}, not a list of the graph",
+            f"{name}: {role} must be a list of the graph, got {type(value).__name__}",
             operands={role: value},
-            help="make it one: ops.list_of(values)",
+            help="convert it: ops.list_of(values)",
         )
     if not isinstance(value.type, SequenceType) or not isinstance(value.type.element, TensorType):
         raise DTypeError(
-            f"{name}: {role} is no list of tensors",
+            f"{name}: {role} must be a list of tensors, got {value.type}",
             operands={role: value},
-            help="make a list: ops.list_of([x, y]), or cut a tensor into one: ops.list_split(x)",
+            help="make a list: ops.list_of([x, y]), or split a tensor: ops.list_split(x)",
         )
     return operand(name, value, role)
 
 
 def _element(values: Symbol) -> TensorType:
-    held = values.type
-    assert isinstance(held, SequenceType)
-    assert isinstance(held.element, TensorType)
-    return held.element
+    list_type = values.type
+    assert isinstance(list_type, SequenceType)
+    assert isinstance(list_type.element, TensorType)
+    return list_type.element
 
 
 def _position(name: str, values: Symbol, index: object) -> Symbol:
@@ -314,65 +330,73 @@ def _position(name: str, values: Symbol, index: object) -> Symbol:
     if isinstance(index, int) and not isinstance(index, bool) and -(1 << 63) <= index < 1 << 63:
         return graph.build.scalar(index, DType.int64)
     if not isinstance(index, Symbol) or not isinstance(index.type, TensorType) or not index.dtype.is_integer:
-        shown = index if isinstance(index, Symbol) else repr(index)
+        described = index if isinstance(index, Symbol) else repr(index)
         raise DTypeError(
-            f"{name}: the index is no integer",
-            operands={"values": values, "index": shown},
+            f"{name}: the index must be an integer",
+            operands={"values": values, "index": described},
             help="give an int, or an integer scalar Symbol",
         )
     if index.shape.is_ranked and index.rank:
         raise ShapeError(
-            f"{name}: the index has {index.rank} axes",
+            f"{name}: the index must be a scalar, got {index.rank} axes",
             operands={"values": values, "index": index},
             help="give one element of it: index[0]",
         )
     return cast_operand(graph.build.own(index, name, "index"), DType.int64)
 
 
-def _inserted(name: str, values: Symbol, x: Any, position: Symbol | None) -> Symbol:
+def _insert(name: str, values: Symbol, x: Any, position: Symbol | None) -> Symbol:
     graph = graph_of(name, (values, x))
-    own = _element(values).dtype
+    dtype = _element(values).dtype
     if isinstance(x, (bool, int, float)):
-        if not holds(x, own):
+        if not holds(x, dtype):
             raise DTypeError(
-                f"{name}: {x!r} cannot be held in {own}", operands={"values": values}, help="make a list of another"
+                f"{name}: {x!r} cannot be held in {dtype}",
+                operands={"values": values},
+                help="use a list of another dtype",
             )
-        x = graph.build.scalar(x, own)
+        x = graph.build.scalar(x, dtype)
     symbol = graph.build.operand(x, name, "x")
-    if not isinstance(symbol.type, TensorType) or symbol.dtype is not own:
+    if not isinstance(symbol.type, TensorType) or symbol.dtype is not dtype:
         is_tensor = isinstance(symbol.type, TensorType)
         raise DTypeError(
-            f"{name}: a list of {own} takes no {symbol.dtype if is_tensor else symbol.type}",
+            f"{name}: a list of {dtype} cannot take {symbol.dtype if is_tensor else symbol.type}",
             operands={"values": values, "x": symbol},
-            help=f"cast it: .cast(DType.{own.name})" if is_tensor else "give a tensor: lists do not nest",
+            help=f"cast it: .cast(DType.{dtype.name})" if is_tensor else "give a tensor: lists cannot be nested",
         )
-    made = joined_list(SequenceType(_element(values)), SequenceType(_known(symbol.type)))
+    type_ = join_list_types(SequenceType(_element(values)), SequenceType(_unambiguous(symbol.type)))
     inputs = (values, symbol) if position is None else (values, symbol, position)
-    return graph.build.emit("SequenceInsert", inputs, made)
+    return graph.build.emit("SequenceInsert", inputs, type_)
 
 
 def _sizes(graph: Graph, x: Symbol, sizes: object, axis: int) -> tuple[Symbol, Dim]:
-    """Return the sizes as a Symbol, and the size of a piece where all are equal."""
+    """Return the sizes as a Symbol, and the size of a piece if all are equal."""
     length = x.shape[axis]
     if isinstance(sizes, int) and not isinstance(sizes, bool):
         if sizes < 1:
-            raise ShapeError(f"list_split: pieces of {sizes}", operands={"x": x}, help="give a size of 1 or more")
+            raise ShapeError(
+                f"list_split: the size of pieces must be >= 1, got {sizes}",
+                operands={"x": x},
+                help="give a size of 1 or more",
+            )
         is_even = sizes == 1 or (length.is_static and int(length) % sizes == 0)
         return graph.build.scalar(sizes, DType.int64), Dim(sizes) if is_even else Dim.dynamic()
-    given = list(sizes) if isinstance(sizes, Iterable) else []
-    if not given or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in given):
+    lengths = list(sizes) if isinstance(sizes, Iterable) else []
+    if not lengths or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in lengths):
         raise ShapeError(
-            f"list_split: sizes are {sizes!r:.60}", operands={"x": x}, help="give an int, or a list of ints >= 0"
+            f"list_split: sizes must be ints >= 0, got {sizes!r:.60}",
+            operands={"x": x},
+            help="give an int, or a list of ints >= 0",
         )
-    if length.is_static and int(length) != sum(given):
+    if length.is_static and int(length) != sum(lengths):
         raise ShapeError(
-            f"list_split: the sizes add up to {sum(given)}, and axis {axis} has {length}",
+            f"list_split: the sizes add up to {sum(lengths)}, but axis {axis} has {length}",
             operands={"x": x},
             help="give the size of every piece",
         )
-    return graph.build.vector(given), Dim(given[0]) if len(set(given)) == 1 else Dim.dynamic()
+    return graph.build.vector(lengths), Dim(lengths[0]) if len(set(lengths)) == 1 else Dim.dynamic()
 
 
 def _unranked_axis(name: str, axis: object) -> None:
     if not isinstance(axis, int) or isinstance(axis, bool):
-        raise ShapeError(f"{name}: {axis!r} is no axis", help="give an int")
+        raise ShapeError(f"{name}: {axis!r} is not an axis", help="give an int")

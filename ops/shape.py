@@ -24,7 +24,7 @@ from graphcore.ops.shared.dims import (
     shape_vector,
     with_dims,
 )
-from graphcore.ops.shared.reshape import Wanted, as_size, reshaped, reshaped_by
+from graphcore.ops.shared.reshape import TargetSize, as_size, reshaped, reshaped_by
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import DimLike, Shape, _shape
@@ -35,16 +35,16 @@ def cast(x: TensorLike, dtype: object) -> Symbol:
     """The values as another dtype.
 
     x: any shape, any dtype but string. Floats become integers by truncating and saturating, NaN as 0; integers wrap;
-    anything becomes bool as `!= 0`; floats round once, to nearest even. Returns `x` itself where it has the dtype
-    already. Raises `DTypeError` for an unknown dtype and for strings. ONNX Cast.
+    anything becomes bool as `!= 0`; floats round once, to nearest even. Returns `x` itself if it already has the
+    dtype. Raises `DTypeError` for an unknown dtype and for strings. ONNX Cast.
     """
     symbol = operand("cast", x)
     target = operands.dtype_of("cast", dtype, symbol.graph)
     if target is not symbol.dtype and DType.string in (target, symbol.dtype):
         raise DTypeError(
-            f"cast: {symbol.dtype} values do not become {target}",
+            f"cast: {symbol.dtype} cannot be cast to {target}",
             operands={"x": symbol},
-            help="ops.string_of makes strings of numbers, and ops.string_parse reads them",
+            help="use ops.string_of to write numbers as strings, and ops.string_parse to read them",
         )
     symbol.graph.build.end_expressions((symbol,))
     return symbol.graph.build.cast(symbol, target)
@@ -54,7 +54,7 @@ def cast(x: TensorLike, dtype: object) -> Symbol:
 def shape_of(x: TensorLike) -> Symbol:
     """The sizes of the axes, an int64 tensor of shape [rank].
 
-    x: any shape and dtype. A constant where the shape is static. ONNX Shape.
+    x: any shape and dtype. Returns a constant if the shape is static. ONNX Shape.
     """
     symbol = operand("shape_of", x)
     graph = symbol.graph
@@ -65,7 +65,7 @@ def shape_of(x: TensorLike) -> Symbol:
 def shape_to_tensor(shape: Sequence[DimLike]) -> Symbol:
     """A Shape as an int64 tensor of shape [len(shape)], in the current graph.
 
-    shape: ints, names and Dims; each name must be one that a Symbol of the graph has. Raises `ShapeError` for an
+    shape: ints, names and Dims; each name must be a dim of a Symbol of the graph. Raises `ShapeError` for an
     unknown dim or name. ONNX Shape, Concat and integer arithmetic.
     """
     return shape_vector(Graph.current(), dims_of("shape_to_tensor", shape), op="shape_to_tensor")
@@ -76,12 +76,12 @@ def shape_to_tensor(shape: Sequence[DimLike]) -> Symbol:
 
 @op(onnx="Reshape")
 def reshape(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None) -> Symbol:
-    """The same elements in row-major order under another shape.
+    """The same elements, in row-major order, in another shape.
 
     x: any shape and dtype. shape: one dim or a sequence of ints, names, Dims and integer scalar Symbols, at most one
-    of them -1 (inferred); or an integer Symbol of shape [rank of the result]. out_dims: the dims of the result, where
-    the shape consists of Symbols. Raises `ShapeError` where the element counts provably differ or -1 cannot be
-    inferred, `DTypeError` for a shape of floats. ONNX Reshape.
+    of them -1 (inferred); or an integer Symbol of shape [rank of the result]. out_dims: the dims of the result, if
+    the shape consists of Symbols. Raises `ShapeError` if the element counts provably differ or -1 cannot be inferred,
+    `DTypeError` for a shape of floats. ONNX Reshape.
     """
     symbol = operand("reshape", x)
     out = None if out_dims is None else _shape(dims_of("reshape", out_dims))
@@ -92,13 +92,13 @@ def reshape(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None
     plan = symbol.graph.memory.reshapes.get(key) if plain else None
     if plan is None:
         roles: dict[str, object] = {"x": symbol}
-        made = reshaped("reshape", symbol, _wanted("reshape", symbol, shape, roles), roles, out=out)
-        node = made.producer
-        if plain and made is not symbol and isinstance(node, Node) and node.op_type == "Reshape":
+        result = reshaped("reshape", symbol, _target_sizes("reshape", symbol, shape, roles), roles, out=out)
+        node = result.producer
+        if plain and result is not symbol and isinstance(node, Node) and node.op_type == "Reshape":
             if _is_constant(node.inputs[1]):
-                # The next one of this type needs neither dims nor sizes worked out.
-                symbol.graph.memory.reshapes[key] = node.inputs[1], made.type, node.attributes
-        return made
+                # The next reshape of this type reuses the shape constant and the type.
+                symbol.graph.memory.reshapes[key] = node.inputs[1], result.type, node.attributes
+        return result
     vector, type_, attributes = plan
     return symbol.graph.build.emit("Reshape", (symbol, vector), type_, attributes)
 
@@ -116,18 +116,18 @@ def _reshape_by(x: Symbol, shape: Symbol, out: Shape | None) -> Symbol:
     length = shape.shape[0]
     if isinstance(shape.producer, Constant):
         numbers = [int(n) for n in shape.producer.array]
-        return reshaped("reshape", x, _wanted("reshape", x, numbers, roles), roles, out=out)
+        return reshaped("reshape", x, _target_sizes("reshape", x, numbers, roles), roles, out=out)
     if out is None:
         if not length.is_static:
             raise ShapeError(
-                f"reshape: the rank of the result is not known: shape has {length} sizes",
+                f"reshape: the rank of the result is unknown: shape has {length} sizes",
                 operands=roles,
                 help="give out_dims, one dim for each axis of the result",
             )
         out = _shape([Dim.dynamic()] * int(length))
     elif provably_differ(length, Dim(len(out))):
         raise ShapeError(
-            f"reshape: out_dims {out} has {len(out)} dims and shape {length} sizes",
+            f"reshape: out_dims {out} has {len(out)} dims, but shape has {length} sizes",
             operands=roles,
             help="give one dim for each size",
         )
@@ -137,74 +137,76 @@ def _reshape_by(x: Symbol, shape: Symbol, out: Shape | None) -> Symbol:
 def _check_integers(name: str, value: Symbol, roles: dict[str, Symbol]) -> None:
     if not value.dtype.is_integer:
         raise DTypeError(
-            f"{name}: sizes are integers, not {value.dtype}",
+            f"{name}: sizes must be integers, got {value.dtype}",
             operands=roles,
             help="cast them: .cast(DType.int64)",
         )
 
 
-def _wanted(name: str, x: Symbol, shape: Any, roles: dict[str, Any]) -> list[Wanted]:
-    """Return a shape as the user wrote it, with -1 as None and unknown dims as the axes that they stand for."""
+def _target_sizes(name: str, x: Symbol, shape: Any, roles: dict[str, Any]) -> list[TargetSize]:
+    """Parse a shape argument: -1 becomes None, unknown dims become the axes that they mean."""
     single = isinstance(shape, (str, Dim, Symbol)) or not isinstance(shape, Iterable)
-    wanted: list[Wanted] = []
+    target: list[TargetSize] = []
     for size in [shape] if single else shape:
         if isinstance(size, Symbol):
             x.graph.build.own(size, name, "shape")
             _check_integers(name, size, {**roles, "size": size})
             if size.rank:
                 raise ShapeError(
-                    f"{name}: a size is a scalar", operands={**roles, "size": size}, help="take one element"
+                    f"{name}: a size must be a scalar, got rank {size.rank}",
+                    operands={**roles, "size": size},
+                    help="take one element",
                 )
-            wanted.append(as_size(size))
+            target.append(as_size(size))
         elif isinstance(size, (int, np.integer)) and size == -1:
-            wanted.append(None)
+            target.append(None)
         else:
-            wanted += dims_of(name, [size], help="a dim is a number >= 0, a name, a Dim, or -1 for the inferred one")
-    if sum(size is None for size in wanted) > 1:
-        raise ShapeError(f"{name}: more than one dim is -1", operands=roles, help="write the other sizes")
-    return _unknown_resolved(name, x, wanted, roles)
+            target += dims_of(name, [size], help="a dim is a number >= 0, a name, a Dim, or -1 for the inferred one")
+    if sum(size is None for size in target) > 1:
+        raise ShapeError(f"{name}: more than one dim is -1", operands=roles, help="give the other sizes")
+    return _resolve_unknown(name, x, target, roles)
 
 
-def _unknown_resolved(name: str, x: Symbol, wanted: list[Wanted], roles: dict[str, Any]) -> list[Wanted]:
+def _resolve_unknown(name: str, x: Symbol, target: list[TargetSize], roles: dict[str, Any]) -> list[TargetSize]:
     """Resolve unknown dims: to the axis of `x` at the same position, or, for the only one, to the inferred size."""
-    unknown = [i for i, size in enumerate(wanted) if isinstance(size, Dim) and size.is_dynamic]
-    inferred = any(size is None for size in wanted)
+    unknown = [i for i, size in enumerate(target) if isinstance(size, Dim) and size.is_dynamic]
+    inferred = any(size is None for size in target)
     if len(unknown) == 1 and not inferred:
-        wanted[unknown[0]] = None
-        return wanted
+        target[unknown[0]] = None
+        return target
     for position in unknown:
         if position < x.rank and x.shape[position].is_dynamic:
-            wanted[position] = Axis(x, position)
+            target[position] = Axis(x, position)
         elif not inferred:
-            wanted[position], inferred = None, True
+            target[position], inferred = None, True
         else:
             raise ShapeError(
                 f"{name}: more than one dim of the shape is unknown",
                 operands=roles,
                 help="name the dims, or give their sizes as Symbols: ops.shape_of(x)[axis]",
             )
-    return wanted
+    return target
 
 
 @op(onnx="Reshape")
 def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
-    """The elements of `x` under the shape of `like`.
+    """The elements of `x` in the shape of `like`.
 
-    x, like: any dtypes, with equal numbers of elements. Raises `ShapeError` where the counts provably differ. ONNX
+    x, like: any dtypes, with equal numbers of elements. Raises `ShapeError` if the counts provably differ. ONNX
     Reshape.
     """
     graph = operands.graph_of("reshape_like", (x, like))
     symbol, other = graph.build.operand(x, "reshape_like", "x"), graph.build.operand(like, "reshape_like", "like")
     roles = {"x": symbol, "like": other}
-    wanted: list[Wanted] = [Axis(other, i) if d.is_dynamic else d for i, d in enumerate(other.shape)]
-    return reshaped("reshape_like", symbol, wanted, roles, sources=(other,))
+    target: list[TargetSize] = [Axis(other, i) if d.is_dynamic else d for i, d in enumerate(other.shape)]
+    return reshaped("reshape_like", symbol, target, roles, sources=(other,))
 
 
 @op(onnx="Flatten, Reshape", method=True)
 def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
     """The axes from `start_dim` to `end_dim`, both included, merged into one.
 
-    x: any shape and dtype; a scalar becomes [1]. Raises `ShapeError` for what is no axis, and for `end_dim` before
+    x: any shape and dtype; a scalar becomes [1]. Raises `ShapeError` for an invalid axis, and for `end_dim` before
     `start_dim`. ONNX Flatten or Reshape.
     """
     symbol = operand("flatten", x)
@@ -217,7 +219,7 @@ def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
     end = axis_of("flatten", end_dim, symbol.rank, roles, name="end_dim")
     if end < start:
         raise ShapeError(
-            f"flatten: end_dim {end_dim} comes before start_dim {start_dim}", operands=roles, help="swap the two"
+            f"flatten: end_dim {end_dim} is before start_dim {start_dim}", operands=roles, help="swap the two"
         )
     if start == end:
         return symbol
@@ -226,15 +228,15 @@ def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
     if split is not None and not symbol.shape.is_static:
         shape = with_dims(symbol.shape, start, end + 1, merged)
         return symbol.graph.build.emit("Flatten", (symbol,), retype(symbol, shape=shape), {"axis": split})
-    kept: list[Wanted] = [Axis(symbol, i) if d.is_dynamic else d for i, d in enumerate(symbol.shape)]
-    whole: Wanted = merged
+    dims: list[TargetSize] = [Axis(symbol, i) if d.is_dynamic else d for i, d in enumerate(symbol.shape)]
+    merged_size: TargetSize = merged
     if merged.is_dynamic:
         # -1 can be inferred only if no other axis may be empty.
         sizes = [Axis(symbol, i) for i in range(symbol.rank)]
         others = symbol.shape[:start] + symbol.shape[end + 1 :]
         full = all(d.is_static and d != 0 for d in others)
-        whole = None if full else product(symbol.graph, sizes[start : end + 1])
-    return reshaped("flatten", symbol, [*kept[:start], whole, *kept[end + 1 :]], roles)
+        merged_size = None if full else product(symbol.graph, sizes[start : end + 1])
+    return reshaped("flatten", symbol, [*dims[:start], merged_size, *dims[end + 1 :]], roles)
 
 
 # Broadcasting
@@ -242,10 +244,10 @@ def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
 
 @op(onnx="Expand")
 def broadcast_to(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None) -> Symbol:
-    """The tensor repeated along axes of size 1, and along new ones in front, until it has the shape.
+    """The tensor broadcast to a shape: repeated along axes of size 1 and along new leading axes.
 
     x: any shape and dtype. shape: one dim or a sequence of ints, names and Dims; or an integer Symbol of shape
-    [rank of the result], with out_dims for its known sizes. Raises `ShapeError` where the shapes do not broadcast,
+    [rank of the result], with out_dims for its known sizes. Raises `ShapeError` if the shapes do not broadcast,
     `DTypeError` for a shape of floats. ONNX Expand, NumPy's broadcast_to.
     """
     symbol = operand("broadcast_to", x)
@@ -256,14 +258,14 @@ def broadcast_to(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None =
     if symbol.shape == dims and not symbol.shape.is_dynamic:
         return symbol
     if symbol.dtype.is_number and not is_wide(symbol.dtype) and all(d.is_static for d in dims) and 0 in map(int, dims):
-        # onnxruntime leaves out an Expand of nothing to nothing, and then has the shape before it.
+        # onnxruntime removes an Expand of an empty tensor to an empty tensor, and then returns the old shape.
         return symbol.graph.build.constant(np.zeros([int(d) for d in dims], symbol.dtype.numpy), symbol.dtype)
     sizes: list[Size] = []
     for position, dim in enumerate(dims):
         own = symbol.shape[position - len(dims)] if position >= len(dims) - symbol.rank else Dim(1)
-        kept = own is dim or (dim.is_dynamic and own != 1)
-        # ONNX keeps an axis whose target is 1, so axes that stay need no size at run time.
-        sizes.append(Dim(1) if kept and not dim.is_static else dim)
+        is_unchanged = own is dim or (dim.is_dynamic and own != 1)
+        # ONNX keeps an axis whose target is 1, so unchanged axes need no size at run time.
+        sizes.append(Dim(1) if is_unchanged and not dim.is_static else dim)
     vector = shape_vector(symbol.graph, sizes, (symbol,), op="broadcast_to")
     out = [
         own if dim.is_dynamic else dim
@@ -278,14 +280,14 @@ def _broadcast_by(x: Symbol, shape: Symbol, out_dims: Sequence[DimLike] | None) 
     _check_integers("broadcast_to", shape, roles)
     if shape.rank != 1 or (out_dims is None and not shape.shape[0].is_static):
         raise ShapeError(
-            f"broadcast_to: the rank of the result is not known from a shape of type {shape.type}",
+            f"broadcast_to: the rank of the result is unknown: shape has type {shape.type}",
             operands=roles,
             help="give the sizes as a Symbol of shape [rank], or give out_dims",
         )
     out = [Dim.dynamic()] * int(shape.shape[0]) if out_dims is None else dims_of("broadcast_to", out_dims)
     if provably_differ(shape.shape[0], Dim(len(out))):
         raise ShapeError(
-            f"broadcast_to: out_dims {_shape(out)} has {len(out)} dims and shape {shape.shape[0]} sizes",
+            f"broadcast_to: out_dims {_shape(out)} has {len(out)} dims, but shape has {shape.shape[0]} sizes",
             operands=roles,
             help="give one dim for each size",
         )
@@ -303,7 +305,7 @@ def _check_broadcasts(x: Symbol, shape: Shape, roles: dict[str, Symbol]) -> None
             raise ShapeError(
                 f"broadcast_to: {x.shape} does not broadcast to {shape}: {own} is neither 1 nor {dim}",
                 operands=roles,
-                help="only dims of 1 are repeated; if two dims always agree, say so with ops.rebind",
+                help="only dims of 1 are repeated; if two dims always agree, declare it with ops.rebind",
             )
 
 

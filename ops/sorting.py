@@ -1,4 +1,4 @@
-"""Sorting, the greatest and least elements, different values, and running totals along an axis."""
+"""Sorting, the largest and smallest elements, unique values, and cumulative operations along an axis."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from graphcore.types.tensor_types import DimLike, _dim, _shape, tensor_type
 def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     """The elements in order along an axis.
 
-    x: any shape of rank 1 or more, numbers or bools. axis: along which. descending: the greatest first. Equal values
-    stay in the order of their positions. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
+    x: any shape of rank 1 or more, numbers or bools. axis: the axis to sort. descending: the largest first. Equal
+    values keep their order. Raises `ShapeError` for an invalid axis, `DTypeError` for strings.
     ONNX TopK of all elements.
     """
     return _sorted("sort", x, axis, descending)[0]
@@ -38,35 +38,35 @@ def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
 def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     """The positions, in int64, of the elements in the order of `sort`.
 
-    x: any shape of rank 1 or more, numbers or bools. axis: along which. descending: that of the greatest first. The
-    sort is stable both ways: of equal values the one at the lower position comes first. Raises `ShapeError` for what
-    is no axis, `DTypeError` for strings. ONNX TopK of all elements.
+    x: any shape of rank 1 or more, numbers or bools. axis: the axis to sort. descending: the largest first. The sort is
+    stable both ways: of equal values the one at the lower position comes first. Raises `ShapeError` for what
+    is not an axis, `DTypeError` for strings. ONNX TopK of all elements.
     """
     return _sorted("argsort", x, axis, descending)[1]
 
 
 @op(onnx="TopK", rule="number")
 def top_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
-    """The `k` greatest along an axis, the greatest first, and their positions in int64.
+    """The `k` largest elements along an axis, the largest first, and their positions in int64.
 
-    x: any shape of rank 1 or more, numbers or bools. k: how many, from 0 to the length of the axis: an int, a dim, or
-    an integer scalar Symbol. axis: along which. Of equal values the one at the lower position comes first. Returns
-    values and positions, both shaped as `x` with `k` on the axis. Raises `ShapeError` for what is no axis or for a `k`
-    out of range, `DTypeError` for strings and a `k` that is no integer. ONNX TopK.
+    x: any shape of rank 1 or more, numbers or bools. k: their number, from 0 to the length of the axis: an int, a dim,
+    or an integer scalar Symbol. axis: the axis to search. Of equal values the one at the lower position comes first.
+    Returns values and positions, both shaped as `x` with `k` on the axis. Raises `ShapeError` for an invalid axis or
+    for a `k` out of range, `DTypeError` for strings and a `k` that is not an integer. ONNX TopK.
     """
-    return _chosen("top_k", x, k, axis, largest=True)
+    return _select("top_k", x, k, axis, largest=True)
 
 
 @op(onnx="TopK", rule="number")
 def bottom_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
-    """The `k` least along an axis, the least first, and their positions in int64.
+    """The `k` smallest elements along an axis, the smallest first, and their positions in int64.
 
-    x: any shape of rank 1 or more, numbers or bools. k: how many, from 0 to the length of the axis: an int, a dim, or
-    an integer scalar Symbol. axis: along which. Of equal values the one at the lower position comes first. Returns
-    values and positions, both shaped as `x` with `k` on the axis. Raises `ShapeError` for what is no axis or for a `k`
-    out of range, `DTypeError` for strings and a `k` that is no integer. ONNX TopK.
+    x: any shape of rank 1 or more, numbers or bools. k: their number, from 0 to the length of the axis: an int, a dim,
+    or an integer scalar Symbol. axis: the axis to search. Of equal values the one at the lower position comes first.
+    Returns values and positions, both shaped as `x` with `k` on the axis. Raises `ShapeError` for an invalid axis or
+    for a `k` out of range, `DTypeError` for strings and a `k` that is not an integer. ONNX TopK.
     """
-    return _chosen("bottom_k", x, k, axis, largest=False)
+    return _select("bottom_k", x, k, axis, largest=False)
 
 
 def _sorted(name: str, x: TensorLike, axis: int, descending: bool) -> tuple[Symbol, Symbol]:
@@ -77,18 +77,22 @@ def _sorted(name: str, x: TensorLike, axis: int, descending: bool) -> tuple[Symb
     return _emit_top_k(symbol, vector, count, position, largest=descending)
 
 
-def _chosen(name: str, x: TensorLike, k: DimLike | Symbol, axis: int, *, largest: bool) -> tuple[Symbol, Symbol]:
+def _select(name: str, x: TensorLike, k: DimLike | Symbol, axis: int, *, largest: bool) -> tuple[Symbol, Symbol]:
     symbol, _ = promote_one(name, "number", x)
     roles: dict[str, Any] = {"x": symbol}
     position = axis_of(name, axis, symbol.rank, roles)
     if isinstance(k, Symbol):
         if k.rank or not k.dtype.is_integer:
-            raise DTypeError(f"{name}: k is {k.type}", operands={**roles, "k": k}, help="k is one integer, of rank 0")
+            raise DTypeError(
+                f"{name}: k must be an integer scalar, got {k.type}", operands={**roles, "k": k}, help="give a scalar"
+            )
         return _emit_top_k(symbol, as_size(k), Dim.dynamic(), position, largest=largest)
     if isinstance(k, bool) or not isinstance(k, (int, np.integer, str, Dim)):
-        raise DTypeError(f"{name}: k={k!r} is no count", operands=roles, help="give an int, a dim or an integer Symbol")
+        raise DTypeError(
+            f"{name}: k={k!r} is not a count", operands=roles, help="give an int, a dim or an integer Symbol"
+        )
     if isinstance(k, (int, np.integer)) and k < 0:
-        raise ShapeError(f"{name}: k is {k}", operands=roles, help="k is how many to take: 0 or more")
+        raise ShapeError(f"{name}: k must be >= 0, got {k}", operands=roles, help="k is the number of elements to take")
     count, length = _dim(k), symbol.shape[position]
     over = (count - length).lower_bound
     if over is not None and over > 0:
@@ -111,52 +115,52 @@ def _emit_top_k(x: Symbol, k: Symbol, count: Dim, axis: int, *, largest: bool) -
     return graph.build.cast(values, dtype, values.ambiguous), as_index(positions)
 
 
-# Different values
+# Unique values
 
 
 class Unique(NamedTuple):
     """The result of `unique`."""
 
     values: Symbol
-    """The different values, or slices, in ascending order."""
+    """The unique values, or slices, in ascending order."""
     indices: Symbol
-    """Where each is first."""
+    """The position of the first occurrence of each."""
     inverse: Symbol
-    """Which of the values each element, or slice, is."""
+    """The position in `values` of each element, or slice."""
     counts: Symbol
-    """The number of times that each is there."""
+    """The number of occurrences of each."""
 
 
 @op(onnx="TopK, NonZero, CumSum, ScatterElements, Unique", rule="keep")
 def unique(x: TensorLike, axis: int | None = None, out_dim: DimLike | None = None) -> Unique:
-    """The different values in ascending order, where each is first, which of them each element is, and their counts.
+    """The unique values in ascending order, their first positions, the position of each element in them, and counts.
 
-    x: any shape and dtype; NaNs all differ, and -0.0 is 0.0. axis: compare the slices along it, element by element in
-    row-major order; None compares the elements of the flattened tensor. out_dim: a name for the number of values,
+    x: any shape and dtype; NaNs all differ, and -0.0 equals 0.0. axis: compare the slices along it, element by element
+    in row-major order; None compares the elements of the flattened tensor. out_dim: a name for the number of values,
     unknown otherwise. Returns a named tuple: values [out_dim], or the shape of x with out_dim at the axis; indices and
     counts [out_dim], of int64; inverse in the shape of x, or [size of the axis], of int64. Raises `ShapeError` for what
-    is no axis. NumPy's unique, but for NaN; the array API standard's unique_all; ONNX Unique of strings and slices.
+    is not an axis. NumPy's unique, but for NaN; the array API standard's unique_all; ONNX Unique of strings and slices.
     """
     symbol = operand("unique", x)
     count = Dim.dynamic() if out_dim is None else _dim(out_dim)
     flat = reshaped("unique", symbol, [None], {"x": symbol}) if symbol.rank != 1 else symbol
     if axis is None:
-        values, indices, numbers, counts = _different(flat, count)
+        values, indices, numbers, counts = _unique_values(flat, count)
         sizes = [d if d.is_static else Axis(symbol, i) for i, d in enumerate(symbol.shape)]
         inverse = reshaped("unique", numbers, sizes, {"x": symbol}, sources=(symbol,))
     else:
         position = axis_of("unique", axis, symbol.rank, {"x": symbol})
-        # Slices of numbers of values are ordered as slices of values, and have a kernel in every dtype.
-        turned = _in_front(symbol, position)
-        rows = _numbered(turned)
+        # Slices of value numbers are ordered as slices of values are, and have a kernel for every dtype.
+        transposed = _axis_first(symbol, position)
+        rows = _value_numbers(transposed)
         _, indices, inverse, counts = _emit_unique(rows, count, 0)
         shape = _shape([count if i == position else d for i, d in enumerate(symbol.shape)])
         values = e.emit("Gather", symbol, indices, shape=shape, axis=position)
     return Unique(values, as_index(indices), as_index(inverse), as_index(counts))
 
 
-def _different(flat: Symbol, count: Dim) -> tuple[Symbol, Symbol, Symbol, Symbol]:
-    """Return the values of a vector, where each is first, which of them each element is, and their counts."""
+def _unique_values(flat: Symbol, count: Dim) -> tuple[Symbol, Symbol, Symbol, Symbol]:
+    """Return the unique values of a vector, their first positions, the value number of each element, and counts."""
     if flat.dtype is DType.string:
         return _emit_unique(flat, count, None)
     runs = runs_of(flat)
@@ -165,15 +169,15 @@ def _different(flat: Symbol, count: Dim) -> tuple[Symbol, Symbol, Symbol, Symbol
     return values, indices, runs.placed(runs.numbers), runs.lengths(starts)
 
 
-def _in_front(x: Symbol, axis: int) -> Symbol:
+def _axis_first(x: Symbol, axis: int) -> Symbol:
     order = [axis, *(i for i in range(x.rank) if i != axis)]
     return x if not axis else e.emit("Transpose", x, shape=_shape([x.shape[i] for i in order]), perm=order)
 
 
-def _numbered(x: Symbol) -> Symbol:
-    """Return which of the values of x, in order, each element is: int64 [size of axis 0, the others]."""
+def _value_numbers(x: Symbol) -> Symbol:
+    """Return the number of the unique value of each element: int64 [size of axis 0, the others]."""
     flat = reshaped("unique", x, [None], {"x": x}) if x.rank != 1 else x
-    numbers = _different(flat, Dim.dynamic())[2]
+    numbers = _unique_values(flat, Dim.dynamic())[2]
     graph = x.graph
     size = x.shape[0] if x.shape[0].is_static else Axis(x, 0)
     others = product(graph, [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape) if i], (x,))
@@ -191,47 +195,51 @@ def _emit_unique(x: Symbol, count: Dim, axis: int | None) -> tuple[Symbol, Symbo
     return values, indices, inverse, counts
 
 
-# Running totals
+# Cumulative operations
 
 
 @op(onnx="CumSum", rule="sum")
 def cumsum(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
-    """The running sum along an axis.
+    """The cumulative sum along an axis.
 
     x: any shape of rank 1 or more, numbers or bools; bools are counted in int64, integers wrap in their own dtype.
-    axis: along which. exclusive: without the element itself, so that the first sum is 0. reverse: from the end.
-    Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX CumSum.
+    axis: the axis to sum along. exclusive: without the element itself, so that the first sum is 0. reverse: start at
+    the end.
+    Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX CumSum.
     """
     return _running("cumsum", "CumSum", x, axis, exclusive, reverse)
 
 
 @op(onnx="CumProd", rule="sum")
 def cumprod(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
-    """The running product along an axis.
+    """The cumulative product along an axis.
 
     x: any shape of rank 1 or more, numbers or bools; bools are taken as int64, integers wrap in their own dtype.
-    axis: along which. exclusive: without the element itself, so that the first product is 1. reverse: from the end.
-    Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX CumProd.
+    axis: the axis to multiply along. exclusive: without the element itself, so that the first product is 1. reverse:
+    start at the end.
+    Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX CumProd.
     """
     return _running("cumprod", "CumProd", x, axis, exclusive, reverse)
 
 
 @op(onnx="Scan, Max", rule="number")
 def cummax(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
-    """The greatest so far along an axis; NaN stays the greatest.
+    """The cumulative maximum along an axis; from the first NaN on it is NaN.
 
-    x: any shape of rank 1 or more, numbers or bools. axis: along which. reverse: from the end. Returns the dtype and
-    shape of x. Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX Scan over Max; JAX's cummax.
+    x: any shape of rank 1 or more, numbers or bools. axis: the axis to go along. reverse: start at the end. Returns the
+    dtype and shape of x. Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX Scan over Max; JAX's
+    cummax.
     """
     return _running_extreme("cummax", "Max", x, axis, reverse)
 
 
 @op(onnx="Scan, Min", rule="number")
 def cummin(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
-    """The least so far along an axis; NaN stays the least.
+    """The cumulative minimum along an axis; from the first NaN on it is NaN.
 
-    x: any shape of rank 1 or more, numbers or bools. axis: along which. reverse: from the end. Returns the dtype and
-    shape of x. Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX Scan over Min; JAX's cummin.
+    x: any shape of rank 1 or more, numbers or bools. axis: the axis to go along. reverse: start at the end. Returns the
+    dtype and shape of x. Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX Scan over Min; JAX's
+    cummin.
     """
     return _running_extreme("cummin", "Min", x, axis, reverse)
 
@@ -241,13 +249,13 @@ def _running_extreme(name: str, op_type: str, x: TensorLike, axis: int, reverse:
     position = axis_of(name, axis, symbol.rank, {"x": symbol})
     if symbol.shape[position] == 0:
         return symbol
-    own = {"Max": "Or", "Min": "And"}[op_type] if dtype is DType.bool else op_type
+    operator = {"Max": "Or", "Min": "And"}[op_type] if dtype is DType.bool else op_type
 
     def step(best: Symbol, element: Symbol) -> tuple[Symbol, Symbol]:
-        found = e.emit(own, best, element, shape=best.shape)
-        return found, found
+        result = e.emit(operator, best, element, shape=best.shape)
+        return result, result
 
-    # Of no elements the extreme is the end of the range, where indexing would fail.
+    # A slice, as indexing would fail on no elements; their maximum is the end of the range.
     bounds = [e.ints(symbol, [value]) for value in ((-1, 2**62) if reverse else (0, 1))]
     shape = _shape([Dim.dynamic() if i == position else d for i, d in enumerate(symbol.shape)])
     ends = e.emit("Slice", symbol, *bounds, e.ints(symbol, [position]), shape=shape)
@@ -268,32 +276,32 @@ def _running(name: str, op_type: str, x: TensorLike, axis: int, exclusive: bool,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """The elements of a vector in order, and which of them begin a run of equal ones. NaNs all differ."""
+    """The elements of a vector in order, and the starts of runs of equal ones. NaNs all differ."""
 
     order: Symbol
     """The position of each in the vector, int64; the first of equal ones comes first."""
     values: Symbol
     is_first: Symbol
-    """True for each element, in order, that is the first of its value."""
+    """True for each element, in order, that is the first with its value."""
 
     def starts(self, count: Dim) -> Symbol:
         """Return the positions, in order, of the first of each value: int64 [count]."""
-        found = e.emit("NonZero", self.is_first, dtype=DType.int64, shape=_shape([Dim(1), count]))
-        return e.emit("Squeeze", found, found.graph.build.vector([0]), shape=_shape([count]))
+        positions = e.emit("NonZero", self.is_first, dtype=DType.int64, shape=_shape([Dim(1), count]))
+        return e.emit("Squeeze", positions, positions.graph.build.vector([0]), shape=_shape([count]))
 
     @property
     def numbers(self) -> Symbol:
-        """Return for each element, in order, how many values come before its own, int64."""
+        """Return the number of unique values before that of each element, in order, int64."""
         marks = e.cast(self.is_first, DType.int64)
         counted = e.emit("CumSum", marks, e.const(marks, 0), shape=marks.shape)
         return e.emit("Sub", counted, e.const(counted, 1))
 
     def placed(self, values: Symbol) -> Symbol:
-        """Return a value for each element, in order, at the element's place in the vector."""
+        """Scatter values of the elements, in order, to their positions in the vector."""
         return e.emit("ScatterElements", values, self.order, values, shape=values.shape, axis=0)
 
     def lengths(self, starts: Symbol) -> Symbol:
-        """Return how many elements each run has."""
+        """Return the number of elements in each run."""
         graph = starts.graph
         rest = e.emit(
             "Slice", starts, *(graph.build.vector([n]) for n in (1, (1 << 63) - 1, 0)), shape=_shape([Dim.dynamic()])
@@ -314,7 +322,7 @@ def _part(flat: Symbol, operator: str) -> Symbol:
 
 
 def runs_of(flat: Symbol) -> Runs:
-    """Return the runs of a vector of numbers or bools; complex ones are in the order of their real parts first."""
+    """Return the runs of a vector of numbers or bools; complex numbers are ordered by real, then imaginary part."""
     graph, shape = flat.graph, flat.shape
     count = shape_vector(graph, [Axis(flat, 0)])
     if flat.dtype.is_complex:

@@ -1,8 +1,7 @@
-"""Special functions, which ONNX has no operators for: roots, the gamma function's family, the error function's.
+"""Special functions without ONNX operators: roots, the gamma function and its relatives, error functions.
 
-All are computed in float64 and rounded once; `exp10` in float32 where it may be less accurate. The polynomials
-interpolate at Chebyshev points, the highest power first; where their argument is t = (x - k) / (x + k), they hold far
-from 0 too.
+All are computed in float64 and rounded once; `exp10` in float32 if it may be less accurate. The polynomials interpolate
+at Chebyshev points, with the highest power first; those of t = (x - k) / (x + k) are also valid far from 0.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _DIGAMMA_ROOT, _DIGAMMA_ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
 def _function(
     name: str, onnx: str, doc: str, body: Callable[[Symbol], Symbol], *, has_fast_form: bool = False
 ) -> Callable[[TensorLike], Symbol]:
-    """Declare a function. has_fast_form: in less than float64 its body is one where the node may be less accurate."""
+    """Declare a function. has_fast_form: its body is also the less accurate form for dtypes below float64."""
     IN_DOUBLE.add(onnx)
     return unary(name, onnx, "float", doc, body=body, fast=body if has_fast_form else None)
 
@@ -63,12 +62,12 @@ def _function(
 
 def _cbrt(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    # One step of Halley's method from a root of 26 bits: right to 0.67 units in the last place.
+    # One step of Halley's method from a root of 26 bits: accurate to 0.67 units in the last place.
     root = e.upper(e.emit("Pow", size, e.const(x, 1 / 3)))
     quotient = e.emit("Div", size, e.emit("Mul", root, root))
     step = e.emit("Div", e.emit("Sub", quotient, root), e.emit("Add", e.emit("Add", root, root), quotient))
-    found = e.emit("Mul", e.emit("Sign", x), e.emit("Add", root, e.emit("Mul", root, step)))
-    return e.where(e.equal(e.emit("Add", x, x), x), x, found)  # zeros and infinities are their own roots
+    result = e.emit("Mul", e.emit("Sign", x), e.emit("Add", root, e.emit("Mul", root, step)))
+    return e.where(e.equal(e.emit("Add", x, x), x), x, result)  # zeros and infinities are their own roots
 
 
 def _rcbrt(x: Symbol) -> Symbol:
@@ -79,7 +78,7 @@ def _rcbrt(x: Symbol) -> Symbol:
 
 
 def _near_log_gamma(size: Symbol, small: Symbol) -> Symbol:
-    """Return log(gamma(x)) from 1 to 8, and log(gamma(x + 1)) below 1, where `small` is true: x itself is exact."""
+    """Return log(gamma(x)) from 1 to 8, and log(gamma(x + 1)) below 1, where `small` is true and x + 1 would round."""
     less_one = e.sub(size, 1)
     moved = e.clamp_max(e.where(small, e.add(size, 1), size), 8)
     factors = e.emit("Mul", e.where(small, size, less_one), e.where(small, less_one, e.sub(size, 2)))
@@ -87,13 +86,13 @@ def _near_log_gamma(size: Symbol, small: Symbol) -> Symbol:
 
 
 def _stirling(x: Symbol) -> Symbol:
-    """Return the series of log(gamma(x)) less Stirling's formula, from 8 on."""
+    """Return the series of log(gamma(x)) minus Stirling's formula, for x >= 8."""
     inverse = e.emit("Reciprocal", x)
     return e.emit("Mul", inverse, e.polynomial(e.square(inverse), _STIRLING))
 
 
 def _sine_of_turns(size: Symbol) -> tuple[Symbol, Symbol]:
-    """Return sin(pi * x) and cos(pi * x) up to their sign, of what is left of x beside the nearest whole number."""
+    """Return sin(pi * x) and cos(pi * x) up to their sign, from the distance of x to the nearest integer."""
     angle = e.mul(e.emit("Sub", size, e.emit("Round", size)), math.pi)
     return e.emit("Sin", angle), e.emit("Cos", angle)
 
@@ -109,16 +108,16 @@ def _lgamma(x: Symbol) -> Symbol:
     sine = e.mul(e.emit("Abs", _sine_of_turns(size)[0]), 1 / math.pi)
     reflected = e.where(small, sine, e.emit("Mul", sine, size))
     factor = e.emit("Log", e.where(negative, reflected, e.clamp_max(size, 1)))
-    found = e.where(negative, e.emit("Sub", e.emit("Neg", factor), body), e.emit("Sub", body, factor))
-    found = e.where_number(e.equals(found, 0), 0, found)  # 0.0 at 1 and 2, not -0.0
-    return e.where_number(e.equals(size, math.inf), math.inf, found)
+    result = e.where(negative, e.emit("Sub", e.emit("Neg", factor), body), e.emit("Sub", body, factor))
+    result = e.where_number(e.equals(result, 0), 0, result)  # 0.0 at 1 and 2, not -0.0
+    return e.where_number(e.equals(size, math.inf), math.inf, result)
 
 
 def _tgamma(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
     small, negative, near = e.below(size, 1), e.below(x, 0), e.below(size, 8)
     large = e.clamp_max(e.clamp_min(size, 8), 185)
-    # In two factors, which do not overflow before the product does.
+    # As two factors, which do not overflow before the product does.
     half = e.emit("Pow", large, e.mul(e.sub(large, 0.5), 0.5))
     root = e.mul(e.emit("Exp", _stirling(large)), math.sqrt(2 * math.pi))
     other = e.emit("Mul", e.emit("Mul", half, e.emit("Exp", e.emit("Neg", large))), root)
@@ -131,14 +130,14 @@ def _tgamma(x: Symbol) -> Symbol:
     sine = e.where(e.equals(odd, 1), sine, e.emit("Neg", sine))
     reflected = e.emit("Div", e.emit("Div", e.div(math.pi, sine), first), second)
     reflected = e.where_number(e.equals(sine, 0), math.nan, reflected)
-    found = e.where_number(e.equals(x, 0), e.emit("Reciprocal", x), e.where(negative, reflected, direct))
-    return e.where(*_factorial(x), found)
+    result = e.where_number(e.equals(x, 0), e.emit("Reciprocal", x), e.where(negative, reflected, direct))
+    return e.where(*_factorial(x), result)
 
 
 def _near_gamma(size: Symbol, small: Symbol) -> Symbol:
     """Return gamma(x) from 1 to 8, and gamma(x + 1) below 1, where `small` is true.
 
-    From 4 on it is a product with gamma(x - 3): the exponential of a smaller number has a smaller error.
+    From 4 on it is a product with gamma(x - 3), as the exponential of a smaller number has a smaller error.
     """
     high = e.greater(size, e.const(size, 4))
     lowered = e.sub(size, 3)
@@ -148,7 +147,7 @@ def _near_gamma(size: Symbol, small: Symbol) -> Symbol:
 
 
 def _factorial(x: Symbol) -> tuple[Symbol, Symbol]:
-    """Return whether x is a whole number whose gamma function float64 holds, and that."""
+    """Return a mask of integers whose gamma function float64 can hold, and its values."""
     inside = e.both(e.greater(x, e.const(x, 0.5)), e.below(x, 171.5), e.equal(e.emit("Round", x), x))
     place = e.cast_within(e.where_number(inside, x, 1), DType.int32)
     values = np.array([math.nan, *(float(math.factorial(n)) for n in range(171))])
@@ -184,16 +183,16 @@ exp10 = _function(
     "exp10", "Exp10", "10 to the power of x.", lambda x: e.emit("Pow", e.const(x, 10.0), x), has_fast_form=True
 )
 lgamma = _function("lgamma", "Lgamma", "The logarithm of the magnitude of the gamma function. C's lgamma.", _lgamma)
-tgamma = _function("tgamma", "Tgamma", "The gamma function; NaN of negative whole numbers. C's tgamma.", _tgamma)
+tgamma = _function("tgamma", "Tgamma", "The gamma function; NaN for negative integers. C's tgamma.", _tgamma)
 digamma = _function(
     "digamma",
     "Digamma",
-    "The derivative of log(gamma(x)); NaN of negative whole numbers. SciPy's digamma.",
+    "The derivative of log(gamma(x)); NaN for negative integers. SciPy's digamma.",
     _digamma,
 )
 
 
-# The error function's family, and the distribution function of normal numbers
+# Error functions, and the distribution function of normal numbers
 
 # exp(x * x) * erfc(x) * (x + k) from 0.5 to 28, k = 3.75.
 _ERFCX = (
@@ -237,9 +236,9 @@ _ERFCX_FAR = (162.421875, -29.53125, 6.5625, -1.875, 0.75, -0.5, 1.0)
 
 
 def _scaled_erfc(x: Symbol) -> Symbol:
-    """Return erfc(x) from 0.5 up to 28."""
+    """Return erfc(x) from 0.5 to 28."""
     high = e.upper(x)
-    # exp(-x * x) would lose the digits that the square rounds off; in halves it does not underflow early.
+    # exp(-x * x) would lose the digits that the square rounds off; as two halves it does not underflow early.
     half = e.emit("Exp", e.mul(e.emit("Mul", high, high), -0.5))
     rest = e.emit("Exp", e.emit("Mul", e.emit("Sub", high, x), e.emit("Add", high, x)))
     scaled = e.emit("Div", e.polynomial(e.ratio(x, 3.75), _ERFCX), e.add(x, 3.75))
@@ -268,14 +267,14 @@ def _erfinv(x: Symbol) -> Symbol:
 def _scaled(size: Symbol) -> Symbol:
     """Return exp(x * x) * erfc(x) from 0.5 on."""
     near = e.clamp_max(size, 28.0)
-    made = e.emit("Div", e.polynomial(e.ratio(near, 3.75), _ERFCX), e.emit("Add", near, e.const(near, 3.75)))
+    quotient = e.emit("Div", e.polynomial(e.ratio(near, 3.75), _ERFCX), e.emit("Add", near, e.const(near, 3.75)))
     inverse = e.emit("Reciprocal", e.clamp_min(size, 28.0))
     beyond = e.emit("Mul", e.mul(inverse, 1 / math.sqrt(math.pi)), e.polynomial(e.square(inverse), _ERFCX_FAR))
-    return e.where(e.greater(size, e.const(size, 28.0)), beyond, made)
+    return e.where(e.greater(size, e.const(size, 28.0)), beyond, quotient)
 
 
 def _exp_of_square(x: Symbol, factor: float) -> Symbol:
-    """Return exp(factor * x * x), a power of two being the factor: the digits that the square rounds off count."""
+    """Return exp(factor * x * x) with the digits that the square rounds off. factor: a power of two."""
     high = e.upper(x)
     rest = e.emit("Mul", e.emit("Sub", x, high), e.emit("Add", x, high))
     return e.emit("Mul", e.emit("Exp", e.mul(e.square(high), factor)), e.emit("Exp", e.mul(rest, factor)))
@@ -283,8 +282,8 @@ def _exp_of_square(x: Symbol, factor: float) -> Symbol:
 
 def _erfcx(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    held = e.clamp_max(size, 28.0)
-    growth = _exp_of_square(held, 1.0)
+    clamped = e.clamp_max(size, 28.0)
+    growth = _exp_of_square(clamped, 1.0)
     inside = e.polynomial(e.square(e.clamp_max(size, 0.5)), _ERF)
     near = e.emit("Mul", growth, e.emit("Sub", e.const(x, 1), e.emit("Mul", x, inside)))
     far = _scaled(e.clamp_min(size, 0.5))
@@ -315,10 +314,10 @@ _ROOT = math.sqrt(0.5)
 
 def _normcdf(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    held = e.clamp_max(size, 39.0)
-    scaled = _scaled(e.clamp_min(e.mul(held, _ROOT), 0.5))
-    # In halves exp(-x * x / 2) does not underflow before the product does.
-    half = _exp_of_square(held, -0.25)
+    clamped = e.clamp_max(size, 39.0)
+    scaled = _scaled(e.clamp_min(e.mul(clamped, _ROOT), 0.5))
+    # As two halves exp(-x * x / 2) does not underflow before the product does.
+    half = _exp_of_square(clamped, -0.25)
     tail = e.emit("Mul", e.emit("Mul", e.mul(scaled, 0.5), half), half)
     tail = e.where_number(e.greater(size, e.const(x, 39.0)), 0, tail)
     far = e.where(e.below(x, 0), tail, e.emit("Sub", e.const(x, 1), tail))
@@ -330,10 +329,10 @@ def _normcdf(x: Symbol) -> Symbol:
 
 def _normcdfinv(x: Symbol) -> Symbol:
     upper = e.mul(_erfcinv(e.emit("Add", x, x)), math.sqrt(2))
-    return e.emit("Sub", e.const(x, 0), upper)  # 0.0 of 0.5, not -0.0
+    return e.emit("Sub", e.const(x, 0), upper)  # 0.0 for 0.5, not -0.0
 
 
-erfc = _function("erfc", "Erfc", "1 - erf(x), accurate where that is small. C's erfc.", _erfc)
+erfc = _function("erfc", "Erfc", "1 - erf(x), accurate where it is small. C's erfc.", _erfc)
 erfinv = _function("erfinv", "Erfinv", "The number whose error function is x; NaN outside -1 to 1.", _erfinv)
 erfcx = _function("erfcx", "Erfcx", "exp(x * x) * erfc(x), which does not underflow. CUDA's and SciPy's erfcx.", _erfcx)
 erfcinv = _function(
@@ -345,6 +344,6 @@ normcdf = _function(
 normcdfinv = _function(
     "normcdfinv",
     "NormCdfInverse",
-    "The normal number that as large a part x lies below; NaN outside 0 to 1. CUDA's; SciPy's ndtri.",
+    "The inverse of normcdf: the number below which normal numbers are with probability x. CUDA's; SciPy's ndtri.",
     _normcdfinv,
 )

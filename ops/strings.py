@@ -1,6 +1,6 @@
 """Strings: concatenation, splitting, patterns, and conversion from and to numbers.
 
-Ops that move elements (`gather`, `concat`, `where`, indexing) and `==` take strings too. See docs/sequences.md.
+Ops that move elements (`gather`, `concat`, `where`, indexing) and `==` accept strings too. See docs/sequences.md.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _STRING, _I64, _U64 = DType.string, DType.int64, DType.uint64
 
 @op(onnx="StringConcat")
 def string_concat(lhs: StringLike, rhs: StringLike) -> Symbol:
-    """Each string followed by another.
+    """Elementwise concatenation of strings.
 
-    lhs, rhs: strings whose shapes broadcast; a Python str is a scalar. Raises `DTypeError` for anything else,
+    lhs, rhs: strings whose shapes broadcast; a Python str is a scalar. Raises `DTypeError` for other dtypes,
     `ShapeError` for shapes that do not broadcast. ONNX StringConcat.
     """
     graph = graph_of("string_concat", (lhs, rhs))
@@ -52,7 +52,9 @@ def string_join(values: Sequence[StringLike], separator: str = "") -> Symbol:
     `ShapeError` for no values. ONNX StringConcat.
     """
     if isinstance(values, (str, Symbol)) or not isinstance(values, Iterable) or not list(values):
-        raise ShapeError("string_join: no list of strings is given", operands={"values": values}, help="give a list")
+        raise ShapeError(
+            "string_join: values must be a list of one or more strings", operands={"values": values}, help="give a list"
+        )
     graph = graph_of("string_join", values)
     first, *others = [_strings(graph, "string_join", value, f"value {i}") for i, value in enumerate(values)]
     between = [string_concat(separator, other) if separator else other for other in others]
@@ -61,45 +63,50 @@ def string_join(values: Sequence[StringLike], separator: str = "") -> Symbol:
 
 @op(onnx="StringSplit")
 def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | None = None) -> tuple[Symbol, Symbol]:
-    """The parts of each string between delimiters, and how many there are.
+    """The parts of each string between delimiters, and the number of parts.
 
     x: strings of any shape. delimiter: a Python str; without one the parts are separated by runs of spaces, and a
-    string of spaces alone has none. maxsplit: the most delimiters to split at, from the start. Returns the parts, with
+    string of spaces only has none. maxsplit: the maximum number of splits, from the start. Returns the parts, with
     a last axis as long as the greatest number of parts and "" after the last part, and their numbers, int64 in the
-    shape of x. Raises `DTypeError` for what is no string, `ShapeError` for a maxsplit below 0 and an empty delimiter.
-    Python's str.split; ONNX StringSplit.
+    shape of x. Raises `DTypeError` for anything but strings, `ShapeError` for a maxsplit below 0 and an empty
+    delimiter. Python's str.split; ONNX StringSplit.
     """
     graph = graph_of("string_split", (x,))
     symbol = _strings(graph, "string_split", x, "x")
     if delimiter is not None and (not isinstance(delimiter, str) or not delimiter):
-        raise ShapeError(f"string_split: the delimiter is {delimiter!r}", help="give a text, or None for spaces")
+        raise ShapeError(
+            f"string_split: delimiter must be a str of one or more characters, got {delimiter!r}",
+            help="give a str, or None for spaces",
+        )
     if maxsplit is not None and (not isinstance(maxsplit, int) or isinstance(maxsplit, bool) or maxsplit < 0):
-        raise ShapeError(f"string_split: maxsplit is {maxsplit!r}", help="give an int of 0 or more, or None")
-    given = {"delimiter": delimiter, "maxsplit": maxsplit}
+        raise ShapeError(
+            f"string_split: maxsplit must be an int >= 0, got {maxsplit!r}", help="give an int >= 0, or None"
+        )
+    options = {"delimiter": delimiter, "maxsplit": maxsplit}
     parts = tensor_type(_STRING, _shape([*symbol.shape, Dim.dynamic()]))
     counts = tensor_type(_I64, symbol.shape)
-    attributes = {name: value for name, value in given.items() if value is not None}
+    attributes = {name: value for name, value in options.items() if value is not None}
     first, second = graph.build.emit_many("StringSplit", (symbol,), [parts, counts], attributes)
     return first, second
 
 
 @op(onnx="StringNormalizer")
 def string_lower(x: StringLike) -> Symbol:
-    """The strings in small letters.
+    """The strings in lower case.
 
-    x: strings of any shape. Each letter is converted by itself, as the C library's towlower does in a locale of UTF-8.
-    Raises `DTypeError` for what is no string. ONNX StringNormalizer.
+    x: strings of any shape. Each letter is converted by itself, as the C library's towlower does in a UTF-8 locale.
+    Raises `DTypeError` for anything but strings. ONNX StringNormalizer.
     """
     return _cased("string_lower", x, "LOWER")
 
 
 @op(onnx="StringNormalizer")
 def string_upper(x: StringLike) -> Symbol:
-    """The strings in capital letters.
+    """The strings in upper case.
 
-    x: strings of any shape. Each letter is converted by itself, as the C library's towupper does in a locale of UTF-8:
-    letters without a single capital, as sharp s, stay. Raises `DTypeError` for what is no string. ONNX
-    StringNormalizer.
+    x: strings of any shape. Each letter is converted by itself, as the C library's towupper does in a UTF-8 locale:
+    letters without a single upper-case letter, such as sharp s, stay. Raises `DTypeError` for anything but strings.
+    ONNX StringNormalizer.
     """
     return _cased("string_upper", x, "UPPER")
 
@@ -109,38 +116,42 @@ def string_remove(x: StringLike, words: Sequence[str], case_sensitive: bool = Tr
     """The strings that are not in a list of words.
 
     x: strings of shape [n]. words: Python strs. case_sensitive: if not, strings are compared as by `string_lower`.
-    Returns strings of shape [?], empty where all are words. Raises `DTypeError` for what is no string, `ShapeError` for
-    another rank. ONNX StringNormalizer keeps one "" where no string is left.
+    Returns strings of shape [?], empty where all are words. Raises `DTypeError` for anything but strings, `ShapeError`
+    for another rank. ONNX StringNormalizer keeps one "" if no string is left.
     """
     graph = graph_of("string_remove", (x,))
     symbol = _strings(graph, "string_remove", x, "x")
     if symbol.rank != 1:
         raise ShapeError(
-            f"string_remove: x has {symbol.rank} axes", operands={"x": symbol}, help="flatten it: ops.flatten(x)"
+            f"string_remove: x must have rank 1, got {symbol.rank}",
+            operands={"x": symbol},
+            help="flatten it: ops.flatten(x)",
         )
     if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-        raise DTypeError("string_remove: words are no list of strs", operands={"words": repr(words)}, help="give strs")
+        raise DTypeError(
+            "string_remove: words must be a list of strs", operands={"words": repr(words)}, help="give a list of strs"
+        )
     if not len(words):
         return symbol
-    known = graph.constant(np.array(list(words), object))
-    compared, known = (symbol, known) if case_sensitive else (string_lower(symbol), string_lower(known))
-    found = any_of(e.equal(compared[:, None], known[None, :]), axis=1)
-    kept: Symbol = symbol[e.opposite(found)]
-    return kept
+    excluded = graph.constant(np.array(list(words), object))
+    compared, excluded = (symbol, excluded) if case_sensitive else (string_lower(symbol), string_lower(excluded))
+    is_excluded = any_of(e.equal(compared[:, None], excluded[None, :]), axis=1)
+    remaining: Symbol = symbol[e.opposite(is_excluded)]
+    return remaining
 
 
 @op(onnx="RegexFullMatch")
 def string_matches(x: StringLike, pattern: str) -> Symbol:
-    """True where the whole of a string matches a pattern.
+    """True where a pattern matches the whole string.
 
     x: strings of any shape. pattern: a regular expression of RE2, without look-around and backreferences; `.` is any
-    letter but a line end. A pattern that RE2 rejects is a `ModelError` when the graph is loaded. Raises `DTypeError`
-    for what is no string. ONNX RegexFullMatch.
+    character but a newline. A pattern that RE2 rejects is a `ModelError` when the graph is loaded. Raises `DTypeError`
+    for anything but strings. ONNX RegexFullMatch.
     """
     graph = graph_of("string_matches", (x,))
     symbol = _strings(graph, "string_matches", x, "x")
     if not isinstance(pattern, str):
-        raise DTypeError(f"string_matches: the pattern is {pattern!r:.60}", help="give a str: r'[a-z]+'")
+        raise DTypeError(f"string_matches: pattern must be a str, got {pattern!r:.60}", help="give a str: r'[a-z]+'")
     return graph.build.emit("RegexFullMatch", (symbol,), tensor_type(DType.bool, symbol.shape), {"pattern": pattern})
 
 
@@ -149,8 +160,8 @@ def string_of(x: TensorLike) -> Symbol:
     """Numbers as strings.
 
     x: any shape, integers of up to 64 bits in all their digits, bools as "True" and "False", floats in 8 significant
-    digits as C's %.8g writes them, with "INF", "-INF" and "NaN". float64 has more digits than that, and float32 may
-    need a ninth to be read back as it was. Strings stay. Raises `DTypeError` for wider integers. ONNX Cast.
+    digits as C's %.8g writes them, with "INF", "-INF" and "NaN". float64 loses digits, and float32 may need a ninth
+    digit to be read back exactly. Strings stay. Raises `DTypeError` for wider integers. ONNX Cast.
     """
     symbol = operand("string_of", x)
     dtype = symbol.dtype
@@ -159,7 +170,7 @@ def string_of(x: TensorLike) -> Symbol:
         return symbol
     if dtype.is_complex:
         raise DTypeError(
-            f"string_of: nothing writes {dtype} as text",
+            f"string_of: {dtype} cannot be written as text",
             operands={"x": symbol},
             help="write its parts: ops.string_of(ops.real(x))",
         )
@@ -179,13 +190,12 @@ def string_of(x: TensorLike) -> Symbol:
 
 @op(onnx="RegexFullMatch, Cast")
 def string_parse(x: StringLike, dtype: object) -> Symbol:
-    """The numbers that strings represent, with or without spaces around them.
+    """The numbers that strings represent, with or without surrounding spaces.
 
-    x: strings of any shape. dtype: an integer, for digits with a sign or none; or a float, for decimal numbers with an
-    exponent or none, and inf and nan in letters of any size. Floats are read as float64 and rounded from there. A
-    string that is no such number, an integer that the dtype does not hold, and a float that float64 does not (1e400,
-    1e-400) are errors of the run. Raises `DTypeError` for what is no string, and for other dtypes. ONNX RegexFullMatch,
-    then Cast.
+    x: strings of any shape. dtype: an integer, for digits with an optional sign; or a float, for decimal numbers with
+    an optional exponent, and inf and nan in any case. Floats are read as float64 and then rounded. Other strings, an
+    integer out of range of the dtype, and a float out of range of float64 (1e400, 1e-400) are errors of the run. Raises
+    `DTypeError` for anything but strings, and for other dtypes. ONNX RegexFullMatch, then Cast.
     """
     name = "string_parse"
     graph = graph_of(name, (x,))
@@ -202,13 +212,13 @@ def string_parse(x: StringLike, dtype: object) -> Symbol:
         )
     pattern = _REAL if wanted.is_float else _UNSIGNED if wanted.is_unsigned else _SIGNED
     valid = string_matches(symbol, pattern)
-    made = _read(symbol, valid, read)
+    parsed = _read(symbol, valid, read)
     if wanted.is_integer and wanted.bits < 64:
         least, greatest = (graph.build.scalar(int(limit), _I64) for limit in (wanted.min, wanted.max))
-        low, high = (e.emit(test, made, limit, dtype=DType.bool) for test, limit in
+        low, high = (e.emit(test, parsed, limit, dtype=DType.bool) for test, limit in
                      (("GreaterOrEqual", least), ("LessOrEqual", greatest)))  # fmt: skip
-        made = _read(symbol, e.both(low, high), read)
-    return graph.build.cast(made, wanted)
+        parsed = _read(symbol, e.both(low, high), read)
+    return graph.build.cast(parsed, wanted)
 
 
 _SIGNED = r"\s*[+-]?[0-9]+\s*"
@@ -217,35 +227,35 @@ _REAL = r"(?i)\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?\s*|\s*[+-]?(inf|
 
 
 def _read(x: Symbol, valid: Symbol, dtype: DType) -> Symbol:
-    """Cast strings; invalid ones become a string that the kernel refuses."""
+    """Cast strings; invalid ones are replaced by a string that the kernel refuses."""
     nothing = _strings(x.graph, "string_parse", "", "x")
     checked = x.graph.build.emit("Where", (valid, x, nothing), tensor_type(_STRING, x.shape))
     return e.cast_within(checked, dtype)
 
 
 def _strings(graph: Graph, name: str, value: object, role: str) -> Symbol:
-    """Return an operand that must be of strings."""
+    """Return an operand that must be strings."""
     if isinstance(value, str):
         return graph.constant(value)
     symbol = graph.build.operand(value, name, role)
     if not isinstance(symbol.type, TensorType) or symbol.dtype is not _STRING:
         is_complex = isinstance(symbol.type, TensorType) and symbol.dtype.is_complex
         raise DTypeError(
-            f"{name}: {role} is {symbol.type}, no strings",
+            f"{name}: {role} must be strings, got {symbol.type}",
             operands={role: symbol},
-            help=f"ops.string_of({'ops.real(z)' if is_complex else 'x'}) makes strings of numbers",
+            help=f"ops.string_of({'ops.real(z)' if is_complex else 'x'}) converts numbers to strings",
         )
     return symbol
 
 
 def _cased(name: str, x: StringLike, action: str) -> Symbol:
-    """Apply StringNormalizer to any shape: it takes a vector that is not empty."""
+    """Apply StringNormalizer to any shape: the operator needs a vector that is not empty."""
     graph = graph_of(name, (x,))
     symbol = _strings(graph, name, x, "x")
     line = e.emit("Reshape", symbol, graph.build.vector([-1]), shape=_shape([Dim.dynamic()]))
     line = e.emit("Concat", line, graph.constant([""]), shape=_shape([Dim.dynamic()]), axis=0)
-    made = e.emit("StringNormalizer", line, shape=line.shape, case_change_action=action)
-    made = e.emit("Slice", made, graph.build.vector([0]), graph.build.vector([-1]), shape=line.shape)
+    result = e.emit("StringNormalizer", line, shape=line.shape, case_change_action=action)
+    result = e.emit("Slice", result, graph.build.vector([0]), graph.build.vector([-1]), shape=line.shape)
     sizes = [Axis(symbol, i) for i in range(symbol.rank)]
     vector = shape_vector(graph, [d if d.is_static else size for d, size in zip(symbol.shape, sizes, strict=True)])
-    return e.emit("Reshape", made, vector, shape=symbol.shape, allowzero=1)
+    return e.emit("Reshape", result, vector, shape=symbol.shape, allowzero=1)

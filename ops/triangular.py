@@ -1,4 +1,4 @@
-"""Matrices zero outside of a band, and systems of equations by triangular factors."""
+"""Triangles and bands of matrices, LU decomposition, and triangular systems of equations."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from graphcore.types.tensor_types import Shape, _shape, tensor_type
 def tril(x: TensorLike, k: int = 0) -> Symbol:
     """The lower triangle of matrices, with 0 above it.
 
-    x: [..., m, n], numbers or bools. k: the last diagonal that is kept, 0 the main one, 1 that above it. Raises
-    `ShapeError` below rank 2, `DTypeError` for a k that is no int. ONNX Trilu.
+    x: [..., m, n], numbers or bools. k: the last diagonal to keep, 0 for the main one, 1 for the one above it. Raises
+    `ShapeError` below rank 2, `DTypeError` for a k that is not an int. ONNX Trilu.
     """
     return _triangle("tril", x, k, upper=False)
 
@@ -31,16 +31,18 @@ def tril(x: TensorLike, k: int = 0) -> Symbol:
 def triu(x: TensorLike, k: int = 0) -> Symbol:
     """The upper triangle of matrices, with 0 below it.
 
-    x: [..., m, n], numbers or bools. k: the first diagonal that is kept, 0 the main one, -1 that below it. Raises
-    `ShapeError` below rank 2, `DTypeError` for a k that is no int. ONNX Trilu.
+    x: [..., m, n], numbers or bools. k: the first diagonal to keep, 0 for the main one, -1 for the one below it. Raises
+    `ShapeError` below rank 2, `DTypeError` for a k that is not an int. ONNX Trilu.
     """
     return _triangle("triu", x, k, upper=True)
 
 
 def _triangle(name: str, x: TensorLike, k: int, *, upper: bool) -> Symbol:
-    symbol = _matrices(name, x)
+    symbol = _matrix_operand(name, x)
     if not isinstance(k, int) or isinstance(k, bool):
-        raise DTypeError(f"{name}: k={k!r} is no diagonal", operands={"x": symbol}, help="k is an int")
+        raise DTypeError(
+            f"{name}: k must be an int, got {k!r}", operands={"x": symbol}, help="give the number of a diagonal"
+        )
     return _trilu(symbol, k, upper=upper)
 
 
@@ -48,13 +50,13 @@ def _trilu(x: Symbol, k: int, *, upper: bool) -> Symbol:
     return e.emit("Trilu", x, x.graph.build.scalar(k, DType.int64), shape=x.shape, upper=int(upper))
 
 
-def _matrices(name: str, x: TensorLike) -> Symbol:
+def _matrix_operand(name: str, x: TensorLike) -> Symbol:
     symbol, _ = promote_one(name, "number", x)
     if symbol.rank < 2:
         raise ShapeError(
-            f"{name}: a tensor of rank {symbol.rank} is no matrix",
+            f"{name}: x must have rank 2 or more, got {symbol.rank}",
             operands={"x": symbol},
-            help="give it two axes: ops.unsqueeze(x, 0)",
+            help="add axes first: ops.unsqueeze(x, 0)",
         )
     return symbol
 
@@ -65,12 +67,12 @@ def band_part(
 ) -> Symbol:
     """A band of matrices around the main diagonal, with 0 outside of it.
 
-    x: [..., m, n], numbers or bools. num_lower, num_upper: how many diagonals below and above the main one belong to
-    the band, -1 or None for all; ints or integer scalar Symbols. exclude: keep what is outside of the band instead.
-    Raises `ShapeError` below rank 2 and for numbers below -1, `DTypeError` for bounds that are no integers. ONNX Trilu;
-    Where on a mask of positions for Symbols and `exclude`.
+    x: [..., m, n], numbers or bools. num_lower, num_upper: the number of diagonals below and above the main one in
+    the band, -1 or None for all; ints or integer scalar Symbols. exclude: keep the elements outside of the band.
+    Raises `ShapeError` below rank 2 and for numbers below -1, `DTypeError` for bounds that are not integers. ONNX
+    Trilu; Where on a mask of positions for Symbols and `exclude`.
     """
-    symbol = _matrices("band_part", x)
+    symbol = _matrix_operand("band_part", x)
     roles: dict[str, Any] = {"x": symbol}
     lower = _bound("num_lower", num_lower, roles)
     upper = _bound("num_upper", num_upper, roles)
@@ -79,7 +81,7 @@ def band_part(
             if upper >= 0:
                 symbol = _trilu(symbol, upper, upper=False)
             return _trilu(symbol, -lower, upper=True) if lower >= 0 else symbol
-        # Where a band is open on one side, everything outside of it lies on the other.
+        # If a band is open on one side, all elements outside of it are on the other side.
         if lower < 0 <= upper:
             return _trilu(symbol, upper + 1, upper=True)
         if upper < 0 <= lower:
@@ -97,28 +99,32 @@ def _bound(role: str, value: Any, roles: dict[str, Any]) -> int | Symbol:
     if isinstance(value, Symbol):
         if value.rank or not value.dtype.is_integer:
             raise DTypeError(
-                f"band_part: {role} is {value.type}",
+                f"band_part: {role} must be an integer scalar, got {value.type}",
                 operands={**roles, role: value},
-                help="give one integer, of rank 0",
+                help="give a scalar",
             )
         return value.graph.build.cast(value, DType.int64)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise DTypeError(f"band_part: {role}={value!r} is no count", operands=roles, help="give an int or a Symbol")
+        raise DTypeError(f"band_part: {role}={value!r} is not a count", operands=roles, help="give an int or a Symbol")
     if value < -1:
-        raise ShapeError(f"band_part: {role} is {value}", operands=roles, help="give a count, or -1 for all diagonals")
+        raise ShapeError(
+            f"band_part: {role} must be >= -1, got {value}",
+            operands=roles,
+            help="give a count, or -1 for all diagonals",
+        )
     return value
 
 
 def _band_mask(x: Symbol, lower: int | Symbol, upper: int | Symbol) -> Symbol:
-    """Return a mask that is true inside the band, bool [m, n]."""
+    """Return a mask that is true in the band, bool [m, n]."""
     graph = x.graph
     rows, columns = (_positions(x, x.rank - 2 + i) for i in (0, 1))
     down = e.emit("Unsqueeze", rows, e.ints(x, [1]), shape=Shape([*rows.shape, 1]))
-    beyond = e.emit("Sub", columns, down)  # positive above the main diagonal
+    diagonals = e.emit("Sub", columns, down)  # positive above the main diagonal
     zero = graph.build.scalar(0, DType.int64)
     low, high = (s if isinstance(s, Symbol) else graph.build.scalar(s, DType.int64) for s in (lower, upper))
-    inside_low = e.emit("LessOrEqual", e.emit("Neg", beyond), low, dtype=DType.bool)
-    inside_high = e.emit("LessOrEqual", beyond, high, dtype=DType.bool)
+    inside_low = e.emit("LessOrEqual", e.emit("Neg", diagonals), low, dtype=DType.bool)
+    inside_high = e.emit("LessOrEqual", diagonals, high, dtype=DType.bool)
     return e.both(e.either(e.less(low, zero), inside_low), e.either(e.less(high, zero), inside_high))
 
 
@@ -140,14 +146,14 @@ def _positions(x: Symbol, axis: int) -> Symbol:
 
 @op(onnx="Loop", rule="float")
 def lu_factor(x: TensorLike) -> tuple[Symbol, Symbol]:
-    """The LU decomposition with partial pivoting, packed in one matrix, and the order of rows that pivoting gave.
+    """The LU decomposition with partial pivoting, packed in one matrix, and the permutation of rows.
 
     x: [..., m, n], numbers or bools; integers become floats. Returns [..., m, n], whose upper triangle is U and whose
-    elements below the diagonal are those of L, which has ones on its diagonal; and int64 [..., m]: row i of L @ U is
-    the row of x with that number. Of columns without a pivot U has a 0 on its diagonal, as LAPACK's getrf has it. Of
-    floats below 32 bits computed in float32 and rounded once. Raises `ShapeError` below rank 2. ONNX Loop.
+    elements below the diagonal are those of L, which has ones on its diagonal; and int64 [..., m]: element i is the row
+    of x that is row i of L @ U. For columns without a pivot U has a 0 on its diagonal, as in LAPACK's getrf. Floats
+    below 32 bits are computed in float32 and rounded once. Raises `ShapeError` below rank 2. ONNX Loop.
     """
-    packed, order, dtype = _factored("lu_factor", x)
+    packed, order, dtype = _factor("lu_factor", x)
     return packed.cast(dtype), order
 
 
@@ -157,17 +163,17 @@ def lu(x: TensorLike) -> tuple[Symbol, Symbol, Symbol]:
 
     x: [..., m, n], numbers or bools; integers become floats. Returns P of [..., m, m], a permutation of rows; L of
     [..., m, k], lower triangular with ones on its diagonal and nothing greater than 1; and U of [..., k, n], upper
-    triangular, k being the lesser of m and n. Rounded as `lu_factor` is. Raises `ShapeError` below rank 2, and for
-    sizes of which it is not known which is the lesser. ONNX Loop; SciPy's linalg.lu.
+    triangular, where k is min(m, n). Rounded as `lu_factor` is. Raises `ShapeError` below rank 2, and if it is unknown
+    which of m and n is smaller. ONNX Loop; SciPy's linalg.lu.
     """
-    packed, order, dtype = _factored("lu", x)
+    packed, order, dtype = _factor("lu", x)
     m, n = packed.shape[-2:]
     k = least(m, n)
     if k is None:
         raise ShapeError(
-            f"lu: whether there are more rows, {m}, or columns, {n}, must be known",
+            f"lu: it must be known which is smaller, the number of rows, {m}, or of columns, {n}",
             operands={"x": operand("lu", x, "x")},
-            help="give matrices of known sizes, or of one name for both (ops.rebind); ops.lu_factor takes any sizes",
+            help="give matrices of static sizes, or one name for both (ops.rebind); ops.lu_factor takes any sizes",
         )
     lower = tril(packed if k is n else packed[..., : int(k)], -1)
     lower = e.emit("Add", lower, identities(lower, -2, -1))
@@ -178,11 +184,13 @@ def lu(x: TensorLike) -> tuple[Symbol, Symbol, Symbol]:
     return permutation.cast(dtype), lower.cast(dtype), upper.cast(dtype)
 
 
-def _factored(name: str, x: TensorLike) -> tuple[Symbol, Symbol, DType]:
+def _factor(name: str, x: TensorLike) -> tuple[Symbol, Symbol, DType]:
     matrices, dtype = promote_one(name, "float", x)
     if matrices.rank < 2:
         raise ShapeError(
-            f"{name}: a tensor of rank {matrices.rank} is no matrix", operands={"x": matrices}, help="give [..., m, n]"
+            f"{name}: x must have rank 2 or more, got {matrices.rank}",
+            operands={"x": matrices},
+            help="give [..., m, n]",
         )
     computed = matrices.cast(computing_dtype(dtype))
     k = least(*matrices.shape[-2:])
@@ -194,7 +202,7 @@ def _factored(name: str, x: TensorLike) -> tuple[Symbol, Symbol, DType]:
 
 
 def computing_dtype(dtype: DType) -> DType:
-    """The dtype in which floats are decomposed: float32 for narrower ones, which are rounded once at the end."""
+    """Return the dtype in which floats are decomposed: float32 for narrower floats, rounded once at the end."""
     return DType.float32 if dtype.bits < 32 else dtype
 
 
@@ -204,17 +212,20 @@ def triangular_solve(
 ) -> Symbol:
     """The solution of a @ x = b for triangular matrices.
 
-    a: [..., n, n], of which one triangle is read. b: [n], or [..., n, k]. Numbers or bools, which meet in a common
-    float; axes in front broadcast. lower: the lower triangle is read, else the upper one. transposed: a.T @ x = b is
-    solved. unit_diagonal: the diagonal is taken for ones, and not read. Returns [..., n] or [..., n, k]; infinite or
-    NaN where the diagonal has a 0. Of floats below 32 bits computed in float32 and rounded once. Raises `ShapeError`
-    for other shapes, `DTypeError` for options that are no bools. ONNX Loop; SciPy's linalg.solve_triangular.
+    a: [..., n, n], of which one triangle is read. b: [n], or [..., n, k]. Both are numbers or bools, promoted to a
+    common float; batch axes broadcast. lower: read the lower triangle, else the upper one. transposed: solve
+    a.T @ x = b. unit_diagonal: assume ones on the diagonal, and do not read it. Returns [..., n] or [..., n, k];
+    infinite or NaN if the diagonal has a 0. Floats below 32 bits are computed in float32 and rounded once. Raises
+    `ShapeError` for other shapes, `DTypeError` for options that are not bools. ONNX Loop; SciPy's
+    linalg.solve_triangular.
     """
     options = {"lower": lower, "transposed": transposed, "unit_diagonal": unit_diagonal}
     roles = {"a": operand("triangular_solve", a, "a"), "b": operand("triangular_solve", b, "b")}
     for option, value in options.items():
         if not isinstance(value, bool):
-            raise DTypeError(f"triangular_solve: {option}={value!r} is no bool", operands=roles, help="give a bool")
+            raise DTypeError(
+                f"triangular_solve: {option} must be a bool, got {value!r}", operands=roles, help="give a bool"
+            )
     stack = _system(roles)
     (matrices, right), dtype = promote("triangular_solve", "float", roles)
     is_vector = right.rank == 1
@@ -230,26 +241,26 @@ def triangular_solve(
 
 
 def _system(roles: dict[str, Symbol]) -> Shape:
-    """Return the axes before the matrices. Raises `ShapeError` for what is no system of equations."""
+    """Return the batch axes. Raises `ShapeError` for shapes that are not a system of equations."""
     a, b = roles.values()
     if a.rank < 2 or not same_dim(*a.shape[-2:]):
         raise ShapeError(
-            f"triangular_solve: a is {a.shape}, not [..., n, n]",
+            f"triangular_solve: a must be [..., n, n], got {a.shape}",
             operands=roles,
-            help="if the two sizes always agree, say so with ops.rebind or give them one name",
+            help="if the two sizes always agree, give them one name, or declare it with ops.rebind",
         )
     n = a.shape[-1]
     if not b.rank or not same_dim(n, b.shape[0 if b.rank == 1 else -2]):
         raise ShapeError(
-            f"triangular_solve: b is {b.shape}, not [..., {n}, k]",
+            f"triangular_solve: b must be [{n}] or [..., {n}, k], got {b.shape}",
             operands=roles,
-            help=f"b must be [{n}] or [..., {n}, k]",
+            help="give as many rows as a has",
         )
     try:
         return broadcast_shapes([a.shape[:-2], b.shape[:-2]])
     except ValueError as clash:
         raise ShapeError(
-            f"triangular_solve: the axes before the matrices do not broadcast: {clash}",
+            f"triangular_solve: the batch axes do not broadcast: {clash}",
             operands=roles,
             help="make the dims equal or 1",
         ) from None

@@ -25,18 +25,18 @@ from graphcore.types.tensor_types import tensor_type
 
 @op(onnx="Unsqueeze", rule="keep")
 def into_vec(x: TensorLike | Sequence[TensorLike]) -> Symbol:
-    """`x` as a vector: a scalar becomes one of length 1, a list one of its length.
+    """`x` as a vector: a scalar becomes a vector of length 1, a list a vector of its length.
 
     x: a scalar or a vector of any dtype, or a list or tuple of one or more scalars, in their common dtype. Returns `x`
-    itself where it is a vector. Raises `ShapeError` for more axes and an empty list, `PromotionError` where elements
-    have no common dtype. kernel_float's `into_vec`; ONNX Unsqueeze and Concat.
+    itself if it is a vector. Raises `ShapeError` for more axes and an empty list, `PromotionError` if elements have no
+    common dtype. kernel_float's `into_vec`; ONNX Unsqueeze and Concat.
     """
     if isinstance(x, (list, tuple)) and not isinstance(x, SymbolTuple):
         return _of_list(x)
     symbol = operand("into_vec", x)  # type: ignore[arg-type]  # no list
     if symbol.rank > 1:
         raise ShapeError(
-            f"into_vec: a tensor of rank {symbol.rank} is no vector",
+            f"into_vec: x must be a scalar or a vector, got rank {symbol.rank}",
             operands={"x": symbol},
             help="flatten it: ops.flatten(x)",
         )
@@ -47,14 +47,14 @@ def into_vec(x: TensorLike | Sequence[TensorLike]) -> Symbol:
 
 def _of_list(values: Sequence[TensorLike]) -> Symbol:
     if not values:
-        raise ShapeError("into_vec: an empty list has no elements", help="give one or more: ops.into_vec([x, y])")
+        raise ShapeError("into_vec: the list is empty", help="give one or more: ops.into_vec([x, y])")
     symbols, dtype = promote("into_vec", "join", {f"element {i}": value for i, value in enumerate(values)})
     for i, symbol in enumerate(symbols):
         if symbol.rank:
             raise ShapeError(
-                f"into_vec: element {i} of the list is a tensor of rank {symbol.rank}, no scalar",
+                f"into_vec: element {i} of the list must be a scalar, got rank {symbol.rank}",
                 operands={f"element {i}": symbol},
-                help="ops.vec(x, y) puts vectors one after the other",
+                help="use ops.vec(x, y) to concatenate vectors",
             )
     if all(type(value) in (bool, int, float) for value in values):
         return constant(list(values), dtype, symbols[0].ambiguous)
@@ -66,11 +66,11 @@ def vec(*values: TensorLike) -> Symbol:
     """A vector of the concatenated values, in their common dtype.
 
     values: one or more scalars and vectors of any dtypes that promote to a common one. Returns a vector as long as all
-    of them. Raises `ShapeError` for none and for more axes, `PromotionError` where there is none. kernel_float's
-    `make_vec`; ONNX Concat.
+    of them. Raises `ShapeError` for no values and for more axes, `PromotionError` if there is no common dtype.
+    kernel_float's `make_vec`; ONNX Concat.
     """
     if not values:
-        raise ShapeError("vec: no values given", help="give one or more: ops.vec(x, y)")
+        raise ShapeError("vec: expected one or more values", help="give one or more: ops.vec(x, y)")
     symbols, _ = promote("vec", "join", {f"value {i}": value for i, value in enumerate(values)})
     return concat([into_vec(s) for s in symbols])
 
@@ -80,8 +80,8 @@ def mag(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The magnitude of a vector: the square root of the sum of squares over axes, without intermediate overflow.
 
     x: any shape, numbers or bools; integers become the float that holds their range, and the magnitude of complex
-    numbers is real. axis: one, several, or None for all; () gives the absolute values. keepdims: keep the axes, with
-    length 1. The magnitude of no elements is 0. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
+    numbers is real. axis: one, several, or None for all; () returns the absolute values. keepdims: keep the axes, with
+    length 1. The magnitude of no elements is 0. Raises `ShapeError` for an invalid axis, `DTypeError` for strings.
     kernel_float's `mag`; ONNX ReduceL2.
     """
     symbol, dtype = promote_one("mag", "float", x)
@@ -107,12 +107,12 @@ def _magnitude(x: Symbol, *, axes: Sequence[int], keepdims: int, scaled: int) ->
 
     if not scaled:
         return e.emit("Sqrt", squares(x))
-    # Blue's algorithm: sums of their own for large and for small numbers, brought near 1 by a power of two.
-    down, up, nothing = (e.const(x, value) for value in (2.0**-600, 2.0**600, 0.0))
+    # Blue's algorithm: separate sums for large and for small numbers, scaled to about 1 by a power of two.
+    down, up, zero = (e.const(x, value) for value in (2.0**-600, 2.0**600, 0.0))
     is_large, is_small = e.greater(size, e.const(x, 2.0**500)), e.less(size, e.const(x, 2.0**-400))
-    large = squares(e.where(is_large, e.emit("Mul", size, down), nothing))
-    small = squares(e.where(is_small, e.emit("Mul", size, up), nothing))
-    middle = squares(e.where(e.either(is_large, is_small), nothing, size))
+    large = squares(e.where(is_large, e.emit("Mul", size, down), zero))
+    small = squares(e.where(is_small, e.emit("Mul", size, up), zero))
+    middle = squares(e.where(e.either(is_large, is_small), zero, size))
 
     def lowered(total: Symbol) -> Symbol:
         return e.emit("Mul", e.emit("Mul", total, down), down)
@@ -120,18 +120,18 @@ def _magnitude(x: Symbol, *, axes: Sequence[int], keepdims: int, scaled: int) ->
     of_large = e.emit("Mul", e.emit("Sqrt", e.emit("Add", large, lowered(middle))), up)
     of_middle = e.emit("Sqrt", e.emit("Add", middle, lowered(small)))
     of_small = e.emit("Mul", e.emit("Sqrt", small), down)
-    found = e.where(e.equal(middle, nothing), of_small, of_middle)
-    return e.where(e.equal(large, nothing), found, of_large)
+    result = e.where(e.equal(middle, zero), of_small, of_middle)
+    return e.where(e.equal(large, zero), result, of_large)
 
 
 @op(onnx="Gather, Mul, Sub", rule="subtract")
 def cross(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     """The vector product of vectors of length 3.
 
-    lhs, rhs: numbers, which broadcast but for `axis`, of size 3 in both; a size that is not known is checked when the
-    graph runs. axis: of the vectors, counted from the end. The two products and their difference are rounded each.
-    Returns the broadcast shape, in the dtype in which they meet. Raises `ShapeError` for another axis or size,
-    `PromotionError` for dtypes that do not meet, `DTypeError` for bools and strings. kernel_float's and NumPy's cross.
+    lhs, rhs: numbers, which broadcast except along `axis`, of size 3 in both; an unknown size is checked when the graph
+    runs. axis: of the vectors, counted from the end. The two products and their difference are rounded separately.
+    Returns the broadcast shape, in the common dtype. Raises `ShapeError` for another axis or size, `PromotionError` for
+    dtypes without a common dtype, `DTypeError` for bools and strings. kernel_float's and NumPy's cross.
     """
     graph = graph_of("cross", (lhs, rhs))
     roles = {"lhs": graph.build.operand(lhs, "cross", "lhs"), "rhs": graph.build.operand(rhs, "cross", "rhs")}
@@ -139,19 +139,19 @@ def cross(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     check_axis_from_end("cross", axis, roles, "scalars have no axes")
     if any(length.is_static and length != 3 for length in (x.shape[axis], y.shape[axis])):
         raise ShapeError(
-            f"cross: the vectors have {x.shape[axis]} and {y.shape[axis]} elements, not 3",
+            f"cross: the vectors must have 3 elements, got {x.shape[axis]} and {y.shape[axis]}",
             operands=roles,
-            help="pad or slice them to 3, or name another axis",
+            help="pad or slice them to 3, or give another axis",
         )
-    sure = {role: _with_length(symbol, axis, 3) for role, symbol in roles.items()}
-    (a, b), _ = promote("cross", "subtract", sure)
+    checked = {role: _with_length(symbol, axis, 3) for role, symbol in roles.items()}
+    (a, b), _ = promote("cross", "subtract", checked)
     next_, after = np.array([1, 2, 0]), np.array([2, 0, 1])
     first = gather(a, next_, axis) * gather(b, after, axis)
     return first - gather(a, after, axis) * gather(b, next_, axis)
 
 
 def _with_length(x: Symbol, axis: int, length: int) -> Symbol:
-    """Return a tensor that fails when it runs where an axis has another length."""
+    """Return a tensor whose run fails if an axis has another length."""
     if x.shape[axis].is_static:
         return x
     dims = list(x.shape)
@@ -164,7 +164,7 @@ def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Symbol:
     """x * y + z in one step: floats round once, at the end; integers wrap, bools are *and*ed and *or*ed.
 
     x, y, z: numbers or bools of any shapes that broadcast, which promote to a common dtype. float64 rounds the product
-    too. Raises `PromotionError` where there is none, `DTypeError` for strings, `ShapeError` for shapes that do not
+    too. Raises `PromotionError` if there is none, `DTypeError` for strings, `ShapeError` for shapes that do not
     broadcast. The fused multiply-add of IEEE 754.
     """
     (x, y, z), dtype = promote("fma", "arithmetic", {"x": x, "y": y, "z": z})
@@ -197,7 +197,7 @@ def _odd_sum(a: Symbol, b: Symbol) -> Symbol:
     one = e.const(bits, 1)
     is_even = e.equal(e.emit("BitwiseAnd", bits, one), e.const(bits, 0))
     zero = e.const(total, 0)
-    is_lost = e.opposite(e.equal(lost, zero))  # not where it is NaN, from infinities
+    is_lost = e.opposite(e.equal(lost, zero))  # not for NaN, which infinities cause
     is_lost = e.both(is_lost, e.equal(lost, lost), is_even)
     away = e.equal(e.less(lost, zero), e.less(total, zero))
     step = e.where(away, one, e.const(bits, -1))

@@ -1,8 +1,8 @@
-"""onnxruntime's own operators, of the domain com.microsoft, declared as `gc.custom_op` does: docs/custom_ops.md.
+"""Operators of onnxruntime's domain com.microsoft, declared as by `gc.custom_op`: docs/custom_ops.md.
 
-`ops.microsoft.FusedMatMul(a, b, alpha=0.5)`: names of operators, operands and attributes are the runtime's. Models that
-are read have their nodes typed by these declarations. Each with a body runs in every dtype that it takes and on every
-provider; the runtime's kernel is used where it gives the same numbers.
+`ops.microsoft.FusedMatMul(a, b, alpha=0.5)`: names of operators, operands and attributes are those of onnxruntime.
+Nodes of loaded models are typed by these declarations. An operator with a body runs in all its dtypes and on every
+provider; onnxruntime's kernel is used where it returns the same numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The declaration of the runtime's own operators: a body of ops, and in which dtypes its kernel is used instead.
+"""Declare onnxruntime's operators: a body of ops, and the dtypes in which the kernel is used instead.
 
-A kernel is used where it was measured to give what the body gives (tests/ops/test_microsoft.py does it again).
+A kernel is used where measurements show that it returns what the body returns (tests/ops/test_microsoft.py repeats
+them).
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ When = Callable[[Types, Mapping[str, Any], int], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The row of an operator in the documentation's table."""
+class OperatorRow:
+    """The row of an operator in the table of the documentation."""
 
     op: CustomOp
     kernels: str
-    """The dtypes of the first operand in which the CPU provider's kernel is used."""
+    """The dtypes of the first operand in which the kernel of the CPU provider is used."""
     note: str
 
 
-ROWS: dict[str, Row] = {}
-"""Every operator that is declared, by name."""
+ROWS: dict[str, OperatorRow] = {}
+"""Every declared operator, by name."""
 
 
 def contrib(
@@ -51,11 +52,11 @@ def contrib(
     note: str = "",
     unsafe: Callable[[Sequence[object]], str] | None = None,
 ) -> Callable[[Callable[..., Any]], CustomOp]:
-    """Declare an operator of the runtime by its body, whose types are the operator's.
+    """Declare an operator of onnxruntime by its body, whose types are those of the operator.
 
-    kernels: the dtypes of the first operand in which the CPU's kernel is right. when: which forms of it are. typed: the
-    function is the type rule, and there is no body. usual: how many results a call gives that does not say.
-    unsafe: why the kernel ends the process on such operands.
+    kernels: the dtypes of the first operand in which the CPU kernel is right. when: returns True for forms in which it
+    is. typed: the function is the type rule, and there is no body. usual: the number of results of a call without
+    `outputs`. unsafe: returns the reason why the kernel crashes the process for some operands, else "".
     """
     exact = frozenset(map(DType.of, kernels.split()))
 
@@ -68,24 +69,23 @@ def contrib(
     def declare(function: Callable[..., Any]) -> CustomOp:
         label = f"{DOMAIN}::{function.__name__}"
         rule, body = (function, None) if typed else (None, function)
-        made = register(CustomOp(label, rule, promote, dtypes, body, None, kernel, None, usual))
-        made.unsafe = unsafe
-        ROWS[made.name] = Row(made, kernels, note)
-        return made
+        declared = register(CustomOp(label, rule, promote, dtypes, body, None, kernel, None, usual))
+        declared.unsafe = unsafe
+        ROWS[declared.name] = OperatorRow(declared, kernels, note)
+        return declared
 
     return declare
 
 
 def rounded_once(*, but: tuple[int, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A body that computes floats narrower than 32 bits in float32 and rounds its results once.
+    """Decorate a body to compute floats narrower than 32 bits in float32 and round its results once.
 
-    but: the positions of results that are float32 whatever the operands are. Results that are no floats stay as they
-    are.
+    but: the positions of results that are always float32. Results that are not floats are unchanged.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def made(*operands: Symbol | None, **attributes: Any) -> Any:
+        def wrapper(*operands: Symbol | None, **attributes: Any) -> Any:
             narrow = [s.dtype for s in operands if s is not None and s.dtype in NARROW]
             results = function(*[_widened(s) for s in operands], **attributes)
             if not narrow:
@@ -94,26 +94,26 @@ def rounded_once(*, but: tuple[int, ...] = ()) -> Callable[[Callable[..., Any]],
                 return results.cast(narrow[0])
             return tuple(r if i in but or not r.dtype.is_float else r.cast(narrow[0]) for i, r in enumerate(results))
 
-        return made
+        return wrapper
 
     return decorate
 
 
 def shape_at(types: Types, position: int) -> Shape | None:
-    """The shape of an operand; None where it is left out or its rank is not known."""
-    found = types[position] if position < len(types) else None
-    return found.shape if isinstance(found, TensorType) and found.shape.is_ranked else None
+    """Return the shape of an operand; None if it is omitted or its rank is unknown."""
+    type_ = types[position] if position < len(types) else None
+    return type_.shape if isinstance(type_, TensorType) and type_.shape.is_ranked else None
 
 
 def may_be(dim: Dim, other: Dim) -> bool:
-    """Return whether two dims may be equal, as far as is known."""
+    """Return True unless two dims provably differ."""
     return not dim.is_static or not other.is_static or dim == other
 
 
-def check_row(name: str, x: Symbol | None, size: Dim | int) -> None:
-    """Raise `ValueError` for an operand that is not so many numbers."""
+def check_vector(name: str, x: Symbol | None, size: Dim | int) -> None:
+    """Raise `ValueError` unless an operand is a vector of this size, or None."""
     if x is not None and (x.rank != 1 or not may_be(x.shape[0], Dim(size) if isinstance(size, int) else size)):
-        raise ValueError(f"{name} has shape {x.shape}, and [{size}] is wanted")
+        raise ValueError(f"{name} must have shape [{size}], got {x.shape}")
 
 
 def _widened(symbol: Symbol | None) -> Symbol | None:

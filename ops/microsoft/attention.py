@@ -1,4 +1,4 @@
-"""Attention with projections, biases, masks and caches drawn in, and the rotation of positions."""
+"""Attention fused with projections, biases, masks and caches, and rotary position embeddings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphcore.ops.attention import rotary_embedding
 from graphcore.ops.gathering import where
 from graphcore.ops.joining import concat, split, stack
 from graphcore.ops.linalg import matmul
-from graphcore.ops.microsoft._declare import SINGLES, check_row, contrib, may_be, rounded_once, shape_at
+from graphcore.ops.microsoft._declare import SINGLES, check_vector, contrib, may_be, rounded_once, shape_at
 from graphcore.ops.rearranging import permute
 from graphcore.ops.shape import broadcast_to, shape_of
 from graphcore.types.dims import Dim
@@ -39,23 +39,23 @@ def RotaryEmbedding(  # noqa: N802
     rotary_embedding_dim: int = 0,
     scale: float = 1.0,
 ) -> Symbol:
-    """Pairs of features turned by angles that grow with the position.
+    """Rotary position embedding: pairs of features rotated by angles that increase with the position.
 
     input: [batch, positions, heads * size] or [batch, heads, positions, size]. position_ids: [batch, positions], or
-    [1], the first position of all. cos_cache, sin_cache: [greatest position, turned / 2]. interleaved: a pair is two
-    neighbours. num_heads: has to be said with rotary_embedding_dim, which is how many features of a head are turned.
-    scale is not looked at, as in the kernel. Returns the type of input. Su et al. 2021, arXiv:2104.09864.
+    [1], the first position of all. cos_cache, sin_cache: [maximum positions, rotated / 2]. interleaved: a pair is two
+    neighbours. num_heads: required with rotary_embedding_dim, the number of rotated features of a head. scale is
+    ignored, as in the kernel. Returns the type of input. Su et al. 2021, arXiv:2104.09864.
     """
     if is_packed_batching:
-        raise ValueError("is_packed_batching has no body")
+        raise ValueError("is_packed_batching is not supported: the operator has no body for it")
     if input.rank not in (3, 4):
-        raise ValueError(f"input has shape {input.shape}, and 3 or 4 axes are wanted")
+        raise ValueError(f"input must have 3 or 4 axes, got shape {input.shape}")
     if rotary_embedding_dim and not num_heads:
-        raise ValueError("rotary_embedding_dim wants num_heads")
-    return _rotated(input, position_ids, cos_cache, sin_cache, interleaved, num_heads, rotary_embedding_dim)
+        raise ValueError("rotary_embedding_dim requires num_heads")
+    return _rotate(input, position_ids, cos_cache, sin_cache, interleaved, num_heads, rotary_embedding_dim)
 
 
-def _rotated(
+def _rotate(
     x: Symbol, positions: Symbol, cos: Symbol, sin: Symbol, interleaved: bool, heads: int, turned: int
 ) -> Symbol:
     if x.rank == 3 and not heads:
@@ -68,7 +68,7 @@ def _rotated(
         raise ValueError(f"position_ids has shape {positions.shape}, for a batch of {x.shape[0]}")
     if positions.rank < 2:
         if positions.rank == 1 and not may_be(positions.shape[0], Dim(1)):
-            raise ValueError(f"position_ids has shape {positions.shape}, and [1] or [batch, positions] is wanted")
+            raise ValueError(f"position_ids must have shape [1] or [batch, positions], got {positions.shape}")
         counted = creation.range(0, sequence, dtype=DType.int64, out_dim=sequence)
         positions = broadcast_to(positions + counted, [x.shape[0], sequence])
     return rotary_embedding(x, cos, sin, positions, interleaved, turned, heads if x.rank == 3 else None)
@@ -76,12 +76,12 @@ def _rotated(
 
 def check_rank(name: str, x: Symbol, rank: int) -> None:
     if x.rank != rank:
-        raise ValueError(f"{name} has shape {x.shape}, and {rank} axes are wanted")
+        raise ValueError(f"{name} must have {rank} axes, got shape {x.shape}")
 
 
 def _static(name: str, x: Symbol, axis: int) -> int:
     if not x.shape[axis].is_static:
-        raise ValueError(f"axis {axis} of {name} has to be a known number, not {x.shape[axis]}")
+        raise ValueError(f"axis {axis} of {name} must be static, got {x.shape[axis]}")
     return int(x.shape[axis])
 
 
@@ -120,26 +120,26 @@ def MultiHeadAttention(  # noqa: N802
 
     query: [batch, queries, heads * size], or with keys and values [batch, queries, heads, 3, size]. key, value:
     likewise, or [batch, keys, heads, 2, size] for both in key, or [batch, heads, keys, size]. bias: of the three
-    projections, side by side. key_padding_mask: [batch], how many keys count, or [batch, keys] or [batch, queries,
-    keys], 0 where one does not; mask_filter_value is added there. attention_bias: broadcasts to [batch, heads, queries,
-    keys]. past_key, past_value: [batch, heads, past, size], in front of the keys. Returns [batch, queries, heads *
+    projections, concatenated. key_padding_mask: [batch], the number of valid keys, or [batch, keys] or [batch, queries,
+    keys], 0 for masked keys, to whose scores mask_filter_value is added. attention_bias: broadcasts to [batch, heads,
+    queries, keys]. past_key, past_value: [batch, heads, past, size], before the keys. Returns [batch, queries, heads *
     value size]; with outputs=4 also all keys, all values and the scores before the softmax. Vaswani et al. 2017,
     arXiv:1706.03762.
     """
     if past_sequence_length is not None or cache_indirection is not None:
-        raise ValueError("caches that are shared between past and present have no body")
+        raise ValueError("caches shared between past and present are not supported: the operator has no body for them")
     if num_heads < 1:
-        raise ValueError(f"num_heads is {num_heads}")
-    q, k, v = _projected(query, key, value, bias, num_heads)
-    return _attended(
+        raise ValueError(f"num_heads must be at least 1, got {num_heads}")
+    q, k, v = _project(query, key, value, bias, num_heads)
+    return _attend(
         q, k, v, past_key, past_value, key_padding_mask, attention_bias, scale, mask_filter_value, unidirectional
     )
 
 
 def _mha_kernel(types: Types, is_causal: bool, results: int) -> bool:
-    """Return whether the CPU's kernel has the form right: nothing packed, values as wide as keys where there is a past.
+    """Return True if the CPU kernel is right for the form: not packed, and values as wide as keys if there is a past.
 
-    Of its scores the runtime does not know the type. Where keys are not as many as queries its last query looks ahead.
+    onnxruntime does not know the type of the scores. With fewer or more keys than queries its last query looks ahead.
     """
     query, key, value = (types[i] if i < len(types) else None for i in range(3))
     if not all(isinstance(t, TensorType) and t.shape.is_ranked for t in (query, key, value)):
@@ -160,11 +160,11 @@ def _mha_kernel(types: Types, is_causal: bool, results: int) -> bool:
     return not has_past or (len(key.shape) == len(value.shape) and key.shape[-1] == value.shape[-1])
 
 
-def _projected(query: Symbol, key: Symbol | None, value: Symbol | None, bias: Symbol | None, heads: int) -> Heads:
-    """Queries, keys and values as [batch, heads, positions, size]."""
+def _project(query: Symbol, key: Symbol | None, value: Symbol | None, bias: Symbol | None, heads: int) -> Heads:
+    """Return queries, keys and values as [batch, heads, positions, size]."""
     if query.rank == 5 or (key is not None and key.rank in (4, 5)):
         if bias is not None:
-            raise ValueError("a bias goes with queries, keys and values of three axes")
+            raise ValueError("a bias requires queries, keys and values of three axes")
         if query.rank == 5:
             q, k, v = (_sequence_last(query[:, :, :, i]) for i in range(3))
             return q, k, v
@@ -176,7 +176,7 @@ def _projected(query: Symbol, key: Symbol | None, value: Symbol | None, bias: Sy
     key, value = _present("key", key), _present("value", value)
     for name, x in (("query", query), ("key", key), ("value", value)):
         if x.rank != 3:
-            raise ValueError(f"{name} has shape {x.shape}, and three axes are wanted")
+            raise ValueError(f"{name} must have three axes, got shape {x.shape}")
     if bias is not None:
         sizes = [x.shape[2] for x in (query, key, value)]
         q_bias, k_bias, v_bias = split(bias, sizes)
@@ -193,16 +193,16 @@ def _present(name: str, x: Symbol | None) -> Symbol:
 def _in_heads(x: Symbol, heads: int) -> Symbol:
     features = x.shape[2]
     if features.is_static and int(features) % heads:
-        raise ValueError(f"{features} features cannot be {heads} heads")
+        raise ValueError(f"{features} features cannot be split into {heads} heads")
     return _sequence_last(x.reshape(x.shape[0], x.shape[1], heads, features // heads))
 
 
 def _sequence_last(x: Symbol) -> Symbol:
-    """[batch, positions, heads, size] as [batch, heads, positions, size]."""
+    """Transpose [batch, positions, heads, size] to [batch, heads, positions, size], or back."""
     return permute(x, [0, 2, 1, 3])
 
 
-def _attended(
+def _attend(
     q: Symbol,
     k: Symbol,
     v: Symbol,
@@ -215,9 +215,9 @@ def _attended(
     is_causal: bool,
 ) -> tuple[Symbol, Symbol, Symbol, Symbol]:
     if (past_k is None) != (past_v is None):
-        raise ValueError("past keys and past values go together")
+        raise ValueError("past keys and past values must be given together")
     if not may_be(q.shape[0], k.shape[0]):
-        raise ValueError(f"queries are a batch of {q.shape[0]}, and keys of {k.shape[0]}")
+        raise ValueError(f"queries have a batch of {q.shape[0]}, but keys of {k.shape[0]}")
     if past_k is not None and past_v is not None:
         k, v = concat([past_k, k], axis=2), concat([past_v, v], axis=2)
     size = _static("query", q, 3)
@@ -228,7 +228,7 @@ def _attended(
     batch, _, queries, keys = scores.shape
     if mask is not None:
         if mask.rank > 3:
-            raise ValueError(f"a mask of shape {mask.shape} has no body")
+            raise ValueError(f"a mask of shape {mask.shape} is not supported: it must have 1 to 3 axes")
         if mask.rank == 1:
             at = creation.range(0, keys, dtype=DType.int32, out_dim=keys)
             counts = at < mask.reshape(batch, 1)
@@ -243,8 +243,8 @@ def _attended(
         columns = creation.range(0, keys, dtype=DType.int64, out_dim=keys)
         scores = where(columns <= rows, scores, float("-inf"))
     weights = softmax(scores)
-    made = _sequence_last(matmul(weights, v))
-    return made.reshape(batch, queries, made.shape[2] * made.shape[3]), k, v, scores
+    result = _sequence_last(matmul(weights, v))
+    return result.reshape(batch, queries, result.shape[2] * result.shape[3]), k, v, scores
 
 
 @contrib(
@@ -254,7 +254,7 @@ def _attended(
     when=lambda types, attributes, results: len(types) > 2 and types[2] is not None,
     note="where there is a bias",
     unsafe=lambda inputs: (
-        "" if len(inputs) > 2 and inputs[2] is not None else "its kernel reads a bias, and it has none"
+        "" if len(inputs) > 2 and inputs[2] is not None else "its kernel reads a bias, which is missing"
     ),
 )
 @rounded_once()
@@ -276,28 +276,30 @@ def Attention(  # noqa: N802
     scale: float | None = None,
     unidirectional: bool = False,
 ) -> tuple[Symbol, Symbol]:
-    """Attention of input @ weights + bias, which are queries, keys and values side by side.
+    """Attention of input @ weights + bias, the concatenated queries, keys and values.
 
     input: [batch, positions, features]. weights: [features, 3 * size], or the sum of qkv_hidden_sizes. mask_index:
-    [batch], how many keys count, or [batch, keys] or [batch, positions, keys], 0 where one does not. past: [2, batch,
-    heads, past, size]. Returns [batch, positions, size]; with outputs=2 also all keys and values, as past has them.
+    [batch], the number of valid keys, or [batch, keys] or [batch, positions, keys], 0 for masked keys. past: [2, batch,
+    heads, past, size]. Returns [batch, positions, size]; with outputs=2 also all keys and values, shaped as past.
     """
     if do_rotary or past_present_share_buffer or past_sequence_length is not None:
-        raise ValueError("rotation, and caches that are shared between past and present, have no body")
+        raise ValueError(
+            "rotation, and caches shared between past and present, are not supported: the operator has no body for them"
+        )
     if num_heads < 1:
-        raise ValueError(f"num_heads is {num_heads}")
+        raise ValueError(f"num_heads must be at least 1, got {num_heads}")
     width = _static("weights", weights, 1)
     sizes = [*qkv_hidden_sizes] if qkv_hidden_sizes else [width // 3] * 3
     if len(sizes) != 3 or sum(sizes) != width or min(sizes) < 1:
-        raise ValueError(f"{width} columns of weights cannot be parts of {sizes}")
-    check_row("bias", bias, width)
+        raise ValueError(f"{width} columns of weights cannot be split into {sizes}")
+    check_vector("bias", bias, width)
     projected = matmul(input, weights)
     if bias is not None:
         projected = projected + bias
     q, k, v = (_in_heads(part, num_heads) for part in split(projected, sizes, axis=2))
     past_k, past_v = (None, None) if past is None else (past[0], past[1])
-    made, keys, values, _ = _attended(
+    result, keys, values, _ = _attend(
         q, k, v, past_k, past_v, mask_index, attention_bias, scale, mask_filter_value, unidirectional
     )
     same = sizes[1] == sizes[2]
-    return made, stack([keys, values]) if same else keys
+    return result, stack([keys, values]) if same else keys

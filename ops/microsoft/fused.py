@@ -1,4 +1,4 @@
-"""Operators of ONNX with an activation, a bias or a sum drawn in, in another layout, or by an older name."""
+"""ONNX operators fused with an activation, a bias or a sum, in another layout, or with an older name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ from graphcore.ops import creation, onnx, reduction
 from graphcore.ops.activation import clip, gelu, relu, sigmoid, softmax
 from graphcore.ops.elementwise import rsqrt, tanh
 from graphcore.ops.gathering import gather
-from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, check_row, contrib, may_be, rounded_once, shape_at
+from graphcore.ops.microsoft._declare import (
+    BYTES,
+    FLOATS,
+    SINGLES,
+    check_vector,
+    contrib,
+    may_be,
+    rounded_once,
+    shape_at,
+)
 from graphcore.ops.microsoft.products import FusedMatMul
 from graphcore.ops.normalization import layer_norm, rms_norm
 from graphcore.ops.rearranging import permute
 from graphcore.ops.shape import flatten
 
-# Activations with a bias drawn in
+# Activations fused with a bias
 
 
 @contrib(promote="float", dtypes={"X": FLOATS}, kernels="float32")
@@ -31,14 +40,14 @@ def Gelu(X: Symbol) -> Symbol:  # noqa: N802 - the operator's name
 @rounded_once()
 def BiasGelu(A: Symbol, B: Symbol) -> Symbol:  # noqa: N802
     """gelu(A + B). A: [..., size]; B: [size]. Returns the type of A."""
-    return gelu(_biased(A, B))
+    return gelu(_add_bias(A, B))
 
 
 @contrib(promote="float", dtypes={"X bias": FLOATS}, kernels="float32")
 @rounded_once()
 def FastGelu(X: Symbol, bias: Symbol | None = None) -> Symbol:  # noqa: N802
     """gelu(X + bias) with tanh in place of the error function. X: [..., size]; bias: [size]. Returns the type of X."""
-    return gelu(X if bias is None else _biased(X, bias), approximate="tanh")
+    return gelu(X if bias is None else _add_bias(X, bias), approximate="tanh")
 
 
 @contrib(promote="float", dtypes={"X": FLOATS}, note="the kernel's sigmoid is further off than 4 ulp in its tail")
@@ -52,16 +61,16 @@ def QuickGelu(X: Symbol, *, alpha: float = 1.702) -> Symbol:  # noqa: N802
 @rounded_once()
 def BiasAdd(X: Symbol, bias: Symbol, skip: Symbol) -> Symbol:  # noqa: N802
     """X + bias + skip. X, skip: [batch, positions, size]; bias: [size]. Returns the type of X."""
-    return _biased(X, bias) + skip
+    return _add_bias(X, bias) + skip
 
 
-def _biased(x: Symbol, bias: Symbol) -> Symbol:
+def _add_bias(x: Symbol, bias: Symbol) -> Symbol:
     if x.rank < 1 or bias.rank != 1:
-        raise ValueError(f"a bias has one axis, the last one of what it is added to, not shape {bias.shape}")
-    made = x + bias
-    if made.rank != x.rank or made.shape[-1] != x.shape[-1]:
-        raise ValueError(f"a bias of {bias.shape[0]} numbers is added to {x.shape[-1]}")
-    return made
+        raise ValueError(f"a bias must be a vector along the last axis, got shape {bias.shape}")
+    result = x + bias
+    if result.rank != x.rank or result.shape[-1] != x.shape[-1]:
+        raise ValueError(f"a bias of {bias.shape[0]} numbers cannot be added to {x.shape[-1]} features")
+    return result
 
 
 # Operators of ONNX
@@ -71,34 +80,37 @@ _ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "Sigmoid": lambda x: sigmoid(x),
     "Tanh": lambda x: tanh(x),
     "LeakyRelu": lambda x, alpha=0.01: onnx.LeakyRelu(x, alpha=alpha),
-    "Clip": lambda x, least=-3.4028235e38, most=3.4028235e38: clip(x, least, most),
+    "Clip": lambda x, low=-3.4028235e38, high=3.4028235e38: clip(x, low, high),
     "HardSigmoid": lambda x, alpha=0.2, beta=0.5: onnx.HardSigmoid(x, alpha=alpha, beta=beta),
 }
-"""The activations of FusedConv and FusedGemm by name, with their numbers in order."""
+"""The activations of FusedConv and FusedGemm by name, with their parameters in order."""
 
 
-_OF_KERNELS = {"Relu": 0, "Tanh": 0, "LeakyRelu": 1, "HardSigmoid": 2}
-"""Those that the kernels compute right, with how many numbers they want: their sigmoid is 0 far below."""
+_KERNEL_ACTIVATIONS = {"Relu": 0, "Tanh": 0, "LeakyRelu": 1, "HardSigmoid": 2}
+"""Activations that the kernels compute right, with their numbers of parameters. Not sigmoid, which is 0 far below 0."""
 
 
-def _is_kernels(activation: str | None, *numbers: float | None) -> bool:
-    return activation in _OF_KERNELS and len([n for n in numbers if n is not None]) >= _OF_KERNELS[activation]
+def _has_kernel(activation: str | None, *numbers: float | None) -> bool:
+    return (
+        activation in _KERNEL_ACTIVATIONS
+        and len([n for n in numbers if n is not None]) >= _KERNEL_ACTIVATIONS[activation]
+    )
 
 
-def _activated(x: Symbol, name: str | None, numbers: tuple[float, ...]) -> Symbol:
+def _activate(x: Symbol, name: str | None, numbers: tuple[float, ...]) -> Symbol:
     if not name:
         return x
     if name not in _ACTIVATIONS:
-        raise ValueError(f"there is no activation {name!r}: {', '.join(_ACTIVATIONS)}")
-    made: Symbol = _ACTIVATIONS[name](x, *numbers)
-    return made
+        raise ValueError(f"unknown activation {name!r}: use one of {', '.join(_ACTIVATIONS)}")
+    result: Symbol = _ACTIVATIONS[name](x, *numbers)
+    return result
 
 
 @contrib(
     promote="float",
     dtypes={"X W B Z": "float16 float32 float64"},
     kernels="float32",
-    when=lambda types, attributes, results: _is_kernels(
+    when=lambda types, attributes, results: _has_kernel(
         attributes["activation"], *attributes["activation_params"] or ()
     ),
     note="with Relu, Tanh, LeakyRelu or HardSigmoid",
@@ -120,21 +132,21 @@ def FusedConv(  # noqa: N802
     strides: list[int] | None = None,
 ) -> Symbol:
     """activation(Conv(X, W, B) + Z). X: [batch, channels, ...]; W: [features, channels / group, ...]; B: [features]; Z:
-    of the result's shape. activation: Relu, Sigmoid, Tanh, LeakyRelu, Clip or HardSigmoid, with its numbers in
-    activation_params; the rest as for ONNX Conv. Returns what Conv does."""
+    of the result's shape. activation: Relu, Sigmoid, Tanh, LeakyRelu, Clip or HardSigmoid, with its parameters in
+    activation_params; other attributes as for ONNX Conv. Returns the type that Conv returns."""
     settings = {"dilations": dilations, "kernel_shape": kernel_shape, "pads": pads, "strides": strides}
-    given = {name: value for name, value in settings.items() if value}
-    made: Any = onnx.Conv(X, W, B, auto_pad=auto_pad, group=group, **given)
-    if Z is not None and (Z.rank != made.rank or not all(map(may_be, Z.shape, made.shape))):
-        raise ValueError(f"Z has shape {Z.shape}, and the convolution {made.shape}")
-    return _activated(made if Z is None else made + Z, activation, tuple(activation_params or ()))
+    present = {name: value for name, value in settings.items() if value}
+    result: Any = onnx.Conv(X, W, B, auto_pad=auto_pad, group=group, **present)
+    if Z is not None and (Z.rank != result.rank or not all(map(may_be, Z.shape, result.shape))):
+        raise ValueError(f"Z has shape {Z.shape}, but the convolution {result.shape}")
+    return _activate(result if Z is None else result + Z, activation, tuple(activation_params or ()))
 
 
 @contrib(
     promote="float",
     dtypes={"A B C": "float16 float32 float64"},
     kernels="float32",
-    when=lambda types, attributes, results: _is_kernels(
+    when=lambda types, attributes, results: _has_kernel(
         *(attributes[f"activation{end}"] for end in ("", "_alpha", "_beta"))
     ),
     note="with Relu, Tanh, LeakyRelu or HardSigmoid",
@@ -155,10 +167,10 @@ def FusedGemm(  # noqa: N802
     transB: bool = False,
 ) -> Symbol:
     """activation(alpha * A @ B + beta * C). A: [m, k] and B: [k, n], or transposed; C: broadcasts to [m, n].
-    activation: as in FusedConv, with its numbers in activation_alpha and so on. Returns [m, n]."""
-    made: Any = onnx.Gemm(A, B, C, alpha=alpha, beta=beta, transA=int(transA), transB=int(transB))
+    activation: as in FusedConv, with its parameters in activation_alpha, _beta and _gamma. Returns [m, n]."""
+    result: Any = onnx.Gemm(A, B, C, alpha=alpha, beta=beta, transA=int(transA), transB=int(transB))
     numbers = [n for n in (activation_alpha, activation_beta, activation_gamma) if n is not None]
-    return _activated(made, activation, tuple(numbers))
+    return _activate(result, activation, tuple(numbers))
 
 
 @contrib(promote="float", dtypes={"A B": FLOATS}, kernels="float32")
@@ -166,9 +178,9 @@ def FusedGemm(  # noqa: N802
 def TransposeMatMul(  # noqa: N802
     A: Symbol, B: Symbol, *, alpha: float = 1.0, transA: bool = False, transB: bool = False
 ) -> Symbol:
-    """alpha * A @ B, with the last two axes swapped before: FusedMatMul by its older name."""
-    made: Symbol = FusedMatMul(A, B, alpha=alpha, transA=transA, transB=transB)
-    return made
+    """alpha * A @ B, with the last two axes swapped first: the older name of FusedMatMul."""
+    result: Symbol = FusedMatMul(A, B, alpha=alpha, transA=transA, transB=transB)
+    return result
 
 
 @contrib(promote="float", dtypes={"data bias": "float16 float32 float64"}, note="the CPU has no kernel")
@@ -183,7 +195,7 @@ def BiasSoftmax(data: Symbol, bias: Symbol, *, is_inner_broadcast: bool, axis: i
         raise ValueError(f"bias has shape {bias.shape}, which does not broadcast to {data.shape}")
     axis = axis + data.rank if axis < 0 else axis
     if not 0 <= axis < data.rank:
-        raise ValueError(f"there is no axis {axis} in {data.rank}")
+        raise ValueError(f"there is no axis {axis} of a tensor of rank {data.rank}")
     flat = flatten(total, axis) if axis < data.rank - 1 else total
     return softmax(flat).reshape(*data.shape)
 
@@ -199,14 +211,14 @@ def NhwcMaxPool(  # noqa: N802
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Symbol:
-    """The greatest element of each window. x: [batch, ..., channels]; the attributes are ONNX MaxPool's. Returns
+    """The maximum of each window. x: [batch, ..., channels]; the attributes are ONNX MaxPool's. Returns
     [batch, ..., channels]."""
     settings = {"dilations": dilations, "pads": pads, "strides": strides}
-    given = {name: value for name, value in settings.items() if value}
+    present = {name: value for name, value in settings.items() if value}
     first = permute(x, [0, x.rank - 1, *range(1, x.rank - 1)])
     pool: Any = onnx.MaxPool
-    made: Symbol = pool(first, kernel_shape=kernel_shape, auto_pad=auto_pad, ceil_mode=int(ceil_mode), **given)
-    return permute(made, [0, *range(2, x.rank), 1])
+    result: Symbol = pool(first, kernel_shape=kernel_shape, auto_pad=auto_pad, ceil_mode=int(ceil_mode), **present)
+    return permute(result, [0, *range(2, x.rank), 1])
 
 
 @contrib(
@@ -232,19 +244,19 @@ def EmbedLayerNormalization(  # noqa: N802
     epsilon: float = 1e-12,
     mask_index_type: int = 0,
 ) -> tuple[Symbol, Symbol, Symbol]:
-    """layer_norm of the sum of a token's, its position's and its segment's embedding.
+    """layer_norm of the sum of the embeddings of tokens, positions and segments.
 
     input_ids, segment_ids, mask: [batch, positions]; position_ids: likewise, or [1, positions]. The embeddings: [count,
-    size]. gamma, beta: [size]. Returns [batch, positions, size]; with outputs=3 also how many of each row the mask
-    counts (0 without one), and the sum. Devlin et al. 2018, arXiv:1810.04805.
+    size]. gamma, beta: [size]. Returns [batch, positions, size]; with outputs=3 also the sum of each row of the mask (0
+    without one), and the sum of the embeddings. Devlin et al. 2018, arXiv:1810.04805.
     """
     if input_ids.rank != 2:
-        raise ValueError(f"input_ids has shape {input_ids.shape}, and [batch, positions] is wanted")
+        raise ValueError(f"input_ids must have shape [batch, positions], got {input_ids.shape}")
     length = input_ids.shape[1]
     at = creation.range(0, length, out_dim=length) if position_ids is None else position_ids
     total = gather(word_embedding, input_ids) + gather(position_embedding, at)
     if (segment_ids is None) != (segment_embedding is None):
-        raise ValueError("segment_ids and segment_embedding go together")
+        raise ValueError("segment_ids and segment_embedding must be given together")
     if segment_ids is not None and segment_embedding is not None:
         total = total + gather(segment_embedding, segment_ids)
     counted = input_ids[:, 0] * 0 if mask is None else reduction.sum(mask, axis=1)
@@ -258,10 +270,10 @@ _ANY = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 
 def Trilu(X: Symbol, k: Symbol | None = None, *, upper: bool = True) -> Symbol:  # noqa: N802
     """The upper or lower triangle of matrices, 0 elsewhere. X: [..., rows, columns]; k: the diagonal. Returns its type.
 
-    ONNX Trilu by its older name.
+    The older name of ONNX Trilu.
     """
-    made: Symbol = onnx.Trilu(X, k, upper=int(upper))
-    return made
+    result: Symbol = onnx.Trilu(X, k, upper=int(upper))
+    return result
 
 
 # Normalisations of a sum
@@ -289,10 +301,10 @@ def SkipLayerNormalization(  # noqa: N802
     input: [..., size]. skip: the same shape, or one that broadcasts to it. gamma, beta, bias: [size]. Returns the type
     of input; the second and third result are float32 with a last axis of 1.
     """
-    total = _total(input, skip, bias)
+    total = _sum_of(input, skip, bias)
     mean = reduction.mean(total, axis=-1, keepdims=True)
-    apart = total - mean
-    inverse = rsqrt(reduction.mean(apart * apart, axis=-1, keepdims=True) + epsilon)
+    centred = total - mean
+    inverse = rsqrt(reduction.mean(centred * centred, axis=-1, keepdims=True) + epsilon)
     return layer_norm(total, gamma, beta, epsilon), mean, inverse, total
 
 
@@ -300,7 +312,7 @@ def SkipLayerNormalization(  # noqa: N802
     promote="float",
     dtypes={"input skip gamma bias": SINGLES},
     kernels="float32",
-    when=lambda types, attributes, results: _is_whole(types),
+    when=lambda types, attributes, results: _has_skip_kernel(types),
     note="where skip lacks the batch at most",
 )
 @rounded_once(but=(1, 2))
@@ -312,22 +324,22 @@ def SkipSimplifiedLayerNormalization(  # noqa: N802
     input: [..., size]. skip: the same shape, or one that broadcasts to it. gamma, bias: [size]. Returns the type of
     input; the second and third result are float32 with a last axis of 1.
     """
-    total = _total(input, skip, bias)
+    total = _sum_of(input, skip, bias)
     square = reduction.mean(total * total, axis=-1, keepdims=True)
     inverse = rsqrt(square + epsilon)
     return rms_norm(total, gamma, epsilon), (square > square).cast(square.dtype), inverse, total
 
 
-def _is_whole(types: Types) -> bool:
-    """Return whether the kernel takes the shapes: skip may lack the batch, and nothing else."""
+def _has_skip_kernel(types: Types) -> bool:
+    """Return True if the kernel supports the shapes: skip may lack the batch, and nothing else."""
     x, skip = shape_at(types, 0), shape_at(types, 1)
     if x is None or skip is None or len(x) not in (2, 3) or len(skip) not in (2, 3):
         return False
     return x[-2:] == skip[-2:] and (len(skip) == 2 or skip[0] in (1, x[0]))
 
 
-def _total(x: Symbol, skip: Symbol, bias: Symbol | None) -> Symbol:
-    check_row("bias", bias, x.shape[-1])
+def _sum_of(x: Symbol, skip: Symbol, bias: Symbol | None) -> Symbol:
+    check_vector("bias", bias, x.shape[-1])
     total = x + skip
     if total.shape != x.shape:
         raise ValueError(f"skip has shape {skip.shape}, which does not broadcast to {x.shape}")

@@ -1,4 +1,4 @@
-"""GroupQueryAttention: what exported language models attend with, caches of keys and values beside."""
+"""GroupQueryAttention: attention of exported language models, with caches of keys and values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphcore.ops.gathering import gather, gather_nd, where
 from graphcore.ops.joining import concat, split
 from graphcore.ops.linalg import matmul
 from graphcore.ops.microsoft._declare import SINGLES, contrib, may_be, rounded_once, shape_at
-from graphcore.ops.microsoft.attention import _in_heads, _rotated, _sequence_last, _static, check_rank
+from graphcore.ops.microsoft.attention import _in_heads, _rotate, _sequence_last, _static, check_rank
 from graphcore.ops.rearranging import permute, unsqueeze
 from graphcore.ops.shape import shape_of
 from graphcore.types.dims import Dim
@@ -72,55 +72,55 @@ def GroupQueryAttention(  # noqa: N802
 ) -> tuple[Symbol, Symbol, Symbol]:
     """Causal attention in which each head of keys serves num_heads / kv_num_heads heads of queries, with a cache.
 
-    query: [batch, queries, num_heads * size]; key, value: [batch, queries, kv_num_heads * size], or None where query
-    has them side by side. past_key, past_value: [batch, kv_num_heads, past, size], or None. seqlens_k: [batch], how
-    many keys there are then in each, less 1. total_sequence_length: one number, the most of them; where it is the
-    number of queries nothing is past. cos_cache, sin_cache: [greatest position, size / 2], for do_rotary.
-    attention_bias: broadcasts to [batch, num_heads, queries, total]. head_sink: [num_heads], a score that every softmax
-    has beside; smooth_softmax: that is 0. local_window_size: how many keys before its own a query sees. Returns [batch,
-    queries, num_heads * size]; with outputs=3 also the keys and values, [batch, kv_num_heads, most, size], of which
-    what lies after the last key has no meaning. Ainslie et al. 2023, arXiv:2305.13245.
+    query: [batch, queries, num_heads * size]; key, value: [batch, queries, kv_num_heads * size], or None if query
+    has all three concatenated. past_key, past_value: [batch, kv_num_heads, past, size], or None. seqlens_k: [batch],
+    the number of keys of each sequence with the new ones, minus 1. total_sequence_length: a scalar, the maximum of
+    these numbers; if it is the number of queries, there is no past. cos_cache, sin_cache: [maximum positions, size /
+    2], for do_rotary. attention_bias: broadcasts to [batch, num_heads, queries, total]. head_sink: [num_heads], an
+    extra score in every softmax; smooth_softmax: an extra score of 0. local_window_size: the number of keys that a
+    query sees, up to its position. Returns [batch, queries, num_heads * size]; with outputs=3 also the keys and values,
+    [batch, kv_num_heads, capacity, size], undefined after the last key. Ainslie et al. 2023, arXiv:2305.13245.
     """
     quantised = (k_quant_type, v_quant_type) != ("NONE", "NONE") or k_scale is not None or v_scale is not None
     normed = q_norm_weight is not None or k_norm_weight is not None
     if quantised or normed or sliding_window_cache or qk_output or position_ids is not None or not causal:
         raise ValueError(
-            "caches that are quantised or slide, norms of queries, position_ids and attention that is not causal have "
-            "no body"
+            "quantised and sliding caches, norms of queries, position_ids and attention that is not causal are not "
+            "supported: the operator has no body for them"
         )
     if num_heads < 1 or kv_num_heads < 1 or num_heads % kv_num_heads:
-        raise ValueError(f"{num_heads} heads cannot share {kv_num_heads}")
+        raise ValueError(f"{num_heads} heads of queries cannot share {kv_num_heads} heads of keys")
     if local_window_size == 0 or local_window_size < -1:
-        raise ValueError(f"local_window_size is {local_window_size}: 1 or more keys, or -1 for all")
+        raise ValueError(f"local_window_size must be at least 1, or -1 for all, got {local_window_size}")
     check_rank("query", query, 3)
     if (past_key is None) != (past_value is None):
-        raise ValueError("past_key and past_value go together")
+        raise ValueError("past_key and past_value must be given together")
     if attention_bias is not None:
         check_rank("attention_bias", attention_bias, 4)
     if key is None or value is None:
         size = _static("query", query, 2) // (num_heads + 2 * kv_num_heads)
         query, key, value = split(query, [size * n for n in (num_heads, kv_num_heads, kv_num_heads)], axis=2)
     batch, queries = query.shape[0], query.shape[1]
-    there = seqlens_k.reshape(batch, 1).cast(DType.int64) + 1
+    key_counts = seqlens_k.reshape(batch, 1).cast(DType.int64) + 1
     total = total_sequence_length.reshape(()).cast(DType.int64)
     length = shape_of(query)[1]
-    before = where(total == length, 0, there - length)
+    before = where(total == length, 0, key_counts - length)
     positions = before + creation.range(0, queries, dtype=DType.int64, out_dim=queries)
     if do_rotary:
         if cos_cache is None or sin_cache is None:
-            raise ValueError("do_rotary wants cos_cache and sin_cache")
+            raise ValueError("do_rotary requires cos_cache and sin_cache")
         last = shape_of(cos_cache)[0] - 1
-        turned = reduction.min(reduction.max(positions, 0), last)
+        rotary_positions = reduction.min(reduction.max(positions, 0), last)
         width = 2 * _static("cos_cache", cos_cache, 1)
         query, key = (
-            _rotated(x, turned, cos_cache, sin_cache, rotary_interleaved, heads, width)
+            _rotate(x, rotary_positions, cos_cache, sin_cache, rotary_interleaved, heads, width)
             for x, heads in ((query, num_heads), (key, kv_num_heads))
         )
     q = _in_heads(query, num_heads)
-    most = total if past_key is None else reduction.max(total, shape_of(past_key)[2])
-    columns = creation.range(0, most, 1)
-    keys = _cached(_in_heads(key, kv_num_heads), past_key, before, columns)
-    values = _cached(_in_heads(value, kv_num_heads), past_value, before, columns)
+    capacity = total if past_key is None else reduction.max(total, shape_of(past_key)[2])
+    columns = creation.range(0, capacity, 1)
+    keys = _update_cache(_in_heads(key, kv_num_heads), past_key, before, columns)
+    values = _update_cache(_in_heads(value, kv_num_heads), past_value, before, columns)
     groups, size = num_heads // kv_num_heads, _static("query", q, 3)
     grouped = q.reshape(batch, kv_num_heads, groups, queries, size)
     turned_keys = unsqueeze(permute(keys, [0, 1, 3, 2]), 2)
@@ -129,34 +129,34 @@ def GroupQueryAttention(  # noqa: N802
     if softcap:
         scores = tanh(scores / softcap) * softcap
     if attention_bias is not None:
-        scores = scores + _widened(attention_bias, columns)
-    own = positions.reshape(batch, 1, queries, 1)
-    seen = columns <= own
+        scores = scores + _extend_bias(attention_bias, columns)
+    query_positions = positions.reshape(batch, 1, queries, 1)
+    is_visible = columns <= query_positions
     if local_window_size >= 0:
-        seen = seen & (columns > own - local_window_size)
-    scores = where(seen, scores, float("-inf"))
+        is_visible = is_visible & (columns > query_positions - local_window_size)
+    scores = where(is_visible, scores, float("-inf"))
     weights = _weights(scores, head_sink, smooth_softmax == 1)
     is_key = (columns < (before + length)).reshape(batch, 1, columns.shape[0], 1)
-    sound = unsqueeze(where(is_key, values, 0.0), 2)  # what lies after the last key may be no number
-    made = matmul(weights.reshape(batch, kv_num_heads, groups, queries, columns.shape[0]), sound)
-    heads = _sequence_last(made.reshape(batch, num_heads, queries, size))
+    valid_values = unsqueeze(where(is_key, values, 0.0), 2)  # entries after the last key may be NaN
+    product = matmul(weights.reshape(batch, kv_num_heads, groups, queries, columns.shape[0]), valid_values)
+    heads = _sequence_last(product.reshape(batch, num_heads, queries, size))
     return heads.reshape(batch, queries, num_heads * size), keys, values
 
 
-def _cached(new: Symbol, past: Symbol | None, before: Symbol, columns: Symbol) -> Symbol:
-    """Return the keys or values: those of the past, and the new ones after the last of each in the batch."""
-    everything = new if past is None else concat([past, new], axis=2)
+def _update_cache(new: Symbol, past: Symbol | None, before: Symbol, columns: Symbol) -> Symbol:
+    """Return the cached keys or values, with the new ones after the last one of each sequence."""
+    entries = new if past is None else concat([past, new], axis=2)
     start = 0 if past is None else shape_of(past)[2]
     count = shape_of(new)[2]
     is_new = (columns >= before) & (columns < before + count)
-    found = where(is_new, columns - before + start, columns)
-    found = reduction.min(found, shape_of(everything)[2] - 1)
-    rows = gather_nd(_sequence_last(everything), unsqueeze(found, -1), batch_dims=1)
+    sources = where(is_new, columns - before + start, columns)
+    sources = reduction.min(sources, shape_of(entries)[2] - 1)
+    rows = gather_nd(_sequence_last(entries), unsqueeze(sources, -1), batch_dims=1)
     return _sequence_last(rows)
 
 
-def _widened(bias: Symbol, columns: Symbol) -> Symbol:
-    """Return a bias for the keys that there are, and 0 for the rest of a cache."""
+def _extend_bias(bias: Symbol, columns: Symbol) -> Symbol:
+    """Extend a bias of the keys by 0 for the rest of the cache."""
     missing = shape_of(columns)[0] - shape_of(bias)[3]
     at = reduction.min(columns, shape_of(bias)[3] - 1)
     return where((columns < shape_of(bias)[3]) | (missing == 0), gather(bias, at, axis=3), 0.0)
@@ -167,16 +167,16 @@ def _weights(scores: Symbol, sink: Symbol | None, is_smooth: bool) -> Symbol:
         return softmax(scores)
     heads = scores.shape[1]
     first = scores[..., :1]
-    extra = (first > first).cast(scores.dtype)  # 0, whatever the score is
+    extra = (first > first).cast(scores.dtype)  # 0 for any score
     if sink is not None:
         extra = extra + sink.reshape(1, heads, 1, 1)
     return softmax(concat([extra, scores], axis=3))[..., 1:]
 
 
 def _has_kernel(types: Types, attributes: Mapping[str, Any], results: int) -> bool:
-    """Return whether the CPU's kernel takes it.
+    """Return True if the CPU kernel supports it.
 
-    Heads have multiples of 8 features, 16 where they are rotated; several new tokens after others are of one sequence.
+    Heads have multiples of 8 features, 16 if rotated; several new tokens after a past need a batch of one.
     """
     query, past, cos = (shape_at(types, i) for i in (0, 3, 7))
     if query is None or not query[2].is_static or results == 2:

@@ -1,4 +1,4 @@
-"""Products of matrices, with scales drawn in, and of weights that are quantised; mixtures of experts."""
+"""Matrix products fused with scales, products of quantised weights, and mixtures of experts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphcore.ops import onnx
 from graphcore.ops.gathering import gather
 from graphcore.ops.joining import stack
 from graphcore.ops.linalg import matmul
-from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, check_row, contrib, rounded_once, shape_at
+from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, check_vector, contrib, rounded_once, shape_at
 from graphcore.ops.rearranging import permute
 from graphcore.ops.shape import cast
 from graphcore.types.dims import Dim
@@ -38,22 +38,22 @@ def FusedMatMul(  # noqa: N802
     transBatchA: bool = False,
     transBatchB: bool = False,
 ) -> Symbol:
-    """alpha * A @ B, as NumPy's matmul. A, B: [..., m, k] and [..., k, n]; transA, transB: their last two axes are
-    swapped before. transBatchA, transBatchB: their first axis is put before the last one, before that. Returns
+    """alpha * A @ B, as NumPy's matmul. A, B: [..., m, k] and [..., k, n]; transA, transB: swap their last two axes
+    first. transBatchA, transBatchB: move their first axis before the last one, before that swap. Returns
     [..., m, n]."""
-    product = matmul(_turned(A, transA, transBatchA), _turned(B, transB, transBatchB))
+    product = matmul(_transpose_operand(A, transA, transBatchA), _transpose_operand(B, transB, transBatchB))
     return product if alpha == 1 else product * alpha
 
 
 def _is_batched_alike(types: Types, attributes: Mapping[str, Any]) -> bool:
-    """Return whether the kernel turns the batch: it does for operands of one rank, 3 or more."""
+    """Return True if the kernel can transpose the batch: for operands of one rank, 3 or more."""
     if not attributes["transBatchA"] and not attributes["transBatchB"]:
         return True
     a, b = shape_at(types, 0), shape_at(types, 1)
     return a is not None and b is not None and len(a) == len(b) >= 3
 
 
-def _turned(x: Symbol, swaps: bool, from_first: bool) -> Symbol:
+def _transpose_operand(x: Symbol, swaps: bool, from_first: bool) -> Symbol:
     if from_first and x.rank > 2:
         x = permute(x, [*range(1, x.rank - 1), 0, x.rank - 1])
     if swaps and x.rank > 1:
@@ -86,43 +86,43 @@ def MatMulNBits(  # noqa: N802
 ) -> Symbol:
     """A @ W^T + bias of a weight that is quantised by blocks along its rows.
 
-    A: [..., K]. B: [N, blocks, block_size * bits / 8], whole numbers of 2, 4 or 8 bits, the first in the lowest bits of
-    a byte; blocks is K / block_size, rounded up. scales: [N, blocks]. zero_points: [N, blocks * bits / 8] packed as B
-    is, or [N, blocks] of floats; half the range where it is left out. g_idx: [K], the block whose scale each column
-    has. bias: [N]. accuracy_level: 4 lets the kernel hold A in int8; the body ignores it. Returns [..., N].
+    A: [..., K]. B: [N, blocks, block_size * bits / 8], integers of 2, 4 or 8 bits, the first in the lowest bits of a
+    byte; blocks is K / block_size, rounded up. scales: [N, blocks]. zero_points: [N, blocks * bits / 8] packed as B is,
+    or [N, blocks] of floats; by default half the range. g_idx: [K], the block whose scale each column uses. bias: [N].
+    accuracy_level: 4 lets the kernel round A to int8; the body ignores it. Returns [..., N].
     """
     if weight_prepacked:
-        raise ValueError("weights in the layout of a provider have no body")
+        raise ValueError("weights in the layout of a provider are not supported: the operator has no body for them")
     if bits not in (2, 4, 8):
-        raise ValueError(f"bits is {bits}: there are 2, 4 and 8")
+        raise ValueError(f"bits must be 2, 4 or 8, got {bits}")
     if block_size < 16 or block_size & (block_size - 1):
-        raise ValueError(f"block_size is {block_size}: it is a power of two, 16 at least")
+        raise ValueError(f"block_size must be a power of two, at least 16, got {block_size}")
     if K < 1 or N < 1:
-        raise ValueError(f"K and N are {K} and {N}: a weight has rows and columns")
+        raise ValueError(f"K and N must be at least 1, got {K} and {N}")
     if A.rank < 1 or (A.shape[-1].is_static and A.shape[-1] != K):
-        raise ValueError(f"A has shape {A.shape}, and K is {K}")
+        raise ValueError(f"A has shape {A.shape}, but K is {K}")
     blocks = -(-K // block_size)
-    _count("B", B, N * blocks * block_size * bits // 8)
-    _count("scales", scales, N * blocks)
-    whole = _unpacked(B.reshape(N, blocks, block_size * bits // 8), bits).cast(DType.float32)
+    _check_count("B", B, N * blocks * block_size * bits // 8)
+    _check_count("scales", scales, N * blocks)
+    unpacked = _unpacked(B.reshape(N, blocks, block_size * bits // 8), bits).cast(DType.float32)
     zero = _zeros(zero_points, N, blocks, bits)
     scale = scales.reshape(N, blocks)
     if g_idx is None:
-        by_block = (whole - (zero if isinstance(zero, float) else zero.reshape(N, blocks, 1))) * scale.reshape(
+        by_block = (unpacked - (zero if isinstance(zero, float) else zero.reshape(N, blocks, 1))) * scale.reshape(
             N, blocks, 1
         )
         weight = by_block.reshape(N, blocks * block_size)[:, :K]
     else:
-        flat = whole.reshape(N, blocks * block_size)[:, :K]
+        flat = unpacked.reshape(N, blocks * block_size)[:, :K]
         here = zero if isinstance(zero, float) else gather(zero, g_idx, axis=1)
         weight = (flat - here) * gather(scale, g_idx, axis=1)
-    check_row("bias", bias, N)
+    check_vector("bias", bias, N)
     product = matmul(A, permute(weight, [1, 0]))
     return product if bias is None else product + bias
 
 
 def _is_packed_form(types: Types, attributes: Mapping[str, Any]) -> bool:
-    """Return whether the kernel computes it: with zero points in bytes, and without an order of columns."""
+    """Return True if the kernel computes it: with zero points in bytes, and without an order of columns."""
     zero = types[3] if len(types) > 3 else None
     packed = zero is None or (isinstance(zero, TensorType) and zero.dtype is DType.uint8)
     weight = shape_at(types, 1)
@@ -131,7 +131,7 @@ def _is_packed_form(types: Types, attributes: Mapping[str, Any]) -> bool:
 
 
 def _unpacked(x: Symbol, bits: int) -> Symbol:
-    """The whole numbers that bytes hold along the last axis, the first in the lowest bits."""
+    """Unpack integers from bytes along the last axis, the first in the lowest bits."""
     if bits == 8:
         return x
     parts = [(x >> (shift if shift else 0)) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
@@ -142,17 +142,17 @@ def _zeros(zero_points: Symbol | None, n: int, blocks: int, bits: int) -> Symbol
     if zero_points is None:
         return float(1 << (bits - 1))
     if zero_points.dtype is not DType.uint8:
-        _count("zero_points", zero_points, n * blocks)
+        _check_count("zero_points", zero_points, n * blocks)
         return zero_points.reshape(n, blocks)
     row = -(-blocks * bits // 8)
-    _count("zero_points", zero_points, n * row)
+    _check_count("zero_points", zero_points, n * row)
     return _unpacked(zero_points.reshape(n, row), bits)[:, :blocks].cast(DType.float32)
 
 
-def _count(name: str, x: Symbol, wanted: int) -> None:
+def _check_count(name: str, x: Symbol, expected: int) -> None:
     size = x.shape.size
-    if size.is_static and size != wanted:
-        raise ValueError(f"{name} has {size} elements, and {wanted} are wanted")
+    if size.is_static and size != expected:
+        raise ValueError(f"{name} must have {expected} elements, got {size}")
 
 
 @contrib(
@@ -162,13 +162,13 @@ def _count(name: str, x: Symbol, wanted: int) -> None:
 def DynamicQuantizeMatMul(  # noqa: N802
     A: Symbol, B: Symbol, b_scale: Symbol, b_zero_point: Symbol | None = None, bias: Symbol | None = None
 ) -> Symbol:
-    """A @ (B - b_zero_point) * b_scale + bias, with A quantised to uint8 by its least and greatest number.
+    """A @ (B - b_zero_point) * b_scale + bias, with A quantised to uint8 by its minimum and maximum.
 
     A: [..., m, k] of float32. B: [k, n] of int8 or uint8. b_scale, b_zero_point: one, or [n]. bias: [n]. Returns
     [..., m, n].
     """
-    whole, scale, zero = onnx.DynamicQuantizeLinear(A)
-    return _scaled(whole, B, zero, b_zero_point, scale * _one_or_row(b_scale), bias)
+    quantised, scale, zero = onnx.DynamicQuantizeLinear(A)
+    return _scaled(quantised, B, zero, b_zero_point, scale * _one_or_row(b_scale), bias)
 
 
 @contrib(
@@ -197,7 +197,7 @@ def MatMulIntegerToFloat(  # noqa: N802
 
 
 def _has_kernel(types: Types) -> bool:
-    """Return whether the kernel takes these dtypes; it has one zero point for A."""
+    """Return True if the kernel supports these dtypes; it has one zero point for A."""
     a, b, scale = (t.dtype for t in types[:3] if isinstance(t, TensorType))
     return scale is DType.float32 and (a is DType.uint8 or b is DType.int8)
 
@@ -207,30 +207,30 @@ def _scaled(
 ) -> Symbol:
     for name, zero, x in (("a_zero_point", a_zero, a), ("b_zero_point", b_zero, b)):
         if zero is not None and zero.dtype is not x.dtype:
-            raise TypeError(f"{name} is {zero.dtype}, and what it belongs to is {x.dtype}")
+            raise TypeError(f"{name} must be {x.dtype}, as its operand, got {zero.dtype}")
     if bias is not None:
-        check_row("bias", bias, b.shape[-1])
+        check_vector("bias", bias, b.shape[-1])
     a_zero = None if a_zero is None else a_zero.reshape(())
-    if a.dtype is DType.int8 and b.dtype is DType.uint8:  # of which onnxruntime has no product with a scale
-        a = _moved(a)
-        a_zero = _moved(np.zeros((), np.int8) if a_zero is None else a_zero)
+    if a.dtype is DType.int8 and b.dtype is DType.uint8:  # onnxruntime has no product of these with a scale
+        a = _as_uint8(a)
+        a_zero = _as_uint8(np.zeros((), np.int8) if a_zero is None else a_zero)
     product: Any = onnx.MatMulInteger(a, b, a_zero, None if b_zero is None else _one_or_row(b_zero))
-    made: Symbol = product.cast(DType.float32) * scale
-    return made if bias is None else made + bias
+    result: Symbol = product.cast(DType.float32) * scale
+    return result if bias is None else result + bias
 
 
-def _moved(x: TensorLike) -> Symbol:
-    """int8 as uint8, 128 higher."""
+def _as_uint8(x: TensorLike) -> Symbol:
+    """Convert int8 to uint8 by adding 128."""
     return (cast(x, DType.int16) + 128).cast(DType.uint8)
 
 
 def _one_or_row(x: Symbol) -> Symbol:
     if x.rank > 1:
-        raise ValueError(f"a scale or zero point is one number or a row of them, not {x.shape}")
+        raise ValueError(f"a scale or zero point must be a scalar or a vector, got shape {x.shape}")
     return x.reshape(()) if x.rank == 1 and x.shape[0] == 1 else x
 
 
-# Operators without a body: what the kernels take, and what they give
+# Operators without a body: only their types are declared
 
 _ONE = "float32"
 
@@ -239,7 +239,7 @@ _ONE = "float32"
 def Inverse(X: TensorType) -> TensorType:  # noqa: N802
     """The inverse of square matrices. X: [..., size, size]. Returns its type."""
     if X.shape.rank < 2 or (X.shape[-1].is_static and X.shape[-2].is_static and X.shape[-1] != X.shape[-2]):
-        raise ValueError(f"{X.shape} is no shape of square matrices")
+        raise ValueError(f"X must be square matrices, got shape {X.shape}")
     return X
 
 
@@ -319,7 +319,7 @@ def QMoE(  # noqa: N802
 
 def _check_router(x: TensorType, router: TensorType) -> None:
     if x.shape.rank not in (2, 3) or router.shape.rank != 2:
-        raise ValueError(f"input and router_probs have shapes {x.shape} and {router.shape}")
+        raise ValueError(f"input must have 2 or 3 axes and router_probs 2, got shapes {x.shape} and {router.shape}")
     tokens = x.shape[0] if x.shape.rank == 2 else x.shape[0] * x.shape[1]
     rows: Dim = router.shape[0]
     if tokens.is_static and rows.is_static and tokens != rows:

@@ -1,4 +1,4 @@
-"""Numbers stored with fewer bits: to them, from them, rows of them, and operators on them."""
+"""Quantisation, dequantisation, gathers of quantised rows, and operators on quantised numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphcore.ops.shape import shape_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
-# Numbers of 8 bits that stand for scale * (x - zero_point)
+# Numbers of 8 bits that represent scale * (x - zero_point)
 
 _TYPES = {"A A_zero_point B B_zero_point C_zero_point": BYTES, "A_scale B_scale C_scale": "float32"}
 _UNARY = {"X X_zero_point Y_zero_point": BYTES, "X_scale Y_scale": "float32"}
@@ -28,27 +28,27 @@ _STEP = "kernel and body may differ by one step of the result, where it lies bet
 
 
 def _are_scalars(types: Types, positions: tuple[int, ...]) -> bool:
-    """Return whether scales and zero points are as the kernel takes them: said, and without axes."""
+    """Return True if scales and zero points are as the kernel requires: given, and scalars."""
     return all(shape_at(types, i) == () for i in positions)
 
 
-def _real(x: Symbol, scale: Symbol, zero: Symbol | None) -> Symbol:
-    made: Symbol = onnx.DequantizeLinear(x, scale.reshape(()), _same(x, zero))
-    return made
+def _dequantize(x: Symbol, scale: Symbol, zero: Symbol | None) -> Symbol:
+    result: Symbol = onnx.DequantizeLinear(x, scale.reshape(()), _zero_of(x, zero))
+    return result
 
 
-def _stored(x: Symbol, scale: Symbol, zero: Symbol | None, like: Symbol) -> Symbol:
-    """Rounded to nearest, ties to even, and saturated."""
-    made: Symbol = onnx.QuantizeLinear(x, scale.reshape(()), _same(like, zero))
-    return made
+def _quantize(x: Symbol, scale: Symbol, zero: Symbol | None, like: Symbol) -> Symbol:
+    """Round to nearest, ties to even, and saturate."""
+    result: Symbol = onnx.QuantizeLinear(x, scale.reshape(()), _zero_of(like, zero))
+    return result
 
 
-def _same(x: Symbol, zero: Symbol | None) -> TensorLike:
-    """A zero point of the dtype of x, said even where it is 0: fusions of the runtime take none for uint8's."""
+def _zero_of(x: Symbol, zero: Symbol | None) -> TensorLike:
+    """Return a zero point of the dtype of x, explicit even if 0: onnxruntime's fusions take a missing one for uint8."""
     if zero is None:
         return np.zeros((), x.dtype.numpy)
     if zero.dtype is not x.dtype:
-        raise TypeError(f"a zero point of {zero.dtype} goes with numbers of {x.dtype}")
+        raise TypeError(f"a zero point must be {x.dtype}, as its operand, got {zero.dtype}")
     return zero.reshape(())
 
 
@@ -68,10 +68,10 @@ def QLinearAdd(  # noqa: N802
     C_scale: Symbol,
     C_zero_point: Symbol | None = None,
 ) -> Symbol:
-    """A + B of quantised numbers. A, B: int8 or uint8, of shapes that broadcast; scales and zero points: one. Returns
-    the broadcast shape in the dtype of A."""
-    total = _real(A, A_scale, A_zero_point) + _real(_alike(A, B), B_scale, B_zero_point)
-    return _stored(total, C_scale, C_zero_point, A)
+    """A + B of quantised numbers. A, B: int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
+    Returns the broadcast shape in the dtype of A."""
+    total = _dequantize(A, A_scale, A_zero_point) + _dequantize(_check_dtype(A, B), B_scale, B_zero_point)
+    return _quantize(total, C_scale, C_zero_point, A)
 
 
 @contrib(
@@ -90,10 +90,10 @@ def QLinearMul(  # noqa: N802
     C_scale: Symbol,
     C_zero_point: Symbol | None = None,
 ) -> Symbol:
-    """A * B of quantised numbers. A, B: int8 or uint8, of shapes that broadcast; scales and zero points: one. Returns
-    the broadcast shape in the dtype of A."""
-    product = _real(A, A_scale, A_zero_point) * _real(_alike(A, B), B_scale, B_zero_point)
-    return _stored(product, C_scale, C_zero_point, A)
+    """A * B of quantised numbers. A, B: int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
+    Returns the broadcast shape in the dtype of A."""
+    product = _dequantize(A, A_scale, A_zero_point) * _dequantize(_check_dtype(A, B), B_scale, B_zero_point)
+    return _quantize(product, C_scale, C_zero_point, A)
 
 
 @contrib(
@@ -102,8 +102,8 @@ def QLinearMul(  # noqa: N802
 def QLinearSigmoid(  # noqa: N802
     X: Symbol, X_scale: Symbol, X_zero_point: Symbol | None, Y_scale: Symbol, Y_zero_point: Symbol | None = None
 ) -> Symbol:
-    """sigmoid(X) of quantised numbers. X: int8 or uint8; scales and zero points: one. Returns the type of X."""
-    return _stored(sigmoid(_real(X, X_scale, X_zero_point)), Y_scale, Y_zero_point, X)
+    """sigmoid(X) of quantised numbers. X: int8 or uint8; scales and zero points: scalars. Returns the type of X."""
+    return _quantize(sigmoid(_dequantize(X, X_scale, X_zero_point)), Y_scale, Y_zero_point, X)
 
 
 @contrib(
@@ -118,19 +118,19 @@ def QLinearLeakyRelu(  # noqa: N802
     *,
     alpha: float = 0.01,
 ) -> Symbol:
-    """X where it is positive, else alpha * X, of quantised numbers. X: int8 or uint8; scales and zero points: one.
+    """X where it is positive, else alpha * X, of quantised numbers. X: int8 or uint8; scales and zero points: scalars.
     Returns the type of X."""
-    real = _real(X, X_scale, X_zero_point)
-    return _stored(where(real >= 0, real, real * alpha), Y_scale, Y_zero_point, X)
+    real = _dequantize(X, X_scale, X_zero_point)
+    return _quantize(where(real >= 0, real, real * alpha), Y_scale, Y_zero_point, X)
 
 
-def _alike(a: Symbol, b: Symbol) -> Symbol:
+def _check_dtype(a: Symbol, b: Symbol) -> Symbol:
     if a.dtype is not b.dtype:
-        raise TypeError(f"A is {a.dtype} and B is {b.dtype}")
+        raise TypeError(f"A and B must have one dtype, got {a.dtype} and {b.dtype}")
     return b
 
 
-# To numbers of fewer bits, from them, and rows of them
+# Quantisation, dequantisation, and gathers of rows
 
 _STORED = "int8 uint8 int16 uint16 int4 uint4"
 
@@ -145,13 +145,13 @@ _STORED = "int8 uint8 int16 uint16 int4 uint4"
 def DequantizeLinear(  # noqa: N802
     x: Symbol, x_scale: Symbol, x_zero_point: Symbol | None = None, *, axis: int | None = None
 ) -> Symbol:
-    """(x - x_zero_point) * x_scale. x: integers of any shape. x_scale, x_zero_point: one, or as many as axis is long.
-    Returns the shape of x in the dtype of x_scale. ONNX DequantizeLinear, for more dtypes."""
+    """(x - x_zero_point) * x_scale. x: integers of any shape. x_scale, x_zero_point: a scalar, or one for each position
+    of axis. Returns the shape of x in the dtype of x_scale. ONNX DequantizeLinear, for more dtypes."""
     scale, zero, settings = _along(x, x_scale, x_zero_point, axis)
     if zero is not None and zero.dtype is not x.dtype:
-        raise TypeError(f"x_zero_point is {zero.dtype}, and x is {x.dtype}")
-    made: Any = onnx.DequantizeLinear(x, scale, zero, **settings)
-    return made  # type: ignore[no-any-return]
+        raise TypeError(f"x_zero_point is {zero.dtype}, but x is {x.dtype}")
+    result: Any = onnx.DequantizeLinear(x, scale, zero, **settings)
+    return result  # type: ignore[no-any-return]
 
 
 @contrib(
@@ -165,20 +165,20 @@ def QuantizeLinear(  # noqa: N802
     x: Symbol, y_scale: Symbol, y_zero_point: Symbol | None = None, *, axis: int | None = None
 ) -> Symbol:
     """x / y_scale + y_zero_point, rounded to nearest, ties to even, and saturated. x: floats of any shape. y_scale,
-    y_zero_point: one, or as many as axis is long. Returns the shape of x in the dtype of y_zero_point, uint8 without.
-    ONNX QuantizeLinear, for more dtypes."""
+    y_zero_point: a scalar, or one for each position of axis. Returns the shape of x in the dtype of y_zero_point, by
+    default uint8. ONNX QuantizeLinear, for more dtypes."""
     scale, zero, settings = _along(x, y_scale, y_zero_point, axis)
     if zero is None:
         settings["output_dtype"] = DType.uint8
-    made: Any = onnx.QuantizeLinear(x.cast(DType.float32), scale.cast(DType.float32), zero, **settings)
-    return made  # type: ignore[no-any-return]
+    result: Any = onnx.QuantizeLinear(x.cast(DType.float32), scale.cast(DType.float32), zero, **settings)
+    return result  # type: ignore[no-any-return]
 
 
 def _along(
     x: Symbol, scale: Symbol, zero: Symbol | None, axis: int | None
 ) -> tuple[Symbol, Symbol | None, dict[str, Any]]:
     if zero is not None and zero.shape != scale.shape:
-        raise ValueError(f"scale and zero point have shapes {scale.shape} and {zero.shape}")
+        raise ValueError(f"scale and zero point must have one shape, got {scale.shape} and {zero.shape}")
     if axis is None:
         return scale.reshape(()), None if zero is None else zero.reshape(()), {}
     if scale.rank == 0:
@@ -212,29 +212,30 @@ def GatherBlockQuantized(  # noqa: N802
     gather_axis: int = 0,
     quantize_axis: int = 1,
 ) -> Symbol:
-    """Rows of a table that is quantised by blocks: (data - zero_points) * scales at the indices, 0 outside of it.
+    """Rows of a table that is quantised by blocks: (data - zero_points) * scales at the indices, 0 out of range.
 
     data: int4 or uint4, or bytes with numbers of 2, 4 or 8 bits along the last axis, the first in the lowest bits.
-    indices: of any shape. scales, zero_points: as data, with quantize_axis in blocks of block_size; without zero_points
-    0, for bytes half the range. Returns data's shape with that of indices in place of gather_axis, as scales.
+    indices: of any shape. scales, zero_points: as data, with quantize_axis in blocks of block_size; zero_points are 0
+    by default, for bytes half the range. Returns the shape of data with that of indices in place of gather_axis, in the
+    dtype of scales.
     """
     if block_size < 16 or block_size & (block_size - 1):
-        raise ValueError(f"block_size is {block_size}: it is a power of two, 16 at least")
+        raise ValueError(f"block_size must be a power of two, at least 16, got {block_size}")
     for name, axis in (("gather_axis", gather_axis), ("quantize_axis", quantize_axis)):
         if not -data.rank <= axis < data.rank:
-            raise ValueError(f"{name} is {axis}, and data has {data.rank} axes")
+            raise ValueError(f"{name} is {axis}, but data has {data.rank} axes")
     across, along = gather_axis % data.rank, quantize_axis % data.rank
     is_bytes = data.dtype is DType.uint8
     if across == along or (is_bytes and (bits not in (2, 4, 8) or across)):
-        raise ValueError(f"{bits} bits gathered along axis {across} and quantised along {along} have no body")
+        raise ValueError(f"{bits} bits gathered along axis {across} and quantised along {along} are not supported")
     if scales.rank != data.rank or (zero_points is not None and zero_points.dtype is not data.dtype):
-        raise ValueError(f"data {data.type} does not go with scales {scales.type} and those zero points")
+        raise ValueError(f"data {data.type} does not match scales {scales.type} and the zero points")
     sizes = [*data.shape]
     if is_bytes:
         sizes[-1] = sizes[-1] * (8 // bits)
-    wanted = [*sizes[:along], sizes[along].ceildiv(block_size), *sizes[along + 1 :]]
-    if not all(map(may_be, scales.shape, wanted)):
-        raise ValueError(f"scales has shape {scales.shape}, and {list(map(str, wanted))} is wanted")
+    expected = [*sizes[:along], sizes[along].ceildiv(block_size), *sizes[along + 1 :]]
+    if not all(map(may_be, scales.shape, expected)):
+        raise ValueError(f"scales must have shape {list(map(str, expected))}, got {scales.shape}")
     count = shape_of(data)[across]
     at = indices.cast(DType.int64)
     at = where(at < 0, at + count, at)
@@ -243,7 +244,7 @@ def GatherBlockQuantized(  # noqa: N802
     place = along if along < across else along - 1 + indices.rank
 
     def taken(x: Symbol) -> Symbol:
-        """Rows of a table, the numbers of bytes side by side."""
+        """Gather rows, with bytes unpacked."""
         picked = gather(x, at, axis=across)
         return _unpacked(picked, bits) if x.dtype is DType.uint8 else picked
 
@@ -259,10 +260,10 @@ def GatherBlockQuantized(  # noqa: N802
     if zero_points is not None:
         points = taken(zero_points)
         zero = spread(points[_first(scales)] if is_bytes else points)
-    made = (rows - zero) * spread(gather(scales, at, axis=across))
+    result = (rows - zero) * spread(gather(scales, at, axis=across))
     trailing = [1] * (data.rank - 1 - across)
-    known = inside.reshape(*indices.shape, *trailing)
-    return where(known, made, 0.0)
+    mask = inside.reshape(*indices.shape, *trailing)
+    return where(mask, result, 0.0)
 
 
 def _is_single(scales: Type | None) -> bool:
@@ -270,6 +271,6 @@ def _is_single(scales: Type | None) -> bool:
 
 
 def _first(scales: Symbol) -> Any:
-    """Those zero points of the last axis that belong to a block: bytes may hold more."""
+    """Return the index of zero points that belong to a block: bytes may hold more."""
     last = scales.shape[-1]
     return (..., slice(0, int(last))) if last.is_static else ...

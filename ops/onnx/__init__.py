@@ -1,6 +1,6 @@
 """Every operator of ONNX as a function, made from its schema at first use: `ops.onnx.Conv(x, w)`.
 
-Names of operators, operands and attributes are the schemas' own; operands of one type variable are promoted to one
+Names of operators, operands and attributes are those of the schemas; operands of one type variable are promoted to one
 dtype; results are typed as in a loaded model. `ops.onnx.ml` has the operators of ai.onnx.ml. See docs/onnx.md.
 """
 
@@ -16,8 +16,8 @@ from graphcore.ops.onnx import ml as ml
 def __getattr__(name: str) -> Callable[..., Any]:
     if name.startswith("_"):
         raise AttributeError(name)
-    made = globals()[name] = _schemas.function(name, "", __name__)
-    return made
+    operator = globals()[name] = _schemas.function(name, "", __name__)
+    return operator
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Functions of ONNX's operators and their names: `onnx` is imported when the first is asked for."""
+"""Functions of ONNX's operators and their names; `onnx` is imported at the first use."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 def function(name: str, domain: str, module: str) -> Callable[..., Any]:
-    """Return the function of an operator. Raises `AttributeError` for one that its domain does not have."""
-    from graphcore.onnx.operators.calling import function as made  # imports onnx
+    """Return the function of an operator. Raises `AttributeError` for an operator that the domain lacks."""
+    from graphcore.onnx.operators.calling import function as make_function  # imports onnx
 
-    return made(name, domain, module)
+    return make_function(name, domain, module)
 
 
 def names(domain: str) -> list[str]:
     """Return the names of the operators of a domain."""
-    from graphcore.onnx.schemas.catalogue import names as found  # imports onnx
+    from graphcore.onnx.schemas.catalogue import names as operator_names  # imports onnx
 
-    return list(found(domain))
+    return list(operator_names(domain))

@@ -11,8 +11,8 @@ from graphcore.ops.onnx import _schemas
 def __getattr__(name: str) -> Callable[..., Any]:
     if name.startswith("_"):
         raise AttributeError(name)
-    made = globals()[name] = _schemas.function(name, "ai.onnx.ml", __name__)
-    return made
+    operator = globals()[name] = _schemas.function(name, "ai.onnx.ml", __name__)
+    return operator
 
 
 def __dir__() -> list[str]:

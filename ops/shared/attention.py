@@ -1,4 +1,4 @@
-"""The expansion of attention, in every form of ONNX, for those that no kernel computes right."""
+"""The expansion of ONNX Attention in all its forms, for those that no kernel computes right."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape
 
 ONE = Dim(1)
-FARTHEST = 2**62
-"""No sequence is as long; positions may go that far beyond one without a carry out of int64."""
+MAX_DISTANCE = 2**62
+"""Longer than any sequence; positions can be this far beyond one without overflow of int64."""
 
 Results = tuple[Symbol, Symbol, Symbol, Symbol]
 
@@ -41,16 +41,16 @@ def _attention(
     left_window_size: int = -1,
     right_window_size: int = -1,
 ) -> Results:
-    """Return the result, the present keys and values, and the scores at the stage that the mode names.
+    """Return the result, the present keys and values, and the scores at the stage that qk_matmul_output_mode names.
 
-    As in ONNX's function body: the scores of mode 0 are before the softcap, a mask with fewer keys hides the others,
-    and a query that sees no key gets 0. Unlike there, a masked key is masked even where its score is NaN.
+    As in ONNX's function body, the scores of mode 0 are before the softcap, a mask with fewer keys hides the others,
+    and a query that sees no key gets 0. Other than there, a masked key is masked even if its score is NaN.
     """
     if (past_key is None) != (past_value is None):
         raise GraphError(
-            "Attention: past_key and past_value go together, and one is missing",
+            "Attention: past_key and past_value must be given together, and one is missing",
             operands={"k": k, "v": v},
-            help="give both, or none",
+            help="give both or neither",
         )
     flat = q.rank == 3 if q.type.shape.is_ranked else q_num_heads > 0
     q, k, v = (_ranked(x, 3 if flat else 4) for x in (q, k, v))
@@ -62,8 +62,8 @@ def _attention(
         before = length(past_key, 2)
         k, v = _appended(past_key, k), _appended(past_value, v)
     grid = _shape([*q.shape[:3], k.shape[2]])
-    turned = e.emit("Transpose", k, shape=_shape([*k.shape[:2], k.shape[3], k.shape[2]]), perm=[0, 1, 3, 2])
-    product = _apart(e.emit("MatMul", _shared(q, k), turned, shape=_over(q, k, grid)), q, k, grid)
+    transposed = e.emit("Transpose", k, shape=_shape([*k.shape[:2], k.shape[3], k.shape[2]]), perm=[0, 1, 3, 2])
+    product = _apart(e.emit("MatMul", _shared(q, k), transposed, shape=_over(q, k, grid)), q, k, grid)
     # onnxruntime folds a constant factor into the product, as a float32; a BitCast prevents it.
     product = e.emit("BitCast", product, shape=grid, to=q.dtype)
     scores = raw = e.emit("Mul", product, _factor(q, scale), shape=grid)
@@ -76,22 +76,22 @@ def _attention(
         mask = padded(mask if mask.dtype is DType.bool else e.cast(mask, q.dtype), k.shape[2], size(k, 2))
         if mask.dtype is not DType.bool:
             scores = e.emit("Add", scores, mask, shape=grid)
-    nothing = e.const(q, -math.inf)
+    minus_infinity = e.const(q, -math.inf)
     right = 0 if is_causal else right_window_size
-    seen = [*_unmasked(mask, nothing), *_near(q, k, before, nonpad_kv_seqlen, left_window_size, right)]
-    if seen:
-        scores = e.emit("Where", e.both(*seen), scores, nothing, dtype=q.dtype, shape=grid)
+    conditions = [*_unmasked(mask, minus_infinity), *_near(q, k, before, nonpad_kv_seqlen, left_window_size, right)]
+    if conditions:
+        scores = e.emit("Where", e.both(*conditions), scores, minus_infinity, dtype=q.dtype, shape=grid)
     weights = _weights(scores, softmax_precision)
     values = e.cast(v, DType.float64 if DType.float64 in (q.dtype, v.dtype) else q.dtype)
     shape = _shape([*q.shape[:3], v.shape[3]])
     parts = _shared(e.cast(weights, values.dtype), k)
-    made = _apart(e.emit("MatMul", parts, values, shape=_over(q, v, shape)), q, v, shape)
-    shown = (raw, capped, scores, weights)[qk_matmul_output_mode]
-    return side_by_side(made) if flat else made, k, v, shown
+    result = _apart(e.emit("MatMul", parts, values, shape=_over(q, v, shape)), q, v, shape)
+    qk_output = (raw, capped, scores, weights)[qk_matmul_output_mode]
+    return side_by_side(result) if flat else result, k, v, qk_output
 
 
 def _ranked(x: Symbol, rank: int) -> Symbol:
-    """Give a shape of unknown rank dims that can be read."""
+    """Give a Symbol of unknown rank unknown dims."""
     if x.type.shape.is_ranked:
         return x
     return e.emit("Identity", x, shape=Shape(["?"] * rank))
@@ -116,8 +116,8 @@ def _shared(x: Symbol, k: Symbol) -> Symbol:
     batch, heads, queries, width = x.shape
     every: Size = heads // k.shape[1] * queries
     if not (heads.is_static and k.shape[1].is_static and queries.is_static):
-        own, kv, rows = (shape_vector(x.graph, [s]) for s in (size(x, 1), size(k, 1), size(x, 2)))
-        every = e.emit("Mul", e.emit("Div", own, kv), rows)
+        q_heads, kv_heads, rows = (shape_vector(x.graph, [s]) for s in (size(x, 1), size(k, 1), size(x, 2)))
+        every = e.emit("Mul", e.emit("Div", q_heads, kv_heads), rows)
     dims = [batch, k.shape[1], every if isinstance(every, Dim) else Dim.dynamic(), width]
     return reshaped(x, [size(x, 0), size(k, 1), every, size(x, 3)], dims)
 
@@ -141,9 +141,9 @@ def _apart(x: Symbol, q: Symbol, k: Symbol, grid: Shape) -> Symbol:
 
 
 def padded(mask: Symbol, keys: Dim, count: Size) -> Symbol:
-    """Extend a mask to all keys: the last ones, which it may lack, are hidden.
+    """Extend a mask to all keys: the last keys, which it may lack, are hidden.
 
-    count: the number of keys, where the dim is not known. A mask of one key lacks the others, as in ONNX's function.
+    count: the number of keys, if the dim is unknown. A mask of one key hides the others, as in ONNX's function.
     """
     is_ranked = mask.type.shape.is_ranked
     if is_ranked and (not mask.rank or (mask.shape[-1] is keys and not keys.is_dynamic)):
@@ -152,27 +152,27 @@ def padded(mask: Symbol, keys: Dim, count: Size) -> Symbol:
     if is_ranked and mask.shape[-1].is_static and keys.is_static:
         ends = graph.build.vector([0, max(int(keys) - int(mask.shape[-1]), 0)])
     else:
-        own = e.emit("Shape", mask, dtype=DType.int64, shape=_shape([ONE]), start=-1)
-        more = e.emit("Max", e.emit("Sub", shape_vector(graph, [count]), own), graph.build.vector([0]))
+        mask_keys = e.emit("Shape", mask, dtype=DType.int64, shape=_shape([ONE]), start=-1)
+        more = e.emit("Max", e.emit("Sub", shape_vector(graph, [count]), mask_keys), graph.build.vector([0]))
         ends = e.emit("Concat", graph.build.vector([0]), more, shape=_shape([Dim(2)]), axis=0)
     hidden = e.const(mask, False if mask.dtype is DType.bool else -math.inf)
     shape = _shape([*mask.shape[:-1], keys]) if is_ranked else mask.type.shape
     return e.emit("Pad", mask, ends, hidden, graph.build.vector([-1]), shape=shape, mode="constant")
 
 
-def _unmasked(mask: Symbol | None, nothing: Symbol) -> list[Symbol]:
+def _unmasked(mask: Symbol | None, minus_infinity: Symbol) -> list[Symbol]:
     if mask is None:
         return []
     if mask.dtype is DType.bool:
         return [mask]
-    return [e.opposite(e.emit("Equal", mask, nothing, dtype=DType.bool, shape=mask.type.shape))]
+    return [e.opposite(e.emit("Equal", mask, minus_infinity, dtype=DType.bool, shape=mask.type.shape))]
 
 
 def _near(q: Symbol, k: Symbol, before: Symbol | None, lengths: Symbol | None, left: int, right: int) -> list[Symbol]:
-    """Return conditions on [batch, heads, queries, keys]: a key is before the end, and within a distance of the query.
+    """Return conditions on [batch, heads, queries, keys]: the key is before the end, and in the window of the query.
 
     before: the number of keys before the first query. lengths: the number of keys of each item of the batch; the
-    queries are then the last positions. left, right: the greatest distance before and after the query; below 0 for any.
+    queries are then the last positions. left, right: the size of the window on each side; below 0 for no bound.
     """
     if lengths is None and left < 0 and right < 0:
         return []
@@ -198,7 +198,7 @@ def _near(q: Symbol, k: Symbol, before: Symbol | None, lengths: Symbol | None, l
 
 
 def _distance(q: Symbol, keys: int) -> Symbol:
-    return q.graph.build.scalar(min(keys, FARTHEST), DType.int64)
+    return q.graph.build.scalar(min(keys, MAX_DISTANCE), DType.int64)
 
 
 def _places(x: Symbol) -> Symbol:
@@ -219,11 +219,11 @@ def _factor(q: Symbol, scale: float | None) -> Symbol:
 
 
 def _weights(scores: Symbol, precision: int) -> Symbol:
-    """Return the softmax over keys, 0 for a query that sees none. precision: ONNX's number of a compute dtype, or 0."""
-    own = scores.dtype
-    asked = DType.of(precision) if precision else own
-    wide = DType.float32 if asked.bits < 32 else asked
-    scores = e.cast(e.cast(scores, asked), wide)
+    """Return the softmax over keys, 0 for a query that sees none. precision: ONNX's code of the compute dtype, or 0."""
+    dtype = scores.dtype
+    requested = DType.of(precision) if precision else dtype
+    wide = DType.float32 if requested.bits < 32 else requested
+    scores = e.cast(e.cast(scores, requested), wide)
     column = _shape([*scores.shape[:3], ONE])
     last = scores.graph.build.vector([-1])
     greatest = e.emit("ReduceMax", scores, last, shape=column, keepdims=1)
@@ -231,8 +231,8 @@ def _weights(scores: Symbol, precision: int) -> Symbol:
     none = e.equal(greatest, e.const(scores, -math.inf))
     parts = e.emit("Exp", e.emit("Sub", scores, e.where(none, zero, greatest), shape=scores.shape))
     total = e.emit("ReduceSum", parts, last, shape=column, keepdims=1)
-    made = e.emit("Div", parts, e.where(none, one, total), shape=scores.shape)
-    return e.cast(e.cast(made, asked), own)
+    result = e.emit("Div", parts, e.where(none, one, total), shape=scores.shape)
+    return e.cast(e.cast(result, requested), dtype)
 
 
 # Between [batch, heads, sequence, size] and [batch, sequence, heads * size]
@@ -272,9 +272,9 @@ def in_heads(x: Symbol, heads: int) -> Symbol:
 
 def side_by_side(x: Symbol) -> Symbol:
     """Reshape [batch, heads, sequence, size] to [batch, sequence, heads*size]."""
-    batch, heads, sequence, own = x.shape
-    turned = e.emit("Transpose", x, shape=_shape([batch, sequence, heads, own]), perm=[0, 2, 1, 3])
-    width: Size = heads * own
-    if not (heads * own).is_static:
+    batch, heads, sequence, head_size = x.shape
+    transposed = e.emit("Transpose", x, shape=_shape([batch, sequence, heads, head_size]), perm=[0, 2, 1, 3])
+    width: Size = heads * head_size
+    if not (heads * head_size).is_static:
         width = e.emit("Mul", shape_vector(x.graph, [size(x, 1)]), shape_vector(x.graph, [size(x, 3)]))
-    return reshaped(turned, [size(turned, 0), size(turned, 1), width], [batch, sequence, heads * own])
+    return reshaped(transposed, [size(transposed, 0), size(transposed, 1), width], [batch, sequence, heads * head_size])

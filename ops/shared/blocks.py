@@ -18,7 +18,7 @@ _F32 = DType.float32
 
 
 def from_known(encoding: str, like: Symbol, data: Array) -> Symbol:
-    """Unpack the blocks of an array, in float32: DequantizeLinear by blocks, minus the minima."""
+    """Unpack the blocks of an array to float32: DequantizeLinear by blocks, minus the minima."""
     gguf = ENCODINGS[encoding].gguf
     block = BLOCKS[gguf]
     parts = parts_of(data, gguf)
@@ -32,37 +32,37 @@ def from_known(encoding: str, like: Symbol, data: Array) -> Symbol:
     scale = graph.build.constant(parts.steps.reshape(ends), _F32)
     zero = graph.build.constant(np.full(ends, block.zero, np.uint8).astype(dtype.numpy), dtype)
     options = {"axis": len(shape) - 1, "block_size": group}
-    made = e.emit("DequantizeLinear", numbers, scale, zero, dtype=_F32, shape=Shape(shape), **options)
+    result = e.emit("DequantizeLinear", numbers, scale, zero, dtype=_F32, shape=Shape(shape), **options)
     if parts.minima is None:
-        return made
+        return result
     minima = graph.build.constant(parts.minima.reshape([*ends, 1]), _F32)
     split = [*ends, group]
-    groups = e.emit("Reshape", made, e.ints(made, split), shape=Shape(split))
-    return e.emit("Reshape", e.emit("Sub", groups, minima), e.ints(made, shape), shape=Shape(shape))
+    groups = e.emit("Reshape", result, e.ints(result, split), shape=Shape(split))
+    return e.emit("Reshape", e.emit("Sub", groups, minima), e.ints(result, shape), shape=Shape(shape))
 
 
 def from_bytes(encoding: str, data: Symbol) -> Symbol:
-    """Unpack the blocks of a Symbol, in float32."""
-    found = ENCODINGS[encoding]
-    assert found.block is not None
-    assert found.block_bytes is not None
-    count = Dim(int(data.shape[-1]) // found.block_bytes)
-    blocks = _shaped(data, [(data.shape[:-1] + _shape([count])).size, found.block_bytes], [-1, found.block_bytes])
+    """Unpack the blocks of a Symbol to float32."""
+    spec = ENCODINGS[encoding]
+    assert spec.block is not None
+    assert spec.block_bytes is not None
+    count = Dim(int(data.shape[-1]) // spec.block_bytes)
+    blocks = _shaped(data, [(data.shape[:-1] + _shape([count])).size, spec.block_bytes], [-1, spec.block_bytes])
     numbers, steps, minima = _PARTS[encoding](blocks)
     total, groups = blocks.shape[0], int(steps.shape[1])
     centred = e.cast(numbers, _F32)
-    if zero := BLOCKS[found.gguf].zero:
+    if zero := BLOCKS[spec.gguf].zero:
         centred = e.emit("Sub", centred, e.const(centred, float(zero)))
-    parts = _shaped(centred, [total, groups, found.block // groups], [-1, groups, found.block // groups])
-    made = e.emit("Mul", _column(steps), parts)
+    parts = _shaped(centred, [total, groups, spec.block // groups], [-1, groups, spec.block // groups])
+    result = e.emit("Mul", _column(steps), parts)
     if minima is not None:
-        made = e.emit("Sub", made, _column(minima))
-    shape = data.shape[:-1] + _shape([Dim(int(count) * found.block)])
-    return e.emit("Reshape", made, _target(data, shape), shape=shape)
+        result = e.emit("Sub", result, _column(minima))
+    shape = data.shape[:-1] + _shape([Dim(int(count) * spec.block)])
+    return e.emit("Reshape", result, _target(data, shape), shape=shape)
 
 
 def _target(data: Symbol, shape: Shape) -> Symbol:
-    """Return the dims to reshape to: those of the data but the last, which is that of `shape`."""
+    """Return the shape to reshape to: that of the data, with the last dim of `shape`."""
     if shape.is_static:
         return e.ints(data, shape.static_dims)
     leading = e.emit("Shape", data, dtype=DType.int64, shape=Shape([data.rank - 1]), end=-1)
@@ -108,7 +108,7 @@ def _half(raw: Symbol) -> Symbol:
 
 
 def _fields(raw: Symbol, run: int, bits: int) -> Symbol:
-    """Split runs of bytes into bit fields: first the lowest bits of a whole run, then the next ones."""
+    """Split runs of bytes into bit fields: the lowest bits of a whole run, then the next, and so on."""
     total, size = raw.shape[0], int(raw.shape[1])
     per = 8 // bits
     runs = _shaped(raw, [total, size // run, 1, run], [-1, size // run, 1, run])
@@ -163,22 +163,22 @@ def _q6_k(b: Symbol) -> _Parts:
 _PARTS = {"q4_0": _q4_0, "q4_k": _q4_k, "q5_k": _q5_k, "q6_k": _q6_k}
 
 
-# The digits of weights of two times 8 bits
+# The digits of weights of two digits of 8 bits
 
 
 def halves(values: Symbol) -> tuple[Symbol, Symbol]:
-    """Return the first digits of a weight and the second: of int8[2, ...]."""
-    made_once, keys = values.graph.memory.values, [("half", values.id, place) for place in (0, 1)]
-    if keys[0] not in made_once:
+    """Return the first and the second digits of a weight int8[2, ...]."""
+    cache, keys = values.graph.memory.values, [("half", values.id, place) for place in (0, 1)]
+    if keys[0] not in cache:
         array = constant_array(values, outer=True)
         if array is not None:
-            found = [values.graph.build.constant(np.ascontiguousarray(half), DType.int8) for half in array]
+            digits = [values.graph.build.constant(np.ascontiguousarray(half), DType.int8) for half in array]
         else:
             shape = _shape(values.shape[1:])
             places = [e.const(values, place, DType.int64) for place in (0, 1)]
-            found = [e.emit("Gather", values, place, shape=shape, axis=0) for place in places]
-        made_once.update(zip(keys, found, strict=True))
-    return made_once[keys[0]], made_once[keys[1]]
+            digits = [e.emit("Gather", values, place, shape=shape, axis=0) for place in places]
+        cache.update(zip(keys, digits, strict=True))
+    return cache[keys[0]], cache[keys[1]]
 
 
 def whole(values: Symbol) -> Symbol:

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, TypeVarTuple, overload
 
 from graphcore.ir.symbol import Symbol, TensorLike
 
-_Given = TypeVarTuple("_Given")
+_Args = TypeVarTuple("_Given")
 _Result = TypeVar("_Result", bound=Symbol | tuple[Symbol, ...] | list[Symbol] | dict[str, Symbol])
 _State = TypeVar("_State", bound=tuple[Symbol, ...] | list[Symbol] | dict[str, Symbol])
 _Xs = TypeVar("_Xs", bound=tuple[Symbol, ...] | list[Symbol] | dict[str, Symbol])
@@ -19,19 +19,19 @@ _Symbols3: TypeAlias = tuple[Symbol, Symbol, Symbol]
 
 @overload
 def cond(  # type: ignore[overload-overlap]
-    pred: TensorLike, then_fn: Callable[[*_Given], _Result], else_fn: Callable[[*_Given], Any], *operands: *_Given
+    pred: TensorLike, then_fn: Callable[[*_Args], _Result], else_fn: Callable[[*_Args], Any], *operands: *_Args
 ) -> _Result:
     """The results of one of two functions, chosen when the graph runs; the other is not computed."""
 
 @overload
 def cond(
-    pred: TensorLike, then_fn: Callable[[*_Given], TensorLike], else_fn: Callable[[*_Given], Any], *operands: *_Given
+    pred: TensorLike, then_fn: Callable[[*_Args], TensorLike], else_fn: Callable[[*_Args], Any], *operands: *_Args
 ) -> Symbol: ...
 @overload
 def cond(pred: TensorLike, then_fn: Callable[..., Any], else_fn: Callable[..., Any], *operands: Any) -> Any: ...
 
-# Overloads that take the same state have functions of the same type: else mypy takes a lambda for ambiguous, and the
-# result for Any.
+# Overloads that take the same state have functions of the same type: else mypy finds a lambda ambiguous, and infers
+# Any for the result.
 
 @overload
 def while_loop(
@@ -111,7 +111,7 @@ def scan(
     reverse: bool = False,
     out_axis: int = 0,
 ) -> tuple[Symbol, _Ys]:
-    """A function applied along an axis, with a state from each place to the next."""
+    """A function applied along an axis, with a state that is passed from each position to the next."""
 
 @overload
 def scan(

@@ -1,7 +1,7 @@
 """A counter-based random generator: a hash of a key and of each element's position, as ONNX operators on uint32.
 
 The hash is the finaliser of MurmurHash3 (Austin Appleby, public domain), twice, with a key before each. The library's
-ops and the random operators of models use it, each through a `Builder` of its own.
+ops and the random operators of models use it, each through its own `Emitter`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ DIGITS = {
     F64: 53, F32: 24, DType.tensor_float32: 11, DType.float16: 11, DType.bfloat16: 8, DType.float8_e4m3fn: 4,
     DType.float8_e5m2: 3,
 }  # fmt: skip
-"""Bits of a number in [0, 1) that is drawn: all of them are a multiple of the least."""
+"""Bits of the numbers drawn from [0, 1): all numbers are multiples of the smallest one."""
 _GOLDEN = 0x9E3779B9
 _APART = 0x85EBCA6B
 _ALL = 0xFFFFFFFF
 
 
-class Builder(Protocol):
-    """The interface that emits operators, for graphs under construction or in lowering."""
+class Emitter(Protocol):
+    """The interface that emits operators, into graphs under construction or while they are lowered."""
 
     def op(
         self,
@@ -41,40 +41,40 @@ class Builder(Protocol):
         """Return a scalar constant."""
 
     def plain(self, x: Symbol, dtype: DType) -> Symbol:
-        """Cast values that the dtype holds, or integers that it rounds."""
+        """Cast values that the dtype represents exactly, or integers that it rounds."""
 
 
 class Places(NamedTuple):
-    """The elements to draw. numbers: 0, 1, ..., a uint32 vector. keys: two uint32 scalars."""
+    """The elements to draw. numbers: the uint32 vector 0, 1, ... keys: two uint32 scalars."""
 
     numbers: Symbol
     keys: tuple[Symbol, Symbol]
 
 
 def keys_of(low: int, high: int) -> tuple[int, int]:
-    """Return the keys of a seed of two words of 32 bits."""
+    """Return the keys of a seed that is two words of 32 bits."""
     start = _mixed(low ^ _mixed(high + _GOLDEN))
     return start, _mixed(start + _GOLDEN)
 
 
-def built_keys(on: Builder, low: Symbol, high: Symbol) -> tuple[Symbol, Symbol]:
-    """Return the keys of words known at run time, uint32 scalars; otherwise like `keys_of`."""
+def built_keys(on: Emitter, low: Symbol, high: Symbol) -> tuple[Symbol, Symbol]:
+    """Return the keys of a seed at run time, two uint32 scalars; otherwise like `keys_of`."""
     golden = on.const(_GOLDEN, U32)
     start = _scrambled(on, on.op("BitwiseXor", low, _scrambled(on, on.op("Add", high, golden))))
     return start, _scrambled(on, on.op("Add", start, golden))
 
 
-def bits(on: Builder, places: Places, stream: int) -> Symbol:
+def bits(on: Emitter, places: Places, stream: int) -> Symbol:
     """Draw 32 random bits for each element. stream: the index of the draw for an element."""
     first, second = places.keys
     if stream:
         first = on.op("Add", first, on.const((stream * _GOLDEN) & _ALL, U32))
         second = on.op("Add", second, on.const((stream * _APART) & _ALL, U32))
-    made = _scrambled(on, on.op("BitwiseXor", places.numbers, first, shape=places.numbers.shape))
-    return _scrambled(on, on.op("BitwiseXor", made, second, shape=made.shape))
+    mixed = _scrambled(on, on.op("BitwiseXor", places.numbers, first, shape=places.numbers.shape))
+    return _scrambled(on, on.op("BitwiseXor", mixed, second, shape=mixed.shape))
 
 
-def unit(on: Builder, places: Places, dtype: DType, stream: int = 0) -> Symbol:
+def unit(on: Emitter, places: Places, dtype: DType, stream: int = 0) -> Symbol:
     """Draw numbers in [0, 1), in steps that `dtype` resolves: a vector of float64 for float64, else of float32."""
     digits = DIGITS[dtype]
     if dtype is not F64:
@@ -86,11 +86,11 @@ def unit(on: Builder, places: Places, dtype: DType, stream: int = 0) -> Symbol:
     return on.op("Mul", whole, on.const(2.0**-digits, F64))
 
 
-def normal(on: Builder, places: Places, own: DType) -> Symbol:
+def normal(on: Emitter, places: Places, own: DType) -> Symbol:
     """Draw numbers of mean 0 and deviation 1, after Box and Muller: a vector. own: float32 or float64."""
     if own is F64:
         positive = on.op("Add", unit(on, places, own), on.const(2.0**-54, own))
-    else:  # all 32 bits, for the sake of the tails
+    else:  # all 32 bits, so that the tails reach far
         whole = on.plain(bits(on, places, 0), own)
         positive = on.op("Mul", on.op("Add", whole, on.const(0.5, own)), on.const(2.0**-32, own))
     radius = on.op("Sqrt", on.op("Mul", on.op("Log", positive), on.const(-2.0, own)))
@@ -105,15 +105,15 @@ def _mixed(number: int) -> int:
     return number ^ (number >> 16)
 
 
-def _scrambled(on: Builder, x: Symbol) -> Symbol:
+def _scrambled(on: Emitter, x: Symbol) -> Symbol:
     x = on.op("Mul", _folded(on, x, 16), on.const(0x85EBCA6B, U32))
     x = on.op("Mul", _folded(on, x, 13), on.const(0xC2B2AE35, U32))
     return _folded(on, x, 16)
 
 
-def _folded(on: Builder, x: Symbol, count: int) -> Symbol:
+def _folded(on: Emitter, x: Symbol, count: int) -> Symbol:
     return on.op("BitwiseXor", x, _right(on, x, count))
 
 
-def _right(on: Builder, x: Symbol, count: int) -> Symbol:
+def _right(on: Emitter, x: Symbol, count: int) -> Symbol:
     return on.op("BitShift", x, on.const(count, U32), direction="RIGHT")

@@ -27,19 +27,19 @@ class Axis(NamedTuple):
         return self.symbol.shape[self.axis]
 
     def is_of(self, symbol: Symbol, axis: int) -> bool:
-        """Return whether it is that axis of that Symbol. `==` would compare the values of Symbols."""
+        """Return True if this is axis `axis` of `symbol`. `==` would compare the values of Symbols."""
         return self.symbol is symbol and self.axis == axis
 
 
 Size = Dim | Axis | Symbol
-"""A size as a dim, as that of an axis, or as an int64 Symbol of shape [1]."""
+"""A size: a dim, the size of an axis, or an int64 Symbol of shape [1]."""
 
 
 def shape_vector(graph: Graph, dims: Sequence[Size], sources: Sequence[Symbol] = (), *, op: str = "shape") -> Symbol:
     """Return the sizes as one int64 Symbol of shape [len(dims)]; a constant where all are static.
 
-    sources: Symbols to search for the dims before all others of the graph. op: the op that errors name. Raises
-    `ShapeError` for a dim that is unknown or whose name no Symbol has.
+    sources: Symbols to search for the dims before the others of the graph. op: the name of the op in errors. Raises
+    `ShapeError` for an unknown dim, and for a name that no Symbol has.
     """
     places: list[Axis | None] = [_place(graph, d, sources) for d in dims]
     parts: list[Symbol] = []
@@ -48,7 +48,7 @@ def shape_vector(graph: Graph, dims: Sequence[Size], sources: Sequence[Symbol] =
         here, place = dims[position], places[position]
         length = 1
         if place is not None:
-            place, length = _longest(dims[position:], place, sources)
+            place, length = _max_run(dims[position:], place, sources)
             parts.append(_axes(place, length))
         elif isinstance(here, Symbol):
             parts.append(here)
@@ -76,22 +76,22 @@ def shape_vector(graph: Graph, dims: Sequence[Size], sources: Sequence[Symbol] =
     def make() -> Symbol:
         return graph.build.emit("Concat", tuple(parts), _ints(len(dims)), {"axis": 0})
 
-    if any(part.graph is not graph for part in parts):  # some belong to an outer graph
+    if any(part.graph is not graph for part in parts):  # some are of an outer graph
         return make()
-    return _remembered(graph, ("sizes", *[part.id for part in parts]), make)
+    return _cached(graph, ("sizes", *[part.id for part in parts]), make)
 
 
 def dim_value(graph: Graph, dim: DimLike, sources: Sequence[Symbol] = (), *, op: str = "shape") -> Symbol:
     """Return one dim as an int64 scalar; otherwise like `shape_vector`."""
-    known = _dim(dim)
-    if known.is_static:
-        return graph.build.scalar(int(known), DType.int64)
-    return _remembered(
+    size = _dim(dim)
+    if size.is_static:
+        return graph.build.scalar(int(size), DType.int64)
+    return _cached(
         graph,
-        ("scalar of", known),
+        ("scalar of", size),
         lambda: graph.build.emit(
             "Squeeze",
-            (shape_vector(graph, [known], sources, op=op), graph.build.vector([0])),
+            (shape_vector(graph, [size], sources, op=op), graph.build.vector([0])),
             tensor_type(DType.int64, _shape(())),
         ),
     )
@@ -102,11 +102,11 @@ def product(graph: Graph, sizes: Sequence[Size], sources: Sequence[Symbol] = (),
     named = _shape([s for s in sizes if isinstance(s, Dim)]).size
     others = [shape_vector(graph, [s], sources, op=op) for s in sizes if not isinstance(s, Dim)]
     factors = others if named == 1 and others else [shape_vector(graph, [named], sources, op=op), *others]
-    return functools.reduce(lambda a, b: _calculated("Mul", a, b), factors)
+    return functools.reduce(lambda a, b: _emit_size("Mul", a, b), factors)
 
 
 def provably_differ(a: Dim, b: Dim) -> bool:
-    """Return whether two dims are unequal for all sizes of the names from 1 up."""
+    """Return True if two dims differ whatever sizes >= 1 their names have."""
     if a is b or a.is_dynamic or b.is_dynamic:
         return False
     apart = a - b
@@ -115,25 +115,27 @@ def provably_differ(a: Dim, b: Dim) -> bool:
 
 
 def is_known(graph: Graph, dim: Dim) -> bool:
-    """Return whether its size can be found when the graph runs, from the axes of Symbols made so far."""
+    """Return True if the size of a dim can be computed at run time from the axes of the graph's Symbols."""
     if dim.is_dynamic:
         return False
     if dim.is_static or _axis_of(graph, dim) is not None:
         return True
     if dim.name is not None:
-        return any(_solves(named, dim) for named in _all_named_axes(graph))
+        return any(_linear_in(named, dim) for named in _all_named_axes(graph))
     return all(is_known(graph, Dim(name)) for name in dim.parameters)
 
 
 def dims_of(op: str, shape: Any, *, help: str = "") -> list[Dim]:
-    """Return a shape given by a user, one dim or a sequence of them, as dims. Raises `ShapeError`."""
+    """Return the dims of a shape argument, one dim or a sequence of them. Raises `ShapeError`."""
     if isinstance(shape, Symbol):
         raise ShapeError(
-            f"{op}: a Symbol is no shape here", operands={"shape": shape}, help=help or "give ints, names or Dims"
+            f"{op}: a shape must be static here, got a Symbol",
+            operands={"shape": shape},
+            help=help or "give ints, names or Dims",
         )
-    given = [shape] if isinstance(shape, (str, Dim)) or not isinstance(shape, Iterable) else list(shape)
+    values = [shape] if isinstance(shape, (str, Dim)) or not isinstance(shape, Iterable) else list(shape)
     dims = []
-    for dim in given:
+    for dim in values:
         try:
             dims.append(_dim(dim))
         except ShapeError as error:
@@ -147,13 +149,13 @@ def with_dims(shape: Shape, start: int, stop: int, *dims: Dim) -> Shape:
 
 
 def in_pieces(function: Callable[..., Symbol]) -> Callable[..., Symbol]:
-    """Turn a function of a Symbol and a sequence into a method that also takes the items: `x.reshape(2, 3)`."""
+    """Turn a function of a Symbol and a sequence into a method that also takes separate items: `x.reshape(2, 3)`."""
 
     def method(self: Symbol, *shape: Any, **options: Any) -> Symbol:
-        whole = len(shape) == 1 and (
+        is_one_argument = len(shape) == 1 and (
             (isinstance(shape[0], Iterable) and not isinstance(shape[0], str)) or isinstance(shape[0], Symbol)
         )
-        return function(self, shape[0] if whole else shape, **options)
+        return function(self, shape[0] if is_one_argument else shape, **options)
 
     method.__name__ = method.__qualname__ = function.__name__
     method.__doc__ = function.__doc__
@@ -164,16 +166,16 @@ def _ints(length: int) -> TensorType:
     return tensor_type(DType.int64, _shape((Dim(length),)))
 
 
-def _remembered(graph: Graph, key: tuple[object, ...], make: Callable[[], Symbol]) -> Symbol:
-    """Return what was made for `key` in the graph before: a name has one size in all of a graph."""
+def _cached(graph: Graph, key: tuple[object, ...], make: Callable[[], Symbol]) -> Symbol:
+    """Return the cached Symbol of `key`, made at the first call: a name has one size in all of a graph."""
     sizes = graph.memory.sizes
-    found = sizes.get(key)
-    if found is None:
-        found = sizes[key] = make()
-    return found
+    symbol = sizes.get(key)
+    if symbol is None:
+        symbol = sizes[key] = make()
+    return symbol
 
 
-# The axis that has a dim
+# Axes that have a dim
 
 
 def _place(graph: Graph, dim: Size, sources: Sequence[Symbol]) -> Axis | None:
@@ -184,17 +186,17 @@ def _place(graph: Graph, dim: Size, sources: Sequence[Symbol]) -> Axis | None:
         return None
     for source in sources:
         if isinstance(source.type, TensorType) and source.type.shape.is_ranked and not source.is_constant:
-            for axis, found in enumerate(source.type.shape):
-                if found is dim:
+            for axis, axis_dim in enumerate(source.type.shape):
+                if axis_dim is dim:
                     return Axis(source, axis)
     return _axis_of(graph, dim)
 
 
 def _axis_of(graph: Graph, dim: Dim) -> Axis | None:
     """Return an axis of this size in the graph, or else in its outer graphs."""
-    found = _named_axes(graph).get(dim)
-    if found is not None:
-        return Axis(*found)
+    local = _named_axes(graph).get(dim)
+    if local is not None:
+        return Axis(*local)
     outer = graph.scope.outer
     place = None if outer is None else _axis_of(outer, dim)
     return None if place is None else _captured(graph, place)
@@ -202,7 +204,7 @@ def _axis_of(graph: Graph, dim: Dim) -> Axis | None:
 
 def _captured(graph: Graph, place: Axis) -> Axis:
     symbol = graph.build.capture(place.symbol)
-    assert symbol is not None, "it is of an outer graph"
+    assert symbol is not None, "the axis is of an outer graph"
     return Axis(symbol, place.axis)
 
 
@@ -219,16 +221,16 @@ def _named_axes(graph: Graph) -> DimPlaces[Symbol]:
     return index
 
 
-def _longest(dims: Sequence[Size], place: Axis, sources: Sequence[Symbol]) -> tuple[Axis, int]:
-    """Return the axis of the first size from which the longest run of sizes starts, and the length of the run."""
+def _max_run(dims: Sequence[Size], place: Axis, sources: Sequence[Symbol]) -> tuple[Axis, int]:
+    """Return the axis from which the most leading sizes are consecutive axes of one Symbol, and their number."""
     candidates = [place]
     if not isinstance(dims[0], Axis):
         candidates += [Axis(s, a) for s in sources for a, d in enumerate(s.shape) if d is dims[0]]
-    return max(((c, _run(dims, c)) for c in candidates), key=lambda found: found[1])
+    return max(((c, _run(dims, c)) for c in candidates), key=lambda run: run[1])
 
 
 def _run(dims: Sequence[Size], place: Axis) -> int:
-    """Return how many sizes from the first on are those of the axes from `place` on."""
+    """Return the number of leading sizes that equal consecutive axes from `place` on."""
     symbol, first = place
     length = 0
     for dim, axis in zip(dims, range(first, symbol.rank), strict=False):
@@ -244,14 +246,14 @@ def _is_axis(size: Dim | Symbol, symbol: Symbol, axis: int) -> bool:
 
 
 def _static_run(dims: Sequence[Size], sources: Sequence[Symbol]) -> tuple[Axis, int] | None:
-    """Return a source whose whole shape begins the sizes, static dims first: one Shape node yields them all."""
+    """Return a source whose whole shape equals the first sizes, and its rank: one Shape node returns them all."""
     for source in sources:
         if source.rank and _run(dims, Axis(source, 0)) == source.rank and not source.shape.is_static:
             return Axis(source, 0), source.rank
     return None
 
 
-# The computation of a dim
+# Computation of a dim
 
 
 def _axes(place: Axis, length: int) -> Symbol:
@@ -262,7 +264,7 @@ def _axes(place: Axis, length: int) -> Symbol:
     def make() -> Symbol:
         return graph.build.emit("Shape", (symbol,), _ints(length), attributes)
 
-    return _remembered(graph, ("sizes of", symbol.id, start, length), make)
+    return _cached(graph, ("sizes of", symbol.id, start, length), make)
 
 
 def _size(graph: Graph, dim: Dim, sources: Sequence[Symbol], op: str) -> Symbol:
@@ -272,83 +274,83 @@ def _size(graph: Graph, dim: Dim, sources: Sequence[Symbol], op: str) -> Symbol:
     place = _place(graph, dim, sources)
     if place is not None:
         return _axes(place, 1)
-    return _remembered(graph, ("size of", dim), lambda: _computed(graph, dim, sources, op))
+    return _cached(graph, ("size of", dim), lambda: _compute_dim(graph, dim, sources, op))
 
 
-def _computed(graph: Graph, dim: Dim, sources: Sequence[Symbol], op: str) -> Symbol:
+def _compute_dim(graph: Graph, dim: Dim, sources: Sequence[Symbol], op: str) -> Symbol:
     if dim.is_dynamic:
         raise ShapeError(
-            f"{op}: the size of an unknown dim (?) cannot be found when the graph runs",
-            help="name the dim where it comes from, or give its size as a Symbol: ops.shape_of(x)[axis]",
+            f"{op}: the size of an unknown dim (?) cannot be computed when the graph runs",
+            help="name the dim where it is declared, or give its size as a Symbol: ops.shape_of(x)[axis]",
         )
     if dim.name is not None:
-        return _solved(graph, dim, op)
+        return _solve_name(graph, dim, op)
     if dim._op:
         args = [_size(graph, arg, sources, op) for arg in dim._args]
-        return _quotient(dim, *args) if dim._op == "//" else _calculated({"max": "Max", "min": "Min"}[dim._op], *args)
+        return _quotient(dim, *args) if dim._op == "//" else _emit_size({"max": "Max", "min": "Min"}[dim._op], *args)
     total: Symbol | None = None
     for atoms, factor in sorted(_terms(dim), key=lambda term: term[1] < 0):
         # Nothing precedes a negative first term to subtract it from.
         scale = abs(factor) if total is not None else factor
         term = _monomial(graph, atoms, sources, op) if atoms else graph.build.vector([scale])
         if atoms and scale != 1:
-            term = _calculated("Mul", term, graph.build.vector([scale]))
-        total = term if total is None else _calculated("Add" if factor > 0 else "Sub", total, term)
-    assert total is not None, "a dim of no terms is static"
+            term = _emit_size("Mul", term, graph.build.vector([scale]))
+        total = term if total is None else _emit_size("Add" if factor > 0 else "Sub", total, term)
+    assert total is not None, "a dim without terms is static"
     return total
 
 
 def _monomial(graph: Graph, atoms: tuple[Dim, ...], sources: Sequence[Symbol], op: str) -> Symbol:
-    whole = _build({atoms: 1})
-    if len(atoms) < 2 or _place(graph, whole, sources) is not None:
-        return _size(graph, whole, sources, op)
+    monomial = _build({atoms: 1})
+    if len(atoms) < 2 or _place(graph, monomial, sources) is not None:
+        return _size(graph, monomial, sources, op)
     factors = [_size(graph, atom, sources, op) for atom in atoms]
-    return functools.reduce(lambda a, b: _calculated("Mul", a, b), factors)
+    return functools.reduce(lambda a, b: _emit_size("Mul", a, b), factors)
 
 
 def _quotient(dim: Dim, above: Symbol, below: Symbol) -> Symbol:
     """Emit a floor division; the kernel's division truncates."""
     bounds = [arg.lower_bound for arg in dim._args]
     if any(bound is None or bound < 0 for bound in bounds):
-        above = _calculated("Sub", above, _calculated("Mod", above, below))
-    return _calculated("Div", above, below)
+        above = _emit_size("Sub", above, _emit_size("Mod", above, below))
+    return _emit_size("Div", above, below)
 
 
 def _all_named_axes(graph: Graph) -> dict[Dim, Axis]:
     """Return the axes of every symbolic dim of the graph and of its outer graphs."""
     axes: dict[Dim, Axis] = {}
-    around: Graph | None = graph
-    while around is not None:
-        axes = {**{dim: Axis(*place) for dim, place in _named_axes(around).items()}, **axes}
-        around = around.scope.outer
+    scope: Graph | None = graph
+    while scope is not None:
+        axes = {**{dim: Axis(*place) for dim, place in _named_axes(scope).items()}, **axes}
+        scope = scope.scope.outer
     return axes
 
 
-def _solves(dim: Dim, name: Dim) -> tuple[int, int] | None:
-    """Return the factor and the offset of a dim that is a multiple of the name plus a number."""
+def _linear_in(dim: Dim, name: Dim) -> tuple[int, int] | None:
+    """Return (factor, offset) of a dim that is factor * name + offset, else None."""
     terms = dict(_terms(dim))
     factor, offset = terms.pop((name,), 0), terms.pop((), 0)
     return (factor, offset) if factor and not terms else None
 
 
-def _solved(graph: Graph, name: Dim, op: str) -> Symbol:
-    """Compute a name that no axis has by itself from an axis that has a multiple of it plus a number."""
+def _solve_name(graph: Graph, name: Dim, op: str) -> Symbol:
+    """Compute a name that no axis has alone from an axis that is a multiple of it plus a number."""
     axes = _all_named_axes(graph)
     for dim, place in axes.items():
-        found = _solves(dim, name)
-        if found is not None:
-            factor, offset = found
+        solution = _linear_in(dim, name)
+        if solution is not None:
+            factor, offset = solution
             size = _axes(_captured(graph, place), 1)
             if offset:
-                size = _calculated("Sub", size, graph.build.vector([offset]))
-            return size if factor == 1 else _calculated("Div", size, graph.build.vector([factor]))
-    known = sorted({p for dim in axes for p in dim.parameters})
+                size = _emit_size("Sub", size, graph.build.vector([offset]))
+            return size if factor == 1 else _emit_size("Div", size, graph.build.vector([factor]))
+    names = sorted({p for dim in axes for p in dim.parameters})
     raise ShapeError(
-        f"{op}: no Symbol has a dim {str(name)!r}, so its size cannot be found when the graph runs",
+        f"{op}: no Symbol has a dim {str(name)!r}, so its size cannot be computed when the graph runs",
         operands={f"input {i}": s for i, s in enumerate(graph.inputs)},
-        help=f"use the names of this graph: {', '.join(known)}" if known else "the dims of this graph have no names",
+        help=f"use the names of this graph: {', '.join(names)}" if names else "the dims of this graph have no names",
     )
 
 
-def _calculated(op_type: str, *operands: Symbol) -> Symbol:
+def _emit_size(op_type: str, *operands: Symbol) -> Symbol:
     return operands[0].graph.build.emit(op_type, operands, _ints(1))

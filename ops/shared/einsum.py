@@ -1,4 +1,4 @@
-"""The notation of einsum: parse an equation, check it against operands, rewrite it into a form for every runtime."""
+"""The notation of einsum: parse an equation, check it against operands, rewrite it to what every runtime supports."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Equation:
         return ",".join("".join(labels) for labels in self.inputs) + "->" + "".join(self.output)
 
     def is_lone(self, label: str) -> bool:
-        """Return whether a label is summed over and belongs to one operand only."""
+        """Return True if a label is summed over and belongs to one operand only."""
         return label not in self.output and [label in labels for labels in self.inputs].count(True) == 1
 
 
 def parse(text: str, count: int, roles: Mapping[str, Symbol]) -> Equation:
-    """Parse the equation for `count` operands and write out its output. Raises `ShapeError`."""
+    """Parse the equation for `count` operands and make its output explicit. Raises `ShapeError`."""
     left, arrow, right = text.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != count:
-        raise _refusal(
+        raise _error(
             text,
             f"{len(terms)} terms for {count} operands",
             roles,
@@ -49,9 +49,9 @@ def parse(text: str, count: int, roles: Mapping[str, Symbol]) -> Equation:
     output = _labels(text, right, roles)
     for label, times in Counter(output).items():
         if times > 1:
-            raise _refusal(text, f"the output has {label!r} twice", roles, "name each axis of the result once")
+            raise _error(text, f"the output has {label!r} twice", roles, "name each axis of the result once")
         if label != _DOTS and not any(label in labels for labels in inputs):
-            raise _refusal(text, f"no operand has {label!r}", roles, "the output takes its letters from the operands")
+            raise _error(text, f"no operand has {label!r}", roles, "the output takes its letters from the operands")
     return Equation(inputs, output)
 
 
@@ -59,7 +59,7 @@ def _labels(text: str, term: str, roles: Mapping[str, Symbol]) -> tuple[str, ...
     before, dots, after = term.partition(_DOTS)
     for letter in before + after:
         if not (letter.isascii() and letter.isalpha()):
-            raise _refusal(text, f"{letter!r} is no letter", roles, 'a term is letters and "...": "...ij,jk->...ik"')
+            raise _error(text, f"{letter!r} is not a letter", roles, 'a term is letters and "...": "...ij,jk->...ik"')
     return (*before, *([_DOTS] if dots else []), *after)
 
 
@@ -71,7 +71,7 @@ def _implied(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def spelled(equation: Equation, ranks: Sequence[int]) -> Equation:
-    """Return the equation with letters in place of its dots, aligned at their last axes."""
+    """Return the equation with letters in place of "...", aligned at the last axes."""
     counts = [rank - len(labels) + 1 for rank, labels in zip(ranks, equation.inputs, strict=True) if "..." in labels]
     used = {label for labels in (*equation.inputs, equation.output) for label in labels}
     free = [letter for letter in string.ascii_letters if letter not in used]
@@ -91,7 +91,7 @@ def spelled(equation: Equation, ranks: Sequence[int]) -> Equation:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class LabelSizes:
     """The sizes of labels: the dim of each letter, and the dims of "..."."""
 
     letters: dict[str, Dim]
@@ -102,7 +102,7 @@ class Sizes:
         return _shape([d for label in labels for d in (self.batch if label == _DOTS else (self.letters[label],))])
 
 
-def measure(text: str, equation: Equation, roles: Mapping[str, Symbol]) -> Sizes:
+def measure(text: str, equation: Equation, roles: Mapping[str, Symbol]) -> LabelSizes:
     """Return the sizes of the labels. Raises `ShapeError` where ranks or dims of operands do not match the equation."""
     sizes: dict[str, tuple[Dim, str]] = {}
     batches: list[Shape] = []
@@ -110,11 +110,11 @@ def measure(text: str, equation: Equation, roles: Mapping[str, Symbol]) -> Sizes
         dims = symbol.shape
         letters = len(labels) - (_DOTS in labels)
         if symbol.rank < letters or (symbol.rank > letters and _DOTS not in labels):
-            raise _refusal(
+            raise _error(
                 text,
                 f"the term {''.join(labels)!r} does not describe {role}, which has rank {symbol.rank}",
                 roles,
-                "write a letter for each axis, and ... for axes that are only carried along",
+                "write a letter for each axis, and ... for batch axes",
             )
         start = labels.index(_DOTS) if _DOTS in labels else 0
         extra = symbol.rank - letters
@@ -126,28 +126,28 @@ def measure(text: str, equation: Equation, roles: Mapping[str, Symbol]) -> Sizes
                 sizes[label] = _agreed(text, label, sizes.get(label), dim, role, roles)
     batch = _batch(text, batches, roles)
     if batch and _DOTS not in equation.output:
-        raise _refusal(text, "the output has no ... for the axes that ... carries", roles, "write -> ... with it")
+        raise _error(text, "the output lacks the ... of the operands", roles, "add ... after ->")
     if _DOTS in equation.output and not batches:
-        raise _refusal(text, "no operand has ...", roles, "write ... in the terms whose axes are carried along")
-    return Sizes({label: size for label, (size, _) in sizes.items()}, batch)
+        raise _error(text, "no operand has ...", roles, "write ... in the terms that have batch axes")
+    return LabelSizes({label: size for label, (size, _) in sizes.items()}, batch)
 
 
 def _agreed(
-    text: str, label: str, known: tuple[Dim, str] | None, dim: Dim, role: str, roles: Mapping[str, Symbol]
+    text: str, label: str, previous: tuple[Dim, str] | None, dim: Dim, role: str, roles: Mapping[str, Symbol]
 ) -> tuple[Dim, str]:
-    """Return the size of a letter after one more axis that has it."""
-    if known is None:
+    """Return the size of a letter, and the role it is from, after one more axis that has it."""
+    if previous is None:
         return dim, role
-    size, where = known
+    size, where = previous
     if dim is size or dim.is_dynamic or (dim == 1 and role != where):
-        return known
+        return previous
     if size.is_dynamic or (size == 1 and role != where):
         return dim, role
-    raise _refusal(
+    raise _error(
         text,
         f"{label!r} is {size} in {where} and {dim} in {role}",
         roles,
-        "give the axes different letters, or make the dims equal; ops.rebind says that two dims always agree",
+        "give the axes different letters, or make the dims equal; ops.rebind declares that two dims always agree",
     )
 
 
@@ -155,15 +155,15 @@ def _batch(text: str, batches: Sequence[Shape], roles: Mapping[str, Symbol]) -> 
     try:
         return broadcast_shapes(batches) if batches else _shape(())
     except ValueError as clash:
-        raise _refusal(text, f"the axes of ... do not broadcast: {clash}", roles, "make them equal or 1") from None
+        raise _error(text, f"the axes of ... do not broadcast: {clash}", roles, "make them equal or 1") from None
 
 
-def _refusal(text: str, reason: str, roles: Mapping[str, Symbol], help: str) -> ShapeError:
+def _error(text: str, reason: str, roles: Mapping[str, Symbol], help: str) -> ShapeError:
     return ShapeError(f"einsum: {text!r}: {reason}", operands=roles, help=help)
 
 
-def plain(text: str, equation: Equation, symbols: Sequence[Symbol], sizes: Sizes) -> tuple[Equation, list[Symbol]]:
-    """Remove "..." and letters that have size 1 in one operand and are longer in another, for the same sum of products.
+def plain(text: str, equation: Equation, symbols: Sequence[Symbol], sizes: LabelSizes) -> tuple[Equation, list[Symbol]]:
+    """Remove "...", and letters of operands where they have size 1 and are longer in another; the result is the same.
 
     Runtimes infer wrong shapes for them.
     """
@@ -171,9 +171,9 @@ def plain(text: str, equation: Equation, symbols: Sequence[Symbol], sizes: Sizes
     fresh = [letter for letter in string.ascii_letters if letter not in used][: len(sizes.batch)]
     if len(fresh) < len(sizes.batch):
         roles = {f"operand {i}": symbol for i, symbol in enumerate(symbols)}
-        raise _refusal(text, "there are more axes than letters", roles, "reshape to fewer axes")
+        raise _error(text, "there are more axes than letters of the alphabet", roles, "reshape to fewer axes")
     letters = {**sizes.letters, **dict(zip(fresh, sizes.batch, strict=True))}
-    inputs, made = [], []
+    inputs, operands = [], []
     for symbol, labels in zip(symbols, equation.inputs, strict=True):
         labels = _without_dots(labels, fresh[len(fresh) - (symbol.rank - len(labels) + 1) :])
         short = [
@@ -186,8 +186,8 @@ def plain(text: str, equation: Equation, symbols: Sequence[Symbol], sizes: Sizes
             symbol = e.emit("Squeeze", symbol, e.ints(symbol, short), shape=shape)
             labels = tuple(label for axis, label in enumerate(labels) if axis not in short)
         inputs.append(labels)
-        made.append(symbol)
-    return Equation(tuple(inputs), _without_dots(equation.output, fresh)), made
+        operands.append(symbol)
+    return Equation(tuple(inputs), _without_dots(equation.output, fresh)), operands
 
 
 def _without_dots(labels: tuple[str, ...], letters: Sequence[str]) -> tuple[str, ...]:
@@ -195,12 +195,12 @@ def _without_dots(labels: tuple[str, ...], letters: Sequence[str]) -> tuple[str,
 
 
 def summed(x: Symbol, labels: tuple[str, ...], lone: Sequence[str]) -> tuple[Symbol, tuple[str, ...]]:
-    """Sum an operand over letters that it alone has, by ReduceSum; return it and the labels that remain."""
+    """Sum an operand over letters that only it has; return the sum and its labels."""
     order = tuple(dict.fromkeys(labels))
     if order != labels:
         shape = _shape([x.shape[labels.index(label)] for label in order])
         x = e.emit("Einsum", x, shape=shape, equation=str(Equation((labels,), order)))
     axes = [axis for axis, label in enumerate(order) if label in lone]
     shape = _shape([d for axis, d in enumerate(x.shape) if axis not in axes])
-    made = e.emit("ReduceSum", x, e.ints(x, axes), shape=shape, keepdims=0)
-    return made, tuple(label for label in order if label not in lone)
+    total = e.emit("ReduceSum", x, e.ints(x, axes), shape=shape, keepdims=0)
+    return total, tuple(label for label in order if label not in lone)

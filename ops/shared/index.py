@@ -1,4 +1,4 @@
-"""Parse the indices of `x[...]`: each by its kind, with its axes and the length that it leaves."""
+"""Parse the indices of `x[...]`: the kind of each, its axes and the length of its result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ONE = Dim(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Int:
+class IntIndex:
     """A single position: drops its axis."""
 
     axis: int
@@ -53,11 +53,11 @@ class New:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gap:
-    """The position of `...`: it separates the index arrays on both sides even where it stands for no axis."""
+    """The position of `...`: it separates the index arrays on both sides even if it covers no axis."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Array:
+class IndexArray:
     """Positions along one axis."""
 
     axis: int
@@ -76,31 +76,31 @@ class Mask:
     mask: Symbol
 
 
-Entry: TypeAlias = Int | Slice | New | Gap | Array | Mask
+Entry: TypeAlias = IntIndex | Slice | New | Gap | IndexArray | Mask
 
 
 def read(name: str, x: Symbol, items: tuple[Any, ...]) -> list[Entry]:
-    """Return the entries for all axes of x, in order. Raises `ShapeError` and `DTypeError` as `getitem`.
+    """Return the entries for all axes of x, in order. Raises `ShapeError` and `DTypeError` as `getitem` does.
 
-    The entries of an index of plain numbers are cached for the type of x.
+    Entries of indices that are plain numbers are cached for the type of x.
     """
     key = _key(items)
     if key is None:
         return _read(name, x, items)
-    known = x.graph.memory.indices
-    found: list[Entry] | None = known.get((x.type, key))
-    if found is None:
-        found = _read(name, x, items)
-        if not any(isinstance(entry, Slice) and isinstance(entry.stop, Symbol) for entry in found):
-            known[x.type, key] = found
-    return found
+    cache = x.graph.memory.indices
+    entries: list[Entry] | None = cache.get((x.type, key))
+    if entries is None:
+        entries = _read(name, x, items)
+        if not any(isinstance(entry, Slice) and isinstance(entry.stop, Symbol) for entry in entries):
+            cache[x.type, key] = entries
+    return entries
 
 
 _PLAIN = (int, type(None))
 
 
 def _key(items: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return a hashable key of an index of plain numbers; None for others."""
+    """Return a hashable key for indices that are plain numbers, else None."""
     key: list[Any] = []
     for item in items:
         if type(item) is int or item is None or item is Ellipsis:
@@ -128,7 +128,7 @@ def _read(name: str, x: Symbol, items: tuple[Any, ...]) -> list[Entry]:
         raise ShapeError(
             f"{name}: too many indices: {sum(counts)} for a tensor of rank {x.rank}",
             operands={"x": x},
-            help="leave some out, or add axes with None",
+            help="omit some, or add axes with None",
         )
     entries: list[Entry] = []
     axis = 0
@@ -144,7 +144,7 @@ def _read(name: str, x: Symbol, items: tuple[Any, ...]) -> list[Entry]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _NamedSlice:
     """A slice with a name for its length."""
 
     slice: slice
@@ -156,7 +156,7 @@ def _normal(name: str, x: Symbol, item: Any) -> Any:
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice):
-        return _Named(item[0], _dim(item[1]))
+        return _NamedSlice(item[0], _dim(item[1]))
     if isinstance(item, (bool, np.bool_)):
         raise _bool_scalar(name, x)
     if isinstance(item, Dim):
@@ -168,7 +168,7 @@ def _normal(name: str, x: Symbol, item: Any) -> Any:
             return operator.index(item)
         except TypeError:
             if not hasattr(type(item), "__array_namespace__"):  # an array of another kind
-                raise _no_index(name, x, item) from None
+                raise _invalid_index(name, x, item) from None
     symbol = x.graph.build.operand(item, name, "index")
     if symbol.dtype is DType.bool:
         if not symbol.rank:
@@ -184,9 +184,9 @@ def _array_of_list(name: str, x: Symbol, item: Any) -> np.ndarray[Any, Any]:
         array = np.asarray(item)
     except (ValueError, GraphcoreError):
         raise DTypeError(
-            f"{name}: a list of indices holds what are no numbers, or lists of different lengths",
+            f"{name}: a list of indices must hold numbers, or lists of one length",
             operands={"x": x, "index": item},
-            help="give lists of ints; Symbols go together with ops.stack",
+            help="give lists of ints; combine Symbols with ops.stack",
         ) from None
     return array if array.size else array.astype(np.int64)
 
@@ -202,56 +202,56 @@ def _entries(name: str, x: Symbol, axis: int, item: Any) -> list[Entry]:
         return [New()]
     if isinstance(item, slice):
         return [slice_of(name, x, axis, item)]
-    if isinstance(item, _Named):
+    if isinstance(item, _NamedSlice):
         return [slice_of(name, x, axis, item.slice).called(name, item.length)]
     if isinstance(item, int):
-        return [Int(axis, _position(name, x, axis, item))]
+        return [IntIndex(axis, _position(name, x, axis, item))]
     assert isinstance(item, Symbol)
     if item.dtype is DType.bool:
         return _mask(name, x, axis, item)
     if not item.rank:
-        return [Int(axis, whole(item))]
+        return [IntIndex(axis, whole(item))]
     check_bounds(name, item, x, axis)
-    return [Array(axis, item)]
+    return [IndexArray(axis, item)]
 
 
 def _position(name: str, x: Symbol, axis: int, item: int) -> int:
     refuse_outside(name, item, x, axis)
     if abs(item) > BEYOND:
-        raise ShapeError(f"{name}: index {item} is larger than any axis", operands={"x": x}, help="count from 0")
+        raise ShapeError(f"{name}: index {item} is out of bounds for any axis", operands={"x": x}, help="count from 0")
     return item
 
 
 def _mask(name: str, x: Symbol, axis: int, mask: Symbol) -> list[Entry]:
     axes = tuple(range(axis, axis + mask.rank))
-    for position, own in zip(axes, mask.shape, strict=True):
-        if not same_dim(own, x.shape[position]):
+    for position, dim in zip(axes, mask.shape, strict=True):
+        if not same_dim(dim, x.shape[position]):
             raise ShapeError(
-                f"{name}: the mask does not fit: its dims are {mask.shape}, those of x from axis {axis} "
+                f"{name}: the mask does not fit: its dims are {mask.shape}, those of x from axis {axis} on are "
                 f"{x.shape[axis : axis + mask.rank]}",
                 operands={"x": x, "mask": mask},
-                help="a mask has the dims of the axes it chooses from; if they always agree, give them one name",
+                help="a mask must have the dims of the axes that it indexes; if they always agree, give them one name",
             )
     array = constant_array(mask)
     if array is None:
         return [Mask(axes, mask)]
     return [
-        Array(position, x.graph.build.constant(found.astype(np.int64), DType.int64))
-        for position, found in zip(axes, np.nonzero(array), strict=True)
+        IndexArray(position, x.graph.build.constant(positions.astype(np.int64), DType.int64))
+        for position, positions in zip(axes, np.nonzero(array), strict=True)
     ]
 
 
 def _bool_scalar(name: str, x: Symbol) -> DTypeError:
     return DTypeError(
-        f"{name}: a bool scalar is no index",
+        f"{name}: a bool scalar is not an index",
         operands={"x": x},
-        help="choose with ops.where, or give a mask with the dims of the axes it is for",
+        help="select with ops.where, or give a mask with the dims of the axes that it indexes",
     )
 
 
-def _no_index(name: str, x: Symbol, item: Any) -> DTypeError:
+def _invalid_index(name: str, x: Symbol, item: Any) -> DTypeError:
     return DTypeError(
-        f"{name}: {item!r} is no index" + (": positions are integers" if isinstance(item, float) else ""),
+        f"{name}: {item!r} is not an index" + (": positions are integers" if isinstance(item, float) else ""),
         operands={"x": x},
         help="an index is an int, a slice, `...`, None, or an array or Symbol of integers or bools",
     )

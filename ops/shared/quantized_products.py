@@ -19,7 +19,7 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 _F32 = DType.float32
-_OF_SCALES = ("int8", "int8_split")
+_SCALED_ENCODINGS = ("int8", "int8_split")
 Quantised = tuple[Symbol, ...]
 
 
@@ -27,21 +27,21 @@ Quantised = tuple[Symbol, ...]
 
 
 def quantized(x: Symbol, encoding: str, symmetric: bool, axis: int | None, block: int) -> Quantised:
-    """Quantise float32: return values, scales and, unless symmetric, zero points, computed as by `encode`."""
+    """Quantise float32: return values, scales and, unless symmetric, zero points, with the arithmetic of `encode`."""
     x = e.cast(x, _F32)
     if encoding == "int8":
         others = [a for a in range(x.rank) if a != axis]
-        values, *rest = _int8(x, others) if symmetric else _between(x, others, 255)
+        values, *rest = _int8(x, others) if symmetric else _asymmetric(x, others, 255)
         ends = _shape([] if axis is None else [x.shape[axis]])
         return values, *(e.emit("Reshape", s, _flat(x, axis), shape=ends) for s in rest)
     *leading, last = x.shape
     count = int(last) // block
     split = _shape([*leading, Dim(count), Dim(block)])
     blocks = e.emit("Reshape", x, e.ints(x, [*[0] * len(leading), count, block]), shape=split)
-    values, *rest = _int4(blocks) if symmetric else _between(blocks, [x.rank], 15)
+    values, *rest = _int4(blocks) if symmetric else _asymmetric(blocks, [x.rank], 15)
     ends = _shape([*leading, Dim(count)])
-    whole = e.emit("Reshape", values, e.ints(x, [*[0] * len(leading), int(last)]), shape=x.shape)
-    results = [whole, *(e.emit("Squeeze", s, e.ints(x, [-1]), shape=ends) for s in rest)]
+    numbers = e.emit("Reshape", values, e.ints(x, [*[0] * len(leading), int(last)]), shape=x.shape)
+    results = [numbers, *(e.emit("Squeeze", s, e.ints(x, [-1]), shape=ends) for s in rest)]
     return tuple(e.cast(s, DType.uint4) if s.dtype is DType.uint8 else s for s in results)
 
 
@@ -50,23 +50,23 @@ def _flat(x: Symbol, axis: int | None) -> Symbol:
 
 
 def _extreme(op_type: str, x: Symbol, axes: Sequence[int]) -> Symbol:
-    """Return the greatest or least along axes, at least or at most 0."""
+    """Return the maximum along axes, at least 0, or the minimum, at most 0."""
     ends = _shape([Dim(1) if a in axes else d for a, d in enumerate(x.shape)])
     zero = e.const(x, 0.0)
     if not axes:
-        found = x
+        extreme = x
     else:
-        found = e.emit(f"Reduce{op_type}", x, e.ints(x, axes), shape=ends, keepdims=1)
-    return e.emit(op_type, found, zero, shape=ends)
+        extreme = e.emit(f"Reduce{op_type}", x, e.ints(x, axes), shape=ends, keepdims=1)
+    return e.emit(op_type, extreme, zero, shape=ends)
 
 
-def _whole(scale: Symbol) -> Symbol:
+def _nonzero_scale(scale: Symbol) -> Symbol:
     """Replace scales of 0 by 1."""
     return e.where(e.equal(scale, e.const(scale, 0.0)), e.const(scale, 1.0), scale)
 
 
-def _within(numbers: Symbol, least: int, most: int, dtype: DType) -> Symbol:
-    inside = e.emit("Clip", numbers, e.const(numbers, float(least)), e.const(numbers, float(most)), shape=numbers.shape)
+def _clip_and_cast(numbers: Symbol, low: int, high: int, dtype: DType) -> Symbol:
+    inside = e.emit("Clip", numbers, e.const(numbers, float(low)), e.const(numbers, float(high)), shape=numbers.shape)
     return e.cast(inside, dtype)
 
 
@@ -75,25 +75,25 @@ def _rounded(x: Symbol, scale: Symbol) -> Symbol:
 
 
 def _int8(x: Symbol, axes: Sequence[int]) -> Quantised:
-    scale = _whole(e.emit("Div", _extreme("Max", e.emit("Abs", x), axes), e.const(x, 127.0)))
-    return _within(_rounded(x, scale), -127, 127, DType.int8), scale
+    scale = _nonzero_scale(e.emit("Div", _extreme("Max", e.emit("Abs", x), axes), e.const(x, 127.0)))
+    return _clip_and_cast(_rounded(x, scale), -127, 127, DType.int8), scale
 
 
 def _int4(blocks: Symbol) -> Quantised:
     axes = [blocks.rank - 1]
     greatest, least = _extreme("Max", blocks, axes), _extreme("Min", blocks, axes)
     far = e.where(e.greater(greatest, e.emit("Neg", least)), greatest, least)
-    scale = _whole(e.emit("Div", far, e.const(blocks, -8.0)))
+    scale = _nonzero_scale(e.emit("Div", far, e.const(blocks, -8.0)))
     numbers = e.emit("Add", _rounded(blocks, scale), e.const(blocks, 8.0))
-    return _within(numbers, 0, 15, DType.uint8), scale
+    return _clip_and_cast(numbers, 0, 15, DType.uint8), scale
 
 
-def _between(x: Symbol, axes: Sequence[int], most: int) -> Quantised:
+def _asymmetric(x: Symbol, axes: Sequence[int], max_level: int) -> Quantised:
     greatest, least = _extreme("Max", x, axes), _extreme("Min", x, axes)
-    scale = _whole(e.emit("Div", e.emit("Sub", greatest, least), e.const(x, float(most))))
+    scale = _nonzero_scale(e.emit("Div", e.emit("Sub", greatest, least), e.const(x, float(max_level))))
     zero = _rounded(e.emit("Neg", least), scale)
-    zero = e.emit("Clip", zero, e.const(x, 0.0), e.const(x, float(most)), shape=zero.shape)
-    numbers = _within(e.emit("Add", _rounded(x, scale), zero), 0, most, DType.uint8)
+    zero = e.emit("Clip", zero, e.const(x, 0.0), e.const(x, float(max_level)), shape=zero.shape)
+    numbers = _clip_and_cast(e.emit("Add", _rounded(x, scale), zero), 0, max_level, DType.uint8)
     return numbers, scale, e.cast(zero, DType.uint8)
 
 
@@ -101,13 +101,13 @@ def _between(x: Symbol, axes: Sequence[int], most: int) -> Quantised:
 
 
 def dequantized(encoding: str, values: Symbol, parts: Sequence[Symbol], axis: int, block: int) -> Symbol:
-    """The tensor that is meant, in float32: of blocks that are known by DequantizeLinear."""
+    """Return the decoded tensor in float32; constants in GGUF blocks are decoded by DequantizeLinear."""
     array = constant_array(values, outer=True)
     if encoding == "int4":
         values, scale, zero = _of_int4(values, parts)
         options = {"axis": values.rank - 1, "block_size": block}
         return e.emit("DequantizeLinear", values, scale, zero, dtype=_F32, shape=values.shape, **options)
-    if encoding in _OF_SCALES or array is None:
+    if encoding in _SCALED_ENCODINGS or array is None:
         return computed(encoding, values, parts, axis, block)
     return _blocks.from_known(encoding, values, array)
 
@@ -115,12 +115,12 @@ def dequantized(encoding: str, values: Symbol, parts: Sequence[Symbol], axis: in
 def computed(encoding: str, values: Symbol, parts: Sequence[Symbol], axis: int, block: int) -> Symbol:
     """Dequantise by arithmetic.
 
-    onnxruntime fuses DequantizeLinear of an int8 weight and a product into one that stores x in int8, 1 % off.
+    onnxruntime fuses DequantizeLinear of an int8 weight and a product into one that rounds x to int8, an error of 1 %.
     """
-    if encoding not in (*_OF_SCALES, "int4"):
+    if encoding not in (*_SCALED_ENCODINGS, "int4"):
         return _blocks.from_bytes(encoding, values)
     shape = values.shape
-    if encoding in _OF_SCALES:
+    if encoding in _SCALED_ENCODINGS:
         scale, *zeros = parts
         numbers = whole(values) if encoding == "int8_split" else e.cast_within(values, _F32)  # files store bytes
         shape = numbers.shape
@@ -143,8 +143,8 @@ def computed(encoding: str, values: Symbol, parts: Sequence[Symbol], axis: int, 
         e.emit("Unsqueeze", e.cast(s, _F32), e.ints(s, [-1]), shape=_shape([*leading, Dim(count), Dim(1)]))
         for s in (scale, zero)
     ]
-    made = e.emit("Mul", e.emit("Sub", blocks, columns[1]), columns[0])
-    return _reshaped(made, [*[0] * len(leading), int(last)], shape)
+    scaled = e.emit("Mul", e.emit("Sub", blocks, columns[1]), columns[0])
+    return _reshaped(scaled, [*[0] * len(leading), int(last)], shape)
 
 
 def _reshaped(x: Symbol, target: Sequence[int], shape: Sequence[Dim]) -> Symbol:
@@ -152,7 +152,7 @@ def _reshaped(x: Symbol, target: Sequence[int], shape: Sequence[Dim]) -> Symbol:
 
 
 def _of_int4(values: Symbol, parts: Sequence[Symbol]) -> tuple[Symbol, Symbol, Symbol]:
-    """Return numbers and zero points in uint4, and the scales."""
+    """Return values, scales and zero points; values and zero points in uint4."""
     scale, *zeros = parts
     if values.dtype is DType.uint8:
         values = _unpacked(values)
@@ -188,47 +188,47 @@ def _unpacked(packed: Symbol) -> Symbol:
 
 def product(x: Symbol, weight: Symbol) -> Symbol:
     """Return x @ weight.T in the dtype of x."""
-    turned = e.emit("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
-    return e.emit("MatMul", x, e.cast(turned, x.dtype), shape=x.shape[:-1] + weight.shape[:1])
+    transposed = e.emit("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
+    return e.emit("MatMul", x, e.cast(transposed, x.dtype), shape=x.shape[:-1] + weight.shape[:1])
 
 
 def dynamic_product(x: Symbol, values: Symbol, scale: Symbol, *zeros: Symbol) -> Symbol:
     """Quantise x as one tensor, multiply the integers, and multiply their sums by both scales."""
-    own, x = x.dtype, e.cast(x, _F32)
+    dtype, x = x.dtype, e.cast(x, _F32)
     numbers, _, x_scale, x_zero = levels(x)
     shape = x.shape[:-1] + values.shape[:1]
-    turned = e.emit("Transpose", values, shape=values.shape[::-1], perm=[1, 0])
-    sums = e.emit("MatMulInteger", numbers, turned, x_zero, *zeros, dtype=DType.int32, shape=shape)
+    transposed = e.emit("Transpose", values, shape=values.shape[::-1], perm=[1, 0])
+    sums = e.emit("MatMulInteger", numbers, transposed, x_zero, *zeros, dtype=DType.int32, shape=shape)
     both = e.emit("Mul", x_scale, scale)
-    return e.cast(e.emit("Mul", e.cast(sums, _F32), both, shape=shape), own)
+    return e.cast(e.emit("Mul", e.cast(sums, _F32), both, shape=shape), dtype)
 
 
 class Levels(NamedTuple):
-    """float32 x as one tensor of uint8: (numbers - zero) * own. scale: own, or NaN where x has NaN or infinity."""
+    """float32 x as one tensor of uint8: (numbers - zero) * exact. scale: exact, or NaN where x has NaN or infinity."""
 
     numbers: Symbol
-    own: Symbol
+    exact: Symbol
     scale: Symbol
     zero: Symbol
 
 
 def levels(x: Symbol) -> Levels:
     """Quantise x by DynamicQuantizeLinear, once for all products that read it."""
-    made_once = x.graph.memory.values
-    keys = [("levels", x.id, name) for name in Levels._fields]  # queries, keys and values are products of one x
-    if keys[0] in made_once:
-        return Levels(*(made_once[key] for key in keys))
+    cache = x.graph.memory.values
+    keys = [("levels", x.id, name) for name in Levels._fields]  # products of queries, keys and values share one x
+    if keys[0] in cache:
+        return Levels(*(cache[key] for key in keys))
     types = [tensor_type(d, s) for d, s in ((DType.uint8, x.shape), (_F32, _shape([])), (DType.uint8, _shape([])))]
-    numbers, own, zero = x.graph.build.emit_many("DynamicQuantizeLinear", (x,), types)
-    found = Levels(numbers, own, e.emit("Add", own, flaw(x)), zero)
-    made_once.update(zip(keys, found, strict=True))
-    return found
+    numbers, exact, zero = x.graph.build.emit_many("DynamicQuantizeLinear", (x,), types)
+    result = Levels(numbers, exact, e.emit("Add", exact, flaw(x)), zero)
+    cache.update(zip(keys, result, strict=True))
+    return result
 
 
 def flaw(x: Symbol) -> Symbol:
-    """Return 0, or NaN where x has NaN or infinity: DynamicQuantizeLinear returns some number for them.
+    """Return 0, or NaN if x has NaN or infinity, for which DynamicQuantizeLinear returns arbitrary numbers.
 
-    A row of zeros times x: for one row kernels read x once in its order, three times as fast as x times a column.
+    Multiplies a row of zeros by x: kernels read x once in memory order, three times as fast as x times a column.
     """
     *leading, inner = x.shape
     if not leading or (len(leading) > 1 and not inner.is_static):
@@ -241,37 +241,37 @@ def flaw(x: Symbol) -> Symbol:
 
 
 def _zeros(x: Symbol, rows: Dim) -> Symbol:
-    """Return zeros [1, rows], made once for all x with as many rows."""
-    made_once, key = x.graph.memory.values, ("zeros", x.id if rows.is_dynamic else rows)
-    if key in made_once:
-        return made_once[key]
+    """Return zeros [1, rows], cached for all x with as many rows."""
+    cache, key = x.graph.memory.values, ("zeros", x.id if rows.is_dynamic else rows)
+    if key in cache:
+        return cache[key]
     if rows.is_static:
-        found = x.graph.build.constant(np.zeros((1, int(rows)), np.float32), _F32)
+        zeros = x.graph.build.constant(np.zeros((1, int(rows)), np.float32), _F32)
     else:
         count = e.emit("Shape", x, dtype=DType.int64, shape=Shape([1]), start=-2, end=-1)
         both = e.emit("Concat", e.ints(x, [1]), count, shape=Shape([2]), axis=0)
-        found = e.emit("Expand", e.const(x, 0.0), both, shape=_shape([Dim(1), rows]))
-    made_once[key] = found
-    return found
+        zeros = e.emit("Expand", e.const(x, 0.0), both, shape=_shape([Dim(1), rows]))
+    cache[key] = zeros
+    return zeros
 
 
 def flaws(x: Symbol, inner: Dim) -> Symbol:
     """Return 0 for each row of x, or NaN where the row has NaN or infinity: [..., 1]. inner: the length of a row."""
-    made_once, key = x.graph.memory.values, ("flaws", x.id)
-    if key in made_once:  # queries, keys and values are products of one x
-        return made_once[key]
+    cache, key = x.graph.memory.values, ("flaws", x.id)
+    if key in cache:  # products of queries, keys and values share one x
+        return cache[key]
     if inner.is_static:
-        nothing = x.graph.build.constant(np.zeros((int(inner), 1), np.float32), _F32)
+        zeros = x.graph.build.constant(np.zeros((int(inner), 1), np.float32), _F32)
     else:
         count = e.emit("Shape", x, dtype=DType.int64, shape=Shape([1]), start=-1)
         both = e.emit("Concat", count, e.ints(x, [1]), shape=Shape([2]), axis=0)
-        nothing = e.emit("Expand", e.const(x, 0.0), both, shape=_shape([inner, Dim(1)]))
-    made_once[key] = e.emit("MatMul", x, nothing, shape=x.shape[:-1] + _shape([Dim(1)]))
-    return made_once[key]
+        zeros = e.emit("Expand", e.const(x, 0.0), both, shape=_shape([inner, Dim(1)]))
+    cache[key] = e.emit("MatMul", x, zeros, shape=x.shape[:-1] + _shape([Dim(1)]))
+    return cache[key]
 
 
 def is_flaw(symbol: Symbol | None) -> bool:
-    """Return whether it is 0 or NaN whatever is fed, a product with zeros: the order of the sums does not matter."""
+    """Return True if it is a product with zeros, always 0 or NaN: the order of its sums does not matter."""
     node = symbol.producer if symbol is not None else None
     if not isinstance(node, Node) or node.op_type != "MatMul" or node.domain:
         return False
@@ -279,7 +279,7 @@ def is_flaw(symbol: Symbol | None) -> bool:
     return factor is not None and type(factor.producer) is Constant and not factor.producer.array.any()
 
 
-# Products of operands split into digits of 8 bits: three products of integers, or two for a weight of one digit.
+# Products of operands split into digits of 8 bits: three integer products, or two for a weight of one digit.
 #
 # x is s (a1 - z) + s / 254 (a2 - 128), where s and z are those of DynamicQuantizeLinear, whose error is at most s / 2:
 # 127 in the second digit. A weight is t (254 w1 + w2). So the sum of products is s t (254 (a1 - z) w1 + (a1 - z) w2 +
@@ -287,8 +287,8 @@ def is_flaw(symbol: Symbol | None) -> bool:
 # is the first one, in float32, plus the sum of the other two. Where a weight is t w1 alone, the result is
 # s t (a1 - z) w1 plus s / 254 t (a2 - 128) w1.
 
-LONGEST = 65_000
-"""Numbers of a row: as many of 255 * 127 are within int32."""
+_MAX_ROW_LENGTH = 65_000
+"""The sum of this many products of 255 * 127 fits in int32."""
 
 MIDDLE = 128
 """The zero point of second digits of x."""
@@ -298,15 +298,15 @@ _LEAST = float(np.finfo(np.float32).smallest_subnormal)
 
 
 def is_summed(values: Symbol) -> bool:
-    """Return whether products of a weight are sums of integers: not of empty ones, nor of rows beyond int32."""
+    """Return True if products of a weight are integer sums: it is not empty, and the sum of a row fits in int32."""
     _, columns, inner = values.shape
-    return 0 not in (columns, inner) and not (inner.is_static and int(inner) > LONGEST)
+    return 0 not in (columns, inner) and not (inner.is_static and int(inner) > _MAX_ROW_LENGTH)
 
 
-class Digits(NamedTuple):
+class ActivationDigits(NamedTuple):
     """x split into two digits.
 
-    scale, zero: of the first digit; the scale is NaN where x has NaN or infinity. finer: the scale of the second.
+    scale, zero: of the first digit; the scale is NaN if x has NaN or infinity. finer: the scale of the second.
     """
 
     first: Symbol
@@ -316,22 +316,22 @@ class Digits(NamedTuple):
     finer: Symbol
 
 
-def digits(x: Symbol) -> Digits:
+def digits(x: Symbol) -> ActivationDigits:
     """Split float32 x into digits, once for all products that read it."""
-    made_once = x.graph.memory.values
-    keys = [("digits", x.id, name) for name in Digits._fields]
-    if keys[0] in made_once:
-        return Digits(*(made_once[key] for key in keys))
-    first, own, scale, zero = levels(x)
-    near = e.emit("DequantizeLinear", first, own, zero, dtype=_F32, shape=x.shape)
+    cache = x.graph.memory.values
+    keys = [("digits", x.id, name) for name in ActivationDigits._fields]
+    if keys[0] in cache:
+        return ActivationDigits(*(cache[key] for key in keys))
+    first, exact, scale, zero = levels(x)
+    near = e.emit("DequantizeLinear", first, exact, zero, dtype=_F32, shape=x.shape)
     rest = e.emit("Sub", x, near, shape=x.shape)
-    # For numbers near the least float32 the quotient would be 0.
-    finer = e.emit("Max", e.emit("Mul", own, e.const(x, 1 / BASE)), e.const(x, _LEAST))
+    # For numbers near the smallest float32 the quotient would be 0.
+    finer = e.emit("Max", e.emit("Mul", exact, e.const(x, 1 / BASE)), e.const(x, _LEAST))
     middle = e.const(x, MIDDLE, _BYTE)
     second = e.emit("QuantizeLinear", rest, finer, middle, dtype=_BYTE, shape=x.shape)
-    found = Digits(first, second, scale, zero, finer)
-    made_once.update(zip(keys, found, strict=True))
-    return found
+    result = ActivationDigits(first, second, scale, zero, finer)
+    cache.update(zip(keys, result, strict=True))
+    return result
 
 
 def split_product(x: Symbol, values: Symbol, scale: Symbol, *, is_unsigned: bool = False) -> Symbol:
@@ -340,7 +340,7 @@ def split_product(x: Symbol, values: Symbol, scale: Symbol, *, is_unsigned: bool
     is_unsigned: read the weight's digits as uint8 around 128, for processors on which products of signed bytes
     saturate.
     """
-    own, x = x.dtype, e.cast(x, _F32)
+    dtype, x = x.dtype, e.cast(x, _F32)
     a = digits(x)
     middle = e.const(x, MIDDLE, _BYTE)
     parts = [*halves(values)]
@@ -354,36 +354,36 @@ def split_product(x: Symbol, values: Symbol, scale: Symbol, *, is_unsigned: bool
         sums = e.emit("MatMulInteger", left, right, zero, *zeros, dtype=DType.int32, shape=shape)
         return e.emit("Mul", e.cast(sums, _F32), e.emit("Mul", a.scale, of_weight), shape=shape)
 
-    made = partial(a.first, a.zero, first, e.emit("Mul", scale, e.const(scale, float(BASE))))
+    coarse = partial(a.first, a.zero, first, e.emit("Mul", scale, e.const(scale, float(BASE))))
     rest = partial(a.first, a.zero, second, scale), partial(a.second, middle, first, scale)
-    return e.cast(e.emit("Add", made, e.emit("Add", *rest, shape=made.shape), shape=made.shape), own)
+    return e.cast(e.emit("Add", coarse, e.emit("Add", *rest, shape=coarse.shape), shape=coarse.shape), dtype)
 
 
 def half_split_product(x: Symbol, values: Symbol, scale: Symbol, *zeros: Symbol) -> Symbol:
     """Multiply x in two digits by a weight of one, [n, k]: return the sums of both products."""
-    own, x = x.dtype, e.cast(x, _F32)
+    dtype, x = x.dtype, e.cast(x, _F32)
     a = digits(x)
-    turned = e.emit("Transpose", values, shape=values.shape[::-1], perm=[1, 0])
+    transposed = e.emit("Transpose", values, shape=values.shape[::-1], perm=[1, 0])
     shape = x.shape[:-1] + values.shape[:1]
 
-    def partial(left: Symbol, zero: Symbol, of_left: Symbol) -> Symbol:
-        sums = e.emit("MatMulInteger", left, turned, zero, *zeros, dtype=DType.int32, shape=shape)
-        return e.emit("Mul", e.cast(sums, _F32), e.emit("Mul", of_left, scale), shape=shape)
+    def partial(digit: Symbol, zero: Symbol, of_digit: Symbol) -> Symbol:
+        sums = e.emit("MatMulInteger", digit, transposed, zero, *zeros, dtype=DType.int32, shape=shape)
+        return e.emit("Mul", e.cast(sums, _F32), e.emit("Mul", of_digit, scale), shape=shape)
 
     coarse, fine = partial(a.first, a.zero, a.scale), partial(a.second, e.const(x, MIDDLE, _BYTE), a.finer)
-    return e.cast(e.emit("Add", coarse, fine, shape=shape), own)
+    return e.cast(e.emit("Add", coarse, fine, shape=shape), dtype)
 
 
 def matmul(
     x: Symbol, values: Symbol, parts: Sequence[Symbol], encoding: str, block_size: int, *, is_dynamic: bool, digits: int
 ) -> Symbol:
-    """Return x @ weight.T of a quantised weight, by integers where that is asked for, else of the weight in floats.
+    """Return x @ weight.T of a quantised weight: as integers if `is_dynamic` or the weight is split, else as floats.
 
-    is_dynamic: x is quantised when the graph runs, to this many digits.
+    is_dynamic: quantise x when the graph runs, to `digits` digits.
     """
     if is_dynamic and 0 not in (values.shape[0], values.shape[1]):
-        made = half_split_product if digits == 2 else dynamic_product
-        return made(x, values, *parts)
+        multiply = half_split_product if digits == 2 else dynamic_product
+        return multiply(x, values, *parts)
     if encoding == "int8_split" and is_summed(values):
         return split_product(x, values, *parts)
     return product(x, dequantized(encoding, values, parts, 0, block_size))

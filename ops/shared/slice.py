@@ -1,4 +1,4 @@
-"""Slices of an axis: their bounds in ONNX's terms, and the number of elements they leave."""
+"""Slices of an axis: their bounds as ONNX counts them, and the number of elements they take."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ BEYOND = 2**62
 """Larger than any axis."""
 
 Number: TypeAlias = int | Symbol
-"""Known now, or an int64 scalar when the graph runs."""
+"""An int, or an int64 scalar that is computed when the graph runs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice:
-    """A part of an axis in ONNX's terms: `start` and `stop` as given, or the default of an omitted bound."""
+    """A part of an axis, as ONNX Slice has it: `start` and `stop`, or the default of an omitted bound."""
 
     axis: int
     start: Number
@@ -51,11 +51,11 @@ def whole_axis(x: Symbol, axis: int) -> Slice:
     return Slice(axis, 0, _GREATEST, 1, x.shape[axis], True)
 
 
-def slice_of(name: str, x: Symbol, axis: int, given: slice) -> Slice:
-    start, stop, step = (_bound(name, x, given, part) for part in ("start", "stop", "step"))
+def slice_of(name: str, x: Symbol, axis: int, index: slice) -> Slice:
+    start, stop, step = (_bound(name, x, index, part) for part in ("start", "stop", "step"))
     if isinstance(step, int) and step == 0:
         raise ShapeError(
-            f"{name}: the step of a slice is 0", operands={"x": x, "index": repr(given)}, help="1 takes every element"
+            f"{name}: the step of a slice is 0", operands={"x": x, "index": repr(index)}, help="1 takes every element"
         )
     if step is None:
         step = 1
@@ -80,8 +80,8 @@ def slice_of(name: str, x: Symbol, axis: int, given: slice) -> Slice:
     )
 
 
-def _bound(name: str, x: Symbol, given: slice, part: str) -> int | Dim | Symbol | None:
-    value = getattr(given, part)
+def _bound(name: str, x: Symbol, index: slice, part: str) -> int | Dim | Symbol | None:
+    value = getattr(index, part)
     if value is None:
         return None
     if isinstance(value, Dim):
@@ -104,14 +104,14 @@ def _bound(name: str, x: Symbol, given: slice, part: str) -> int | Dim | Symbol 
         except TypeError:
             pass
     raise DTypeError(
-        f"{name}: the {part} of a slice is {value!r}, which is no integer",
+        f"{name}: the {part} of a slice must be an integer, got {value!r}",
         operands={"x": x},
         help="slices take ints, Dims, integer Symbols and None",
     )
 
 
 def _ends(name: str, x: Symbol, step: int | Dim | Symbol) -> tuple[Number, Number]:
-    """Return the bounds that stand for both ends of an axis, in the direction of the step."""
+    """Return the bounds that mean both ends of an axis, in the direction of the step."""
     if isinstance(step, int):
         return (0, _GREATEST) if step > 0 else (_GREATEST, _LEAST)
     stride = _at_symbol(name, x, step)
@@ -121,9 +121,9 @@ def _ends(name: str, x: Symbol, step: int | Dim | Symbol) -> tuple[Number, Numbe
 
 
 def _with_empty_start(x: Symbol, axis: int, start: Number, stop: Number, step: Number) -> Number:
-    """Return the stop of a backward slice whose start may be before the first element, where it must be empty.
+    """Return the stop of a backward slice, which makes it empty if its start is before the first element.
 
-    ONNX limits such a start to the first element, where NumPy limits it to the place before.
+    ONNX clamps such a start to the first element, NumPy to the position before.
     """
     size = x.shape[axis]
     if (isinstance(step, int) and step > 0) or (isinstance(start, int) and start >= -1):
@@ -147,11 +147,11 @@ def _int64_scalar() -> TensorType:
 
 
 def _length(size: Dim, start: Any, stop: Any, step: Any) -> Dim:
-    """Return how many elements a slice of an axis has.
+    """Return the number of elements in a slice of an axis.
 
-    A bound v stands for v or, below zero, for v + size, limited to the axis. Limits that do not change the result are
-    left out, so that the dim is as simple as possible: the ends are the least of some dims and the greatest of others,
-    and their distance is the least of all differences.
+    A bound v means v or, below zero, v + size, clamped to the axis. Bounds that do not change the result are omitted,
+    so that the dim is as simple as possible: the ends are the minimum of some dims and the maximum of others, and
+    their distance is the minimum of all differences.
     """
     if size.is_dynamic or not isinstance(step, int) or isinstance(start, Symbol) or isinstance(stop, Symbol):
         return Dim.dynamic()
@@ -184,7 +184,7 @@ def _never_negative(dim: Dim) -> bool:
     return bound is not None and bound >= 0
 
 
-# Numbers known when the graph runs
+# Numbers computed when the graph runs
 
 
 def _at_run_time(name: str, x: Symbol, value: Any) -> Number:
@@ -203,21 +203,21 @@ def number_of(name: str, x: Symbol, dim: Dim) -> Number:
         return dim.value
     if dim.is_dynamic:
         raise ShapeError(
-            f"{name}: an index is a dim of which nothing is known", operands={"x": x},
-            help="name the dim, or take it inside the graph with ops.shape_of(x)",
+            f"{name}: an index cannot be an unknown dim (?)", operands={"x": x},
+            help="name the dim, or compute it in the graph with ops.shape_of(x)",
         )  # fmt: skip
     return dim_value(x.graph, dim, [x], op=name)
 
 
 def _clipped(value: int) -> int:
-    """Clip a bound or step to int64, below the greatest int32 and int64, which onnxruntime takes for no bound."""
+    """Clip a bound or step to int64, but not to the greatest int32 or int64, which onnxruntime reads as no bound."""
     return 2**31 if value == 2**31 - 1 else max(-BEYOND, min(value, BEYOND))
 
 
 def check_name(name: str, known_length: Dim, length: Dim) -> None:
     if known_length.is_static and length.is_static and known_length is not length:
         raise ShapeError(
-            f"{name}: a length of {known_length} cannot be called {length}", help="leave the dim to be inferred"
+            f"{name}: a length of {known_length} cannot be named {length}", help="omit the dim, to have it inferred"
         )
 
 
@@ -225,7 +225,7 @@ def check_name(name: str, known_length: Dim, length: Dim) -> None:
 
 
 def index_operand(graph: Graph, name: str, value: Any, role: str) -> Symbol:
-    """Return positions as a Symbol of an integer dtype. Raises `DTypeError` for others."""
+    """Return positions as a Symbol of an integer dtype. Raises `DTypeError` for other dtypes."""
     symbol = graph.build.operand(value, name, role)
     if not symbol.dtype.is_integer:
         raise DTypeError(
@@ -238,23 +238,23 @@ def index_operand(graph: Graph, name: str, value: Any, role: str) -> Symbol:
 
 
 def whole(index: Symbol, dtype: DType | None = None) -> Symbol:
-    """Cast positions to a dtype that ONNX takes: int64; int32 is kept unless int64 is asked for."""
+    """Cast positions to int64, or leave them in int32 if `dtype` is None: ONNX takes no others."""
     if dtype is None and index.dtype is DType.int32:
         return index
     return index.graph.build.cast(index, DType.int64)
 
 
 def check_bounds(name: str, index: Symbol, x: Symbol, axis: int, *, column: int | None = None) -> None:
-    """Raise `ShapeError` where a known index is outside of an axis of known size. column: of rows, the only one."""
+    """Raise `ShapeError` if a constant index is outside of an axis of static size. column: the only one to check."""
     array = constant_array(index)
-    looked = array if array is None or column is None else array[..., column]
-    if looked is not None and looked.size:
-        refuse_outside(name, int(looked.min()), x, axis)
-        refuse_outside(name, int(looked.max()), x, axis)
+    checked = array if array is None or column is None else array[..., column]
+    if checked is not None and checked.size:
+        refuse_outside(name, int(checked.min()), x, axis)
+        refuse_outside(name, int(checked.max()), x, axis)
 
 
 def refuse_outside(name: str, position: int, x: Symbol, axis: int) -> None:
-    """Raise `ShapeError` where a position is outside of an axis of known size."""
+    """Raise `ShapeError` if a position is outside of an axis of static size."""
     size = x.shape[axis].value
     if size is not None and not -size <= position < size:
         raise ShapeError(
@@ -271,10 +271,10 @@ def take(x: Symbol, index: Symbol, axis: int) -> Symbol:
 
 
 def as_condition(name: str, symbol: Symbol, role: str) -> Symbol:
-    """Return a bool as it is, a number as `!= 0`. Raises `DTypeError` for strings."""
+    """Cast to bool: a number is true if it is not 0. Raises `DTypeError` for strings."""
     if symbol.dtype is DType.string:
         raise DTypeError(
-            f"{name}: {role} is string, which is neither true nor false",
+            f"{name}: {role} must be bools or numbers, got string",
             operands={role: symbol},
             help="compare it first: ops.not_equal(x, y)",
         )
@@ -298,13 +298,13 @@ def runtime_shape(x: Symbol, start: int = 0, end: int | None = None) -> Symbol:
 
 
 def coordinate_length(name: str, roles: Mapping[str, Symbol], limit: int) -> int:
-    """Return how many axes a row of indices names."""
+    """Return the number of axes that a row of indices covers."""
     index = roles["indices"]
     depth = index.shape[-1].value if index.rank else None
     if depth is None or not 1 <= depth <= limit:
-        what = "a scalar" if not index.rank else f"{index.shape[-1]} long"
+        what = "a scalar" if not index.rank else f"{index.shape[-1]}"
         raise ShapeError(
-            f"{name}: the last axis of indices is a position in x: it must be 1 to {limit} long, not {what}",
+            f"{name}: the last axis of indices is a position in x: its length must be 1 to {limit}, got {what}",
             operands=roles,
             help="make the last dim of indices static, with one number for each axis to index",
         )
@@ -314,5 +314,5 @@ def coordinate_length(name: str, roles: Mapping[str, Symbol], limit: int) -> int
 def refuse_scalar(name: str, x: Symbol) -> None:
     if not x.rank:
         raise ShapeError(
-            f"{name}: a scalar has no positions", operands={"x": x}, help="give it an axis first: ops.unsqueeze(x, 0)"
+            f"{name}: x must have an axis, got a scalar", operands={"x": x}, help="add one first: ops.unsqueeze(x, 0)"
         )

@@ -445,7 +445,7 @@ def test_attention_refuses_when_half_a_past_is_given() -> None:
     graph = Graph("g", kinds)
     q, k, past = graph.inputs
     graph.output(graph.op("Attention", [q, k, k, None, past], None, [q.type]))
-    with pytest.raises(GraphError, match="past_key and past_value go together, and one is missing"):
+    with pytest.raises(GraphError, match="past_key and past_value must be given together, and one is missing"):
         graph.to_onnx(target="cpu")
 
 

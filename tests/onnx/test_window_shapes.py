@@ -186,7 +186,7 @@ def test_dims_of_minus_one_are_unknown(place: str, tmp_path: Path) -> None:
     assert not any(dim.is_static and int(dim) < 1 for type_ in types for dim in type_.shape), types
     z = graph.outputs[0]
     if place != "inner":  # half of a size of which nothing is known is refused, not all of it taken
-        with pytest.raises(ShapeError, match="a dim of which nothing is known"):
+        with pytest.raises(ShapeError, match="cannot be an unknown dim"):
             z[:, :, : z.shape[2] // 2]
     graph.export(tmp_path / "m.onnx")
     x = np.arange(2 * 8 * 8 * 8, dtype=np.float32).reshape(2, 8, 8, 8)

@@ -273,18 +273,18 @@ def graph() -> Graph:
 
 
 MISTAKES: list[tuple[Callable[[Graph], Symbol], str]] = [
-    (lambda g: attention(g["q"], g["k"], g["three"]), "q, k and v have ranks 4, 4 and 3; all must be 4, or all 3"),
-    (lambda g: attention(g["three"], g["three"], g["three"]), "rank 3 do not say how many heads they have"),
+    (lambda g: attention(g["q"], g["k"], g["three"]), "q, k and v must all have rank 4 or all rank 3, got 4, 4 and 3"),
+    (lambda g: attention(g["three"], g["three"], g["three"]), "rank 3 need numbers of heads"),
     (
         lambda g: attention(g["three"], g["three"], g["three"], q_num_heads=5, kv_num_heads=4),
-        "the 32 features of q do not split into 5 heads",
+        "the 32 features of q cannot be split into 5 heads",
     ),
     (
         lambda g: attention(g["three"], g["three"], g["three"], q_num_heads=4, kv_num_heads=0),
         "kv_num_heads=0 is below 1",
     ),
     (lambda g: attention(g["q"], g["k"], g["v"], q_num_heads=4), "operands of rank 4 have their heads in axis 1"),
-    (lambda g: attention(g["q"], g["odd"], g["odd"]), "4 heads of q do not share 3 heads of k and v evenly"),
+    (lambda g: attention(g["q"], g["odd"], g["odd"]), "4 heads of q cannot share 3 heads of k and v evenly"),
     (lambda g: attention(g["q"], g["k"], g["odd"]), "numbers of heads of k and v differ: 2 and 3"),
     (lambda g: attention(g["q"], g["short"], g["v"]), "sizes of a head of q and k differ: 8 and 7"),
     (lambda g: attention(g["q"], g["k"], g["other"]), "lengths of k and v differ: t and u"),
@@ -292,37 +292,40 @@ MISTAKES: list[tuple[Callable[[Graph], Symbol], str]] = [
         lambda g: attention(g["q"], g["k"], g["v"], g["vec"]),
         r"attn_mask of shape \[c\] does not broadcast to \[b, 4, s, t\]",
     ),
-    (lambda g: attention(g["q"], g["k"], g["v"], scale=0), "scale=0 is not positive"),
+    (lambda g: attention(g["q"], g["k"], g["v"], scale=0), "scale must be positive, got 0"),
     (lambda g: attention(g["q"], g["k"], g["v"], softcap=-1.0), "softcap=-1.0 is not finite and at least 0"),
     (
         lambda g: attention(g["q"], g["k"], g["v"], nonpad_kv_seqlen=g["lengths"]),
-        r"nonpad_kv_seqlen has shape \[c\], not \[b\]",
+        r"nonpad_kv_seqlen must have shape \[b\], got \[c\]",
     ),
-    (lambda g: ops.rotary_embedding(g["vec"], g["own"], g["own"]), "rotary_embedding: x has rank 1, not 4 or 3"),
-    (lambda g: ops.rotary_embedding(g["three"], g["own"], g["own"]), "x of rank 3 does not say how many heads"),
+    (lambda g: ops.rotary_embedding(g["vec"], g["own"], g["own"]), "rotary_embedding: x must have rank 3 or 4, got 1"),
+    (lambda g: ops.rotary_embedding(g["three"], g["own"], g["own"]), "x of rank 3 needs a number of heads"),
     (
         lambda g: ops.rotary_embedding(g["three"], g["own"], g["own"], num_heads=5),
-        "32 features do not split into 5 heads",
+        "32 features cannot be split into 5 heads",
     ),
-    (lambda g: ops.rotary_embedding(g["q"], g["own"], g["own"], num_heads=3), "x has 4 heads, not 3"),
-    (lambda g: ops.rotary_embedding(g["q"], g["cache"], g["cache"]), r"cos_cache has shape \[p, 4\], not \[b, s, 4\]"),
+    (lambda g: ops.rotary_embedding(g["q"], g["own"], g["own"], num_heads=3), "num_heads is 3, but x has 4 heads"),
+    (
+        lambda g: ops.rotary_embedding(g["q"], g["cache"], g["cache"]),
+        r"cos_cache must have shape \[b, s, 4\], got \[p, 4\]",
+    ),
     (
         lambda g: ops.rotary_embedding(g["q"], g["own"], g["narrow"]),
-        r"sin_cache has shape \[b, s, 3\], not \[b, s, 4\]",
+        r"sin_cache must have shape \[b, s, 4\], got \[b, s, 3\]",
     ),
     (
         lambda g: ops.rotary_embedding(g["q"], g["own"], g["own"], g["positions"]),
-        r"cos_cache has shape \[b, s, 4\], not \[positions, 4\]",
+        r"cos_cache must have shape \[positions, 4\], got \[b, s, 4\]",
     ),
     (
         lambda g: ops.rotary_embedding(g["q"], g["cache"], g["cache"], g["lengths"]),
-        r"position_ids has shape \[c\], not \[b, s\]",
+        r"position_ids must have shape \[b, s\], got \[c\]",
     ),
     (
         lambda g: ops.rotary_embedding(g["q"], g["own"], g["own"], rotary_embedding_dim=10),
-        "rotary_embedding_dim=10 is not an even number up to the size of a head, 8",
+        "rotary_embedding_dim=10 must be an even number up to the size of a head, 8",
     ),
-    (lambda g: ops.rotary_embedding(g["uneven"], g["own"], g["own"]), "the size of a head is 7, which has no pairs"),
+    (lambda g: ops.rotary_embedding(g["uneven"], g["own"], g["own"]), "the size of a head must be even, got 7"),
 ]
 
 
@@ -334,9 +337,9 @@ def test_attention_refuses_when_shapes_do_not_fit(mistake: Callable[[Graph], Sym
 
 def test_attention_refuses_when_dtypes_have_no_meaning() -> None:
     g = graph()
-    with pytest.raises(DTypeError, match="attn_mask holds int32, neither bools nor floats"):
+    with pytest.raises(DTypeError, match="attn_mask must be bools or floats, got int32"):
         attention(g["q"], g["k"], g["v"], g["ints"])
-    with pytest.raises(DTypeError, match="nonpad_kv_seqlen must be integers, not float32"):
+    with pytest.raises(DTypeError, match="nonpad_kv_seqlen must be integers, got float32"):
         attention(g["q"], g["k"], g["v"], nonpad_kv_seqlen=g["vec"])
-    with pytest.raises(DTypeError, match="position_ids must be integers, not float32"):
+    with pytest.raises(DTypeError, match="position_ids must be integers, got float32"):
         ops.rotary_embedding(g["q"], g["cache"], g["cache"], g["own"])

@@ -106,9 +106,9 @@ def test_index_and_tensor_float32_have_the_bits_that_they_are_stored_in() -> Non
     ("dtype", "shape", "target", "error", "text"),
     [
         (D.float32, [4], D.uint(7), DTypeError, "float32 has 32 bits and uint7 has 7: neither is a multiple"),
-        (D.uint8, [3], D.uint32, ShapeError, "3 elements on the last axis are no multiple of the 4"),
-        (D.uint8, [], D.uint16, ShapeError, "has no last axis"),
-        (D.uint16, [], D.uint8, ShapeError, "has no last axis"),
+        (D.uint8, [3], D.uint32, ShapeError, "the last axis must be a multiple of 4 for 32 bits, got 3"),
+        (D.uint8, [], D.uint16, ShapeError, "a scalar of uint8 (8 bits) cannot be read as uint16"),
+        (D.uint16, [], D.uint8, ShapeError, "a scalar of uint16 (16 bits) cannot be read as uint8"),
         (D.string, [2], D.uint8, DTypeError, "strings have no bits"),
         (D.uint8, [2], D.string, DTypeError, "strings have no bits"),
         (D.uint8, [2], "word", DTypeError, "no dtype is called 'word'"),

@@ -421,26 +421,36 @@ BAD: dict[str, tuple[Callable[[Symbol, Symbol], Any], type[GraphcoreError], tupl
     "structures": (
         lambda n, x: ops.cond(n, lambda: (x, n), lambda: {"a": x}),
         GraphError,
-        ("other structures", "then  (Symbol, Symbol)", "else  {'a': Symbol}"),
+        ("different structures", "then  (Symbol, Symbol)", "else  {'a': Symbol}"),
     ),
     "keys": (lambda n, x: ops.cond(n, lambda: {"a": x}, lambda: {"b": x}), GraphError, ("{'a': Symbol}", "{'b'")),
-    "no results": (lambda n, x: ops.cond(n, lambda: None, lambda: None), GraphError, ("then_fn gives no Symbols",)),
+    "no results": (lambda n, x: ops.cond(n, lambda: None, lambda: None), GraphError, ("then_fn returns no Symbols",)),
     "text": (lambda n, x: ops.cond(n, lambda: "x", lambda: x), DTypeError, ("then has unsupported type str",)),
     "too large": (lambda n, x: ops.cond(n, lambda: n.cast(D.int8), lambda: 300), DTypeError, ("300 cannot be held",)),
-    "vector pred": (lambda n, x: ops.cond(x, lambda: x, lambda: x), ShapeError, ("pred has 1 axes",)),
+    "vector pred": (lambda n, x: ops.cond(x, lambda: x, lambda: x), ShapeError, ("pred must be a scalar, got 1 axes",)),
     "no graph": (lambda n, x: ops.cond(True, lambda: x, lambda: x), GraphError, ("no graph to build in",)),
-    "no function": (lambda n, x: ops.cond(n, cast(Any, x), lambda: x), DTypeError, ("then_fn is a Symbol",)),
+    "no function": (
+        lambda n, x: ops.cond(n, cast(Any, x), lambda: x), DTypeError, ("then_fn must be a function, got Symbol",),
+    ),
     "integer condition": (
-        lambda n, x: ops.while_loop(lambda s: s, lambda s: s - 1, n), DTypeError, ("cond_fn gives is int64, not bool",),
+        lambda n, x: ops.while_loop(lambda s: s, lambda s: s - 1, n),
+        DTypeError,
+        ("the result of cond_fn must be bool, got int64",),
     ),
     "vector condition": (
-        lambda n, x: ops.while_loop(lambda s: s > 0, lambda s: s, x), ShapeError, ("has 1 axes", "ops.all(x)"),
+        lambda n, x: ops.while_loop(lambda s: s > 0, lambda s: s, x),
+        ShapeError,
+        ("must be a scalar, got 1 axes", "ops.all(x)"),
     ),
     "python condition": (
-        lambda n, x: ops.while_loop(lambda s: True, lambda s: s, n), GraphError, ("cond_fn gives is a bool",),
+        lambda n, x: ops.while_loop(lambda s: True, lambda s: s, n),
+        GraphError,
+        ("the result of cond_fn must be a Symbol, got bool",),
     ),
     "late condition": (
-        lambda n, x: ops.while_loop(lambda s: s > 0 if s is n else s, lambda s: s, n), DTypeError, ("not bool",),
+        lambda n, x: ops.while_loop(lambda s: s > 0 if s is n else s, lambda s: s, n),
+        DTypeError,
+        ("must be bool, got int64",),
     ),
     "state's dtype": (
         lambda n, x: ops.while_loop(lambda s: s > 0, lambda s: s + x[0], n),
@@ -462,21 +472,29 @@ BAD: dict[str, tuple[Callable[[Symbol, Symbol], Any], type[GraphcoreError], tupl
         lambda n, x: ops.while_loop(lambda s: s > 0, lambda s: None, n), GraphError, ("after   None",),  # type: ignore[arg-type, return-value]
     ),
     "no state": (lambda n, x: ops.while_loop(lambda: n > 0, lambda: (), ()), GraphError, ("no graph",)),
-    "float count": (lambda n, x: ops.for_loop(2.5, lambda i, s: s, n), DTypeError, ("trip_count is float32",)),
-    "vector count": (lambda n, x: ops.for_loop(x.cast(D.int8), lambda i, s: s, n), ShapeError, ("has 1 axes",)),
+    "float count": (
+        lambda n, x: ops.for_loop(2.5, lambda i, s: s, n), DTypeError, ("trip_count must be an integer, got float32",),
+    ),
+    "vector count": (
+        lambda n, x: ops.for_loop(x.cast(D.int8), lambda i, s: s, n),
+        ShapeError,
+        ("trip_count must be a scalar, got 1 axes",),
+    ),
     "great count": (lambda n, x: ops.for_loop(2**63, lambda i, s: s, n), DTypeError, ("does not fit int64",)),
-    "no pair": (lambda n, x: ops.for_loop(2, lambda i, s: s, n, collect=True), GraphError, ("gives no pair",)),
+    "no pair": (lambda n, x: ops.for_loop(2, lambda i, s: s, n, collect=True), GraphError, ("must return a pair",)),
     "no results of a loop": (lambda n, x: ops.for_loop(n, lambda i: None), GraphError, ("neither a state",)),
     "scan of a scalar": (lambda n, x: ops.scan(lambda c, v: (c, v), n, n), ShapeError, ("no axis 0",)),
-    "scan of no xs": (lambda n, x: ops.scan(lambda c, v: (c, v), n, ()), GraphError, ("no Symbols to go along",)),
+    "scan of no xs": (lambda n, x: ops.scan(lambda c, v: (c, v), n, ()), GraphError, ("xs has no Symbols",)),
     "other lengths": (
-        lambda n, x: ops.scan(lambda c, v: (c, v), n, (x, np.ones(3))), ShapeError, ("other lengths: 4 and 3",),
+        lambda n, x: ops.scan(lambda c, v: (c, v), n, (x, np.ones(3))),
+        ShapeError,
+        ("the lengths of xs differ: 4 and 3",),
     ),
     "out_axis": (lambda n, x: ops.scan(lambda c, v: (c, v), n, x, out_axis=3), ShapeError, ("out_axis must be",)),
     "growing state": (
         lambda n, x: ops.scan(lambda c, v: (ops.concat([c, c]), v), x, x), ShapeError, ("from [4] to [8]", "for_loop"),
     ),
-    "scan of no pair": (lambda n, x: ops.scan(lambda c, v: v, n, x), GraphError, ("gives no pair",)),  # type: ignore[arg-type, return-value]
+    "scan of no pair": (lambda n, x: ops.scan(lambda c, v: v, n, x), GraphError, ("must return a pair",)),  # type: ignore[arg-type, return-value]
     "scan to nothing": (lambda n, x: ops.scan(lambda c, v: (None, None), None, x), GraphError, ("neither a state",)),
 }  # fmt: skip
 

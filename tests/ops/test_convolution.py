@@ -296,21 +296,21 @@ def test_conv2d_says_what_rank_is_wanted() -> None:
 def test_conv2d_says_which_channels_disagree() -> None:
     x = images("n", "h", "w", 4)
     with pytest.raises(
-        ShapeError, match=r"conv2d: x has 4 channels, filter takes 3\n[\s\S]*the C of filter_layout='RSCF'"
+        ShapeError, match=r"conv2d: x has 4 channels, but filter expects 3\n[\s\S]*the C of filter_layout='RSCF'"
     ):
         ops.conv2d(x, normal(3, 3, 3, 8))
-    with pytest.raises(ShapeError, match="x has 4 channels, filter takes 4 in each of 2 groups"):
+    with pytest.raises(ShapeError, match="x has 4 channels, but filter expects 4 in each of 2 groups"):
         ops.conv2d(x, normal(3, 3, 4, 8), groups=2)
-    with pytest.raises(ShapeError, match="filter gives 7 channels, which 2 groups do not divide"):
+    with pytest.raises(ShapeError, match="filter has 7 channels, which are not divisible by 2 groups"):
         ops.conv2d(x, normal(3, 3, 2, 7), groups=2)
-    with pytest.raises(ShapeError, match=r"bias has shape \[7\], the result 8 channels"):
+    with pytest.raises(ShapeError, match=r"bias has shape \[7\], but the result has 8 channels"):
         ops.conv2d(x, normal(3, 3, 4, 8), bias=normal(7))
 
 
 def test_conv2d_says_when_the_kernel_does_not_fit() -> None:
     x = images("n", 4, "w", 2)
     with pytest.raises(
-        ShapeError, match="the kernel does not fit: it covers 7 along the height, the padded input has 6"
+        ShapeError, match="the kernel does not fit: it covers 7 elements along the height, the padded input has 6"
     ):
         ops.conv2d(x, normal(4, 1, 2, 3), dilation=(2, 1), padding=(1, 1, 0, 0))
 
@@ -328,25 +328,25 @@ def test_conv2d_says_which_argument_is_wrong() -> None:
         ops.conv2d(x, filter, padding=(0, 0, -1, 0))
     with pytest.raises(ShapeError, match=r"padding=\(1, 2, 3\) has 3 numbers[\s\S]*height_before, height_after"):
         ops.conv2d(x, filter, padding=(1, 2, 3))
-    with pytest.raises(DTypeError, match=r"conv2d: stride=1\.5 is no int"):
+    with pytest.raises(DTypeError, match=r"conv2d: stride=1\.5 is not an int"):
         ops.conv2d(x, filter, stride=1.5)  # type: ignore[arg-type]
-    with pytest.raises(DTypeError, match="conv2d: groups=True is no int"):
+    with pytest.raises(DTypeError, match="conv2d: groups=True is not an int"):
         ops.conv2d(x, filter, groups=True)
-    with pytest.raises(ShapeError, match=r"conv2d: input_layout='HWCN' is no layout of it[\s\S]*'NHWC', 'NCHW'"):
+    with pytest.raises(ShapeError, match=r"conv2d: input_layout='HWCN' is not a layout of conv2d[\s\S]*'NHWC', 'NCHW'"):
         ops.conv2d(x, filter, input_layout="HWCN")
-    with pytest.raises(ShapeError, match="conv2d: filter_layout='OIHW' is no layout of it"):
+    with pytest.raises(ShapeError, match="conv2d: filter_layout='OIHW' is not a layout of conv2d"):
         ops.conv2d(x, filter, filter_layout="OIHW")
 
 
 def test_conv2d_transpose_says_what_is_wrong() -> None:
     x = images("n", 2, 2, 4)
-    with pytest.raises(ShapeError, match="conv2d_transpose: x has 4 channels, filter takes 5"):
+    with pytest.raises(ShapeError, match="conv2d_transpose: x has 4 channels, but filter expects 5"):
         ops.conv2d_transpose(x, normal(3, 3, 2, 5))
-    with pytest.raises(ShapeError, match="an output padding of 2 for a stride of 2"):
+    with pytest.raises(ShapeError, match="an output padding must be smaller than its stride, got 2 for a stride of 2"):
         ops.conv2d_transpose(x, normal(3, 3, 2, 4), 2, output_paddings=2)
-    with pytest.raises(ShapeError, match="nothing is left of the result: its size would be 0 x 4"):
+    with pytest.raises(ShapeError, match="the size of the result must be positive, got 0 x 4"):
         ops.conv2d_transpose(x, normal(3, 3, 2, 4), padding=(2, 2, 0, 0))
-    with pytest.raises(ShapeError, match="x has 4 channels, which 3 groups do not divide"):
+    with pytest.raises(ShapeError, match="x has 4 channels, which are not divisible by 3 groups"):
         ops.conv2d_transpose(x, normal(3, 3, 2, 4), groups=3)
-    with pytest.raises(ShapeError, match=r"bias has shape \[4\], the result 2 channels"):
+    with pytest.raises(ShapeError, match=r"bias has shape \[4\], but the result has 2 channels"):
         ops.conv2d_transpose(x, normal(3, 3, 2, 4), bias=normal(4))

@@ -103,15 +103,15 @@ def test_number_of_boxes_is_called_as_one_likes() -> None:
 @pytest.mark.parametrize(
     ("boxes", "scores", "options", "error", "words"),
     [
-        ([1, 5], [1, 2, 5], {}, ShapeError, r"give \[batch, count, 4\]"),
-        ([1, 5, 3], [1, 2, 5], {}, ShapeError, r"boxes has shape \[1, 5, 3\]"),
-        ([1, 5, 4], [2, 5], {}, ShapeError, r"give \[batch, classes, count\]"),
-        ([1, 5, 4], [1, 2, 6], {}, ShapeError, "the scores are not of the boxes"),
-        ([2, 5, 4], [1, 2, 5], {}, ShapeError, "the scores are not of the boxes"),
-        ([1, 5, 4], [1, 2, 5], {"max_output_boxes_per_class": -1}, DTypeError, "is no count"),
-        ([1, 5, 4], [1, 2, 5], {"max_output_boxes_per_class": 1.5}, DTypeError, "is no count"),
+        ([1, 5], [1, 2, 5], {}, ShapeError, r"boxes must be \[batch, count, 4\]"),
+        ([1, 5, 3], [1, 2, 5], {}, ShapeError, r"boxes must be \[batch, count, 4\], got \[1, 5, 3\]"),
+        ([1, 5, 4], [2, 5], {}, ShapeError, r"scores must be \[batch, classes, count\]"),
+        ([1, 5, 4], [1, 2, 6], {}, ShapeError, "boxes and scores do not match"),
+        ([2, 5, 4], [1, 2, 5], {}, ShapeError, "boxes and scores do not match"),
+        ([1, 5, 4], [1, 2, 5], {"max_output_boxes_per_class": -1}, DTypeError, "is not a count"),
+        ([1, 5, 4], [1, 2, 5], {"max_output_boxes_per_class": 1.5}, DTypeError, "is not a count"),
         ([1, 5, 4], [1, 2, 5], {"iou_threshold": 1.5}, DTypeError, "give 0 to 1"),
-        ([1, 5, 4], [1, 2, 5], {"score_threshold": "x"}, DTypeError, "is no number"),
+        ([1, 5, 4], [1, 2, 5], {"score_threshold": "x"}, DTypeError, "is not a number"),
     ],
 )
 def test_boxes_are_refused_when_they_make_no_sense(
@@ -153,9 +153,9 @@ def test_limits_are_numbers_or_symbols(options: tuple[int, float, float | None, 
 def test_limits_that_are_not_scalars_are_refused() -> None:
     graph = Graph("nms", {"b": TensorType(D.float32, [1, 5, 4]), "s": TensorType(D.float32, [1, 2, 5])})
     b, s = graph.inputs
-    with pytest.raises(ShapeError, match=r"iou_threshold has shape \[5\]"):
+    with pytest.raises(ShapeError, match=r"iou_threshold must be a scalar, got shape \[5\]"):
         ops.non_maximum_suppression(b, s, 2, s[0, 0])
-    with pytest.raises(DTypeError, match="max_output_boxes_per_class is float32, not a count"):
+    with pytest.raises(DTypeError, match="max_output_boxes_per_class must be a count, got float32"):
         ops.non_maximum_suppression(b, s, s[0, 0, 0])
-    with pytest.raises(DTypeError, match="score_threshold is bool, not a number"):
+    with pytest.raises(DTypeError, match="score_threshold must be a number, got bool"):
         ops.non_maximum_suppression(b, s, 2, 0.5, s[0, 0, 0] > 0)

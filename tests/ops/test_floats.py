@@ -143,7 +143,7 @@ def test_power_of_two_is_rounded_once(count: Any) -> None:
 def test_exponent_is_an_integer_and_goes_with_the_shape() -> None:
     graph = Graph("ldexp", {"x": TensorType("float32", [3]), "y": TensorType("float32", [3])})
     x, y = graph.inputs
-    with pytest.raises(DTypeError, match=r"ldexp: the exponent is float32, no integer[\s\S]*x \* 2\*\*exponent"):
+    with pytest.raises(DTypeError, match=r"ldexp: exponent must be an integer, got float32[\s\S]*x \* 2\*\*exponent"):
         ops.ldexp(x, y)
     with pytest.raises(ShapeError, match="ldexp: shapes do not broadcast"):
         ops.ldexp(x, np.array([1, 2]))
@@ -191,5 +191,5 @@ def test_vector_product_goes_along_any_axis() -> None:
     x, y = np.arange(6).reshape(3, 2), np.array([[1], [0], [-2]])
     got = run1(lambda a, b: ops.cross(a, b, axis=-2), x, y, dims=[[3, "n"], [3, 1]])
     np.testing.assert_array_equal(got, np.cross(x, np.broadcast_to(y, x.shape), axis=0))
-    with pytest.raises(ShapeError, match="cross: the vectors have 2 and 3 elements, not 3"):
+    with pytest.raises(ShapeError, match="cross: the vectors must have 3 elements, got 2 and 3"):
         run1(ops.cross, np.zeros(2), np.zeros(3), dims=[[2], [3]])

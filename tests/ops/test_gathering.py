@@ -157,7 +157,7 @@ def test_where_refuses_what_does_not_go_together() -> None:
         ops.where(condition, x, y)
     with pytest.raises(ShapeError, match=r"where: shapes do not broadcast: n and 3"):
         ops.where(condition, x, np.zeros(3, np.float32))
-    with pytest.raises(DTypeError, match=r"select: condition is string"):
+    with pytest.raises(DTypeError, match=r"select: condition must be bools or numbers, got string"):
         ops.select(condition.graph.constant(["a"]), x, x)
     with pytest.raises(DTypeError, match=r"where: 2.5 cannot be held in bool"):
         ops.where(condition, condition, 2.5)
@@ -280,7 +280,9 @@ def test_updates_are_cast_to_the_dtype_of_x_where_promotion_says_so() -> None:
     assert ops.scatter(x, small, i).type == TensorType(F32, ["n"])
     with pytest.warns(LossyCastWarning, match="scatter: the implicit cast of updates from int64 to float16"):
         ops.scatter(x.cast(DType.float16), i, i)
-    with pytest.raises(DTypeError, match=r"scatter_add: the result has the dtype of x, int8, but .* meet in float32"):
+    with pytest.raises(
+        DTypeError, match=r"scatter_add: the result has the dtype of x, int8, but .* promote to float32"
+    ):
         ops.scatter_add(small, x, i)
     with pytest.raises(DTypeError, match=r"help: cast updates: \.cast\(DType\.int8\), or x: \.cast\(DType\.float32\)"):
         ops.masked_scatter(small, True, x)
@@ -326,19 +328,25 @@ def _wrong() -> list[tuple[str, Callable[[Symbol, Symbol, Symbol], Any], type[Gr
         ("gather", lambda x, i, m: ops.gather(x, m), DTypeError, "indices must be integers, not bool"),
         ("gather", lambda x, i, m: ops.gather(x, 3, 1), ShapeError, "index 3 is out of bounds for axis 1 of size 3"),
         ("gather", lambda x, i, m: ops.gather(x, a_list), DTypeError, "indices has unsupported type list"),
-        ("gather_nd", lambda x, i, m: ops.gather_nd(x, i[:, 0]), ShapeError, "must be 1 to 2 long, not k long"),
-        ("gather_nd", lambda x, i, m: ops.gather_nd(x, i[0, 0]), ShapeError, "must be 1 to 2 long, not a scalar"),
+        ("gather_nd", lambda x, i, m: ops.gather_nd(x, i[:, 0]), ShapeError, "must be 1 to 2, got k"),
+        ("gather_nd", lambda x, i, m: ops.gather_nd(x, i[0, 0]), ShapeError, "must be 1 to 2, got a scalar"),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, i, batch_dims=1), ShapeError, "batch dims differ at axis 0: n"),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, i, batch_dims=2), ShapeError, "batch_dims=2 is not possible"),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, i, batch_dims=True), ShapeError, "batch_dims=True is not"),
         ("gather_nd", lambda x, i, m: ops.gather_nd(x, np.array([0, -4])), ShapeError, "index -4 is out of bounds"),
-        ("take_along_axis", lambda x, i, m: ops.take_along_axis(x, i), ShapeError, "beside axis 1 do not broadcast: n"),
+        (
+            "take_along_axis", lambda x, i, m: ops.take_along_axis(x, i),
+            ShapeError, "dims other than axis 1 do not broadcast: n",
+        ),
         ("take_along_axis", lambda x, i, m: ops.take_along_axis(x, i[0]), ShapeError, "the ranks .* differ: 2 and 1"),
         ("take_along_axis", lambda x, i, m: ops.take_along_axis(x, np.array([[3]])), ShapeError, "index 3 is out of"),
-        ("nonzero", lambda x, i, m: ops.nonzero(x[0, 0]), ShapeError, "a scalar has no positions"),
-        ("nonzero", lambda x, i, m: ops.nonzero(x.graph.constant(["a"])), DTypeError, "x is string"),
+        ("nonzero", lambda x, i, m: ops.nonzero(x[0, 0]), ShapeError, "x must have an axis, got a scalar"),
+        (
+            "nonzero", lambda x, i, m: ops.nonzero(x.graph.constant(["a"])),
+            DTypeError, "x must be bools or numbers, got string",
+        ),
         ("scatter", lambda x, i, m: ops.scatter(x, f, i), ShapeError, "updates and indices differ at axis 0: 2 and k"),
-        ("scatter", lambda x, i, m: ops.scatter(x, 0.0, i), ShapeError, "the ranks .* must be the same and not 0"),
+        ("scatter", lambda x, i, m: ops.scatter(x, 0.0, i), ShapeError, "the ranks .* must be equal and not 0"),
         ("scatter", lambda x, i, m: ops.scatter(x, f, f), DTypeError, "indices must be integers, not float32"),
         ("scatter", lambda x, i, m: ops.scatter(x, f, i, axis=5), ShapeError, "there is no axis 5"),
         (
@@ -346,7 +354,7 @@ def _wrong() -> list[tuple[str, Callable[[Symbol, Symbol, Symbol], Any], type[Gr
             ShapeError, "indices are longer than x at axis 1: 4 and 3",
         ),
         ("scatter", lambda x, i, m: ops.scatter(x, f, np.full((2, 2), 3)), ShapeError, "index 3 is out of bounds"),
-        ("scatter_nd", lambda x, i, m: ops.scatter_nd(x, f, i), ShapeError, r"updates must have shape \[k\], not"),
+        ("scatter_nd", lambda x, i, m: ops.scatter_nd(x, f, i), ShapeError, r"updates must have shape \[k\], got"),
         ("scatter_nd", lambda x, i, m: ops.scatter_nd(x, f, f), DTypeError, "indices must be integers, not float32"),
         (
             "scatter_nd_mul", lambda x, i, m: ops.scatter_nd_mul(x, f[0], np.array([[0, 0], [0, 3]])),
@@ -359,7 +367,10 @@ def _wrong() -> list[tuple[str, Callable[[Symbol, Symbol, Symbol], Any], type[Gr
         ),
         ("masked_scatter", lambda x, i, m: ops.masked_scatter(x, m, f), ShapeError, "shapes do not broadcast: 3 and n"),
         ("masked_scatter", lambda x, i, m: ops.masked_scatter(x[0, :1], x, f), ShapeError, "does not broadcast to"),
-        ("masked_scatter", lambda x, i, m: ops.masked_scatter(x[0, 0], True, f), ShapeError, "a scalar has no"),
+        (
+            "masked_scatter", lambda x, i, m: ops.masked_scatter(x[0, 0], True, f),
+            ShapeError, "x must have an axis, got a scalar",
+        ),
     ]  # fmt: skip
 
 

@@ -262,22 +262,22 @@ def test_symbols_unpack_along_a_known_first_axis() -> None:
         ((0, 0, 5), ShapeError, "index 5 is out of bounds for axis 2 of size 5"),
         ((0, 0, -6), ShapeError, "index -6 is out of bounds for axis 2 of size 5"),
         ((..., [0, 7]), ShapeError, "index 7 is out of bounds for axis 2 of size 5"),
-        (10**30, ShapeError, "is larger than any axis"),
+        (10**30, ShapeError, "is out of bounds for any axis"),
         (slice(None, None, 0), ShapeError, "the step of a slice is 0"),
         (([0, 1], [0, 1, 2]), ShapeError, "index arrays do not broadcast together: 2 and 3"),
-        ((..., np.ones(4, bool)), ShapeError, r"the mask does not fit: .* \[4\], those of x from axis 2 \[5\]"),
-        (Dim.dynamic(), ShapeError, "a dim of which nothing is known"),
+        ((..., np.ones(4, bool)), ShapeError, r"the mask does not fit: .* \[4\], those of x from axis 2 on are \[5\]"),
+        (Dim.dynamic(), ShapeError, "cannot be an unknown dim"),
         (Dim("z"), ShapeError, "no Symbol has a dim 'z'"),
         ((slice(np.array([0, 1]), None),), ShapeError, "the start of a slice must be a scalar, not of rank 1"),
-        ((0, 0, (slice(0, 2), 3)), ShapeError, "a length of 2 cannot be called 3"),
-        (1.0, DTypeError, "1.0 is no index: positions are integers"),
+        ((0, 0, (slice(0, 2), 3)), ShapeError, "a length of 2 cannot be named 3"),
+        (1.0, DTypeError, "1.0 is not an index: positions are integers"),
         (np.array([0.5]), DTypeError, "index must be integers, not float64"),
-        ("rows", DTypeError, "'rows' is no index"),
-        (True, DTypeError, "a bool scalar is no index"),
-        (np.array(True), DTypeError, "a bool scalar is no index"),
-        (slice(0, 1.5), DTypeError, "the stop of a slice is 1.5, which is no integer"),
-        (slice(True, None), DTypeError, "the start of a slice is True, which is no integer"),
-        ([[0], [1, 2]], DTypeError, "lists of different lengths"),
+        ("rows", DTypeError, "'rows' is not an index"),
+        (True, DTypeError, "a bool scalar is not an index"),
+        (np.array(True), DTypeError, "a bool scalar is not an index"),
+        (slice(0, 1.5), DTypeError, "the stop of a slice must be an integer, got 1.5"),
+        (slice(True, None), DTypeError, "the start of a slice must be an integer, got True"),
+        ([[0], [1, 2]], DTypeError, "lists of one length"),
         (["a"], DTypeError, "index must be integers, not string"),
     ],
 )
@@ -290,7 +290,7 @@ def test_a_wrong_index_is_an_error(index: Any, error: type[GraphcoreError], text
 def test_a_list_of_symbols_is_an_error() -> None:
     graph = Graph("test", {"x": TensorType(DType.float32, ["n"]), "i": TensorType(DType.int64, [])})
     x, i = graph.inputs
-    with pytest.raises(DTypeError, match=r"Symbols go together with ops\.stack"):
+    with pytest.raises(DTypeError, match=r"combine Symbols with ops\.stack"):
         x[[i, i]]
 
 
@@ -299,17 +299,17 @@ def test_a_mask_of_other_named_dims_is_an_error() -> None:
     with pytest.raises(ShapeError, match=r"getitem: the mask does not fit: its dims are \[m\]"):
         graph[0][graph[1]]
     flag = Graph("test", {"x": TensorType(DType.float32, ["n"]), "flag": TensorType(DType.bool, [])})
-    with pytest.raises(DTypeError, match="a bool scalar is no index"):
+    with pytest.raises(DTypeError, match="a bool scalar is not an index"):
         flag[0][flag[1]]
 
 
 def test_slice_refuses_what_is_not_a_slice() -> None:
     x = symbol(["n", "m", 5])
-    with pytest.raises(ShapeError, match="slice: arrays of positions are no slices"):
+    with pytest.raises(ShapeError, match="slice: got an array of positions"):
         ops.slice(x, [0, 1])
     with pytest.raises(ShapeError, match="slice: 1 out_dims for a result of rank 3"):
         ops.slice(x, slice(1, 2), out_dims=["k"])
-    with pytest.raises(ShapeError, match="slice: a length of 5 cannot be called 4"):
+    with pytest.raises(ShapeError, match="slice: a length of 5 cannot be named 4"):
         ops.slice(x, out_dims=["n", "m", 4])
     with pytest.raises(ShapeError, match="slice: there is no axis 3"):
         ops.slice(x, 0, axis=3)

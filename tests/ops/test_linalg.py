@@ -119,12 +119,16 @@ def test_matmul_says_how_the_inner_dimensions_differ() -> None:
     ("left", "right", "message"),
     [
         ((5, 3), (5, 4), "inner dimensions differ: 3 and 5(.|\n)*transpose lhs, or reshape it"),
-        (("m", "a"), ("b", "n"), "inner dimensions differ: a and b(.|\n)*give them one name or say so with ops.rebind"),
+        (
+            ("m", "a"),
+            ("b", "n"),
+            "inner dimensions differ: a and b(.|\n)*give them one name, or declare it with ops.rebind",
+        ),
         ((2, 3), (4,), "inner dimensions differ: 3 and 4(.|\n)*last dimension of lhs and rhs must be equal"),
         ((2, 3), (4, 5), "inner dimensions differ: 3 and 4(.|\n)*the last but one of rhs must be equal"),
-        ((), (3, 4), r"lhs is a scalar, not a vector or a matrix(.|\n)*multiply with lhs \* rhs"),
-        ((3,), (), "rhs is a scalar"),
-        ((2, 3, 4), (5, 4, 6), "the axes before the matrices do not broadcast: 2 and 5 at axis -1"),
+        ((), (3, 4), r"lhs must be a vector or a matrix, got a scalar(.|\n)*multiply with lhs \* rhs"),
+        ((3,), (), "rhs must be a vector or a matrix, got a scalar"),
+        ((2, 3, 4), (5, 4, 6), "the batch axes do not broadcast: 2 and 5 at axis -1"),
     ],
 )
 def test_matmul_refuses_shapes_that_do_not_fit(left: Any, right: Any, message: str) -> None:
@@ -192,10 +196,10 @@ def test_linear_of_bools_is_or_of_ands() -> None:
             r"inner dimensions differ: 4 in x and 5 in weight(.|\n)*transpose it, or use ops.matmul",
         ),
         (("n", 3), (4, 5), (4,), r"inner dimensions differ(.|\n)*the last dimensions of x and weight must be equal"),
-        (("n", 4), (4,), (4,), "weight has rank 1, not 2"),
-        ((), (4, 4), (4,), "x is a scalar"),
-        (("n", 4), (5, 4), (4,), r"bias is \[4\], not \[5\](.|\n)*one number for each output"),
-        (("n", 4), (5, 4), (1, 5), r"bias is \[1, 5\], not \[5\]"),
+        (("n", 4), (4,), (4,), "weight must have rank 2, got 1"),
+        ((), (4, 4), (4,), r"x must be \[..., inputs\], got a scalar"),
+        (("n", 4), (5, 4), (4,), r"bias must be \[5\], got \[4\](.|\n)*one number for each output"),
+        (("n", 4), (5, 4), (1, 5), r"bias must be \[5\], got \[1, 5\]"),
     ],
 )
 def test_linear_refuses_shapes_that_do_not_fit(x: Any, weight: Any, bias: Any, message: str) -> None:
@@ -211,7 +215,7 @@ def test_outer_multiplies_every_pair() -> None:
     assert_close(run1(ops.outer, x, y), np.outer(x, y))
     flags = numbers(np.bool_, 5)
     assert_close(run1(ops.outer, flags, flags), np.outer(flags, flags))
-    with pytest.raises(ShapeError, match=r"outer: rhs has rank 2, not 1(.|\n)*ops.reshape\(rhs, \[-1\]\)"):
+    with pytest.raises(ShapeError, match=r"outer: rhs must have rank 1, got 2(.|\n)*ops.reshape\(rhs, \[-1\]\)"):
         ops.outer(*symbols(("n",), ("n", 2)))
 
 
@@ -253,9 +257,9 @@ def test_tensordot_is_numpys(axes: Any, right: Any, dims: Any) -> None:
     [
         (3, "there are no 3 axes in both tensors(.|\n)*one of 0 to 2"),
         (1, "axis 1 of lhs is 3, axis 0 of rhs is 4"),
-        (([0], [0, 1]), "1 axes of lhs go with 2 of rhs"),
+        (([0], [0, 1]), "got 1 axes of lhs and 2 of rhs"),
         (([2], [0]), "there is no axis 2 of a tensor of rank 2"),
-        ("ab", "axes='ab' is no pair of axes"),
+        ("ab", "axes='ab' is not a pair of axes"),
     ],
 )
 def test_tensordot_refuses_axes_that_do_not_fit(axes: Any, message: str) -> None:
@@ -334,14 +338,14 @@ def test_einsum_meets_in_the_common_dtype() -> None:
         ("ijk->i", [(2, 3)], "the term 'ijk' does not describe operand 0, which has rank 2"),
         ("i->i", [(2, 3)], "the term 'i' does not describe operand 0, which has rank 2"),
         ("...ijk->i...", [(2, 3)], "the term '...ijk' does not describe operand 0"),
-        ("i1->i", [(2, 3)], "'1' is no letter"),
-        ("i..->i", [(2, 3)], "'.' is no letter"),
+        ("i1->i", [(2, 3)], "'1' is not a letter"),
+        ("i..->i", [(2, 3)], "'.' is not a letter"),
         ("ij->ik", [(2, 3)], "no operand has 'k'"),
         ("ij->ii", [(2, 3)], "the output has 'i' twice"),
-        ("...i->i", [(2, 3)], "the output has no ... for the axes that ... carries"),
+        ("...i->i", [(2, 3)], "the output lacks the ... of the operands"),
         ("ij->...ij", [(2, 3)], "no operand has ...", ),
         ("...i,...i->...", [(2, 3), (4, 3)], "the axes of ... do not broadcast: 2 and 4 at axis -1"),
-        ("ij->i->j", [(2, 3)], "'-' is no letter"),
+        ("ij->i->j", [(2, 3)], "'-' is not a letter"),
     ],
 )  # fmt: skip
 def test_einsum_refuses_equations_that_do_not_fit(equation: str, shapes: Any, message: str) -> None:
@@ -353,9 +357,9 @@ def test_einsum_refuses_equations_that_do_not_fit(equation: str, shapes: Any, me
 
 def test_einsum_refuses_a_call_without_equation_or_operands() -> None:
     (x,) = symbols((2, 3))
-    with pytest.raises(DTypeError, match=r"einsum: the equation is <Symbol(.|\n)*it comes first"):
+    with pytest.raises(DTypeError, match=r"einsum: equation must be a str, got <Symbol(.|\n)*give it first"):
         ops.einsum(x, "ij")  # type: ignore[arg-type]
-    with pytest.raises(ShapeError, match="einsum: 'ij': no operands given"):
+    with pytest.raises(ShapeError, match="einsum: 'ij': no operands"):
         ops.einsum("ij")
 
 
@@ -408,15 +412,15 @@ def test_tril_and_triu_are_numpys(k: int) -> None:
 def test_bands_refuse_what_is_not_a_matrix_or_bound() -> None:
     vector, matrix = symbols((4,), (4, 4))
     for name, arguments in (("tril", ()), ("triu", ()), ("band_part", (1, 1))):
-        with pytest.raises(ShapeError, match=f"{name}: a tensor of rank 1 is no matrix"):
+        with pytest.raises(ShapeError, match=f"{name}: x must have rank 2 or more, got 1"):
             getattr(ops, name)(vector, *arguments)
-    with pytest.raises(DTypeError, match=r"tril: k=1\.5 is no diagonal"):
+    with pytest.raises(DTypeError, match=r"tril: k must be an int, got 1\.5"):
         ops.tril(matrix, 1.5)  # type: ignore[arg-type]
-    with pytest.raises(ShapeError, match=r"band_part: num_lower is -2(.|\n)*or -1 for all diagonals"):
+    with pytest.raises(ShapeError, match=r"band_part: num_lower must be >= -1, got -2(.|\n)*or -1 for all diagonals"):
         ops.band_part(matrix, -2, 0)
-    with pytest.raises(DTypeError, match=r"band_part: num_upper=0\.5 is no count"):
+    with pytest.raises(DTypeError, match=r"band_part: num_upper=0\.5 is not a count"):
         ops.band_part(matrix, 0, 0.5)  # type: ignore[arg-type]
-    with pytest.raises(DTypeError, match=r"band_part: num_lower is float32\[4\]"):
+    with pytest.raises(DTypeError, match=r"band_part: num_lower must be an integer scalar, got float32\[4\]"):
         ops.band_part(matrix, vector, 0)
 
 

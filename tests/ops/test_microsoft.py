@@ -263,7 +263,7 @@ def test_form_that_is_not_declared_is_left_to_the_runtime() -> None:
 def test_form_that_would_end_the_process_is_refused() -> None:
     values = {"x": real(2, 5, 10), "w": real(10, 72)}
     for attributes in ({"num_heads": 3, "do_rotary": 1}, {"num_heads": 3, "odd": 1}):
-        with pytest.raises(ModelError, match="its kernel reads a bias, and it has none"):
+        with pytest.raises(ModelError, match="its kernel reads a bias, which is missing"):
             Graph.load(model("Attention", ["x", "w"], attributes, values, ["y"]))
     plain = model("Attention", ["x", "w"], {"num_heads": 3}, values, ["y"])  # whose body runs
     assert gc.InferenceSession().load(plain)(*values.values())[0].shape == (2, 5, 24)
@@ -320,28 +320,28 @@ BAD: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
             x, np.zeros((1, 1, 6), np.uint8), np.ones((1, 1), np.float32), K=4, N=1, block_size=16, bits=3
         ),
         ShapeError,
-        "bits is 3",
+        "bits must be 2, 4 or 8, got 3",
     ),
     "blocks": (
         lambda x: microsoft.MatMulNBits(
             x, np.zeros((2, 1, 8), np.uint8), np.ones((1, 1), np.float32), K=4, N=1, block_size=16
         ),
         ShapeError,
-        "B has 16 elements, and 8 are wanted",
+        "B must have 8 elements, got 16",
     ),
     "window": (
         lambda x: microsoft.GroupQueryAttention(
             x, x, x, None, None, int32([1]), int32(2), num_heads=2, kv_num_heads=2, local_window_size=0
         ),
         ShapeError,
-        "local_window_size is 0",
+        "local_window_size must be at least 1, or -1 for all, got 0",
     ),
     "activation": (
         lambda x: microsoft.FusedGemm(x, np.ones((4, 2), np.float32), activation="Cube"),
         ShapeError,
         "'Cube'",
     ),
-    "square": (lambda x: microsoft.Inverse(x), ShapeError, "no shape of square matrices"),
+    "square": (lambda x: microsoft.Inverse(x), ShapeError, "X must be square matrices"),
     "outputs": (lambda x: microsoft.Gelu(x, outputs=2), GraphError, "outputs=2, and it has 1 results"),
 }
 

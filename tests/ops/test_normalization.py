@@ -216,10 +216,10 @@ MISTAKES: list[Mistake] = [
         lambda g: ops.layer_norm(g["x"], g["wide"], g["other"]),
         r"layer_norm: beta has shape \[5\], but x has w features",
     ),
-    (lambda g: ops.layer_norm(g["scalar"], g["row"]), "layer_norm: x is a scalar, which has no axis of features"),
+    (lambda g: ops.layer_norm(g["scalar"], g["row"]), "layer_norm: x must have an axis of features, got a scalar"),
     (lambda g: ops.layer_norm(g["x"], g["wide"], epsilon=-1.0), "epsilon=-1.0 is not finite and at least 0"),
     (lambda g: ops.rms_norm(g["x"], g["x"]), r"rms_norm: weight has shape \[n, 6, w\], but x has w features"),
-    (lambda g: ops.group_norm(g["x"], g["row"], g["row"], 4), "group_norm: 6 channels do not split into 4 groups"),
+    (lambda g: ops.group_norm(g["x"], g["row"], g["row"], 4), "group_norm: 6 channels cannot be split into 4 groups"),
     (lambda g: ops.group_norm(g["x"], g["row"], g["row"], 0), "group_norm: num_groups=0 is below 1"),
     (
         lambda g: ops.group_norm(g["x"], g["row"], g["other"], 3),
@@ -234,7 +234,7 @@ MISTAKES: list[Mistake] = [
         lambda g: ops.batch_norm(g["x"], g["row"], g["row"], g["row"], g["other"]),
         r"batch_norm: var has shape \[5\], but x has 6 channels",
     ),
-    (lambda g: ops.lp_normalize(g["x"], 3), "lp_normalize: there is no p=3"),
+    (lambda g: ops.lp_normalize(g["x"], 3), "lp_normalize: p must be 1 or 2, got 3"),
     (lambda g: ops.lp_normalize(g["scalar"]), "lp_normalize: there is no axis -1 of a tensor of rank 0"),
 ]
 
@@ -247,9 +247,9 @@ def test_normalisation_refuses_when_shapes_do_not_fit(mistake: Callable[[Graph],
 
 def test_normalisation_refuses_when_epsilon_is_not_a_number() -> None:
     g = graph()
-    with pytest.raises(DTypeError, match="rms_norm: epsilon must be a Python number, not '1e-6'"):
+    with pytest.raises(DTypeError, match="rms_norm: epsilon must be a Python number, got '1e-6'"):
         ops.rms_norm(g["x"], g["wide"], "1e-6")  # type: ignore[arg-type]
-    with pytest.raises(DTypeError, match=r"group_norm: num_groups=2\.0 is no int"):
+    with pytest.raises(DTypeError, match=r"group_norm: num_groups=2\.0 is not an int"):
         ops.group_norm(g["x"], g["row"], g["row"], 2.0)  # type: ignore[arg-type]
 
 

@@ -77,7 +77,9 @@ def test_print_refuses_a_value_inside_a_body() -> None:
         x.print("outside")  # which is not in the body
         return ops.exp(x).print("inside")
 
-    with pytest.raises(GraphError, match=r"a run gives no values from inside of it[\s\S]*print what cond or the loop"):
+    with pytest.raises(
+        GraphError, match=r"a run cannot return values from there[\s\S]*print the result of cond or the loop"
+    ):
         ops.cond(ops.sum(x) > 0, body, lambda: x)
     assert list(graph.watched) == ["outside"]
     with pytest.raises(GraphError, match="is not a valid name"):

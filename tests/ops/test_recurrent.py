@@ -285,17 +285,17 @@ GOOD: dict[str, list[Any]] = {"x": ["s", "b", 2], "weight": [16, 2], "recurrent_
 @pytest.mark.parametrize(
     ("shapes", "options", "words"),
     [
-        ({"x": ["b", 2]}, {}, r"x has rank 2, not 3[\s\S]*\[steps, batch, features\]"),
+        ({"x": ["b", 2]}, {}, r"x must have rank 3, got 2[\s\S]*\[steps, batch, features\]"),
         ({"x": ["b", 2]}, {"batch_first": True}, r"\[batch, steps, features\]"),
-        ({"x": ["s", "b", 3]}, {}, r"weight has shape \[16, 2\], not \[16, 3\]"),
-        ({"recurrent_weight": [16, 5]}, {}, r"not \[20, 2\]"),
-        ({"recurrent_weight": [16, "h"]}, {}, "the size of the state is not known"),
-        ({"bias": [15]}, {}, r"bias has shape \[15\], not \[16\]"),
-        ({"initial_h": ["b", 3]}, {}, r"initial_h has shape \[b, 3\], not \[b, 4\]"),
-        ({}, {"direction": "bidirectional"}, r"not \[2, 16, 2\][\s\S]*one for each direction"),
+        ({"x": ["s", "b", 3]}, {}, r"weight must have shape \[16, 3\], got \[16, 2\]"),
+        ({"recurrent_weight": [16, 5]}, {}, r"must have shape \[20, 2\]"),
+        ({"recurrent_weight": [16, "h"]}, {}, "the hidden size must be static"),
+        ({"bias": [15]}, {}, r"bias must have shape \[16\], got \[15\]"),
+        ({"initial_h": ["b", 3]}, {}, r"initial_h must have shape \[b, 4\], got \[b, 3\]"),
+        ({}, {"direction": "bidirectional"}, r"must have shape \[2, 16, 2\], got[\s\S]*one for each direction"),
         ({}, {"direction": "backward"}, "direction='backward' is not known"),
-        ({}, {"gates": "ifco"}, "gates='ifco' is no order"),
-        ({}, {"lengths": np.array([[1]])}, r"give one for each sequence: \[b\]"),
+        ({}, {"gates": "ifco"}, "gates='ifco' is not an order"),
+        ({}, {"lengths": np.array([[1]])}, r"lengths must have shape \[b\]"),
     ],
 )
 def test_layer_says_what_is_wrong(shapes: dict[str, list[Any]], options: dict[str, Any], words: str) -> None:
@@ -304,5 +304,5 @@ def test_layer_says_what_is_wrong(shapes: dict[str, list[Any]], options: dict[st
 
 
 def test_layer_refuses_lengths_that_are_not_integers() -> None:
-    with pytest.raises(DTypeError, match="lengths must be integers, not float64"):
+    with pytest.raises(DTypeError, match="lengths must be integers, got float64"):
         ops.lstm(**symbols(**GOOD), lengths=np.array([1.0]))

@@ -283,7 +283,7 @@ def test_reduction_refuses_what_is_not_an_axis(name: str) -> None:
 @pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
 def test_extreme_of_nothing_is_refused(name: str) -> None:
     x = symbol(DType.float32, "batch", 0)
-    with pytest.raises(ShapeError, match=f"{name}: axis 1 has length 0, and of no elements there is no {name}"):
+    with pytest.raises(ShapeError, match=f"{name}: axis 1 has length 0, and {name} of no elements is undefined"):
         getattr(ops, name)(x, axis=1)
     with pytest.raises(ShapeError, match="axis 1 has length 0"):
         getattr(ops, name)(x)
@@ -305,12 +305,14 @@ def test_extreme_of_nothing_is_the_end_of_the_dtype_when_only_the_run_knows(dtyp
 
 def test_max_refuses_axes_of_a_comparison() -> None:
     x = symbol(DType.float32, "batch", 4)
-    with pytest.raises(ShapeError, match="max: of two tensors no axis is reduced"):
+    with pytest.raises(ShapeError, match="max: axis and keepdims cannot be combined with a second tensor"):
         ops.max(x, x, axis=0)
-    with pytest.raises(DTypeError, match=r"min: the second operand is a tuple(.|\n)*ops.min\(x, axis=\(0, 1\)\)"):
+    with pytest.raises(
+        DTypeError, match=r"min: the second operand must be a tensor, got tuple(.|\n)*ops.min\(x, axis=\(0, 1\)\)"
+    ):
         ops.min(x, (0, 1))  # type: ignore[arg-type]
 
 
 def test_var_refuses_a_correction_that_is_not_a_number() -> None:
-    with pytest.raises(DTypeError, match="var: correction='1' is no number"):
+    with pytest.raises(DTypeError, match="var: correction='1' is not a number"):
         ops.var(symbol(DType.float32, 4), correction="1")  # type: ignore[arg-type]

@@ -292,25 +292,25 @@ def image(*shape: int | str | Dim) -> Symbol:
 
 def test_resize_says_what_is_wrong() -> None:
     x = image("n", 3, "h", "w")
-    with pytest.raises(ShapeError, match=r"resize: a size of 2 dims \[8, 8\] for a tensor of rank 4"):
+    with pytest.raises(ShapeError, match=r"resize: the size \[8, 8\] has 2 dims, but x has rank 4"):
         ops.resize(x, (8, 8))
-    with pytest.raises(ShapeError, match=r"resize: there is no interpolation 'cubic'[\s\S]*'bicubic'"):
+    with pytest.raises(ShapeError, match=r"resize: unknown interpolation 'cubic'[\s\S]*'bicubic'"):
         ops.resize(x, ("n", 3, 8, 8), "cubic")
-    with pytest.raises(ShapeError, match=r"resize_linear: axis 2 cannot go from h to 0"):
+    with pytest.raises(ShapeError, match=r"resize_linear: axis 2 cannot be resized from h to 0"):
         ops.resize_linear(x, ("n", 3, 0, 8))
-    with pytest.raises(ShapeError, match=r"resize_linear: axis 3 cannot go from w to \?"):
+    with pytest.raises(ShapeError, match=r"resize_linear: axis 3 cannot be resized from w to \?"):
         ops.resize_linear(x, ("n", 3, "h", Dim.dynamic()))
-    with pytest.raises(ShapeError, match="resize_linear: there is no coordinate_transformation_mode 'corner'"):
+    with pytest.raises(ShapeError, match="resize_linear: unknown coordinate_transformation_mode 'corner'"):
         ops.resize_linear(x, ("n", 3, 8, 8), "corner")
-    with pytest.raises(ShapeError, match=r"resize_nearest: there is no round_mode 'up'[\s\S]*'half_up'"):
+    with pytest.raises(ShapeError, match=r"resize_nearest: unknown round_mode 'up'[\s\S]*'half_up'"):
         ops.resize_nearest(x, ("n", 3, 8, 8), round_mode="up")
-    with pytest.raises(ShapeError, match=r"resize_bicubic: 3 axes would change, of x \[n, 3, h, w\] to \[n, 4, 8, 8\]"):
+    with pytest.raises(ShapeError, match=r"resize_bicubic: 3 axes change from \[n, 3, h, w\] to \[n, 4, 8, 8\]"):
         ops.resize_bicubic(x, ("n", 4, 8, 8))
-    with pytest.raises(ShapeError, match=r"resize_linear: 4 axes would change"):
+    with pytest.raises(ShapeError, match=r"resize_linear: 4 axes change from"):
         ops.resize_linear(image(1, 1, 1, 4), (2, 2, 2, 8))
     with pytest.raises(ShapeError, match=r"resize: no Symbol has a dim 'k'"):
         ops.resize(x, ("n", 3, 8, "k"))
-    with pytest.raises(ShapeError, match="resize: a Symbol is no shape here"):
+    with pytest.raises(ShapeError, match="resize: a shape must be static here, got a Symbol"):
         ops.resize(x, x)  # type: ignore[arg-type]
 
 
@@ -476,15 +476,17 @@ def test_roi_align_says_what_is_wrong() -> None:
     rois = np.zeros((2, 5), np.float32)
     with pytest.raises(ShapeError, match=r"roi_align: x has rank 3, not 4[\s\S]*NHWC"):
         ops.roi_align(image("h", "w", 3), rois, 2, 2)
-    with pytest.raises(ShapeError, match=r"roi_align: rois has shape \[2, 4\][\s\S]*\(image, x1, y1, x2, y2\)"):
+    with pytest.raises(
+        ShapeError, match=r"roi_align: rois must be \[regions, 5\], got \[2, 4\][\s\S]*\(image, x1, y1, x2, y2\)"
+    ):
         ops.roi_align(x, rois[:, :4], 2, 2)
-    with pytest.raises(ShapeError, match=r"roi_align: rois has shape \[2, 5\][\s\S]*shape \[regions, 4\]"):
+    with pytest.raises(ShapeError, match=r"roi_align: rois must be \[regions, 4\], got \[2, 5\]"):
         ops.roi_align(x, rois, 2, 2, batch_indices=np.zeros(2, np.int64))
-    with pytest.raises(ShapeError, match=r"roi_align: batch_indices have shape \[3\] for 2 regions"):
+    with pytest.raises(ShapeError, match=r"roi_align: batch_indices must be \[2\], got \[3\]"):
         ops.roi_align(x, rois[:, :4], 2, 2, batch_indices=np.zeros(3, np.int64))
-    with pytest.raises(DTypeError, match="roi_align: batch_indices are float32"):
+    with pytest.raises(DTypeError, match="roi_align: batch_indices must be integers, got float32"):
         ops.roi_align(x, rois[:, :4], 2, 2, batch_indices=np.zeros(2, np.float32))
-    with pytest.raises(ShapeError, match=r"roi_align: there is no mode 'SUM'"):
+    with pytest.raises(ShapeError, match=r"roi_align: unknown mode 'SUM'"):
         ops.roi_align(x, rois, 2, 2, mode="SUM")
     with pytest.raises(ShapeError, match="roi_align: output_height=0 is below 1"):
         ops.roi_align(x, rois, 0, 2)

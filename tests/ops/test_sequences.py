@@ -295,30 +295,34 @@ def test_other_promotion_systems_have_lists_too(system: str) -> None:
 @pytest.mark.parametrize(
     ("build", "kind", "text"),
     [
-        (lambda x: ops.list_of([]), ShapeError, "no elements are given"),
-        (lambda x: ops.list_of(x), ShapeError, "one tensor is no list"),
-        (lambda x: ops.list_of([x.cast(D.int(100))]), DTypeError, "there are no lists of int100"),
+        (lambda x: ops.list_of([]), ShapeError, "elements is empty"),
+        (lambda x: ops.list_of(x), ShapeError, "elements must be a list of tensors"),
+        (lambda x: ops.list_of([x.cast(D.int(100))]), DTypeError, "a list cannot hold int100"),
         (lambda x: ops.list_empty("float33"), DTypeError, "float33"),
-        (lambda x: ops.list_empty(TensorType(D.bool), [3]), ShapeError, "a shape beside a TensorType"),
-        (lambda x: ops.list_get(x, 0), DTypeError, "values is no list of tensors"),
-        (lambda x: free.list_length([x]), DTypeError, "values is a list, not a list of the graph"),
-        (lambda x: free.list_get(ops.list_of([x]), 0.5), DTypeError, "the index is no integer"),
-        (lambda x: ops.list_get(ops.list_of([x]), x), DTypeError, "the index is no integer"),
-        (lambda x: ops.list_erase(ops.list_of([x]), x[0].cast(D.int8)), ShapeError, "the index has 1 axes"),
-        (lambda x: ops.list_append(ops.list_of([x]), x.cast(D.int8)), DTypeError, "a list of float32 takes no int8"),
-        (lambda x: ops.list_append(ops.list_of([x]), ops.list_of([x])), DTypeError, "takes no seq(float32"),
+        (lambda x: ops.list_empty(TensorType(D.bool), [3]), ShapeError, "both a TensorType and a shape"),
+        (lambda x: ops.list_get(x, 0), DTypeError, "values must be a list of tensors"),
+        (lambda x: free.list_length([x]), DTypeError, "values must be a list of the graph, got list"),
+        (lambda x: free.list_get(ops.list_of([x]), 0.5), DTypeError, "the index must be an integer"),
+        (lambda x: ops.list_get(ops.list_of([x]), x), DTypeError, "the index must be an integer"),
+        (
+            lambda x: ops.list_erase(ops.list_of([x]), x[0].cast(D.int8)),
+            ShapeError,
+            "the index must be a scalar, got 1 axes",
+        ),
+        (lambda x: ops.list_append(ops.list_of([x]), x.cast(D.int8)), DTypeError, "a list of float32 cannot take int8"),
+        (lambda x: ops.list_append(ops.list_of([x]), ops.list_of([x])), DTypeError, "cannot take seq(float32"),
         (lambda x: ops.list_append(ops.list_empty(D.int8), 300), DTypeError, "300 cannot be held in int8"),
         (lambda x: ops.list_concat(ops.list_of([x]), 2), ShapeError, "there is no axis 2"),
         (lambda x: ops.list_stack(ops.list_of([x]), 4), ShapeError, "there is no axis 4"),
-        (lambda x: ops.list_split(x, 0), ShapeError, "pieces of 0"),
-        (lambda x: ops.list_split(x, []), ShapeError, "sizes are []"),
-        (lambda x: ops.list_split(x, [1, 2], 1), ShapeError, "the sizes add up to 3, and axis 1 has 2"),
-        (lambda x: ops.list_split(x, x), DTypeError, "sizes are float32, no integers"),
-        (lambda x: ops.list_split(x, x.cast(D.int8)), ShapeError, "sizes have 2 axes"),
+        (lambda x: ops.list_split(x, 0), ShapeError, "the size of pieces must be >= 1, got 0"),
+        (lambda x: ops.list_split(x, []), ShapeError, "sizes must be ints >= 0, got []"),
+        (lambda x: ops.list_split(x, [1, 2], 1), ShapeError, "the sizes add up to 3, but axis 1 has 2"),
+        (lambda x: ops.list_split(x, x), DTypeError, "sizes must be integers, got float32"),
+        (lambda x: ops.list_split(x, x.cast(D.int8)), ShapeError, "sizes must be a scalar or a vector, got 2 axes"),
         (lambda x: ops.list_split(x[0, 0]), ShapeError, "there is no axis 0"),
-        (lambda x: ops.list_map(lambda row: None, ops.list_unstack(x)), GraphError, "fn gives no Symbols"),
-        (lambda x: ops.list_map(lambda: x), GraphError, "no lists are given"),
-        (lambda x: ops.list_map(x, ops.list_of([x])), DTypeError, "fn is a Symbol, not a function"),
+        (lambda x: ops.list_map(lambda row: None, ops.list_unstack(x)), GraphError, "fn returns no Symbols"),
+        (lambda x: ops.list_map(lambda: x), GraphError, "expected one or more lists"),
+        (lambda x: ops.list_map(x, ops.list_of([x])), DTypeError, "fn must be a function, got Symbol"),
         (
             lambda x: ops.for_loop(2, lambda i, v: ops.list_of([x.cast(D.int8)]), ops.list_of([x])),
             DTypeError,
@@ -327,12 +331,12 @@ def test_other_promotion_systems_have_lists_too(system: str) -> None:
         (
             lambda x: ops.cond(x[0, 0] > 0, lambda: ops.list_of([x]), lambda: ops.list_of([x.cast(D.int8)])),
             DTypeError,
-            "the branches give values of two kinds",
+            "the branches return values of different kinds",
         ),
         (
             lambda x: ops.scan(lambda v, r: (ops.list_append(v, r), r), ops.list_empty(D.float32), x),
             DTypeError,
-            "state is no tensor, and a Scan takes no others",
+            "state must be a tensor, got seq(",
         ),
     ],
 )
@@ -379,9 +383,9 @@ def test_elements_that_are_known_not_to_fit_are_refused(first: list[int], other:
     types = {"x": TensorType(D.float32, first), "y": TensorType(D.float32, other)}
     graph = Graph("lists", types)
     elements = ops.list_of([graph["x"], graph["y"]])
-    with pytest.raises(ShapeError, match="list_concat: elements have other shapes"):
+    with pytest.raises(ShapeError, match="list_concat: the shapes of elements differ"):
         ops.list_concat(elements, axis)
-    with pytest.raises(ShapeError, match="list_stack: elements have other shapes"):
+    with pytest.raises(ShapeError, match="list_stack: the shapes of elements differ"):
         ops.list_stack(elements, axis)
     nodes = [
         onnx.helper.make_node("SequenceConstruct", ["x", "y"], ["s"]),

@@ -96,11 +96,11 @@ def test_top_k_refuses_counts_that_are_none() -> None:
     x = symbol(DType.float32, "batch", 4)
     with pytest.raises(ShapeError, match=r"top_k: k is 5, but axis 1 has only 4 elements(.|\n)*take at most 4"):
         ops.top_k(x, 5)
-    with pytest.raises(ShapeError, match="bottom_k: k is -1"):
+    with pytest.raises(ShapeError, match="bottom_k: k must be >= 0, got -1"):
         ops.bottom_k(x, -1)
-    with pytest.raises(DTypeError, match=r"top_k: k=1\.5 is no count"):
+    with pytest.raises(DTypeError, match=r"top_k: k=1\.5 is not a count"):
         ops.top_k(x, 1.5)  # type: ignore[arg-type]
-    with pytest.raises(DTypeError, match=r"top_k: k is float32\[batch, 4\]"):
+    with pytest.raises(DTypeError, match=r"top_k: k must be an integer scalar, got float32\[batch, 4\]"):
         ops.top_k(x, x)
     with pytest.raises(ShapeError, match="top_k: no Symbol has a dim 'k'"):
         ops.top_k(x, "k", axis=0)

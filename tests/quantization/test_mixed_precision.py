@@ -206,7 +206,7 @@ def test_bias_is_added_in_the_kernel() -> None:
 )
 def test_digits_that_there_are_not_are_refused(given_: dict[str, Any]) -> None:
     graph = Graph("g", {"x": TensorType(D.float32, ["m", 64])})
-    with graph, pytest.raises(DTypeError, match="no product with x in"):
+    with graph, pytest.raises(DTypeError, match=r"digits=.* is not possible"):
         ops.qmatmul("int8", graph[0], held_as(random(5, 64)), **given_)
     with graph, pytest.raises(DTypeError, match="int8_split always has 2"):
         ops.qmatmul("int8_split", graph[0], random(5, 64), digits=2)
