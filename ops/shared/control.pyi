@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, TypeVarTuple, overload
 
 from graphcore.ir.symbol import Symbol, TensorLike
 
-_Args = TypeVarTuple("_Given")
+_Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result", bound=Symbol | tuple[Symbol, ...] | list[Symbol] | dict[str, Symbol])
 _State = TypeVar("_State", bound=tuple[Symbol, ...] | list[Symbol] | dict[str, Symbol])
 _Xs = TypeVar("_Xs", bound=tuple[Symbol, ...] | list[Symbol] | dict[str, Symbol])

@@ -616,7 +616,7 @@ def test_protections_are_told_and_may_be_required(monkeypatch: pytest.MonkeyPatc
     assert gc.IsolatedSession().protections.missing == ("files", *result.missing)
     with pytest.raises(GraphError, match="workers on this machine lack: files"):
         gc.IsolatedSession(require="full")
-    with pytest.raises(GraphError, match="require must be .* got 'some'"):
+    with pytest.raises(GraphError, match=r"require must be .* got 'some'"):
         gc.IsolatedSession(require="some")  # type: ignore[arg-type]
 
 

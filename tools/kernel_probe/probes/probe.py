@@ -106,7 +106,7 @@ class Probe:
         graph = self.graph()
         if self.in_session:
             model = InferenceSession().load(graph)
-            model._emptied = None  # the kernels are asked, not what stands in where they fail on empty arrays
+            model._empty_models = None  # the kernels are asked, not what stands in where they fail on empty arrays
             return [np.asarray(r) for r in model(*self.operands())]
         session = bare(graph)
         names = [s.name for s in graph.inputs]
