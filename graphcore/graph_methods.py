@@ -308,7 +308,7 @@ def save_html(
     of this graph gave; time, memory and providers are shown on the nodes. quantization: the report of `quantize`, for
     the graph before or after it. against: another graph; what differs from it is shown. values: arrays by the names
     of values, such as `Model.debug` gives, whose statistics are shown. statistics: whether those of weights are too,
-    of the first 2^27 elements in all. See docs/view.md.
+    of the first 2^27 elements in all. See docs/howto/draw.md.
 
     Raises `ExportError` where the file cannot be written, `GraphError` for a target that there is not, a name in
     `values` that nothing has, and where the page's own program was not built; what lowering for a target that was

@@ -1,4 +1,4 @@
-"""The methods of Graph that call, cut and edit: docs/surgery.md. Attached as those of `graph_methods` are."""
+"""The methods of Graph that call, cut and edit: docs/howto/edit_model.md. Attached as those of `graph_methods` are."""
 
 from __future__ import annotations
 

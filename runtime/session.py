@@ -44,12 +44,13 @@ class InferenceSession:
     onnxruntime's own kernels (docs/numbers.md).
     optimize: "exact" runs the passes of `Graph.optimize` on what is loaded, bit for bit; "all" looks for what the
     provider runs faster in another form, whose sums in float32 may come in another order, and runs the passes where
-    there is some (docs/passes.md); "off" does neither. huge_pages: whether what a start puts in order is gathered in
-    large pages; None does where buffers are written in place, as by decoders, after some calls (docs/running.md).
+    there is some (docs/howto/optimize.md); "off" does neither. huge_pages: whether what a start puts in order is
+    gathered in large pages; None does where buffers are written in place, as by decoders, after some calls
+    (docs/howto/fast_calls.md).
     provider_options: options of onnxruntime's providers by name, such as
     `{"cuda": {"device_id": 1, "enable_cuda_graph": True}}`. config: entries of onnxruntime's session configuration,
     such as `{"session.intra_op.allow_spinning": False}`, whose names onnxruntime does not check. session_options:
-    attributes of `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`. docs/running.md says which pay.
+    attributes of `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`: docs/howto/fast_calls.md.
     custom_op_libraries: paths of shared libraries with operators of other domains, which run with all your rights; the
     models that `load` reads have such nodes typed by what the libraries say (docs/custom_ops.md).
 
@@ -122,9 +123,10 @@ class InferenceSession:
         as they are while the Model lives. prepack: whether kernels put weights into an order of their own, which takes
         a second copy of them: "auto" does unless the shapes tell that one row goes through each matrix. cache_dir: a
         folder in which the graph is kept as onnxruntime has optimised it, for the next start on the CPU; see
-        docs/running.md. prepared: start from what `prepare` wrote beside the file, where that is there and of this
-        file; for folders of your own alone, since it is not checked as a model is. external_data, external_data_root:
-        whether and where symbolic links are followed to the data of a model in a file, as in `Graph.load`. limits:
+        docs/howto/fast_start.md. prepared: start from what `prepare` wrote beside the file, where that is there and of
+        this file; for folders of your own alone, since it is not checked as a model is. external_data,
+        external_data_root: whether and where symbolic links are followed to the data of a model in a file, as in
+        `Graph.load`. limits:
         what a model that is no Graph may take, by default `gc.Limits()`; nothing is kept of a load with others.
         custom_ops: those whose Python functions it may call, none by default, as in `Graph.load`.
 

@@ -20,6 +20,7 @@ _OF_REPOSITORY = {
 """Pages that stand at the top of the repository, and their names on the site."""
 
 _LINK = re.compile(r"(\]\()([^)#\s]+)([^)]*\))")
+_NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 _LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml"}
 
 
@@ -34,7 +35,8 @@ def on_files(files: Any, *, config: Any) -> Any:
         made[page] = _moved((ROOT / source).read_text(encoding="utf-8"), source, page)
     for target in sorted(_linked_sources()):
         language = _LANGUAGES.get(Path(target).suffix, "text")
-        made[f"source/{target}.md"] = f"# {target}\n\n```{language}\n{(ROOT / target).read_text(encoding='utf-8')}```\n"
+        text = (ROOT / target).read_text(encoding="utf-8")
+        made[f"source/{target}.md"] = f"{_NOT_SEARCHED}# {target}\n\n```{language}\n{text}```\n"
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files

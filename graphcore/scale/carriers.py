@@ -1,6 +1,6 @@
 """Carriers: the dtypes in which values travel where bfloat16, float8 and integers of 2 and 4 bits are not known.
 
-Floats travel as float32 and integers as int8 or uint8, each value exactly. See docs/scale.md.
+Floats travel as float32 and integers as int8 or uint8, each value exactly. See docs/howto/batch_jobs.md.
 """
 
 from __future__ import annotations

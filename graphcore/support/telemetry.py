@@ -1,4 +1,4 @@
-"""The telemetry of onnxruntime, turned off before onnxruntime is imported. See docs/doctor.md."""
+"""The telemetry of onnxruntime, turned off before onnxruntime is imported. See docs/howto/doctor.md."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Graphs drawn: one HTML file with everything in it, and what notebooks show. See docs/view.md."""
+"""Graphs drawn: one HTML file with everything in it, and what notebooks show. See docs/howto/draw.md."""

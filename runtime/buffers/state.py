@@ -1,4 +1,4 @@
-"""State of the buffers of a Model between calls. See docs/buffers.md.
+"""State of the buffers of a Model between calls. See docs/howto/state.md.
 
 A call reads the values that the call before it left and writes others beside them; the two change places when it has
 come to its end. A call that fails has changed nothing, and no call copies what it does not store to.

@@ -1,4 +1,4 @@
-"""A Model for shapes that stay the same: memory for inputs and outputs, bound once. See docs/running.md."""
+"""A Model for shapes that stay the same: memory for inputs and outputs, bound once. See docs/howto/fast_calls.md."""
 
 from __future__ import annotations
 

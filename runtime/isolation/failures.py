@@ -26,7 +26,7 @@ _OWN_LINE = re.compile(r"<frozen runpy>:\d+")
 _NOISE = ("[W:onnxruntime", "pthread_setaffinity_np failed")
 """Parts of lines on stderr that come before no death: warnings, and threads that may not choose a processor."""
 _REFUSED = "Operation not permitted"
-_ON_REFUSAL = "a system call failed that workers are refused (docs/isolation.md says which, and how one is found)"
+_ON_REFUSAL = "a system call failed that workers are refused (docs/howto/isolate.md says which, and how one is found)"
 
 What = Literal["load", "run"]
 
@@ -51,7 +51,7 @@ def incomplete(missing: Sequence[str]) -> GraphError:
     """Return the error for a machine where protections are missing that were asked for."""
     return GraphError(
         f'IsolatedSession: require="full", and workers lack here: {"; ".join(missing)}',
-        help="run it on a newer kernel (docs/isolation.md), or leave require= out",
+        help="run it on a newer kernel (docs/howto/isolate.md), or leave require= out",
     )
 
 

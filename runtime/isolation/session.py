@@ -33,7 +33,7 @@ _OUTSIDE = ("cuda", "tensorrt", "rocm", "migraphx", "dml", "webgpu", "nvtensorrt
 
 
 class IsolatedSession:
-    """Loads untrusted models, each in sandboxed worker processes of its own: docs/isolation.md.
+    """Loads untrusted models, each in sandboxed worker processes of its own: docs/howto/isolate.md.
 
     A worker reads the model's folder and the libraries, and no other file; it writes none, has no network, none of the
     program's descriptors and none of its environment, as far as the system has such protections: a warning in the log

@@ -69,7 +69,7 @@ class CalledModel(StartedModel):
         """Return the buffers for so many streams in one memory: `slots.run(2, 5, x)` runs rows 2 to 5 alone.
 
         Raises `ModelError` for a model that has no buffers, or whose buffers do not all begin with one named dim, and
-        `FeedError` and `ResourceLimitError` for counts that make no sense. See docs/buffers.md.
+        `FeedError` and `ResourceLimitError` for counts that make no sense. See docs/howto/state.md.
         """
         self._stateful("slots")
         assert self._program is not None
@@ -159,7 +159,7 @@ class CalledModel(StartedModel):
         holds then, or a shape, as a tuple; and by name for each dim its size: `model.bind(batch=8, tokens=(8, 128))`.
         Outputs whose size only the run knows are allocated in each call. Raises `FeedError` for what does not fit the
         inputs or leaves a size open, `ModelError` for a model that has strings, lists, optionals or buffers,
-        `ResourceLimitError` for arrays that there is no memory for. See docs/running.md.
+        `ResourceLimitError` for arrays that there is no memory for. See docs/howto/fast_calls.md.
         """
         if self._state is not None:
             raise ModelError(f"bind: {self.name} has buffers, which are bound already", help="call the model")

@@ -1,1 +1,1 @@
-"""Runs that end early: at a deadline, when they are cancelled, and when a signal arrives. See docs/running.md."""
+"""Runs that end early: at a deadline, when cancelled, and when a signal arrives. See docs/howto/timeouts.md."""

@@ -1,1 +1,1 @@
-"""The hunt for wrong numbers, deaths and hangs: `python -m tests.fuzz --minutes N`, docs/security.md."""
+"""The hunt for wrong numbers, deaths and hangs: `python -m tests.fuzz --minutes N`, docs/development/fuzzing.md."""

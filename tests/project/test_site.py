@@ -36,7 +36,7 @@ def test_reference_has_every_op_and_every_name_of_the_package() -> None:
     assert {name.name for name in names("graphcore.ops")} == set(REGISTRY)
     listed = {name.name for name in names("graphcore")}
     modules = {name for name in gc.__all__ if f"graphcore.{name}" in MODULES}
-    assert listed | modules | {"scale"} == set(gc.__all__)  # docs/scale.md has its names, most of which import Ray
+    assert listed | modules | {"scale"} == set(gc.__all__)  # most of its names import Ray
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))

@@ -250,8 +250,8 @@ examples:
 
 _DEPLOY = "Writes what other servers read: a model repository for Triton, a manifest for KServe, a folder for Docker."
 _DEPLOY_HELP = """\
-Several models are a pipeline: values of one that another takes go to it by name. docs/scale.md says what was run of
-this, and what was only checked.
+Several models are a pipeline: values of one that another takes go to it by name. docs/howto/serve.md says what was
+run of this, and what was only checked.
 
 examples:
   graphcore deploy model.onnx --triton repository/ --batch 32 --instances 2 --provider cuda
@@ -274,7 +274,7 @@ def _add_versions(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_surgery(commands: Commands, name: str, summary: str, help: str) -> argparse.ArgumentParser:
-    """Return the parser of a command that is a call of docs/surgery.md on files."""
+    """Return the parser of a command that is a call of docs/howto/edit_model.md on files."""
     parser = command(commands, "rewriting", name, summary, help)
     _add_files(parser)
     return parser

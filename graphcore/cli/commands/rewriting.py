@@ -198,7 +198,7 @@ def _mapping(given: Sequence[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
-# Commands that read a file, make another graph of it and write that: the calls of docs/surgery.md.
+# Commands that read a file, make another graph of it and write that: the calls of docs/howto/edit_model.md.
 
 
 def rewrite(args: argparse.Namespace, change: Callable[[Graph], Graph]) -> int:

@@ -63,7 +63,7 @@ def map_batches(
     dataset: a `ray.data.Dataset`. model: a Graph, the path of an ONNX file, or a recipe such as
     `models.minilm.Embedding()`, whose inputs and outputs all carry the batch. inputs: the column of each input, by
     default the one of its name; outputs: the name of each output's column. A row of an input has its dtype and its
-    shape without the batch; docs/scale.md has the Arrow types of all dtypes. keep: whether the other columns stay.
+    shape without the batch; docs/howto/batch_jobs.md has the Arrow types. keep: whether the other columns stay.
 
     on_error: what becomes of a row that fails, which is reported with its block: "raise" ends the job, "drop" leaves
     the row out, and "column" gives it nulls and a text in `error_column`. pad, padding, dim, rows: `pad=`, `padding=`,

@@ -142,7 +142,7 @@ def _write(path: Path, content: bytes) -> str:
     return os.fspath(path)
 
 
-# Manifests of KServe and an image of our own server, as text. Neither is run here: docs/scale.md says what was.
+# Manifests of KServe and an image of our own server, as text. Neither is run here: docs/howto/serve.md says what was.
 
 _RESOURCE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """Names of Kubernetes: RFC 1123."""

@@ -1,4 +1,4 @@
-"""A folder of graphs as onnxruntime has optimised them, so that a second start skips that. See docs/running.md.
+"""A folder of graphs as onnxruntime has optimised them, for the next start. See docs/howto/fast_start.md.
 
 An entry is named after a digest of all that the optimised graph follows from: the lowered graph, the bytes of those of
 its weights that optimisers read, options, providers, versions, and the features of the processor, for which optimisers
