@@ -21,6 +21,9 @@ _OF_REPOSITORY = {
 
 _LINK = re.compile(r"(\]\()([^)#\s]+)([^)]*\))")
 _NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
+_BOOST = {"howto/": 4, "reference/ops/": 2, "start/": 2, "concepts/": 2, "development/": 0.5, "source/": 0.1}
+"""How high pages stand among the results of the search, by folder; 1 for others."""
+
 _LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml"}
 
 
@@ -34,17 +37,25 @@ def on_files(files: Any, *, config: Any) -> Any:
     for source, page in _OF_REPOSITORY.items():
         made[page] = _moved((ROOT / source).read_text(encoding="utf-8"), source, page)
     for target in sorted(_linked_sources()):
-        language = _LANGUAGES.get(Path(target).suffix, "text")
-        text = (ROOT / target).read_text(encoding="utf-8")
-        made[f"source/{target}.md"] = f"{_NOT_SEARCHED}# {target}\n\n```{language}\n{text}```\n"
+        made[f"source/{target}.md"] = source_page(target)
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
+def source_page(target: str) -> str:
+    """Return the page of a file of the repository, which the search leaves out."""
+    language = _LANGUAGES.get(Path(target).suffix, "text")
+    text = (ROOT / target).read_text(encoding="utf-8")
+    return f"{_NOT_SEARCHED}# {target}\n\n```{language}\n{text}```\n"
+
+
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
-    """Lead links out of docs/ to the pages of those files."""
+    """Lead links out of docs/ to the pages of those files, and set how high a page stands in the search."""
     path = page.file.src_uri
+    boost = next((boost for folder, boost in _BOOST.items() if path.startswith(folder)), None)
+    if boost is not None:
+        page.meta.setdefault("search", {}).setdefault("boost", boost)
     return markdown if page.file.generated_by else _moved(markdown, f"docs/{path}", path)
 
 
