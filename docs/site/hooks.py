@@ -33,12 +33,12 @@ def on_files(files: Any, *, config: Any) -> Any:
 
     from docs.site.reference import pages
 
-    made = pages()
+    texts = pages()
     for source, page in _OF_REPOSITORY.items():
-        made[page] = _moved((ROOT / source).read_text(encoding="utf-8"), source, page)
+        texts[page] = _moved((ROOT / source).read_text(encoding="utf-8"), source, page)
     for target in sorted(_linked_sources()):
-        made[f"source/{target}.md"] = source_page(target)
-    for path, text in made.items():
+        texts[f"source/{target}.md"] = source_page(target)
+    for path, text in texts.items():
         files.append(File.generated(config, path, content=text))
     return files
 
@@ -66,15 +66,15 @@ def _moved(text: str, source: str, page: str) -> str:
         target = match.group(2)
         if "://" in target or target.startswith("mailto:"):
             return match.group(0)
-        found = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
-        if found.startswith("docs/"):
-            there = found.removeprefix("docs/")
-        elif found == "README.md":
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        if path.startswith("docs/"):
+            there = path.removeprefix("docs/")
+        elif path == "README.md":
             there = "index.md"
-        elif found in _OF_REPOSITORY:
-            there = _OF_REPOSITORY[found]
-        elif (ROOT / found).is_file():
-            there = f"source/{found}.md"
+        elif path in _OF_REPOSITORY:
+            there = _OF_REPOSITORY[path]
+        elif (ROOT / path).is_file():
+            there = f"source/{path}.md"
         else:  # a folder: the site has no listing
             return f"]({posixpath.relpath('architecture.md', posixpath.dirname(page) or '.')}){''}"
         return f"{match.group(1)}{posixpath.relpath(there, posixpath.dirname(page) or '.')}{match.group(3)}"
@@ -83,8 +83,8 @@ def _moved(text: str, source: str, page: str) -> str:
 
 
 def _linked_sources() -> set[str]:
-    """Return the files of the repository that are no pages and that pages link to."""
-    found = set()
+    """Return the files of the repository that pages link to and that are not pages themselves."""
+    sources = set()
     for path in [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in _OF_REPOSITORY)]:
         folder = path.parent.relative_to(ROOT).as_posix()
         for _, target, _ in _LINK.findall(path.read_text(encoding="utf-8")):
@@ -95,5 +95,5 @@ def _linked_sources() -> set[str]:
                 and (ROOT / there).is_file()
                 and there not in _OF_REPOSITORY
             ):
-                found.add(there)
-    return found - {"README.md"}
+                sources.add(there)
+    return sources - {"README.md"}

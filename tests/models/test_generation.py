@@ -21,7 +21,7 @@ import graphcore as gc
 from graphcore import Model, models
 from graphcore.models import gpt2, llama
 from graphcore.models.streams.sampling import Choice
-from tests.project.page_runner import shown
+from tests.project.page_runner import expected_output
 from tests.support.decoders import gpt2_logits, llama_logits, softmax, some
 from tests.support.graphs import Array
 
@@ -343,7 +343,7 @@ def test_code_of_the_page_runs(
     namespace: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(block, namespace)
-    assert capsys.readouterr().out == shown(page)
+    assert capsys.readouterr().out == expected_output(page)
     assert len(namespace["streamed"]) == 20
     state = namespace["model"].state()
     state(np.array([[1, 5, 9]]), np.array([3]))

@@ -26,7 +26,7 @@ def is_run(block: str) -> bool:
     return _NEEDS.match(block) is None
 
 
-def shown(page: Path) -> str:
+def expected_output(page: Path) -> str:
     """Return the output that the page shows."""
     return "".join(block for kind, block in blocks(page) if kind == "text")
 

@@ -106,17 +106,17 @@ def check(page: Path, folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == page_runner.shown(page)
+    assert done.stdout == page_runner.expected_output(page)
 
 
-def test_readme_code_prints_what_is_shown(tmp_path: Path) -> None:
+def test_code_readme(tmp_path: Path) -> None:
     check(ROOT / "README.md", tmp_path)
     assert (tmp_path / "scale.onnx").exists()
 
 
 @pytest.mark.docs
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_code_of_a_page_runs_as_pasted(page: Path, tmp_path: Path) -> None:
+def test_code_page(page: Path, tmp_path: Path) -> None:
     check(page, tmp_path)
 
 
