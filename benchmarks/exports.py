@@ -259,7 +259,7 @@ both of `torch.onnx.export`'s exporters (`dynamo=True` and `False`) with dims th
   the sizes of the export, 2 rows of 16. A dash: not measured.
 - **Differs by**: the largest difference over batches of 1 to 3, lengths of 1, 7, 20, 33 and 128, masks that hide the
   ends of rows and masks that hide a whole row, as a part of the largest number of the result.
-- **Fusions**: what stands in place of primitives ([passes.md](passes.md#fusions)). Softmax is left where a bias follows
+- **Fusions**: what replaces primitives ([Fusions](../howto/optimize.md#fusions)). Softmax is left where a bias follows
   from the queries (DeBERTa, SAM), where scores are capped (Gemma 2) and where attention has three axes (Bloom).
 
 """
