@@ -52,7 +52,7 @@ help:
 	@echo "make test-all    run every test; SHARD=1/4: a quarter of them; REST=1: those that make test left out"
 	@echo "make test-quick  run the tests of what changed; FILES=\"ops/math.py\": of these files"
 	@echo "make test-browser    run the tests of the page of a graph; installs Playwright, and Chromium where there is none"
-	@echo "make test-ray    run the tests of docs/scale.md with a local Ray cluster and the client of Triton; installs both"
+	@echo "make test-ray    run the tests of docs/howto/batch_jobs.md with a local Ray cluster and the client of Triton; installs both"
 	@echo "make test-cuda-registry   open a session for every op, model and fusion with onnxruntime-gpu, without a GPU; CUDA=\"1.31.1\": with these releases"
 	@echo "make page    build graphcore/view/assets/ from graphcore/view/frontend/; needs npm"
 	@echo "make fuzz    fuzz for wrong numbers, deaths and hangs; MINUTES=20, SEED=n, KIND='graphs ops chains files isolated feeds values states'"
@@ -62,7 +62,7 @@ help:
 	@echo "make test-newest     run the tests with the newest release of every dependency; QUICK=1: a part of them"
 	@echo "make test-releases   run a part of the tests with each of RELEASES='$(RELEASES)'"
 	@echo "make lock    pin the newest release of every dependency in $(LOCK); needs uv"
-	@echo "make bench   run every benchmark in turn; leaves docs/performance.md; ONLY=\"cli load\": these again"
+	@echo "make bench   run every benchmark in turn; leaves benchmarks/results.md; ONLY=\"cli load\": these again"
 	@echo "make peers   install what benchmarks compare with (PyTorch, JAX, MAX, OpenVINO, llama.cpp: 7 GB)"
 	@echo "make clean   remove .venv and whatever else was made"
 

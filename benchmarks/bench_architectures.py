@@ -1,4 +1,4 @@
-"""Architectures that docs/exports.md does not have: calls beside bare onnxruntime, of files that PyTorch exports.
+"""Calls of PyTorch's exports that docs/development/exports.md does not have, beside bare onnxruntime.
 
     python -m benchmarks.bench_architectures [NAME ...]
     pip install torch torchvision timm transformers      # without them there is nothing to compare

@@ -1,4 +1,4 @@
-"""Batches on Ray beside one process, and requests to Ray Serve beside a Batcher: docs/scale.md.
+"""Batches on Ray beside one process, and requests to Ray Serve beside a Batcher: docs/howto/batch_jobs.md.
 
     python -m benchmarks.bench_scale                       all
     python -m benchmarks.bench_scale batch --sentences 20000

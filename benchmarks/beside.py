@@ -135,7 +135,7 @@ def _trained(result: Figures) -> Iterator[Row]:
 
 
 def _architectures(result: Figures) -> Row:
-    work = "run PyTorch's exports of architectures that docs/exports.md does not have"
+    work = "run PyTorch's exports of architectures that docs/development/exports.md does not have"
     return _range(work, BARE, "bench_architectures", [row["ratio"] for row in result], 1.03)
 
 

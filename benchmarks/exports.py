@@ -4,7 +4,7 @@
 
     python -m benchmarks.exports --models BERT Llama   # some of them, in rows on the screen
     python -m benchmarks.exports --folder exports   # keeps the files and what was measured with this onnxruntime
-    python -m benchmarks.exports --folder exports --page docs/exports.md
+    python -m benchmarks.exports --folder exports --page docs/development/exports.md
 
 With the same folder and the Python of another environment, another release of onnxruntime is measured on the same
 files, without torch; the page has a column for each release that the folder has figures of.
@@ -247,8 +247,9 @@ def _found(row: dict[str, Any]) -> str:
 
 HEAD = """# Models that PyTorch exports
 
-Made by `python -m benchmarks.exports --page docs/exports.md`, with PyTorch {torch}, transformers {transformers} and
-timm {timm} on the CPU provider of onnxruntime {releases}. Small models with random weights are exported by
+Made by `python -m benchmarks.exports --page docs/development/exports.md`, with PyTorch {torch}, transformers
+{transformers} and timm {timm} on the CPU provider of onnxruntime {releases}. Small models with random weights are
+exported by
 both of `torch.onnx.export`'s exporters (`dynamo=True` and `False`) with dims that change. Each file is loaded by
 `gc.InferenceSession().load(path)` and by bare onnxruntime.
 
@@ -258,7 +259,7 @@ both of `torch.onnx.export`'s exporters (`dynamo=True` and `False`) with dims th
   the sizes of the export, 2 rows of 16. A dash: not measured.
 - **Differs by**: the largest difference over batches of 1 to 3, lengths of 1, 7, 20, 33 and 128, masks that hide the
   ends of rows and masks that hide a whole row, as a part of the largest number of the result.
-- **Fusions**: what stands in place of primitives ([passes.md](passes.md#fusions)). Softmax is left where a bias follows
+- **Fusions**: what replaces primitives ([Fusions](../howto/optimize.md#fusions)). Softmax is left where a bias follows
   from the queries (DeBERTa, SAM), where scores are capped (Gemma 2) and where attention has three axes (Bloom).
 
 """

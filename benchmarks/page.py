@@ -1,4 +1,4 @@
-"""Write docs/performance.md and its picture from the figures of `make bench`.
+"""Write benchmarks/results.md and its picture from the figures of `make bench`.
 
 python -m benchmarks.page build/figures.jsonl
 """
@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import beside, decoder_tables, profiles, reach
 from benchmarks.reach import Found
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parent.parent / "docs" / "development"
 PACKAGES = (
     "onnxruntime", "onnx", "numpy", "torch", "openvino", "jax", "max", "onnxruntime-genai", "openvino-genai",
     "sentence-transformers", "onnxslim", "transformers", "timm",
@@ -37,14 +37,14 @@ def main(path: str) -> int:
     peers = [row for row in figures if row["kind"] == "peers"]
     requested = reach.compare(figures)
     picture = _picture(peers, DOCS / "performance.svg")
-    (DOCS / "performance.md").write_text(_page(figures, requested, picture))
+    Path(__file__).with_name("results.md").write_text(_page(figures, requested, picture))
     print(*(f"{row.work}, beside {row.peer}: {row.said}" for row in beside.rows(figures)), sep="\n")
     print(*decoder_tables.tables(figures), sep="\n")
     print(*reach.lines(requested), sep="\n")
     missed = [f"{row.asked.program}: {row.asked.figure}" for row in requested if row.holds is False and not row.why]
     missed += [f"{row['program']}: {row['what']}" for row in bounds if not row["held"] and not _why(row)]
     print(*(f"no profile in notes.md, {what}" for what in missed), sep="\n")
-    print(f"docs/performance.md: {len(bounds)} figures with a bound, {len(peers)} beside peers")
+    print(f"benchmarks/results.md: {len(bounds)} figures with a bound, {len(peers)} beside peers")
     return 0
 
 
@@ -74,7 +74,7 @@ def _page(figures: list[dict[str, Any]], requested: list[Found], picture: bool) 
             )
         lines.append("")
     if picture:
-        lines += ["![The same as bars](performance.svg)", ""]
+        lines += ["![The same as bars](../docs/development/performance.svg)", ""]
     lines += ["## Bounds of the programs", "", "What each program holds itself to, against regressions.", ""]
     for program in dict.fromkeys(row["program"] for row in bounds):
         lines += [f"### benchmarks.{program}", "", "| | figure | at most | profile |", "|---|---|---|---|"]
@@ -111,7 +111,7 @@ def _architectures(figures: list[dict[str, Any]]) -> Iterator[str]:
     """Return the table of PyTorch's exports."""
     rows = sorted((row for row in figures if row["kind"] == "architectures"), key=lambda row: row["ratio"])
     if rows:
-        yield from ("## Exports of PyTorch that docs/exports.md does not have", "")
+        yield from ("## Exports of PyTorch that docs/development/exports.md does not have", "")
         versions = " and ".join(sorted({row["torch"] for row in rows}))
         yield f"Exported by PyTorch {versions}. A call beside bare onnxruntime, what that takes, and the greatest"
         yield "difference of an output as a part of its greatest number."

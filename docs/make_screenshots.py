@@ -1,4 +1,4 @@
-"""Make the pictures of docs/view.md: `PYTHONPATH=. python docs/make_screenshots.py`, after `make browser`."""
+"""Make the pictures of docs/howto/draw.md: `PYTHONPATH=. python docs/make_screenshots.py`, after `make browser`."""
 
 from __future__ import annotations
 

@@ -338,7 +338,7 @@ def save_html(
     values: Mapping[str, Any] | None = None,
     statistics: bool = True,
 ) -> None:
-    """Write the graph as one HTML file, atomically: an interactive page that works offline. See docs/view.md.
+    """Write the graph as one HTML file, atomically: an interactive page that works offline. See docs/howto/draw.md.
 
     Args:
         path: The path of the file.

@@ -1,4 +1,4 @@
-"""Methods of Graph that call, cut and edit graphs, attached as in `graph_methods`. See docs/surgery.md."""
+"""Methods of Graph that call, cut and edit graphs, attached as in `graph_methods`. See docs/howto/edit_model.md."""
 
 from __future__ import annotations
 

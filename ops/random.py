@@ -1,4 +1,4 @@
-"""Random numbers from an explicit seed, the same in every session, run and dtype. See docs/random.md."""
+"""Random numbers from an explicit seed, the same in every session, run and dtype. See docs/howto/random.md."""
 
 from __future__ import annotations
 

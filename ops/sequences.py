@@ -1,4 +1,4 @@
-"""Lists of tensors of one dtype, whose shapes may differ: ONNX's sequences. See docs/sequences.md."""
+"""Lists of tensors of one dtype, whose shapes may differ: ONNX's sequences. See docs/howto/lists_and_strings.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Strings: concatenation, splitting, patterns, and conversion from and to numbers.
 
-Ops that move elements (`gather`, `concat`, `where`, indexing) and `==` accept strings too. See docs/sequences.md.
+Ops that move elements (`gather`, `concat`, `where`, indexing) and `==` accept strings too.
+See docs/howto/lists_and_strings.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests of many threads, run together as batches. See docs/running.md."""
+"""Requests of many threads, run together as batches. See docs/howto/serve.md."""
 
 from __future__ import annotations
 

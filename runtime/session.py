@@ -46,16 +46,16 @@ class InferenceSession:
             to onnxruntime's kernels (docs/numbers.md).
         optimize: "exact" runs the passes of `Graph.optimize`, whose results are equal bit for bit; "all" also replaces
             nodes by operators that the provider runs faster, which may add float32 numbers in another order
-            (docs/passes.md); "off" does neither.
+            (docs/howto/optimize.md); "off" does neither.
         huge_pages: Whether to collapse the memory of prepacked weights into huge pages. None does so after some calls
-            if buffers are written in place, as decoders do (docs/running.md).
+            if buffers are written in place, as decoders do (docs/howto/fast_calls.md).
         provider_options: Options of onnxruntime's providers by name, such as
             `{"cuda": {"device_id": 1, "enable_cuda_graph": True}}`.
         config: Entries of onnxruntime's session configuration, such as `{"session.intra_op.allow_spinning": False}`.
             onnxruntime does not check their names.
         custom_op_libraries: Paths of shared libraries with custom operators, which run with all your rights. They also
             tell `load` the types of such nodes (docs/custom_ops.md).
-        session_options: Attributes of `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`. docs/running.md
+        session_options: Attributes of `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`. docs/howto/fast_calls.md
             says which pay.
 
     Raises:
@@ -129,7 +129,8 @@ class InferenceSession:
                 copied: do not change them while the Model lives.
             prepack: Whether kernels prepack weights, which takes a second copy of them. "auto" does unless the shapes
                 show that only one row is multiplied with each matrix.
-            cache_dir: A folder for optimised graphs, from which the next load on the CPU starts (docs/running.md).
+            cache_dir: A folder for optimised graphs, from which the next load on the CPU starts
+                (docs/howto/fast_start.md).
             prepared: Start from the files that `prepare` wrote beside the model, if they exist and match it. Use it
                 only for your own folders: these files are not checked like models.
             external_data: Whether symbolic links to the external data of a model are followed, as in `Graph.load`.

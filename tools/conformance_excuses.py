@@ -1,7 +1,7 @@
 """Why examples of onnx-tests fail where graphcore is right, by operator, each reason with the check that proves it.
 
 A reason holds for an example only where its check does: the results are those that NumPy computes in more digits, or
-Python exactly, or they differ only where the standard leaves them open. docs/conformance.md has an example of each.
+Python exactly, or they differ only where the standard leaves them open. docs/development/conformance.md has examples.
 """
 
 from __future__ import annotations

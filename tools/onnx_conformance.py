@@ -8,8 +8,9 @@
 Tests run in a child process. Where it dies or a test takes longer than `--seconds`, that test is a crash and another
 process goes on after it. An example that fails for a reason that conformance_excuses.py proves is excused: its test
 goes on with the other examples. Prints one line for each operator and writes a report with each test, the reasons, why
-it failed and an example that fails. The exit status is 1 after a crash or a failure; docs/conformance.md has the proofs
-of the reasons. With `--shrink` hypothesis looks for the smallest example of each failure, which takes up to minutes.
+it failed and an example that fails. The exit status is 1 after a crash or a failure;
+docs/development/conformance.md has the proofs of the reasons. With `--shrink` hypothesis looks for the smallest example
+of each failure, which takes up to minutes.
 
 The module is the pytest plugin of the child and the runtime that it calls, too.
 """

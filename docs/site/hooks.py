@@ -20,6 +20,10 @@ _OF_REPOSITORY = {
 """Pages that stand at the top of the repository, and their names on the site."""
 
 _LINK = re.compile(r"(\]\()([^)#\s]+)([^)]*\))")
+_NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
+_BOOST = {"howto/": 4, "reference/ops/": 2, "start/": 2, "concepts/": 2, "development/": 0.5, "source/": 0.1}
+"""How high pages stand among the results of the search, by folder; 1 for others."""
+
 _LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml"}
 
 
@@ -29,22 +33,29 @@ def on_files(files: Any, *, config: Any) -> Any:
 
     from docs.site.reference import pages
 
-    result = pages()
+    texts = pages()
     for source, page in _OF_REPOSITORY.items():
-        result[page] = _moved((ROOT / source).read_text(encoding="utf-8"), source, page)
+        texts[page] = _moved((ROOT / source).read_text(encoding="utf-8"), source, page)
     for target in sorted(_linked_sources()):
-        language = _LANGUAGES.get(Path(target).suffix, "text")
-        result[f"source/{target}.md"] = (
-            f"# {target}\n\n```{language}\n{(ROOT / target).read_text(encoding='utf-8')}```\n"
-        )
-    for path, text in result.items():
+        texts[f"source/{target}.md"] = source_page(target)
+    for path, text in texts.items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
+def source_page(target: str) -> str:
+    """Return the page of a file of the repository, which the search leaves out."""
+    language = _LANGUAGES.get(Path(target).suffix, "text")
+    text = (ROOT / target).read_text(encoding="utf-8")
+    return f"{_NOT_SEARCHED}# {target}\n\n```{language}\n{text}```\n"
+
+
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
-    """Lead links out of docs/ to the pages of those files."""
+    """Lead links out of docs/ to the pages of those files, and set how high a page stands in the search."""
     path = page.file.src_uri
+    boost = next((boost for folder, boost in _BOOST.items() if path.startswith(folder)), None)
+    if boost is not None:
+        page.meta.setdefault("search", {}).setdefault("boost", boost)
     return markdown if page.file.generated_by else _moved(markdown, f"docs/{path}", path)
 
 
@@ -55,15 +66,15 @@ def _moved(text: str, source: str, page: str) -> str:
         target = match.group(2)
         if "://" in target or target.startswith("mailto:"):
             return match.group(0)
-        result = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
-        if result.startswith("docs/"):
-            there = result.removeprefix("docs/")
-        elif result == "README.md":
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        if path.startswith("docs/"):
+            there = path.removeprefix("docs/")
+        elif path == "README.md":
             there = "index.md"
-        elif result in _OF_REPOSITORY:
-            there = _OF_REPOSITORY[result]
-        elif (ROOT / result).is_file():
-            there = f"source/{result}.md"
+        elif path in _OF_REPOSITORY:
+            there = _OF_REPOSITORY[path]
+        elif (ROOT / path).is_file():
+            there = f"source/{path}.md"
         else:  # a folder: the site has no listing
             return f"]({posixpath.relpath('architecture.md', posixpath.dirname(page) or '.')}){''}"
         return f"{match.group(1)}{posixpath.relpath(there, posixpath.dirname(page) or '.')}{match.group(3)}"
@@ -72,8 +83,8 @@ def _moved(text: str, source: str, page: str) -> str:
 
 
 def _linked_sources() -> set[str]:
-    """Return the files of the repository that are not pages and that pages link to."""
-    results = set()
+    """Return the files of the repository that pages link to and that are not pages themselves."""
+    sources = set()
     for path in [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in _OF_REPOSITORY)]:
         folder = path.parent.relative_to(ROOT).as_posix()
         for _, target, _ in _LINK.findall(path.read_text(encoding="utf-8")):
@@ -84,5 +95,5 @@ def _linked_sources() -> set[str]:
                 and (ROOT / there).is_file()
                 and there not in _OF_REPOSITORY
             ):
-                results.add(there)
-    return results - {"README.md"}
+                sources.add(there)
+    return sources - {"README.md"}

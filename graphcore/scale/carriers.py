@@ -1,6 +1,6 @@
 """Storage dtypes: the dtypes that store bfloat16, float8 and integers of odd widths in tables and requests.
 
-Floats are stored as float32 and integers as the next wider type, each value exactly. See docs/scale.md.
+Floats are stored as float32 and integers as the next wider type, each value exactly. See docs/howto/batch_jobs.md.
 """
 
 from __future__ import annotations

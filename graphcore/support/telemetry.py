@@ -1,4 +1,4 @@
-"""Turns off the telemetry of onnxruntime before it is imported. See docs/doctor.md."""
+"""Turns off the telemetry of onnxruntime before it is imported. See docs/howto/doctor.md."""
 
 from __future__ import annotations
 

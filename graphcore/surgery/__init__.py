@@ -1,4 +1,4 @@
-"""Call, cut and edit graphs: each function returns a new graph, or adds one graph to another. See docs/surgery.md."""
+"""Call, cut and edit graphs: each function returns a new graph, or adds to one. See docs/howto/edit_model.md."""
 
 from graphcore.surgery.astype import astype
 from graphcore.surgery.calling import Results, call

@@ -1,1 +1,1 @@
-"""Draw graphs: as one self-contained HTML file, and in notebooks. See docs/view.md."""
+"""Draw graphs: as one self-contained HTML file, and in notebooks. See docs/howto/draw.md."""

@@ -1,4 +1,4 @@
-"""Streams: requests of many threads, generated in one running batch. See docs/models.md."""
+"""Streams: requests of many threads, generated in one running batch. See docs/howto/text_generation.md."""
 
 from __future__ import annotations
 

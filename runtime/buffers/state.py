@@ -1,4 +1,4 @@
-"""State of the buffers of a Model between calls. See docs/buffers.md.
+"""State of the buffers of a Model between calls. See docs/howto/state.md.
 
 A call reads the values of the previous call and writes new values to other memory; the two are swapped when the call
 succeeds. A failed call changes nothing, and no call copies buffers that it does not store to.

@@ -1,4 +1,4 @@
-"""A Model with fixed shapes: memory for inputs and outputs that is bound once. See docs/running.md."""
+"""A Model with fixed shapes: memory for inputs and outputs that is bound once. See docs/howto/fast_calls.md."""
 
 from __future__ import annotations
 

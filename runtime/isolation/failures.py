@@ -26,7 +26,7 @@ _OWN_LINE = re.compile(r"<frozen runpy>:\d+")
 _NOISE = ("[W:onnxruntime", "pthread_setaffinity_np failed")
 """Parts of harmless lines on stderr: warnings, and threads that cannot choose a processor."""
 _REFUSED = "Operation not permitted"
-_ON_REFUSAL = "the sandbox refused a system call (docs/isolation.md says which, and how to find them)"
+_ON_REFUSAL = "the sandbox refused a system call (docs/howto/isolate.md says which, and how to find them)"
 
 What = Literal["load", "run"]
 
@@ -51,7 +51,7 @@ def incomplete(missing: Sequence[str]) -> GraphError:
     """Return the error for a machine without required protections."""
     return GraphError(
         f'IsolatedSession: require="full", but workers on this machine lack: {"; ".join(missing)}',
-        help="run it on a newer kernel (docs/isolation.md), or omit require",
+        help="run it on a newer kernel (docs/howto/isolate.md), or omit require",
     )
 
 

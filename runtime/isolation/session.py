@@ -33,7 +33,7 @@ _DEVICE_PROVIDERS = ("cuda", "tensorrt", "rocm", "migraphx", "dml", "webgpu", "n
 
 
 class IsolatedSession:
-    """Loads untrusted models, each in its own sandboxed worker processes: docs/isolation.md.
+    """Loads untrusted models, each in its own sandboxed worker processes: docs/howto/isolate.md.
 
     A worker can read the model's folder and the libraries, but no other files. It cannot write files, has no network,
     and none of the program's descriptors and environment, as far as the system has such protections: a warning in the

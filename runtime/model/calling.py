@@ -73,7 +73,7 @@ class CalledModel(StartedModel):
         """Return buffers for `count` streams in one array each: `slots.run(2, 5, x)` runs only rows 2 to 5.
 
         Args:
-            count: The number of streams. See docs/buffers.md.
+            count: The number of streams. See docs/howto/state.md.
 
         Raises:
             ModelError: If the model has no buffers, or they do not all begin with the same named dim.
@@ -177,7 +177,7 @@ class CalledModel(StartedModel):
     def bind(self, /, *arrays: Any, **named: Any) -> Bound:
         """Return a `Bound` for fixed shapes: arrays for inputs and outputs, bound once and used in every call.
 
-        Outputs with sizes known only at run time are allocated in each call. See docs/running.md.
+        Outputs with sizes known only at run time are allocated in each call. See docs/howto/fast_calls.md.
 
         Args:
             arrays: For the first inputs, an example array, whose values the input gets, or a shape as a tuple.

@@ -1,1 +1,1 @@
-"""Stop runs early: at a deadline, on cancellation, and on a signal. See docs/running.md."""
+"""Stop runs early: at a deadline, on cancellation, and on a signal. See docs/howto/timeouts.md."""

@@ -177,8 +177,8 @@ def test_tensors_at_odd_addresses_are_given_aligned(tmp_path: Path) -> None:
 
 def test_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "checkpoints.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     names: dict[str, Any] = {}
     exec(code, names)
     assert names["weights"].metadata == {"epoch": "7"}

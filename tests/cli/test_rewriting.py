@@ -1,4 +1,4 @@
-"""`graphcore extract`, `rename`, `set-dims` and `astype`: the calls of docs/surgery.md on files."""
+"""`graphcore extract`, `rename`, `set-dims` and `astype`: the calls of docs/howto/edit_model.md on files."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Fuzzing for wrong numbers, deaths and hangs: `python -m tests.fuzz --minutes N`, docs/security.md."""
+"""Fuzzing for wrong numbers, deaths and hangs: `python -m tests.fuzz --minutes N`, docs/development/fuzzing.md."""

@@ -144,7 +144,7 @@ def _compute_empty(model: onnx.ModelProto, feeds: Feeds) -> None:
 def _can_be_joined(model: onnx.ModelProto, feeds: Feeds) -> bool:
     """Return True if operands of a Concat fit: where one that does not is empty, onnxruntime gives unwritten memory.
 
-    See docs/sequences.md. Sizes that are known are refused.
+    See docs/howto/lists_and_strings.md. Sizes that are known are refused.
     """
     node = model.graph.node[-1]
     if node.op_type not in ("Concat", "ConcatFromSequence"):

@@ -643,8 +643,8 @@ def test_threads_share_what_is_traced() -> None:
 
 def test_page_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "functions.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "functions.md").read_text()
+    code = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     exec(compile(code, "functions.md", "exec"), {})
     remaining, flat = onnx.load("stack.onnx"), onnx.load("flat.onnx")
     assert [len(m.functions) for m in (remaining, flat)] == [1, 0]

@@ -151,7 +151,7 @@ def test_facts_of_a_table_make_the_table_again() -> None:
 
 
 def test_page_has_every_release_and_every_trap() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "releases.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "development" / "releases.md").read_text()
     for release in table_of("cpu").releases:
         assert f"| {release.version} |" in text
     rows = "\n".join(campaign.trap_rows(traps.trap_ranges()))

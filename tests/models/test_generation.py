@@ -21,6 +21,7 @@ import graphcore as gc
 from graphcore import Model, models
 from graphcore.models import gpt2, llama
 from graphcore.models.streams.sampling import Choice
+from tests.project.page_runner import expected_output
 from tests.support.decoders import gpt2_logits, llama_logits, softmax, some
 from tests.support.graphs import Array
 
@@ -338,11 +339,12 @@ def test_code_of_the_page_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parents[2] / "docs" / "models.md"
+    page = Path(__file__).parents[2] / "docs" / "howto" / "text_generation.md"
     namespace: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(block, namespace)
-    assert len(capsys.readouterr().out.splitlines()) == 20
+    assert capsys.readouterr().out == expected_output(page)
+    assert len(namespace["streamed"]) == 20
     state = namespace["model"].state()
     state(np.array([[1, 5, 9]]), np.array([3]))
     (want,) = state(np.array([[7]]), np.array([4]))

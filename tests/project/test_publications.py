@@ -1,4 +1,4 @@
-"""docs/publications.md: every statement and feature has a number of its own and a test that exists."""
+"""docs/development/publications.md: every statement and feature has a number of its own and a test that exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pytest
 import graphcore
 
 ROOT = Path(__file__).parents[2]
-PAGE, _, AROUND = (ROOT / "docs" / "publications.md").read_text(encoding="utf-8").partition("## The features around")
+PAGE, _, AROUND = (
+    (ROOT / "docs" / "development" / "publications.md").read_text("utf-8").partition("## The features around")
+)
 FEATURES = re.findall(r"^\| ([A-Z])(\d+) \| (.+) \| (.+) \| `(\S+)` \|$", AROUND, re.MULTILINE)
 ROWS = re.findall(r"^\| ([A-Z])(\d+) \| (.+) \| `(\S+)` \|$", PAGE, re.MULTILINE)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import graphcore as gc
-from docs.site import op_examples, reference
+from docs.site import hooks, op_examples, reference
 from docs.site.docstrings import markdown
 from docs.site.public_names import MODULES, names
 from graphcore import DType, Graph, TensorType, jit, ops
@@ -20,6 +20,7 @@ from graphcore.build.declare import REGISTRY
 ROOT = Path(__file__).parents[2]
 pages = cache(reference.pages)
 NAV = re.findall(r"- ([\w/]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+PAGES = [page for page in NAV if (ROOT / "docs" / page).exists()]
 
 
 @pytest.mark.docs
@@ -36,7 +37,7 @@ def test_reference_has_every_op_and_every_name_of_the_package() -> None:
     assert {name.name for name in names("graphcore.ops")} == set(REGISTRY)
     listed = {name.name for name in names("graphcore")}
     modules = {name for name in gc.__all__ if f"graphcore.{name}" in MODULES}
-    assert listed | modules | {"scale"} == set(gc.__all__)  # docs/scale.md has its names, most of which import Ray
+    assert listed | modules | {"scale"} == set(gc.__all__)  # most of its names import Ray
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
@@ -75,6 +76,17 @@ def test_navigation_has_every_page_once() -> None:
     written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert len(NAV) == len(set(NAV))
     assert written <= set(NAV), f"not in mkdocs.yml: {sorted(written - set(NAV))}"
+
+
+def test_search_leaves_out_source_files() -> None:
+    assert hooks.source_page("examples/mlp.py").startswith("---\nsearch:\n  exclude: true\n---\n\n# examples/mlp.py\n")
+
+
+@pytest.mark.docs
+def test_navigation_names_no_page_twice() -> None:
+    titles = [re.search(r"^# (.+)$", (ROOT / "docs" / page).read_text("utf-8"), re.MULTILINE) for page in PAGES]
+    assert all(titles)
+    assert len({title[1] for title in titles if title}) == len(PAGES)
 
 
 @pytest.mark.docs

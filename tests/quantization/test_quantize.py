@@ -602,7 +602,7 @@ def test_report_is_rows_and_a_table() -> None:
 
 def test_page_shows_the_report_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "quantization.md").read_text().partition("## Whole graphs")[2]
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "quantize.md").read_text()
     code, shown = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)[:2]
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

@@ -1,4 +1,4 @@
-"""The tasks of docs/surgery.md on models that others trained: the same numbers as those of the file."""
+"""The tasks of docs/howto/edit_model.md on models that others trained: the same numbers as those of the file."""
 
 from __future__ import annotations
 

@@ -129,12 +129,14 @@ def test_arguments_reach_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_examples_of_the_page_on_views_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "view.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "howto" / "draw.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     names: dict[str, Any] = {}
     for block in blocks:
-        exec(compile(block, "view.md", "exec"), names)
+        exec(compile(block, "draw.md", "exec"), names)
     assert {"small.html", "profiled.html", "quantised.html"} <= {*os.listdir(tmp_path)}
     total, words = capsys.readouterr().out.splitlines()
     assert f"print(flops(graph).total)  # {total}" in blocks[-1]

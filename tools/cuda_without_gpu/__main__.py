@@ -91,7 +91,7 @@ def check(release: str, jobs: int, only: str) -> bool:
     for name, error in failed.items():
         print(f"{release}: does not start: {name}: {error}")
     for what, name in unexplained.items():
-        print(f"{release}: on the CPU, and not in docs/cuda.md: {what} (in {name})")
+        print(f"{release}: on the CPU, and not in docs/howto/cuda.md: {what} (in {name})")
     started, on_cpu = (_counted(each[key] for each in results) for key in ("started", "on_cpu"))
     seconds = time.perf_counter() - start
     print(f"{release}: {started or 'nothing'} start in {seconds:.0f} s; on the CPU: {on_cpu or 'none'}")

@@ -32,7 +32,7 @@ from tests.support.every.score import CELLS, OPS, Cell
 from tests.support.every_op import CASES, graph_of
 
 PROVIDER = "CUDAExecutionProvider"
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cuda.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "howto" / "cuda.md"
 _F32 = DType.float32
 
 
@@ -57,7 +57,7 @@ class Job:
 class Outcome:
     """Of some jobs: how many started, by kind; what did not, and why; the operators on the CPU, by reason.
 
-    unexplained: the operators on the CPU that docs/cuda.md does not name, with the job that has one.
+    unexplained: the operators on the CPU that docs/howto/cuda.md does not name, with the job that has one.
     """
 
     started: Counter[str] = field(default_factory=Counter)
@@ -155,7 +155,7 @@ _FUSIONS: dict[str, Callable[[], Graph]] = {
 
 
 def documented() -> frozenset[str]:
-    """Return the operators that docs/cuda.md says are left to the CPU."""
+    """Return the operators that docs/howto/cuda.md says are left to the CPU."""
     text = re.search(r"^Left to the CPU:.*?\n\n", DOCUMENT.read_text(encoding="utf-8"), re.M | re.S)
     if text is None:
         raise ValueError(f"{DOCUMENT} has no paragraph that begins with 'Left to the CPU:'")

@@ -1,7 +1,8 @@
 """`python -m tools.kernel_probe --output path`: what the installed release of onnxruntime runs.
 
 `--releases 1.27.0 1.32.0 ...` measures these releases, each in an environment of its own: kernels, traps, and what is
-right. It writes `cpu.json`, `traps.json` and `docs/releases.md`. GRAPHCORE_RELEASES names the folder of environments.
+right. It writes `cpu.json`, `traps.json` and `docs/development/releases.md`.
+GRAPHCORE_RELEASES names the folder of environments.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measure releases of onnxruntime, each in an environment of its own, and write what was found.
 
 For each release: the kernels that run (`cpu.json`), the traps (`traps.json`), the cells that are right and ONNX's node
-tests that pass; `docs/releases.md` shows all. What was found lies beside the environments, so that a later run measures
-some releases alone. What fails in one release names it, and the others go on.
+tests that pass; `docs/development/releases.md` shows all. What was found lies beside the environments, so that a later
+run measures some releases alone. What fails in one release names it, and the others go on.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Campaign:
             new = {facts["onnxruntime"] for facts in measured}
             everything = [*measured, *(facts for facts in remaining if facts["onnxruntime"] not in new)]
             (_LOWERING / "cpu.json").write_text(tables.document(tables.merged(everything)))
-        (ROOT / "docs" / "releases.md").write_text(page(seen, result))
+        (ROOT / "docs" / "development" / "releases.md").write_text(page(seen, result))
 
 
 def answers() -> dict[str, dict[str, Any]]:

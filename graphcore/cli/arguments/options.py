@@ -256,7 +256,7 @@ examples:
 
 _DEPLOY = "Writes files for servers: a model repository for Triton, a manifest for KServe, a folder for Docker."
 _DEPLOY_HELP = """\
-Several models form a pipeline: outputs of one are inputs of the next with the same name. docs/scale.md lists which of
+Several models form a pipeline: outputs of one are inputs of the next with the same name. docs/howto/serve.md lists which of
 these files were tested on their servers.
 
 examples:
@@ -282,7 +282,7 @@ def _add_versions(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_surgery(commands: Commands, name: str, summary: str, help: str) -> argparse.ArgumentParser:
-    """Return the parser of a command that applies a method of docs/surgery.md to files."""
+    """Return the parser of a command that applies a method of docs/howto/edit_model.md to files."""
     parser = command(commands, "rewriting", name, summary, help)
     _add_files(parser)
     return parser

@@ -193,7 +193,7 @@ def add_promote(commands: Commands) -> None:
 def add_doctor(commands: Commands) -> None:
     parser = command(commands, "doctor", "doctor", _DOCTOR, _DOCTOR_HELP)
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON document instead; docs/doctor.md has its keys"
+        "--json", action="store_true", help="print one JSON document instead; docs/howto/doctor.md has its keys"
     )
     parser.add_argument("--traps", action="store_true", help="name every trap and the releases in which it was seen")
 

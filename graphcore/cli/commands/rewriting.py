@@ -206,7 +206,7 @@ def _mapping(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     return mapping
 
 
-# Commands that read a file, transform its graph and write it: the methods of docs/surgery.md.
+# Commands that read a file, transform its graph and write it: the methods of docs/howto/edit_model.md.
 
 
 def rewrite(args: argparse.Namespace, change: Callable[[Graph], Graph]) -> int:

@@ -68,7 +68,7 @@ def map_batches(
         model: A Graph, the path of an ONNX file, or a recipe such as `models.minilm.Embedding()`. All inputs and
             outputs need the batch dim.
         inputs: The column of each input; by default the column of the same name. A row has the dtype of the input
-            and its shape without the batch; docs/scale.md has the Arrow types of all dtypes.
+            and its shape without the batch; docs/howto/batch_jobs.md has the Arrow types.
         outputs: The column name of each output; by default its name.
         on_error: What happens to a row that fails, which is logged with its block: "raise" ends the job, "drop" removes
             the row, "column" sets its outputs to null and `error_column` to the error.

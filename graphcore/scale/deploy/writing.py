@@ -158,7 +158,7 @@ def _write(path: Path, content: bytes) -> str:
     return os.fspath(path)
 
 
-# Manifests of KServe and images of graphcore's server, as text. docs/scale.md lists how they were tested.
+# Manifests of KServe and images of graphcore's server, as text. docs/howto/serve.md lists how they were tested.
 
 _RESOURCE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """Valid names of Kubernetes: RFC 1123."""
