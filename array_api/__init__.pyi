@@ -77,7 +77,7 @@ def any(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
     """Return True if any element is nonzero. NaN counts as nonzero."""
 @overload
 def arange(start: int | float, /, stop: int | float | None = None, step: int | float = 1, *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
-    """Return the numbers from `start` to `stop`, exclusive, in steps of `step`. A single argument is `stop`, from 0."""
+    """Return the numbers from `start` to `stop`, exclusive, in steps of `step`."""
 @overload
 def arange(start: int | float | Dim, /, stop: int | float | Dim | None = None, step: int | float | Dim = 1, *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
 def argmax(x: _T, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> _T:
@@ -147,15 +147,15 @@ def bitwise_xor(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-
 def bitwise_xor(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def broadcast_arrays(*arrays: _A) -> tuple[Array, ...]:  # type: ignore[overload-overlap]
-    """Broadcast arrays of any dtypes to their common shape. Raises `ShapeError` if there is none."""
+    """Broadcast arrays of any dtypes to their common shape."""
 @overload
 def broadcast_arrays(*arrays: _E) -> tuple[EagerTensor, ...]: ...  # type: ignore[overload-overlap]
 @overload
 def broadcast_arrays(*arrays: _S) -> tuple[Symbol, ...]: ...
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that shapes broadcast to. Raises `ShapeError` if they do not broadcast."""
+    """Return the shape that shapes broadcast to."""
 def broadcast_to(x: _T, /, shape: tuple[int, ...]) -> _T:
-    """Broadcast x to a shape. x: any dtype. Raises `ShapeError` if x does not broadcast to it."""
+    """Broadcast x to a shape."""
 def can_cast(from_: Any, to: DType, /) -> Any:
     """Return True if type promotion can convert a dtype, or that of a Symbol or Array, to `to`."""
 def ceil(x: _T, /) -> _T:
@@ -190,7 +190,7 @@ def cosh(x: _T, /) -> _T:
 def count_nonzero(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
     """Return the number of nonzero elements, in int64."""
 def cumulative_prod(x: _T, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: builtins.bool = False) -> _T:
-    """Return the cumulative product along an axis. include_initial: start with a 1. See `cumulative_sum`."""
+    """Return the cumulative product along an axis."""
 def cumulative_sum(x: _T, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: builtins.bool = False) -> _T:
     """Return the cumulative sum along an axis."""
 @overload
@@ -224,15 +224,15 @@ def equal(x1: _S, x2: _S, /) -> Symbol: ...
 def exp(x: _T, /) -> _T:
     """e to the power of x. ONNX Exp."""
 def expand_dims(x: _T, /, axis: int | tuple[int, ...] = 0) -> _T:
-    """Insert axes of size 1 at positions of the result. Raises `OutOfBounds` for an invalid position."""
+    """Insert axes of size 1 at positions of the result."""
 def expm1(x: _T, /) -> _T:
     """Return exp(x) - 1, accurate near 0."""
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType | None = None, device: str | None = None) -> Array:
-    """Return a matrix of zeros with ones on diagonal `k`, 0 for the main one. dtype: by default float32."""
+    """Return a matrix of zeros with ones on diagonal `k`, 0 for the main one."""
 def finfo(type: Any, /) -> FInfo:
     """Return the limits of a float dtype, of the parts of a complex dtype, or of the dtype of a Symbol or Array."""
 def flip(x: _T, /, *, axis: manipulation_Axes = None) -> _T:
-    """Reverse the elements along axes, by default all. Raises `ShapeError` for an invalid axis."""
+    """Reverse the elements along axes, by default all."""
 def floor(x: _T, /) -> _T:
     """The largest integer not above x. ONNX Floor."""
 @overload
@@ -250,7 +250,7 @@ def full(shape: int | Sequence[int], fill_value: Number, *, dtype: DType | None 
 @overload
 def full(shape: DimLike | Sequence[DimLike], fill_value: Number, *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
 def full_like(x: _T, /, fill_value: Number, *, dtype: DType | None = None, device: str | None = None) -> _T:
-    """Return one value with the shape of x and by default its dtype. Raises `DTypeError` if it is out of range."""
+    """Return one value with the shape of x and by default its dtype."""
 @overload
 def greater(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where the first is greater. ONNX Greater."""
@@ -273,7 +273,7 @@ def hypot(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overla
 @overload
 def hypot(x1: _S, x2: _S, /) -> Symbol: ...
 def iinfo(type: Any, /) -> IInfo:
-    """Return the limits of an integer dtype, or of that of a Symbol or Array. Raises `DTypeError` for others."""
+    """Return the limits of an integer dtype, or of that of a Symbol or Array."""
 def imag(x: _T, /) -> _T:
     """Return the imaginary part."""
 def isdtype(dtype: DType, kind: Any) -> Any:
@@ -282,7 +282,7 @@ def isfinite(x: _T, /) -> _T:
     """True where x is neither NaN nor an infinity."""
 @overload
 def isin(x1: _A, x2: _A, /, *, invert: builtins.bool = False) -> Array:  # type: ignore[overload-overlap]
-    """Return True for each element of x1 that is in x2; False with `invert`. NaN is in no array."""
+    """Return True for each element of x1 that is in x2; False with `invert`."""
 @overload
 def isin(x1: _E, x2: _E, /, *, invert: builtins.bool = False) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
@@ -353,9 +353,9 @@ def matmul(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overl
 @overload
 def matmul(x1: _S, x2: _S, /) -> Symbol: ...
 def matrix_transpose(x: _T, /) -> _T:
-    """Transpose matrices. x: [..., m, n]. Raises `ShapeError` below rank 2."""
+    """Transpose matrices."""
 def max(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
-    """Return the maximum over axes; propagates NaN. Raises `ShapeError` for axes of length 0."""
+    """Return the maximum over axes; propagates NaN."""
 @overload
 def maximum(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The greater of two; NaN if either is NaN. ONNX Max."""
@@ -373,7 +373,7 @@ def meshgrid(*arrays: _E, indexing: str = 'xy') -> tuple[EagerTensor, ...]: ... 
 @overload
 def meshgrid(*arrays: _S, indexing: str = 'xy') -> tuple[Symbol, ...]: ...
 def min(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
-    """Return the minimum over axes; propagates NaN. Raises `ShapeError` for axes of length 0."""
+    """Return the minimum over axes; propagates NaN."""
 @overload
 def minimum(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The lesser of two; NaN if either is NaN. ONNX Min."""
@@ -382,7 +382,7 @@ def minimum(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-over
 @overload
 def minimum(x1: _S, x2: _S, /) -> Symbol: ...
 def moveaxis(x: _T, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> _T:
-    """Move axes to other positions; the others stay in order. Raises `ShapeError` for invalid axes."""
+    """Move axes to other positions; the others stay in order."""
 @overload
 def multiply(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The product. Integers wrap; bools are *and*ed. ONNX Mul."""
@@ -410,13 +410,13 @@ def not_equal(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-ov
 def not_equal(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def ones(shape: int | Sequence[int], *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
-    """Return an Array of ones. shape: ints. dtype: by default float32. Raises `ShapeError` for an invalid shape."""
+    """Return an Array of ones."""
 @overload
 def ones(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
 def ones_like(x: _T, /, *, dtype: DType | None = None, device: str | None = None) -> _T:
     """Return ones with the shape of x and by default its dtype."""
 def permute_dims(x: _T, /, axes: tuple[int, ...]) -> _T:
-    """Reorder the axes. axes: every axis once. Raises `ShapeError` otherwise."""
+    """Reorder the axes."""
 def positive(x: _T, /) -> _T:
     """The tensor itself."""
 @overload
@@ -453,7 +453,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 def roll(x: _T, /, shift: int | tuple[int, ...], *, axis: manipulation_Axes = None) -> _T:
     """Shift the elements by `shift` along axes; elements at the end move to the front."""
 def round(x: _T, /) -> _T:
-    """Round to the nearest integer, halves to even. Both parts of complex numbers are rounded."""
+    """Round to the nearest integer, halves to even."""
 @overload
 def searchsorted(x1: _A, x2: _A, /, *, side: str = 'left', sorter: _A | None = None) -> Array:  # type: ignore[overload-overlap]
     """Return the int64 indices at which to insert elements in a sorted vector."""
@@ -470,13 +470,13 @@ def sin(x: _T, /) -> _T:
 def sinh(x: _T, /) -> _T:
     """The hyperbolic sine. ONNX Sinh."""
 def sort(x: _T, /, *, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> _T:
-    """Sort the elements along an axis, always stably. x: numbers. Raises `ShapeError` for an invalid axis."""
+    """Sort the elements along an axis, always stably."""
 def sqrt(x: _T, /) -> _T:
     """The square root; NaN below 0. ONNX Sqrt."""
 def square(x: _T, /) -> _T:
     """x * x. Integers wrap."""
 def squeeze(x: _T, /, axis: int | tuple[int, ...]) -> _T:
-    """Remove axes of size 1. Raises `ShapeError` for an invalid axis, or an axis of another size."""
+    """Remove axes of size 1."""
 @overload
 def stack(arrays: Sequence[_A], /, *, axis: int = 0) -> Array:  # type: ignore[overload-overlap]
     """Stack arrays along a new axis."""
@@ -523,9 +523,9 @@ def tensordot(x1: _S, x2: _S, /, *, axes: int | tuple[Sequence[int], Sequence[in
 def tile(x: _T, repetitions: tuple[int, ...], /) -> _T:
     """Repeat x along each axis, with additional leading axes if needed."""
 def tril(x: _T, /, *, k: int = 0) -> _T:
-    """Return the lower triangle of matrices, with 0 above diagonal k. x: [..., m, n] of any dtype."""
+    """Return the lower triangle of matrices, with 0 above diagonal k."""
 def triu(x: _T, /, *, k: int = 0) -> _T:
-    """Return the upper triangle of matrices, with 0 below diagonal k. x: [..., m, n] of any dtype."""
+    """Return the upper triangle of matrices, with 0 below diagonal k."""
 def trunc(x: _T, /) -> _T:
     """x rounded towards zero to an integer."""
 def unique_all(x: _T, /) -> _UniqueAll[_T]:
@@ -537,7 +537,7 @@ def unique_inverse(x: _T, /) -> _UniqueInverse[_T]:
 def unique_values(x: _T, /) -> _T:
     """Return the sorted unique values. See `unique_all`."""
 def unstack(x: _T, /, *, axis: int = 0) -> tuple[_T, ...]:
-    """Return the slices of x along an axis of known size. Raises `ShapeError` otherwise."""
+    """Return the slices of x along an axis of known size."""
 def var(x: _T, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: builtins.bool = False) -> _T:
     """Return the variance of floats over axes."""
 @overload
@@ -556,7 +556,7 @@ def where(condition: _E, x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[
 def where(condition: _S, x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def zeros(shape: int | Sequence[int], *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
-    """Return an Array of zeros. shape: ints. dtype: by default float32. Raises `ShapeError` for an invalid shape."""
+    """Return an Array of zeros."""
 @overload
 def zeros(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
 def zeros_like(x: _T, /, *, dtype: DType | None = None, device: str | None = None) -> _T:

@@ -46,11 +46,16 @@ def asarray(
 ) -> Tensor:
     """Convert values to an Array.
 
-    obj: an Array, a NumPy array, an object with the buffer protocol or DLPack, a Python scalar, or nested lists of
-    scalars; a Symbol is returned, cast to `dtype`. dtype: by default that of the values; for Python numbers bool,
-    int64, float32 or complex64. copy: True to copy, False to raise if a copy is needed, None to copy if needed. Floats
-    out of range of a float dtype become infinite. Raises `DTypeError` for values or dtypes that Arrays do not support
-    and for integers out of range of `dtype`, `ShapeError` if copy=False and a copy is needed.
+    Args:
+        obj: An Array, a NumPy array, an object with the buffer protocol or DLPack, a Python scalar, or nested lists of
+            scalars; a Symbol is returned, cast to `dtype`.
+        dtype: By default that of the values; for Python numbers bool, int64, float32 or complex64.
+        copy: True to copy, False to raise if a copy is needed, None to copy if needed. Floats out of range of a float
+            dtype become infinite.
+
+    Raises:
+        DTypeError: For values or dtypes that Arrays do not support and for integers out of range of `dtype`.
+        ShapeError: If copy=False and a copy is needed.
     """
     check_device("asarray", device)
     target = check_dtype("asarray", dtype)
@@ -116,7 +121,9 @@ def _without_arrays(values: Any) -> Any:
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Array:
     """Convert an array of another library to an Array that shares its memory if possible.
 
-    Raises `DTypeError` for a dtype that Arrays do not support, `GraphError` for a device other than "cpu".
+    Raises:
+        DTypeError: For a dtype that Arrays do not support.
+        GraphError: For a device other than "cpu".
     """
     check_device("from_dlpack", device)
     array = np.from_dlpack(x, copy=copy)
@@ -172,12 +179,28 @@ def empty(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, dev
 
 
 def zeros(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """Return an Array of zeros. shape: ints. dtype: by default float32. Raises `ShapeError` for an invalid shape."""
+    """Return an Array of zeros.
+
+    Args:
+        shape: Ints.
+        dtype: By default float32.
+
+    Raises:
+        ShapeError: For an invalid shape.
+    """
     return _full("zeros", shape, 0, check_dtype("zeros", dtype) or DEFAULT_FLOAT, device)
 
 
 def ones(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """Return an Array of ones. shape: ints. dtype: by default float32. Raises `ShapeError` for an invalid shape."""
+    """Return an Array of ones.
+
+    Args:
+        shape: Ints.
+        dtype: By default float32.
+
+    Raises:
+        ShapeError: For an invalid shape.
+    """
     return _full("ones", shape, 1, check_dtype("ones", dtype) or DEFAULT_FLOAT, device)
 
 
@@ -190,8 +213,14 @@ def full(
 ) -> Tensor:
     """Return an Array filled with one value.
 
-    shape: ints. fill_value: a Python scalar. dtype: by default bool, int64, float32 or complex64, by the type of the
-    scalar. Raises `DTypeError` if the value is out of range, `ShapeError` for an invalid shape.
+    Args:
+        shape: Ints.
+        fill_value: A Python scalar.
+        dtype: By default bool, int64, float32 or complex64, by the type of the scalar.
+
+    Raises:
+        DTypeError: If the value is out of range.
+        ShapeError: For an invalid shape.
     """
     value = _scalar_of("full", fill_value)
     return _full("full", shape, value, check_dtype("full", dtype) or _default_of(value), device)
@@ -254,7 +283,11 @@ def full_like(
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """Return one value with the shape of x and by default its dtype. Raises `DTypeError` if it is out of range."""
+    """Return one value with the shape of x and by default its dtype.
+
+    Raises:
+        DTypeError: If it is out of range.
+    """
     return _like_of("full_like", x, _scalar_of("full_like", fill_value), dtype, device)
 
 
@@ -270,10 +303,16 @@ def arange(
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """Return the numbers from `start` to `stop`, exclusive, in steps of `step`. A single argument is `stop`, from 0.
+    """Return the numbers from `start` to `stop`, exclusive, in steps of `step`.
 
-    dtype: by default int64 for ints and float32 otherwise. Raises `ShapeError` for a step of 0 and `DTypeError` if the
-    bounds are out of range. With symbolic Dims it returns a Symbol of the current graph.
+    A single argument is `stop`, from 0.
+
+    Args:
+        dtype: By default int64 for ints and float32 otherwise.
+
+    Raises:
+        ShapeError: For a step of 0.
+        DTypeError: If the bounds are out of range. With symbolic Dims it returns a Symbol of the current graph.
     """
     check_device("arange", device)
     if _is_symbolic((start, stop, step)):
@@ -331,8 +370,12 @@ def linspace(
 ) -> Array:
     """Return `num` evenly spaced numbers from `start` to `stop`, inclusive if `endpoint`.
 
-    dtype: by default float32, or complex64 if a bound is complex. Raises `ShapeError` for a negative `num`,
-    `DTypeError` for bounds that are not numbers, and for complex bounds with a real dtype.
+    Args:
+        dtype: By default float32, or complex64 if a bound is complex.
+
+    Raises:
+        ShapeError: For a negative `num`.
+        DTypeError: For bounds that are not numbers, and for complex bounds with a real dtype.
     """
     check_device("linspace", device)
     (count,) = _shape_of("linspace", num)
@@ -360,7 +403,11 @@ def eye(
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Array:
-    """Return a matrix of zeros with ones on diagonal `k`, 0 for the main one. dtype: by default float32."""
+    """Return a matrix of zeros with ones on diagonal `k`, 0 for the main one.
+
+    Args:
+        dtype: By default float32.
+    """
     check_device("eye", device)
     rows, columns = _shape_of("eye", (n_rows, n_rows if n_cols is None else n_cols))
     diagonal = builtins.max(-rows, builtins.min(int(k), columns))
@@ -377,13 +424,21 @@ def _eye(rows: int, columns: int, k: int, dtype: DType) -> Symbol:
 
 @function
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """Return the lower triangle of matrices, with 0 above diagonal k. x: [..., m, n] of any dtype."""
+    """Return the lower triangle of matrices, with 0 above diagonal k.
+
+    Args:
+        x: [..., m, n] of any dtype.
+    """
     return ops.tril(x, _diagonal(k))
 
 
 @function
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """Return the upper triangle of matrices, with 0 below diagonal k. x: [..., m, n] of any dtype."""
+    """Return the upper triangle of matrices, with 0 below diagonal k.
+
+    Args:
+        x: [..., m, n] of any dtype.
+    """
     return ops.triu(x, _diagonal(k))
 
 
@@ -408,9 +463,15 @@ def _grid(arrays: list[Tensor], indexing: str) -> Tensor:
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Return the coordinate arrays of a grid, one for each vector, which varies along its own axis.
 
-    arrays: vectors of one dtype. indexing: "ij" for axes in the order of the arrays, "xy" with the first two swapped.
-    Returns a tuple, as in version 2025.12; earlier versions have a list. Raises `ShapeError` for arrays that are not
-    vectors and for another indexing.
+    Args:
+        arrays: Vectors of one dtype.
+        indexing: "ij" for axes in the order of the arrays, "xy" with the first two swapped.
+
+    Returns:
+        A tuple, as in version 2025.12; earlier versions have a list.
+
+    Raises:
+        ShapeError: For arrays that are not vectors and for another indexing.
     """
     if indexing not in ("xy", "ij"):
         raise ShapeError(f"meshgrid: unknown indexing {indexing!r}", help='use "xy" or "ij"')

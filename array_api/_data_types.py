@@ -88,9 +88,14 @@ def _cast(x: Tensor, dtype: DType) -> Tensor:
 def astype(x: Tensor, dtype: DType, /, *, copy: Any = True, device: str | None = None) -> Tensor:
     """Cast values to another dtype.
 
-    x: any shape and dtype. copy: copy an Array that has the dtype already. Floats are truncated and saturated to
-    integers, NaN becomes 0; integers wrap; bool is `!= 0`. Raises `DTypeError` for an invalid dtype, `GraphError` for a
-    device other than "cpu".
+    Args:
+        x: Any shape and dtype.
+        copy: Copy an Array that has the dtype already. Floats are truncated and saturated to integers, NaN becomes 0;
+            integers wrap; bool is `!= 0`.
+
+    Raises:
+        DTypeError: For an invalid dtype.
+        GraphError: For a device other than "cpu".
     """
     check_device("astype", device)
     target = DType.of(dtype)
@@ -135,7 +140,8 @@ class IInfo:
 def finfo(type: Any, /) -> FInfo:
     """Return the limits of a float dtype, of the parts of a complex dtype, or of the dtype of a Symbol or Array.
 
-    Raises `DTypeError` for other dtypes.
+    Raises:
+        DTypeError: For other dtypes.
     """
     dtype = real_of(dtype_of(type))
     if not dtype.is_float:
@@ -145,7 +151,11 @@ def finfo(type: Any, /) -> FInfo:
 
 
 def iinfo(type: Any, /) -> IInfo:
-    """Return the limits of an integer dtype, or of that of a Symbol or Array. Raises `DTypeError` for others."""
+    """Return the limits of an integer dtype, or of that of a Symbol or Array.
+
+    Raises:
+        DTypeError: For others.
+    """
     dtype = dtype_of(type)
     if not dtype.is_integer:
         raise DTypeError(f"iinfo: {dtype} is not an integer dtype", help="finfo is for floats")
@@ -158,8 +168,10 @@ _BY_KIND = {Kind.bool: "bool", Kind.signed: "signed integer", Kind.unsigned: "un
 def isdtype(dtype: DType, kind: Any) -> Any:
     """Return True if a dtype is of a kind: a dtype, one of `KINDS` by name, or a tuple of those.
 
-    Dtypes outside the standard, such as bfloat16, have the kind of their values. Raises `DTypeError` for an unknown
-    kind.
+    Dtypes outside the standard, such as bfloat16, have the kind of their values.
+
+    Raises:
+        DTypeError: For an unknown kind.
     """
     source = DType.of(dtype)
     if isinstance(kind, tuple):
@@ -182,8 +194,11 @@ def isdtype(dtype: DType, kind: Any) -> Any:
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """Return the dtype that dtypes, Symbols, Arrays and Python scalars promote to.
 
-    Symbols use the promotion system of their graph, other values that of the standard. Raises `DTypeError` without
-    arguments or for scalars only, `PromotionError` if there is no common dtype.
+    Symbols use the promotion system of their graph, other values that of the standard.
+
+    Raises:
+        DTypeError: Without arguments or for scalars only.
+        PromotionError: If there is no common dtype.
     """
     if not arrays_and_dtypes or all(is_scalar(value) for value in arrays_and_dtypes):
         raise DTypeError(

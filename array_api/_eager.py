@@ -69,7 +69,11 @@ class Array(EagerArray):
 
     @property
     def T(self) -> Array:  # noqa: N802 - the standard's name
-        """The transposed matrix. Raises `ShapeError` unless the rank is 2."""
+        """The transposed matrix.
+
+        Raises:
+            ShapeError: Unless the rank is 2.
+        """
         if self.ndim != 2:
             raise ShapeError(
                 f"T: the array must be a matrix, got rank {self.ndim}", help="x.mT transposes the last two axes"

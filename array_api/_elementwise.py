@@ -95,7 +95,8 @@ def _unary(name: str, body: Callable[[Any], Symbol]) -> Callable[[Tensor], Tenso
 
 def _set_names(call: Callable[..., Any], name: str, body: Callable[..., Any]) -> Callable[..., Any]:
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = body.__doc__
+    doc = body.__doc__ or ""
+    call.__doc__ = doc.replace("    lhs: ", "    x1: ").replace("    rhs: ", "    x2: ")
     return call
 
 
@@ -136,8 +137,12 @@ trunc = _unary("trunc", ops.trunc)
 def expm1(x: Tensor, /) -> Tensor:
     """Return exp(x) - 1, accurate near 0.
 
-    x: floats or complex numbers of any shape. For complex numbers, a real part of -0.0 gives 0.0, as in the standard;
-    NumPy and `ops.expm1` give -0.0. Raises `PromotionError` for other dtypes.
+    Args:
+        x: Floats or complex numbers of any shape. For complex numbers, a real part of -0.0 gives 0.0, as in the
+            standard; NumPy and `ops.expm1` give -0.0.
+
+    Raises:
+        PromotionError: For other dtypes.
     """
     result = ops.expm1(x)
     return ops.complex(ops.real(result) + 0.0, ops.imag(result)) if result.dtype.is_complex else result
@@ -145,9 +150,18 @@ def expm1(x: Tensor, /) -> Tensor:
 
 @function
 def round(x: Tensor, /) -> Tensor:
-    """Round to the nearest integer, halves to even. Both parts of complex numbers are rounded.
+    """Round to the nearest integer, halves to even.
 
-    x: numbers of any shape. Returns the dtype of x. Raises `PromotionError` for bool.
+    Both parts of complex numbers are rounded.
+
+    Args:
+        x: Numbers of any shape.
+
+    Returns:
+        The dtype of x.
+
+    Raises:
+        PromotionError: For bool.
     """
     number = ops.positive(x)
     if number.dtype.is_complex:
@@ -159,7 +173,11 @@ def round(x: Tensor, /) -> Tensor:
 def conj(x: Tensor, /) -> Tensor:
     """Return the complex conjugate; real numbers do not change.
 
-    x: numbers of any shape. Raises `PromotionError` for bool, as in the standard.
+    Args:
+        x: Numbers of any shape.
+
+    Raises:
+        PromotionError: For bool, as in the standard.
     """
     return ops.conj(ops.positive(x))
 
@@ -168,7 +186,11 @@ def conj(x: Tensor, /) -> Tensor:
 def real(x: Tensor, /) -> Tensor:
     """Return the real part; real numbers do not change.
 
-    x: numbers of any shape. Raises `PromotionError` for bool, as in the standard.
+    Args:
+        x: Numbers of any shape.
+
+    Raises:
+        PromotionError: For bool, as in the standard.
     """
     return ops.real(ops.positive(x))
 
@@ -177,7 +199,11 @@ def real(x: Tensor, /) -> Tensor:
 def imag(x: Tensor, /) -> Tensor:
     """Return the imaginary part.
 
-    x: complex numbers of any shape. Raises `DTypeError` for other dtypes, as in the standard.
+    Args:
+        x: Complex numbers of any shape.
+
+    Raises:
+        DTypeError: For other dtypes, as in the standard.
     """
     number = ops.positive(x)
     if not number.dtype.is_complex:
@@ -193,9 +219,13 @@ def imag(x: Tensor, /) -> Tensor:
 def tanh(x: Tensor, /) -> Tensor:
     """Return the hyperbolic tangent.
 
-    x: floats or complex numbers of any shape. If the real part is infinite and the imaginary part b finite, the
-    imaginary part of the result is a zero with the sign of b, as in the standard; in C and `ops.tanh` it has the sign
-    of sin(2 b). Raises `PromotionError` for other dtypes.
+    Args:
+        x: Floats or complex numbers of any shape. If the real part is infinite and the imaginary part b finite, the
+            imaginary part of the result is a zero with the sign of b, as in the standard; in C and `ops.tanh` it has
+            the sign of sin(2 b).
+
+    Raises:
+        PromotionError: For other dtypes.
     """
     result = ops.tanh(x)
     if not result.dtype.is_complex:
@@ -209,7 +239,14 @@ def tanh(x: Tensor, /) -> Tensor:
 def signbit(x: Tensor, /) -> Tensor:
     """Return True where the sign bit is set: for negative numbers, -0.0, and NaNs with the sign bit.
 
-    x: floats of any shape. Returns bool. Raises `DTypeError` for other dtypes, as in the standard.
+    Args:
+        x: Floats of any shape.
+
+    Returns:
+        Bool.
+
+    Raises:
+        DTypeError: For other dtypes, as in the standard.
     """
     number = ops.positive(x)
     if not number.dtype.is_float:
@@ -309,8 +346,16 @@ def _bounded(x: Symbol, bound: Tensor, beyond: Callable[[Any, Any], Symbol]) -> 
 def clip(x: Tensor, /, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
     """Limit the elements of x to the range from `min` to `max`.
 
-    x: numbers of any shape. min, max: numbers, or Symbols or Arrays that broadcast with x; None for no bound. Returns
-    the dtype of x; NaNs do not change. Raises `PromotionError` if the dtype of a bound does not promote to that of x,
-    `ShapeError` if the shapes do not broadcast.
+    Args:
+        x: Numbers of any shape.
+        min: Numbers, or Symbols or Arrays that broadcast with x; None for no bound.
+        max: Numbers, or Symbols or Arrays that broadcast with x; None for no bound.
+
+    Returns:
+        The dtype of x; NaNs do not change.
+
+    Raises:
+        PromotionError: If the dtype of a bound does not promote to that of x.
+        ShapeError: If the shapes do not broadcast.
     """
     return _clip(*as_arrays("clip", (x, min, max)))

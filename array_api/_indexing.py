@@ -24,8 +24,14 @@ __all__ = ["take", "take_along_axis"]
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     """Return the slices of x at indices along an axis.
 
-    x: any dtype. indices: integers of any shape; negative ones count from the end. axis: None for the only axis of a
-    vector. Raises `DTypeError` for indices that are not integers, `ShapeError` for an invalid axis.
+    Args:
+        x: Any dtype.
+        indices: Integers of any shape; negative ones count from the end.
+        axis: None for the only axis of a vector.
+
+    Raises:
+        DTypeError: For indices that are not integers.
+        ShapeError: For an invalid axis.
     """
     return ops.gather(x, indices, check_axis("take", axis, x))
 
@@ -34,8 +40,13 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     """Return the element of x for each of `indices` along an axis.
 
-    x: any dtype. indices: integers of the same rank, whose other dims broadcast with those of x. Raises `DTypeError`
-    for indices that are not integers, `ShapeError` for shapes that do not broadcast.
+    Args:
+        x: Any dtype.
+        indices: Integers of the same rank, whose other dims broadcast with those of x.
+
+    Raises:
+        DTypeError: For indices that are not integers.
+        ShapeError: For shapes that do not broadcast.
     """
     return ops.take_along_axis(x, indices, axis)
 

@@ -59,7 +59,12 @@ def _is_empty(x1: Tensor, x2: Tensor) -> bool:
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Return the sum of products over axes: the last ones of x1 with the first ones of x2, or the given ones of both.
 
-    x1, x2: numbers. Raises `ShapeError` for invalid axes, or axes of different sizes.
+    Args:
+        x1: Numbers.
+        x2: Numbers.
+
+    Raises:
+        ShapeError: For invalid axes, or axes of different sizes.
     """
     return ops.tensordot(x1, x2, axes)
 
@@ -68,7 +73,12 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Seq
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """Return the dot products of vectors along an axis, counted from the end; the other axes broadcast.
 
-    x1, x2: numbers. Raises `ShapeError` for an invalid axis and for shapes that do not broadcast.
+    Args:
+        x1: Numbers.
+        x2: Numbers.
+
+    Raises:
+        ShapeError: For an invalid axis and for shapes that do not broadcast.
     """
     is_axis = type(axis) is int and -min(x1.ndim, x2.ndim) <= axis < 0
     if not _is_empty(x1, x2) or not is_axis or not same_dim(x1.shape[axis], x2.shape[axis]):

@@ -27,7 +27,11 @@ Axes = int | Sequence[int] | None
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that shapes broadcast to. Raises `ShapeError` if they do not broadcast."""
+    """Return the shape that shapes broadcast to.
+
+    Raises:
+        ShapeError: If they do not broadcast.
+    """
     try:
         return tuple(int(dim) for dim in joint_shape([Shape(shape) for shape in shapes or ((),)]))
     except ValueError as clash:
@@ -36,7 +40,14 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 @function
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
-    """Broadcast x to a shape. x: any dtype. Raises `ShapeError` if x does not broadcast to it."""
+    """Broadcast x to a shape.
+
+    Args:
+        x: Any dtype.
+
+    Raises:
+        ShapeError: If x does not broadcast to it.
+    """
     return ops.broadcast_to(x, shape)
 
 
@@ -71,9 +82,13 @@ def _sizes(x: Symbol, rank: int) -> Symbol:
 
 
 def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
-    """Broadcast arrays of any dtypes to their common shape. Raises `ShapeError` if there is none.
+    """Broadcast arrays of any dtypes to their common shape.
 
-    Returns a tuple, as in version 2025.12; earlier versions have a list.
+    Returns:
+        A tuple, as in version 2025.12; earlier versions have a list.
+
+    Raises:
+        ShapeError: If there is none.
     """
     return tuple(_broadcast(arrays)) if arrays else ()
 
@@ -82,15 +97,24 @@ def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: builtins.bool | None = None) -> Tensor:
     """Return the same elements in row-major order with another shape.
 
-    x: any dtype. shape: ints, of which one can be -1 (inferred). copy: the result is a new array in any case. Raises
-    `ShapeError` if the numbers of elements differ, and for copy=False of an Array.
+    Args:
+        x: Any dtype.
+        shape: Ints, of which one can be -1 (inferred).
+        copy: The result is a new array in any case.
+
+    Raises:
+        ShapeError: If the numbers of elements differ, and for copy=False of an Array.
     """
     return ops.reshape(x, shape)
 
 
 @function
 def expand_dims(x: Tensor, /, axis: int | tuple[int, ...] = 0) -> Tensor:
-    """Insert axes of size 1 at positions of the result. Raises `OutOfBounds` for an invalid position."""
+    """Insert axes of size 1 at positions of the result.
+
+    Raises:
+        OutOfBounds: For an invalid position.
+    """
     try:
         return ops.unsqueeze(x, axis)
     except ShapeError as error:
@@ -99,7 +123,11 @@ def expand_dims(x: Tensor, /, axis: int | tuple[int, ...] = 0) -> Tensor:
 
 @function
 def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
-    """Remove axes of size 1. Raises `ShapeError` for an invalid axis, or an axis of another size."""
+    """Remove axes of size 1.
+
+    Raises:
+        ShapeError: For an invalid axis, or an axis of another size.
+    """
     return ops.squeeze(x, axis)
 
 
@@ -108,19 +136,37 @@ def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
 
 @function
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
-    """Reorder the axes. axes: every axis once. Raises `ShapeError` otherwise."""
+    """Reorder the axes.
+
+    Args:
+        axes: Every axis once.
+
+    Raises:
+        ShapeError: Otherwise.
+    """
     return ops.permute(x, axes)
 
 
 @function
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """Transpose matrices. x: [..., m, n]. Raises `ShapeError` below rank 2."""
+    """Transpose matrices.
+
+    Args:
+        x: [..., m, n].
+
+    Raises:
+        ShapeError: Below rank 2.
+    """
     return ops.transpose_matrix(x)
 
 
 @function
 def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
-    """Move axes to other positions; the others stay in order. Raises `ShapeError` for invalid axes."""
+    """Move axes to other positions; the others stay in order.
+
+    Raises:
+        ShapeError: For invalid axes.
+    """
     rank = x.ndim
     roles = {"x": x}
     moved = axes_of("moveaxis", source, rank, roles, name="source")
@@ -135,7 +181,11 @@ def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[
 
 @function
 def flip(x: Tensor, /, *, axis: Axes = None) -> Tensor:
-    """Reverse the elements along axes, by default all. Raises `ShapeError` for an invalid axis."""
+    """Reverse the elements along axes, by default all.
+
+    Raises:
+        ShapeError: For an invalid axis.
+    """
     return ops.flip(x, axis)
 
 
@@ -143,8 +193,12 @@ def flip(x: Tensor, /, *, axis: Axes = None) -> Tensor:
 def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: Axes = None) -> Tensor:
     """Shift the elements by `shift` along axes; elements at the end move to the front.
 
-    x: any shape and dtype. axis: one, several with a shift for each or for all, or None for the flattened array. Raises
-    `ShapeError` for an invalid axis and for a wrong number of shifts.
+    Args:
+        x: Any shape and dtype.
+        axis: One, several with a shift for each or for all, or None for the flattened array.
+
+    Raises:
+        ShapeError: For an invalid axis and for a wrong number of shifts.
     """
     return ops.roll(x, shift, axis)
 
@@ -156,8 +210,12 @@ def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: Axes = None) -> Te
 def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0) -> Tensor:
     """Concatenate arrays along an axis, or flattened arrays for None.
 
-    arrays: of the same rank, with equal sizes except along the axis, and of dtypes that promote to a common one. Raises
-    `ShapeError` and `PromotionError` otherwise.
+    Args:
+        arrays: Of the same rank, with equal sizes except along the axis, and of dtypes that promote to a common one.
+
+    Raises:
+        ShapeError: Otherwise.
+        PromotionError: Otherwise.
     """
     if axis is None:
         return ops.concat([ops.reshape(x, -1) for x in arrays])
@@ -168,15 +226,23 @@ def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0
 def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Tensor:
     """Stack arrays along a new axis.
 
-    arrays: of the same shape, and of dtypes that promote to a common one. Raises `ShapeError` and `PromotionError`
-    otherwise.
+    Args:
+        arrays: Of the same shape, and of dtypes that promote to a common one.
+
+    Raises:
+        ShapeError: Otherwise.
+        PromotionError: Otherwise.
     """
     return ops.stack(arrays, axis)
 
 
 @function(static=True)
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """Return the slices of x along an axis of known size. Raises `ShapeError` otherwise."""
+    """Return the slices of x along an axis of known size.
+
+    Raises:
+        ShapeError: Otherwise.
+    """
     at = axis_of("unstack", axis, x.ndim, {"x": x})
     if not x.shape[at].is_static:
         raise ShapeError(f"unstack: the size of axis {at} is unknown", operands={"x": x}, help="make the dim static")
@@ -187,8 +253,11 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
     """Repeat each element along an axis, or those of the flattened array for None.
 
-    repeats: the number of times: an int, or integers of shape [n] for an axis of size n, or [1]. Raises `ShapeError`
-    for negative numbers and for another shape.
+    Args:
+        repeats: The number of times: an int, or integers of shape [n] for an axis of size n, or [1].
+
+    Raises:
+        ShapeError: For negative numbers and for another shape.
     """
     if axis is None:
         x, axis = ops.reshape(x, -1), 0
@@ -204,7 +273,11 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
     """Repeat x along each axis, with additional leading axes if needed.
 
-    repetitions: the number of times along each of the last axes. Raises `ShapeError` for negative numbers.
+    Args:
+        repetitions: The number of times along each of the last axes.
+
+    Raises:
+        ShapeError: For negative numbers.
     """
     counts = tuple(repetitions) if isinstance(repetitions, (tuple, list)) else (repetitions,)
     counts = (1,) * (x.ndim - len(counts)) + counts

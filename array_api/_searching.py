@@ -47,7 +47,14 @@ __all__ = [
 
 @function
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Sort the elements along an axis, always stably. x: numbers. Raises `ShapeError` for an invalid axis."""
+    """Sort the elements along an axis, always stably.
+
+    Args:
+        x: Numbers.
+
+    Raises:
+        ShapeError: For an invalid axis.
+    """
     return ops.sort(x, axis, descending)
 
 
@@ -82,7 +89,8 @@ def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) ->
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     """Return the indices of nonzero elements: an int64 vector for each axis, with a length known at run time.
 
-    Raises `ShapeError` for a scalar.
+    Raises:
+        ShapeError: For a scalar.
     """
     rows = ops.nonzero(x)
     return tuple(rows[:, axis] for axis in range(x.ndim))
@@ -96,8 +104,14 @@ def _where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
 def where(condition: Tensor, x1: Tensor, x2: Tensor, /) -> Tensor:
     """Return the elements of x1 where `condition` is true, and those of x2 elsewhere.
 
-    condition: bool. x1, x2: of dtypes that promote to a common one; one can be a Python scalar. All three broadcast.
-    Raises `PromotionError` and `ShapeError` otherwise.
+    Args:
+        condition: Bool.
+        x1: Of dtypes that promote to a common one; one can be a Python scalar.
+        x2: Of dtypes that promote to a common one; one can be a Python scalar. All three broadcast.
+
+    Raises:
+        PromotionError: Otherwise.
+        ShapeError: Otherwise.
     """
     return _where(condition, *as_arrays("where", (x1, x2)))
 
@@ -126,9 +140,14 @@ def _inverse(order: Symbol) -> Symbol:
 def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     """Return the int64 indices at which to insert elements in a sorted vector.
 
-    x1: a sorted vector of numbers, or with `sorter` a vector that these indices sort. x2: numbers of any shape, or one
-    number. side: "left" or "right" of equal elements. NaN is above all numbers. Raises `ShapeError` if x1 is not a
-    vector and for another side, `PromotionError` if there is no common dtype.
+    Args:
+        x1: A sorted vector of numbers, or with `sorter` a vector that these indices sort.
+        x2: Numbers of any shape, or one number.
+        side: "left" or "right" of equal elements. NaN is above all numbers.
+
+    Raises:
+        ShapeError: If x1 is not a vector and for another side.
+        PromotionError: If there is no common dtype.
     """
     if side not in ("left", "right"):
         raise ShapeError(f"searchsorted: unknown side {side!r}", help='use "left" or "right"')
@@ -168,8 +187,12 @@ class UniqueInverse(NamedTuple):
 def unique_all(x: Tensor, /) -> UniqueAll:
     """Return the sorted unique values, their first indices, the index of each element among them, and their counts.
 
-    x: any shape. NaNs are all different, and -0.0 equals 0.0. Returns vectors with a length known at run time, and
-    `inverse_indices` with the shape of x; indices and counts are int64.
+    Args:
+        x: Any shape. NaNs are all different, and -0.0 equals 0.0.
+
+    Returns:
+        Vectors with a length known at run time, and `inverse_indices` with the shape of x; indices and counts are
+        int64.
     """
     return UniqueAll(*ops.unique(x))
 
@@ -207,10 +230,19 @@ def _isin(x1: Tensor, x2: Tensor, invert: bool) -> Tensor:
 
 
 def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
-    """Return True for each element of x1 that is in x2; False with `invert`. NaN is in no array.
+    """Return True for each element of x1 that is in x2; False with `invert`.
 
-    x1, x2: any shapes, of dtypes that promote to a common one; one can be an int. Returns bool with the shape of x1.
-    Raises `PromotionError` if there is no common dtype.
+    NaN is in no array.
+
+    Args:
+        x1: Any shapes, of dtypes that promote to a common one; one can be an int.
+        x2: Any shapes, of dtypes that promote to a common one; one can be an int.
+
+    Returns:
+        Bool with the shape of x1.
+
+    Raises:
+        PromotionError: If there is no common dtype.
     """
     left, right = as_arrays("isin", (x1, x2))
     return _isin(left, right, invert)
@@ -238,8 +270,11 @@ def _summable(x: Symbol, dtype: DType | None) -> Symbol:
 def sum(x: Tensor, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: bool = False) -> Tensor:
     """Return the sum over axes.
 
-    x: numbers of any shape. axis: one, several, or None for all. dtype: of the result; by default that of x, and int64
-    or uint64 for integers. keepdims: keep the axes with length 1. An empty sum is 0.
+    Args:
+        x: Numbers of any shape.
+        axis: One, several, or None for all.
+        dtype: Of the result; by default that of x, and int64 or uint64 for integers.
+        keepdims: Keep the axes with length 1. An empty sum is 0.
     """
     return ops.sum(_summable(x, dtype), axis, keepdims)
 
@@ -260,7 +295,8 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 def var(x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the variance of floats over axes.
 
-    correction: the divisor is the number of elements minus the correction.
+    Args:
+        correction: The divisor is the number of elements minus the correction.
     """
     return ops.var(x, axis, correction, keepdims)
 
@@ -273,13 +309,21 @@ def std(x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepd
 
 @function
 def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the maximum over axes; propagates NaN. Raises `ShapeError` for axes of length 0."""
+    """Return the maximum over axes; propagates NaN.
+
+    Raises:
+        ShapeError: For axes of length 0.
+    """
     return ops.max(x, axis=axis, keepdims=keepdims)
 
 
 @function
 def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the minimum over axes; propagates NaN. Raises `ShapeError` for axes of length 0."""
+    """Return the minimum over axes; propagates NaN.
+
+    Raises:
+        ShapeError: For axes of length 0.
+    """
     return ops.min(x, axis=axis, keepdims=keepdims)
 
 
@@ -289,7 +333,11 @@ def cumulative_sum(
 ) -> Tensor:
     """Return the cumulative sum along an axis.
 
-    x: numbers. axis: None for the only axis of a vector. dtype: as for `sum`. include_initial: start with a 0.
+    Args:
+        x: Numbers.
+        axis: None for the only axis of a vector.
+        dtype: As for `sum`.
+        include_initial: Start with a 0.
     """
     at = check_axis("cumulative_sum", axis, x)
     return _with_initial(ops.cumsum(_summable(x, dtype), at), at, 0, include_initial)
@@ -299,7 +347,11 @@ def cumulative_sum(
 def cumulative_prod(
     x: Tensor, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: bool = False
 ) -> Tensor:
-    """Return the cumulative product along an axis. include_initial: start with a 1. See `cumulative_sum`."""
+    """Return the cumulative product along an axis.
+
+    Args:
+        include_initial: Start with a 1. See `cumulative_sum`.
+    """
     at = check_axis("cumulative_prod", axis, x)
     return _with_initial(ops.cumprod(_summable(x, dtype), at), at, 1, include_initial)
 
@@ -331,8 +383,13 @@ def diff(
 ) -> Tensor:
     """Return the n-th differences of neighbours along an axis.
 
-    x: numbers of rank 1 or more. prepend, append: arrays of the same rank to concatenate before and after x first.
-    Raises `ShapeError` for an invalid axis.
+    Args:
+        x: Numbers of rank 1 or more.
+        prepend: Arrays of the same rank to concatenate before and after x first.
+        append: Arrays of the same rank to concatenate before and after x first.
+
+    Raises:
+        ShapeError: For an invalid axis.
     """
     at = check_axis("diff", axis, x)
     parts = [part for part in (prepend, x, append) if part is not None]

@@ -33,8 +33,18 @@ Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Tensor:
     """Return the frequencies of a transform of length n: 0 and positive ones, then negative ones.
 
-    n: at least 1. d: the sample spacing. dtype: float16, float32 or float64; by default float32. Returns [n]. Raises
-    `ShapeError` for a length below 1, `DTypeError` for other dtypes, `GraphError` for a device other than "cpu".
+    Args:
+        n: At least 1.
+        d: The sample spacing.
+        dtype: Float16, float32 or float64; by default float32.
+
+    Returns:
+        [n].
+
+    Raises:
+        ShapeError: For a length below 1.
+        DTypeError: For other dtypes.
+        GraphError: For a device other than "cpu".
     """
     length, result_dtype = _length("fftfreq", n), _float("fftfreq", dtype)
     upper = (length - 1) // 2 + 1
@@ -45,7 +55,13 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: st
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Tensor:
     """Return the frequencies of a transform of n real numbers: 0 and positive ones.
 
-    n, d, dtype: as for `fftfreq`. Returns [n // 2 + 1]. Raises as `fftfreq` does.
+    Args:
+        n: As for `fftfreq`.
+        d: As for `fftfreq`.
+        dtype: As for `fftfreq`.
+
+    Returns:
+        [n // 2 + 1]. Raises as `fftfreq` does.
     """
     length, result_dtype = _length("rfftfreq", n), _float("rfftfreq", dtype)
     return _frequencies(arange(0, length // 2 + 1), length, d, result_dtype, device)
@@ -75,7 +91,12 @@ def _float(op: str, dtype: DType | None) -> DType:
 def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Move frequency 0 to the middle.
 
-    x: any shape and dtype. axes: one, several, or None for all. Raises `ShapeError` for an invalid axis.
+    Args:
+        x: Any shape and dtype.
+        axes: One, several, or None for all.
+
+    Raises:
+        ShapeError: For an invalid axis.
     """
     return _shift("fftshift", x, axes, inverse=False)
 
@@ -102,10 +123,17 @@ def _shift(op: str, x: Symbol, axes: int | Sequence[int] | None, *, inverse: boo
 def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the discrete Fourier transform along an axis.
 
-    x: complex numbers, or floats, which become complex; at least rank 1. n: the length to which the signal is truncated
-    or zero-padded; by default its size. norm: the divisor, 1 for "backward", sqrt(n) for "ortho", n for "forward".
-    Returns complex numbers, with size n along the axis. Raises `DTypeError` for other dtypes, `ShapeError` for n below
-    1 and for an invalid axis.
+    Args:
+        x: Complex numbers, or floats, which become complex; at least rank 1.
+        n: The length to which the signal is truncated or zero-padded; by default its size.
+        norm: The divisor, 1 for "backward", sqrt(n) for "ortho", n for "forward".
+
+    Returns:
+        Complex numbers, with size n along the axis.
+
+    Raises:
+        DTypeError: For other dtypes.
+        ShapeError: For n below 1 and for an invalid axis.
     """
     return ops.fft(_complex("fft", x), n, axis, norm)
 
@@ -122,8 +150,12 @@ def fftn(
 ) -> Tensor:
     """Return the discrete Fourier transform along several axes.
 
-    x, norm: as for `fft`. s: the lengths along the axes. axes: by default the last len(s) axes, or all. Raises as `fft`
-    does, and `ShapeError` if the numbers of lengths and axes differ.
+    Args:
+        x: As for `fft`.
+        s: The lengths along the axes.
+        axes: By default the last len(s) axes, or all. Raises as `fft` does, and `ShapeError` if the numbers of lengths
+            and axes differ.
+        norm: As for `fft`.
     """
     return _along("fftn", ops.fft, _complex("fftn", x), s, axes, norm)
 
@@ -140,8 +172,13 @@ def ifftn(
 def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the discrete Fourier transform of real numbers along an axis, without its redundant half.
 
-    x: floats, at least rank 1. n, norm: as for `fft`. Returns complex numbers, with size n // 2 + 1 along the axis.
-    Raises as `fft` does.
+    Args:
+        x: Floats, at least rank 1.
+        n: As for `fft`.
+        norm: As for `fft`.
+
+    Returns:
+        Complex numbers, with size n // 2 + 1 along the axis. Raises as `fft` does.
     """
     return _half("rfft", x, n, axis, norm)
 
@@ -150,8 +187,12 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the inverse of `rfft`: real numbers from the first half of their transform.
 
-    x: complex numbers, or floats. n: the length of the result; by default 2 * (size - 1), so give an odd length.
-    Returns floats, with size n along the axis. Raises as `fft` does.
+    Args:
+        x: Complex numbers, or floats.
+        n: The length of the result; by default 2 * (size - 1), so give an odd length.
+
+    Returns:
+        Floats, with size n along the axis. Raises as `fft` does.
     """
     return ops.irfft(_complex("irfft", x), n, axis, norm)
 
@@ -162,7 +203,11 @@ def rfftn(
 ) -> Tensor:
     """Return the discrete Fourier transform of real numbers along several axes, without the redundant half of the last.
 
-    x: floats. s, axes, norm: as for `fftn`. Raises as `fftn` does.
+    Args:
+        x: Floats.
+        s: As for `fftn`.
+        axes: As for `fftn`.
+        norm: As for `fftn`. Raises as `fftn` does.
     """
     *others, (axis, n) = _axes("rfftn", x, s, axes)
     return _each(ops.fft, _half("rfftn", x, n, axis, norm), others, norm)
@@ -172,7 +217,13 @@ def rfftn(
 def irfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = "backward"
 ) -> Tensor:
-    """Return the inverse of `rfftn`, as floats. Arguments are those of `rfftn`. s: the lengths of the result."""
+    """Return the inverse of `rfftn`, as floats.
+
+    Arguments are those of `rfftn`.
+
+    Args:
+        s: The lengths of the result.
+    """
     *others, (axis, n) = _axes("irfftn", x, s, axes)
     return ops.irfft(_each(ops.ifft, _complex("irfftn", x), others, norm), n, axis, norm)
 
@@ -181,8 +232,12 @@ def irfftn(
 def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """Return the discrete Fourier transform of a Hermitian-symmetric signal, which is real.
 
-    x: complex numbers, the first half of the signal. n: the length of the result, by default 2 * (size - 1). norm: as
-    for `fft`. Returns floats, with size n along the axis. Raises as `fft` does.
+    Args:
+        x: Complex numbers, the first half of the signal. n: the length of the result, by default 2 * (size - 1).
+        norm: As for `fft`.
+
+    Returns:
+        Floats, with size n along the axis. Raises as `fft` does.
     """
     return ops.irfft(ops.conj(_complex("hfft", x)), n, axis, _INVERSE.get(norm, norm))
 

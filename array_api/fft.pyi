@@ -44,7 +44,7 @@ def ihfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backw
 def irfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
     """Return the inverse of `rfft`: real numbers from the first half of their transform."""
 def irfftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> _T:
-    """Return the inverse of `rfftn`, as floats. Arguments are those of `rfftn`. s: the lengths of the result."""
+    """Return the inverse of `rfftn`, as floats."""
 def rfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
     """Return the discrete Fourier transform of real numbers along an axis, without its redundant half."""
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Array:

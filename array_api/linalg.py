@@ -123,8 +123,16 @@ def _require_known_sizes(op: str, x: Symbol) -> None:
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """Return the cross products of vectors of length 3.
 
-    x1, x2: numbers, which broadcast except along `axis`, of size 3 in both. axis: the axis of the vectors, counted from
-    the end. Returns the broadcast shape. Raises `ShapeError` for an invalid axis or another size.
+    Args:
+        x1: Numbers, which broadcast except along `axis`, of size 3 in both.
+        x2: Numbers, which broadcast except along `axis`, of size 3 in both.
+        axis: The axis of the vectors, counted from the end.
+
+    Returns:
+        The broadcast shape.
+
+    Raises:
+        ShapeError: For an invalid axis or another size.
     """
     return ops.cross(x1, x2, axis)
 
@@ -133,7 +141,14 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
 def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
     """Return the outer product of two vectors.
 
-    x1: [m], x2: [n], numbers. Returns [m, n]. Raises `ShapeError` for other ranks.
+    Args:
+        x1: [m], x2: [n], numbers.
+
+    Returns:
+        [m, n].
+
+    Raises:
+        ShapeError: For other ranks.
     """
     return ops.outer(x1, x2)
 
@@ -142,8 +157,13 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
 def matrix_power(x: Tensor, n: int, /) -> Tensor:
     """Return the n-th power of matrices.
 
-    x: [..., m, m], floats. n: 0 gives the identity, negative numbers give powers of the inverse. Raises `ShapeError`
-    for matrices that are not square, `DTypeError` if n is not an int.
+    Args:
+        x: [..., m, m], floats.
+        n: 0 gives the identity, negative numbers give powers of the inverse.
+
+    Raises:
+        ShapeError: For matrices that are not square.
+        DTypeError: If n is not an int.
     """
     _require_square("matrix_power", x)
     if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
@@ -166,8 +186,15 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
     """Return a diagonal of matrices.
 
-    x: [..., m, n] of any dtype. offset: 1 is the diagonal above the main one, -1 the one below. Returns [..., k].
-    Raises `ShapeError` below rank 2, and for unknown sizes, except for the main diagonal of square matrices.
+    Args:
+        x: [..., m, n] of any dtype.
+        offset: 1 is the diagonal above the main one, -1 the one below.
+
+    Returns:
+        [..., k].
+
+    Raises:
+        ShapeError: Below rank 2, and for unknown sizes, except for the main diagonal of square matrices.
     """
     _require_matrices("diagonal", x)
     return diagonal_of(x, offset)
@@ -177,8 +204,13 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
 def trace(x: Tensor, /, *, offset: int = 0, dtype: DType | None = None) -> Tensor:
     """Return the sum along a diagonal of matrices.
 
-    x: [..., m, n], numbers. offset: as for `diagonal`. dtype: of the sum; by default that of x, and int64 or uint64 for
-    integers. Returns [...]. Raises as `diagonal` does.
+    Args:
+        x: [..., m, n], numbers.
+        offset: As for `diagonal`.
+        dtype: Of the sum; by default that of x, and int64 or uint64 for integers.
+
+    Returns:
+        [...]. Raises as `diagonal` does.
     """
     _require_matrices("trace", x)
     return _sum(diagonal_of(x, offset), axis=-1, dtype=dtype)
@@ -191,9 +223,15 @@ def trace(x: Tensor, /, *, offset: int = 0, dtype: DType | None = None) -> Tenso
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     """Return the lower triangular L with L @ L.mT = x, or its transpose; transposes are conjugated for complex numbers.
 
-    x: [..., n, n], floats or complex numbers, symmetric (Hermitian if complex) and positive definite; only the lower
-    triangle is read. Returns [..., n, n], with NaN for matrices that are not positive definite. Raises `ShapeError` for
-    matrices that are not square.
+    Args:
+        x: [..., n, n], floats or complex numbers, symmetric (Hermitian if complex) and positive definite; only the
+            lower triangle is read.
+
+    Returns:
+        [..., n, n], with NaN for matrices that are not positive definite.
+
+    Raises:
+        ShapeError: For matrices that are not square.
     """
     _require_square("cholesky", x)
     lower = _linear_algebra.cholesky(x)
@@ -204,7 +242,14 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 def det(x: Tensor, /) -> Tensor:
     """Return the determinant.
 
-    x: [..., n, n], floats or complex numbers. Returns [...]. Raises `ShapeError` for matrices that are not square.
+    Args:
+        x: [..., n, n], floats or complex numbers.
+
+    Returns:
+        [...].
+
+    Raises:
+        ShapeError: For matrices that are not square.
     """
     _require_square("det", x)
     pivots, parity = _linear_algebra.pivots(x)
@@ -215,8 +260,14 @@ def det(x: Tensor, /) -> Tensor:
 def slogdet(x: Tensor, /) -> SlogdetResult:
     """Return the sign of the determinant, and the natural logarithm of its magnitude, which does not overflow.
 
-    x: [..., n, n], floats. Returns two of [...]; 0 and -infinity for singular matrices. Raises `ShapeError` for
-    matrices that are not square.
+    Args:
+        x: [..., n, n], floats.
+
+    Returns:
+        Two of [...]; 0 and -infinity for singular matrices.
+
+    Raises:
+        ShapeError: For matrices that are not square.
     """
     _require_square("slogdet", x)
     pivots, parity = _linear_algebra.pivots(x)
@@ -228,8 +279,11 @@ def slogdet(x: Tensor, /) -> SlogdetResult:
 def inv(x: Tensor, /) -> Tensor:
     """Return the inverse.
 
-    x: [..., n, n], floats or complex numbers. The result is infinite or NaN for singular matrices. Raises `ShapeError`
-    for matrices that are not square.
+    Args:
+        x: [..., n, n], floats or complex numbers. The result is infinite or NaN for singular matrices.
+
+    Raises:
+        ShapeError: For matrices that are not square.
     """
     _require_square("inv", x)
     return _linear_algebra.invert(x)
@@ -239,8 +293,15 @@ def inv(x: Tensor, /) -> Tensor:
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     """Return the solution of x1 @ x = x2.
 
-    x1: [..., n, n]. x2: [n], or [..., n, k]. Floats, whose leading axes broadcast. Returns [..., n] or [..., n, k];
-    infinite or NaN for singular matrices. Raises `ShapeError` for other shapes.
+    Args:
+        x1: [..., n, n].
+        x2: [n], or [..., n, k]. Floats, whose leading axes broadcast.
+
+    Returns:
+        [..., n] or [..., n, k]; infinite or NaN for singular matrices.
+
+    Raises:
+        ShapeError: For other shapes.
     """
     roles = {"x1": x1, "x2": x2}
     _require_square("solve", x1)
@@ -274,8 +335,13 @@ def _broadcast_stack(x: Symbol, stack: Shape) -> Symbol:
 def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
     """Return Q with orthonormal columns and upper triangular R with Q @ R = x.
 
-    x: [..., m, n], floats. mode: Q is [..., m, k] and R [..., k, n]; k is min(m, n), or m for "complete". Raises
-    `ShapeError` for unknown sizes, `DTypeError` for another mode.
+    Args:
+        x: [..., m, n], floats.
+        mode: Q is [..., m, k] and R [..., k, n]; k is min(m, n), or m for "complete".
+
+    Raises:
+        ShapeError: For unknown sizes.
+        DTypeError: For another mode.
     """
     _require_known_sizes("qr", x)
     if mode not in ("reduced", "complete"):
@@ -287,10 +353,16 @@ def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRR
 def eig(x: Tensor, /) -> EigResult:
     """Return the eigenvalues of square matrices, and eigenvectors of length 1 whose largest elements are real.
 
-    x: [..., n, n], floats or complex. Returns complex [..., n], and [..., n, n] with the vectors as columns. Complex
-    eigenvalues of real matrices are pairs of conjugates, with the positive imaginary part first; others are exactly
-    real, with real vectors. NaN if x is not finite, or if 30 n QR steps do not converge. Raises `ShapeError` for
-    matrices that are not square.
+    Args:
+        x: [..., n, n], floats or complex.
+
+    Returns:
+        Complex [..., n], and [..., n, n] with the vectors as columns. Complex eigenvalues of real matrices are pairs of
+        conjugates, with the positive imaginary part first; others are exactly real, with real vectors. NaN if x is not
+        finite, or if 30 n QR steps do not converge.
+
+    Raises:
+        ShapeError: For matrices that are not square.
     """
     _require_square("eig", x)
     return EigResult(*eigen.eig(x, vectors=True))
@@ -307,8 +379,14 @@ def eigvals(x: Tensor, /) -> Tensor:
 def eigh(x: Tensor, /) -> EighResult:
     """Return the eigenvalues of symmetric (Hermitian) matrices in ascending order, and orthonormal eigenvectors.
 
-    x: [..., n, n], floats or complex numbers; only the lower triangle is read. Returns floats of [..., n], and
-    [..., n, n] with the vectors as columns. Raises `ShapeError` for matrices that are not square.
+    Args:
+        x: [..., n, n], floats or complex numbers; only the lower triangle is read.
+
+    Returns:
+        Floats of [..., n], and [..., n, n] with the vectors as columns.
+
+    Raises:
+        ShapeError: For matrices that are not square.
     """
     _require_square("eigh", x)
     return EighResult(*jacobi.eigh(x, vectors=True))
@@ -325,8 +403,15 @@ def eigvalsh(x: Tensor, /) -> Tensor:
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
     """Return U with orthonormal columns, S in descending order, and Vh with orthonormal rows: x = (U * S) @ Vh.
 
-    x: [..., m, n], floats. full_matrices: U is [..., m, m] and Vh [..., n, n]. Returns U of [..., m, k], S of [..., k]
-    and Vh of [..., k, n] with k = min(m, n). NaN if x is not finite. Raises `ShapeError` for unknown sizes.
+    Args:
+        x: [..., m, n], floats.
+        full_matrices: U is [..., m, m] and Vh [..., n, n].
+
+    Returns:
+        U of [..., m, k], S of [..., k] and Vh of [..., k, n] with k = min(m, n). NaN if x is not finite.
+
+    Raises:
+        ShapeError: For unknown sizes.
     """
     _require_known_sizes("svd", x)
     return SVDResult(*jacobi.svd(x, full=bool(full_matrices)))
@@ -342,8 +427,16 @@ def svdvals(x: Tensor, /) -> Tensor:
 def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
     """Return the number of singular values above rtol times the largest.
 
-    x: [..., m, n], floats. rtol: a number, or one for each matrix, which broadcasts with [...]; by default max(m, n)
-    times the epsilon of the dtype. Returns int64 of [...]. Raises `ShapeError` for unknown sizes.
+    Args:
+        x: [..., m, n], floats.
+        rtol: A number, or one for each matrix, which broadcasts with [...]; by default max(m, n) times the epsilon of
+            the dtype.
+
+    Returns:
+        Int64 of [...].
+
+    Raises:
+        ShapeError: For unknown sizes.
     """
     return _matrix_rank(x, _as_array("matrix_rank", x, rtol))
 
@@ -357,8 +450,15 @@ def _matrix_rank(x: Tensor, rtol: Tensor | None) -> Tensor:
 def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
     """Return the Moore-Penrose pseudo-inverse.
 
-    x: [..., m, n], floats. rtol: as for `matrix_rank`; smaller singular values count as 0. Returns [..., n, m]. Raises
-    `ShapeError` for unknown sizes.
+    Args:
+        x: [..., m, n], floats.
+        rtol: As for `matrix_rank`; smaller singular values count as 0.
+
+    Returns:
+        [..., n, m].
+
+    Raises:
+        ShapeError: For unknown sizes.
     """
     return _pinv(x, _as_array("pinv", x, rtol))
 
@@ -397,10 +497,16 @@ def matrix_norm(
 ) -> Tensor:
     """Return the norm of matrices.
 
-    x: [..., m, n], floats. ord: "fro" for the root of the sum of squares, "nuc" for the sum of singular values, 2 and
-    -2 for the largest and smallest of them, 1 and -1 for the largest and smallest sum of magnitudes in a column,
-    infinity and -infinity in a row. keepdims: keep both axes with length 1. Raises `ShapeError` for the smallest value
-    of empty matrices, `DTypeError` for another ord.
+    Args:
+        x: [..., m, n], floats.
+        keepdims: Keep both axes with length 1.
+        ord: "fro" for the root of the sum of squares, "nuc" for the sum of singular values, 2 and -2 for the largest
+            and smallest of them, 1 and -1 for the largest and smallest sum of magnitudes in a column, infinity and
+            -infinity in a row.
+
+    Raises:
+        ShapeError: For the smallest value of empty matrices.
+        DTypeError: For another ord.
     """
     _require_floats("matrix_norm", x)
     _require_matrices("matrix_norm", x)
@@ -421,9 +527,15 @@ def vector_norm(
 ) -> Tensor:
     """Return the norm of vectors: sum(abs(x) ** ord) ** (1 / ord).
 
-    x: floats. axis: one, several, or None for all. keepdims: keep the axes with length 1. ord: any number; 0 counts
-    nonzero elements, infinity and -infinity give the largest and smallest magnitude. Raises `ShapeError` for an invalid
-    axis and for negative orders of empty vectors, `DTypeError` if ord is not a number.
+    Args:
+        x: Floats.
+        axis: One, several, or None for all.
+        keepdims: Keep the axes with length 1.
+        ord: Any number; 0 counts nonzero elements, infinity and -infinity give the largest and smallest magnitude.
+
+    Raises:
+        ShapeError: For an invalid axis and for negative orders of empty vectors.
+        DTypeError: If ord is not a number.
     """
     _require_floats("vector_norm", x)
     if isinstance(ord, bool) or not isinstance(ord, (int, float)) or math.isnan(ord):

@@ -81,7 +81,7 @@ def matrix_rank(x: _E, /, *, rtol: float | _E | None = None) -> EagerTensor: ...
 @overload
 def matrix_rank(x: _S, /, *, rtol: float | _S | None = None) -> Symbol: ...
 def matrix_transpose(x: _T, /) -> _T:
-    """Transpose matrices. x: [..., m, n]. Raises `ShapeError` below rank 2."""
+    """Transpose matrices."""
 @overload
 def outer(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """Return the outer product of two vectors."""

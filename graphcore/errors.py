@@ -43,7 +43,11 @@ class GraphcoreError(Exception):
         line: Line | None = None,
         raw: str = "",
     ) -> None:
-        """line: the line of user code, by default the running one. raw: the unchanged message of another program."""
+        """
+        Args:
+            line: The line of user code, by default the running one.
+            raw: The unchanged message of another program.
+        """
         self.summary = summary = escaped_lines(summary)
         self.help = help = escaped_lines(help)
         self.line = user_line(2) if line is None else line

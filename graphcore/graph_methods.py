@@ -194,10 +194,13 @@ setattr(Graph, "load", staticmethod(load))  # noqa: B010 - as a static method
 
 @method(Graph)
 def verify(self: Graph) -> None:
-    """Check the invariants of the graph. Raises `GraphError` for the first violation.
+    """Check the invariants of the graph.
 
     All operands, outputs and captured values belong to their graph or body and are computed before they are used; names
     are unique.
+
+    Raises:
+        GraphError: For the first violation.
     """
     verification.verify(self)
 

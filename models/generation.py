@@ -108,8 +108,10 @@ def stream(
     """Generate token by token: return an iterator of int64[prompts] arrays, one for each step.
 
     Arguments and errors are those of `generate`; invalid arguments raise before the first token. A text that has ended
-    has -1 from then on; the iterator ends with the last text. Closing or deleting it frees its cache. timeout: counts
-    from the request of the first token.
+    has -1 from then on; the iterator ends with the last text. Closing or deleting it frees its cache.
+
+    Args:
+        timeout: Counts from the request of the first token.
     """
     prompts, _ = prompts_of("generate", tokens)
     decoder = decoder_of("generate", model)

@@ -133,8 +133,11 @@ class Config:
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
         """Read a Config from a `config.json`: a dict of its fields, or its path.
 
-        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown, or
-        have unsupported values.
+        Args:
+            ignore: Unknown fields to ignore.
+
+        Raises:
+            ModelError: With the names of all fields that are missing, unknown, or have unsupported values.
         """
         content = _config.content_of(source)
         kind = content.get("model_type")

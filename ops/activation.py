@@ -25,8 +25,16 @@ from graphcore.types.tensor_types import _shape, tensor_type
 def softmax(x: TensorLike, axis: int = -1) -> Symbol:
     """The exponentials of x divided by their sum over an axis: weights that sum to 1.
 
-    x: at least one axis, numbers or bools; integers become floats. Returns the shape of x. -inf gets weight 0; a row of
-    only -inf is NaN. Raises `ShapeError` for an invalid axis of x. ONNX Softmax.
+    Args:
+        x: At least one axis, numbers or bools; integers become floats.
+
+    Returns:
+        The shape of x. -inf gets weight 0; a row of only -inf is NaN.
+
+    Raises:
+        ShapeError: For an invalid axis of x.
+
+    ONNX Softmax.
     """
     return _over_axis("softmax", "Softmax", x, axis)
 
@@ -35,8 +43,16 @@ def softmax(x: TensorLike, axis: int = -1) -> Symbol:
 def logsoftmax(x: TensorLike, axis: int = -1) -> Symbol:
     """The logarithm of `softmax`, without its underflow.
 
-    x: at least one axis, numbers or bools; integers become floats. Returns the shape of x. Raises `ShapeError` for an
-    invalid axis of x. ONNX LogSoftmax.
+    Args:
+        x: At least one axis, numbers or bools; integers become floats.
+
+    Returns:
+        The shape of x.
+
+    Raises:
+        ShapeError: For an invalid axis of x.
+
+    ONNX LogSoftmax.
     """
     return _over_axis("logsoftmax", "LogSoftmax", x, axis)
 
@@ -51,8 +67,16 @@ def _over_axis(name: str, op_type: str, x: TensorLike, axis: int) -> Symbol:
 def glu(x: TensorLike, axis: int = -1) -> Symbol:
     """The first half of an axis times the sigmoid of the second: a gated linear unit.
 
-    x: numbers or bools, an even size along `axis`; integers become floats. Returns half the size there. Raises
-    `ShapeError` for an invalid axis of x and for an odd size. Dauphin et al. 2017, arXiv:1612.08083.
+    Args:
+        x: Numbers or bools, an even size along `axis`; integers become floats.
+
+    Returns:
+        Half the size there.
+
+    Raises:
+        ShapeError: For an invalid axis of x and for an odd size.
+
+    Dauphin et al. 2017, arXiv:1612.08083.
     """
     symbol, dtype = promote_one("glu", "float", x)
     position = axis_of("glu", axis, symbol.rank, {"x": symbol})
@@ -79,8 +103,14 @@ def _glu(x: Symbol, axis: int) -> Symbol:
 def swiglu(gate: TensorLike, up: TensorLike) -> Symbol:
     """gate * sigmoid(gate) * up, the gated unit of most language models.
 
-    gate, up: shapes that broadcast; they are promoted together and integers become floats. Raises `ShapeError` if
-    they do not broadcast. Shazeer 2020, arXiv:2002.05202.
+    Args:
+        gate: Shapes that broadcast; they are promoted together and integers become floats.
+        up: Shapes that broadcast; they are promoted together and integers become floats.
+
+    Raises:
+        ShapeError: If they do not broadcast.
+
+    Shazeer 2020, arXiv:2002.05202.
     """
     (gate, up), dtype = promote("swiglu", "float", {"gate": gate, "up": up})
     shape = broadcast("swiglu", {"gate": gate, "up": up})
@@ -108,8 +138,16 @@ _SELU_ALPHA, _SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 def relu(x: TensorLike) -> Symbol:
     """max(x, 0); NaN stays NaN.
 
-    x: any shape, numbers or bools; unsigned integers and bools are returned unchanged. Returns the dtype of x.
-    Raises `DTypeError` for strings. ONNX Relu, and Max for integers.
+    Args:
+        x: Any shape, numbers or bools; unsigned integers and bools are returned unchanged.
+
+    Returns:
+        The dtype of x.
+
+    Raises:
+        DTypeError: For strings.
+
+    ONNX Relu, and Max for integers.
     """
     symbol, dtype = promote_one("relu", "number", x)
     if dtype.is_float or dtype.is_complex:
@@ -123,7 +161,10 @@ def relu(x: TensorLike) -> Symbol:
 def selu(x: TensorLike) -> Symbol:
     """The scaled `elu` whose outputs keep mean 0 and variance 1.
 
-    x: any shape, numbers or bools; integers become floats. Klambauer et al. 2017, arXiv:1706.02515; ONNX Selu.
+    Args:
+        x: Any shape, numbers or bools; integers become floats.
+
+    Klambauer et al. 2017, arXiv:1706.02515; ONNX Selu.
     """
     return _parametric("selu", "Selu", x, alpha=_SELU_ALPHA, gamma=_SELU_GAMMA)
 
@@ -135,9 +176,15 @@ def selu(x: TensorLike) -> Symbol:
 def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
     """x times the probability that a standard normal number is below x.
 
-    x: any shape, numbers or bools; integers become floats. approximate: "none" for x/2 * (1 + erf(x / sqrt(2))),
-    "tanh" for x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), "quick" for x * sigmoid(1.702 x). Raises `GraphError`
-    for another value. Hendrycks and Gimpel 2016, arXiv:1606.08415; ONNX Gelu.
+    Args:
+        x: Any shape, numbers or bools; integers become floats.
+        approximate: "none" for x/2 * (1 + erf(x / sqrt(2))), "tanh" for x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715
+            x^3))), "quick" for x * sigmoid(1.702 x).
+
+    Raises:
+        GraphError: For another value.
+
+    Hendrycks and Gimpel 2016, arXiv:1606.08415; ONNX Gelu.
     """
     choice("gelu", "approximate", approximate, ("none", "tanh", "quick"))
     if approximate == "quick":
@@ -151,8 +198,15 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
 def elu(x: TensorLike, alpha: float = 1.0) -> Symbol:
     """x where x is positive, alpha * (exp(x) - 1) elsewhere.
 
-    x: any shape, numbers or bools; integers become floats. alpha: a Python number. Raises `DTypeError` and `ShapeError`
-    for an alpha that is not a finite number. Clevert et al. 2015, arXiv:1511.07289; ONNX Elu.
+    Args:
+        x: Any shape, numbers or bools; integers become floats.
+        alpha: A Python number.
+
+    Raises:
+        DTypeError: For an alpha that is not a finite number.
+        ShapeError: For an alpha that is not a finite number.
+
+    Clevert et al. 2015, arXiv:1511.07289; ONNX Elu.
     """
     return _parametric("elu", "Elu", x, alpha=real("elu", "alpha", alpha))
 
@@ -161,8 +215,15 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Symbol:
 def celu(x: TensorLike, alpha: float = 1.0) -> Symbol:
     """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0): an `elu` with slope 1 at 0 for every alpha.
 
-    x: any shape, numbers or bools; integers become floats. alpha: a Python number, not 0. Raises `DTypeError` and
-    `ShapeError` for another alpha. Barron 2017, arXiv:1704.07483; ONNX Celu.
+    Args:
+        x: Any shape, numbers or bools; integers become floats.
+        alpha: A Python number, not 0.
+
+    Raises:
+        DTypeError: For another alpha.
+        ShapeError: For another alpha.
+
+    Barron 2017, arXiv:1704.07483; ONNX Celu.
     """
     number = real("celu", "alpha", alpha)
     if not number:
@@ -174,8 +235,15 @@ def celu(x: TensorLike, alpha: float = 1.0) -> Symbol:
 def leaky_relu(x: TensorLike, alpha: float = 0.01) -> Symbol:
     """x where x is not negative, alpha * x elsewhere.
 
-    x: any shape, numbers or bools; integers become floats. alpha: a Python number. Raises `DTypeError` and `ShapeError`
-    for an alpha that is not a finite number. ONNX LeakyRelu.
+    Args:
+        x: Any shape, numbers or bools; integers become floats.
+        alpha: A Python number.
+
+    Raises:
+        DTypeError: For an alpha that is not a finite number.
+        ShapeError: For an alpha that is not a finite number.
+
+    ONNX LeakyRelu.
     """
     return _parametric("leaky_relu", "LeakyRelu", x, alpha=real("leaky_relu", "alpha", alpha))
 
@@ -184,8 +252,15 @@ def leaky_relu(x: TensorLike, alpha: float = 0.01) -> Symbol:
 def thresholded_relu(x: TensorLike, alpha: float = 1.0) -> Symbol:
     """x where x is above alpha, 0 elsewhere.
 
-    x: any shape, numbers or bools; integers become floats. alpha: a Python number. Raises `DTypeError` and `ShapeError`
-    for an alpha that is not a finite number. ONNX ThresholdedRelu.
+    Args:
+        x: Any shape, numbers or bools; integers become floats.
+        alpha: A Python number.
+
+    Raises:
+        DTypeError: For an alpha that is not a finite number.
+        ShapeError: For an alpha that is not a finite number.
+
+    ONNX ThresholdedRelu.
     """
     return _parametric("thresholded_relu", "ThresholdedRelu", x, alpha=real("thresholded_relu", "alpha", alpha))
 
@@ -194,8 +269,16 @@ def thresholded_relu(x: TensorLike, alpha: float = 1.0) -> Symbol:
 def hardsigmoid(x: TensorLike, alpha: float = 1 / 6, beta: float = 0.5) -> Symbol:
     """min(max(alpha * x + beta, 0), 1).
 
-    x: any shape, numbers or bools; integers become floats. alpha, beta: Python numbers. Raises `DTypeError` and
-    `ShapeError` for those that are not finite numbers. ONNX HardSigmoid, whose default alpha is 0.2.
+    Args:
+        x: Any shape, numbers or bools; integers become floats.
+        alpha: Python numbers.
+        beta: Python numbers.
+
+    Raises:
+        DTypeError: For those that are not finite numbers.
+        ShapeError: For those that are not finite numbers.
+
+    ONNX HardSigmoid, whose default alpha is 0.2.
     """
     numbers = {"alpha": real("hardsigmoid", "alpha", alpha), "beta": real("hardsigmoid", "beta", beta)}
     return _parametric("hardsigmoid", "HardSigmoid", x, **numbers)
@@ -211,8 +294,15 @@ def _parametric(name: str, op_type: str, x: TensorLike, **numbers: float) -> Sym
 def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
     """x where x is not negative, slope * x elsewhere.
 
-    x: any shape. slope: a shape that broadcasts to that of x: [channels, 1, 1] for images [batch, channels, height,
-    width]. They are promoted together; integers become floats. Raises `ShapeError` for another slope. ONNX PRelu.
+    Args:
+        x: Any shape.
+        slope: A shape that broadcasts to that of x: [channels, 1, 1] for images [batch, channels, height, width]. They
+            are promoted together; integers become floats.
+
+    Raises:
+        ShapeError: For another slope.
+
+    ONNX PRelu.
     """
     (symbol, slope), dtype = promote("prelu", "float", {"x": x, "slope": slope})
     roles = {"x": symbol, "slope": slope}
@@ -233,11 +323,22 @@ def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Symbol:
     """min(max(x, min), max): elements below `min` become `min`, then those above `max` become `max`; NaN stays NaN.
 
-    x: any shape, numbers or bools. min, max: shapes that broadcast with x, or None for no bound; they must promote to
-    the dtype of x, but under "numpy", "jax" and "torch" the result has the common dtype of all three. A NaN bound has
-    no effect if it is a scalar; else the result is NaN there. Returns the dtype of x. Raises `DTypeError` for a bound
-    that does not fit the dtype of x, `ShapeError` for shapes that do not broadcast. The array API standard's
-    clip; ONNX Clip.
+    Args:
+        x: Any shape, numbers or bools.
+        min: Shapes that broadcast with x, or None for no bound; they must promote to the dtype of x, but under "numpy",
+            "jax" and "torch" the result has the common dtype of all three.
+        max: Shapes that broadcast with x, or None for no bound; they must promote to the dtype of x, but under "numpy",
+            "jax" and "torch" the result has the common dtype of all three. A NaN bound has no effect if it is a scalar;
+            else the result is NaN there.
+
+    Returns:
+        The dtype of x.
+
+    Raises:
+        DTypeError: For a bound that does not fit the dtype of x.
+        ShapeError: For shapes that do not broadcast.
+
+    The array API standard's clip; ONNX Clip.
     """
     return _clip("clip", x, min, max)
 
@@ -246,7 +347,12 @@ def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = 
 def hardtanh(x: TensorLike, min: TensorLike = -1.0, max: TensorLike = 1.0) -> Symbol:
     """x clipped to lie between `min` and `max`.
 
-    x: any shape, numbers or bools; integers become floats. min, max: as for `clip`. Raises as `clip` does. ONNX Clip.
+    Args:
+        x: Any shape, numbers or bools; integers become floats.
+        min: As for `clip`.
+        max: As for `clip`. Raises as `clip` does.
+
+    ONNX Clip.
     """
     symbol, _ = promote_one("hardtanh", "float", x)
     return _clip("hardtanh", symbol, min, max)

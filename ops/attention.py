@@ -34,17 +34,28 @@ def scaled_dot_product_attention(
 ) -> Symbol:
     """softmax(q @ k^T * scale + mask) @ v, head by head.
 
-    q: [batch, heads, queries, size]. k: [batch, kv_heads, keys, size]. v: [batch, kv_heads, keys, v_size]. heads is a
-    multiple of kv_heads; each kv head serves heads / kv_heads consecutive heads. Or all three have rank 3, q [batch,
-    queries, heads*size] and k and v likewise; then q_num_heads and kv_num_heads are required. attn_mask: a shape that
-    broadcasts to [batch, heads, queries, keys]; bools, true for visible keys, or floats, added to the scores.
-    is_causal: a query sees no key after its position. scale: of the scores, 1/sqrt(size) for None. softcap: if not 0,
-    scores become softcap * tanh(scores / softcap) before the mask. nonpad_kv_seqlen: int64 [batch], the number of valid
-    keys; the queries are then the last positions before that end. q, k, v and a mask of floats are promoted together;
-    integers become floats. Returns [batch, heads, queries, v_size], or [batch, queries, heads*v_size]; 0 for a query
-    that sees no key. Raises `ShapeError` for shapes and numbers of heads that do not match, `DTypeError` for a mask of
-    integers and lengths that are not integers. Vaswani et al. 2017, arXiv:1706.03762;
-    Ainslie et al. 2023, arXiv:2305.13245; ONNX Attention.
+    Args:
+        q: [batch, heads, queries, size].
+        k: [batch, kv_heads, keys, size].
+        v: [batch, kv_heads, keys, v_size]. heads is a multiple of kv_heads; each kv head serves heads / kv_heads
+            consecutive heads. Or all three have rank 3, q [batch, queries, heads*size] and k and v likewise; then
+            q_num_heads and kv_num_heads are required.
+        attn_mask: A shape that broadcasts to [batch, heads, queries, keys]; bools, true for visible keys, or floats,
+            added to the scores.
+        is_causal: A query sees no key after its position.
+        scale: Of the scores, 1/sqrt(size) for None.
+        softcap: If not 0, scores become softcap * tanh(scores / softcap) before the mask.
+        nonpad_kv_seqlen: Int64 [batch], the number of valid keys; the queries are then the last positions before that
+            end. q, k, v and a mask of floats are promoted together; integers become floats.
+
+    Returns:
+        [batch, heads, queries, v_size], or [batch, queries, heads*v_size]; 0 for a query that sees no key.
+
+    Raises:
+        ShapeError: For shapes and numbers of heads that do not match.
+        DTypeError: For a mask of integers and lengths that are not integers.
+
+    Vaswani et al. 2017, arXiv:1706.03762; Ainslie et al. 2023, arXiv:2305.13245; ONNX Attention.
     """
     name = "scaled_dot_product_attention"
     factor = None if scale is None else real(name, "scale", scale)
@@ -210,12 +221,24 @@ def rotary_embedding(
 ) -> Symbol:
     """Rotary position embedding: pairs of features rotated by angles that increase with the position.
 
-    x: [batch, heads, sequence, size], or [batch, sequence, heads*size] with num_heads. cos_cache, sin_cache: cosine and
-    sine of the angles, [batch, sequence, rotated/2], or [positions, rotated/2] with position_ids. position_ids: [batch,
-    sequence], integers from 0 to positions - 1. x and the caches are promoted together; integers become floats.
-    rotary_embedding_dim: the number of rotated features of each head, an even number; 0 for all. interleaved: a pair is
-    two neighbours instead of a feature and the one rotated/2 features after it. Returns the shape of x. Raises
-    `ShapeError` for shapes that do not match, `DTypeError` for position_ids that are not integers.
+    Args:
+        x: [batch, heads, sequence, size], or [batch, sequence, heads*size] with num_heads.
+        cos_cache: Cosine and sine of the angles, [batch, sequence, rotated/2], or [positions, rotated/2] with
+            position_ids.
+        sin_cache: Cosine and sine of the angles, [batch, sequence, rotated/2], or [positions, rotated/2] with
+            position_ids.
+        position_ids: [batch, sequence], integers from 0 to positions - 1. x and the caches are promoted together;
+            integers become floats.
+        interleaved: A pair is two neighbours instead of a feature and the one rotated/2 features after it.
+        rotary_embedding_dim: The number of rotated features of each head, an even number; 0 for all.
+
+    Returns:
+        The shape of x.
+
+    Raises:
+        ShapeError: For shapes that do not match.
+        DTypeError: For position_ids that are not integers.
+
     Su et al. 2021, arXiv:2104.09864; ONNX RotaryEmbedding.
     """
     name = "rotary_embedding"

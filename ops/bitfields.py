@@ -31,10 +31,17 @@ from graphcore.types.tensor_types import _shape
 def bit_extract(x: TensorLike, offset: Offset, width: int) -> Symbol:
     """The bits of an integer from `offset` on, `width` of them, as an unsigned integer of that width.
 
-    x: integers of any width or bools, any shape. offset: the position of the lowest bit, from 0: an int, or integers
-    that broadcast with x; bits beyond x are 0. width: the number of bits, at least 1. Returns `uint<width>`, bool for
-    one bit. Raises `DTypeError` for floats and strings, `ShapeError` for a field of ints that is not inside x.
-    `x.bits[high:low]`; SPIR-V's BitFieldUExtract.
+    Args:
+        x: Integers of any width or bools, any shape.
+        offset: The position of the lowest bit, from 0: an int, or integers that broadcast with x; bits beyond x are 0.
+        width: The number of bits, at least 1.
+
+    Returns:
+        `uint<width>`, bool for one bit.
+
+    Raises:
+        DTypeError: For floats and strings.
+        ShapeError: For a field of ints that is not inside x. `x.bits[high:low]`; SPIR-V's BitFieldUExtract.
     """
     symbol, place = _checked_field("bit_extract", x, offset, width)
     moved = shifted("ShiftRight", unsigned(symbol), place)
@@ -45,11 +52,17 @@ def bit_extract(x: TensorLike, offset: Offset, width: int) -> Symbol:
 def bit_insert(x: TensorLike, value: TensorLike, offset: Offset, width: int) -> Symbol:
     """The integer with the bits from `offset` on, `width` of them, set to those of `value`.
 
-    x: integers of any width or bools, any shape. value: integers or bools that broadcast with x, whose lowest
-    `width` bits are used; a Python number must fit. offset: the position of the lowest bit: an int, or integers that
-    broadcast with x; bits beyond x are dropped. Returns the dtype of x. Raises `DTypeError` for floats,
-    strings and a number that does not fit, `ShapeError` for a field of ints that is not inside x.
-    `x.with_bits(high, low, value)`; SPIR-V's BitFieldInsert.
+    Args:
+        x: Integers of any width or bools, any shape.
+        value: Integers or bools that broadcast with x, whose lowest `width` bits are used; a Python number must fit.
+        offset: The position of the lowest bit: an int, or integers that broadcast with x; bits beyond x are dropped.
+
+    Returns:
+        The dtype of x.
+
+    Raises:
+        DTypeError: For floats, strings and a number that does not fit.
+        ShapeError: For a field of ints that is not inside x. `x.with_bits(high, low, value)`; SPIR-V's BitFieldInsert.
     """
     symbol, place = _checked_field("bit_insert", x, offset, width)
     bits = unsigned(symbol)
@@ -68,9 +81,17 @@ def bit_insert(x: TensorLike, value: TensorLike, offset: Offset, width: int) -> 
 def bit_concat(*values: TensorLike) -> Symbol:
     """The bits of integers concatenated, those of the first the highest, as one unsigned integer.
 
-    values: one or more Symbols or arrays of integers of any widths or bools, which broadcast. Returns `uint<n>` for n
-    bits in all, bool for one bit. Raises `DTypeError` for floats, strings and Python numbers, which have no width,
-    `ShapeError` for no values and for shapes that do not broadcast. Verilog's {a, b}; Chisel's Cat.
+    Args:
+        values: One or more Symbols or arrays of integers of any widths or bools, which broadcast.
+
+    Returns:
+        `uint<n>` for n bits in all, bool for one bit.
+
+    Raises:
+        DTypeError: For floats, strings and Python numbers, which have no width.
+        ShapeError: For no values and for shapes that do not broadcast.
+
+    Verilog's {a, b}; Chisel's Cat.
     """
     if not values:
         raise ShapeError("bit_concat: expected one or more values", help="give one or more: ops.bit_concat(high, low)")
@@ -210,11 +231,20 @@ setattr(Symbol, "with_bits", with_bits)  # noqa: B010
 def bitcast(x: TensorLike, dtype: object) -> Symbol:
     """The same bits read as another dtype.
 
-    x: any shape, any dtype but string. dtype: of the same width, or of another: the last axis then has more or fewer
-    elements, the lowest bits first, as in NumPy's view of a little-endian array; its length must be a multiple. A bool
-    is one bit beside a dtype of one bit, else a byte, in which any value but 0 is true. tensor_float32 has 32 bits, and
-    results are rounded to it. Returns a Symbol of that dtype. Raises `DTypeError` for strings, an invalid dtype and
-    widths of which neither is a multiple of the other, `ShapeError` for a scalar or a last axis that is not divisible.
+    Args:
+        x: Any shape, any dtype but string.
+        dtype: Of the same width, or of another: the last axis then has more or fewer elements, the lowest bits first,
+            as in NumPy's view of a little-endian array; its length must be a multiple. A bool is one bit beside a dtype
+            of one bit, else a byte, in which any value but 0 is true. tensor_float32 has 32 bits, and results are
+            rounded to it.
+
+    Returns:
+        A Symbol of that dtype.
+
+    Raises:
+        DTypeError: For strings, an invalid dtype and widths of which neither is a multiple of the other.
+        ShapeError: For a scalar or a last axis that is not divisible.
+
     ONNX BitCast.
     """
     symbol = operand("bitcast", x)

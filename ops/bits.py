@@ -176,8 +176,16 @@ _WORD = 64
 def bit_reverse(x: TensorLike) -> Symbol:
     """The bits of an integer in the opposite order.
 
-    x: integers of any width or bools, any shape. Returns the dtype of x, in whose width the lowest bit becomes the
-    highest. Raises `DTypeError` for floats and strings. C++'s and LLVM's bitreverse.
+    Args:
+        x: Integers of any width or bools, any shape.
+
+    Returns:
+        The dtype of x, in whose width the lowest bit becomes the highest.
+
+    Raises:
+        DTypeError: For floats and strings.
+
+    C++'s and LLVM's bitreverse.
     """
     symbol = whole("bit_reverse", operand("bit_reverse", x), "x")
     bits = unsigned(symbol)
@@ -199,8 +207,16 @@ def _words(x: Symbol) -> list[Symbol]:
 def popcount(x: TensorLike) -> Symbol:
     """The number of bits that are 1; negative numbers in two's complement.
 
-    x: integers of any width or bools, any shape. Returns uint8, or for 256 bits and more the unsigned integer that
-    holds the count. Raises `DTypeError` for floats and strings. C++'s popcount.
+    Args:
+        x: Integers of any width or bools, any shape.
+
+    Returns:
+        Uint8, or for 256 bits and more the unsigned integer that holds the count.
+
+    Raises:
+        DTypeError: For floats and strings.
+
+    C++'s popcount.
     """
     words, count = _words_and_dtype("popcount", x)
     parts = [x.graph.build.cast(_emit_count("PopCount", x, DType.uint8), count) for x in words]
@@ -211,8 +227,16 @@ def popcount(x: TensorLike) -> Symbol:
 def leading_zeros(x: TensorLike) -> Symbol:
     """The number of bits that are 0 above the highest that is 1; the width for 0.
 
-    x: integers of any width or bools, any shape. Returns uint8, or for 256 bits and more the unsigned integer that
-    holds the count. Raises `DTypeError` for floats and strings. C++'s countl_zero.
+    Args:
+        x: Integers of any width or bools, any shape.
+
+    Returns:
+        Uint8, or for 256 bits and more the unsigned integer that holds the count.
+
+    Raises:
+        DTypeError: For floats and strings.
+
+    C++'s countl_zero.
     """
     words, count = _words_and_dtype("leading_zeros", x)
     return _run_of_zeros("LeadingZeros", words[::-1], count)
@@ -222,8 +246,16 @@ def leading_zeros(x: TensorLike) -> Symbol:
 def trailing_zeros(x: TensorLike) -> Symbol:
     """The number of bits that are 0 below the lowest that is 1; the width for 0.
 
-    x: integers of any width or bools, any shape. Returns uint8, or for 256 bits and more the unsigned integer that
-    holds the count. Raises `DTypeError` for floats and strings. C++'s countr_zero.
+    Args:
+        x: Integers of any width or bools, any shape.
+
+    Returns:
+        Uint8, or for 256 bits and more the unsigned integer that holds the count.
+
+    Raises:
+        DTypeError: For floats and strings.
+
+    C++'s countr_zero.
     """
     words, count = _words_and_dtype("trailing_zeros", x)
     return _run_of_zeros("TrailingZeros", words, count)

@@ -28,11 +28,16 @@ _NUMBERS = (bool, int, float, str)
 def buffer_create(initial: Buffer | TensorLike) -> BufferValue:
     """A buffer inside the graph, initialised anew in every run.
 
-    initial: the initial value: a Symbol, array or number of any dtype and shape, or a `Buffer` with an initial value
-    (zeros by default), whose named dims a Symbol of the graph must have. The buffer can hold other values of that dtype
-    and rank, and of that shape where dims are numbers. A buffer that lasts from call to call is an input: `Graph("g",
-    {"cache": Buffer(...)})`. Raises `ShapeError` for unknown dims, `GraphError` for a `Buffer` outside of `with
-    graph:`. Buffers have no ONNX operator: a load returns the last stored value.
+    Args:
+        initial: The initial value: a Symbol, array or number of any dtype and shape, or a `Buffer` with an initial
+            value (zeros by default), whose named dims a Symbol of the graph must have. The buffer can hold other values
+            of that dtype and rank, and of that shape where dims are numbers. A buffer that lasts from call to call is
+            an input: `Graph("g", {"cache": Buffer(...)})`.
+
+    Raises:
+        ShapeError: For unknown dims.
+        GraphError: For a `Buffer` outside of `with graph:`. Buffers have no ONNX operator: a load returns the last
+            stored value.
     """
     if isinstance(initial, Buffer):
         value = _initial_value(initial)
@@ -47,8 +52,14 @@ def buffer_create(initial: Buffer | TensorLike) -> BufferValue:
 def buffer_load(buffer: Symbol) -> Symbol:
     """The value of a buffer at this point of the graph: a Symbol that later stores do not change.
 
-    buffer: of any dtype and shape; an op that takes the buffer as an operand loads it the same way. Returns a Symbol of
-    its dtype and of the last stored shape. Raises `DTypeError` for anything but a buffer.
+    Args:
+        buffer: Of any dtype and shape; an op that takes the buffer as an operand loads it the same way.
+
+    Returns:
+        A Symbol of its dtype and of the last stored shape.
+
+    Raises:
+        DTypeError: For anything but a buffer.
     """
     value = _check_buffer("buffer_load", buffer)
     return value.graph.build.own(value, "buffer_load", "buffer")
@@ -58,10 +69,15 @@ def buffer_load(buffer: Symbol) -> Symbol:
 def buffer_store(buffer: Symbol, value: TensorLike) -> None:
     """Store a value to a buffer; later loads, in the order in which the graph is built, return it.
 
-    value: a Symbol or array, cast to the dtype of the buffer, which must hold all its values exactly, or a Python
-    number that it holds; under Allo's promotion systems a Symbol of any dtype but string. Its rank must be that of the
-    buffer, and its dims where they are numbers. Raises `DTypeError` for another dtype and for anything but a buffer,
-    `ShapeError` for another shape, `GraphError` in a body of a branch, loop or function that is not that of the buffer.
+    Args:
+        value: A Symbol or array, cast to the dtype of the buffer, which must hold all its values exactly, or a Python
+            number that it holds; under Allo's promotion systems a Symbol of any dtype but string. Its rank must be that
+            of the buffer, and its dims where they are numbers.
+
+    Raises:
+        DTypeError: For another dtype and for anything but a buffer.
+        ShapeError: For another shape, `GraphError` in a body of a branch, loop or function that is not that of the
+            buffer.
     """
     target = _check_buffer("buffer_store", buffer)
     graph = _open_graph("buffer_store", target)
@@ -77,13 +93,16 @@ def buffer_store(buffer: Symbol, value: TensorLike) -> None:
 
 @op(onnx="ScatterND, Range, Slice", rule="keep")
 def buffer_store_slice(buffer: Symbol, value: TensorLike, slices: Any) -> None:
-    """Store to a part of a buffer: `buffer[slices] = value`, as in NumPy. ONNX ScatterND.
+    """Store to a part of a buffer: `buffer[slices] = value`, as in NumPy.
 
-    value: as for `buffer_store`, of a shape that broadcasts to that of the part. slices: one or a tuple or list of
-    ints, integer scalars, slices with any step but 0 whose bounds are ints, Dims, None or integer Symbols, and `...`.
-    Slices are clamped to the axis; a single position outside of it, if known only at run time, is an error of the
-    run. Raises as `buffer_store` and `getitem` do, `ShapeError` for a value that does not broadcast, and
-    `DTypeError` for arrays and masks among the slices.
+    Args:
+        value: As for `buffer_store`, of a shape that broadcasts to that of the part.
+        slices: One or a tuple or list of ints, integer scalars, slices with any step but 0 whose bounds are ints, Dims,
+            None or integer Symbols, and `...`. Slices are clamped to the axis; a single position outside of it, if
+            known only at run time, is an error of the run. Raises as `buffer_store` and `getitem` do, `ShapeError` for
+            a value that does not broadcast, and `DTypeError` for arrays and masks among the slices.
+
+    ONNX ScatterND.
     """
     target = _check_buffer("buffer_store_slice", buffer)
     graph = _open_graph("buffer_store_slice", target)
@@ -183,9 +202,15 @@ for _operator in (
 def print(x: TensorLike, label: str = "debug_tensor") -> Symbol:
     """Mark a value: `Model.debug(...)` without `watch` runs the model and returns all marked values by label.
 
-    x: any shape and dtype. label: a repeated label gets a number, `h`, `h_1`; inside of a function it follows the
-    layer of the call. Returns `x` itself: the graph, its exports and how it runs stay the same. Raises `GraphError` for
-    a value inside the body of If, Loop or Scan, which a run cannot return. Source: MAX.
+    Args:
+        x: Any shape and dtype.
+        label: A repeated label gets a number, `h`, `h_1`; inside of a function it follows the layer of the call.
+
+    Returns:
+        `x` itself: the graph, its exports and how it runs stay the same.
+
+    Raises:
+        GraphError: For a value inside the body of If, Loop or Scan, which a run cannot return. Source: MAX.
     """
     symbol = _marked(x)
     graph = symbol.graph

@@ -63,7 +63,15 @@ angle = unary(
 def imag(x: TensorLike) -> Symbol:
     """The imaginary part of complex numbers; zeros for real ones.
 
-    x: any shape, numbers or bools. Returns the shape of x, in the dtype of the parts. Raises `DTypeError` for strings.
+    Args:
+        x: Any shape, numbers or bools.
+
+    Returns:
+        The shape of x, in the dtype of the parts.
+
+    Raises:
+        DTypeError: For strings.
+
     NumPy's imag.
     """
     symbol, dtype = promote_one("imag", "number", x)
@@ -79,9 +87,17 @@ def imag(x: TensorLike) -> Symbol:
 def complex_(real: TensorLike, imag: TensorLike = 0.0) -> Symbol:
     """Complex numbers from their real and imaginary parts.
 
-    real, imag: real numbers whose shapes broadcast; they promote to a common float, integers as for any real function.
-    Returns the broadcast shape: complex128 if the common dtype is float64, complex64 otherwise. Raises `DTypeError` for
-    complex parts, `PromotionError` for parts without a common dtype, `ShapeError` for shapes that do not broadcast.
+    Args:
+        real: Real numbers whose shapes broadcast; they promote to a common float, integers as for any real function.
+        imag: Real numbers whose shapes broadcast; they promote to a common float, integers as for any real function.
+
+    Returns:
+        The broadcast shape: complex128 if the common dtype is float64, complex64 otherwise.
+
+    Raises:
+        DTypeError: For complex parts.
+        PromotionError: For parts without a common dtype.
+        ShapeError: For shapes that do not broadcast.
     """
     (real, imag), dtype = promote("complex", "float", {"real": real, "imag": imag})
     roles = {"real": real, "imag": imag}
@@ -108,8 +124,17 @@ setattr(Symbol, "conj", conj)  # noqa: B010
 def as_complex(real: TensorLike, imag: TensorLike) -> Symbol:
     """Complex numbers from their real and imaginary parts.
 
-    real, imag: of one shape [...]; promoted to a common dtype. Returns [..., 2]. Raises `ShapeError` for
-    different shapes. ONNX Unsqueeze and Concat.
+    Args:
+        real: Of one shape [...]; promoted to a common dtype.
+        imag: Of one shape [...]; promoted to a common dtype.
+
+    Returns:
+        [..., 2].
+
+    Raises:
+        ShapeError: For different shapes.
+
+    ONNX Unsqueeze and Concat.
     """
     (real, imag), dtype = promote("as_complex", "join", {"real": real, "imag": imag})
     roles = {"real": real, "imag": imag}
@@ -130,8 +155,16 @@ def as_complex(real: TensorLike, imag: TensorLike) -> Symbol:
 def as_interleaved_complex(interleaved: TensorLike) -> Symbol:
     """Complex numbers from real and imaginary parts that alternate on the last axis.
 
-    interleaved: [..., 2 * n], of any dtype. Returns [..., n, 2]. Raises `ShapeError` for a scalar and for a last axis
-    of odd length. ONNX Reshape.
+    Args:
+        interleaved: [..., 2 * n], of any dtype.
+
+    Returns:
+        [..., n, 2].
+
+    Raises:
+        ShapeError: For a scalar and for a last axis of odd length.
+
+    ONNX Reshape.
     """
     x = operand("as_interleaved_complex", interleaved, "interleaved")
     roles = {"interleaved": x}
@@ -159,8 +192,16 @@ def as_interleaved_complex(interleaved: TensorLike) -> Symbol:
 def as_real(complex: TensorLike) -> tuple[Symbol, Symbol]:
     """The real and the imaginary parts of complex numbers.
 
-    complex: [..., 2], of any dtype. Returns two tensors of shape [...]. Raises `ShapeError` if the last axis is not
-    of length 2. ONNX Gather.
+    Args:
+        complex: [..., 2], of any dtype.
+
+    Returns:
+        Two tensors of shape [...].
+
+    Raises:
+        ShapeError: If the last axis is not of length 2.
+
+    ONNX Gather.
     """
     x = operand("as_real", complex, "complex")
     _check_complex("as_real", {"complex": x})
@@ -171,9 +212,16 @@ def as_real(complex: TensorLike) -> tuple[Symbol, Symbol]:
 def mul_complex(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The products of complex numbers.
 
-    lhs, rhs: [..., 2], numbers, which broadcast and promote to a common dtype. Returns [..., 2]. Raises `ShapeError` if
-    a last axis is not of length 2 or shapes do not broadcast, `DTypeError` for bools.
-    (a + bi)(c + di) = (ac - bd) + (ad + bc)i.
+    Args:
+        lhs: [..., 2], numbers, which broadcast and promote to a common dtype.
+        rhs: [..., 2], numbers, which broadcast and promote to a common dtype.
+
+    Returns:
+        [..., 2].
+
+    Raises:
+        ShapeError: If a last axis is not of length 2 or shapes do not broadcast.
+        DTypeError: For bools. (a + bi)(c + di) = (ac - bd) + (ad + bc)i.
     """
     (lhs, rhs), dtype = promote("mul_complex", "subtract", {"lhs": lhs, "rhs": rhs})
     roles = {"lhs": lhs, "rhs": rhs}

@@ -51,12 +51,24 @@ _CONDITION = tensor_type(DType.bool, _shape(()))
 def cond(pred: TensorLike, then_fn: Callable[..., Any], else_fn: Callable[..., Any], *operands: Any) -> Any:
     """The results of one of two functions, chosen when the graph runs; the other is not computed.
 
-    pred: a bool scalar, or a number, true if not 0. then_fn, else_fn: called once each with the operands; they may use
-    any other Symbol of the graph as well. Both return the same structure: a Symbol, or a tuple, list or dict of
-    Symbols. operands: the arguments of the functions.
-    Returns values in the structure that the functions return, of the common dtype of both branches (casts are inserted
-    in the branches) and with the dims that both have; others are unknown. Raises `PromotionError` or `DTypeError` for
-    dtypes without a common dtype, `ShapeError` for ranks that differ, `GraphError` for structures that differ. ONNX If.
+    Args:
+        pred: A bool scalar, or a number, true if not 0.
+        then_fn: Called once each with the operands; they may use any other Symbol of the graph as well.
+        else_fn: Called once each with the operands; they may use any other Symbol of the graph as well. Both return the
+            same structure: a Symbol, or a tuple, list or dict of Symbols.
+        operands: The arguments of the functions.
+
+    Returns:
+        Values in the structure that the functions return, of the common dtype of both branches (casts are inserted in
+        the branches) and with the dims that both have; others are unknown.
+
+    Raises:
+        PromotionError: Or.
+        DTypeError: For dtypes without a common dtype.
+        ShapeError: For ranks that differ.
+        GraphError: For structures that differ.
+
+    ONNX If.
     """
     check_callable("cond", then_fn=then_fn, else_fn=else_fn)
     graph = graph_of("cond", [pred, *[o for o in operands if isinstance(o, Symbol)]])
@@ -140,13 +152,22 @@ def _cast_result(body: Graph, value: Any, type_: Type, pair: tuple[Any, ...]) ->
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -> Any:
     """The last state of a loop that runs as long as a condition on its state holds.
 
-    cond_fn: takes the state, returns a scalar bool; evaluated before each iteration, so that there may be none.
-    body_fn: takes the state, returns the next state. init: the initial state, a Symbol or a tuple, list or dict of
-    them. A tuple or list is passed to the functions as separate arguments, a dict as keywords. Both functions may use
-    any other Symbol of the graph, and are called more than once.
-    Returns the last state, in the structure of init. Its dtypes and ranks stay; dims that change are unknown. Raises
-    `DTypeError` or `ShapeError` if a dtype or rank changes or the condition is not a scalar bool, `GraphError` for
-    states of another structure. ONNX Loop.
+    Args:
+        cond_fn: Takes the state, returns a scalar bool; evaluated before each iteration, so that there may be none.
+        body_fn: Takes the state, returns the next state.
+        init: The initial state, a Symbol or a tuple, list or dict of them. A tuple or list is passed to the functions
+            as separate arguments, a dict as keywords. Both functions may use any other Symbol of the graph, and are
+            called more than once.
+
+    Returns:
+        The last state, in the structure of init. Its dtypes and ranks stay; dims that change are unknown.
+
+    Raises:
+        DTypeError: Or.
+        ShapeError: If a dtype or rank changes or the condition is not a scalar bool.
+        GraphError: For states of another structure.
+
+    ONNX Loop.
     """
     check_callable("while_loop", cond_fn=cond_fn, body_fn=body_fn)
     like, graph, start = start_loop("while_loop", init)
@@ -168,13 +189,19 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
 def for_loop(trip_count: TensorLike, body_fn: Callable[..., Any], init: Any = None, *, collect: bool = False) -> Any:
     """The last state of a loop with a number of iterations.
 
-    trip_count: an int or integer scalar Symbol; 0 or less means no iterations. body_fn: takes the iteration number
-    (from 0, an int64 scalar, under Allo's promotion systems an index) and the state, returns the next state, or with
-    `collect` (next state, outputs). init: the initial state, a Symbol, a tuple, list or dict of them, or None. A tuple
-    or list is passed to body_fn as separate arguments, a dict as keywords. body_fn may use any other Symbol of the
-    graph, and may be called more than once.
-    Returns the last state, in the structure of init, or with `collect` (last state, outputs): each output stacked along
-    a new first axis, that of the iterations. Raises as `while_loop` does. ONNX Loop.
+    Args:
+        trip_count: An int or integer scalar Symbol; 0 or less means no iterations.
+        body_fn: Takes the iteration number (from 0, an int64 scalar, under Allo's promotion systems an index) and the
+            state, returns the next state, or with `collect` (next state, outputs).
+        init: The initial state, a Symbol, a tuple, list or dict of them, or None. A tuple or list is passed to body_fn
+            as separate arguments, a dict as keywords. body_fn may use any other Symbol of the graph, and may be called
+            more than once.
+
+    Returns:
+        The last state, in the structure of init, or with `collect` (last state, outputs): each output stacked along a
+        new first axis, that of the iterations. Raises as `while_loop` does.
+
+    ONNX Loop.
     """
     check_callable("for_loop", body_fn=body_fn)
     like, graph, start = start_loop("for_loop", init, trip_count)
@@ -204,14 +231,24 @@ def scan(
 ) -> Any:
     """A function applied along an axis, with a state that is passed from each position to the next.
 
-    body_fn: takes (state, x), returns (next state, y); state and x have the structures of `init` and `xs`, y has any.
-    init: the initial state, a Symbol or a tuple, list or dict of them, or None. xs: a Symbol or a tuple, list or dict
-    of one or more; x is their slices at one position of `axis`, without that axis. reverse: from the last position to
-    the first; each y still has the position of its x. out_axis: the axis along which the ys are stacked. body_fn may
-    use any other Symbol of the graph, and is called once.
-    Returns (last state, ys), in the structures that body_fn returns. Raises `ShapeError` for xs of lengths that differ
-    and for a state that changes its shape, otherwise as `while_loop` does. ONNX Scan, inside an If if the axis may be
-    empty.
+    Args:
+        body_fn: Takes (state, x), returns (next state, y); state and x have the structures of `init` and `xs`, y has
+            any.
+        init: The initial state, a Symbol or a tuple, list or dict of them, or None.
+        xs: A Symbol or a tuple, list or dict of one or more; x is their slices at one position of `axis`, without that
+            axis.
+        reverse: From the last position to the first; each y still has the position of its x.
+        out_axis: The axis along which the ys are stacked. body_fn may use any other Symbol of the graph, and is called
+            once.
+
+    Returns:
+        (last state, ys), in the structures that body_fn returns.
+
+    Raises:
+        ShapeError: For xs of lengths that differ and for a state that changes its shape, otherwise as `while_loop`
+            does.
+
+    ONNX Scan, inside an If if the axis may be empty.
     """
     check_callable("scan", body_fn=body_fn)
     over, along = flatten_value(xs)

@@ -76,38 +76,57 @@ def _convolution(rank: int, doc: str) -> Callable[..., Symbol]:
 
 conv1d = _convolution(
     1,
-    """The convolution of sequences with a filter. ONNX Conv.
+    """The convolution of sequences with a filter.
 
-    x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW". filter: [size, channels/groups,
-    features], or [features, channels/groups, size] with filter_layout="FCS". padding: (before, after), "same" or
-    "valid". Other arguments, the result and errors as for `conv2d`.
+    Args:
+        x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW".
+        filter: [size, channels/groups, features], or [features, channels/groups, size] with filter_layout="FCS".
+        padding: (before, after), "same" or "valid". Other arguments, the result and errors as for `conv2d`.
+
+    ONNX Conv.
     """,
 )
 conv2d = _convolution(
     2,
-    """The convolution of images with a filter. ONNX Conv.
+    """The convolution of images with a filter.
 
-    x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
-    needs no transposes. filter: [height, width, channels/groups, features], or [features, channels/groups, height,
-    width] with filter_layout="FCRS"; it is not flipped. bias: [features], added to the result. All are promoted
-    together; integers become floats, as there is no convolution of integers yet.
-    stride, dilation: the distance of windows and of the elements in a window (height, width). padding:
-    zeros around the input, (height_before, height_after, width_before, width_after); "valid" for none; "same" for
-    ceil(size / stride) windows, with an odd element of padding after the input. groups: the number of independent
-    parts into which channels and features are split; `groups=channels` is a depthwise convolution. Returns the features
-    in the layout of x, of size
-    (size + before + after - dilation * (kernel - 1) - 1) // stride + 1, or ceil(size / stride) for "same".
-    Raises `ShapeError` for wrong ranks, channels that do not agree, or a kernel larger than the padded input.
+    Args:
+        x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout
+            that needs no transposes.
+        filter: [height, width, channels/groups, features], or [features, channels/groups, height, width] with
+            filter_layout="FCRS"; it is not flipped.
+        stride: The distance of windows and of the elements in a window (height, width).
+        dilation: The distance of windows and of the elements in a window (height, width).
+        padding: Zeros around the input, (height_before, height_after, width_before, width_after); "valid" for none;
+            "same" for ceil(size / stride) windows, with an odd element of padding after the input.
+        groups: The number of independent parts into which channels and features are split; `groups=channels` is a
+            depthwise convolution.
+        bias: [features], added to the result. All are promoted together; integers become floats, as there is no
+            convolution of integers yet.
+
+    Returns:
+        The features in the layout of x, of size (size + before + after - dilation * (kernel - 1) - 1) // stride + 1, or
+        ceil(size / stride) for "same".
+
+    Raises:
+        ShapeError: For wrong ranks, channels that do not agree, or a kernel larger than the padded input.
+
+    ONNX Conv.
     """,
 )
 conv3d = _convolution(
     3,
-    """The convolution of volumes with a filter. ONNX Conv.
+    """The convolution of volumes with a filter.
 
-    x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with input_layout="NCDHW".
-    filter: [depth, height, width, channels/groups, features], or [features, channels/groups, depth, height, width]
-    with filter_layout="FCQRS". padding: before and after each of depth, height and width, "same" or "valid". Other
-    arguments, the result and errors as for `conv2d`.
+    Args:
+        x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
+            input_layout="NCDHW".
+        filter: [depth, height, width, channels/groups, features], or [features, channels/groups, depth, height, width]
+            with filter_layout="FCQRS".
+        padding: Before and after each of depth, height and width, "same" or "valid". Other arguments, the result and
+            errors as for `conv2d`.
+
+    ONNX Conv.
     """,
 )
 
@@ -173,33 +192,52 @@ conv1d_transpose = _transposed_convolution(
     1,
     """The transposed convolution of sequences: the gradient of `conv1d` with respect to its input.
 
-    x: [batch, width, features], or [batch, features, width] with input_layout="NCW". filter: [size, channels/groups,
-    features], or [features, channels/groups, size] with filter_layout="FCS". Other arguments, the result and errors as
-    for `conv2d_transpose`. ONNX ConvTranspose.
+    Args:
+        x: [batch, width, features], or [batch, features, width] with input_layout="NCW".
+        filter: [size, channels/groups, features], or [features, channels/groups, size] with filter_layout="FCS". Other
+            arguments, the result and errors as for `conv2d_transpose`.
+
+    ONNX ConvTranspose.
     """,
 )
 conv2d_transpose = _transposed_convolution(
     2,
-    """The transposed convolution of images: the gradient of `conv2d` with respect to its input. ONNX ConvTranspose.
+    """The transposed convolution of images: the gradient of `conv2d` with respect to its input.
 
-    x: [batch, height, width, features], or [batch, features, height, width] with input_layout="NCHW". filter: as that
-    of the convolution from channels to features: [height, width, channels/groups, features], or [features,
-    channels/groups, height, width] with filter_layout="FCRS". bias: [channels]. They are promoted together; integers
-    become floats. stride, dilation, groups: those of the convolution. padding: elements cropped from the
-    result, (height_before, height_after, width_before, width_after); "valid" for none; "same" for a result of
-    size * stride, with an odd element cropped from its end. output_paddings: elements added at its end (height, width),
-    less than the stride of that axis: a convolution has the same output size for `stride` input sizes.
-    Returns the channels in the layout of x, of size (size - 1) * stride + dilation * (kernel - 1) + 1 - before - after
-    + output_padding. Raises `ShapeError` for wrong ranks, channels that do not agree, or a result of no size.
+    Args:
+        x: [batch, height, width, features], or [batch, features, height, width] with input_layout="NCHW".
+        filter: As that of the convolution from channels to features: [height, width, channels/groups, features], or
+            [features, channels/groups, height, width] with filter_layout="FCRS".
+        stride: Those of the convolution.
+        dilation: Those of the convolution.
+        padding: Elements cropped from the result, (height_before, height_after, width_before, width_after); "valid" for
+            none; "same" for a result of size * stride, with an odd element cropped from its end.
+        output_paddings: Elements added at its end (height, width), less than the stride of that axis: a convolution has
+            the same output size for `stride` input sizes.
+        bias: [channels]. They are promoted together; integers become floats.
+        groups: Those of the convolution.
+
+    Returns:
+        The channels in the layout of x, of size (size - 1) * stride + dilation * (kernel - 1) + 1 - before - after +
+        output_padding.
+
+    Raises:
+        ShapeError: For wrong ranks, channels that do not agree, or a result of no size.
+
+    ONNX ConvTranspose.
     """,
 )
 conv3d_transpose = _transposed_convolution(
     3,
-    """The transposed convolution of volumes: the gradient of `conv3d` with respect to its input. ONNX ConvTranspose.
+    """The transposed convolution of volumes: the gradient of `conv3d` with respect to its input.
 
-    x: [batch, depth, height, width, features], or [batch, features, depth, height, width] with input_layout="NCDHW".
-    filter: [depth, height, width, channels/groups, features], or [features, channels/groups, depth, height, width]
-    with filter_layout="FCQRS". Other arguments, the result and errors as for `conv2d_transpose`.
+    Args:
+        x: [batch, depth, height, width, features], or [batch, features, depth, height, width] with
+            input_layout="NCDHW".
+        filter: [depth, height, width, channels/groups, features], or [features, channels/groups, depth, height, width]
+            with filter_layout="FCQRS". Other arguments, the result and errors as for `conv2d_transpose`.
+
+    ONNX ConvTranspose.
     """,
 )
 

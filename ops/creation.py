@@ -30,10 +30,14 @@ from graphcore.types.tensor_types import DimLike, _shape, tensor_type
 def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbol:
     """A constant in the current graph.
 
-    value: an array, a Python scalar or nested lists of them, of any shape. dtype: by default the array's own, or bool,
-    int64 or float32 for Python numbers, unless the promotion system chooses another. ambiguous: the dtype yields to
-    that of the other operand, in "kernel_float" and "anvil". Raises `DTypeError` if `dtype` cannot represent an
-    element, `GraphError` outside of `with graph:`. An ONNX initializer.
+    Args:
+        value: An array, a Python scalar or nested lists of them, of any shape.
+        dtype: By default the array's own, or bool, int64 or float32 for Python numbers, unless the promotion system
+            chooses another.
+        ambiguous: The dtype yields to that of the other operand, in "kernel_float" and "anvil".
+
+    Raises:
+        DTypeError: If `dtype` cannot represent an element, `GraphError` outside of `with graph:`. An ONNX initializer.
     """
     wanted = None if dtype is None else operands.dtype_of("constant", dtype)
     return Graph.current().constant(value, wanted, ambiguous=ambiguous)
@@ -43,10 +47,16 @@ def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbo
 def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = None) -> Symbol:
     """A tensor filled with one value.
 
-    shape: one dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph. value:
-    a number, or a scalar Symbol. dtype: by default the value's own, or bool, int64 or float32 for Python numbers.
-    Raises `ShapeError` for unknown dims and names, `DTypeError` if `dtype` cannot represent the value. ONNX
-    ConstantOfShape, or Expand of a Symbol.
+    Args:
+        shape: One dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph.
+        value: A number, or a scalar Symbol.
+        dtype: By default the value's own, or bool, int64 or float32 for Python numbers.
+
+    Raises:
+        ShapeError: For unknown dims and names.
+        DTypeError: If `dtype` cannot represent the value.
+
+    ONNX ConstantOfShape, or Expand of a Symbol.
     """
     return _filled("full", shape, value, dtype)
 
@@ -55,8 +65,14 @@ def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = 
 def zeros(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> Symbol:
     """A tensor of zeros.
 
-    shape: one dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph. dtype:
-    float32 by default. Raises `ShapeError` for unknown dims and names. ONNX ConstantOfShape.
+    Args:
+        shape: One dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph.
+        dtype: Float32 by default.
+
+    Raises:
+        ShapeError: For unknown dims and names.
+
+    ONNX ConstantOfShape.
     """
     return _filled("zeros", shape, False, dtype)
 
@@ -65,8 +81,14 @@ def zeros(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> 
 def ones(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> Symbol:
     """A tensor of ones.
 
-    shape: one dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph. dtype:
-    float32 by default. Raises `ShapeError` for unknown dims and names. ONNX ConstantOfShape.
+    Args:
+        shape: One dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph.
+        dtype: Float32 by default.
+
+    Raises:
+        ShapeError: For unknown dims and names.
+
+    ONNX ConstantOfShape.
     """
     return _filled("ones", shape, True, dtype)
 
@@ -132,10 +154,18 @@ def range(
 ) -> Symbol:
     """The numbers from `start` to `stop`, without `stop`, in steps of `step`: a tensor of rank 1.
 
-    start, stop, step: numbers, scalar Symbols, or Dims and names (as int64); a single one is `stop`, from 0. They
-    promote to a common dtype, which `dtype` overrides. out_dim: the length, if the bounds are Symbols. Raises
-    `ShapeError` for a step of 0 and a wrong `out_dim`, `DTypeError` for bools and for bounds that `dtype` cannot
-    represent. ONNX Range, NumPy's arange.
+    Args:
+        start: Numbers, scalar Symbols, or Dims and names (as int64); a single one is `stop`, from 0.
+        stop: Numbers, scalar Symbols, or Dims and names (as int64); a single one is `stop`, from 0.
+        step: Numbers, scalar Symbols, or Dims and names (as int64); a single one is `stop`, from 0. They promote to a
+            common dtype, which `dtype` overrides.
+        out_dim: The length, if the bounds are Symbols.
+
+    Raises:
+        ShapeError: For a step of 0 and a wrong `out_dim`.
+        DTypeError: For bools and for bounds that `dtype` cannot represent.
+
+    ONNX Range, NumPy's arange.
     """
     if stop is None:
         start, stop = 0, start
@@ -250,12 +280,22 @@ def _computed(graph: Graph, bounds: dict[str, Any], dtype: DType | None, declare
 def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool = True, dtype: object = None) -> Symbol:
     """`num` evenly spaced numbers from `start` to `stop`.
 
-    start, stop: numbers or Symbols, whose shapes broadcast; integers become floats. num: an int >= 0, or a dim of the
-    graph. endpoint: `stop` is the last number; else it would be the next one. dtype: by default the common dtype of
-    start and stop, or float32 or complex64 for Python numbers; an integer dtype truncates. Returns [num, ...], the
-    numbers along a new first axis, computed in float64 or complex128 and rounded once. Raises `ShapeError` for a
-    negative or unknown num and shapes that do not broadcast, `DTypeError` for ends that are not numbers and for bool
-    and string as `dtype`. NumPy's linspace.
+    Args:
+        start: Numbers or Symbols, whose shapes broadcast; integers become floats.
+        stop: Numbers or Symbols, whose shapes broadcast; integers become floats.
+        num: An int >= 0, or a dim of the graph.
+        endpoint: `stop` is the last number; else it would be the next one.
+        dtype: By default the common dtype of start and stop, or float32 or complex64 for Python numbers; an integer
+            dtype truncates.
+
+    Returns:
+        [num, ...], the numbers along a new first axis, computed in float64 or complex128 and rounded once.
+
+    Raises:
+        ShapeError: For a negative or unknown num and shapes that do not broadcast.
+        DTypeError: For ends that are not numbers and for bool and string as `dtype`.
+
+    NumPy's linspace.
     """
     name = "linspace"
     wanted = None if dtype is None else operands.dtype_of(name, dtype)
@@ -334,12 +374,23 @@ def one_hot(
 ) -> Symbol:
     """A vector for each index, with `on_value` at that position and `off_value` elsewhere.
 
-    indices: integers of any shape; negative ones count from the end, and those out of range give vectors of off_value.
-    depth: the length of the vectors, at least 1: an int, a dim of the graph or an integer scalar Symbol. axis: of the
-    vectors, in the result. on_value, off_value: numbers or scalar Symbols, promoted together. dtype: by default their
-    common dtype, or float32 for Python numbers. Returns the shape of indices with depth at the axis. Raises
-    `DTypeError` for indices that are not integers and for values that `dtype` cannot represent, `ShapeError` for values
-    that are not scalars, a depth below 1 and an invalid axis. ONNX OneHot.
+    Args:
+        indices: Integers of any shape; negative ones count from the end, and those out of range give vectors of
+            off_value.
+        depth: The length of the vectors, at least 1: an int, a dim of the graph or an integer scalar Symbol.
+        axis: Of the vectors, in the result.
+        on_value: Numbers or scalar Symbols, promoted together.
+        off_value: Numbers or scalar Symbols, promoted together.
+        dtype: By default their common dtype, or float32 for Python numbers.
+
+    Returns:
+        The shape of indices with depth at the axis.
+
+    Raises:
+        DTypeError: For indices that are not integers and for values that `dtype` cannot represent.
+        ShapeError: For values that are not scalars, a depth below 1 and an invalid axis.
+
+    ONNX OneHot.
     """
     name = "one_hot"
     graph = graph_of(name, (indices, depth, on_value, off_value))

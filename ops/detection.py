@@ -33,14 +33,24 @@ def non_maximum_suppression(
 ) -> Symbol:
     """The boxes selected by non-maximum suppression: of boxes of a class that overlap, the one with the highest score.
 
-    boxes: [batch, count, 4], rows of (y1, x1, y2, x2), any two opposite corners; or (x, y, width, height) of the centre
-    and the size if center_point_box. scores: [batch, classes, count]. Both are floats, or integers that become floats;
-    they are compared in float32. max_output_boxes_per_class: the maximum number of boxes of a class in an image.
-    iou_threshold: from 0 to 1; boxes overlap if their intersection over union is greater. score_threshold: boxes
-    without a higher score are dropped; None drops none. Each of the three is a number or a scalar Symbol, whose range
-    the run checks. out_dim: a name for the number of selected boxes, unknown otherwise.
-    Returns int64 [out_dim, 3], rows of (image, class, box) by image, class and descending score. Raises `ShapeError`
-    for wrong ranks and sizes, `DTypeError` for thresholds that are not numbers or out of range. ONNX NonMaxSuppression.
+    Args:
+        boxes: [batch, count, 4], rows of (y1, x1, y2, x2), any two opposite corners; or (x, y, width, height) of the
+            centre and the size if center_point_box.
+        scores: [batch, classes, count]. Both are floats, or integers that become floats; they are compared in float32.
+        max_output_boxes_per_class: The maximum number of boxes of a class in an image.
+        iou_threshold: From 0 to 1; boxes overlap if their intersection over union is greater.
+        score_threshold: Boxes without a higher score are dropped; None drops none. Each of the three is a number or a
+            scalar Symbol, whose range the run checks.
+        out_dim: A name for the number of selected boxes, unknown otherwise.
+
+    Returns:
+        Int64 [out_dim, 3], rows of (image, class, box) by image, class and descending score.
+
+    Raises:
+        ShapeError: For wrong ranks and sizes.
+        DTypeError: For thresholds that are not numbers or out of range.
+
+    ONNX NonMaxSuppression.
     """
     name = "non_maximum_suppression"
     (box_values, score_values), _ = promote(name, "float", {"boxes": boxes, "scores": scores})
@@ -123,18 +133,29 @@ def roi_align(
     batch_indices: TensorLike | None = None,
     input_layout: str = "NHWC",
 ) -> Symbol:
-    """Regions of images, each pooled to a fixed size from points sampled in it. ONNX RoiAlign.
+    """Regions of images, each pooled to a fixed size from points sampled in it.
 
-    x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW". rois: [regions,
-    5], each (index of the image, x1, y1, x2, y2); or [regions, 4] without the index. batch_indices: the index of the
-    image of each region if rois lack it, integers [regions]. Coordinates times spatial_scale are pixels of x. x and
-    rois are promoted together; integers become floats. output_height, output_width: bins of a region. sampling_ratio:
-    points sampled in a bin along each axis; 0 for as many as a bin has pixels, rounded up. aligned: the centre of pixel
-    0 is at 0.5, not at 0. mode: "AVG" for the mean of the points, interpolated bilinearly, or "MAX" for the maximum of
-    the weighted pixels around all points, as ONNX defines. Points more than a pixel outside of the image count as 0.
-    Returns [regions, output_height, output_width, channels], or [regions, channels, output_height, output_width].
-    From He et al., "Mask R-CNN" (2017). Raises `ShapeError` for wrong ranks and sizes, `DTypeError` for indices that
-    are not integers.
+    Args:
+        x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW".
+        rois: [regions, 5], each (index of the image, x1, y1, x2, y2); or [regions, 4] without the index.
+        output_height: Bins of a region.
+        output_width: Bins of a region.
+        sampling_ratio: Points sampled in a bin along each axis; 0 for as many as a bin has pixels, rounded up.
+        aligned: The centre of pixel 0 is at 0.5, not at 0.
+        mode: "AVG" for the mean of the points, interpolated bilinearly, or "MAX" for the maximum of the weighted pixels
+            around all points, as ONNX defines. Points more than a pixel outside of the image count as 0.
+        batch_indices: The index of the image of each region if rois lack it, integers [regions]. Coordinates times
+            spatial_scale are pixels of x. x and rois are promoted together; integers become floats.
+
+    Returns:
+        [regions, output_height, output_width, channels], or [regions, channels, output_height, output_width]. From He
+        et al., "Mask R-CNN" (2017).
+
+    Raises:
+        ShapeError: For wrong ranks and sizes.
+        DTypeError: For indices that are not integers.
+
+    ONNX RoiAlign.
     """
     name = "roi_align"
     layout_of(name, "input_layout", input_layout, INPUTS[2])
@@ -228,15 +249,23 @@ def grid_sample(
 ) -> Symbol:
     """Images, or volumes, sampled at the positions of a grid.
 
-    x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
-    needs no transposes; volumes by "NDHWC" and "NCDHW". grid: [batch, rows, columns, 2], of x and y, or [batch, planes,
-    rows, columns, 3] of x, y and z, from -1 to 1 along width, height and depth. They are promoted together, and
-    integers become floats; mode="nearest" keeps any dtype of x. mode: "bilinear" between neighbours along all axes,
-    "nearest", or "bicubic", of images only. padding_mode: the values outside of the image: "zeros", "border" (the
-    nearest element), "reflection". align_corners: -1 and 1 are the centres of the outermost elements, not their outer
-    edges.
-    Returns [batch, rows, columns, channels], or the like, in the layout of x. Raises `ShapeError` for wrong ranks, a
-    grid of another batch or number of coordinates, and unknown modes. PyTorch's grid_sample; ONNX GridSample.
+    Args:
+        x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout
+            that needs no transposes; volumes by "NDHWC" and "NCDHW".
+        grid: [batch, rows, columns, 2], of x and y, or [batch, planes, rows, columns, 3] of x, y and z, from -1 to 1
+            along width, height and depth. They are promoted together, and integers become floats; mode="nearest" keeps
+            any dtype of x.
+        mode: "bilinear" between neighbours along all axes, "nearest", or "bicubic", of images only.
+        padding_mode: The values outside of the image: "zeros", "border" (the nearest element), "reflection".
+        align_corners: -1 and 1 are the centres of the outermost elements, not their outer edges.
+
+    Returns:
+        [batch, rows, columns, channels], or the like, in the layout of x.
+
+    Raises:
+        ShapeError: For wrong ranks, a grid of another batch or number of coordinates, and unknown modes.
+
+    PyTorch's grid_sample; ONNX GridSample.
     """
     name = "grid_sample"
     layout_of(name, "input_layout", input_layout, INPUTS[2] + INPUTS[3])

@@ -246,8 +246,16 @@ trunc = unary(
 def modf(x: TensorLike) -> tuple[Symbol, Symbol]:
     """The fractional and the integer part of x, both with its sign.
 
-    x: any shape, numbers or bools; integers become the float that holds their range. Returns two Symbols of x's shape,
-    whose sum is x; the fraction of an infinity is 0. Raises `DTypeError` for strings. C's and NumPy's modf.
+    Args:
+        x: Any shape, numbers or bools; integers become the float that holds their range.
+
+    Returns:
+        Two Symbols of x's shape, whose sum is x; the fraction of an infinity is 0.
+
+    Raises:
+        DTypeError: For strings.
+
+    C's and NumPy's modf.
     """
     symbol, dtype = promote_one("modf", "float", x)
     type_ = tensor_type(dtype, symbol.shape, symbol.ambiguous)

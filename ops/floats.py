@@ -70,10 +70,20 @@ copysign = binary(
 def nextafter(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The next float after the first in the direction of the second; the second if the two are equal.
 
-    lhs, rhs: numbers or bools whose shapes broadcast; integers become the float that holds their range. NaN where
-    either is NaN. Returns a Symbol of their common dtype, in which these are neighbours. Raises `PromotionError` for
-    dtypes without a common dtype, `DTypeError` for strings, `ShapeError` for shapes that do not broadcast. C's and
-    NumPy's nextafter.
+    Args:
+        lhs: Numbers or bools whose shapes broadcast; integers become the float that holds their range.
+        rhs: Numbers or bools whose shapes broadcast; integers become the float that holds their range. NaN where either
+            is NaN.
+
+    Returns:
+        A Symbol of their common dtype, in which these are neighbours.
+
+    Raises:
+        PromotionError: For dtypes without a common dtype.
+        DTypeError: For strings.
+        ShapeError: For shapes that do not broadcast.
+
+    C's and NumPy's nextafter.
     """
     (x, y), dtype = promote("nextafter", "float", {"lhs": lhs, "rhs": rhs})
     compute_dtype = DType.float32 if dtype is DType.tensor_float32 else dtype
@@ -171,9 +181,17 @@ def _ldexp(x: Symbol, exponent: Symbol) -> Symbol:
 def frexp(x: TensorLike) -> tuple[Symbol, Symbol]:
     """A mantissa from 0.5 to 1 with the sign of x, and the exponent of 2: their product is x.
 
-    x: any shape, numbers or bools; integers become the float that holds their range. Returns two Symbols of x's shape,
-    the mantissa of its float and the exponent in int32; for zeros, infinities and NaN x itself and 0. Raises
-    `DTypeError` for strings. C's and NumPy's frexp.
+    Args:
+        x: Any shape, numbers or bools; integers become the float that holds their range.
+
+    Returns:
+        Two Symbols of x's shape, the mantissa of its float and the exponent in int32; for zeros, infinities and NaN x
+        itself and 0.
+
+    Raises:
+        DTypeError: For strings.
+
+    C's and NumPy's frexp.
     """
     symbol, dtype = promote_one("frexp", "float", x)
     types = [tensor_type(dtype, symbol.shape, symbol.ambiguous), tensor_type(DType.int32, symbol.shape)]
@@ -185,9 +203,18 @@ def frexp(x: TensorLike) -> tuple[Symbol, Symbol]:
 def ldexp(x: TensorLike, exponent: TensorLike) -> Symbol:
     """x times 2 to the power of an integer, rounded once.
 
-    x: numbers or bools; integers become the float that holds their range. exponent: integers or bools whose shape
-    broadcasts with it. Returns a Symbol of x's float. Raises `DTypeError` for exponents that are not integers and for
-    strings, `ShapeError` for shapes that do not broadcast. C's and NumPy's ldexp.
+    Args:
+        x: Numbers or bools; integers become the float that holds their range.
+        exponent: Integers or bools whose shape broadcasts with it.
+
+    Returns:
+        A Symbol of x's float.
+
+    Raises:
+        DTypeError: For exponents that are not integers and for strings.
+        ShapeError: For shapes that do not broadcast.
+
+    C's and NumPy's ldexp.
     """
     graph = graph_of("ldexp", (x, exponent))
     with graph:

@@ -42,12 +42,20 @@ def fft(
 ) -> Symbol:
     """The discrete Fourier transform along an axis.
 
-    x: complex numbers [...]; or [..., 2], the last axis real and imaginary parts, or real numbers if not
-    input_is_complex; integers become floats. n: the length to which the signal is truncated or zero-padded; by default
-    its length. axis: of the signal, counted without the last axis of parts. normalization: the sum is divided by 1 for
-    "backward", by sqrt(n) for "ortho", by n for "forward". Returns [..., 2] with size n along the axis, or complex
-    numbers [...] for complex x. Raises `ShapeError` for other shapes, for n below 1 and for an invalid axis. NumPy's
-    fft.fft; ONNX DFT.
+    Args:
+        x: Complex numbers [...]; or [..., 2], the last axis real and imaginary parts, or real numbers if not
+            input_is_complex; integers become floats.
+        n: The length to which the signal is truncated or zero-padded; by default its length.
+        axis: Of the signal, counted without the last axis of parts.
+        normalization: The sum is divided by 1 for "backward", by sqrt(n) for "ortho", by n for "forward".
+
+    Returns:
+        [..., 2] with size n along the axis, or complex numbers [...] for complex x.
+
+    Raises:
+        ShapeError: For other shapes, for n below 1 and for an invalid axis.
+
+    NumPy's fft.fft; ONNX DFT.
     """
     return _transform("fft", x, n, axis, normalization, is_complex=input_is_complex)
 
@@ -72,8 +80,16 @@ def ifft(
 def rfft(x: TensorLike, n: DimLike | None = None, axis: int = -1, normalization: str = "backward") -> Symbol:
     """The discrete Fourier transform of real numbers along an axis, without its redundant half.
 
-    x: real numbers, at least one axis; integers become floats. n, axis, normalization: as for `fft`. Returns [..., 2]
-    with size n // 2 + 1 along the axis. Raises as `fft` does. NumPy's fft.rfft; ONNX DFT.
+    Args:
+        x: Real numbers, at least one axis; integers become floats.
+        n: As for `fft`.
+        axis: As for `fft`.
+        normalization: As for `fft`.
+
+    Returns:
+        [..., 2] with size n // 2 + 1 along the axis. Raises as `fft` does.
+
+    NumPy's fft.rfft; ONNX DFT.
     """
     return _transform("rfft", x, n, axis, normalization, is_complex=False, onesided=True)
 
@@ -89,10 +105,19 @@ def irfft(
 ) -> Symbol:
     """The inverse of `rfft`: real numbers from the first half of their transform.
 
-    x, axis, normalization, input_is_complex: as for `ifft`. n: the length of the result, by default 2 * (size - 1),
-    which is even. Imaginary parts of the first number, and for an even n of the last, are ignored: these numbers must
-    be real. buffer_size_mb: MAX's memory limit for a GPU library, ignored here. Returns real numbers, with size n along
-    the axis. Raises as `fft` does. NumPy's fft.irfft; MAX's irfft; ONNX DFT.
+    Args:
+        x: As for `ifft`.
+        n: The length of the result, by default 2 * (size - 1), which is even. Imaginary parts of the first number, and
+            for an even n of the last, are ignored: these numbers must be real. buffer_size_mb: MAX's memory limit for a
+            GPU library, ignored here.
+        axis: As for `ifft`.
+        normalization: As for `ifft`.
+        input_is_complex: As for `ifft`.
+
+    Returns:
+        Real numbers, with size n along the axis. Raises as `fft` does.
+
+    NumPy's fft.irfft; MAX's irfft; ONNX DFT.
     """
     whole("irfft", "buffer_size_mb", buffer_size_mb, 1)
     return _transform("irfft", x, n, axis, normalization, is_complex=input_is_complex, inverse=True, onesided=True)
@@ -282,15 +307,25 @@ def stft(
 ) -> Symbol:
     """The short-time Fourier transform of signals: the spectrum of each frame.
 
-    x: [..., samples], real or complex. frame_length: the number of samples in a frame. frame_step: the number of
-    samples between the starts of two frames. window: [frame_length], by which every frame is multiplied, such as
-    `hann_window`; None for ones. x and window are promoted together; integers become floats. onesided: omit the
-    redundant half of each spectrum.
-    Frames lie within the signal: `pad` it first for centred frames. Returns [..., frames, bins, 2], real and imaginary
-    parts last, with (samples - frame_length) // frame_step + 1 frames and frame_length // 2 + 1 bins, or frame_length
-    if not onesided; for complex signals, which need onesided=False, complex numbers [..., frames, bins]. Raises
-    `ShapeError` for a signal shorter than a frame, steps and lengths below 1 and another window, `DTypeError` for a
-    complex window and for complex signals if onesided. ONNX STFT.
+    Args:
+        x: [..., samples], real or complex.
+        frame_length: The number of samples in a frame.
+        frame_step: The number of samples between the starts of two frames.
+        window: [frame_length], by which every frame is multiplied, such as `hann_window`; None for ones. x and window
+            are promoted together; integers become floats.
+        onesided: Omit the redundant half of each spectrum. Frames lie within the signal: `pad` it first for centred
+            frames.
+
+    Returns:
+        [..., frames, bins, 2], real and imaginary parts last, with (samples - frame_length) // frame_step + 1 frames
+        and frame_length // 2 + 1 bins, or frame_length if not onesided; for complex signals, which need onesided=False,
+        complex numbers [..., frames, bins].
+
+    Raises:
+        ShapeError: For a signal shorter than a frame, steps and lengths below 1 and another window.
+        DTypeError: For a complex window and for complex signals if onesided.
+
+    ONNX STFT.
     """
     name = "stft"
     length, step = whole(name, "frame_length", frame_length, 1), whole(name, "frame_step", frame_step, 1)
@@ -367,10 +402,20 @@ def _of_complex_signal(
 def hann_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: object = DType.float32) -> Symbol:
     """The window 1/2 - 1/2 cos(2 pi i / n): a raised cosine.
 
-    window_length: an int >= 0, a dim of the graph or an integer scalar Symbol. periodic: n is the length, for spectral
-    analysis; else the length - 1, so that the last element equals the first. dtype: a float. Returns [window_length];
-    a window of length 1 is [1]. Raises `DTypeError` and `ShapeError` for another length or dtype. NumPy's hanning;
-    ONNX HannWindow.
+    Args:
+        window_length: An int >= 0, a dim of the graph or an integer scalar Symbol.
+        periodic: N is the length, for spectral analysis; else the length - 1, so that the last element equals the
+            first.
+        dtype: A float.
+
+    Returns:
+        [window_length]; a window of length 1 is [1].
+
+    Raises:
+        DTypeError: For another length or dtype.
+        ShapeError: For another length or dtype.
+
+    NumPy's hanning; ONNX HannWindow.
     """
     return _window("hann_window", window_length, periodic, dtype, [0.5, 0.5])
 

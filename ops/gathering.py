@@ -36,11 +36,20 @@ from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_ty
 
 @op(onnx="Gather", rule="keep")
 def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
-    """The slices of `x` at `indices` along one axis. ONNX Gather, NumPy's `take`.
+    """The slices of `x` at `indices` along one axis.
 
-    x: [..., n, ...] of any dtype, n at `axis`. indices: integers of any shape; negative ones count from the end of the
-    axis. Returns the dtype of `x` and its shape with n replaced by the shape of `indices`. Raises `DTypeError` for
-    indices that are not integers, `ShapeError` for an invalid axis and for constant indices out of bounds.
+    ONNX Gather, NumPy's `take`.
+
+    Args:
+        x: [..., n, ...] of any dtype, n at `axis`.
+        indices: Integers of any shape; negative ones count from the end of the axis.
+
+    Returns:
+        The dtype of `x` and its shape with n replaced by the shape of `indices`.
+
+    Raises:
+        DTypeError: For indices that are not integers.
+        ShapeError: For an invalid axis and for constant indices out of bounds.
     """
     graph = graph_of("gather", (x, indices))
     data = graph.build.operand(x, "gather", "x")
@@ -52,12 +61,22 @@ def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
 
 @op(onnx="GatherND", rule="keep")
 def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol:
-    """The slices of `x` at coordinates along its first axes. ONNX GatherND.
+    """The slices of `x` at coordinates along its first axes.
 
-    x: [*batch, n_1, ..., n_k, *rest] of any dtype. indices: integers of shape [*batch, *outer, k], each row a position
-    in n_1 ... n_k; negative numbers count from the end. batch_dims: the length of `batch`. Returns
-    [*batch, *outer, *rest] of the dtype of `x`. Raises `DTypeError` for indices that are not integers, `ShapeError`
-    for k unknown or too large, for batch dims that differ and for constant indices out of bounds.
+    Args:
+        x: [*batch, n_1, ..., n_k, *rest] of any dtype.
+        indices: Integers of shape [*batch, *outer, k], each row a position in n_1 ... n_k; negative numbers count from
+            the end.
+        batch_dims: The length of `batch`.
+
+    Returns:
+        [*batch, *outer, *rest] of the dtype of `x`.
+
+    Raises:
+        DTypeError: For indices that are not integers.
+        ShapeError: For k unknown or too large, for batch dims that differ and for constant indices out of bounds.
+
+    ONNX GatherND.
     """
     graph = graph_of("gather_nd", (x, indices))
     data = graph.build.operand(x, "gather_nd", "x")
@@ -87,12 +106,21 @@ def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol
 
 @op(onnx="GatherElements", rule="keep")
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """One element of `x` for each element of `indices`, along one axis. ONNX GatherElements, NumPy's `take_along_axis`.
+    """One element of `x` for each element of `indices`, along one axis.
 
-    x: of any dtype and shape. indices: integers of the same rank, of any size along `axis`; the other dims broadcast
-    with those of `x`. Negative indices count from the end. Returns the dtype of `x` in the broadcast shape of
-    `indices`. Raises `DTypeError` for indices that are not integers, `ShapeError` for ranks or dims that do not match
-    and for constant indices out of bounds.
+    ONNX GatherElements, NumPy's `take_along_axis`.
+
+    Args:
+        x: Of any dtype and shape.
+        indices: Integers of the same rank, of any size along `axis`; the other dims broadcast with those of `x`.
+            Negative indices count from the end.
+
+    Returns:
+        The dtype of `x` in the broadcast shape of `indices`.
+
+    Raises:
+        DTypeError: For indices that are not integers.
+        ShapeError: For ranks or dims that do not match and for constant indices out of bounds.
     """
     graph = graph_of("take_along_axis", (x, indices))
     data = graph.build.operand(x, "take_along_axis", "x")
@@ -125,11 +153,20 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbo
 
 @op(onnx="NonZero", rule="keep")
 def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
-    """The coordinates of the elements that are not zero, one row each. ONNX NonZero, transposed.
+    """The coordinates of the elements that are not zero, one row each.
 
-    x: of any number or bool dtype, rank >= 1; NaN is not zero. out_dim: a name for the number of rows, unknown
-    otherwise. Returns int64 [out_dim, rank of x], rows in the order of the elements. Raises `ShapeError` for a scalar
-    and `DTypeError` for strings.
+    Args:
+        x: Of any number or bool dtype, rank >= 1; NaN is not zero.
+        out_dim: A name for the number of rows, unknown otherwise.
+
+    Returns:
+        Int64 [out_dim, rank of x], rows in the order of the elements.
+
+    Raises:
+        ShapeError: For a scalar.
+        DTypeError: For strings.
+
+    ONNX NonZero, transposed.
     """
     data = operands.operand("nonzero", x)
     refuse_scalar("nonzero", data)
@@ -145,21 +182,36 @@ def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
 
 @op(onnx="Where", rule="join")
 def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
-    """The elements of `x` where `condition` is true and those of `y` elsewhere. ONNX Where, NumPy's `where`.
+    """The elements of `x` where `condition` is true and those of `y` elsewhere.
 
-    condition: bool, or a number, true if not 0. x, y: of any dtypes that promote to a common one. All
-    three broadcast. Returns the common dtype in the broadcast shape. Raises `PromotionError` where `x` and `y` have
-    no common dtype, `ShapeError` where the shapes do not broadcast.
+    ONNX Where, NumPy's `where`.
+
+    Args:
+        condition: Bool, or a number, true if not 0.
+        x: Of any dtypes that promote to a common one.
+        y: Of any dtypes that promote to a common one. All three broadcast.
+
+    Returns:
+        The common dtype in the broadcast shape.
+
+    Raises:
+        PromotionError: If `x` and `y` have no common dtype.
+        ShapeError: If the shapes do not broadcast.
     """
     return _where("where", condition, x, y)
 
 
 @op(onnx="Where", rule="join")
 def select(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
-    """An alias of `where`: `x` where `condition` is true and `y` elsewhere. ONNX Where.
+    """An alias of `where`: `x` where `condition` is true and `y` elsewhere.
 
-    condition: bool or a number; x, y: of any dtypes that promote to a common one; all three broadcast. Returns and
-    raises as `where` does.
+    Args:
+        condition: Bool or a number; x, y: of any dtypes that promote to a common one; all three broadcast.
+
+    Returns:
+        And raises as `where` does.
+
+    ONNX Where.
     """
     return _where("select", condition, x, y)
 
@@ -268,25 +320,43 @@ def _by_coordinates(name: str, reduction: str, doc: str) -> Callable[..., Symbol
 scatter = _by_index(
     "scatter",
     "",
-    """`x` with the elements at `indices` along one axis replaced by `updates`. ONNX ScatterElements.
+    """`x` with the elements at `indices` along one axis replaced by `updates`.
 
-    x: of any dtype. updates: of a dtype that promotes to that of `x`, of the same rank. indices: integers of the shape
-    of `updates`, with no axis but `axis` longer than in `x`; negative ones count from the end. If an element has
-    several updates, it is undefined which one is used. Returns the type of `x`. Raises `DTypeError` for updates that
-    would need another dtype and for indices that are not integers, `ShapeError` for shapes that do not match and for
-    constant indices out of bounds.
+    Args:
+        x: Of any dtype.
+        updates: Of a dtype that promotes to that of `x`, of the same rank.
+        indices: Integers of the shape of `updates`, with no axis but `axis` longer than in `x`; negative ones count
+            from the end. If an element has several updates, it is undefined which one is used.
+
+    Returns:
+        The type of `x`.
+
+    Raises:
+        DTypeError: For updates that would need another dtype and for indices that are not integers.
+        ShapeError: For shapes that do not match and for constant indices out of bounds.
+
+    ONNX ScatterElements.
     """,
 )
 scatter_nd = _by_coordinates(
     "scatter_nd",
     "",
-    """`x` with the slices at coordinates along its first axes replaced by `updates`. ONNX ScatterND.
+    """`x` with the slices at coordinates along its first axes replaced by `updates`.
 
-    x: [n_1, ..., n_k, *rest] of any dtype. indices: integers [*outer, k], each row a position in n_1 ... n_k; negative
-    numbers count from the end. updates: [*outer, *rest] of a dtype that promotes to that of `x`. If a slice has
-    several updates, it is undefined which one is used. Returns the type of `x`. Raises `DTypeError` for updates that
-    would need another dtype and for indices that are not integers, `ShapeError` for shapes that do not match and for
-    constant indices out of bounds.
+    Args:
+        x: [n_1, ..., n_k, *rest] of any dtype.
+        updates: [*outer, *rest] of a dtype that promotes to that of `x`. If a slice has several updates, it is
+            undefined which one is used.
+        indices: Integers [*outer, k], each row a position in n_1 ... n_k; negative numbers count from the end.
+
+    Returns:
+        The type of `x`.
+
+    Raises:
+        DTypeError: For updates that would need another dtype and for indices that are not integers.
+        ShapeError: For shapes that do not match and for constant indices out of bounds.
+
+    ONNX ScatterND.
     """,
 )
 
@@ -321,12 +391,22 @@ scatter_nd_add, scatter_nd_max, scatter_nd_min, scatter_nd_mul = [
 
 @op(onnx="NonZero + Slice + ScatterND", rule="join")
 def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symbol:
-    """`x` with the elements where `mask` is true replaced by `updates`, in order. NumPy's `x[mask] = updates`.
+    """`x` with the elements where `mask` is true replaced by `updates`, in order.
 
-    x: of any dtype, rank >= 1. mask: bool, or a number, true if not 0; it broadcasts to the shape of
-    `x`. updates: of any shape, read row by row, with at least as many elements as the mask has true ones (checked when
-    the graph runs), of a dtype that promotes to that of `x`. Returns the type of `x`. Raises `DTypeError` for updates
-    that would need another dtype, `ShapeError` for a scalar and for a mask that does not broadcast to `x`.
+    NumPy's `x[mask] = updates`.
+
+    Args:
+        x: Of any dtype, rank >= 1.
+        mask: Bool, or a number, true if not 0; it broadcasts to the shape of `x`.
+        updates: Of any shape, read row by row, with at least as many elements as the mask has true ones (checked when
+            the graph runs), of a dtype that promotes to that of `x`.
+
+    Returns:
+        The type of `x`.
+
+    Raises:
+        DTypeError: For updates that would need another dtype.
+        ShapeError: For a scalar and for a mask that does not broadcast to `x`.
     """
     graph = graph_of("masked_scatter", (x, mask, updates))
     data, new = _same_dtype(graph, "masked_scatter", x, updates)

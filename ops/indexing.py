@@ -35,24 +35,35 @@ Item: TypeAlias = int | New
 
 @op(onnx="Gather, Slice, GatherND", rule="keep", dunder="getitem")
 def getitem(x: TensorLike, index: Any) -> Symbol:
-    """The part of `x` that an index selects, as `x[index]` in NumPy. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze.
+    """The part of `x` that an index selects, as `x[index]` in NumPy.
 
-    x: of any dtype and shape. index: one or a tuple of ints and integer scalars (which drop their axis), slices with
-    any step but 0 whose bounds are ints, Dims, None or integer Symbols, `...`, None (a new axis of size 1), integer
-    arrays, lists and Symbols (which broadcast together), bool arrays and Symbols (the positions that are true).
-    Negative positions count from the end. (slice, dim) in a tuple names a slice's length. Lengths follow from the dims;
-    those that depend on values are unknown. Raises `ShapeError` for too many indices, constant positions out of bounds,
-    a step of 0 and masks that do not fit; `DTypeError` for an invalid index.
+    Args:
+        x: Of any dtype and shape.
+        index: One or a tuple of ints and integer scalars (which drop their axis), slices with any step but 0 whose
+            bounds are ints, Dims, None or integer Symbols, `...`, None (a new axis of size 1), integer arrays, lists
+            and Symbols (which broadcast together), bool arrays and Symbols (the positions that are true). Negative
+            positions count from the end. (slice, dim) in a tuple names a slice's length. Lengths follow from the dims;
+            those that depend on values are unknown.
+
+    Raises:
+        ShapeError: For too many indices, constant positions out of bounds, a step of 0 and masks that do not fit.
+        DTypeError: For an invalid index.
+
+    ONNX Gather, Slice, GatherND, NonZero, Unsqueeze.
     """
     return _index("getitem", operand("getitem", x), index if type(index) is tuple else (index,))
 
 
 @op(onnx="Gather, Slice, GatherND", rule="keep")
 def slice_tensor(x: TensorLike, indices: Any) -> Symbol:
-    """`x[indices]` as a function. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze.
+    """`x[indices]` as a function.
 
-    x: of any dtype and shape. indices: one index or a list or tuple of indices, one per axis, as in `x[...]`; (slice,
-    dim) names a slice's length. Raises as `getitem` does.
+    Args:
+        x: Of any dtype and shape.
+        indices: One index or a list or tuple of indices, one per axis, as in `x[...]`; (slice, dim) names a slice's
+            length. Raises as `getitem` does.
+
+    ONNX Gather, Slice, GatherND, NonZero, Unsqueeze.
     """
     items = tuple(indices) if isinstance(indices, (list, tuple)) else (indices,)
     return _index("slice_tensor", operand("slice_tensor", x), items)
@@ -66,12 +77,19 @@ def slice(
     axis: int = 0,
     keep_dims: bool = False,
 ) -> Symbol:
-    """The part of `x` between positions of some axes. ONNX Slice, and Gather for single positions.
+    """The part of `x` between positions of some axes.
 
-    x: of any dtype and shape. slices: slices, ints, integer scalars, `...` and None as in `x[...]`, the first one for
-    `axis`. out_dims: all dims of the result; by default they follow from the dims of `x`. keep_dims: a
-    single position keeps its axis, of size 1. Raises `ShapeError` as `getitem` does, and for impossible out_dims;
-    `DTypeError` for an invalid index.
+    Args:
+        x: Of any dtype and shape.
+        slices: Slices, ints, integer scalars, `...` and None as in `x[...]`, the first one for `axis`.
+        out_dims: All dims of the result; by default they follow from the dims of `x`.
+        keep_dims: A single position keeps its axis, of size 1.
+
+    Raises:
+        ShapeError: As `getitem` does, and for impossible out_dims.
+        DTypeError: For an invalid index.
+
+    ONNX Slice, and Gather for single positions.
     """
     data = operand("slice", x)
     at = axis_of("slice", axis, data.rank, {"x": data})

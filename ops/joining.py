@@ -23,9 +23,15 @@ from graphcore.types.tensor_types import DimLike, Shape, _shape, tensor_type
 def concat(values: Sequence[TensorLike], axis: int = 0, out_dim: DimLike | None = None) -> Symbol:
     """The tensors concatenated along an axis.
 
-    values: one or more tensors of one rank >= 1, with equal dims except along that axis; they promote to a common
-    dtype. out_dim: the size of the axis in the result, by default the sum. Raises `ShapeError` if the dims differ. ONNX
-    Concat.
+    Args:
+        values: One or more tensors of one rank >= 1, with equal dims except along that axis; they promote to a common
+            dtype.
+        out_dim: The size of the axis in the result, by default the sum.
+
+    Raises:
+        ShapeError: If the dims differ.
+
+    ONNX Concat.
     """
     symbols, dtype = _promote_list("concat", values)
     roles = _roles(symbols)
@@ -60,8 +66,14 @@ def concat(values: Sequence[TensorLike], axis: int = 0, out_dim: DimLike | None 
 def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
     """The tensors stacked along a new axis.
 
-    values: one or more tensors of one shape; they promote to a common dtype. axis: the position of the new axis in the
-    result. Raises `ShapeError` if the shapes differ. ONNX Unsqueeze and Concat.
+    Args:
+        values: One or more tensors of one shape; they promote to a common dtype.
+        axis: The position of the new axis in the result.
+
+    Raises:
+        ShapeError: If the shapes differ.
+
+    ONNX Unsqueeze and Concat.
     """
     symbols, dtype = _promote_list("stack", values)
     roles = _roles(symbols)
@@ -120,8 +132,14 @@ def _merge_shapes(name: str, a: Shape, b: Shape, roles: dict[str, Symbol], *, bu
 def split(x: TensorLike, sizes: int | Sequence[DimLike], axis: int = 0) -> tuple[Symbol, ...]:
     """The tensor split into pieces along an axis.
 
-    x: rank >= 1, any dtype. sizes: of the pieces, as ints, names or Dims; or the number of equal pieces. Raises
-    `ShapeError` if the sizes provably do not add up, or the axis is not divisible. ONNX Split.
+    Args:
+        x: Rank >= 1, any dtype.
+        sizes: Of the pieces, as ints, names or Dims; or the number of equal pieces.
+
+    Raises:
+        ShapeError: If the sizes provably do not add up, or the axis is not divisible.
+
+    ONNX Split.
     """
     symbol = operand("split", x)
     roles = {"x": symbol}
@@ -154,7 +172,13 @@ def split(x: TensorLike, sizes: int | Sequence[DimLike], axis: int = 0) -> tuple
 def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
     """The tensor split into pieces of nearly equal size: if it is not divisible, the first ones are longer by one.
 
-    x: rank >= 1, any dtype. Raises `ShapeError` for fewer than one piece. ONNX Split, NumPy's array_split.
+    Args:
+        x: Rank >= 1, any dtype.
+
+    Raises:
+        ShapeError: For fewer than one piece.
+
+    ONNX Split, NumPy's array_split.
     """
     symbol = operand("chunk", x)
     roles = {"x": symbol}
@@ -198,9 +222,15 @@ def _equal_sizes(x: Symbol, axis: int, name: str, count: int) -> Symbol:
 def tile(x: TensorLike, repeats: DimLike | Sequence[DimLike]) -> Symbol:
     """The tensor repeated along each axis.
 
-    x: any shape and dtype. repeats: the number of repetitions along each axis, ints >= 0, names or Dims; fewer than
-    axes apply to the last axes, more add leading axes. Raises `ShapeError` for negative repeats. ONNX Tile, NumPy's
-    tile.
+    Args:
+        x: Any shape and dtype.
+        repeats: The number of repetitions along each axis, ints >= 0, names or Dims; fewer than axes apply to the last
+            axes, more add leading axes.
+
+    Raises:
+        ShapeError: For negative repeats.
+
+    ONNX Tile, NumPy's tile.
     """
     symbol = operand("tile", x)
     counts = dims_of("tile", repeats, help="repeats are ints >= 0, one for each axis")
@@ -229,10 +259,17 @@ def repeat_interleave(
 ) -> Symbol:
     """Every element along an axis repeated in place.
 
-    x: any shape and dtype. repeats: the number of repetitions, an int >= 0; or one for each element of the axis, as a
-    list, an array or an integer Symbol of rank 1. axis: None for all elements of the flattened tensor. out_dim: the
-    size of the axis in the result, if the repeats are a Symbol. Raises `ShapeError` for negative repeats and for a
-    wrong number of them. ONNX Tile and Reshape, or Gather; NumPy's repeat.
+    Args:
+        x: Any shape and dtype.
+        repeats: The number of repetitions, an int >= 0; or one for each element of the axis, as a list, an array or an
+            integer Symbol of rank 1.
+        axis: None for all elements of the flattened tensor.
+        out_dim: The size of the axis in the result, if the repeats are a Symbol.
+
+    Raises:
+        ShapeError: For negative repeats and for a wrong number of them.
+
+    ONNX Tile and Reshape, or Gather; NumPy's repeat.
     """
     symbol = operand("repeat_interleave", x)
     roles = {"x": symbol}

@@ -35,10 +35,18 @@ def _tensors(name: str, values: Mapping[str, TensorLike]) -> dict[str, Symbol]:
 def matmul(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The matrix product.
 
-    lhs: [..., m, k] or [k]. rhs: [..., k, n] or [k]. Both are numbers or bools, promoted to a common dtype; batch axes
-    broadcast. Returns [..., m, n], without the axis of a vector. Integers wrap, bools are *or*ed after *and*, floats
-    narrower than 32 bits are summed in float32. Raises `ShapeError` for scalars, inner dims that differ and axes that
-    do not broadcast. ONNX MatMul, NumPy's matmul.
+    Args:
+        lhs: [..., m, k] or [k].
+        rhs: [..., k, n] or [k]. Both are numbers or bools, promoted to a common dtype; batch axes broadcast.
+
+    Returns:
+        [..., m, n], without the axis of a vector. Integers wrap, bools are *or*ed after *and*, floats narrower than 32
+        bits are summed in float32.
+
+    Raises:
+        ShapeError: For scalars, inner dims that differ and axes that do not broadcast.
+
+    ONNX MatMul, NumPy's matmul.
     """
     roles = _tensors("matmul", {"lhs": lhs, "rhs": rhs})
     shape = _product_shape(roles)
@@ -87,9 +95,18 @@ def _inner_help(lhs: Symbol, rhs: Symbol) -> str:
 def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Symbol:
     """A linear layer: the product of x with the transposed weight, plus the bias.
 
-    x: [..., in]. weight: [out, in]. bias: [out], or None. All are numbers or bools, promoted to a common dtype.
-    Returns [..., out]; floats narrower than 32 bits are rounded once at the end. Raises `ShapeError` for other ranks
-    and for dims that differ. ONNX Gemm on rows of x; for integers MatMul and Add.
+    Args:
+        x: [..., in].
+        weight: [out, in].
+        bias: [out], or None. All are numbers or bools, promoted to a common dtype.
+
+    Returns:
+        [..., out]; floats narrower than 32 bits are rounded once at the end.
+
+    Raises:
+        ShapeError: For other ranks and for dims that differ.
+
+    ONNX Gemm on rows of x; for integers MatMul and Add.
     """
     operands = {"x": x, "weight": weight} if bias is None else {"x": x, "weight": weight, "bias": bias}
     roles = _tensors("linear", operands)
@@ -155,8 +172,17 @@ def _check_linear(roles: dict[str, Symbol]) -> None:
 def outer(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The products of every element of one vector with every element of another.
 
-    lhs: [m]. rhs: [n]. Both are numbers or bools, promoted to a common dtype. Returns [m, n]. Raises `ShapeError` for
-    other ranks. ONNX Mul of a column and a row.
+    Args:
+        lhs: [m].
+        rhs: [n]. Both are numbers or bools, promoted to a common dtype.
+
+    Returns:
+        [m, n].
+
+    Raises:
+        ShapeError: For other ranks.
+
+    ONNX Mul of a column and a row.
     """
     roles = _tensors("outer", {"lhs": lhs, "rhs": rhs})
     for role, symbol in roles.items():
@@ -176,10 +202,20 @@ def outer(lhs: TensorLike, rhs: TensorLike) -> Symbol:
 def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     """The dot products of vectors along an axis.
 
-    lhs, rhs: numbers or bools, promoted to a common dtype; they broadcast except along `axis`, whose length is the same
-    in both. axis: negative, counted from the end. Returns the broadcast shape without the axis; complex lhs are
-    conjugated. Raises `ShapeError` for another axis, lengths that differ and shapes that do not
-    broadcast. ONNX MatMul, the array API's vecdot.
+    Args:
+        lhs: Numbers or bools, promoted to a common dtype; they broadcast except along `axis`, whose length is the same
+            in both.
+        rhs: Numbers or bools, promoted to a common dtype; they broadcast except along `axis`, whose length is the same
+            in both.
+        axis: Negative, counted from the end.
+
+    Returns:
+        The broadcast shape without the axis; complex lhs are conjugated.
+
+    Raises:
+        ShapeError: For another axis, lengths that differ and shapes that do not broadcast.
+
+    ONNX MatMul, the array API's vecdot.
     """
     roles = _tensors("vecdot", {"lhs": lhs, "rhs": rhs})
     left, right = roles.values()
@@ -212,9 +248,18 @@ def _move_last(x: Symbol, axis: int) -> Symbol:
 def tensordot(lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Sequence[int]] = 2) -> Symbol:
     """The sum of products over chosen axes of two tensors.
 
-    lhs, rhs: numbers or bools, promoted to a common dtype. axes: the number of last axes of lhs and first axes of rhs,
-    or two sequences of paired axes, of lhs and of rhs. Returns the other axes of lhs, then those of rhs.
-    Raises `ShapeError` for an invalid axis and for dims that differ. ONNX Einsum, the array API's tensordot.
+    Args:
+        lhs: Numbers or bools, promoted to a common dtype.
+        rhs: Numbers or bools, promoted to a common dtype.
+        axes: The number of last axes of lhs and first axes of rhs, or two sequences of paired axes, of lhs and of rhs.
+
+    Returns:
+        The other axes of lhs, then those of rhs.
+
+    Raises:
+        ShapeError: For an invalid axis and for dims that differ.
+
+    ONNX Einsum, the array API's tensordot.
     """
     roles = _tensors("tensordot", {"lhs": lhs, "rhs": rhs})
     left, right = roles.values()
@@ -268,10 +313,15 @@ def _axis_pairs(
 def einsum(equation: str, *operands: TensorLike) -> Symbol:
     """The sum of products that an equation of axis letters describes: "bij,bjk->bik".
 
-    equation: a term of letters for each operand, then `->` and the letters of the result; without it, the letters that
-    occur once, in alphabetical order. A letter missing on the right is summed over, one that occurs twice in a term
-    takes the diagonal, `...` means any axes, which broadcast. operands: numbers or bools, promoted to a common dtype;
-    integers wrap, bools are *or*ed after *and*. Raises `ShapeError` for an equation that does not fit the operands.
+    Args:
+        equation: A term of letters for each operand, then `->` and the letters of the result; without it, the letters
+            that occur once, in alphabetical order. A letter missing on the right is summed over, one that occurs twice
+            in a term takes the diagonal, `...` means any axes, which broadcast.
+        operands: Numbers or bools, promoted to a common dtype; integers wrap, bools are *or*ed after *and*.
+
+    Raises:
+        ShapeError: For an equation that does not fit the operands.
+
     ONNX Einsum, NumPy's einsum.
     """
     if not isinstance(equation, str):

@@ -23,9 +23,19 @@ from graphcore.types.tensor_types import _shape
 def layer_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike | None = None, epsilon: float = 1e-5) -> Symbol:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, over the last axis.
 
-    x: [..., features]. gamma, beta: [features]; None for no beta. They are promoted together; integers become floats.
-    epsilon: a Python number >= 0. Returns the shape of x. Raises `ShapeError` for other shapes. Ba et al. 2016,
-    arXiv:1607.06450; ONNX LayerNormalization.
+    Args:
+        x: [..., features].
+        gamma: [features]; None for no beta.
+        beta: [features]; None for no beta. They are promoted together; integers become floats.
+        epsilon: A Python number >= 0.
+
+    Returns:
+        The shape of x.
+
+    Raises:
+        ShapeError: For other shapes.
+
+    Ba et al. 2016, arXiv:1607.06450; ONNX LayerNormalization.
     """
     small = real("layer_norm", "epsilon", epsilon, least=0)
     (symbol, *rest), dtype = promote("layer_norm", "float", _present(x=x, gamma=gamma, beta=beta))
@@ -40,9 +50,19 @@ def layer_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike | None = None,
 def rms_norm(x: TensorLike, weight: TensorLike, epsilon: float = 1e-6, weight_offset: float = 0.0) -> Symbol:
     """x / sqrt(mean of x * x + epsilon) * (weight + weight_offset), over the last axis.
 
-    x: [..., features]. weight: [features]. They are promoted together; integers become floats. epsilon: a Python number
-    >= 0. weight_offset: a Python number, 1.0 for weights stored as their difference from 1. Returns the shape of x.
-    Raises `ShapeError` for other shapes. Zhang and Sennrich 2019, arXiv:1910.07467; ONNX RMSNormalization.
+    Args:
+        x: [..., features].
+        weight: [features]. They are promoted together; integers become floats.
+        epsilon: A Python number >= 0.
+        weight_offset: A Python number, 1.0 for weights stored as their difference from 1.
+
+    Returns:
+        The shape of x.
+
+    Raises:
+        ShapeError: For other shapes.
+
+    Zhang and Sennrich 2019, arXiv:1910.07467; ONNX RMSNormalization.
     """
     small = real("rms_norm", "epsilon", epsilon, least=0)
     offset = real("rms_norm", "weight_offset", weight_offset)
@@ -62,9 +82,19 @@ def rms_norm(x: TensorLike, weight: TensorLike, epsilon: float = 1e-6, weight_of
 def group_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, num_groups: int, epsilon: float = 1e-5) -> Symbol:
     """Values normalised within groups of channels, times gamma plus beta.
 
-    x: [batch, channels, ...]. gamma, beta: [channels]. They are promoted together; integers become floats. num_groups:
-    the number of groups, which must divide the number of channels. epsilon: a Python number >= 0, added to
-    the variance. Returns the shape of x. Raises `ShapeError` for other shapes and for channels that are not divisible.
+    Args:
+        x: [batch, channels, ...].
+        gamma: [channels].
+        beta: [channels]. They are promoted together; integers become floats.
+        num_groups: The number of groups, which must divide the number of channels.
+        epsilon: A Python number >= 0, added to the variance.
+
+    Returns:
+        The shape of x.
+
+    Raises:
+        ShapeError: For other shapes and for channels that are not divisible.
+
     Wu and He 2018, arXiv:1803.08494; ONNX GroupNormalization.
     """
     small = real("group_norm", "epsilon", epsilon, least=0)
@@ -89,9 +119,19 @@ def group_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, num_groups: i
 def instance_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, epsilon: float = 1e-5) -> Symbol:
     """Values normalised within each channel of each item, times gamma plus beta.
 
-    x: [batch, channels, ...] with at least one axis after the channels. gamma, beta: [channels]. They are promoted
-    together; integers become floats. epsilon: a Python number >= 0, added to the variance. Returns the shape of x.
-    Raises `ShapeError` for other shapes. Ulyanov et al. 2016, arXiv:1607.08022; ONNX InstanceNormalization.
+    Args:
+        x: [batch, channels, ...] with at least one axis after the channels.
+        gamma: [channels].
+        beta: [channels]. They are promoted together; integers become floats.
+        epsilon: A Python number >= 0, added to the variance.
+
+    Returns:
+        The shape of x.
+
+    Raises:
+        ShapeError: For other shapes.
+
+    Ulyanov et al. 2016, arXiv:1607.08022; ONNX InstanceNormalization.
     """
     small = real("instance_norm", "epsilon", epsilon, least=0)
     (symbol, scale, shift), dtype = promote("instance_norm", "float", {"x": x, "gamma": gamma, "beta": beta})
@@ -118,10 +158,22 @@ def batch_norm(
 ) -> Symbol:
     """(x - mean) / sqrt(var + epsilon) * scale + bias, by channel: the normalisation learnt in training.
 
-    x: [batch, channels, ...]. scale, bias, mean, var: [channels]. They are promoted together; integers become floats.
-    epsilon: a Python number >= 0. axis: that of the channels: -1 for images in NHWC, the layout of `conv2d`. Returns
-    the shape of x. Raises `ShapeError` for other shapes and for an invalid axis. Ioffe and Szegedy 2015,
-    arXiv:1502.03167; ONNX BatchNormalization, between transposes for another axis than 1.
+    Args:
+        x: [batch, channels, ...].
+        scale: [channels].
+        bias: [channels].
+        mean: [channels].
+        var: [channels]. They are promoted together; integers become floats.
+        epsilon: A Python number >= 0.
+        axis: That of the channels: -1 for images in NHWC, the layout of `conv2d`.
+
+    Returns:
+        The shape of x.
+
+    Raises:
+        ShapeError: For other shapes and for an invalid axis.
+
+    Ioffe and Szegedy 2015, arXiv:1502.03167; ONNX BatchNormalization, between transposes for another axis than 1.
     """
     small = real("batch_norm", "epsilon", epsilon, least=0)
     operands = {"x": x, "scale": scale, "bias": bias, "mean": mean, "var": var}
@@ -154,8 +206,14 @@ def _batch_normalised(x: Symbol, vectors: Sequence[Symbol], epsilon: float) -> S
 def lp_normalize(x: TensorLike, p: int = 2, axis: int = -1) -> Symbol:
     """x divided by its norm along an axis, so that vectors have length 1; a vector of zeros stays.
 
-    x: at least one axis; integers become floats. p: 1 for the sum of magnitudes, 2 for the root of the sum of squares.
-    Raises `ShapeError` for another p and for an invalid axis of x. ONNX LpNormalization.
+    Args:
+        x: At least one axis; integers become floats.
+        p: 1 for the sum of magnitudes, 2 for the root of the sum of squares.
+
+    Raises:
+        ShapeError: For another p and for an invalid axis of x.
+
+    ONNX LpNormalization.
     """
     symbol, dtype = promote_one("lp_normalize", "float", x)
     position = axis_of("lp_normalize", axis, symbol.rank, {"x": symbol})

@@ -51,35 +51,52 @@ def _avg_pool(rank: int, doc: str) -> Callable[..., Symbol]:
 
 avg_pool1d = _avg_pool(
     1,
-    """The mean over each window of sequences. ONNX AveragePool.
+    """The mean over each window of sequences.
 
-    x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW"; integers become floats.
-    padding: (before, after), or as for `avg_pool2d`. Other arguments as for `avg_pool2d`.
+    Args:
+        x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW"; integers become floats.
+        padding: (before, after), or as for `avg_pool2d`. Other arguments as for `avg_pool2d`.
+
+    ONNX AveragePool.
     """,
 )
 avg_pool2d = _avg_pool(
     2,
-    """The mean over each window of images. ONNX AveragePool.
+    """The mean over each window of images.
 
-    x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
-    needs no transposes; integers become floats. kernel_size, stride, dilation: of the windows, in elements: one
-    number or (height, width). padding: zeros around the input: (height_before, height_after, width_before,
-    width_after), (height, width) or one number, each smaller than the kernel; "valid" for none; "same" for
-    ceil(size / stride) windows, with an odd element of padding after the input. ceil_mode: keep a last window that
-    reaches beyond the padded end, unless it begins after the input. count_boundary: count the elements of
-    padding in the divisor, not only those of the input.
-    Returns the means in the layout of x, of size (size + before + after - dilation * (kernel - 1) - 1) // stride + 1,
-    rounded up with ceil_mode, or ceil(size / stride) for "same". Raises `ShapeError` for a wrong rank, padding that is
-    too large, or a kernel larger than the padded input.
+    Args:
+        x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout
+            that needs no transposes; integers become floats.
+        kernel_size: Of the windows, in elements: one number or (height, width).
+        stride: Of the windows, in elements: one number or (height, width).
+        dilation: Of the windows, in elements: one number or (height, width).
+        padding: Zeros around the input: (height_before, height_after, width_before, width_after), (height, width) or
+            one number, each smaller than the kernel; "valid" for none; "same" for ceil(size / stride) windows, with an
+            odd element of padding after the input.
+        ceil_mode: Keep a last window that reaches beyond the padded end, unless it begins after the input.
+        count_boundary: Count the elements of padding in the divisor, not only those of the input.
+
+    Returns:
+        The means in the layout of x, of size (size + before + after - dilation * (kernel - 1) - 1) // stride + 1,
+        rounded up with ceil_mode, or ceil(size / stride) for "same".
+
+    Raises:
+        ShapeError: For a wrong rank, padding that is too large, or a kernel larger than the padded input.
+
+    ONNX AveragePool.
     """,
 )
 avg_pool3d = _avg_pool(
     3,
-    """The mean over each window of volumes. ONNX AveragePool.
+    """The mean over each window of volumes.
 
-    x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
-    input_layout="NCDHW"; integers become floats. padding: before and after each of depth, height and width, or as
-    for `avg_pool2d`. Other arguments as for `avg_pool2d`.
+    Args:
+        x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
+            input_layout="NCDHW"; integers become floats.
+        padding: Before and after each of depth, height and width, or as for `avg_pool2d`. Other arguments as for
+            `avg_pool2d`.
+
+    ONNX AveragePool.
     """,
 )
 
@@ -124,27 +141,38 @@ def _max_pool(rank: int, doc: str) -> Callable[..., Symbol]:
 
 max_pool1d = _max_pool(
     1,
-    """The maximum of each window of sequences. ONNX MaxPool.
+    """The maximum of each window of sequences.
 
-    x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW"; numbers of any dtype, which is
-    kept. padding: (before, after), or as for `max_pool2d`. Other arguments as for `max_pool2d`.
+    Args:
+        x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW"; numbers of any dtype, which is
+            kept.
+        padding: (before, after), or as for `max_pool2d`. Other arguments as for `max_pool2d`.
+
+    ONNX MaxPool.
     """,
 )
 max_pool2d = _max_pool(
     2,
-    """The maximum of each window of images. ONNX MaxPool.
+    """The maximum of each window of images.
 
-    x: numbers of any dtype, which is kept. Padding is less than any number. Other arguments, the result and errors as
-    for `avg_pool2d`.
+    Args:
+        x: Numbers of any dtype, which is kept. Padding is less than any number. Other arguments, the result and errors
+            as for `avg_pool2d`.
+
+    ONNX MaxPool.
     """,
 )
 max_pool3d = _max_pool(
     3,
-    """The maximum of each window of volumes. ONNX MaxPool.
+    """The maximum of each window of volumes.
 
-    x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
-    input_layout="NCDHW"; numbers of any dtype, which is kept. padding: before and after each of depth, height and
-    width, or as for `max_pool2d`. Other arguments as for `max_pool2d`.
+    Args:
+        x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
+            input_layout="NCDHW"; numbers of any dtype, which is kept.
+        padding: Before and after each of depth, height and width, or as for `max_pool2d`. Other arguments as for
+            `max_pool2d`.
+
+    ONNX MaxPool.
     """,
 )
 
@@ -220,13 +248,25 @@ def fold(
     dilation: PerAxis = 1,
     padding: PerAxis = 0,
 ) -> Symbol:
-    """Images summed from windows; where windows overlap their elements are added. ONNX Col2Im.
+    """Images summed from windows; where windows overlap their elements are added.
 
-    x: [batch, channels * kernel height * kernel width, windows], floats (integers become floats): one column per
-    window, the windows in row-major order. output_size: (height, width) of the images; dims of x may be named in it.
-    kernel_size, stride, dilation, padding: of the windows, as for `avg_pool2d`.
-    Returns [batch, channels, height, width]. Raises `ShapeError` for a wrong rank, for channels that are not divisible
-    by the size of the kernel, and for a number of windows that does not match the sizes.
+    Args:
+        x: [batch, channels * kernel height * kernel width, windows], floats (integers become floats): one column per
+            window, the windows in row-major order.
+        output_size: (height, width) of the images; dims of x may be named in it.
+        kernel_size: Of the windows, as for `avg_pool2d`.
+        stride: Of the windows, as for `avg_pool2d`.
+        dilation: Of the windows, as for `avg_pool2d`.
+        padding: Of the windows, as for `avg_pool2d`.
+
+    Returns:
+        [batch, channels, height, width].
+
+    Raises:
+        ShapeError: For a wrong rank, for channels that are not divisible by the size of the kernel, and for a number of
+            windows that does not match the sizes.
+
+    ONNX Col2Im.
     """
     name = "fold"
     symbol, dtype = promote_one(name, "float", x)

@@ -45,10 +45,17 @@ _PARAMETERS = {
 def median(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The median over axes: the middle element in order, or the mean of the two in the middle.
 
-    x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all. keepdims: keep
-    the axes, with length 1. NaN if any is NaN; the median of no elements is NaN if the length is known only at run
-    time. Raises `ShapeError` for an invalid axis and for axes of length 0, `DTypeError` for strings. NumPy's median;
-    ONNX TopK.
+    Args:
+        x: Any shape, numbers or bools; integers and bools give float64.
+        axis: One, several, or None for all.
+        keepdims: Keep the axes, with length 1. NaN if any is NaN; the median of no elements is NaN if the length is
+            known only at run time.
+
+    Raises:
+        ShapeError: For an invalid axis and for axes of length 0.
+        DTypeError: For strings.
+
+    NumPy's median; ONNX TopK.
     """
     return _quantile("median", x, 0.5, axis, keepdims, _MEDIAN)
 
@@ -63,13 +70,22 @@ def quantile(
 ) -> Symbol:
     """The quantiles over axes: the values at the fractions `q` of the sorted elements.
 
-    x: any shape, numbers or bools; integers and bools give float64. q: fractions from 0 to 1, of any shape; for
-    other values in a Symbol, or NaN, the result is NaN. axis: one, several, or None for all. keepdims: keep the axes,
-    with length 1. method: the way to interpolate between two elements, by NumPy's names. Returns the shape of `q`
-    followed by the remaining axes of `x`. NaN if any is NaN, or of no elements if the length is known only at run time.
-    Raises
-    `ShapeError` for an invalid axis, for axes of length 0, a `q` outside 0 to 1 and another method, `DTypeError` for
-    strings. NumPy's quantile; ONNX TopK.
+    Args:
+        x: Any shape, numbers or bools; integers and bools give float64.
+        q: Fractions from 0 to 1, of any shape; for other values in a Symbol, or NaN, the result is NaN.
+        axis: One, several, or None for all.
+        keepdims: Keep the axes, with length 1.
+        method: The way to interpolate between two elements, by NumPy's names.
+
+    Returns:
+        The shape of `q` followed by the remaining axes of `x`. NaN if any is NaN, or of no elements if the length is
+        known only at run time.
+
+    Raises:
+        ShapeError: For an invalid axis, for axes of length 0, a `q` outside 0 to 1 and another method.
+        DTypeError: For strings.
+
+    NumPy's quantile; ONNX TopK.
     """
     if method not in _METHODS:
         raise ShapeError(f"quantile: unknown method {method!r}", help=f"use one of {', '.join(_METHODS)}")

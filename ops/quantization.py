@@ -34,15 +34,23 @@ def quantize(
 ) -> Quantized:
     """`x` quantised in an encoding: its numbers, their scales and zero points.
 
-    x: of any shape; promotion `float`, computed in float32. Arrays are encoded immediately, in any encoding; Symbols
-    are quantised when the graph runs, to int8 or int4. axis: for int8, the axis with one scale per index; None for a
-    single scale. block_size: for int4, a power of two >= 16 (by default 32) along the last axis. symmetric: without
-    zero points. The numbers are those of `graphcore.quantization.encode`.
+    Args:
+        x: Of any shape; promotion `float`, computed in float32. Arrays are encoded immediately, in any encoding;
+            Symbols are quantised when the graph runs, to int8 or int4.
+        axis: For int8, the axis with one scale per index; None for a single scale.
+        block_size: For int4, a power of two >= 16 (by default 32) along the last axis.
+        symmetric: Without zero points. The numbers are those of `graphcore.quantization.encode`.
 
-    Returns a `Quantized`: the Symbols `values`, `scale` (float32) and `zero_point` (or None). If x has NaN or
-    infinity when the graph runs, every number with the same scale is NaN once dequantised. Raises `DTypeError` for
-    unknown encodings and arguments, `ShapeError` for a last axis that is not divisible into blocks or of unknown size,
-    `ModelError` for NaN and infinity in an array. ONNX QuantizeLinear with computed scales.
+    Returns:
+        A `Quantized`: the Symbols `values`, `scale` (float32) and `zero_point` (or None). If x has NaN or infinity when
+        the graph runs, every number with the same scale is NaN once dequantised.
+
+    Raises:
+        DTypeError: For unknown encodings and arguments.
+        ShapeError: For a last axis that is not divisible into blocks or of unknown size.
+        ModelError: For NaN and infinity in an array.
+
+    ONNX QuantizeLinear with computed scales.
     """
     chosen = encoding_of("quantize", encoding)
     encoders.check_arguments("quantize", chosen, axis, block_size, symmetric)
@@ -84,12 +92,19 @@ def dequantize(
 ) -> Symbol:
     """The floats that quantised values represent.
 
-    encoding: a name, followed by `quantized`; or only the quantised value, which has an encoding. quantized: a
-    `Quantized`, a `QuantizedTensor`, or blocks of GGUF: uint8[..., bytes of a row].
+    Args:
+        encoding: A name, followed by `quantized`; or only the quantised value, which has an encoding.
+        quantized: A `Quantized`, a `QuantizedTensor`, or blocks of GGUF: uint8[..., bytes of a row].
 
-    Returns float32 of the unpacked shape, equal bit for bit to `QuantizedTensor.dequantize`. Raises `DTypeError` for
-    other encodings and dtypes, `ShapeError` for rows that are not whole blocks, `ModelError` for parts that do not
-    match. ONNX DequantizeLinear; bit operations and sums for GGUF's encodings.
+    Returns:
+        Float32 of the unpacked shape, equal bit for bit to `QuantizedTensor.dequantize`.
+
+    Raises:
+        DTypeError: For other encodings and dtypes.
+        ShapeError: For rows that are not whole blocks.
+        ModelError: For parts that do not match.
+
+    ONNX DequantizeLinear; bit operations and sums for GGUF's encodings.
     """
     if isinstance(encoding, (Quantized, QuantizedTensor)):
         if quantized is not None:
@@ -130,26 +145,32 @@ def qmatmul(
 ) -> Symbol:
     """The product of x with a transposed quantised weight: x @ dequantize(weight).T.
 
-    x: [..., k]; promotion `float`. weight: [n, k] as a `QuantizedTensor`, a `Quantized`, blocks of GGUF in uint8 (an
-    array or a Symbol), or an array of floats, which is encoded immediately with `axis`, `block_size` and `symmetric`,
-    as by `graphcore.quantization.encode` with `search=True`, so that int8 has a scale for each of the n rows.
+    Args:
+        encoding: With "int8_split" x is also split into two digits of 8 bits when the graph runs, and three of the four
+            products of digits are computed, as exact integer sums, within the error bound in docs/quantization.md.
+        x: [..., k]; promotion `float`.
+        weight: [n, k] as a `QuantizedTensor`, a `Quantized`, blocks of GGUF in uint8 (an array or a Symbol), or an
+            array of floats, which is encoded immediately with `axis`, `block_size` and `symmetric`, as by
+            `graphcore.quantization.encode` with `search=True`, so that int8 has a scale for each of the n rows.
+        dynamic: For int8 only; int8_split always is. x is also quantised when the graph runs, as one tensor to uint8:
+            the result equals, bit for bit, that of ONNX's DynamicQuantizeLinear and MatMulInteger, converted to float32
+            and multiplied by (scale of x * scale of weight). Every element is NaN if x has NaN or infinity.
+        digits: For dynamic int8; with 2, x is split as for int8_split and the products of both digits are summed;
+            docs/quantization.md has the error bound.
+        accuracy_level: 0 sums the products of x and the dequantised weight in float32 (float64 if x is float64); 4 lets
+            the CPU kernel round x to int8 with a scale per block, an error of about 1 % but faster, for constant
+            weights.
 
-    encoding: with "int8_split" x is also split into two digits of 8 bits when the graph runs, and three of the four
-    products of digits are computed, as exact integer sums, within the error bound in docs/quantization.md.
+    Returns:
+        [..., n] in the float dtype of x, rounded once.
 
-    dynamic: for int8 only; int8_split always is. x is also quantised when the graph runs, as one tensor to uint8: the
-    result equals, bit for bit, that of ONNX's DynamicQuantizeLinear and MatMulInteger, converted to float32 and
-    multiplied by (scale of x * scale of weight). Every element is NaN if x has NaN or infinity. digits: for dynamic
-    int8; with 2, x is split as for int8_split and the products of both digits are summed; docs/quantization.md has the
-    error bound.
+    Raises:
+        DTypeError: For other dtypes, encodings and levels.
+        ShapeError: For shapes that do not match or are not divisible into blocks.
+        ModelError: For a weight with NaN or infinity, or whose parts do not match.
 
-    accuracy_level: 0 sums the products of x and the dequantised weight in float32 (float64 if x is float64); 4 lets
-    the CPU kernel round x to int8 with a scale per block, an error of about 1 % but faster, for constant weights.
-
-    Returns [..., n] in the float dtype of x, rounded once. Raises `DTypeError` for other dtypes, encodings and levels,
-    `ShapeError` for shapes that do not match or are not divisible into blocks, `ModelError` for a weight with NaN or
-    infinity, or whose parts do not match. MAX's `qmatmul`; com.microsoft MatMulNBits and MatMulIntegerToFloat on the
-    CPU if the weight is constant when the graph is lowered, and ONNX DequantizeLinear and MatMul otherwise.
+    MAX's `qmatmul`; com.microsoft MatMulNBits and MatMulIntegerToFloat on the CPU if the weight is constant when the
+    graph is lowered, and ONNX DequantizeLinear and MatMul otherwise.
     """
     chosen = encoding_of("qmatmul", encoding)
     is_split = chosen.name == "int8_split"

@@ -44,11 +44,16 @@ def random_uniform(
 ) -> Symbol:
     """Uniformly distributed numbers from `low` to `high`, without `high`, in the current graph or that of the seed.
 
-    shape: one dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph. low,
-    high: Python numbers that the dtype holds. seed: an int of 64 bits, or an integer scalar Symbol; the same seed
-    returns the same numbers. dtype: a float. Each number is a multiple of 2^-24 of the range (2^-53 in float64, 2^-11
-    in float16). Raises `DTypeError` for other dtypes and seeds, `ShapeError` for unknown dims and if low is not below
-    high. Integer operators of ONNX.
+    Args:
+        shape: One dim or a sequence of ints, names and Dims; each name must be a dim of a Symbol of the graph.
+        low: Python numbers that the dtype holds.
+        high: Python numbers that the dtype holds.
+        seed: An int of 64 bits, or an integer scalar Symbol; the same seed returns the same numbers.
+        dtype: A float. Each number is a multiple of 2^-24 of the range (2^-53 in float64, 2^-11 in float16).
+
+    Raises:
+        DTypeError: For other dtypes and seeds.
+        ShapeError: For unknown dims and if low is not below high. Integer operators of ONNX.
     """
     name = "random_uniform"
     wanted = _float_dtype(name, dtype)
@@ -73,8 +78,13 @@ def random_normal(
 ) -> Symbol:
     """Normally distributed numbers, after Box and Muller (1958).
 
-    shape, seed, dtype: as for `random_uniform`. mean, std: Python numbers, std not below 0. All numbers are within
-    6.8 deviations of the mean (8.7 in float64). Raises as `random_uniform` does. Operators of ONNX.
+    Args:
+        shape: As for `random_uniform`.
+        mean: Python numbers, std not below 0.
+        std: Python numbers, std not below 0. All numbers are within 6.8 deviations of the mean (8.7 in float64). Raises
+            as `random_uniform` does. Operators of ONNX.
+        seed: As for `random_uniform`.
+        dtype: As for `random_uniform`.
     """
     name = "random_normal"
     wanted = _float_dtype(name, dtype)
@@ -92,10 +102,17 @@ def random_int(
 ) -> Symbol:
     """Uniformly distributed integers from `low` to `high`, without `high`.
 
-    shape, seed: as for `random_uniform`. low, high: Python ints; the dtype holds low and high - 1. dtype: an integer of
-    up to 64 bits. Each is the remainder of 64 random bits: the frequencies of n integers differ by at most n in 2^64.
-    Raises `DTypeError` for other dtypes, seeds and limits that the dtype does not hold, `ShapeError` for unknown dims
-    and if low is not below high. Integer operators of ONNX.
+    Args:
+        shape: As for `random_uniform`.
+        low: Python ints; the dtype holds low and high - 1.
+        high: Python ints; the dtype holds low and high - 1.
+        seed: As for `random_uniform`.
+        dtype: An integer of up to 64 bits. Each is the remainder of 64 random bits: the frequencies of n integers
+            differ by at most n in 2^64.
+
+    Raises:
+        DTypeError: For other dtypes, seeds and limits that the dtype does not hold.
+        ShapeError: For unknown dims and if low is not below high. Integer operators of ONNX.
     """
     name = "random_int"
     wanted = dtype_of(name, dtype)
@@ -127,10 +144,18 @@ def bernoulli(
 ) -> Symbol:
     """True with a probability, else False.
 
-    p: probabilities, of any shape; integers become floats. A probability of 1 or more is always True, one of 0 or less
-    and NaN never. shape: of the result, if p is a Python number. seed: as for `random_uniform`. dtype: of the result,
-    where True is 1. Raises `DTypeError` for other seeds, `ShapeError` for a shape beside a Symbol or array, and for a
-    number without a shape. ONNX Less of `random_uniform`.
+    Args:
+        p: Probabilities, of any shape; integers become floats. A probability of 1 or more is always True, one of 0 or
+            less and NaN never.
+        shape: Of the result, if p is a Python number.
+        seed: As for `random_uniform`.
+        dtype: Of the result, where True is 1.
+
+    Raises:
+        DTypeError: For other seeds.
+        ShapeError: For a shape beside a Symbol or array, and for a number without a shape.
+
+    ONNX Less of `random_uniform`.
     """
     name = "bernoulli"
     wanted = dtype_of(name, dtype)
@@ -158,10 +183,19 @@ def bernoulli(
 def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -> Symbol:
     """Classes drawn from the softmax of their logits along the last axis.
 
-    logits: [..., classes], logarithms of weights that need not add up to 1; integers become floats. samples: the
-    number of draws for each row, by default one, without an axis for it. seed: as for `random_uniform`. Returns int64
-    of shape [...] or [..., samples]. Classes of weight 0 (-inf) are not drawn; rows of NaN, or of -inf alone, give 0.
-    Raises `ShapeError` for a scalar, no classes and samples below 1. ONNX Multinomial, of other shapes too.
+    Args:
+        logits: [..., classes], logarithms of weights that need not add up to 1; integers become floats.
+        samples: The number of draws for each row, by default one, without an axis for it.
+        seed: As for `random_uniform`.
+
+    Returns:
+        Int64 of shape [...] or [..., samples]. Classes of weight 0 (-inf) are not drawn; rows of NaN, or of -inf alone,
+        give 0.
+
+    Raises:
+        ShapeError: For a scalar, no classes and samples below 1.
+
+    ONNX Multinomial, of other shapes too.
     """
     name = "categorical"
     symbol, _ = promote_one(name, "float", logits, "logits")
@@ -191,8 +225,15 @@ def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -
 def permutation(n: DimLike, *, seed: Seed) -> Symbol:
     """The numbers from 0 to `n`, without `n`, in random order, in int64.
 
-    n: an int, or a name or Dim of a Symbol of the graph. seed: as for `random_uniform`. The numbers are sorted by 64
-    random bits each. Raises `DTypeError` for other seeds, `ShapeError` for unknown dims. ONNX TopK.
+    Args:
+        n: An int, or a name or Dim of a Symbol of the graph.
+        seed: As for `random_uniform`. The numbers are sorted by 64 random bits each.
+
+    Raises:
+        DTypeError: For other seeds.
+        ShapeError: For unknown dims.
+
+    ONNX TopK.
     """
     name = "permutation"
     sizes = dims_of(name, n)
@@ -205,8 +246,16 @@ def permutation(n: DimLike, *, seed: Seed) -> Symbol:
 def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed) -> Symbol:
     """The slices of a tensor along an axis in random order.
 
-    x: any shape of rank 1 or more, any dtype. axis: the axis to shuffle; slices move as a whole. seed: as for
-    `random_uniform`. Raises `ShapeError` for an invalid axis, `DTypeError` for other seeds. ONNX Gather.
+    Args:
+        x: Any shape of rank 1 or more, any dtype.
+        axis: The axis to shuffle; slices move as a whole.
+        seed: As for `random_uniform`.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For other seeds.
+
+    ONNX Gather.
     """
     symbol = operand("shuffle", x)
     along = axis_of("shuffle", axis, symbol.rank, {"x": symbol})
@@ -219,9 +268,16 @@ def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed) -> Symbol:
 def dropout(x: TensorLike, rate: float, *, seed: Seed) -> Symbol:
     """The tensor with elements set to 0 at random, and the others divided by the probability of being kept.
 
-    x: any shape; integers become floats. rate: the probability that an element becomes 0, a Python number from 0 to 1.
-    seed: as for `random_uniform`. Raises `ShapeError` for another rate, `DTypeError` for other seeds. From
-    Srivastava et al., "Dropout" (2014); the draws of ONNX Dropout in training are not defined by its seed.
+    Args:
+        x: Any shape; integers become floats.
+        rate: The probability that an element becomes 0, a Python number from 0 to 1.
+        seed: As for `random_uniform`.
+
+    Raises:
+        ShapeError: For another rate.
+        DTypeError: For other seeds.
+
+    From Srivastava et al., "Dropout" (2014); the draws of ONNX Dropout in training are not defined by its seed.
     """
     name = "dropout"
     symbol, dtype = promote_one(name, "float", x)

@@ -31,8 +31,17 @@ _MODES = ("DCR", "CRD")
 def flip(x: TensorLike, axis: int | Sequence[int] | None = None) -> Symbol:
     """The elements in reverse order along axes.
 
-    x: any shape and dtype. axis: one or several; None for all. Returns the type of `x`. Raises `ShapeError` for an
-    invalid axis. NumPy's flip; ONNX Slice with steps of -1.
+    Args:
+        x: Any shape and dtype.
+        axis: One or several; None for all.
+
+    Returns:
+        The type of `x`.
+
+    Raises:
+        ShapeError: For an invalid axis.
+
+    NumPy's flip; ONNX Slice with steps of -1.
     """
     symbol = operand("flip", x)
     axes = axes_of("flip", axis, symbol.rank, {"x": symbol})
@@ -47,11 +56,20 @@ def roll(
 ) -> Symbol:
     """The elements shifted along axes; those that leave the end return at the start.
 
-    x: any shape and dtype. shift: the number of positions, of any sign and size: an int or an integer scalar Symbol.
-    axis: one, or several with one shift each or one for all, where an axis named twice is shifted twice; None shifts
-    the flattened tensor. Returns the type of `x`. Raises `ShapeError` for an invalid axis, another number of shifts and
-    shifts that are not scalars, `DTypeError` for shifts that are not integers. NumPy's roll; ONNX Slice and Concat if
-    size and shift are known, else Gather.
+    Args:
+        x: Any shape and dtype.
+        shift: The number of positions, of any sign and size: an int or an integer scalar Symbol.
+        axis: One, or several with one shift each or one for all, where an axis named twice is shifted twice; None
+            shifts the flattened tensor.
+
+    Returns:
+        The type of `x`.
+
+    Raises:
+        ShapeError: For an invalid axis, another number of shifts and shifts that are not scalars.
+        DTypeError: For shifts that are not integers.
+
+    NumPy's roll; ONNX Slice and Concat if size and shift are known, else Gather.
     """
     symbol = operand("roll", x)
     roles = {"x": symbol}
@@ -117,12 +135,20 @@ def _roll(x: Symbol, shift: int | Symbol, axis: int) -> Symbol:
 def depth_to_space(x: TensorLike, block_size: int, mode: str = "DCR", input_layout: str = "NHWC") -> Symbol:
     """Images with fewer channels and more pixels: the channels of each pixel become a block of pixels.
 
-    x: of any dtype, [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the
-    layout that needs no transposes. block_size: the side of a block, whose square divides the channels. mode: how the
-    channels of x are ordered: "DCR" by position in the block first (row, column, channel), "CRD" by new channel first
-    (channel, row, column), as in PyTorch's pixel_shuffle. Returns height and width times block_size and channels
-    divided by its square, in the layout of x. Raises `ShapeError` for a wrong rank, an unknown mode and channels that
-    are not divisible. ONNX DepthToSpace.
+    Args:
+        x: Of any dtype, [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW",
+            the layout that needs no transposes.
+        block_size: The side of a block, whose square divides the channels.
+        mode: How the channels of x are ordered: "DCR" by position in the block first (row, column, channel), "CRD" by
+            new channel first (channel, row, column), as in PyTorch's pixel_shuffle.
+
+    Returns:
+        Height and width times block_size and channels divided by its square, in the layout of x.
+
+    Raises:
+        ShapeError: For a wrong rank, an unknown mode and channels that are not divisible.
+
+    ONNX DepthToSpace.
     """
     name = "depth_to_space"
     inputs, size = _image(name, x, block_size, mode, input_layout)
@@ -145,11 +171,19 @@ def depth_to_space(x: TensorLike, block_size: int, mode: str = "DCR", input_layo
 def space_to_depth(x: TensorLike, block_size: int, mode: str = "DCR", input_layout: str = "NHWC") -> Symbol:
     """Images with more channels and fewer pixels, the inverse of `depth_to_space`.
 
-    x: of any dtype, [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the
-    layout that needs no transposes. block_size: the side of a block, which divides height and width. mode: how the
-    channels of the result are ordered, as for `depth_to_space`; "CRD" is PyTorch's pixel_unshuffle. Returns height and
-    width divided by block_size and channels times its square, in the layout of x. Raises `ShapeError` for a wrong rank,
-    an unknown mode and sizes that are not divisible. ONNX SpaceToDepth, and Reshape and Transpose for "CRD".
+    Args:
+        x: Of any dtype, [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW",
+            the layout that needs no transposes.
+        block_size: The side of a block, which divides height and width.
+        mode: How the channels of the result are ordered, as for `depth_to_space`; "CRD" is PyTorch's pixel_unshuffle.
+
+    Returns:
+        Height and width divided by block_size and channels times its square, in the layout of x.
+
+    Raises:
+        ShapeError: For a wrong rank, an unknown mode and sizes that are not divisible.
+
+    ONNX SpaceToDepth, and Reshape and Transpose for "CRD".
     """
     name = "space_to_depth"
     inputs, size = _image(name, x, block_size, mode, input_layout)
@@ -220,11 +254,18 @@ def pad(
 ) -> Symbol:
     """The tensor with elements added before and after it along its axes.
 
-    x: any shape and dtype. paddings: sizes >= 0 as [before 0, after 0, before 1, after 1, ...], as a pair for each
-    axis, or one int for all. mode: "constant" (`value`, a scalar), "reflect" (mirrored, the outermost element not
-    repeated), "edge" (the outermost element), "wrap" (from the other end). Raises `ShapeError` for negative or too
-    large paddings, and for a number of them that does not match the axes; `DTypeError` for a value that the dtype of
-    `x` cannot represent. ONNX Pad, NumPy's pad.
+    Args:
+        x: Any shape and dtype.
+        paddings: Sizes >= 0 as [before 0, after 0, before 1, after 1, ...], as a pair for each axis, or one int for
+            all.
+        mode: "constant" (`value`, a scalar), "reflect" (mirrored, the outermost element not repeated), "edge" (the
+            outermost element), "wrap" (from the other end).
+
+    Raises:
+        ShapeError: For negative or too large paddings, and for a number of them that does not match the axes.
+        DTypeError: For a value that the dtype of `x` cannot represent.
+
+    ONNX Pad, NumPy's pad.
     """
     symbol = operand("pad", x)
     roles = {"x": symbol}
@@ -331,8 +372,14 @@ def _pad_value(x: Symbol, value: TensorLike) -> Symbol:
 def squeeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
     """The tensor without axes of size 1.
 
-    x: any shape and dtype. axis: one or several; each must be of size 1, or of unknown size. Raises `ShapeError` for
-    other axes. ONNX Squeeze.
+    Args:
+        x: Any shape and dtype.
+        axis: One or several; each must be of size 1, or of unknown size.
+
+    Raises:
+        ShapeError: For other axes.
+
+    ONNX Squeeze.
     """
     symbol = operand("squeeze", x)
     roles = {"x": symbol}
@@ -357,8 +404,14 @@ def squeeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
 def unsqueeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
     """The tensor with new axes of size 1.
 
-    x: any shape and dtype. axis: their positions in the result, one or several, negative ones counted from its end.
-    Raises `ShapeError` for an invalid axis of the result. ONNX Unsqueeze.
+    Args:
+        x: Any shape and dtype.
+        axis: Their positions in the result, one or several, negative ones counted from its end.
+
+    Raises:
+        ShapeError: For an invalid axis of the result.
+
+    ONNX Unsqueeze.
     """
     symbol = operand("unsqueeze", x)
     roles = {"x": symbol}
@@ -391,8 +444,15 @@ def _axes_argument(name: str, axis: Any, roles: dict[str, Symbol]) -> int | tupl
 def transpose(x: TensorLike, *axes: Any) -> Symbol:
     """The axes in another order: `transpose(x)` reverses them, `transpose(x, a, b)` swaps two.
 
-    x: any shape and dtype. axes: nothing, two axes to swap, or one sequence (or three and more ints) with every axis
-    in the order of the result. Raises `ShapeError` for an invalid axis and an incomplete order. ONNX Transpose.
+    Args:
+        x: Any shape and dtype.
+        axes: Nothing, two axes to swap, or one sequence (or three and more ints) with every axis in the order of the
+            result.
+
+    Raises:
+        ShapeError: For an invalid axis and an incomplete order.
+
+    ONNX Transpose.
     """
     symbol = operand("transpose", x)
     if not axes or axes == (None,):
@@ -407,7 +467,16 @@ def transpose(x: TensorLike, *axes: Any) -> Symbol:
 def transpose_matrix(matrix: TensorLike) -> Symbol:
     """The matrix with rows and columns exchanged; a stack of matrices is transposed matrix by matrix.
 
-    matrix: [..., m, n] of any dtype. Returns [..., n, m]. Raises `ShapeError` below rank 2. ONNX Transpose.
+    Args:
+        matrix: [..., m, n] of any dtype.
+
+    Returns:
+        [..., n, m].
+
+    Raises:
+        ShapeError: Below rank 2.
+
+    ONNX Transpose.
     """
     symbol = operand("transpose_matrix", matrix, "matrix")
     if symbol.rank < 2:
@@ -423,7 +492,13 @@ def transpose_matrix(matrix: TensorLike) -> Symbol:
 def permute(x: TensorLike, dims: Sequence[int]) -> Symbol:
     """The axes in another order.
 
-    x: any shape and dtype. dims: every axis once, in the order of the result. Raises `ShapeError` for other dims.
+    Args:
+        x: Any shape and dtype.
+        dims: Every axis once, in the order of the result.
+
+    Raises:
+        ShapeError: For other dims.
+
     ONNX Transpose.
     """
     return _transpose("permute", operand("permute", x), dims)
@@ -433,7 +508,15 @@ def permute(x: TensorLike, dims: Sequence[int]) -> Symbol:
 def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Symbol:
     """The tensor with two axes exchanged.
 
-    x: any shape and dtype. axis1, axis2: the two axes. Raises `ShapeError` for an invalid axis. ONNX Transpose.
+    Args:
+        x: Any shape and dtype.
+        axis1: The two axes.
+        axis2: The two axes.
+
+    Raises:
+        ShapeError: For an invalid axis.
+
+    ONNX Transpose.
     """
     return _swap("swapaxes", operand("swapaxes", x), axis1, axis2)
 
@@ -465,7 +548,11 @@ setattr(Symbol, "permute", in_pieces(permute))  # noqa: B010 - an assignment wou
 
 
 def _matrix_transposed(self: Symbol) -> Symbol:
-    """The matrix with rows and columns exchanged. Raises `ShapeError` for a rank other than 2."""
+    """The matrix with rows and columns exchanged.
+
+    Raises:
+        ShapeError: For a rank other than 2.
+    """
     if self.rank != 2:
         raise ShapeError(
             f"T: a matrix must have rank 2, got {self.rank}",

@@ -39,12 +39,19 @@ from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 def rebind(x: TensorLike, shape: Any, message: str = "") -> Symbol:
     """The same tensor with dims that the user declares, which are checked when the graph runs.
 
-    x: any shape and dtype. shape: one dim or a sequence of as many ints, names and Dims as `x` has axes; an unknown
-    rank is checked too. A name that no Symbol of the graph (in a function: of the function) has is bound to the actual
-    size; all other dims must have the declared size, or the run fails: a `Model` raises `RunError` with the message and
-    the sizes. Known dims are not checked, and only a result that is an output is copied; a result without uses is not
-    computed and so not checked. message: for errors. Raises `ShapeError` if the dims provably differ. Source: MAX; ONNX
-    Shape, Equal and Where compute the sizes that a Reshape checks, before Unsqueeze and Squeeze.
+    Args:
+        x: Any shape and dtype.
+        shape: One dim or a sequence of as many ints, names and Dims as `x` has axes; an unknown rank is checked too. A
+            name that no Symbol of the graph (in a function: of the function) has is bound to the actual size; all other
+            dims must have the declared size, or the run fails: a `Model` raises `RunError` with the message and the
+            sizes. Known dims are not checked, and only a result that is an output is copied; a result without uses is
+            not computed and so not checked.
+        message: For errors.
+
+    Raises:
+        ShapeError: If the dims provably differ.
+
+    Source: MAX; ONNX Shape, Equal and Where compute the sizes that a Reshape checks, before Unsqueeze and Squeeze.
     """
     symbol = operand("rebind", x)
     dims = dims_of("rebind", shape)

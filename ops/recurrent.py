@@ -50,19 +50,31 @@ def lstm(
 ) -> tuple[Symbol, Symbol, Symbol]:
     """A long short-term memory (LSTM) layer: its output at each step, and the last states.
 
-    x: [steps, batch, features], or [batch, steps, features] if batch_first. weight: [4 * hidden, features].
-    recurrent_weight: [4 * hidden, hidden]. bias, recurrent_bias: [4 * hidden], added together; None for zeros.
-    initial_h, initial_c: [batch, hidden]; None for zeros. All are promoted together; integers become floats.
-    direction: "forward", "reverse" (from the last step to the first), or "bidirectional": then weights, biases and
-    states have a first axis of size 2, forward and reverse. lengths: integers [batch], the number of steps in each
-    sequence; later steps are ignored; None for all. gates: the order of the four gates i, f, g, o in the rows of
-    weights and biases: "ifgo" is PyTorch's (weight_ih_l0 and weight_hh_l0 need no change), and "iofg" ONNX's, which
-    needs no reordering.
-    Returns y: [steps, batch, hidden], batch first if x is, 0 after the end of a sequence; and h and c: the states after
-    the last step, [batch, hidden]. For both directions y has 2 * hidden features, forward and reverse, and h and c have
-    a first axis of size 2. i, f, o are sigmoids and g is a tanh of weight @ x + bias + recurrent_weight @ h +
-    recurrent_bias; c' = f * c + i * g; h' = o * tanh(c'). Raises `ShapeError` for other shapes, `DTypeError` for
-    lengths that are not integers. Hochreiter and Schmidhuber 1997; ONNX LSTM, which has peepholes too: `ops.onnx.LSTM`.
+    Args:
+        x: [steps, batch, features], or [batch, steps, features] if batch_first.
+        weight: [4 * hidden, features].
+        recurrent_weight: [4 * hidden, hidden].
+        bias: [4 * hidden], added together; None for zeros.
+        recurrent_bias: [4 * hidden], added together; None for zeros.
+        initial_h: [batch, hidden]; None for zeros.
+        initial_c: [batch, hidden]; None for zeros. All are promoted together; integers become floats.
+        direction: "forward", "reverse" (from the last step to the first), or "bidirectional": then weights, biases and
+            states have a first axis of size 2, forward and reverse.
+        lengths: Integers [batch], the number of steps in each sequence; later steps are ignored; None for all.
+        gates: The order of the four gates i, f, g, o in the rows of weights and biases: "ifgo" is PyTorch's
+            (weight_ih_l0 and weight_hh_l0 need no change), and "iofg" ONNX's, which needs no reordering.
+
+    Returns:
+        Y: [steps, batch, hidden], batch first if x is, 0 after the end of a sequence; and h and c: the states after the
+        last step, [batch, hidden]. For both directions y has 2 * hidden features, forward and reverse, and h and c have
+        a first axis of size 2. i, f, o are sigmoids and g is a tanh of weight @ x + bias + recurrent_weight @ h +
+        recurrent_bias; c' = f * c + i * g; h' = o * tanh(c').
+
+    Raises:
+        ShapeError: For other shapes.
+        DTypeError: For lengths that are not integers.
+
+    Hochreiter and Schmidhuber 1997; ONNX LSTM, which has peepholes too: `ops.onnx.LSTM`.
     """
     operands = {
         "x": x, "weight": weight, "recurrent_weight": recurrent_weight, "bias": bias, "recurrent_bias": recurrent_bias,
@@ -89,11 +101,17 @@ def gru(
 ) -> tuple[Symbol, Symbol]:
     """A gated recurrent unit (GRU) layer: its output at each step, and the last state.
 
-    weight: [3 * hidden, features]. recurrent_weight: [3 * hidden, hidden]. bias, recurrent_bias: [3 * hidden]. gates:
-    the order of the three gates r, z, n in their rows: "rzn" is PyTorch's, "zrn" ONNX's and Keras'. reset_after: n is
-    tanh(weight @ x + bias + r * (recurrent_weight @ h + recurrent_bias)), as in PyTorch and on GPUs; else h is
-    multiplied by r before the product, as in the paper. Other arguments, results (without c) and errors as for `lstm`.
-    r and z are sigmoids; h' = (1 - z) * n + z * h. Cho et al. 2014, arXiv:1406.1078; ONNX GRU.
+    Args:
+        weight: [3 * hidden, features].
+        recurrent_weight: [3 * hidden, hidden].
+        bias: [3 * hidden].
+        recurrent_bias: [3 * hidden].
+        gates: The order of the three gates r, z, n in their rows: "rzn" is PyTorch's, "zrn" ONNX's and Keras'.
+        reset_after: N is tanh(weight @ x + bias + r * (recurrent_weight @ h + recurrent_bias)), as in PyTorch and on
+            GPUs; else h is multiplied by r before the product, as in the paper. Other arguments, results (without c)
+            and errors as for `lstm`. r and z are sigmoids; h' = (1 - z) * n + z * h.
+
+    Cho et al. 2014, arXiv:1406.1078; ONNX GRU.
     """
     operands = {
         "x": x, "weight": weight, "recurrent_weight": recurrent_weight, "bias": bias, "recurrent_bias": recurrent_bias,
@@ -120,9 +138,15 @@ def rnn(
 ) -> tuple[Symbol, Symbol]:
     """A plain recurrent layer: its output at each step, and the last state.
 
-    weight: [hidden, features]. recurrent_weight: [hidden, hidden]. bias, recurrent_bias: [hidden]. activation: "tanh"
-    or "relu". h' = activation(weight @ x + bias + recurrent_weight @ h + recurrent_bias). Other arguments, results
-    (without c) and errors as for `lstm`. Elman 1990; ONNX RNN.
+    Args:
+        weight: [hidden, features].
+        recurrent_weight: [hidden, hidden].
+        bias: [hidden].
+        recurrent_bias: [hidden].
+        activation: "tanh" or "relu". h' = activation(weight @ x + bias + recurrent_weight @ h + recurrent_bias). Other
+            arguments, results (without c) and errors as for `lstm`.
+
+    Elman 1990; ONNX RNN.
     """
     choice("rnn", "activation", activation, tuple(_ACTIVATIONS))
     operands = {

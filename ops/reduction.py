@@ -29,10 +29,17 @@ from graphcore.types.tensor_types import _shape, known_type, tensor_type
 def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The sum over axes.
 
-    x: any shape, numbers or bools; bools are counted in int64, integers wrap in their own dtype, floats narrower than
-    32 bits are summed in float32. axis: one, several, or None for all; () sums no axis. keepdims: keep the axes, with
-    length 1. The sum of no elements is 0. Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX
-    ReduceSum.
+    Args:
+        x: Any shape, numbers or bools; bools are counted in int64, integers wrap in their own dtype, floats narrower
+            than 32 bits are summed in float32.
+        axis: One, several, or None for all; () sums no axis.
+        keepdims: Keep the axes, with length 1. The sum of no elements is 0.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
+    ONNX ReduceSum.
     """
     symbol, dtype = promote_one("sum", "sum", x)
     axes = axes_of("sum", axis, symbol.rank, {"x": symbol})
@@ -45,9 +52,16 @@ def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The product over axes.
 
-    x: any shape, numbers or bools; bools are taken as int64, integers wrap in their own dtype. axis: one, several, or
-    None for all; () multiplies along no axis. keepdims: keep the axes, with length 1. The product of no elements is 1.
-    Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX ReduceProd.
+    Args:
+        x: Any shape, numbers or bools; bools are taken as int64, integers wrap in their own dtype.
+        axis: One, several, or None for all; () multiplies along no axis.
+        keepdims: Keep the axes, with length 1. The product of no elements is 1.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
+    ONNX ReduceProd.
     """
     symbol, dtype = promote_one("prod", "sum", x)
     axes = axes_of("prod", axis, symbol.rank, {"x": symbol})
@@ -60,8 +74,16 @@ def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The number of elements that are not 0, in int64.
 
-    x: any shape, numbers or bools; NaN counts. axis: one, several, or None for all. keepdims: keep the axes, with
-    length 1. Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX Cast and ReduceSum.
+    Args:
+        x: Any shape, numbers or bools; NaN counts.
+        axis: One, several, or None for all.
+        keepdims: Keep the axes, with length 1.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
+    ONNX Cast and ReduceSum.
     """
     symbol = _as_bools("count_nonzero", x)
     axes = axes_of("count_nonzero", axis, symbol.rank, {"x": operand("count_nonzero", x)})
@@ -76,9 +98,16 @@ def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> S
 def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The arithmetic mean over axes.
 
-    x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all; () averages no
-    axis. keepdims: keep the axes, with length 1. The mean of no elements is NaN. Raises `ShapeError` for what is no
-    axis, `DTypeError` for strings. ONNX ReduceMean.
+    Args:
+        x: Any shape, numbers or bools; integers and bools give float64.
+        axis: One, several, or None for all; () averages no axis.
+        keepdims: Keep the axes, with length 1. The mean of no elements is NaN.
+
+    Raises:
+        ShapeError: For what is no axis.
+        DTypeError: For strings.
+
+    ONNX ReduceMean.
     """
     symbol, _ = promote_one("mean", "mean", x)
     axes = axes_of("mean", axis, symbol.rank, {"x": symbol})
@@ -100,11 +129,18 @@ def _mean(x: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
 def var(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Symbol:
     """The variance over axes: the mean squared distance from the mean.
 
-    x: any shape, numbers or bools; integers and bools give float64, complex numbers the real mean of their squared
-    distances from the mean. axis: one, several, or None for all. correction: subtracted from the number of elements in
-    the divisor, 0 for a population and 1 for a sample; NaN or infinity where the divisor is 0. keepdims: keep the axes,
-    with length 1. Raises `ShapeError` for an invalid axis, `DTypeError` for strings and a correction that is not a
-    number. The array API's `var`, NumPy's for complex numbers.
+    Args:
+        x: Any shape, numbers or bools; integers and bools give float64, complex numbers the real mean of their squared
+            distances from the mean.
+        axis: One, several, or None for all.
+        correction: Subtracted from the number of elements in the divisor, 0 for a population and 1 for a sample; NaN or
+            infinity where the divisor is 0.
+        keepdims: Keep the axes, with length 1.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings and a correction that is not a number. The array API's `var`, NumPy's for complex
+            numbers.
     """
     return _spread("var", "Variance", x, axis, correction, keepdims)
 
@@ -113,9 +149,15 @@ def var(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: boo
 def stdev(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Symbol:
     """The standard deviation over axes: the square root of the variance.
 
-    x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all. correction:
-    as for `var`. keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid axis, `DTypeError` for
-    strings and a correction that is not a number. The array API's `std`.
+    Args:
+        x: Any shape, numbers or bools; integers and bools give float64.
+        axis: One, several, or None for all.
+        correction: As for `var`.
+        keepdims: Keep the axes, with length 1.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings and a correction that is not a number. The array API's `std`.
     """
     return _spread("stdev", "StandardDeviation", x, axis, correction, keepdims)
 
@@ -167,9 +209,16 @@ def _standard_deviation(x: Symbol, *, axes: Sequence[int], correction: float, ke
 def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The logarithm of the sum of exponentials over axes, without intermediate overflow.
 
-    x: any shape, numbers or bools; integers become the float that holds their range. axis: one, several, or None for
-    all; () returns x. keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid axis, `DTypeError` for
-    strings. ONNX ReduceLogSumExp.
+    Args:
+        x: Any shape, numbers or bools; integers become the float that holds their range.
+        axis: One, several, or None for all; () returns x.
+        keepdims: Keep the axes, with length 1.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
+    ONNX ReduceLogSumExp.
     """
     symbol, dtype = promote_one("logsumexp", "float", x)
     axes = axes_of("logsumexp", axis, symbol.rank, {"x": symbol})
@@ -183,9 +232,17 @@ def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbo
 def max(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The maximum over axes; of two tensors, the greater of each pair.
 
-    x: any shape, numbers or bools; NaN if any is NaN. y: a tensor to compare with, which broadcasts. axis: one,
-    several, or None for all; () returns x. keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid
-    axis and for axes of length 0, `DTypeError` for strings. ONNX ReduceMax, and Max for two.
+    Args:
+        x: Any shape, numbers or bools; NaN if any is NaN.
+        y: A tensor to compare with, which broadcasts.
+        axis: One, several, or None for all; () returns x.
+        keepdims: Keep the axes, with length 1.
+
+    Raises:
+        ShapeError: For an invalid axis and for axes of length 0.
+        DTypeError: For strings.
+
+    ONNX ReduceMax, and Max for two.
     """
     if y is None:
         return _extreme("max", "ReduceMax", x, axis, keepdims)
@@ -197,9 +254,17 @@ def max(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, kee
 def min(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The minimum over axes; of two tensors, the lesser of each pair.
 
-    x: any shape, numbers or bools; NaN if any is NaN. y: a tensor to compare with, which broadcasts. axis: one,
-    several, or None for all; () returns x. keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid
-    axis and for axes of length 0, `DTypeError` for strings. ONNX ReduceMin, and Min for two.
+    Args:
+        x: Any shape, numbers or bools; NaN if any is NaN.
+        y: A tensor to compare with, which broadcasts.
+        axis: One, several, or None for all; () returns x.
+        keepdims: Keep the axes, with length 1.
+
+    Raises:
+        ShapeError: For an invalid axis and for axes of length 0.
+        DTypeError: For strings.
+
+    ONNX ReduceMin, and Min for two.
     """
     if y is None:
         return _extreme("min", "ReduceMin", x, axis, keepdims)
@@ -251,9 +316,16 @@ setattr(Symbol, "min", _min_method)  # noqa: B010
 def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
     """The position of the maximum along an axis, in int64; the first of equal ones.
 
-    x: any shape, numbers or bools; NaN if any is NaN. axis: one, or None for the position in the flattened tensor.
-    keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid axis and for axes of length 0,
-    `DTypeError` for strings. ONNX ArgMax.
+    Args:
+        x: Any shape, numbers or bools; NaN if any is NaN.
+        axis: One, or None for the position in the flattened tensor.
+        keepdims: Keep the axes, with length 1.
+
+    Raises:
+        ShapeError: For an invalid axis and for axes of length 0.
+        DTypeError: For strings.
+
+    ONNX ArgMax.
     """
     return _position("argmax", "ArgMax", x, axis, keepdims)
 
@@ -262,9 +334,16 @@ def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Sy
 def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
     """The position of the minimum along an axis, in int64; the first of equal ones.
 
-    x: any shape, numbers or bools; NaN if any is NaN. axis: one, or None for the position in the flattened tensor.
-    keepdims: keep the axes, with length 1. Raises `ShapeError` for an invalid axis and for axes of length 0,
-    `DTypeError` for strings. ONNX ArgMin.
+    Args:
+        x: Any shape, numbers or bools; NaN if any is NaN.
+        axis: One, or None for the position in the flattened tensor.
+        keepdims: Keep the axes, with length 1.
+
+    Raises:
+        ShapeError: For an invalid axis and for axes of length 0.
+        DTypeError: For strings.
+
+    ONNX ArgMin.
     """
     return _position("argmin", "ArgMin", x, axis, keepdims)
 
@@ -273,7 +352,12 @@ def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Sy
 def arg_max(x: TensorLike, axis: int = -1) -> Symbol:
     """`argmax` under the name of MAX's Mojo API: along the last axis by default.
 
-    x: any shape of rank 1 or more, numbers or bools. Returns int64 without the axis. Raises as `argmax` does.
+    Args:
+        x: Any shape of rank 1 or more, numbers or bools.
+
+    Returns:
+        Int64 without the axis. Raises as `argmax` does.
+
     ONNX ArgMax.
     """
     return argmax(x, axis=axis)
@@ -306,8 +390,18 @@ def _position(name: str, op_type: str, x: TensorLike, axis: int | None, keepdims
 def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """True if any element is true, that is, not 0.
 
-    x: any shape, bools or numbers; NaN is true. axis: one, several, or None for all. keepdims: keep the axes, with
-    length 1. Returns bool, False for no elements. Raises `ShapeError` for an invalid axis, `DTypeError` for strings.
+    Args:
+        x: Any shape, bools or numbers; NaN is true.
+        axis: One, several, or None for all.
+        keepdims: Keep the axes, with length 1.
+
+    Returns:
+        Bool, False for no elements.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
     ONNX ReduceMax.
     """
     symbol = _as_bools("any", x)
@@ -319,8 +413,18 @@ def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """True if all elements are true, that is, not 0.
 
-    x: any shape, bools or numbers; NaN is true. axis: one, several, or None for all. keepdims: keep the axes, with
-    length 1. Returns bool, True for no elements. Raises `ShapeError` for an invalid axis, `DTypeError` for strings.
+    Args:
+        x: Any shape, bools or numbers; NaN is true.
+        axis: One, several, or None for all.
+        keepdims: Keep the axes, with length 1.
+
+    Returns:
+        Bool, True for no elements.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
     ONNX ReduceMin.
     """
     symbol = _as_bools("all", x)

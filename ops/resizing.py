@@ -28,11 +28,18 @@ _ROUNDINGS = {
 
 @op(onnx="Resize", rule="float")
 def resize(x: TensorLike, shape: Sequence[DimLike], interpolation: str = "bilinear") -> Symbol:
-    """The tensor resampled to another size at pixel centres. ONNX Resize.
+    """The tensor resampled to another size at pixel centres.
 
-    x: of any shape. shape: the whole shape of the result, a dim for each axis of x; axes with the dim of x stay.
-    interpolation: "bilinear" (`resize_linear`), "nearest" (`resize_nearest`, keeps the dtype) or "bicubic"
-    (`resize_bicubic`). Raises `ShapeError` as these do.
+    Args:
+        x: Of any shape.
+        shape: The whole shape of the result, a dim for each axis of x; axes with the dim of x stay.
+        interpolation: "bilinear" (`resize_linear`), "nearest" (`resize_nearest`, keeps the dtype) or "bicubic"
+            (`resize_bicubic`).
+
+    Raises:
+        ShapeError: As these do.
+
+    ONNX Resize.
     """
     if interpolation == "bilinear":
         return _resize("resize", "float", x, shape, {"mode": "linear"}, "half_pixel")
@@ -55,14 +62,21 @@ def resize_linear(
     *,
     exclude_outside: bool = False,
 ) -> Symbol:
-    """The tensor resampled to another size by linear interpolation along each axis that changes. ONNX Resize.
+    """The tensor resampled to another size by linear interpolation along each axis that changes.
 
-    x: floats (integers become floats) of any rank, at most three axes of which change. size: the whole shape of
-    the result, a dim for each axis of x; axes with the dim of x stay. coordinate_transformation_mode: the position in
-    x of a pixel of the result: "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners" or
-    "asymmetric", as ONNX defines them. antialias: widen the filter where the size shrinks. exclude_outside: give
-    positions of the filter outside of x weight 0, instead of the value of the edge; with antialias this is what image
-    libraries do. Raises `ShapeError` for a size of another rank, unknown dims, or too many axes that change.
+    Args:
+        x: Floats (integers become floats) of any rank, at most three axes of which change.
+        size: The whole shape of the result, a dim for each axis of x; axes with the dim of x stay.
+        coordinate_transformation_mode: The position in x of a pixel of the result: "half_pixel",
+            "half_pixel_symmetric", "pytorch_half_pixel", "align_corners" or "asymmetric", as ONNX defines them.
+        antialias: Widen the filter where the size shrinks.
+        exclude_outside: Give positions of the filter outside of x weight 0, instead of the value of the edge; with
+            antialias this is what image libraries do.
+
+    Raises:
+        ShapeError: For a size of another rank, unknown dims, or too many axes that change.
+
+    ONNX Resize.
     """
     attributes: dict[str, Any] = {"mode": "linear"}
     if antialias:  # without it all positions outside have weight 0
@@ -77,13 +91,20 @@ def resize_nearest(
     coordinate_transformation_mode: str = "half_pixel",
     round_mode: str = "half_down",
 ) -> Symbol:
-    """The tensor resampled to another size by copies of the nearest element. ONNX Resize.
+    """The tensor resampled to another size by copies of the nearest element.
 
-    x: of any dtype, which is kept, and any rank. size, coordinate_transformation_mode: as for `resize_linear`.
-    round_mode: which of two neighbours is used for a position between them: "half_down" or "half_up" for the nearer one
-    and, half-way, the one before or after; "floor" or "ceil" for always the one before or after. ONNX's names of the
-    first two, "round_prefer_floor" and "round_prefer_ceil", are accepted too. Raises `ShapeError` for a size of another
-    rank or of unknown dims.
+    Args:
+        x: Of any dtype, which is kept, and any rank.
+        size: As for `resize_linear`.
+        coordinate_transformation_mode: As for `resize_linear`.
+        round_mode: Which of two neighbours is used for a position between them: "half_down" or "half_up" for the nearer
+            one and, half-way, the one before or after; "floor" or "ceil" for always the one before or after. ONNX's
+            names of the first two, "round_prefer_floor" and "round_prefer_ceil", are accepted too.
+
+    Raises:
+        ShapeError: For a size of another rank or of unknown dims.
+
+    ONNX Resize.
     """
     if round_mode not in _ROUNDINGS:
         raise ShapeError(
@@ -104,12 +125,21 @@ def resize_bicubic(
     *,
     exclude_outside: bool = False,
 ) -> Symbol:
-    """The tensor resampled to another size by cubic convolution along each axis that changes. ONNX Resize.
+    """The tensor resampled to another size by cubic convolution along each axis that changes.
 
-    x: floats (integers become floats) of any rank, at most two axes of which change. size, antialias, exclude_outside,
-    coordinate_transformation_mode: as for `resize_linear`. cubic_coeff_a: the free coefficient of the kernel, from
-    Keys, "Cubic convolution interpolation for digital image processing" (1981). Raises `ShapeError` as
-    `resize_linear` does.
+    Args:
+        x: Floats (integers become floats) of any rank, at most two axes of which change.
+        size: As for `resize_linear`.
+        coordinate_transformation_mode: As for `resize_linear`.
+        antialias: As for `resize_linear`.
+        cubic_coeff_a: The free coefficient of the kernel, from Keys, "Cubic convolution interpolation for digital image
+            processing" (1981).
+        exclude_outside: As for `resize_linear`.
+
+    Raises:
+        ShapeError: As `resize_linear` does.
+
+    ONNX Resize.
     """
     attributes = {
         "mode": "cubic",

@@ -36,9 +36,16 @@ Index = int | Symbol
 def list_of(elements: Sequence[TensorLike]) -> Symbol:
     """A list of tensors.
 
-    elements: one or more, of any shapes; they promote to a common dtype. Returns a list whose element type has the dims
-    that all share; others are unknown (`?`). Raises `ShapeError` for no elements: use ops.list_empty. ONNX
-    SequenceConstruct; MAX's `list`.
+    Args:
+        elements: One or more, of any shapes; they promote to a common dtype.
+
+    Returns:
+        A list whose element type has the dims that all share; others are unknown (`?`).
+
+    Raises:
+        ShapeError: For no elements: use ops.list_empty.
+
+    ONNX SequenceConstruct; MAX's `list`.
     """
     if isinstance(elements, (Symbol, str)) or not isinstance(elements, Iterable):
         raise ShapeError(
@@ -57,9 +64,14 @@ def list_of(elements: Sequence[TensorLike]) -> Symbol:
 def list_empty(type: object, shape: Iterable[Any] | None = None) -> Symbol:
     """A list without elements, in the current graph.
 
-    type: the TensorType of later elements, or their dtype. shape: their dims, with a dtype; without one, elements of
-    any shape are accepted. Raises `DTypeError` for anything but a dtype, `GraphError` outside of
-    `with graph:`. ONNX SequenceEmpty; MAX's `list`.
+    Args:
+        type: The TensorType of later elements, or their dtype.
+        shape: Their dims, with a dtype; without one, elements of any shape are accepted.
+
+    Raises:
+        DTypeError: For anything but a dtype, `GraphError` outside of `with graph:`.
+
+    ONNX SequenceEmpty; MAX's `list`.
     """
     if isinstance(type, TensorType):
         if shape is not None:
@@ -75,9 +87,15 @@ def list_empty(type: object, shape: Iterable[Any] | None = None) -> Symbol:
 
 @op(onnx="SequenceLength")
 def list_length(values: Symbol) -> Symbol:
-    """The number of elements of a list, an int64 scalar. ONNX SequenceLength.
+    """The number of elements of a list, an int64 scalar.
 
-    values: a list of tensors. Raises `DTypeError` for anything else.
+    Args:
+        values: A list of tensors.
+
+    Raises:
+        DTypeError: For anything else.
+
+    ONNX SequenceLength.
     """
     values = _list_operand("list_length", values)
     return as_index(values.graph.build.emit("SequenceLength", (values,), _COUNT))
@@ -87,9 +105,17 @@ def list_length(values: Symbol) -> Symbol:
 def list_get(values: Symbol, index: Index) -> Symbol:
     """One element of a list.
 
-    values: a list of tensors. index: an int or an integer scalar Symbol; negative ones count from the end. Returns the
-    element, with the dims that all elements share. An index out of range is an error of the run. Raises `DTypeError`
-    for values that are not a list and an index that is not an integer, `ShapeError` for an index that is not a scalar.
+    Args:
+        values: A list of tensors.
+        index: An int or an integer scalar Symbol; negative ones count from the end.
+
+    Returns:
+        The element, with the dims that all elements share. An index out of range is an error of the run.
+
+    Raises:
+        DTypeError: For values that are not a list and an index that is not an integer.
+        ShapeError: For an index that is not a scalar.
+
     ONNX SequenceAt.
     """
     values = _list_operand("list_get", values)
@@ -100,8 +126,14 @@ def list_get(values: Symbol, index: Index) -> Symbol:
 def list_append(values: Symbol, x: TensorLike) -> Symbol:
     """The list with one more element at its end.
 
-    values: a list of tensors. x: of the list's dtype, to which Python numbers convert; of any shape. Raises
-    `DTypeError` for another dtype and for values that are not a list. ONNX SequenceInsert.
+    Args:
+        values: A list of tensors.
+        x: Of the list's dtype, to which Python numbers convert; of any shape.
+
+    Raises:
+        DTypeError: For another dtype and for values that are not a list.
+
+    ONNX SequenceInsert.
     """
     values = _list_operand("list_append", values)
     return _insert("list_append", values, x, None)
@@ -111,9 +143,14 @@ def list_append(values: Symbol, x: TensorLike) -> Symbol:
 def list_insert(values: Symbol, index: Index, x: TensorLike) -> Symbol:
     """The list with one more element inserted before an index.
 
-    values: a list of tensors. index: of the element before which x is inserted, an int or an integer scalar Symbol;
-    negative ones count from the end. x: as for `list_append`. An index out of range is an error of the run. Raises
-    as `list_append` and `list_get` do. ONNX SequenceInsert.
+    Args:
+        values: A list of tensors.
+        index: Of the element before which x is inserted, an int or an integer scalar Symbol; negative ones count from
+            the end.
+        x: As for `list_append`. An index out of range is an error of the run. Raises as `list_append` and `list_get`
+            do.
+
+    ONNX SequenceInsert.
     """
     values = _list_operand("list_insert", values)
     return _insert("list_insert", values, x, _position("list_insert", values, index))
@@ -123,8 +160,11 @@ def list_insert(values: Symbol, index: Index, x: TensorLike) -> Symbol:
 def list_erase(values: Symbol, index: Index = -1) -> Symbol:
     """The list without one of its elements, by default the last.
 
-    values: a list of tensors. index: as for `list_get`; out of range it is an error of the run. Raises as `list_get`
-    does. ONNX SequenceErase.
+    Args:
+        values: A list of tensors.
+        index: As for `list_get`; out of range it is an error of the run. Raises as `list_get` does.
+
+    ONNX SequenceErase.
     """
     values = _list_operand("list_erase", values)
     return values.graph.build.emit("SequenceErase", (values, _position("list_erase", values, index)), values.type)
@@ -134,7 +174,11 @@ def list_erase(values: Symbol, index: Index = -1) -> Symbol:
 def list_pop(values: Symbol, index: Index = -1) -> tuple[Symbol, Symbol]:
     """The list without one of its elements, by default the last, and that element.
 
-    values, index: as for `list_erase`. Raises as `list_get` does. ONNX SequenceErase and SequenceAt.
+    Args:
+        values: As for `list_erase`.
+        index: As for `list_erase`. Raises as `list_get` does.
+
+    ONNX SequenceErase and SequenceAt.
     """
     values = _list_operand("list_pop", values)
     position = _position("list_pop", values, index)
@@ -146,9 +190,15 @@ def list_pop(values: Symbol, index: Index = -1) -> tuple[Symbol, Symbol]:
 def list_concat(values: Symbol, axis: int = 0) -> Symbol:
     """The elements of a list concatenated along an axis, as by `concat`.
 
-    values: a list of tensors of one rank >= 1, with equal dims except along that axis. Dims that differ only at run
-    time, and an empty list, are errors of the run. Raises `ShapeError` for an invalid axis and for elements of
-    `list_of` whose dims differ, `DTypeError` for values that are not a list. ONNX ConcatFromSequence.
+    Args:
+        values: A list of tensors of one rank >= 1, with equal dims except along that axis. Dims that differ only at run
+            time, and an empty list, are errors of the run.
+
+    Raises:
+        ShapeError: For an invalid axis and for elements of `list_of` whose dims differ.
+        DTypeError: For values that are not a list.
+
+    ONNX ConcatFromSequence.
     """
     values = _list_operand("list_concat", values)
     element = _element(values)
@@ -168,9 +218,16 @@ def list_concat(values: Symbol, axis: int = 0) -> Symbol:
 def list_stack(values: Symbol, axis: int = 0) -> Symbol:
     """The elements of a list stacked along a new axis, as by `stack`.
 
-    values: a list of tensors of one shape. axis: the position of the new axis in the result. Shapes that differ only
-    at run time, and an empty list, are errors of the run. Raises `ShapeError` for an invalid axis and for elements of
-    `list_of` whose shapes differ, `DTypeError` for values that are not a list. ONNX ConcatFromSequence.
+    Args:
+        values: A list of tensors of one shape.
+        axis: The position of the new axis in the result. Shapes that differ only at run time, and an empty list, are
+            errors of the run.
+
+    Raises:
+        ShapeError: For an invalid axis and for elements of `list_of` whose shapes differ.
+        DTypeError: For values that are not a list.
+
+    ONNX ConcatFromSequence.
     """
     values = _list_operand("list_stack", values)
     element = _element(values)
@@ -196,10 +253,17 @@ def _check_joined(name: str, values: Symbol, axis: int | None) -> None:
 def list_split(x: TensorLike, sizes: int | Sequence[int] | Symbol = 1, axis: int = 0) -> Symbol:
     """A tensor split along an axis into the elements of a list; `list_concat` is the inverse.
 
-    x: any dtype, rank 1 or more. sizes: one size for all pieces, of which the last may be smaller; or a list of ints or
-    an integer Symbol of rank 1 with the size of each, which add up to the axis. axis: the axis to split. Raises
-    `ShapeError` for an invalid axis and for impossible sizes, `DTypeError` for sizes that are not integers. ONNX
-    SplitToSequence.
+    Args:
+        x: Any dtype, rank 1 or more.
+        sizes: One size for all pieces, of which the last may be smaller; or a list of ints or an integer Symbol of rank
+            1 with the size of each, which add up to the axis.
+        axis: The axis to split.
+
+    Raises:
+        ShapeError: For an invalid axis and for impossible sizes.
+        DTypeError: For sizes that are not integers.
+
+    ONNX SplitToSequence.
     """
     symbol = operand("list_split", x)
     _check_dtype(symbol.dtype, "list_split")
@@ -230,7 +294,15 @@ def list_split(x: TensorLike, sizes: int | Sequence[int] | Symbol = 1, axis: int
 def list_unstack(x: TensorLike, axis: int = 0) -> Symbol:
     """The slices at each position of an axis as the elements of a list; `list_stack` is the inverse.
 
-    x: any dtype, rank 1 or more. Returns a list of tensors without that axis. Raises `ShapeError` for an invalid axis.
+    Args:
+        x: Any dtype, rank 1 or more.
+
+    Returns:
+        A list of tensors without that axis.
+
+    Raises:
+        ShapeError: For an invalid axis.
+
     ONNX SplitToSequence.
     """
     symbol = operand("list_unstack", x)
@@ -245,11 +317,20 @@ def list_unstack(x: TensorLike, axis: int = 0) -> Symbol:
 def list_map(fn: Callable[..., Any], *lists: Symbol) -> Any:
     """The results of a function for each element of one or more lists, as lists.
 
-    fn: takes the elements at one position, one Symbol per list, and returns a Symbol, or a tuple, list or dict of them,
-    of dtypes that are the same for all elements. It may use any other Symbol of the graph and is called more than once.
-    lists: of one length; lengths that differ are an error of the run. Returns a list, or lists in the structure that fn
-    returns. Raises `GraphError` without lists, `DTypeError` for anything but a function and lists. ONNX Loop for
-    SequenceMap.
+    Args:
+        fn: Takes the elements at one position, one Symbol per list, and returns a Symbol, or a tuple, list or dict of
+            them, of dtypes that are the same for all elements. It may use any other Symbol of the graph and is called
+            more than once.
+        lists: Of one length; lengths that differ are an error of the run.
+
+    Returns:
+        A list, or lists in the structure that fn returns.
+
+    Raises:
+        GraphError: Without lists.
+        DTypeError: For anything but a function and lists.
+
+    ONNX Loop for SequenceMap.
     """
     check_callable("list_map", fn=fn)
     if not lists:

@@ -34,9 +34,17 @@ from graphcore.types.tensor_types import DimLike, Shape, _shape
 def cast(x: TensorLike, dtype: object) -> Symbol:
     """The values as another dtype.
 
-    x: any shape, any dtype but string. Floats become integers by truncating and saturating, NaN as 0; integers wrap;
-    anything becomes bool as `!= 0`; floats round once, to nearest even. Returns `x` itself if it already has the
-    dtype. Raises `DTypeError` for an unknown dtype and for strings. ONNX Cast.
+    Args:
+        x: Any shape, any dtype but string. Floats become integers by truncating and saturating, NaN as 0; integers
+            wrap; anything becomes bool as `!= 0`; floats round once, to nearest even.
+
+    Returns:
+        `x` itself if it already has the dtype.
+
+    Raises:
+        DTypeError: For an unknown dtype and for strings.
+
+    ONNX Cast.
     """
     symbol = operand("cast", x)
     target = operands.dtype_of("cast", dtype, symbol.graph)
@@ -54,7 +62,13 @@ def cast(x: TensorLike, dtype: object) -> Symbol:
 def shape_of(x: TensorLike) -> Symbol:
     """The sizes of the axes, an int64 tensor of shape [rank].
 
-    x: any shape and dtype. Returns a constant if the shape is static. ONNX Shape.
+    Args:
+        x: Any shape and dtype.
+
+    Returns:
+        A constant if the shape is static.
+
+    ONNX Shape.
     """
     symbol = operand("shape_of", x)
     graph = symbol.graph
@@ -65,8 +79,13 @@ def shape_of(x: TensorLike) -> Symbol:
 def shape_to_tensor(shape: Sequence[DimLike]) -> Symbol:
     """A Shape as an int64 tensor of shape [len(shape)], in the current graph.
 
-    shape: ints, names and Dims; each name must be a dim of a Symbol of the graph. Raises `ShapeError` for an
-    unknown dim or name. ONNX Shape, Concat and integer arithmetic.
+    Args:
+        shape: Ints, names and Dims; each name must be a dim of a Symbol of the graph.
+
+    Raises:
+        ShapeError: For an unknown dim or name.
+
+    ONNX Shape, Concat and integer arithmetic.
     """
     return shape_vector(Graph.current(), dims_of("shape_to_tensor", shape), op="shape_to_tensor")
 
@@ -78,10 +97,17 @@ def shape_to_tensor(shape: Sequence[DimLike]) -> Symbol:
 def reshape(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None) -> Symbol:
     """The same elements, in row-major order, in another shape.
 
-    x: any shape and dtype. shape: one dim or a sequence of ints, names, Dims and integer scalar Symbols, at most one
-    of them -1 (inferred); or an integer Symbol of shape [rank of the result]. out_dims: the dims of the result, if
-    the shape consists of Symbols. Raises `ShapeError` if the element counts provably differ or -1 cannot be inferred,
-    `DTypeError` for a shape of floats. ONNX Reshape.
+    Args:
+        x: Any shape and dtype.
+        shape: One dim or a sequence of ints, names, Dims and integer scalar Symbols, at most one of them -1 (inferred);
+            or an integer Symbol of shape [rank of the result].
+        out_dims: The dims of the result, if the shape consists of Symbols.
+
+    Raises:
+        ShapeError: If the element counts provably differ or -1 cannot be inferred.
+        DTypeError: For a shape of floats.
+
+    ONNX Reshape.
     """
     symbol = operand("reshape", x)
     out = None if out_dims is None else _shape(dims_of("reshape", out_dims))
@@ -192,8 +218,14 @@ def _resolve_unknown(name: str, x: Symbol, target: list[TargetSize], roles: dict
 def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
     """The elements of `x` in the shape of `like`.
 
-    x, like: any dtypes, with equal numbers of elements. Raises `ShapeError` if the counts provably differ. ONNX
-    Reshape.
+    Args:
+        x: Any dtypes, with equal numbers of elements.
+        like: Any dtypes, with equal numbers of elements.
+
+    Raises:
+        ShapeError: If the counts provably differ.
+
+    ONNX Reshape.
     """
     graph = operands.graph_of("reshape_like", (x, like))
     symbol, other = graph.build.operand(x, "reshape_like", "x"), graph.build.operand(like, "reshape_like", "like")
@@ -206,8 +238,13 @@ def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
 def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
     """The axes from `start_dim` to `end_dim`, both included, merged into one.
 
-    x: any shape and dtype; a scalar becomes [1]. Raises `ShapeError` for an invalid axis, and for `end_dim` before
-    `start_dim`. ONNX Flatten or Reshape.
+    Args:
+        x: Any shape and dtype; a scalar becomes [1].
+
+    Raises:
+        ShapeError: For an invalid axis, and for `end_dim` before `start_dim`.
+
+    ONNX Flatten or Reshape.
     """
     symbol = operand("flatten", x)
     roles = {"x": symbol}
@@ -246,9 +283,16 @@ def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
 def broadcast_to(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None) -> Symbol:
     """The tensor broadcast to a shape: repeated along axes of size 1 and along new leading axes.
 
-    x: any shape and dtype. shape: one dim or a sequence of ints, names and Dims; or an integer Symbol of shape
-    [rank of the result], with out_dims for its known sizes. Raises `ShapeError` if the shapes do not broadcast,
-    `DTypeError` for a shape of floats. ONNX Expand, NumPy's broadcast_to.
+    Args:
+        x: Any shape and dtype.
+        shape: One dim or a sequence of ints, names and Dims; or an integer Symbol of shape [rank of the result], with
+            out_dims for its known sizes.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast.
+        DTypeError: For a shape of floats.
+
+    ONNX Expand, NumPy's broadcast_to.
     """
     symbol = operand("broadcast_to", x)
     if isinstance(shape, Symbol):

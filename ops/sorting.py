@@ -27,8 +27,15 @@ from graphcore.types.tensor_types import DimLike, _dim, _shape, tensor_type
 def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     """The elements in order along an axis.
 
-    x: any shape of rank 1 or more, numbers or bools. axis: the axis to sort. descending: the largest first. Equal
-    values keep their order. Raises `ShapeError` for an invalid axis, `DTypeError` for strings.
+    Args:
+        x: Any shape of rank 1 or more, numbers or bools.
+        axis: The axis to sort.
+        descending: The largest first. Equal values keep their order.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
     ONNX TopK of all elements.
     """
     return _sorted("sort", x, axis, descending)[0]
@@ -38,9 +45,17 @@ def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
 def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     """The positions, in int64, of the elements in the order of `sort`.
 
-    x: any shape of rank 1 or more, numbers or bools. axis: the axis to sort. descending: the largest first. The sort is
-    stable both ways: of equal values the one at the lower position comes first. Raises `ShapeError` for what
-    is not an axis, `DTypeError` for strings. ONNX TopK of all elements.
+    Args:
+        x: Any shape of rank 1 or more, numbers or bools.
+        axis: The axis to sort.
+        descending: The largest first. The sort is stable both ways: of equal values the one at the lower position comes
+            first.
+
+    Raises:
+        ShapeError: For what is not an axis.
+        DTypeError: For strings.
+
+    ONNX TopK of all elements.
     """
     return _sorted("argsort", x, axis, descending)[1]
 
@@ -49,10 +64,19 @@ def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
 def top_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
     """The `k` largest elements along an axis, the largest first, and their positions in int64.
 
-    x: any shape of rank 1 or more, numbers or bools. k: their number, from 0 to the length of the axis: an int, a dim,
-    or an integer scalar Symbol. axis: the axis to search. Of equal values the one at the lower position comes first.
-    Returns values and positions, both shaped as `x` with `k` on the axis. Raises `ShapeError` for an invalid axis or
-    for a `k` out of range, `DTypeError` for strings and a `k` that is not an integer. ONNX TopK.
+    Args:
+        x: Any shape of rank 1 or more, numbers or bools.
+        k: Their number, from 0 to the length of the axis: an int, a dim, or an integer scalar Symbol.
+        axis: The axis to search. Of equal values the one at the lower position comes first.
+
+    Returns:
+        Values and positions, both shaped as `x` with `k` on the axis.
+
+    Raises:
+        ShapeError: For an invalid axis or for a `k` out of range.
+        DTypeError: For strings and a `k` that is not an integer.
+
+    ONNX TopK.
     """
     return _select("top_k", x, k, axis, largest=True)
 
@@ -61,10 +85,19 @@ def top_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, S
 def bottom_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
     """The `k` smallest elements along an axis, the smallest first, and their positions in int64.
 
-    x: any shape of rank 1 or more, numbers or bools. k: their number, from 0 to the length of the axis: an int, a dim,
-    or an integer scalar Symbol. axis: the axis to search. Of equal values the one at the lower position comes first.
-    Returns values and positions, both shaped as `x` with `k` on the axis. Raises `ShapeError` for an invalid axis or
-    for a `k` out of range, `DTypeError` for strings and a `k` that is not an integer. ONNX TopK.
+    Args:
+        x: Any shape of rank 1 or more, numbers or bools.
+        k: Their number, from 0 to the length of the axis: an int, a dim, or an integer scalar Symbol.
+        axis: The axis to search. Of equal values the one at the lower position comes first.
+
+    Returns:
+        Values and positions, both shaped as `x` with `k` on the axis.
+
+    Raises:
+        ShapeError: For an invalid axis or for a `k` out of range.
+        DTypeError: For strings and a `k` that is not an integer.
+
+    ONNX TopK.
     """
     return _select("bottom_k", x, k, axis, largest=False)
 
@@ -135,11 +168,20 @@ class Unique(NamedTuple):
 def unique(x: TensorLike, axis: int | None = None, out_dim: DimLike | None = None) -> Unique:
     """The unique values in ascending order, their first positions, the position of each element in them, and counts.
 
-    x: any shape and dtype; NaNs all differ, and -0.0 equals 0.0. axis: compare the slices along it, element by element
-    in row-major order; None compares the elements of the flattened tensor. out_dim: a name for the number of values,
-    unknown otherwise. Returns a named tuple: values [out_dim], or the shape of x with out_dim at the axis; indices and
-    counts [out_dim], of int64; inverse in the shape of x, or [size of the axis], of int64. Raises `ShapeError` for what
-    is not an axis. NumPy's unique, but for NaN; the array API standard's unique_all; ONNX Unique of strings and slices.
+    Args:
+        x: Any shape and dtype; NaNs all differ, and -0.0 equals 0.0.
+        axis: Compare the slices along it, element by element in row-major order; None compares the elements of the
+            flattened tensor.
+        out_dim: A name for the number of values, unknown otherwise.
+
+    Returns:
+        A named tuple: values [out_dim], or the shape of x with out_dim at the axis; indices and counts [out_dim], of
+        int64; inverse in the shape of x, or [size of the axis], of int64.
+
+    Raises:
+        ShapeError: For what is not an axis.
+
+    NumPy's unique, but for NaN; the array API standard's unique_all; ONNX Unique of strings and slices.
     """
     symbol = operand("unique", x)
     count = Dim.dynamic() if out_dim is None else _dim(out_dim)
@@ -202,10 +244,17 @@ def _emit_unique(x: Symbol, count: Dim, axis: int | None) -> tuple[Symbol, Symbo
 def cumsum(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
     """The cumulative sum along an axis.
 
-    x: any shape of rank 1 or more, numbers or bools; bools are counted in int64, integers wrap in their own dtype.
-    axis: the axis to sum along. exclusive: without the element itself, so that the first sum is 0. reverse: start at
-    the end.
-    Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX CumSum.
+    Args:
+        x: Any shape of rank 1 or more, numbers or bools; bools are counted in int64, integers wrap in their own dtype.
+        axis: The axis to sum along.
+        exclusive: Without the element itself, so that the first sum is 0.
+        reverse: Start at the end.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
+    ONNX CumSum.
     """
     return _running("cumsum", "CumSum", x, axis, exclusive, reverse)
 
@@ -214,10 +263,17 @@ def cumsum(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool
 def cumprod(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
     """The cumulative product along an axis.
 
-    x: any shape of rank 1 or more, numbers or bools; bools are taken as int64, integers wrap in their own dtype.
-    axis: the axis to multiply along. exclusive: without the element itself, so that the first product is 1. reverse:
-    start at the end.
-    Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX CumProd.
+    Args:
+        x: Any shape of rank 1 or more, numbers or bools; bools are taken as int64, integers wrap in their own dtype.
+        axis: The axis to multiply along.
+        exclusive: Without the element itself, so that the first product is 1.
+        reverse: Start at the end.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
+    ONNX CumProd.
     """
     return _running("cumprod", "CumProd", x, axis, exclusive, reverse)
 
@@ -226,9 +282,19 @@ def cumprod(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: boo
 def cummax(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
     """The cumulative maximum along an axis; from the first NaN on it is NaN.
 
-    x: any shape of rank 1 or more, numbers or bools. axis: the axis to go along. reverse: start at the end. Returns the
-    dtype and shape of x. Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX Scan over Max; JAX's
-    cummax.
+    Args:
+        x: Any shape of rank 1 or more, numbers or bools.
+        axis: The axis to go along.
+        reverse: Start at the end.
+
+    Returns:
+        The dtype and shape of x.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
+    ONNX Scan over Max; JAX's cummax.
     """
     return _running_extreme("cummax", "Max", x, axis, reverse)
 
@@ -237,9 +303,19 @@ def cummax(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
 def cummin(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
     """The cumulative minimum along an axis; from the first NaN on it is NaN.
 
-    x: any shape of rank 1 or more, numbers or bools. axis: the axis to go along. reverse: start at the end. Returns the
-    dtype and shape of x. Raises `ShapeError` for an invalid axis, `DTypeError` for strings. ONNX Scan over Min; JAX's
-    cummin.
+    Args:
+        x: Any shape of rank 1 or more, numbers or bools.
+        axis: The axis to go along.
+        reverse: Start at the end.
+
+    Returns:
+        The dtype and shape of x.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
+    ONNX Scan over Min; JAX's cummin.
     """
     return _running_extreme("cummin", "Min", x, axis, reverse)
 

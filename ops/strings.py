@@ -33,8 +33,15 @@ _STRING, _I64, _U64 = DType.string, DType.int64, DType.uint64
 def string_concat(lhs: StringLike, rhs: StringLike) -> Symbol:
     """Elementwise concatenation of strings.
 
-    lhs, rhs: strings whose shapes broadcast; a Python str is a scalar. Raises `DTypeError` for other dtypes,
-    `ShapeError` for shapes that do not broadcast. ONNX StringConcat.
+    Args:
+        lhs: Strings whose shapes broadcast; a Python str is a scalar.
+        rhs: Strings whose shapes broadcast; a Python str is a scalar.
+
+    Raises:
+        DTypeError: For other dtypes.
+        ShapeError: For shapes that do not broadcast.
+
+    ONNX StringConcat.
     """
     graph = graph_of("string_concat", (lhs, rhs))
     roles = {
@@ -49,8 +56,11 @@ def string_concat(lhs: StringLike, rhs: StringLike) -> Symbol:
 def string_join(values: Sequence[StringLike], separator: str = "") -> Symbol:
     """Strings concatenated with a separator between them.
 
-    values: one or more, as `string_concat` takes them. separator: a Python str. Raises as `string_concat` does, and
-    `ShapeError` for no values. ONNX StringConcat.
+    Args:
+        values: One or more, as `string_concat` takes them.
+        separator: A Python str. Raises as `string_concat` does, and `ShapeError` for no values.
+
+    ONNX StringConcat.
     """
     if isinstance(values, (str, Symbol)) or not isinstance(values, Iterable) or not list(values):
         raise ShapeError(
@@ -66,11 +76,21 @@ def string_join(values: Sequence[StringLike], separator: str = "") -> Symbol:
 def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | None = None) -> tuple[Symbol, Symbol]:
     """The parts of each string between delimiters, and the number of parts.
 
-    x: strings of any shape. delimiter: a Python str; without one the parts are separated by runs of spaces, and a
-    string of spaces only has none. maxsplit: the maximum number of splits, from the start. Returns the parts, with
-    a last axis as long as the greatest number of parts and "" after the last part, and their numbers, int64 in the
-    shape of x. Raises `DTypeError` for anything but strings, `ShapeError` for a maxsplit below 0 and an empty
-    delimiter. Python's str.split; ONNX StringSplit.
+    Args:
+        x: Strings of any shape.
+        delimiter: A Python str; without one the parts are separated by runs of spaces, and a string of spaces only has
+            none.
+        maxsplit: The maximum number of splits, from the start.
+
+    Returns:
+        The parts, with a last axis as long as the greatest number of parts and "" after the last part, and their
+        numbers, int64 in the shape of x.
+
+    Raises:
+        DTypeError: For anything but strings.
+        ShapeError: For a maxsplit below 0 and an empty delimiter.
+
+    Python's str.split; ONNX StringSplit.
     """
     graph = graph_of("string_split", (x,))
     symbol = _strings(graph, "string_split", x, "x")
@@ -95,8 +115,13 @@ def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | No
 def string_lower(x: StringLike) -> Symbol:
     """The strings in lower case.
 
-    x: strings of any shape. Each letter is converted by itself, as the C library's towlower does in a UTF-8 locale.
-    Raises `DTypeError` for anything but strings. ONNX StringNormalizer.
+    Args:
+        x: Strings of any shape. Each letter is converted by itself, as the C library's towlower does in a UTF-8 locale.
+
+    Raises:
+        DTypeError: For anything but strings.
+
+    ONNX StringNormalizer.
     """
     return _cased("string_lower", x, "LOWER")
 
@@ -105,8 +130,13 @@ def string_lower(x: StringLike) -> Symbol:
 def string_upper(x: StringLike) -> Symbol:
     """The strings in upper case.
 
-    x: strings of any shape. Each letter is converted by itself, as the C library's towupper does in a UTF-8 locale:
-    letters without a single upper-case letter, such as sharp s, stay. Raises `DTypeError` for anything but strings.
+    Args:
+        x: Strings of any shape. Each letter is converted by itself, as the C library's towupper does in a UTF-8 locale:
+            letters without a single upper-case letter, such as sharp s, stay.
+
+    Raises:
+        DTypeError: For anything but strings.
+
     ONNX StringNormalizer.
     """
     return _cased("string_upper", x, "UPPER")
@@ -116,9 +146,19 @@ def string_upper(x: StringLike) -> Symbol:
 def string_remove(x: StringLike, words: Sequence[str], case_sensitive: bool = True) -> Symbol:
     """The strings that are not in a list of words.
 
-    x: strings of shape [n]. words: Python strs. case_sensitive: if not, strings are compared as by `string_lower`.
-    Returns strings of shape [?], empty where all are words. Raises `DTypeError` for anything but strings, `ShapeError`
-    for another rank. ONNX StringNormalizer keeps one "" if no string is left.
+    Args:
+        x: Strings of shape [n].
+        words: Python strs.
+        case_sensitive: If not, strings are compared as by `string_lower`.
+
+    Returns:
+        Strings of shape [?], empty where all are words.
+
+    Raises:
+        DTypeError: For anything but strings.
+        ShapeError: For another rank.
+
+    ONNX StringNormalizer keeps one "" if no string is left.
     """
     graph = graph_of("string_remove", (x,))
     symbol = _strings(graph, "string_remove", x, "x")
@@ -145,9 +185,15 @@ def string_remove(x: StringLike, words: Sequence[str], case_sensitive: bool = Tr
 def string_matches(x: StringLike, pattern: str) -> Symbol:
     """True where a pattern matches the whole string.
 
-    x: strings of any shape. pattern: a regular expression of RE2, without look-around and backreferences; `.` is any
-    character but a newline. A pattern that RE2 rejects is a `ModelError` when the graph is loaded. Raises `DTypeError`
-    for anything but strings. ONNX RegexFullMatch.
+    Args:
+        x: Strings of any shape.
+        pattern: A regular expression of RE2, without look-around and backreferences; `.` is any character but a
+            newline. A pattern that RE2 rejects is a `ModelError` when the graph is loaded.
+
+    Raises:
+        DTypeError: For anything but strings.
+
+    ONNX RegexFullMatch.
     """
     graph = graph_of("string_matches", (x,))
     symbol = _strings(graph, "string_matches", x, "x")
@@ -160,9 +206,15 @@ def string_matches(x: StringLike, pattern: str) -> Symbol:
 def string_of(x: TensorLike) -> Symbol:
     """Numbers as strings.
 
-    x: any shape, integers of up to 64 bits in all their digits, bools as "True" and "False", floats in 8 significant
-    digits as C's %.8g writes them, with "INF", "-INF" and "NaN". float64 loses digits, and float32 may need a ninth
-    digit to be read back exactly. Strings stay. Raises `DTypeError` for wider integers. ONNX Cast.
+    Args:
+        x: Any shape, integers of up to 64 bits in all their digits, bools as "True" and "False", floats in 8
+            significant digits as C's %.8g writes them, with "INF", "-INF" and "NaN". float64 loses digits, and float32
+            may need a ninth digit to be read back exactly. Strings stay.
+
+    Raises:
+        DTypeError: For wider integers.
+
+    ONNX Cast.
     """
     symbol = operand("string_of", x)
     dtype = symbol.dtype
@@ -193,10 +245,16 @@ def string_of(x: TensorLike) -> Symbol:
 def string_parse(x: StringLike, dtype: object) -> Symbol:
     """The numbers that strings represent, with or without surrounding spaces.
 
-    x: strings of any shape. dtype: an integer, for digits with an optional sign; or a float, for decimal numbers with
-    an optional exponent, and inf and nan in any case. Floats are read as float64 and then rounded. Other strings, an
-    integer out of range of the dtype, and a float out of range of float64 (1e400, 1e-400) are errors of the run. Raises
-    `DTypeError` for anything but strings, and for other dtypes. ONNX RegexFullMatch, then Cast.
+    Args:
+        x: Strings of any shape.
+        dtype: An integer, for digits with an optional sign; or a float, for decimal numbers with an optional exponent,
+            and inf and nan in any case. Floats are read as float64 and then rounded. Other strings, an integer out of
+            range of the dtype, and a float out of range of float64 (1e400, 1e-400) are errors of the run.
+
+    Raises:
+        DTypeError: For anything but strings, and for other dtypes.
+
+    ONNX RegexFullMatch, then Cast.
     """
     name = "string_parse"
     graph = graph_of(name, (x,))

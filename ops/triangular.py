@@ -21,8 +21,15 @@ from graphcore.types.tensor_types import Shape, _shape, tensor_type
 def tril(x: TensorLike, k: int = 0) -> Symbol:
     """The lower triangle of matrices, with 0 above it.
 
-    x: [..., m, n], numbers or bools. k: the last diagonal to keep, 0 for the main one, 1 for the one above it. Raises
-    `ShapeError` below rank 2, `DTypeError` for a k that is not an int. ONNX Trilu.
+    Args:
+        x: [..., m, n], numbers or bools.
+        k: The last diagonal to keep, 0 for the main one, 1 for the one above it.
+
+    Raises:
+        ShapeError: Below rank 2.
+        DTypeError: For a k that is not an int.
+
+    ONNX Trilu.
     """
     return _triangle("tril", x, k, upper=False)
 
@@ -31,8 +38,15 @@ def tril(x: TensorLike, k: int = 0) -> Symbol:
 def triu(x: TensorLike, k: int = 0) -> Symbol:
     """The upper triangle of matrices, with 0 below it.
 
-    x: [..., m, n], numbers or bools. k: the first diagonal to keep, 0 for the main one, -1 for the one below it. Raises
-    `ShapeError` below rank 2, `DTypeError` for a k that is not an int. ONNX Trilu.
+    Args:
+        x: [..., m, n], numbers or bools.
+        k: The first diagonal to keep, 0 for the main one, -1 for the one below it.
+
+    Raises:
+        ShapeError: Below rank 2.
+        DTypeError: For a k that is not an int.
+
+    ONNX Trilu.
     """
     return _triangle("triu", x, k, upper=True)
 
@@ -67,10 +81,19 @@ def band_part(
 ) -> Symbol:
     """A band of matrices around the main diagonal, with 0 outside of it.
 
-    x: [..., m, n], numbers or bools. num_lower, num_upper: the number of diagonals below and above the main one in
-    the band, -1 or None for all; ints or integer scalar Symbols. exclude: keep the elements outside of the band.
-    Raises `ShapeError` below rank 2 and for numbers below -1, `DTypeError` for bounds that are not integers. ONNX
-    Trilu; Where on a mask of positions for Symbols and `exclude`.
+    Args:
+        x: [..., m, n], numbers or bools.
+        num_lower: The number of diagonals below and above the main one in the band, -1 or None for all; ints or integer
+            scalar Symbols.
+        num_upper: The number of diagonals below and above the main one in the band, -1 or None for all; ints or integer
+            scalar Symbols.
+        exclude: Keep the elements outside of the band.
+
+    Raises:
+        ShapeError: Below rank 2 and for numbers below -1.
+        DTypeError: For bounds that are not integers.
+
+    ONNX Trilu; Where on a mask of positions for Symbols and `exclude`.
     """
     symbol = _matrix_operand("band_part", x)
     roles: dict[str, Any] = {"x": symbol}
@@ -148,10 +171,18 @@ def _positions(x: Symbol, axis: int) -> Symbol:
 def lu_factor(x: TensorLike) -> tuple[Symbol, Symbol]:
     """The LU decomposition with partial pivoting, packed in one matrix, and the permutation of rows.
 
-    x: [..., m, n], numbers or bools; integers become floats. Returns [..., m, n], whose upper triangle is U and whose
-    elements below the diagonal are those of L, which has ones on its diagonal; and int64 [..., m]: element i is the row
-    of x that is row i of L @ U. For columns without a pivot U has a 0 on its diagonal, as in LAPACK's getrf. Floats
-    below 32 bits are computed in float32 and rounded once. Raises `ShapeError` below rank 2. ONNX Loop.
+    Args:
+        x: [..., m, n], numbers or bools; integers become floats.
+
+    Returns:
+        [..., m, n], whose upper triangle is U and whose elements below the diagonal are those of L, which has ones on
+        its diagonal; and int64 [..., m]: element i is the row of x that is row i of L @ U. For columns without a pivot
+        U has a 0 on its diagonal, as in LAPACK's getrf. Floats below 32 bits are computed in float32 and rounded once.
+
+    Raises:
+        ShapeError: Below rank 2.
+
+    ONNX Loop.
     """
     packed, order, dtype = _factor("lu_factor", x)
     return packed.cast(dtype), order
@@ -161,10 +192,17 @@ def lu_factor(x: TensorLike) -> tuple[Symbol, Symbol]:
 def lu(x: TensorLike) -> tuple[Symbol, Symbol, Symbol]:
     """The LU decomposition with partial pivoting: P @ L @ U = x.
 
-    x: [..., m, n], numbers or bools; integers become floats. Returns P of [..., m, m], a permutation of rows; L of
-    [..., m, k], lower triangular with ones on its diagonal and nothing greater than 1; and U of [..., k, n], upper
-    triangular, where k is min(m, n). Rounded as `lu_factor` is. Raises `ShapeError` below rank 2, and if it is unknown
-    which of m and n is smaller. ONNX Loop; SciPy's linalg.lu.
+    Args:
+        x: [..., m, n], numbers or bools; integers become floats.
+
+    Returns:
+        P of [..., m, m], a permutation of rows; L of [..., m, k], lower triangular with ones on its diagonal and
+        nothing greater than 1; and U of [..., k, n], upper triangular, where k is min(m, n). Rounded as `lu_factor` is.
+
+    Raises:
+        ShapeError: Below rank 2, and if it is unknown which of m and n is smaller.
+
+    ONNX Loop; SciPy's linalg.lu.
     """
     packed, order, dtype = _factor("lu", x)
     m, n = packed.shape[-2:]
@@ -212,12 +250,22 @@ def triangular_solve(
 ) -> Symbol:
     """The solution of a @ x = b for triangular matrices.
 
-    a: [..., n, n], of which one triangle is read. b: [n], or [..., n, k]. Both are numbers or bools, promoted to a
-    common float; batch axes broadcast. lower: read the lower triangle, else the upper one. transposed: solve
-    a.T @ x = b. unit_diagonal: assume ones on the diagonal, and do not read it. Returns [..., n] or [..., n, k];
-    infinite or NaN if the diagonal has a 0. Floats below 32 bits are computed in float32 and rounded once. Raises
-    `ShapeError` for other shapes, `DTypeError` for options that are not bools. ONNX Loop; SciPy's
-    linalg.solve_triangular.
+    Args:
+        a: [..., n, n], of which one triangle is read.
+        b: [n], or [..., n, k]. Both are numbers or bools, promoted to a common float; batch axes broadcast.
+        lower: Read the lower triangle, else the upper one.
+        transposed: Solve a.T @ x = b.
+        unit_diagonal: Assume ones on the diagonal, and do not read it.
+
+    Returns:
+        [..., n] or [..., n, k]; infinite or NaN if the diagonal has a 0. Floats below 32 bits are computed in float32
+        and rounded once.
+
+    Raises:
+        ShapeError: For other shapes.
+        DTypeError: For options that are not bools.
+
+    ONNX Loop; SciPy's linalg.solve_triangular.
     """
     options = {"lower": lower, "transposed": transposed, "unit_diagonal": unit_diagonal}
     roles = {"a": operand("triangular_solve", a, "a"), "b": operand("triangular_solve", b, "b")}

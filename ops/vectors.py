@@ -27,9 +27,17 @@ from graphcore.types.tensor_types import tensor_type
 def into_vec(x: TensorLike | Sequence[TensorLike]) -> Symbol:
     """`x` as a vector: a scalar becomes a vector of length 1, a list a vector of its length.
 
-    x: a scalar or a vector of any dtype, or a list or tuple of one or more scalars, in their common dtype. Returns `x`
-    itself if it is a vector. Raises `ShapeError` for more axes and an empty list, `PromotionError` if elements have no
-    common dtype. kernel_float's `into_vec`; ONNX Unsqueeze and Concat.
+    Args:
+        x: A scalar or a vector of any dtype, or a list or tuple of one or more scalars, in their common dtype.
+
+    Returns:
+        `x` itself if it is a vector.
+
+    Raises:
+        ShapeError: For more axes and an empty list.
+        PromotionError: If elements have no common dtype.
+
+    kernel_float's `into_vec`; ONNX Unsqueeze and Concat.
     """
     if isinstance(x, (list, tuple)) and not isinstance(x, SymbolTuple):
         return _of_list(x)
@@ -65,8 +73,16 @@ def _of_list(values: Sequence[TensorLike]) -> Symbol:
 def vec(*values: TensorLike) -> Symbol:
     """A vector of the concatenated values, in their common dtype.
 
-    values: one or more scalars and vectors of any dtypes that promote to a common one. Returns a vector as long as all
-    of them. Raises `ShapeError` for no values and for more axes, `PromotionError` if there is no common dtype.
+    Args:
+        values: One or more scalars and vectors of any dtypes that promote to a common one.
+
+    Returns:
+        A vector as long as all of them.
+
+    Raises:
+        ShapeError: For no values and for more axes.
+        PromotionError: If there is no common dtype.
+
     kernel_float's `make_vec`; ONNX Concat.
     """
     if not values:
@@ -79,9 +95,15 @@ def vec(*values: TensorLike) -> Symbol:
 def mag(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The magnitude of a vector: the square root of the sum of squares over axes, without intermediate overflow.
 
-    x: any shape, numbers or bools; integers become the float that holds their range, and the magnitude of complex
-    numbers is real. axis: one, several, or None for all; () returns the absolute values. keepdims: keep the axes, with
-    length 1. The magnitude of no elements is 0. Raises `ShapeError` for an invalid axis, `DTypeError` for strings.
+    Args:
+        x: Any shape, numbers or bools; integers become the float that holds their range, and the magnitude of complex
+            numbers is real. axis: one, several, or None for all; () returns the absolute values.
+        keepdims: Keep the axes, with length 1. The magnitude of no elements is 0.
+
+    Raises:
+        ShapeError: For an invalid axis.
+        DTypeError: For strings.
+
     kernel_float's `mag`; ONNX ReduceL2.
     """
     symbol, dtype = promote_one("mag", "float", x)
@@ -128,10 +150,20 @@ def _magnitude(x: Symbol, *, axes: Sequence[int], keepdims: int, scaled: int) ->
 def cross(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     """The vector product of vectors of length 3.
 
-    lhs, rhs: numbers, which broadcast except along `axis`, of size 3 in both; an unknown size is checked when the graph
-    runs. axis: of the vectors, counted from the end. The two products and their difference are rounded separately.
-    Returns the broadcast shape, in the common dtype. Raises `ShapeError` for another axis or size, `PromotionError` for
-    dtypes without a common dtype, `DTypeError` for bools and strings. kernel_float's and NumPy's cross.
+    Args:
+        lhs: Numbers, which broadcast except along `axis`, of size 3 in both; an unknown size is checked when the graph
+            runs.
+        rhs: Numbers, which broadcast except along `axis`, of size 3 in both; an unknown size is checked when the graph
+            runs.
+        axis: Of the vectors, counted from the end. The two products and their difference are rounded separately.
+
+    Returns:
+        The broadcast shape, in the common dtype.
+
+    Raises:
+        ShapeError: For another axis or size.
+        PromotionError: For dtypes without a common dtype.
+        DTypeError: For bools and strings. kernel_float's and NumPy's cross.
     """
     graph = graph_of("cross", (lhs, rhs))
     roles = {"lhs": graph.build.operand(lhs, "cross", "lhs"), "rhs": graph.build.operand(rhs, "cross", "rhs")}
@@ -163,9 +195,16 @@ def _with_length(x: Symbol, axis: int, length: int) -> Symbol:
 def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Symbol:
     """x * y + z in one step: floats round once, at the end; integers wrap, bools are *and*ed and *or*ed.
 
-    x, y, z: numbers or bools of any shapes that broadcast, which promote to a common dtype. float64 rounds the product
-    too. Raises `PromotionError` if there is none, `DTypeError` for strings, `ShapeError` for shapes that do not
-    broadcast. The fused multiply-add of IEEE 754.
+    Args:
+        x: Numbers or bools of any shapes that broadcast, which promote to a common dtype.
+        y: Numbers or bools of any shapes that broadcast, which promote to a common dtype.
+        z: Numbers or bools of any shapes that broadcast, which promote to a common dtype. float64 rounds the product
+            too.
+
+    Raises:
+        PromotionError: If there is none.
+        DTypeError: For strings.
+        ShapeError: For shapes that do not broadcast. The fused multiply-add of IEEE 754.
     """
     (x, y, z), dtype = promote("fma", "arithmetic", {"x": x, "y": y, "z": z})
     type_ = tensor_type(dtype, broadcast("fma", {"x": x, "y": y, "z": z}), all(s.ambiguous for s in (x, y, z)))

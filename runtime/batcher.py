@@ -136,10 +136,18 @@ class Batcher(Server):
         return self.submit(*arrays, timeout=timeout, **named).result()
 
     def close(self, *, drain: bool = True, timeout: float | None = None) -> bool:
-        """Run waiting requests, or cancel them with drain=False, and end the thread. New requests are refused.
+        """Run waiting requests, or cancel them with drain=False, and end the thread.
 
-        timeout: seconds after which waiting requests are cancelled and running ones stopped; None for no limit. Returns
-        True if nothing had to be stopped. Raises `FeedError` for an invalid timeout.
+        New requests are refused.
+
+        Args:
+            timeout: Seconds after which waiting requests are cancelled and running ones stopped; None for no limit.
+
+        Returns:
+            True if nothing had to be stopped.
+
+        Raises:
+            FeedError: For an invalid timeout.
         """
         return self._close(drain, None if timeout is None else seconds_of(f"close: {self._name}", timeout))
 

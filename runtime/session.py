@@ -55,8 +55,8 @@ class InferenceSession:
             onnxruntime does not check their names.
         custom_op_libraries: Paths of shared libraries with custom operators, which run with all your rights. They also
             tell `load` the types of such nodes (docs/custom_ops.md).
-        session_options: Attributes of `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`. docs/howto/fast_calls.md
-            says which pay.
+        session_options: Attributes of `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`.
+            docs/howto/fast_calls.md says which pay.
 
     Raises:
         RunError: If a provider is not installed.

@@ -27,8 +27,11 @@ _MAX_SIDE_BY_SIDE = 300
 class Layer:
     """A group of nodes.
 
-    path: the full name, parts joined with `/`. name: the part after the parent's path. parent: the position of the
-    enclosing layer, or -1. nodes: the number of nodes, including those of inner layers.
+    Attributes:
+        path: The full name, parts joined with `/`.
+        name: The part after the parent's path.
+        parent: The position of the enclosing layer, or -1.
+        nodes: The number of nodes, including those of inner layers.
     """
 
     path: str
@@ -39,8 +42,11 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The layers of one graph, each after its enclosing layer. innermost: for each node of the graph, in order, the
-    position of its layer, or -1."""
+    """The layers of one graph, each after its enclosing layer.
+
+    Attributes:
+        innermost: For each node of the graph, in order, the position of its layer, or -1.
+    """
 
     layers: tuple[Layer, ...]
     innermost: tuple[int, ...]
@@ -235,7 +241,11 @@ def _is_only_wrapper(path: Path, counts: dict[Path, int], children: dict[Path, s
 
 
 def totals(layers: Layers, values: Iterable[float]) -> list[float]:
-    """Return for each layer the sum over its nodes, including those of inner layers. values: one for each node."""
+    """Return for each layer the sum over its nodes, including those of inner layers.
+
+    Args:
+        values: One for each node.
+    """
     sums = [0.0] * len(layers.layers)
     for place, value in zip(layers.innermost, values, strict=True):
         if place >= 0:

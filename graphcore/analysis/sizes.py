@@ -50,8 +50,10 @@ class Weight:
 class LayerSize:
     """A layer, the body of a node, or a function, with totals that include inner ones.
 
-    depth: the number of enclosing layers. parameters: see `Weight`. bytes: of weights and constants. A weight counts in
-    the layer that reads it first.
+    Attributes:
+        depth: The number of enclosing layers.
+        parameters: See `Weight`.
+        bytes: Of weights and constants. A weight counts in the layer that reads it first.
     """
 
     path: str

@@ -82,7 +82,11 @@ class Limits:
 
     @staticmethod
     def of(said: Mapping[str, float]) -> Limits:
-        """Return limits from numbers by name, as on the command line. Raises `GraphError` for unknown names."""
+        """Return limits from numbers by name, as on the command line.
+
+        Raises:
+            GraphError: For unknown names.
+        """
         unknown = [name for name in said if name not in _HELP]
         if unknown:
             raise GraphError(
@@ -93,7 +97,11 @@ class Limits:
         return Limits(**values)
 
     def check(self, name: str, value: int, what: str) -> None:
-        """Raise `ResourceLimitError` if a value exceeds a limit. what: the subject of the message."""
+        """Raise `ResourceLimitError` if a value exceeds a limit.
+
+        Args:
+            what: The subject of the message.
+        """
         limit = getattr(self, name)
         if value > limit:
             raise exceeded(name, limit, what)

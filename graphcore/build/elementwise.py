@@ -267,17 +267,20 @@ def _node_dtypes(resolution: Resolution) -> tuple[DType, DType | None]:
 def _unary_doc(rule: Rule) -> str:
     gives = "of dtype bool" if rule in ("compare", "logical", "test") else "of the dtype that promotion gives"
     return (
-        f"x: a Symbol, array or Python number of any shape; promotion `{rule}`: {MEANINGS[rule]}.\n"
-        f"Returns a Symbol of the same shape, {gives}. Raises `DTypeError` for dtypes it has no meaning for."
+        f"Args:\n    x: A Symbol, array or Python number of any shape. Promotion `{rule}`: {MEANINGS[rule]}.\n\n"
+        f"Returns:\n    A Symbol of the same shape, {gives}.\n\n"
+        "Raises:\n    DTypeError: The op is not defined for the dtype of x."
     )
 
 
 def _binary_doc(rule: Rule) -> str:
     return (
-        "lhs, rhs: Symbols, arrays or Python numbers whose shapes broadcast, as in NumPy; promotion\n"
-        f"`{rule}`: {MEANINGS[rule]}.\n"
-        "Returns a Symbol of the broadcast shape. Raises `PromotionError` for dtypes that do not meet, `DTypeError`\n"
-        "for those it has no meaning for and numbers it cannot hold, `ShapeError` for shapes that do not broadcast."
+        "Args:\n    lhs: A Symbol, array or Python number; the shapes broadcast, as in NumPy.\n"
+        f"    rhs: Likewise. Promotion `{rule}`: {MEANINGS[rule]}.\n\n"
+        "Returns:\n    A Symbol of the broadcast shape.\n\n"
+        "Raises:\n    PromotionError: The dtypes have no common dtype.\n"
+        "    DTypeError: The op is not defined for a dtype, or the dtype cannot hold a Python number.\n"
+        "    ShapeError: The shapes do not broadcast."
     )
 
 

@@ -71,7 +71,10 @@ class CustomOp(Generic[P, R]):
         line: Line | None,
         default_outputs: int | None = None,
     ) -> None:
-        """default_outputs: the number of results of a call without `outputs`; None for all."""
+        """
+        Args:
+            default_outputs: The number of results of a call without `outputs`; None for all.
+        """
         self.domain, _, self.name = label.partition("::")
         self.label = label
         function = rule if rule is not None else body
@@ -296,7 +299,8 @@ class CustomOp(Generic[P, R]):
     ) -> list[Type] | None:
         """Return the result types of a node in a file; None if the type of an operand is unknown.
 
-        Raises `GraphcoreError` for a node that does not match the declaration.
+        Raises:
+            GraphcoreError: For a node that does not match the declaration.
         """
         if any(s is not None and isinstance(s.type, ForeignType) for s in inputs):
             return None
@@ -329,7 +333,11 @@ class CustomOp(Generic[P, R]):
     ) -> tuple[Definition, Dims]:
         """Return the definition of the body for operands of these types, and the dims of a call of it.
 
-        results: the declared types. Raises `GraphError` for a body that does not match the declaration.
+        Args:
+            results: The declared types.
+
+        Raises:
+            GraphError: For a body that does not match the declaration.
         """
         assert self._body is not None
         node_attributes = self.signature.node_attributes(self.label, attributes)

@@ -253,7 +253,11 @@ class Graph(GraphMethods, metaclass=Attached):
         return self.constant(array if isinstance(value, np.generic) else array.tolist(), dtype, ambiguous=ambiguous)
 
     def vector(self, values: Sequence[Scalar], dtype: object = None) -> Symbol:
-        """Add a constant of shape [len(values)]. Raises `DTypeError` if `dtype` cannot represent a value."""
+        """Add a constant of shape [len(values)].
+
+        Raises:
+            DTypeError: If `dtype` cannot represent a value.
+        """
         return self.constant(list(values), dtype)
 
     def weight(self, name: str, array: Any, dtype: object = None) -> Symbol:
@@ -275,9 +279,12 @@ class Graph(GraphMethods, metaclass=Attached):
 
     @contextmanager
     def layer(self, name: str) -> Iterator[str]:
-        """Prefix the names of new nodes with the path of a layer, `outer/name/...`. Yields the path.
+        """Prefix the names of new nodes with the path of a layer, `outer/name/...`.
 
         A layer that is entered again under the same name gets a number: `block`, `block_1`.
+
+        Returns:
+            The path.
         """
         checked_name(name, "layer")
         if not self.scope.is_open:
@@ -348,7 +355,11 @@ class Graph(GraphMethods, metaclass=Attached):
 
     @staticmethod
     def current() -> Graph:
-        """Return the graph of the innermost `with graph:`. Raises `GraphError` outside of one."""
+        """Return the graph of the innermost `with graph:`.
+
+        Raises:
+            GraphError: Outside of one.
+        """
         graph = _current.get()
         if graph is None:
             raise GraphError("there is no current graph", help="enter one: with graph: ...")

@@ -184,7 +184,11 @@ class Symbol:
 
     @property
     def tensor_type(self) -> TensorType:
-        """The type. Raises `GraphError` if it is not a TensorType."""
+        """The type.
+
+        Raises:
+            GraphError: If it is not a TensorType.
+        """
         self.dtype  # noqa: B018 - raises if it is not a tensor
         return self.type
 

@@ -74,9 +74,10 @@ def common_dtype(lhs: object, rhs: object, lhs_ambiguous: bool = False, rhs_ambi
     """Return the common dtype of two dtypes in anvil, and whether it is ambiguous.
 
     Args:
-        lhs, rhs: DTypes, anything that `DType.of` takes, or anvil's own spelling. A question mark, "i32?", means
-            ambiguous.
-        lhs_ambiguous, rhs_ambiguous: True if the dtype is only a default.
+        lhs: A dtype, anything that `DType.of` takes, or anvil's own spelling. A question mark, "i32?", means ambiguous.
+        rhs: Likewise.
+        lhs_ambiguous: True if the dtype is only a default.
+        rhs_ambiguous: Likewise.
 
     Raises:
         PromotionError: anvil does not have a dtype.

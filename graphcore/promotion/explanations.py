@@ -33,7 +33,8 @@ Kind: TypeAlias = Literal[
 class Explanation:
     """The result of a system for two dtypes: their common dtype, None if there is none, and the reason.
 
-    ambiguous: the dtype is only a default.
+    Attributes:
+        ambiguous: The dtype is only a default.
     """
 
     system: str
@@ -74,8 +75,9 @@ def explain(lhs: object, rhs: object, system: str | PromotionSystem = "max") -> 
     A refusal is not an error here: `dtype` is None, and `kind` tells the sort of refusal.
 
     Args:
-        lhs, rhs: As for `implicit_cast_type`. A question mark, "int32?", marks a dtype that is only a default, such as
-            that of a literal in anvil or a constant in kernel_float.
+        lhs: As for `implicit_cast_type`. A question mark, "int32?", marks a dtype that is only a default, such as that
+            of a literal in anvil or a constant in kernel_float.
+        rhs: Likewise.
         system: A name or a `PromotionSystem`.
 
     Raises:

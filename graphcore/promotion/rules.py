@@ -152,7 +152,8 @@ Rule: TypeAlias = Literal[
 class Key(NamedTuple):
     """The properties of an op that promotion systems use.
 
-    elementwise: each element of the result depends on one element of each operand, at the same position.
+    Attributes:
+        elementwise: Each element of the result depends on one element of each operand, at the same position.
     """
 
     op: str
@@ -164,10 +165,13 @@ class Key(NamedTuple):
 class Operand:
     """The properties of one operand.
 
-    dtype: None for a Python literal, whose dtype the system chooses. literal: the Python value of a literal. ambiguous:
-    the dtype is only a default that a known dtype overrides. rank, length: of its shape, None if unknown; for systems
-    with rules for shapes. terms: if the operand is an expression of ops in `PromotionSystem.flattens`, the operands of
-    that expression in written order.
+    Attributes:
+        dtype: None for a Python literal, whose dtype the system chooses.
+        literal: The Python value of a literal. ambiguous: the dtype is only a default that a known dtype overrides.
+        rank: Of its shape, None if unknown; for systems with rules for shapes.
+        length: Of its shape, None if unknown; for systems with rules for shapes.
+        terms: If the operand is an expression of ops in `PromotionSystem.flattens`, the operands of that expression in
+            written order.
     """
 
     dtype: DType | None
@@ -190,9 +194,12 @@ class Term:
 class Resolution:
     """The result of promotion: a dtype for each operand (None: no cast), and the dtype of the result.
 
-    ambiguous: the result's dtype is only a default. expression: the operands are the terms of the whole flattened
-    expression, to combine as a balanced tree in which subtracted terms are negated first. computed: the dtype that an
-    element-wise op computes on the cast operands, if its result is then cast to `result`.
+    Attributes:
+        ambiguous: The result's dtype is only a default.
+        expression: The operands are the terms of the whole flattened expression, to combine as a balanced tree in which
+            subtracted terms are negated first.
+        computed: The dtype that an element-wise op computes on the cast operands, if its result is then cast to
+            `result`.
     """
 
     operands: tuple[DType | None, ...]
@@ -205,7 +212,8 @@ class Resolution:
 class NoPromotion(Exception):
     """Raised by a promotion system that refuses operands; callers add the operands' names.
 
-    undefined: the publication leaves the case open, rather than forbidding it.
+    Args:
+        undefined: The publication leaves the case open, rather than forbidding it.
     """
 
     def __init__(

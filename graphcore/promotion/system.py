@@ -386,7 +386,8 @@ def implicit_cast_type(lhs: Any, rhs: Any, system: str | PromotionSystem = "max"
     """Return the common dtype of two dtypes in a promotion system.
 
     Args:
-        lhs, rhs: DTypes, anything that `DType.of` takes, or the publication's own spelling.
+        lhs: DTypes, anything that `DType.of` takes, or the publication's own spelling.
+        rhs: Likewise.
         system: A name or a `PromotionSystem`.
 
     Raises:

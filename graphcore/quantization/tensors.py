@@ -26,16 +26,16 @@ BASE = 254
 class QuantizedTensor:
     """A quantised tensor.
 
-    encoding: "int8", "int8_split", "int4", or GGUF's name of its blocks, "Q4_K". shape: of the dequantised tensor.
-
-    data: int8: the numbers, int8 or (with zero points) uint8, of that shape. int8_split: the first digits, then the
-    second: int8[2, *shape]. int4: numbers from 0 to 15, two in a byte, the first in the low bits: uint8, with half the
-    last dim. GGUF's encodings: the blocks, uint8, whose last dim is the number of bytes of a row; read-only if it maps
-    a file.
-
-    scales: float32. int8 and int8_split: [], or [shape[axis]] if there is an `axis`. int4: the dims of the tensor, but
-    the last is the number of blocks of `block_size`. zero_points: uint8, of the shape of `scales`; None means 0 for
-    int8, and 8 for int4.
+    Attributes:
+        encoding: "int8", "int8_split", "int4", or GGUF's name of its blocks, "Q4_K".
+        shape: Of the dequantised tensor.
+        data: Int8: the numbers, int8 or (with zero points) uint8, of that shape. int8_split: the first digits, then the
+            second: int8[2, *shape]. int4: numbers from 0 to 15, two in a byte, the first in the low bits: uint8, with
+            half the last dim. GGUF's encodings: the blocks, uint8, whose last dim is the number of bytes of a row;
+            read-only if it maps a file.
+        scales: Float32. int8 and int8_split: [], or [shape[axis]] if there is an `axis`. int4: the dims of the tensor,
+            but the last is the number of blocks of `block_size`.
+        zero_points: Uint8, of the shape of `scales`; None means 0 for int8, and 8 for int4.
     """
 
     encoding: str
@@ -48,7 +48,11 @@ class QuantizedTensor:
 
     @property
     def values(self) -> Array:
-        """The numbers of int8, int8_split and int4, one for each element. Raises `ModelError` for GGUF's blocks."""
+        """The numbers of int8, int8_split and int4, one for each element.
+
+        Raises:
+            ModelError: For GGUF's blocks.
+        """
         if self.encoding == "int8":
             return self.data
         if self.encoding == "int8_split":
@@ -64,7 +68,11 @@ class QuantizedTensor:
         return sum(a.nbytes for a in (self.data, self.scales, self.zero_points) if a is not None)
 
     def dequantize(self) -> Array:
-        """Return the tensor as float32. Raises `ModelError` for unsupported encodings, or arrays that do not match."""
+        """Return the tensor as float32.
+
+        Raises:
+            ModelError: For unsupported encodings, or arrays that do not match.
+        """
         if self.encoding not in ("int8", "int8_split", "int4"):
             return dequantize(self.data, self.encoding, self.shape)
         checked(self)
@@ -224,7 +232,11 @@ def _decode_parts(parts: Callable[[_Blocks], BlockParts], zero: int = 0) -> Call
 
 
 def dequantize(data: _Blocks, encoding: str, shape: tuple[int, ...]) -> _Blocks:
-    """Return blocks as float32 of `shape`. Raises `ModelError` for an unsupported encoding."""
+    """Return blocks as float32 of `shape`.
+
+    Raises:
+        ModelError: For an unsupported encoding.
+    """
     block = BLOCKS[encoding]
     if block.decode is None:
         names = ", ".join(name for name, other in BLOCKS.items() if other.decode)

@@ -1,4 +1,4 @@
-"""Clusters and servers: batches on Ray Data, models on Ray Serve, files for Triton and KServe. See docs/howto/serve.md."""
+"""Clusters and servers: Ray Data, Ray Serve, files for Triton and KServe. See docs/howto/serve.md."""
 
 from __future__ import annotations
 

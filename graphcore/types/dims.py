@@ -116,7 +116,11 @@ class Dim:
         return _extreme("min", _argument(a), _argument(b))
 
     def ceildiv(self, divisor: Dim | int) -> Dim:
-        """Return the quotient rounded up: `-(-self // divisor)`. Raises `ZeroDivisionError` for a static 0."""
+        """Return the quotient rounded up: `-(-self // divisor)`.
+
+        Raises:
+            ZeroDivisionError: For a static 0.
+        """
         return -(-self // divisor)
 
     @property

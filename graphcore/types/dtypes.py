@@ -98,12 +98,20 @@ class DType:
 
     @staticmethod
     def int(bits: _int) -> DType:
-        """Return the signed integer of `bits` bits (1 to 65,536). Raises `DTypeError` for other widths."""
+        """Return the signed integer of `bits` bits (1 to 65,536).
+
+        Raises:
+            DTypeError: For other widths.
+        """
         return _integer("int", bits)
 
     @staticmethod
     def uint(bits: _int) -> DType:
-        """Return the unsigned integer of `bits` bits (1 to 65,536). Raises `DTypeError` for other widths."""
+        """Return the unsigned integer of `bits` bits (1 to 65,536).
+
+        Raises:
+            DTypeError: For other widths.
+        """
         return _integer("uint", bits)
 
     @staticmethod
@@ -156,12 +164,20 @@ class DType:
 
     @property
     def min(self) -> _int | float:
-        """The smallest finite value. Raises `DTypeError` for strings and complex numbers, which have none."""
+        """The smallest finite value.
+
+        Raises:
+            DTypeError: For strings and complex numbers, which have none.
+        """
         return _limits(self)[0]
 
     @property
     def max(self) -> _int | float:
-        """The largest finite value. Raises `DTypeError` for strings and complex numbers, which have none."""
+        """The largest finite value.
+
+        Raises:
+            DTypeError: For strings and complex numbers, which have none.
+        """
         return _limits(self)[1]
 
     def __repr__(self) -> str:

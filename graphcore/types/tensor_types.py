@@ -229,7 +229,11 @@ class TensorType:
         return self.shape[position]
 
     def num_elements(self) -> int:
-        """Return the number of elements of a static shape. Raises `TypeError` if a dim is not static."""
+        """Return the number of elements of a static shape.
+
+        Raises:
+            TypeError: If a dim is not static.
+        """
         return int(self.shape.size)
 
     def cast(self, dtype: object) -> TensorType:

@@ -86,9 +86,12 @@ class Request:
         return self.tokens
 
     def cancel(self) -> bool:
-        """Cancel the request at once. Returns True if it had not ended before.
+        """Cancel the request at once.
 
         A running call is completed, and the slot is free at the next step.
+
+        Returns:
+            True if it had not ended before.
         """
         return self._work.cancel(self)
 

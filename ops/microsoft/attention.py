@@ -41,10 +41,19 @@ def RotaryEmbedding(  # noqa: N802
 ) -> Symbol:
     """Rotary position embedding: pairs of features rotated by angles that increase with the position.
 
-    input: [batch, positions, heads * size] or [batch, heads, positions, size]. position_ids: [batch, positions], or
-    [1], the first position of all. cos_cache, sin_cache: [maximum positions, rotated / 2]. interleaved: a pair is two
-    neighbours. num_heads: required with rotary_embedding_dim, the number of rotated features of a head. scale is
-    ignored, as in the kernel. Returns the type of input. Su et al. 2021, arXiv:2104.09864.
+    Args:
+        input: [batch, positions, heads * size] or [batch, heads, positions, size].
+        position_ids: [batch, positions], or [1], the first position of all.
+        cos_cache: [maximum positions, rotated / 2].
+        sin_cache: [maximum positions, rotated / 2].
+        interleaved: A pair is two neighbours.
+        num_heads: Required with rotary_embedding_dim, the number of rotated features of a head. scale is ignored, as in
+            the kernel.
+
+    Returns:
+        The type of input.
+
+    Su et al. 2021, arXiv:2104.09864.
     """
     if is_packed_batching:
         raise ValueError("is_packed_batching is not supported: the operator has no body for it")
@@ -118,13 +127,22 @@ def MultiHeadAttention(  # noqa: N802
 ) -> tuple[Symbol, Symbol, Symbol, Symbol]:
     """softmax(q @ k^T * scale + masks) @ v, head by head.
 
-    query: [batch, queries, heads * size], or with keys and values [batch, queries, heads, 3, size]. key, value:
-    likewise, or [batch, keys, heads, 2, size] for both in key, or [batch, heads, keys, size]. bias: of the three
-    projections, concatenated. key_padding_mask: [batch], the number of valid keys, or [batch, keys] or [batch, queries,
-    keys], 0 for masked keys, to whose scores mask_filter_value is added. attention_bias: broadcasts to [batch, heads,
-    queries, keys]. past_key, past_value: [batch, heads, past, size], before the keys. Returns [batch, queries, heads *
-    value size]; with outputs=4 also all keys, all values and the scores before the softmax. Vaswani et al. 2017,
-    arXiv:1706.03762.
+    Args:
+        query: [batch, queries, heads * size], or with keys and values [batch, queries, heads, 3, size].
+        key: Likewise, or [batch, keys, heads, 2, size] for both in key, or [batch, heads, keys, size].
+        value: Likewise, or [batch, keys, heads, 2, size] for both in key, or [batch, heads, keys, size].
+        bias: Of the three projections, concatenated.
+        key_padding_mask: [batch], the number of valid keys, or [batch, keys] or [batch, queries, keys], 0 for masked
+            keys, to whose scores mask_filter_value is added.
+        attention_bias: Broadcasts to [batch, heads, queries, keys].
+        past_key: [batch, heads, past, size], before the keys.
+        past_value: [batch, heads, past, size], before the keys.
+
+    Returns:
+        [batch, queries, heads * value size]; with outputs=4 also all keys, all values and the scores before the
+        softmax.
+
+    Vaswani et al. 2017, arXiv:1706.03762.
     """
     if past_sequence_length is not None or cache_indirection is not None:
         raise ValueError("caches shared between past and present are not supported: the operator has no body for them")
@@ -278,9 +296,14 @@ def Attention(  # noqa: N802
 ) -> tuple[Symbol, Symbol]:
     """Attention of input @ weights + bias, the concatenated queries, keys and values.
 
-    input: [batch, positions, features]. weights: [features, 3 * size], or the sum of qkv_hidden_sizes. mask_index:
-    [batch], the number of valid keys, or [batch, keys] or [batch, positions, keys], 0 for masked keys. past: [2, batch,
-    heads, past, size]. Returns [batch, positions, size]; with outputs=2 also all keys and values, shaped as past.
+    Args:
+        input: [batch, positions, features].
+        weights: [features, 3 * size], or the sum of qkv_hidden_sizes.
+        mask_index: [batch], the number of valid keys, or [batch, keys] or [batch, positions, keys], 0 for masked keys.
+        past: [2, batch, heads, past, size].
+
+    Returns:
+        [batch, positions, size]; with outputs=2 also all keys and values, shaped as past.
     """
     if do_rotary or past_present_share_buffer or past_sequence_length is not None:
         raise ValueError(

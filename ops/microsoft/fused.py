@@ -32,35 +32,71 @@ from graphcore.ops.shape import flatten
 @contrib(promote="float", dtypes={"X": FLOATS}, kernels="float32")
 @rounded_once()
 def Gelu(X: Symbol) -> Symbol:  # noqa: N802 - the operator's name
-    """x * Phi(x), by the error function. X: floats of any shape. Returns its type."""
+    """x * Phi(x), by the error function.
+
+    Args:
+        X: Floats of any shape.
+
+    Returns:
+        Its type.
+    """
     return gelu(X)
 
 
 @contrib(promote="float", dtypes={"A B": FLOATS}, kernels="float32")
 @rounded_once()
 def BiasGelu(A: Symbol, B: Symbol) -> Symbol:  # noqa: N802
-    """gelu(A + B). A: [..., size]; B: [size]. Returns the type of A."""
+    """gelu(A + B).
+
+    Args:
+        A: [..., size]; B: [size].
+
+    Returns:
+        The type of A.
+    """
     return gelu(_add_bias(A, B))
 
 
 @contrib(promote="float", dtypes={"X bias": FLOATS}, kernels="float32")
 @rounded_once()
 def FastGelu(X: Symbol, bias: Symbol | None = None) -> Symbol:  # noqa: N802
-    """gelu(X + bias) with tanh in place of the error function. X: [..., size]; bias: [size]. Returns the type of X."""
+    """gelu(X + bias) with tanh in place of the error function.
+
+    Args:
+        X: [..., size]; bias: [size].
+
+    Returns:
+        The type of X.
+    """
     return gelu(X if bias is None else _add_bias(X, bias), approximate="tanh")
 
 
 @contrib(promote="float", dtypes={"X": FLOATS}, note="the kernel's sigmoid is further off than 4 ulp in its tail")
 @rounded_once()
 def QuickGelu(X: Symbol, *, alpha: float = 1.702) -> Symbol:  # noqa: N802
-    """X * sigmoid(alpha * X). X: floats of any shape. Returns its type."""
+    """X * sigmoid(alpha * X).
+
+    Args:
+        X: Floats of any shape.
+
+    Returns:
+        Its type.
+    """
     return X * sigmoid(X * alpha)
 
 
 @contrib(promote="float", dtypes={"X bias skip": FLOATS}, note="the CPU has no kernel")
 @rounded_once()
 def BiasAdd(X: Symbol, bias: Symbol, skip: Symbol) -> Symbol:  # noqa: N802
-    """X + bias + skip. X, skip: [batch, positions, size]; bias: [size]. Returns the type of X."""
+    """X + bias + skip.
+
+    Args:
+        X: [batch, positions, size]; bias: [size].
+        skip: [batch, positions, size]; bias: [size].
+
+    Returns:
+        The type of X.
+    """
     return _add_bias(X, bias) + skip
 
 
@@ -131,9 +167,16 @@ def FusedConv(  # noqa: N802
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Symbol:
-    """activation(Conv(X, W, B) + Z). X: [batch, channels, ...]; W: [features, channels / group, ...]; B: [features]; Z:
-    of the result's shape. activation: Relu, Sigmoid, Tanh, LeakyRelu, Clip or HardSigmoid, with its parameters in
-    activation_params; other attributes as for ONNX Conv. Returns the type that Conv returns."""
+    """activation(Conv(X, W, B) + Z).
+
+    Args:
+        X: [batch, channels, ...]; W: [features, channels / group, ...]; B: [features]; Z: of the result's shape.
+        activation: Relu, Sigmoid, Tanh, LeakyRelu, Clip or HardSigmoid, with its parameters in activation_params; other
+            attributes as for ONNX Conv.
+
+    Returns:
+        The type that Conv returns.
+    """
     settings = {"dilations": dilations, "kernel_shape": kernel_shape, "pads": pads, "strides": strides}
     present = {name: value for name, value in settings.items() if value}
     result: Any = onnx.Conv(X, W, B, auto_pad=auto_pad, group=group, **present)
@@ -166,8 +209,15 @@ def FusedGemm(  # noqa: N802
     transA: bool = False,
     transB: bool = False,
 ) -> Symbol:
-    """activation(alpha * A @ B + beta * C). A: [m, k] and B: [k, n], or transposed; C: broadcasts to [m, n].
-    activation: as in FusedConv, with its parameters in activation_alpha, _beta and _gamma. Returns [m, n]."""
+    """activation(alpha * A @ B + beta * C).
+
+    Args:
+        A: [m, k] and B: [k, n], or transposed; C: broadcasts to [m, n].
+        activation: As in FusedConv, with its parameters in activation_alpha, _beta and _gamma.
+
+    Returns:
+        [m, n].
+    """
     result: Any = onnx.Gemm(A, B, C, alpha=alpha, beta=beta, transA=int(transA), transB=int(transB))
     numbers = [n for n in (activation_alpha, activation_beta, activation_gamma) if n is not None]
     return _activate(result, activation, tuple(numbers))
@@ -188,7 +238,11 @@ def TransposeMatMul(  # noqa: N802
 def BiasSoftmax(data: Symbol, bias: Symbol, *, is_inner_broadcast: bool, axis: int = 1) -> Symbol:  # noqa: N802
     """softmax(data + bias) over all axes from `axis` on.
 
-    bias: [1, ..., those axes], or with is_inner_broadcast [outer, 1, ..., those axes]. Returns the type of data.
+    Args:
+        bias: [1, ..., those axes], or with is_inner_broadcast [outer, 1, ..., those axes].
+
+    Returns:
+        The type of data.
     """
     total = data + bias
     if total.shape != data.shape:
@@ -211,8 +265,14 @@ def NhwcMaxPool(  # noqa: N802
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Symbol:
-    """The maximum of each window. x: [batch, ..., channels]; the attributes are ONNX MaxPool's. Returns
-    [batch, ..., channels]."""
+    """The maximum of each window.
+
+    Args:
+        x: [batch, ..., channels]; the attributes are ONNX MaxPool's.
+
+    Returns:
+        [batch, ..., channels].
+    """
     settings = {"dilations": dilations, "pads": pads, "strides": strides}
     present = {name: value for name, value in settings.items() if value}
     first = permute(x, [0, x.rank - 1, *range(1, x.rank - 1)])
@@ -246,9 +306,18 @@ def EmbedLayerNormalization(  # noqa: N802
 ) -> tuple[Symbol, Symbol, Symbol]:
     """layer_norm of the sum of the embeddings of tokens, positions and segments.
 
-    input_ids, segment_ids, mask: [batch, positions]; position_ids: likewise, or [1, positions]. The embeddings: [count,
-    size]. gamma, beta: [size]. Returns [batch, positions, size]; with outputs=3 also the sum of each row of the mask (0
-    without one), and the sum of the embeddings. Devlin et al. 2018, arXiv:1810.04805.
+    Args:
+        input_ids: [batch, positions]; position_ids: likewise, or [1, positions].
+        segment_ids: [batch, positions]; position_ids: likewise, or [1, positions].
+        gamma: [size].
+        beta: [size].
+        mask: [batch, positions]; position_ids: likewise, or [1, positions]. The embeddings: [count, size].
+
+    Returns:
+        [batch, positions, size]; with outputs=3 also the sum of each row of the mask (0 without one), and the sum of
+        the embeddings.
+
+    Devlin et al. 2018, arXiv:1810.04805.
     """
     if input_ids.rank != 2:
         raise ValueError(f"input_ids must have shape [batch, positions], got {input_ids.shape}")
@@ -268,7 +337,10 @@ _ANY = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 
 
 @contrib(dtypes={"X": _ANY, "k": "int64"}, note="ONNX Trilu takes its place")
 def Trilu(X: Symbol, k: Symbol | None = None, *, upper: bool = True) -> Symbol:  # noqa: N802
-    """The upper or lower triangle of matrices, 0 elsewhere. X: [..., rows, columns]; k: the diagonal. Returns its type.
+    """The upper or lower triangle of matrices, 0 elsewhere.
+
+    Args:
+        X: [..., rows, columns]; k: the diagonal. Returns its type.
 
     The older name of ONNX Trilu.
     """
@@ -298,8 +370,15 @@ def SkipLayerNormalization(  # noqa: N802
 ) -> Results:
     """layer_norm(input + skip + bias) * gamma + beta, with outputs=4 also the mean, 1 / deviation and the sum.
 
-    input: [..., size]. skip: the same shape, or one that broadcasts to it. gamma, beta, bias: [size]. Returns the type
-    of input; the second and third result are float32 with a last axis of 1.
+    Args:
+        input: [..., size].
+        skip: The same shape, or one that broadcasts to it.
+        gamma: [size].
+        beta: [size].
+        bias: [size].
+
+    Returns:
+        The type of input; the second and third result are float32 with a last axis of 1.
     """
     total = _sum_of(input, skip, bias)
     mean = reduction.mean(total, axis=-1, keepdims=True)
@@ -321,8 +400,14 @@ def SkipSimplifiedLayerNormalization(  # noqa: N802
 ) -> Results:
     """rms_norm(input + skip + bias) * gamma, with outputs=4 also the mean (0), 1 / root mean square and the sum.
 
-    input: [..., size]. skip: the same shape, or one that broadcasts to it. gamma, bias: [size]. Returns the type of
-    input; the second and third result are float32 with a last axis of 1.
+    Args:
+        input: [..., size].
+        skip: The same shape, or one that broadcasts to it.
+        gamma: [size].
+        bias: [size].
+
+    Returns:
+        The type of input; the second and third result are float32 with a last axis of 1.
     """
     total = _sum_of(input, skip, bias)
     square = reduction.mean(total * total, axis=-1, keepdims=True)

@@ -72,14 +72,24 @@ def GroupQueryAttention(  # noqa: N802
 ) -> tuple[Symbol, Symbol, Symbol]:
     """Causal attention in which each head of keys serves num_heads / kv_num_heads heads of queries, with a cache.
 
-    query: [batch, queries, num_heads * size]; key, value: [batch, queries, kv_num_heads * size], or None if query
-    has all three concatenated. past_key, past_value: [batch, kv_num_heads, past, size], or None. seqlens_k: [batch],
-    the number of keys of each sequence with the new ones, minus 1. total_sequence_length: a scalar, the maximum of
-    these numbers; if it is the number of queries, there is no past. cos_cache, sin_cache: [maximum positions, size /
-    2], for do_rotary. attention_bias: broadcasts to [batch, num_heads, queries, total]. head_sink: [num_heads], an
-    extra score in every softmax; smooth_softmax: an extra score of 0. local_window_size: the number of keys that a
-    query sees, up to its position. Returns [batch, queries, num_heads * size]; with outputs=3 also the keys and values,
-    [batch, kv_num_heads, capacity, size], undefined after the last key. Ainslie et al. 2023, arXiv:2305.13245.
+    Args:
+        query: [batch, queries, num_heads * size]; key, value: [batch, queries, kv_num_heads * size], or None if query
+            has all three concatenated.
+        past_key: [batch, kv_num_heads, past, size], or None.
+        past_value: [batch, kv_num_heads, past, size], or None.
+        seqlens_k: [batch], the number of keys of each sequence with the new ones, minus 1.
+        total_sequence_length: A scalar, the maximum of these numbers; if it is the number of queries, there is no past.
+        cos_cache: [maximum positions, size / 2], for do_rotary.
+        sin_cache: [maximum positions, size / 2], for do_rotary.
+        attention_bias: Broadcasts to [batch, num_heads, queries, total].
+        head_sink: [num_heads], an extra score in every softmax; smooth_softmax: an extra score of 0.
+        local_window_size: The number of keys that a query sees, up to its position.
+
+    Returns:
+        [batch, queries, num_heads * size]; with outputs=3 also the keys and values, [batch, kv_num_heads, capacity,
+        size], undefined after the last key.
+
+    Ainslie et al. 2023, arXiv:2305.13245.
     """
     quantised = (k_quant_type, v_quant_type) != ("NONE", "NONE") or k_scale is not None or v_scale is not None
     normed = q_norm_weight is not None or k_norm_weight is not None

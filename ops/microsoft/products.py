@@ -38,9 +38,17 @@ def FusedMatMul(  # noqa: N802
     transBatchA: bool = False,
     transBatchB: bool = False,
 ) -> Symbol:
-    """alpha * A @ B, as NumPy's matmul. A, B: [..., m, k] and [..., k, n]; transA, transB: swap their last two axes
-    first. transBatchA, transBatchB: move their first axis before the last one, before that swap. Returns
-    [..., m, n]."""
+    """alpha * A @ B, as NumPy's matmul.
+
+    Args:
+        A: [..., m, k] and [..., k, n]; transA, transB: swap their last two axes first.
+        B: [..., m, k] and [..., k, n]; transA, transB: swap their last two axes first.
+        transBatchA: Move their first axis before the last one, before that swap.
+        transBatchB: Move their first axis before the last one, before that swap.
+
+    Returns:
+        [..., m, n].
+    """
     product = matmul(_transpose_operand(A, transA, transBatchA), _transpose_operand(B, transB, transBatchB))
     return product if alpha == 1 else product * alpha
 
@@ -86,10 +94,18 @@ def MatMulNBits(  # noqa: N802
 ) -> Symbol:
     """A @ W^T + bias of a weight that is quantised by blocks along its rows.
 
-    A: [..., K]. B: [N, blocks, block_size * bits / 8], integers of 2, 4 or 8 bits, the first in the lowest bits of a
-    byte; blocks is K / block_size, rounded up. scales: [N, blocks]. zero_points: [N, blocks * bits / 8] packed as B is,
-    or [N, blocks] of floats; by default half the range. g_idx: [K], the block whose scale each column uses. bias: [N].
-    accuracy_level: 4 lets the kernel round A to int8; the body ignores it. Returns [..., N].
+    Args:
+        A: [..., K].
+        B: [N, blocks, block_size * bits / 8], integers of 2, 4 or 8 bits, the first in the lowest bits of a byte;
+            blocks is K / block_size, rounded up.
+        scales: [N, blocks].
+        zero_points: [N, blocks * bits / 8] packed as B is, or [N, blocks] of floats; by default half the range.
+        g_idx: [K], the block whose scale each column uses.
+        bias: [N].
+        accuracy_level: 4 lets the kernel round A to int8; the body ignores it.
+
+    Returns:
+        [..., N].
     """
     if weight_prepacked:
         raise ValueError("weights in the layout of a provider are not supported: the operator has no body for them")
@@ -164,8 +180,15 @@ def DynamicQuantizeMatMul(  # noqa: N802
 ) -> Symbol:
     """A @ (B - b_zero_point) * b_scale + bias, with A quantised to uint8 by its minimum and maximum.
 
-    A: [..., m, k] of float32. B: [k, n] of int8 or uint8. b_scale, b_zero_point: one, or [n]. bias: [n]. Returns
-    [..., m, n].
+    Args:
+        A: [..., m, k] of float32.
+        B: [k, n] of int8 or uint8.
+        b_scale: One, or [n].
+        b_zero_point: One, or [n].
+        bias: [n].
+
+    Returns:
+        [..., m, n].
     """
     quantised, scale, zero = onnx.DynamicQuantizeLinear(A)
     return _scaled(quantised, B, zero, b_zero_point, scale * _one_or_row(b_scale), bias)
@@ -190,8 +213,16 @@ def MatMulIntegerToFloat(  # noqa: N802
 ) -> Symbol:
     """(A - a_zero_point) @ (B - b_zero_point) * a_scale * b_scale + bias.
 
-    A: [..., m, k] and B: [..., k, n] of int8 or uint8. a_scale, a_zero_point: one. b_scale, b_zero_point: one, or [n].
-    bias: [n]. Returns [..., m, n] of the dtype of the scales.
+    Args:
+        A: [..., m, k] and B: [..., k, n] of int8 or uint8.
+        a_scale: One.
+        b_scale: One, or [n].
+        a_zero_point: One.
+        b_zero_point: One, or [n].
+        bias: [n].
+
+    Returns:
+        [..., m, n] of the dtype of the scales.
     """
     return _scaled(A, B, a_zero_point, b_zero_point, _one_or_row(a_scale) * _one_or_row(b_scale), bias)
 
@@ -237,7 +268,14 @@ _ONE = "float32"
 
 @contrib(dtypes={"X": "float16 float32 float64"}, kernels="float16 float32 float64", typed=True, note="typed only")
 def Inverse(X: TensorType) -> TensorType:  # noqa: N802
-    """The inverse of square matrices. X: [..., size, size]. Returns its type."""
+    """The inverse of square matrices.
+
+    Args:
+        X: [..., size, size].
+
+    Returns:
+        Its type.
+    """
     if X.shape.rank < 2 or (X.shape[-1].is_static and X.shape[-2].is_static and X.shape[-1] != X.shape[-2]):
         raise ValueError(f"X must be square matrices, got shape {X.shape}")
     return X
@@ -268,8 +306,14 @@ def MoE(  # noqa: N802
     swiglu_limit: float | None = None,
     use_sparse_mixer: bool = False,
 ) -> TensorType:
-    """A mixture of experts. input: [tokens, size] or [batch, positions, size]; router_probs: [tokens, experts]. Returns
-    the type of input."""
+    """A mixture of experts.
+
+    Args:
+        input: [tokens, size] or [batch, positions, size]; router_probs: [tokens, experts].
+
+    Returns:
+        The type of input.
+    """
     _check_router(input, router_probs)
     return input
 
@@ -311,8 +355,14 @@ def QMoE(  # noqa: N802
     use_sparse_mixer: bool = False,
     weights_prepacked: int = -1,
 ) -> TensorType:
-    """A mixture of experts with quantised weights. input: [tokens, size] or [batch, positions, size]; router_probs:
-    [tokens, experts]. Returns the type of input."""
+    """A mixture of experts with quantised weights.
+
+    Args:
+        input: [tokens, size] or [batch, positions, size]; router_probs: [tokens, experts].
+
+    Returns:
+        The type of input.
+    """
     _check_router(input, router_probs)
     return input
 

@@ -68,8 +68,15 @@ def QLinearAdd(  # noqa: N802
     C_scale: Symbol,
     C_zero_point: Symbol | None = None,
 ) -> Symbol:
-    """A + B of quantised numbers. A, B: int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
-    Returns the broadcast shape in the dtype of A."""
+    """A + B of quantised numbers.
+
+    Args:
+        A: Int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
+        B: Int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
+
+    Returns:
+        The broadcast shape in the dtype of A.
+    """
     total = _dequantize(A, A_scale, A_zero_point) + _dequantize(_check_dtype(A, B), B_scale, B_zero_point)
     return _quantize(total, C_scale, C_zero_point, A)
 
@@ -90,8 +97,15 @@ def QLinearMul(  # noqa: N802
     C_scale: Symbol,
     C_zero_point: Symbol | None = None,
 ) -> Symbol:
-    """A * B of quantised numbers. A, B: int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
-    Returns the broadcast shape in the dtype of A."""
+    """A * B of quantised numbers.
+
+    Args:
+        A: Int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
+        B: Int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
+
+    Returns:
+        The broadcast shape in the dtype of A.
+    """
     product = _dequantize(A, A_scale, A_zero_point) * _dequantize(_check_dtype(A, B), B_scale, B_zero_point)
     return _quantize(product, C_scale, C_zero_point, A)
 
@@ -102,7 +116,14 @@ def QLinearMul(  # noqa: N802
 def QLinearSigmoid(  # noqa: N802
     X: Symbol, X_scale: Symbol, X_zero_point: Symbol | None, Y_scale: Symbol, Y_zero_point: Symbol | None = None
 ) -> Symbol:
-    """sigmoid(X) of quantised numbers. X: int8 or uint8; scales and zero points: scalars. Returns the type of X."""
+    """sigmoid(X) of quantised numbers.
+
+    Args:
+        X: Int8 or uint8; scales and zero points: scalars.
+
+    Returns:
+        The type of X.
+    """
     return _quantize(sigmoid(_dequantize(X, X_scale, X_zero_point)), Y_scale, Y_zero_point, X)
 
 
@@ -118,8 +139,14 @@ def QLinearLeakyRelu(  # noqa: N802
     *,
     alpha: float = 0.01,
 ) -> Symbol:
-    """X where it is positive, else alpha * X, of quantised numbers. X: int8 or uint8; scales and zero points: scalars.
-    Returns the type of X."""
+    """X where it is positive, else alpha * X, of quantised numbers.
+
+    Args:
+        X: Int8 or uint8; scales and zero points: scalars.
+
+    Returns:
+        The type of X.
+    """
     real = _dequantize(X, X_scale, X_zero_point)
     return _quantize(where(real >= 0, real, real * alpha), Y_scale, Y_zero_point, X)
 
@@ -145,8 +172,18 @@ _STORED = "int8 uint8 int16 uint16 int4 uint4"
 def DequantizeLinear(  # noqa: N802
     x: Symbol, x_scale: Symbol, x_zero_point: Symbol | None = None, *, axis: int | None = None
 ) -> Symbol:
-    """(x - x_zero_point) * x_scale. x: integers of any shape. x_scale, x_zero_point: a scalar, or one for each position
-    of axis. Returns the shape of x in the dtype of x_scale. ONNX DequantizeLinear, for more dtypes."""
+    """(x - x_zero_point) * x_scale.
+
+    Args:
+        x: Integers of any shape.
+        x_scale: A scalar, or one for each position of axis.
+        x_zero_point: A scalar, or one for each position of axis.
+
+    Returns:
+        The shape of x in the dtype of x_scale.
+
+    ONNX DequantizeLinear, for more dtypes.
+    """
     scale, zero, settings = _along(x, x_scale, x_zero_point, axis)
     if zero is not None and zero.dtype is not x.dtype:
         raise TypeError(f"x_zero_point is {zero.dtype}, but x is {x.dtype}")
@@ -164,9 +201,18 @@ def DequantizeLinear(  # noqa: N802
 def QuantizeLinear(  # noqa: N802
     x: Symbol, y_scale: Symbol, y_zero_point: Symbol | None = None, *, axis: int | None = None
 ) -> Symbol:
-    """x / y_scale + y_zero_point, rounded to nearest, ties to even, and saturated. x: floats of any shape. y_scale,
-    y_zero_point: a scalar, or one for each position of axis. Returns the shape of x in the dtype of y_zero_point, by
-    default uint8. ONNX QuantizeLinear, for more dtypes."""
+    """x / y_scale + y_zero_point, rounded to nearest, ties to even, and saturated.
+
+    Args:
+        x: Floats of any shape.
+        y_scale: A scalar, or one for each position of axis.
+        y_zero_point: A scalar, or one for each position of axis.
+
+    Returns:
+        The shape of x in the dtype of y_zero_point, by default uint8.
+
+    ONNX QuantizeLinear, for more dtypes.
+    """
     scale, zero, settings = _along(x, y_scale, y_zero_point, axis)
     if zero is None:
         settings["output_dtype"] = DType.uint8
@@ -214,10 +260,16 @@ def GatherBlockQuantized(  # noqa: N802
 ) -> Symbol:
     """Rows of a table that is quantised by blocks: (data - zero_points) * scales at the indices, 0 out of range.
 
-    data: int4 or uint4, or bytes with numbers of 2, 4 or 8 bits along the last axis, the first in the lowest bits.
-    indices: of any shape. scales, zero_points: as data, with quantize_axis in blocks of block_size; zero_points are 0
-    by default, for bytes half the range. Returns the shape of data with that of indices in place of gather_axis, in the
-    dtype of scales.
+    Args:
+        data: Int4 or uint4, or bytes with numbers of 2, 4 or 8 bits along the last axis, the first in the lowest bits.
+        indices: Of any shape.
+        scales: As data, with quantize_axis in blocks of block_size; zero_points are 0 by default, for bytes half the
+            range.
+        zero_points: As data, with quantize_axis in blocks of block_size; zero_points are 0 by default, for bytes half
+            the range.
+
+    Returns:
+        The shape of data with that of indices in place of gather_axis, in the dtype of scales.
     """
     if block_size < 16 or block_size & (block_size - 1):
         raise ValueError(f"block_size must be a power of two, at least 16, got {block_size}")

@@ -80,7 +80,12 @@ class Bound:
         on_error: OnError,
         keep: object,
     ) -> None:
-        """sizes: of named dims. examples: arrays of the inputs. keep: objects that must live as long as the session."""
+        """
+        Args:
+            sizes: Of named dims.
+            examples: Arrays of the inputs.
+            keep: Objects that must live as long as the session.
+        """
         self.name = name
         self._keep = session, keep
         self._failed, self._empty_results = on_error

@@ -121,8 +121,9 @@ class IsolatedModel:
         Args:
             arrays: Values of the inputs, as in a call.
             wide: The form of integers of more than 64 bits: "limbs" for uint32 digits along an additional last axis,
-            the lowest first; "object" for arrays of Python ints. timeout: Seconds that the call may take. named: Values
-            of inputs by name, as in a call.
+                the lowest first; "object" for arrays of Python ints.
+            timeout: Seconds that the call may take.
+            named: Values of inputs by name, as in a call.
 
         Raises:
             FeedError: For another `wide`. Other errors are those of a call.
@@ -142,8 +143,14 @@ class IsolatedModel:
     def run_async(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> Future[list[Any]]:
         """Start a call in a thread and return its future: `model.run_async(x).result()`.
 
-        Do not change the arrays until it is done. The future has the error of a failed call. timeout: seconds from now
-        on, as in a call. Raises `RunError` if the program is ending, and `FeedError` for an invalid timeout.
+        Do not change the arrays until it is done. The future has the error of a failed call.
+
+        Args:
+            timeout: Seconds from now on, as in a call.
+
+        Raises:
+            RunError: If the program is ending.
+            FeedError: For an invalid timeout.
         """
         limit = self._limit(timeout, named)
         process = os.getpid()
@@ -211,7 +218,10 @@ class Pool:
     """A fixed number of workers, started when they are needed. Thread-safe."""
 
     def __init__(self, program: WorkerProgram, workers: int, signature: WorkerSignature | None = None) -> None:
-        """signature: of the model, if it is known."""
+        """
+        Args:
+            signature: Of the model, if it is known.
+        """
         self.process = os.getpid()
         self._program = program
         self._signature = signature
@@ -240,9 +250,12 @@ class Pool:
         return [worker.process for worker in workers if worker is not None and not worker.is_ended]
 
     def run(self, values: Sequence[Any], limit: Timeout | None = None) -> list[Any]:
-        """Run in the first free worker and return the outputs. limit: of the call.
+        """Run in the first free worker and return the outputs.
 
         Raises errors of `Worker.run`; `RunError` if the model is closed.
+
+        Args:
+            limit: Of the call.
         """
         for attempt in range(_TRIES):
             place = self._take(limit)

@@ -135,13 +135,15 @@ class IsolatedSession:
 
         Args:
             model: An ONNX model as a path or bytes, a file in onnxruntime's own format (.ort), a ModelProto, or a
-            Graph. Only the worker reads, checks, lowers and runs it. The worker can read the whole folder of a path. A
-            Graph is copied with its weights. weights: Arrays that replace the model's, by name, of the same types. Each
-            new worker gets a copy in shared memory: do not change them while the model lives. cache_dir: Must be None:
-            workers write no files. external_data: Whether symbolic links to external data are followed, as in
-            `Graph.load`. "links" without a root lets the worker read the Hugging Face repository of the file, if there
-            is one. external_data_root: The folder that must contain the external data, as in `Graph.load`. limits:
-            Limits on models other than Graphs while they are read, by default `gc.Limits()`.
+                Graph. Only the worker reads, checks, lowers and runs it. The worker can read the whole folder of a
+                path. A Graph is copied with its weights.
+            weights: Arrays that replace the model's, by name, of the same types. Each new worker gets a copy in shared
+                memory: do not change them while the model lives.
+            cache_dir: Must be None: workers write no files.
+            external_data: Whether symbolic links to external data are followed, as in `Graph.load`. "links" without a
+                root lets the worker read the Hugging Face repository of the file, if there is one.
+            external_data_root: The folder that must contain the external data, as in `Graph.load`.
+            limits: Limits on models other than Graphs while they are read, by default `gc.Limits()`.
 
         Raises:
             ModelError: If the model ends the process. Other errors are those of `InferenceSession.load`.

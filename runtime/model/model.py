@@ -78,10 +78,12 @@ class Model(CalledModel):
         Args:
             arrays: Values of the inputs, as in a call.
             wide: The form of integers of more than 64 bits: "limbs" for uint32 digits along an additional last axis,
-            the lowest first; "object" for arrays of Python ints. micro_batch: Run the batch in pieces of this many
-            rows, which is faster if intermediate values then fit the processor's caches: in parallel in a session of
-            one thread (`InferenceSession(intra_op_num_threads=1)`), one after the other otherwise. The batch is the
-            first dim of the first input; rows must not depend on each other. timeout: Seconds that all of it may take.
+                the lowest first; "object" for arrays of Python ints.
+            micro_batch: Run the batch in pieces of this many rows, which is faster if intermediate values then fit the
+                processor's caches: in parallel in a session of one thread (`InferenceSession(intra_op_num_threads=1)`),
+                one after the other otherwise. The batch is the first dim of the first input; rows must not depend on
+                each other.
+            timeout: Seconds that all of it may take.
             named: Values of inputs by name, as in a call.
 
         Raises:
@@ -195,7 +197,10 @@ class Model(CalledModel):
     def benchmark(self, /, *arrays: Any, runs: int = 100, **named: Any) -> dict[str, float]:
         """Return the seconds of one call over `runs` calls after a first one: `median`, `best` and `worst`.
 
-        Buffers are those of a new state. Raises `FeedError` for an invalid number of runs, and errors of a call.
+        Buffers are those of a new state.
+
+        Raises:
+            FeedError: For an invalid number of runs, and errors of a call.
         """
         call = self if self._state is None else self.state()
         return inspection.timed(lambda: call(*arrays, **named), inspection.count_of("benchmark", self.name, runs))

@@ -58,38 +58,48 @@ def quantize(
 ) -> Quantization:
     """Return a new graph whose matrix products read weights of few bits, and a report of what was quantised.
 
-    scheme: "int8_dynamic" (products of int8 weights with activations that are quantised when the graph runs, the
-    fastest), "int8_dynamic16" (activations in two digits of int8), "int8_split" (both in two digits: near float32),
-    "int8", "int4", "q4_0", "q4_k", "q5_k" or "q6_k" (weights alone). MatMul and Gemm whose right operand is a constant
-    of floats, also after Transpose, Reshape and Cast, are quantised, in bodies and functions too; a function in which
-    something is quantised is inlined. A weight that several nodes share is encoded once. "int8_dynamic" quantises LSTM,
-    GRU and RNN too, and convolutions where there are samples.
+    Inputs, outputs, names, types, layers and lines stay.
 
-    include, exclude: patterns of layers ("encoder/0*"), results or weights, with `*`, `?` and `[...]` as in the shell;
-    `*` goes across layers. embeddings: also tables that Gather takes rows from, to int8 with a scale a row, under any
-    scheme; one that is a weight of "int8", "int8_dynamic" or "int4" too is held once, as that is. None quantises those
-    of graphs whose buffers are written in place, as decoders' are. min_elements: smaller weights stay. block_size: of
-    "int4", a power of two from 16 on (32; of decoders the largest of 128, 64 and 32 that changes at most 11 % of the
-    weight's length, or 32). many_rows: of 4 bits with accuracy_level 4, "int8" lets sessions multiply bytes where there
-    are many rows, 1 to 2.5 % off in place of 0.6 to 1.3, "same" does not, None does for decoders.
-    per_channel: of int8, a scale for each output in place of one for the weight. symmetric: without zero points, the
-    default of int8 and int8_dynamic, not of int8_dynamic16 and int4. reduce_range: of int8, 7 bits, for files that go
-    to x86 processors without VNNI. accuracy_level: of weights alone, 0 for products in float32, 4 (the default) for the
-    CPU's faster kernels. search: try several scales for each block of int4 and take the nearest. strict: raise for a
-    layer that was chosen and cannot be quantised, such as one that blocks do not divide; otherwise it stays, and the
-    report says why.
+    Args:
+        scheme: "int8_dynamic" (products of int8 weights with activations that are quantised when the graph runs, the
+            fastest), "int8_dynamic16" (activations in two digits of int8), "int8_split" (both in two digits: near
+            float32), "int8", "int4", "q4_0", "q4_k", "q5_k" or "q6_k" (weights alone). MatMul and Gemm whose right
+            operand is a constant of floats, also after Transpose, Reshape and Cast, are quantised, in bodies and
+            functions too; a function in which something is quantised is inlined. A weight that several nodes share is
+            encoded once. "int8_dynamic" quantises LSTM, GRU and RNN too, and convolutions where there are samples.
+        include: Patterns of layers ("encoder/0*"), results or weights, with `*`, `?` and `[...]` as in the shell; `*`
+            goes across layers.
+        exclude: Patterns of layers ("encoder/0*"), results or weights, with `*`, `?` and `[...]` as in the shell; `*`
+            goes across layers.
+        embeddings: Also tables that Gather takes rows from, to int8 with a scale a row, under any scheme; one that is a
+            weight of "int8", "int8_dynamic" or "int4" too is held once, as that is. None quantises those of graphs
+            whose buffers are written in place, as decoders' are.
+        min_elements: Smaller weights stay.
+        block_size: Of "int4", a power of two from 16 on (32; of decoders the largest of 128, 64 and 32 that changes at
+            most 11 % of the weight's length, or 32).
+        many_rows: Of 4 bits with accuracy_level 4, "int8" lets sessions multiply bytes where there are many rows, 1 to
+            2.5 % off in place of 0.6 to 1.3, "same" does not, None does for decoders.
+        per_channel: Of int8, a scale for each output in place of one for the weight.
+        symmetric: Without zero points, the default of int8 and int8_dynamic, not of int8_dynamic16 and int4.
+        reduce_range: Of int8, 7 bits, for files that go to x86 processors without VNNI.
+        accuracy_level: Of weights alone, 0 for products in float32, 4 (the default) for the CPU's faster kernels.
+        search: Try several scales for each block of int4 and take the nearest.
+        strict: Raise for a layer that was chosen and cannot be quantised, such as one that blocks do not divide;
+            otherwise it stays, and the report says why.
+        samples: For each run of the graph the arrays of its inputs, in order or by name. Of int8_dynamic, ranges of
+            what convolutions take and give are those on the samples, and convolutions of bytes are made with them
+            (QuantizeLinear, DequantizeLinear; a scale for each output; batch norms folded in). Of int8_split, weights
+            that need no second digit are quantised as of int8_dynamic16, which saves a third of the products with them.
+        tolerance: Of int8_split, how far outputs of floats may be off on the samples by that, as half of the squared
+            length of the change over that of the output: of vectors of length 1 that is 1 less the mean cosine.
+        progress: True shows a line on stderr; a function is told how many layers are done, and of how many.
 
-    samples: for each run of the graph the arrays of its inputs, in order or by name. Of int8_dynamic, ranges of what
-    convolutions take and give are those on the samples, and convolutions of bytes are made with them (QuantizeLinear,
-    DequantizeLinear; a scale for each output; batch norms folded in). Of int8_split, weights that need no second digit
-    are quantised as of int8_dynamic16, which saves a third of the products with them. tolerance: of int8_split, how far
-    outputs of floats may be off on the samples by that, as half of the squared length of the change over that of the
-    output: of vectors of length 1 that is 1 less the mean cosine.
-    progress: True shows a line on stderr; a function is told how many layers are done, and of how many.
+    Returns:
+        `Quantization(graph, report)`; `print(report)` shows a table.
 
-    Inputs, outputs, names, types, layers and lines stay. Returns `Quantization(graph, report)`; `print(report)` shows a
-    table. Raises `GraphError` for an unfinished graph, a scheme or option that does not exist, patterns that match
-    nothing, and a graph that is quantised already and has nothing left; what a run raises for samples that do not fit.
+    Raises:
+        GraphError: For an unfinished graph, a scheme or option that does not exist, patterns that match nothing, and a
+            graph that is quantised already and has nothing left; what a run raises for samples that do not fit.
     """
     if not isinstance(graph, Graph):
         raise GraphError(

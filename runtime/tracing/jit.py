@@ -284,18 +284,22 @@ def jit(
 ) -> Any:
     """Compile a function of Symbols to a function of arrays.
 
-    function: builds with ops on its arguments and returns a Symbol, or a tuple, list or dict of them, nested if need
-    be; Python numbers and arrays among them are constants, and None stays None. NumPy arrays among the arguments, in
-    tuples, lists and dicts too, are traced, and NumPy scalars as arrays without axes: the graph knows their dtypes and
-    ranks, and is used again for all arrays of the same. Any other argument must be hashable, is passed as it is, and
-    belongs to the signature; where the promotion system guesses the dtypes of Python numbers ("anvil", "jax"), those
-    that are arguments themselves are traced too, as scalars of an ambiguous dtype. Called with Symbols, while another
-    function is traced, it builds into that one's graph. promotion: a system's name or a `PromotionSystem`. session:
-    where to load; by default the CPU's. The result has the structure of what the function returned, with arrays in
-    place of Symbols: Tensors where an argument is a Tensor, which must be of the same promotion system, and where
-    "anvil" has none that is a NumPy array. `function.graph(...)` returns the graph that a call with these arguments
-    runs. Calling it raises `FeedError` for unhashable arguments and `GraphError` where the function returns no Symbols.
+    Args:
+        function: Builds with ops on its arguments and returns a Symbol, or a tuple, list or dict of them, nested if
+            need be; Python numbers and arrays among them are constants, and None stays None. NumPy arrays among the
+            arguments, in tuples, lists and dicts too, are traced, and NumPy scalars as arrays without axes: the graph
+            knows their dtypes and ranks, and is used again for all arrays of the same. Any other argument must be
+            hashable, is passed as it is, and belongs to the signature; where the promotion system guesses the dtypes of
+            Python numbers ("anvil", "jax"), those that are arguments themselves are traced too, as scalars of an
+            ambiguous dtype. Called with Symbols, while another function is traced, it builds into that one's graph.
+        promotion: A system's name or a `PromotionSystem`.
+        session: Where to load; by default the CPU's. The result has the structure of what the function returned, with
+            arrays in place of Symbols: Tensors where an argument is a Tensor, which must be of the same promotion
+            system, and where "anvil" has none that is a NumPy array. `function.graph(...)` returns the graph that a
+            call with these arguments runs. Calling it raises `FeedError` for unhashable arguments and `GraphError`
+            where the function returns no Symbols.
 
+    Example:
         @gc.jit
         def scaled(x, y): return ops.softmax(x * y)
     """

@@ -66,12 +66,20 @@ class Tensor(SymbolMethods):
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - NumPy's name
-        """The matrix with rows and columns exchanged. Raises `ShapeError` for other ranks."""
+        """The matrix with rows and columns exchanged.
+
+        Raises:
+            ShapeError: For other ranks.
+        """
         return at_once(_transposed, (self,), {})  # type: ignore[no-any-return]
 
     @property
     def mT(self) -> Tensor:  # noqa: N802 - the array API's name
-        """The last two axes exchanged. Raises `ShapeError` below rank 2."""
+        """The last two axes exchanged.
+
+        Raises:
+            ShapeError: Below rank 2.
+        """
         return at_once(_matrices_transposed, (self,), {})  # type: ignore[no-any-return]
 
     @property
@@ -106,7 +114,11 @@ class Tensor(SymbolMethods):
         return np.asarray(view, dtype=dtype) if copy is None else np.array(view, dtype=dtype, copy=False)
 
     def item(self) -> Any:
-        """Return the only element as a Python number or text. Raises `ShapeError` for another number of elements."""
+        """Return the only element as a Python number or text.
+
+        Raises:
+            ShapeError: For another number of elements.
+        """
         if self.size != 1:
             raise ShapeError(
                 f"item: a Tensor of shape {list(self.shape)} has {self.size} elements",
@@ -228,13 +240,21 @@ def tensor(
 ) -> Tensor:
     """Make a Tensor of values, which are copied.
 
-    value: a NumPy array, a Tensor or another eager array, a Python number or text, or nested lists of them, of any
-    shape. dtype: a DType, anything `DType.of` takes or the publication's spelling; by default the array's own, or what
-    the system makes of Python numbers. promotion: a system's name or a `PromotionSystem`. ambiguous: the dtype is only
-    a default, in "anvil" and "kernel_float". Raises `DTypeError` for values that are not tensors and for values that
-    `dtype` does not hold, `PromotionError` for an unknown system and a dtype that it has not, `GraphError` for
-    `ambiguous` under another system. Of a Tensor it also keeps whether it is ambiguous, where no dtype is given.
+    Args:
+        value: A NumPy array, a Tensor or another eager array, a Python number or text, or nested lists of them, of any
+            shape.
+        dtype: A DType, anything `DType.of` takes or the publication's spelling; by default the array's own, or what the
+            system makes of Python numbers.
+        promotion: A system's name or a `PromotionSystem`.
+        ambiguous: The dtype is only a default, in "anvil" and "kernel_float".
 
+    Raises:
+        DTypeError: For values that are not tensors and for values that `dtype` does not hold.
+        PromotionError: For an unknown system and a dtype that it has not.
+        GraphError: For `ambiguous` under another system. Of a Tensor it also keeps whether it is ambiguous, where no
+            dtype is given.
+
+    Example:
         x = gc.tensor([1, 2], "i16", promotion="anvil")
         print(x * 3)
     """

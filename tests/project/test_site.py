@@ -1,18 +1,21 @@
-"""The site of the documents: every public name has a page, every page a place, and docstrings become lists."""
+"""The site of the documents: every public name has a page, and docstrings describe parameters in Google style."""
 
 from __future__ import annotations
 
 import doctest
+import inspect
 import re
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import griffe
 import numpy as np
 import pytest
 
 import graphcore as gc
 from docs.site import hooks, op_examples, reference
-from docs.site.docstrings import markdown
 from docs.site.public_names import MODULES, names
 from graphcore import DType, Graph, TensorType, jit, ops
 from graphcore.build.declare import REGISTRY
@@ -96,20 +99,32 @@ def test_navigation_leads_somewhere(page: str) -> None:
     assert (ROOT / "docs" / page).exists() or page in names
 
 
+def public_functions(module: str) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield the public functions of a module, and the constructors and public methods of its classes."""
+    for name in names(module):
+        value = name.value
+        if inspect.isclass(value):
+            yield name.path, value if "__init__" not in vars(value) else value.__init__
+            for key, member in inspect.getmembers(value, inspect.isfunction):
+                if not key.startswith("_") and member.__module__.startswith(("graphcore.runtime", "graphcore.ir")):
+                    yield f"{name.path}.{key}", member
+        elif inspect.isroutine(value):
+            yield name.path, value
+
+
 @pytest.mark.docs
-@pytest.mark.parametrize(
-    ("text", "parameters", "wanted"),
-    [
-        ("Add.", [], "Add."),
-        (
-            "Add.\n\nx, y: numbers; floats\nor not. Returns the sum. It is exact. Raises `E` for text.",
-            ["x", "y"],
-            "Add.\n\n- **x**, **y**: numbers; floats or not.\n- Returns the sum. It is exact.\n- Raises `E` for text.",
-        ),
-        ("Return it. Note: no parameter.", ["x"], "Return it. Note: no parameter."),
-        ("Do.\n\n    x = 1\n    y = 2", [], "Do.\n\n```python\nx = 1\ny = 2\n```"),
-        ("Do.\n\n>>> 1 + 1\n2", [], "Do.\n\n```pycon\n>>> 1 + 1\n2\n```"),
-    ],
-)
-def test_docstring_becomes_a_list_where_it_names_parameters(text: str, parameters: list[str], wanted: str) -> None:
-    assert markdown(text, parameters) == wanted
+@pytest.mark.parametrize("module", MODULES)
+def test_docstrings_describe_parameters_in_google_style(module: str) -> None:
+    for path, function in public_functions(module):
+        text = inspect.getdoc(function) or ""
+        try:
+            parameters = {*inspect.signature(function).parameters}
+        except (TypeError, ValueError):
+            continue
+        for section in griffe.parse_google(griffe.Docstring(text)):
+            if section.kind is griffe.DocstringSectionKind.parameters:
+                described = {item.name.lstrip("*") for item in section.value}
+                assert described <= parameters, f"{path}: {described - parameters}"
+        prose = re.split(r"^(?:Args|Attributes|Returns|Raises|Example):$", text, maxsplit=1, flags=re.MULTILINE)[0]
+        inline = [line for line in prose.splitlines() if (m := re.match(r"(\w+): [a-z]", line)) and m[1] in parameters]
+        assert not inline, f"{path}: {inline}"

@@ -256,8 +256,8 @@ examples:
 
 _DEPLOY = "Writes files for servers: a model repository for Triton, a manifest for KServe, a folder for Docker."
 _DEPLOY_HELP = """\
-Several models form a pipeline: outputs of one are inputs of the next with the same name. docs/howto/serve.md lists which of
-these files were tested on their servers.
+Several models form a pipeline: outputs of one are inputs of the next with the same name. docs/howto/serve.md lists
+which of these files were tested on their servers.
 
 examples:
   graphcore deploy model.onnx --triton repository/ --batch 32 --instances 2 --provider cuda

@@ -94,7 +94,10 @@ class PatternGraph(Graph):
 class Pattern:
     """A function of Symbols that returns the Symbol to match, or a tuple of it and others to return from a match.
 
-    Parameters without a default match values. conditions: predicates of Symbols by the names of parameters.
+    Parameters without a default match values.
+
+    Args:
+        conditions: Predicates of Symbols by the names of parameters.
     """
 
     def __init__(
@@ -122,7 +125,11 @@ class Pattern:
         return self._values_of(bindings) if self._fits(result, symbol, bindings, _accept) else None
 
     def match_node(self, node: Node, inputs: Sequence[Symbol | None]) -> tuple[Any, ...] | None:
-        """Match a node like `node` on other operands, which is in no graph yet. Returns what `match` does."""
+        """Match a node like `node` on other operands, which is in no graph yet.
+
+        Returns:
+            What `match` does.
+        """
         if not self._traced:
             self._trace()
         for result in self._roots.get(node.op_type, ()):

@@ -1,4 +1,4 @@
-"""A folder of graphs that onnxruntime has optimised, so that a second start skips this step. See docs/howto/fast_start.md.
+"""Optimised graphs in a folder, so that a second start skips this step. See docs/howto/fast_start.md.
 
 An entry is named by a digest of everything that determines the optimised graph: the lowered graph, the bytes of the
 weights that optimisers read, options, providers, versions, and the features of the processor, for which optimisers
