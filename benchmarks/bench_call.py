@@ -114,7 +114,7 @@ def lists_and_maps(bounds: Bounds) -> None:
 
 def third_party(nodes: list[Any], x: Any, *outputs: tuple[str, int, list[Any]]) -> Model:
     """Load a model of ai.onnx.ml."""
-    graph = helper.make_graph(nodes, "foreign", [x], [helper.make_tensor_value_info(*output) for output in outputs])
+    graph = helper.make_graph(nodes, "third_party", [x], [helper.make_tensor_value_info(*output) for output in outputs])
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
     return session().load(helper.make_model(graph, opset_imports=opsets, ir_version=9))
 

@@ -101,7 +101,7 @@ def build_model(
     weights: Sequence[onnx.TensorProto] = (),
 ) -> onnx.ModelProto:
     graph = helper.make_graph(
-        nodes, "foreign", [helper.make_tensor_value_info("x", *x)], [helper.make_tensor_value_info(*y)], weights
+        nodes, "third_party", [helper.make_tensor_value_info("x", *x)], [helper.make_tensor_value_info(*y)], weights
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)

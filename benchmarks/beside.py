@@ -23,15 +23,15 @@ BARE, RUN = "bare onnxruntime", "`session.run`"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row. peer: what graphcore stands beside. asked: the most that is asked for. said: the figures of the run.
+    """A row. peer: what graphcore stands beside. limit: the greatest value allowed. result: the figures of the run.
 
-    why: the section of benchmarks/notes.md with the profile of figures above what is asked; "" if there are none.
+    why: the section of benchmarks/notes.md with the profile of figures above the limit; "" if there are none.
     """
 
     work: str
     peer: str
-    asked: str
-    said: str
+    limit: str
+    result: str
     why: str = ""
 
 
@@ -129,9 +129,9 @@ def _trained(result: Figures) -> Iterator[Row]:
         for is_long, bound, size in zip((True, False), bounds, words, strict=True):
             values = [row[what] for row in result if (row[bare] >= shortest) is is_long]
             work = {"load": "load to the first result", "run": "run"}[what]
-            yield _range(f"{work}, models of others, {size}", BARE, program, values, bound)
+            yield _range(f"{work}, third-party models, {size}", BARE, program, values, bound)
     second = [row["second"] for row in result]
-    yield _range("load models of others again, with a cache", BARE, "bench_second_load", second, 0.5)
+    yield _range("load third-party models again, with a cache", BARE, "bench_second_load", second, 0.5)
 
 
 def _architectures(result: Figures) -> Row:
@@ -159,7 +159,7 @@ def _row(work: str, peer: str, program: str, figures: Sequence[tuple[float, floa
 
 
 def _range(work: str, peer: str, program: str, values: Sequence[float], bound: float) -> Row:
-    """Return a row of many models: their median, the least and the greatest, and how many are above what is asked."""
+    """Return a row of many models: their median, the least and the greatest, and how many are above the limit."""
     if not values:
         return Row(work, peer, f"{bound:g}", MISSING)
     above = sum(float(f"{value:.3g}") > bound for value in values)
@@ -170,7 +170,7 @@ def _range(work: str, peer: str, program: str, values: Sequence[float], bound: f
 
 def main(path: str) -> int:
     for row in rows([json.loads(line) for line in Path(path).read_text().splitlines()]):
-        print(f"{row.work}, beside {row.peer}: {row.said}")
+        print(f"{row.work}, beside {row.peer}: {row.result}")
     return 0
 
 

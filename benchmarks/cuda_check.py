@@ -36,7 +36,7 @@ class Outcome:
 
     passed: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
-    left: Counter[tuple[str, str]] = field(default_factory=Counter)
+    on_cpu: Counter[tuple[str, str]] = field(default_factory=Counter)
     skipped: int = 0
 
     def check(self, cell: str, test: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ class Outcome:
         op = cell.split()[0]
         try:
             test()
-        except BaseException as error:  # pytest's own failures are no Exceptions
+        except BaseException as error:  # pytest's own failures are not Exceptions
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
             self.failed[op] += 1
@@ -53,7 +53,7 @@ class Outcome:
             self.passed[op] += 1
 
     def place(self, placement: Placement) -> None:
-        self.left.update((o.operator, o.reason) for o in placement.left)
+        self.on_cpu.update((o.operator, o.reason) for o in placement.left)
 
 
 def every_op(session: Any, outcome: Outcome, only: set[str]) -> Iterator[Job]:
@@ -150,8 +150,8 @@ def _report(outcome: Outcome, seconds: float) -> None:
     for op in sorted({*outcome.passed, *outcome.failed}):
         if outcome.failed[op]:
             print(f"{op:<24} {outcome.passed[op]:5} pass {outcome.failed[op]:5} differ")
-    print("left to the CPU:" if outcome.left else "nothing is left to the CPU")
-    for (operator, reason), count in sorted(outcome.left.items()):
+    print("left to the CPU:" if outcome.on_cpu else "nothing is left to the CPU")
+    for (operator, reason), count in sorted(outcome.on_cpu.items()):
         print(f"{count:6} {operator:<24} {reason}")
     total, failed = sum(outcome.passed.values()), sum(outcome.failed.values())
     kinds = len({*outcome.passed, *outcome.failed})

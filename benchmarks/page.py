@@ -38,10 +38,10 @@ def main(path: str) -> int:
     requested = reach.compare(figures)
     picture = _picture(peers, DOCS / "performance.svg")
     Path(__file__).with_name("results.md").write_text(_page(figures, requested, picture))
-    print(*(f"{row.work}, beside {row.peer}: {row.said}" for row in beside.rows(figures)), sep="\n")
+    print(*(f"{row.work}, beside {row.peer}: {row.result}" for row in beside.rows(figures)), sep="\n")
     print(*decoder_tables.tables(figures), sep="\n")
     print(*reach.lines(requested), sep="\n")
-    missed = [f"{row.asked.program}: {row.asked.figure}" for row in requested if row.holds is False and not row.why]
+    missed = [f"{row.request.program}: {row.request.figure}" for row in requested if row.holds is False and not row.why]
     missed += [f"{row['program']}: {row['what']}" for row in bounds if not row["held"] and not _why(row)]
     print(*(f"no profile in notes.md, {what}" for what in missed), sep="\n")
     print(f"benchmarks/results.md: {len(bounds)} figures with a bound, {len(peers)} beside peers")
@@ -58,7 +58,7 @@ def _page(figures: list[dict[str, Any]], requested: list[Found], picture: bool) 
     lines += ["## Beside what users would pick instead", ""]
     lines += ["| work | beside | asked for, at most | graphcore | profile |", "|---|---|---|---|---|"]
     first = [*beside.rows(figures)]
-    lines += [f"| {row.work} | {row.peer} | {row.asked} | {row.said} | {_link(row.why)} |" for row in first]
+    lines += [f"| {row.work} | {row.peer} | {row.limit} | {row.result} | {_link(row.why)} |" for row in first]
     lines += ["", *decoder_tables.tables(figures), *_trained(figures), *_architectures(figures)]
     lines += ["## Targets", "", f"{reach.summary(requested)}.", "", *_reach(requested)]
     missed = {row.why for row in requested if row.holds is False} | {_why(row) for row in bounds if not row["held"]}
@@ -125,7 +125,7 @@ def _architectures(figures: list[dict[str, Any]]) -> Iterator[str]:
 def _reach(rows: list[Found]) -> Iterator[str]:
     yield from ("| benchmarks. | figure | asked for, at most | this run | |", "|---|---|---|---|---|")
     for row in rows:
-        requested, value = row.asked, "" if row.value is None else f"{row.value:.3g}{row.asked.unit}"
+        requested, value = row.request, "" if row.value is None else f"{row.value:.3g}{row.request.unit}"
         shown = f"**{value}**" if row.holds is False else value
         verdict = f"{row.verdict}: {_link(row.why)}" if row.holds is False else row.verdict
         yield f"| {requested.program} | {requested.figure} | {requested.most:g}{requested.unit} | {shown} | {verdict} |"

@@ -42,25 +42,25 @@ class Asked:
 class Found:
     """A target and its figure in a run, None if not measured."""
 
-    asked: Asked
+    request: Asked
     value: float | None
 
     @property
     def holds(self) -> bool | None:
         """Return True if the target is reached in three digits, as shown: further digits are noise."""
-        return None if self.value is None else float(f"{self.value:.3g}") <= self.asked.most
+        return None if self.value is None else float(f"{self.value:.3g}") <= self.request.most
 
     @property
     def why(self) -> str:
         """Return the section of the notes with the profile, "" if there is none."""
-        return profiles.section(self.asked.program, self.asked.why)
+        return profiles.section(self.request.program, self.request.why)
 
     @property
     def verdict(self) -> str:
         if self.value is None:
             return (
-                f"not measured in this run; it needs {self.asked.needs}"
-                if self.asked.needs
+                f"not measured in this run; it needs {self.request.needs}"
+                if self.request.needs
                 else "not measured in this run"
             )
         return "holds" if self.holds else "does not hold"
@@ -74,9 +74,9 @@ def compare(figures: Sequence[dict[str, Any]]) -> list[Found]:
 
 def lines(rows: Sequence[Found]) -> Iterator[str]:
     """Return the table as text."""
-    wide = max(len(row.asked.figure) for row in rows)
+    wide = max(len(row.request.figure) for row in rows)
     for row in rows:
-        requested = row.asked
+        requested = row.request
         value = " " * 9 if row.value is None else f"{row.value:7.3g}{requested.unit:<2}"
         yield f"{requested.figure:<{wide}}  at most {requested.most:>6g}{requested.unit:<2}  {value}  {row.verdict}"
     yield summary(rows)

@@ -77,7 +77,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "__init__",
         "batch serving deploy",
         "placing recipes protocol",
-        "carriers",
+        "storage",
     ),
     "onnx": (
         "operators",

@@ -42,4 +42,4 @@ if __name__ == "__main__":
     x, gate = np.array([[[1, 2]], [[3, 4]]], ml_dtypes.bfloat16)
     (y,) = model(x, gate, np.array([10, -10], np.int8))
     print(y.dtype, y.tolist())
-    graph.export("mended.onnx")  # runs in a plain onnxruntime
+    graph.export("fixed.onnx")  # runs in a plain onnxruntime

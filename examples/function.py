@@ -43,6 +43,6 @@ if __name__ == "__main__":
     model = graph.to_onnx()
     print("kept:", len(model.graph.node), "nodes and a function of", len(model.functions[0].node))
     print("inlined:", len(graph.to_onnx(inline=True).graph.node), "nodes")
-    given = random.standard_normal((2, 5, WIDTH)).astype(np.float32)
-    (y,), (again,) = (gc.InferenceSession().load(source)(given) for source in (graph, model))
+    feed = random.standard_normal((2, 5, WIDTH)).astype(np.float32)
+    (y,), (again,) = (gc.InferenceSession().load(source)(feed) for source in (graph, model))
     print(y.shape, "the same from the file:", np.array_equal(y, again))

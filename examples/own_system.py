@@ -23,8 +23,8 @@ exact = LatticeSystem(
 )
 
 for lhs, rhs in (("int8", "uint8"), ("uint8", "float32"), ("int32", "float32")):
-    found = explain(lhs, rhs, exact)
-    print(f"{lhs} and {rhs} meet in {found.result}: {found.reason}")
+    explanation = explain(lhs, rhs, exact)
+    print(f"{lhs} and {rhs} meet in {explanation.result}: {explanation.reason}")
 
 g = Graph("level", {"count": TensorType("int32", ["n"]), "gain": TensorType("float32", ["n"])}, promotion=exact)
 count, gain = g.inputs

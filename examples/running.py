@@ -45,5 +45,5 @@ if __name__ == "__main__":
     print("pieces", np.allclose(pieces, whole, atol=1e-6))
 
     with gc.Batcher(model, max_batch=16, max_wait_ms=2) as batcher, ThreadPoolExecutor(16) as pool:
-        asked = [*pool.map(lambda i: batcher(rows[i : i + 1]), range(64))]
-    print("requests", np.allclose(np.concatenate([probabilities for (probabilities,) in asked]), whole, atol=1e-6))
+        answers = [*pool.map(lambda i: batcher(rows[i : i + 1]), range(64))]
+    print("requests", np.allclose(np.concatenate([probabilities for (probabilities,) in answers]), whole, atol=1e-6))

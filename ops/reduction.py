@@ -104,7 +104,7 @@ def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
         keepdims: Keep the axes, with length 1. The mean of no elements is NaN.
 
     Raises:
-        ShapeError: For what is no axis.
+        ShapeError: For an invalid axis.
         DTypeError: For strings.
 
     ONNX ReduceMean.

@@ -112,7 +112,7 @@ TABLES = {
         runtime/quantizer/weights.py _ARITHMETIC
     """,
 }
-"""The tables that are no set of one property, by the reason, file by file."""
+"""The tables that are not a set of one property, by the reason, file by file."""
 
 _NAMES = re.compile(r"\s*[A-Z]\w*(\s+[A-Z]\w*)*\s*")
 _BODIES = re.compile(r"^(@|def |class |async def ).*\n([ \t)\]}].*\n|\n)*", re.MULTILINE)
@@ -154,7 +154,7 @@ def test_tables_of_operators_are_traits_or_say_why_not() -> None:
     lines = [line.split() for text in TABLES.values() for line in text.strip().splitlines()]
     results = {(path, name) for path, *names in lines for name in names}
     assert all_tables().keys() - results == set(), "write it as an expression of traits, or list it with its reason"
-    assert results - all_tables().keys() == set(), "these are no tables any more"
+    assert results - all_tables().keys() == set(), "these are not tables any more"
 
 
 def test_no_literal_is_what_a_trait_says() -> None:

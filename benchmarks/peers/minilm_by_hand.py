@@ -21,7 +21,7 @@ class _Written:
     def __init__(self, weights: Mapping[str, Any]) -> None:
         self.weights = weights
         self.nodes: list[NodeProto] = []
-        self.held: dict[str, TensorProto] = {}
+        self.initializers: dict[str, TensorProto] = {}
 
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
         name = f"{op}_{len(self.nodes)}"
@@ -29,8 +29,8 @@ class _Written:
         return name
 
     def array(self, name: str, array: Any) -> str:
-        if name not in self.held:
-            self.held[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
+        if name not in self.initializers:
+            self.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
         return name
 
     def weight(self, name: str) -> str:
@@ -87,7 +87,7 @@ def model(weights: Mapping[str, Any]) -> ModelProto:
         for name in ("input_ids", "attention_mask")
     ]
     results = [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", WIDTH])]
-    graph = helper.make_graph(to.nodes, "minilm", tokens, results, list(to.held.values()))
+    graph = helper.make_graph(to.nodes, "minilm", tokens, results, list(to.initializers.values()))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
 
 

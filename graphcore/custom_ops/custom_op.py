@@ -26,7 +26,7 @@ from graphcore.ir.symbol import Symbol
 from graphcore.promotion.rules import Key, Rule
 from graphcore.support.parameters import P, R
 from graphcore.support.source_lines import Line
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type
 
 Types: TypeAlias = "Sequence[Type | None]"
 Kernel: TypeAlias = Callable[[str, Types, Mapping[str, Any], int], bool]
@@ -302,7 +302,7 @@ class CustomOp(Generic[P, R]):
         Raises:
             GraphcoreError: For a node that does not match the declaration.
         """
-        if any(s is not None and isinstance(s.type, ForeignType) for s in inputs):
+        if any(s is not None and isinstance(s.type, OpaqueType) for s in inputs):
             return None
         node_attributes = self.signature.node_attributes(self.label, attributes)
         padded = self._pad_operands(inputs)

@@ -25,7 +25,7 @@ from graphcore.promotion import system as promotion_system
 from graphcore.promotion.rules import Scalar
 from graphcore.support.source_lines import user_origin
 from graphcore.types.tensor_types import (
-    ForeignType,
+    OpaqueType,
     OptionalType,
     SequenceType,
     TensorType,
@@ -104,7 +104,7 @@ class Graph(GraphMethods, metaclass=Attached):
         named = inputs.items() if isinstance(inputs, Mapping) else ((f"input{i}", t) for i, t in enumerate(inputs))
         for label, declared in named:
             type_ = declared.type if isinstance(declared, Buffer) else declared
-            if not isinstance(type_, (TensorType, SequenceType, OptionalType, ForeignType)):
+            if not isinstance(type_, (TensorType, SequenceType, OptionalType, OpaqueType)):
                 raise GraphError(
                     f"Graph: the type of input {label!r} must be a TensorType, got {type_!r}",
                     help="for example TensorType(DType.float32, ['batch', 4])",

@@ -136,7 +136,7 @@ class Symbol:
     graph: Graph
     """The graph of the Symbol."""
     type: TensorType | Any
-    """The TensorType. Any stands for a SequenceType, OptionalType or ForeignType, which are rare: use isinstance."""
+    """The TensorType. Any stands for a SequenceType, OptionalType or OpaqueType, which are rare: use isinstance."""
     producer: Node | Constant | Input | Captured
     """The node, constant, input or captured Symbol that produces the value."""
     id: int

@@ -26,7 +26,7 @@ from graphcore.operators.shapes.call import OperatorCall, shapes_of
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import (
-    ForeignType,
+    OpaqueType,
     OptionalType,
     SequenceType,
     Shape,
@@ -356,9 +356,9 @@ def _other_types(change: OperandChange) -> list[Type]:
     if types is not None:
         return types
     versions = {"": OPSET, node.domain: node.outputs[0].graph.opsets.get(node.domain, 1)}
-    inferred_types = infer_other_domain(proto, inputs, versions, installed, [ForeignType()] * len(node.outputs))
+    inferred_types = infer_other_domain(proto, inputs, versions, installed, [OpaqueType()] * len(node.outputs))
     return [
-        b if isinstance(a, ForeignType) else a for a, b in zip(inferred_types, _types_without_dims(change), strict=True)
+        b if isinstance(a, OpaqueType) else a for a, b in zip(inferred_types, _types_without_dims(change), strict=True)
     ]
 
 

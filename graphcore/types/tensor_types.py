@@ -334,7 +334,7 @@ class OptionalType(_ElementType):
         return f"optional({self.element})"
 
 
-class ForeignType:
+class OpaqueType:
     """A type that graphcore only passes through: a map, a sparse tensor, or an unknown type.
 
     onnx: the serialised `onnx.TypeProto`, empty for an unknown type.
@@ -350,10 +350,10 @@ class ForeignType:
         object.__setattr__(self, "onnx", onnx)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a ForeignType is immutable")
+        raise AttributeError("a OpaqueType is immutable")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ForeignType) and self.onnx == other.onnx
+        return isinstance(other, OpaqueType) and self.onnx == other.onnx
 
     def __hash__(self) -> int:
         return hash(self.onnx)
@@ -362,13 +362,13 @@ class ForeignType:
         return self.name
 
     def __repr__(self) -> str:
-        return f"ForeignType({self.name!r})"
+        return f"OpaqueType({self.name!r})"
 
     def _repr_html_(self) -> str:
         return code(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ForeignType, (self.name, self.onnx)
+        return OpaqueType, (self.name, self.onnx)
 
 
-Type: TypeAlias = TensorType | SequenceType | OptionalType | ForeignType
+Type: TypeAlias = TensorType | SequenceType | OptionalType | OpaqueType

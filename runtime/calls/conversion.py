@@ -16,7 +16,7 @@ from graphcore.ir.literals import array_of, checked_cast, holds_numpy
 from graphcore.ir.symbol import Symbol
 from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType, has_storage_axis, is_wide
-from graphcore.types.tensor_types import ForeignType, SequenceType, TensorType, Type
+from graphcore.types.tensor_types import OpaqueType, SequenceType, TensorType, Type
 
 
 def converted(what: str, wanted: TensorType, value: Any) -> Array:
@@ -128,7 +128,7 @@ def quick_look(type_: Type) -> Look | None:
         return {DType.bool: _bools, DType.string: text}.get(type_.dtype)
     if isinstance(type_, SequenceType):
         return _elements(type_.element)
-    return _map if isinstance(type_, ForeignType) else _never
+    return _map if isinstance(type_, OpaqueType) else _never
 
 
 def are_all_text(array: Array) -> bool:

@@ -15,7 +15,7 @@ from graphcore.runtime.calls.conversion import are_all_text, converted, is_text,
 from graphcore.support.escaping import suggestion, text_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type
 
 _Accepted: TypeAlias = tuple[str, "np.dtype[Any] | None", "tuple[int, ...] | None"]
 """The name, dtype and shape of an array that was accepted; no dtype for strings, neither for lists and maps."""
@@ -62,7 +62,7 @@ class Feeds:
         # The elements of bools, strings, lists and maps are checked in every call.
         looks = {name: quick_look(t) for name, t in types.items()}
         self._looks = tuple((name, look) for name, look in looks.items() if look is not None)
-        self._begins_with_map = bool(types) and isinstance(next(iter(types.values())), ForeignType)
+        self._begins_with_map = bool(types) and isinstance(next(iter(types.values())), OpaqueType)
         self._dims_by_type: dict[TensorType, list[tuple[int, str | None, Dim | int]]] = {}
         self._accepted: tuple[_Accepted, ...] | None = None
 

@@ -22,7 +22,7 @@ from graphcore.errors import GraphcoreError
 from graphcore.runtime.isolation.framing import Malformed
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, Shape, TensorType, Type
 
 _DTYPES: tuple[np.dtype[Any], ...] = tuple(
     np.dtype(each)
@@ -297,7 +297,7 @@ def _type_to_json(type_: Type) -> list[Any]:
         return ["sequence", _type_to_json(type_.element)]
     if isinstance(type_, OptionalType):
         return ["optional", _type_to_json(type_.element)]
-    return ["foreign", type_.name, type_.onnx.hex()]
+    return ["opaque", type_.name, type_.onnx.hex()]
 
 
 def _dim_of(dim: Dim) -> int | str | None:
@@ -340,9 +340,9 @@ def _type(description: Any, depth: int, deadline: float) -> Type:
     if kind == "optional":
         (element,) = rest
         return OptionalType(_type(element, depth + 1, deadline))
-    if kind == "foreign":
+    if kind == "opaque":
         name, onnx = rest
-        return ForeignType(_name(name), bytes.fromhex(onnx))
+        return OpaqueType(_name(name), bytes.fromhex(onnx))
     raise ValueError(f"a type of kind {kind!r:.40}")
 
 

@@ -40,7 +40,7 @@ from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.targets.releases import Runtime, default, table_of
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type
 
 DEPLOYED = 22
 """Files without a requested opset or release are written with older operators if they fit this opset."""
@@ -373,7 +373,7 @@ def _is_newer(node: Node, parameter: Parameter, dtype: str) -> bool:
 def _is_typed(type_: Type) -> bool:
     while isinstance(type_, (SequenceType, OptionalType)):
         type_ = type_.element
-    return not isinstance(type_, ForeignType)
+    return not isinstance(type_, OpaqueType)
 
 
 def _is_variable(parameter: Parameter) -> bool:

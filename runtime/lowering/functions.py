@@ -24,7 +24,7 @@ from graphcore.runtime.lowering.targets.releases import Runtime, default, table_
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
+from graphcore.types.tensor_types import OpaqueType, TensorType, Type, tensor_type
 
 
 def inlined(graph: Graph) -> Graph:
@@ -160,7 +160,7 @@ def op_to_expand(node: Node, target: TargetName, is_read: bool, runtime: Runtime
     if op is None or not op.has_body:
         return None
     types = [None if s is None else s.type for s in node.inputs]
-    if any(isinstance(t, ForeignType) for t in (*types, *(s.type for s in node.outputs))):
+    if any(isinstance(t, OpaqueType) for t in (*types, *(s.type for s in node.outputs))):
         return None  # an imported node that does not fit the declaration: left to the runtime
     if op.kernel is None:
         return op

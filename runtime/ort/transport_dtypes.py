@@ -27,7 +27,7 @@ from graphcore.onnx.proto.value_protos import raw
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, Shape, TensorType, Type
 
 
 def check(model: str, types: Mapping[str, Type]) -> None:
@@ -207,7 +207,7 @@ _ELEMENTS = {
 
 
 def types_of(session: onnxruntime.InferenceSession) -> tuple[dict[str, Type], dict[str, Type]]:
-    """Return the types of the inputs and of the outputs by name; `ForeignType` for types that graphcore lacks."""
+    """Return the types of the inputs and of the outputs by name; `OpaqueType` for types that graphcore lacks."""
     semantic = _semantic(notes.read(session.get_modelmeta().custom_metadata_map).get(notes.DTYPES, "{}"))
     inputs = {v.name: _type(v, semantic) for v in session.get_inputs()}
     outputs = {v.name: _type(v, semantic) for v in session.get_outputs()}
@@ -266,12 +266,12 @@ def _parsed(described: str, shape: Shape) -> Type:
         try:
             return TensorType(_ELEMENTS.get(rest) or DType.of(rest), shape)
         except DTypeError:
-            return ForeignType(described)
+            return OpaqueType(described)
     if kind == "seq":
         return SequenceType(_parsed(rest, Shape.unknown()))
     if kind == "optional":
         return OptionalType(_parsed(rest, shape))
-    return ForeignType(described)
+    return OpaqueType(described)
 
 
 def _noted(name: object, stored: DType) -> DType:

@@ -35,7 +35,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     megabytes = int(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what kernels print is no answer
+    os.dup2(2, 1)  # what kernels print is not an answer
     used: set[str] = set()
     for line in sys.stdin:
         kind, name, path = json.loads(line)

@@ -94,6 +94,6 @@ def failure(element: Element) -> tuple[str | None, int]:
         raise
     except GraphcoreError as error:
         return f"{element.name} of {dtype}: {error.summary}", count
-    except BaseException as error:  # pytest's failures are no Exceptions
+    except BaseException as error:  # pytest's failures are not Exceptions
         return f"{element.name} of {dtype}: {type(error).__name__}: {error}", count
     return None, count

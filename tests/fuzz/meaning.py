@@ -54,7 +54,7 @@ class Built:
     graph: Graph
     arrays: list[Array]
     values: dict[int, tuple[Symbol, Value]]
-    made: list[Made] = field(default_factory=list)
+    results: list[Made] = field(default_factory=list)
     refused: int = 0
     near: bool = False
     """A step is right within a tolerance, so that what follows from it is not known to the bit."""
@@ -93,11 +93,11 @@ def built(program: Program) -> Built:
             if step is not None:
                 _add(result, program, len(program.inputs) + i, step)
     count = 0
-    for item in result.made:
+    for item in result.results:
         item.first = count
         count += len(item.results)
     if count:
-        graph.output(**{f"y{item.at}_{j}": s for item in result.made for j, s in enumerate(item.results)})
+        graph.output(**{f"y{item.at}_{j}": s for item in result.results for j, s in enumerate(item.results)})
     return result
 
 
@@ -138,7 +138,7 @@ def _add(to: Built, program: Program, at: int, step: Step) -> None:
     assert want is not None
     if symbol.dtype is not want.dtype:
         raise Wrong(f"{step!r} is {symbol.type}, not {want.dtype}")
-    to.made.append(Made(at, step, (symbol,), want))
+    to.results.append(Made(at, step, (symbol,), want))
     to.values[at] = (symbol, want)
 
 
@@ -170,7 +170,7 @@ def _add_case(to: Built, at: int, step: Step, symbols: Sequence[Any]) -> None:
         raise Wrong(f"{step!r} is refused: {error.summary}") from error
     results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     to.near |= case.near
-    to.made.append(Made(at, step, results, None))
+    to.results.append(Made(at, step, results, None))
     dims = results[0].shape
     if all(not d.is_dynamic and d.parameters <= SIZES.keys() for d in dims):
         array = np.zeros([d.evaluate(SIZES) for d in dims], results[0].dtype.numpy)
@@ -210,11 +210,11 @@ def _filled(operands: Sequence[Any], symbols: Sequence[Symbol]) -> list[Any]:
 def check(program: Program, of: Built, results: Sequence[Array]) -> None:
     """Check each step against its reference, on what the graph itself gave as its operands. Raises `Wrong`."""
     arrays: dict[int, Array] = dict(enumerate(of.arrays))
-    for item in of.made:
+    for item in of.results:
         got = results[item.first : item.first + len(item.results)]
         try:
             _check_step(program, of, item, got, arrays)
-        except BaseException as error:  # pytest's failures are no Exceptions
+        except BaseException as error:  # pytest's failures are not Exceptions
             if isinstance(error, KeyboardInterrupt):
                 raise
             raise Wrong(f"{item.step!r}: {error}") from None

@@ -70,25 +70,25 @@ class Holding(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model = counting()
-        self.known: dict[int, Array] = {}
+        self.expected: dict[int, Array] = {}
 
     @rule(target=states)
     def begin(self) -> Any:
         state = self.model.state()
-        self.known[id(state)] = np.zeros(3, np.int64)
+        self.expected[id(state)] = np.zeros(3, np.int64)
         return state
 
     @rule(target=states, state=states)
     def copy(self, state: Any) -> Any:
         other = state.copy()
-        self.known[id(other)] = self.known[id(state)].copy()
+        self.expected[id(other)] = self.expected[id(state)].copy()
         return other
 
     @rule(state=states, number=INTEGERS)
     def call(self, state: Any, number: int) -> None:
         (got,) = state(np.full(3, number))
-        self.known[id(state)] = self.known[id(state)] + number
-        assert got.tolist() == self.known[id(state)].tolist()
+        self.expected[id(state)] = self.expected[id(state)] + number
+        assert got.tolist() == self.expected[id(state)].tolist()
 
     @rule(state=states, numbers=st.lists(INTEGERS, min_size=2, max_size=6))
     def call_by_threads(self, state: Any, numbers: list[int]) -> None:
@@ -97,7 +97,7 @@ class Holding(RuleBasedStateMachine):
             thread.start()
         for thread in threads:
             thread.join()
-        self.known[id(state)] = self.known[id(state)] + sum(numbers)
+        self.expected[id(state)] = self.expected[id(state)] + sum(numbers)
 
     @rule(state=states, wrong=st.sampled_from([np.zeros(2, np.int64), np.zeros(3), "x", None]))
     def call_wrongly(self, state: Any, wrong: Any) -> None:
@@ -110,16 +110,16 @@ class Holding(RuleBasedStateMachine):
     @rule(state=states, number=INTEGERS)
     def set(self, state: Any, number: int) -> None:
         state.buffers["total"] = np.full(3, number)
-        self.known[id(state)] = np.full(3, number)
+        self.expected[id(state)] = np.full(3, number)
 
     @rule(state=states)
     def reset(self, state: Any) -> None:
         state.buffers.reset()
-        self.known[id(state)] = np.zeros(3, np.int64)
+        self.expected[id(state)] = np.zeros(3, np.int64)
 
     @rule(state=states)
     def holds_what_is_known(self, state: Any) -> None:
-        assert state.buffers["total"].tolist() == self.known[id(state)].tolist()
+        assert state.buffers["total"].tolist() == self.expected[id(state)].tolist()
 
 
 class Batching(RuleBasedStateMachine):

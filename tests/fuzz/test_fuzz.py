@@ -356,7 +356,7 @@ class Forgetful(states.Holding):
     def __init__(self) -> None:
         RuleBasedStateMachine.__init__(self)
         self.model = _counting()
-        self.known = {}
+        self.expected = {}
 
     @rule(state=states.Holding.states)
     def holds_nothing(self, state: Any) -> None:

@@ -39,7 +39,7 @@ def failure(subject: str, number: int, steps: int = STEPS) -> tuple[str | None, 
             raise
         except GraphcoreError as error:
             return f"{type(error).__name__}: {error.summary}", 0
-        except BaseException as error:  # pytest's failures are no Exceptions
+        except BaseException as error:  # pytest's failures are not Exceptions
             return f"{type(error).__name__}: {str(error)[:600]}", 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from graphcore import DType, Graph, TensorType
 
 FOLDERS = ("graphcore", "ops", "runtime", "models", "array_api")
-"""The folders of the source; rooms are links in `graphcore`, which are followed once."""
+"""The folders of the source; packages are links in `graphcore`, which are followed once."""
 
 ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists())
 

@@ -134,7 +134,7 @@ def test_release_is_named_when_no_python_has_it(releases: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("version", ["newest", "../1.27.0", "", "1.27.0 --pre"])
 def test_release_that_is_none_is_refused(releases: Path, version: str) -> None:
-    with pytest.raises(RunError, match="is no release of onnxruntime"):
+    with pytest.raises(RunError, match="is not a release of onnxruntime"):
         venvs.python_of(version)
     assert not releases.exists()
 

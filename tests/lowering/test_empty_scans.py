@@ -1,4 +1,4 @@
-"""Scans of strangers along any axis of operands without elements, which end the process in onnxruntime itself."""
+"""Scans of third-party models along any axis of empty operands, which end the process in onnxruntime itself."""
 
 from __future__ import annotations
 

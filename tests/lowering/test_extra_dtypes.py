@@ -52,7 +52,7 @@ def some(dtype: DType, *shape: int) -> Array:
 def model_of(nodes: list[Any], inputs: dict[str, Array], outputs: list[str], value: list[Any] | None = None) -> Any:
     infos = [helper.make_tensor_value_info(n, DType.of(x.dtype).onnx, list(x.shape)) for n, x in inputs.items()]
     results = [onnx.ValueInfoProto(name=name) for name in outputs]
-    graph = helper.make_graph(nodes, "foreign", infos, results, value or [])
+    graph = helper.make_graph(nodes, "third_party", infos, results, value or [])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)])
 
 

@@ -16,7 +16,7 @@ from onnx import TypeProto, helper
 import graphcore as gc
 from graphcore import DType, Graph, Model, TensorType, ops
 from graphcore.errors import FeedError, ModelError, RunError
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, Type
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, Shape, Type
 
 Array = np.ndarray[Any, Any]
 D = DType
@@ -329,14 +329,14 @@ def test_maps_come_as_the_runtime_gives_them() -> None:
     maps = helper.make_sequence_type_proto(helper.make_map_type_proto(D.string.onnx, tensor(shape=[])))
     model = load(node, {"x": tensor(shape=["n", 2])}, {"y": maps})
     assert isinstance(model.outputs["y"], SequenceType)
-    assert isinstance(model.outputs["y"].element, ForeignType)
+    assert isinstance(model.outputs["y"].element, OpaqueType)
     assert model(Y) == [[{"a": 4, "b": 5}, {"a": 6, "b": 7}]]
 
 
 def test_maps_go_in_as_the_runtime_takes_them() -> None:
     node = helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", string_vocabulary=["b", "a"])
     model = load(node, {"x": helper.make_map_type_proto(D.string.onnx, tensor(shape=[]))}, {"y": tensor()})
-    assert isinstance(model.inputs["x"], ForeignType)
+    assert isinstance(model.inputs["x"], OpaqueType)
     assert model({"a": 1.0, "b": 2.0})[0].tolist() == [[2, 1]]
     for wrong in (None, X, [X], 3, {}, {"a": "b"}):
         with pytest.raises(RunError, match="values: onnxruntime failed"):

@@ -22,7 +22,7 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphcoreError, PromotionError
 from graphcore.onnx.schemas.catalogue import OperatorSpec, entry, names
 from graphcore.ops import onnx as onnx_ops
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, Type, tensor_type
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, Shape, Type, tensor_type
 from tests.support.graphs import run
 
 ROOT = Path(__file__).parents[2]
@@ -105,11 +105,11 @@ def _required(of: OperatorSpec, type_: Type) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dtype", [DType.float32, DType.int64, DType.string])
-@pytest.mark.parametrize("kind", ["unranked", "foreign", "scalar", "unknown", "empty"])
+@pytest.mark.parametrize("kind", ["unranked", "opaque", "scalar", "unknown", "empty"])
 def test_operators_take_or_refuse_operands_of_any_type(kind: str, dtype: DType) -> None:
     types: dict[str, Type] = {
         "unranked": tensor_type(dtype, Shape.unknown()),
-        "foreign": ForeignType(),
+        "opaque": OpaqueType(),
         "scalar": TensorType(dtype, []),
         "unknown": TensorType(dtype, ["?", "?"]),
         "empty": TensorType(dtype, [0, 0]),

@@ -185,7 +185,7 @@ def _computed_and_folded(function: Callable[..., Any], dtype: DType, *arrays: Ar
     for result, symbol in zip(results, folded.outputs, strict=True):
         if isinstance(symbol.producer, Constant):
             assert bits(symbol.producer.array) == bits(result), symbol
-        else:  # what has NaN in it, or is no matter of NumPy's
+        else:  # what has NaN in it, or is not defined in NumPy
             assert symbol.dtype.is_float or dtype.is_float
 
 

@@ -233,7 +233,7 @@ def test_time_that_a_program_prints_is_a_fault() -> None:
     assert faults(f"PROGRAM = {program!r}") == ["print('took', time.time() - begun)"]
 
 
-GUARD = """
+FLAG = """
 import time
 end = time.monotonic() + 60
 while not ready() and time.monotonic() < end:
@@ -267,7 +267,7 @@ def test():
 @pytest.mark.parametrize(
     "source",
     [
-        GUARD,
+        FLAG,
         WAITING,
         OTHER,
         "import time\ntime.sleep(1)\nassert ready()",

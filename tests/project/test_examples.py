@@ -113,7 +113,7 @@ def test_fix_model_runs_what_onnxruntime_refuses(capsys: pytest.CaptureFixture[s
         "Add bfloat16[batch, 2]",
         "bfloat16 [[12.1875, -2.96875]]",
     ]
-    assert Path("mended.onnx").exists()
+    assert Path("fixed.onnx").exists()
 
 
 def test_own_system_casts_to_the_dtype_of_its_lattice(capsys: pytest.CaptureFixture[str]) -> None:

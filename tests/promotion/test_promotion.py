@@ -489,10 +489,10 @@ class Toy(PromotionSystem):
     remembered = False
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Key, tuple[Operand, ...]]] = []
+        self.requests: list[tuple[Key, tuple[Operand, ...]]] = []
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
-        self.asked.append((key, tuple(operands)))
+        self.requests.append((key, tuple(operands)))
         if key.rule != "arithmetic":
             return super().resolve(key, operands)
         lengths = {o.length for o in operands if o.length not in (None, 1)}
@@ -513,11 +513,11 @@ def test_toy_system_sees_rank_length_and_literals() -> None:
     toy = Toy()
     graph = Graph("g", {"v": TensorType(D.int8, [4]), "m": TensorType(D.int8, ["n", 4])}, promotion=toy)
     graph["v"] + graph["m"]
-    (_, (left, right)) = toy.asked[-1]
+    (_, (left, right)) = toy.requests[-1]
     assert (left.dtype, left.rank, left.length, left.literal) == (D.int8, 1, 4, None)
     assert (right.dtype, right.rank, right.length) == (D.int8, 2, None)
     graph["v"] * 3
-    (key, (_, literal)) = toy.asked[-1]
+    (key, (_, literal)) = toy.requests[-1]
     assert key == Key("mul", "arithmetic", elementwise=True)
     assert (literal.dtype, literal.literal) == (None, 3)
 
@@ -527,10 +527,10 @@ def test_toy_system_is_asked_anew_each_time() -> None:
     x, y = symbols(D.int8, D.int8, promotion=toy)
     for count in (1, 2, 3):
         x + y
-        assert len(toy.asked) == count
+        assert len(toy.requests) == count
     change(x, type=tensor_type(x.dtype, x.shape, ambiguous=True))
     assert (x + y).dtype is D.int8
-    assert toy.asked[-1][1][0].ambiguous
+    assert toy.requests[-1][1][0].ambiguous
 
 
 def test_toy_system_makes_ambiguous_results_that_travel_and_print() -> None:

@@ -52,7 +52,7 @@ NOT_STATED = {
     "autoconvert: matrices and arrays of R are ambiguous": (3, "R's have no dtype; NumPy's have, and are known"),
     "autoconvert: bare vectors, text and paths in errors": (
         7,
-        "R's vectors are no arrays; text is refused here too",
+        "R's vectors are not arrays; text is refused here too",
     ),
     "autoconvert: static arguments": (2, "a Python value that decides what is built is an argument of the builder"),
     "autoconvert: xla, quickr, nested jit and jit_eval": (17, "other compilers of anvil's; one runtime computes here"),

@@ -215,15 +215,15 @@ def test_call_that_fails_loses_a_buffer_that_is_written_in_place_until_it_is_set
     assert model.buffers.in_place == ("b",)
     model(np.array(0))
     uses: list[Any] = [model, lambda at: model.buffers["b"], lambda at: model.debug(at, watch="*")]
-    mends: list[Any] = [model.buffers.reset, lambda: model.buffers.__setitem__("b", np.ones(4, np.float32))]
-    for mend in mends:
+    fixes: list[Any] = [model.buffers.reset, lambda: model.buffers.__setitem__("b", np.ones(4, np.float32))]
+    for fix in fixes:
         with pytest.raises(RunError, match="onnxruntime failed"):
             model(np.array(9))
         for use in uses:
             with pytest.raises(RunError, match="a failed call may have written to b in place") as raised:
                 use(np.array(0))
             assert "reset" in raised.value.help
-        mend()
+        fix()
         model(np.array(0))
     assert model.buffers["b"].tolist() == [1, 1, 1, 1]
 

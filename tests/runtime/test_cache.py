@@ -485,7 +485,7 @@ def test_graph_is_read_on_demand_when_warm_started(tmp_path: Path) -> None:
 
 
 def test_file_that_is_not_a_model_is_refused_as_ever(tmp_path: Path) -> None:
-    for content in (b"", b"garbage that is no model"):
+    for content in (b"", b"garbage, not a model"):
         (tmp_path / "bad.onnx").write_bytes(content)
         with pytest.raises(ModelError, match=r"bad.onnx (is empty|of .* is not an ONNX model)"):
             gc.InferenceSession().load(tmp_path / "bad.onnx", cache_dir=tmp_path)

@@ -1,4 +1,4 @@
-"""Feeds that are no NumPy arrays: lists, numbers, arrays of other libraries, one dict, and onnxruntime's call."""
+"""Feeds that are not NumPy arrays: lists, numbers, arrays of other libraries, one dict, and onnxruntime's call."""
 
 from __future__ import annotations
 

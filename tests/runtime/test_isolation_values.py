@@ -28,7 +28,7 @@ from graphcore.runtime.isolation.codec import (
 from graphcore.runtime.isolation.failures import WorkerLimits, describe_error, died, error_of
 from graphcore.runtime.isolation.framing import Malformed
 from graphcore.types.dims import Dim
-from graphcore.types.tensor_types import ForeignType, Shape, Type
+from graphcore.types.tensor_types import OpaqueType, Shape, Type
 
 PLAIN = [np.dtype(kind) for kind in ("?", "i1", "i8", "u2", "f2", "f4", "f8", "c8")]
 NARROW = [np.dtype(kind) for kind in (ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4, ml_dtypes.uint2)]
@@ -154,7 +154,7 @@ TYPES: dict[str, Type] = {
     "wide": TensorType(DType.int(100), []),
     "list": SequenceType(TensorType(DType.float32, ["k"])),
     "optional": OptionalType(SequenceType(TensorType(DType.int8, Shape.unknown()))),
-    "foreign": ForeignType("map(string, float)", b"\x01\x02"),
+    "opaque": OpaqueType("map(string, float)", b"\x01\x02"),
 }
 
 
@@ -176,7 +176,7 @@ def test_types_come_as_they_went() -> None:
         [["x", ["tensor", "float32", [1] * 65, False]]],
         [["x", ["tensor", "float32", ["2 * (a + b)"], False]]],
         [["x", ["tensor", "float32", [" % ".join(f"(a{i} + b{i})" for i in range(16))], False]]],
-        [["x", ["foreign", "map", "zz"]]],
+        [["x", ["opaque", "map", "zz"]]],
         [["x", ["sequence"]]],
     ],
 )

@@ -48,7 +48,7 @@ OTHERS: dict[str, onnx.NodeProto] = {
     "a result of the name of another": node("Add", ["a", "a"], ["a"]),
     "a result of the name of an input": node("Add", ["a", "a"], ["x"]),
     "another domain": node("Add", ["a", "a"], ["c"], domain="others"),
-    "a name that is no text": unread(node("Add", ["a", "a"], ["c"])),
+    "a name that is not text": unread(node("Add", ["a", "a"], ["c"])),
     "an empty constant": node("Add", ["a", "empty"], ["c"]),
 }
 

@@ -171,7 +171,7 @@ def test_graph_without_outputs_is_refused() -> None:
         ("nowhere.onnx", "load: nowhere.onnx is not a file"),
         (".", r"load: \. is a folder"),
         (
-            b"garbage that is no model",
+            b"garbage, not a model",
             "load: the model of 24 bytes is not an ONNX model: byte 0 does not start a field",
         ),
         (b"", "load: the model is empty"),
@@ -354,7 +354,7 @@ def test_provider_options_that_are_not_mappings_are_refused(options: Any) -> Non
 
 def test_nothing_is_printed_when_a_model_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ModelError):
-        gc.InferenceSession().load(b"garbage that is no model")
+        gc.InferenceSession().load(b"garbage, not a model")
     assert capfd.readouterr() == ("", "")
 
 

@@ -13,7 +13,7 @@ from graphcore import DType, TensorType  # noqa: E402  after the skip
 from graphcore.errors import FeedError  # noqa: E402
 from graphcore.scale.batch.arrow_types import DTYPE_KEY, check, field  # noqa: E402
 from graphcore.scale.batch.worker import arrays_of, column  # noqa: E402
-from graphcore.scale.carriers import from_storage, storage_dtype  # noqa: E402
+from graphcore.scale.storage import from_storage, storage_dtype  # noqa: E402
 
 DTYPES = [
     "bool", "int2", "uint2", "int4", "uint4", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",

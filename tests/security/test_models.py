@@ -188,7 +188,7 @@ ARITY = {
     "unnamed results beyond those of Split": node("Split", ["x"], ["y", "a", "b", "c", ""], num_outputs=4),
     "unnamed results beyond the schema": node("Add", ["x", "x"], ["y", ""]),
     "no results of a Cast": node("Cast", ["x"], [], to=1),
-    "fed what is no tensor": node("SequenceLength", ["x"], ["y"]),
+    "fed a value that is not a tensor": node("SequenceLength", ["x"], ["y"]),
     "dtype it does not take": node("Not", ["x"], ["y"]),
 }
 

@@ -249,7 +249,7 @@ BODIES = {
     "Loop: too many results": node(
         "Loop", ["n", "", "x"], ["y", "z", "u"], body=body([COUNTER, GO, STORED], ["go", "o"])
     ),
-    "Loop: condition is no bool": node(
+    "Loop: condition is not a bool": node(
         "Loop", ["n", "", "x"], ["y"], body=helper.make_graph(
             [helper.make_node("Neg", ["v"], ["o"])], "b", [COUNTER, GO, STORED], [value("o"), value("v")])
     ),

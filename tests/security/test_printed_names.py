@@ -23,7 +23,7 @@ from tests.sampling import drawn
 FORGED = "error: forged"
 UNSEEN = "\x1b\x07\r\n\t\x00\x7f\x9b\u202e\u2066\u200b\u2028\ufeff\ud800"
 evil = st.text(st.sampled_from(f"{UNSEEN}ab[0m'\"\\"), min_size=1, max_size=8).map(lambda text: f"{text}\n{FORGED}")
-held = evil.map(lambda text: text.replace("\ud800", "?"))  # protobuf has no half surrogates
+names = evil.map(lambda text: text.replace("\ud800", "?"))  # protobuf has no half surrogates
 
 
 def is_safe(text: str) -> bool:
@@ -83,7 +83,7 @@ def printed(name: str) -> Iterator[str]:
 
 
 @settings(max_examples=15)
-@given(held)
+@given(names)
 @example("\x1b]0;owned\x07\r\u202e\nerror: forged [bold]x[/bold] ")
 def test_names_of_loaded_models_are_escaped_wherever_they_are_printed(name: str) -> None:
     for text in printed(name):

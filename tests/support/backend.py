@@ -35,8 +35,8 @@ from graphcore.types.tensor_types import Type
 
 _DRAWN = "The result is drawn at random, and what is expected was drawn by another generator."
 _KERNEL = (
-    "The kernel of float32, which models of others keep for lengths that are powers of two, has errors of 1e-7 of the "
-    "largest number where the transform is exactly 0, beyond the test's own tolerance of 1e-7."
+    "The kernel of float32, which third-party models keep for lengths that are powers of two, has errors of 1e-7 of "
+    "the largest number where the transform is exactly 0, beyond the test's own tolerance of 1e-7."
 )
 
 _ROUNDED = (
@@ -290,7 +290,7 @@ def _is_inferred(model: onnx.ModelProto) -> bool:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what kernels print is no answer
+    os.dup2(2, 1)  # what kernels print is not an answer
     cases = collected(pools=False)
     print(json.dumps(list(cases)), file=answers, flush=True)
     with tempfile.TemporaryDirectory() as folder:

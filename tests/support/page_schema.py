@@ -116,7 +116,7 @@ def faults(value: Any, type_: Any = "Page", place: str = "page") -> list[str]:
             "boolean": isinstance(value, bool),
             "null": value is None,
         }[type_]
-        return [] if is_one else [f"{place}: {value!r:.60} is no {type_}"]
+        return [] if is_one else [f"{place}: {value!r:.60} is not a {type_}"]
     kind, inner = type_
     if kind == "literal":
         return [] if value == inner else [f"{place}: {value!r:.60} is not {inner!r}"]
@@ -125,7 +125,7 @@ def faults(value: Any, type_: Any = "Page", place: str = "page") -> list[str]:
         return [] if not all(results) else results[0]
     if kind == "array":
         if not isinstance(value, list):
-            return [f"{place}: {value!r:.60} is no list"]
+            return [f"{place}: {value!r:.60} is not a list"]
         return [fault for i, each in enumerate(value) for fault in faults(each, inner, f"{place}[{i}]")][:5]
     if kind == "tuple":
         if not isinstance(value, list) or len(value) != len(inner):
@@ -133,7 +133,7 @@ def faults(value: Any, type_: Any = "Page", place: str = "page") -> list[str]:
         pairs = enumerate(zip(value, inner, strict=True))
         return [fault for i, (each, own) in pairs for fault in faults(each, own, f"{place}[{i}]")]
     if not isinstance(value, dict):
-        return [f"{place}: {value!r:.60} is no object"]
+        return [f"{place}: {value!r:.60} is not an object"]
     names = {name.rstrip("?") for name in inner}
     found_in = [f"{place}: {key} is not in the model" for key in value if key not in names]
     for name, own in inner.items():

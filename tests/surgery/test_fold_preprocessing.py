@@ -86,7 +86,7 @@ class Form:
     build: Callable[[Symbol], Symbol]
     dtype: DType = U8
     layout: str = "NHWC"
-    left: int = 0
+    steps: int = 0
 
 
 def nchw(x: Symbol) -> Symbol:
@@ -114,16 +114,16 @@ FORMS = (
     Form("negated and turned", lambda x: conv(-ops.sub(channels(MEAN), 2.0 * nchw(x.cast(F32))))),
     Form("no bias", lambda x: conv(nchw((x.cast(F32) - MEAN) / STD), bias=False)),
     Form("groups", lambda x: conv(nchw((x.cast(F32) - MEAN) / STD), 6, 3)),
-    Form("padding: the shift stays", lambda x: conv(nchw((x.cast(F32) / 255 - MEAN) / STD), pads=[1, 1, 1, 1]), left=1),
-    Form("padding of one side", lambda x: conv(nchw((x.cast(F32) - MEAN) / STD), pads=[0, 0, 0, 2]), left=1),
+    Form("pads: the shift stays", lambda x: conv(nchw((x.cast(F32) / 255 - MEAN) / STD), pads=[1, 1, 1, 1]), steps=1),
+    Form("padding of one side", lambda x: conv(nchw((x.cast(F32) - MEAN) / STD), pads=[0, 0, 0, 2]), steps=1),
     Form("padding: a scale alone", lambda x: conv(nchw(x.cast(F32) / 255 / STD), pads=[1, 1, 1, 1])),
-    Form("SAME", lambda x: conv(nchw((x.cast(F32) / 255 - MEAN) / STD), auto_pad="SAME_UPPER"), left=1),
+    Form("SAME", lambda x: conv(nchw((x.cast(F32) / 255 - MEAN) / STD), auto_pad="SAME_UPPER"), steps=1),
     Form("VALID", lambda x: conv(nchw((x.cast(F32) / 255 - MEAN) / STD), auto_pad="VALID")),
     Form("flipped by a slice", lambda x: conv(nchw((x[..., ::-1].cast(F32) / 255 - MEAN) / STD))),
     Form("flipped by indices", lambda x: conv((ops.gather(nchw(x), TURN, 1).cast(F32) - channels(MEAN)) / 9)),
     Form("flipped after the steps", lambda x: conv(ops.gather(nchw((x.cast(F32) - MEAN) / STD), TURN, 1))),
     Form("flipped between the steps", lambda x: conv(bgr_by_split(nchw(x.cast(F32) - MEAN)) / channels(STD))),
-    Form("flipped, with padding", lambda x: conv(bgr_by_split(nchw(x.cast(F32) - MEAN)) / 3, pads=[1] * 4), left=1),
+    Form("flipped, with padding", lambda x: conv(bgr_by_split(nchw(x.cast(F32) - MEAN)) / 3, pads=[1] * 4), steps=1),
     Form("flipped alone", lambda x: conv(nchw(x[..., ::-1]).cast(F32))),
     Form("a crop between", lambda x: conv(nchw((x.cast(F32) - MEAN)[:, 1:, ::2] / STD))),
     Form("a Resize between", lambda x: conv(ops.resize(nchw(x.cast(F32) / 255 - MEAN), ["n", 3, 9, 5]) / 3)),
@@ -153,7 +153,7 @@ def sized(x: Symbol) -> Symbol:
 def test_steps_become_a_part_of_a_convolution(form: Form) -> None:
     graph = image(form.dtype, form.layout)
     graph.output(y=form.build(graph[0]))
-    result = assert_folded(graph, form.left)
+    result = assert_folded(graph, form.steps)
     assert len(result.nodes) < len(graph.nodes)
     if "flipped" in form.label:
         assert not any(name in counted(result) for name in ("Concat", "Gather", "Slice", "Split"))
@@ -255,7 +255,7 @@ def refused() -> dict[str, tuple[Callable[[Graph], Any], str]]:
             "selects a part of other axes",
         ),
         "a nonlinear step": (lambda g: conv(ops.sqrt(nchw(g[0].cast(F32) / 255))), "Sqrt .* cannot be folded"),
-        "weights that are no constant": (
+        "weights that are not constant": (
             lambda g: (g[0].cast(F32) / 255) @ ops.permute(g[0].cast(F32), [0, 1, 3, 2]), "weights are not constant",
         ),
         "half precision": (

@@ -238,7 +238,7 @@ def test_sizes_are_not_numbers_that_happen_to_be_equal() -> None:
         g.output(y=g["x"] / float(size))
         with pytest.raises(GraphError, match="a pattern"):
             g.replace_all(by_size, lambda x: x)
-        assert len(g.find_all(lambda x, size=size: x / float(size))) == 1, "a parameter with a default is no value"
+        assert len(g.find_all(lambda x, size=size: x / float(size))) == 1, "a parameter with a default is not a value"
 
 
 def test_an_error_of_the_function_itself_is_raised_as_it_is() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import Dim, DType, Graph, Shape, TensorType, ops
 from graphcore.promotion.explanations import explain
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType
 from graphcore.view.graph_data import layout
 from graphcore.view.notebook import SMALL, graph_svg
 from tests.support.drawn_graphs import branching, called, mixed, unet
@@ -190,7 +190,7 @@ def test_symbol_of_a_large_graph_draws_the_nearest_nodes() -> None:
         (TensorType(DType.float32, ["n", 4]), "<code>float32[n, 4]</code>"),
         (SequenceType(TensorType(DType.int8, [])), "<code>seq(int8[])</code>"),
         (OptionalType(TensorType(DType.int8, [])), "<code>optional(int8[])</code>"),
-        (ForeignType("<map>"), "<code>&lt;map&gt;</code>"),
+        (OpaqueType("<map>"), "<code>&lt;map&gt;</code>"),
     ],
 )
 def test_types_and_dims_are_code(value: Any, expected: str) -> None:

@@ -40,7 +40,7 @@ def python_of(version: str) -> Path:
     `RunError` where the release is not to be had for any Python that is installed here.
     """
     if not re.fullmatch(r"\d+(\.\w+)+", version):
-        raise RunError(f"measure: {version!r} is no release of onnxruntime", help="name one such as 1.27.0")
+        raise RunError(f"measure: {version!r} is not a release of onnxruntime", help="name one such as 1.27.0")
     wanted = requirements(version)
     places = {python: folder() / f"{version}-py{python}" for python in PYTHONS}
     with _alone(version):

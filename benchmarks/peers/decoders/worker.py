@@ -84,7 +84,7 @@ def answer(engine: Engine, job: Job, order: dict[str, Any]) -> Any:
 
 def main(described: str) -> int:
     job = Job(**json.loads(described))
-    out, sys.stdout = sys.stdout, sys.stderr  # what an engine prints is no answer
+    out, sys.stdout = sys.stdout, sys.stderr  # what an engine prints is not an answer
     engine: Engine = importlib.import_module(f"benchmarks.peers.decoders.{job.engine}").open_engine(job)
     print(json.dumps({"ready": job.engine, "peak": peak()}), file=out, flush=True)
     for line in sys.stdin:

@@ -22,7 +22,7 @@ from graphcore.onnx.proto.model_proto import attribute as encode
 from graphcore.onnx.proto.type_protos import join_types
 from graphcore.onnx.schemas.catalogue import KINDS, Attribute, OperatorSpec
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type, known_type
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type, known_type
 
 _EXPECTED: dict[int, str] = {
     KINDS.INT: "an int of 64 bits, or a DType that ONNX has",
@@ -185,7 +185,7 @@ class BodyArgument:
                 help="declare one input for each operand that the operator passes to its body",
             )
         for symbol, type_ in zip(graph.inputs, types, strict=True):
-            is_unknown = isinstance(type_, ForeignType) and not type_.onnx
+            is_unknown = isinstance(type_, OpaqueType) and not type_.onnx
             if not is_unknown and join_types((symbol.type, type_)) != symbol.type:
                 raise GraphError(
                     f"{self.label}: an input of {self.name} is declared {symbol.type}, but receives {type_}",

@@ -25,7 +25,7 @@ from graphcore.onnx.read.statements import make_statements
 from graphcore.onnx.schemas.catalogue import KINDS, OperatorSpec, doc, entry, signature, types
 from graphcore.onnx.schemas.schemas import Parameter, element
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
+from graphcore.types.tensor_types import OpaqueType, TensorType, Type, tensor_type
 
 _SCALARS = (bool, int, float)
 _NUMBERS = "float32 float64 int64 int32 bool".split()
@@ -256,7 +256,7 @@ def _check(spec: OperatorSpec, positions: Sequence[int], values: Sequence[Symbol
     for position, symbol in symbols:
         if isinstance(symbol.type, TensorType):
             _check_stored(spec, symbol)
-        if isinstance(symbol.type, ForeignType) and not symbol.type.name.startswith("tensor("):
+        if isinstance(symbol.type, OpaqueType) and not symbol.type.name.startswith("tensor("):
             continue
         parameter = _parameter(spec, position)
         if parameter.allowed and element(symbol.type) not in parameter.allowed:

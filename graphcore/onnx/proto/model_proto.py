@@ -42,7 +42,7 @@ from graphcore.onnx.proto.value_protos import (
     varint,
 )
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType
 
 _NODE = [b"\x0a" + size for size in SMALL]
 """The tag of the field `node` of a GraphProto and the length, for short nodes."""
@@ -317,7 +317,7 @@ def _encoded(name: str, value: Any) -> bytes:
         return head + block(5, b"".join(tensor(value, DType.of(value.dtype), ""))) + _TENSOR
     if isinstance(value, Graph):
         return _body(name, value, _NameScope())
-    if isinstance(value, (TensorType, SequenceType, OptionalType, ForeignType)):
+    if isinstance(value, (TensorType, SequenceType, OptionalType, OpaqueType)):
         return head + block(14, encoded_type(value)) + _TYPE_PROTO
     if isinstance(value, (list, tuple)):
         return head + _list(name, value)

@@ -15,7 +15,7 @@ from graphcore.types.dim_polynomial import BOUND
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import (
-    ForeignType,
+    OpaqueType,
     OptionalType,
     SequenceType,
     Shape,
@@ -35,23 +35,23 @@ _MAX_CACHED_LENGTH = 200
 
 
 def read_type(proto: onnx.TypeProto) -> Type:
-    """Return the type; a `ForeignType` for one that graphcore does not have, or an unknown one."""
+    """Return the type; a `OpaqueType` for one that graphcore does not have, or an unknown one."""
     kind = proto.WhichOneof("value")
     if kind == "sequence_type":
         return SequenceType(read_type(proto.sequence_type.elem_type))
     if kind == "optional_type":
         return OptionalType(read_type(proto.optional_type.elem_type))
     if kind != "tensor_type":
-        return ForeignType((kind or "unknown").removesuffix("_type"), proto.SerializeToString())
+        return OpaqueType((kind or "unknown").removesuffix("_type"), proto.SerializeToString())
     tensor = proto.tensor_type
     if not tensor.elem_type:
-        return ForeignType()
+        return OpaqueType()
     try:
         dtype = DType.of(tensor.elem_type)
     except DTypeError:
         kinds = onnx.TensorProto.DataType
         name = kinds.Name(tensor.elem_type).lower() if tensor.elem_type in kinds.values() else str(tensor.elem_type)
-        return ForeignType(f"tensor({name})", proto.SerializeToString())
+        return OpaqueType(f"tensor({name})", proto.SerializeToString())
     if not tensor.HasField("shape"):
         return tensor_type(dtype, Shape.unknown())
     return tensor_type(dtype, _shape([read_dim(d) for d in tensor.shape.dim]))
@@ -114,7 +114,7 @@ def _join(a: Type, b: Type) -> Type:
     if isinstance(a, (SequenceType, OptionalType)) and type(a) is type(b):
         return type(a)(_join(a.element, b.element))
     if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype is not b.dtype:
-        return ForeignType()
+        return OpaqueType()
     if not a.shape.is_ranked or not b.shape.is_ranked or a.rank != b.rank:
         return tensor_type(a.dtype, Shape.unknown())
     pairs = zip(a.shape, b.shape, strict=True)

@@ -18,7 +18,7 @@ import numpy as np
 from graphcore.errors import ModelError
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type
 
 # Protobuf's wire format (https://protobuf.dev/programming-guides/encoding), as far as writing ONNX needs it.
 #
@@ -158,7 +158,7 @@ def encoded_type(type_: Type) -> bytes:
             return block(1, integer(1, type_.dtype.onnx))
         dims = b"".join(block(1, _dim(dim)) for dim in type_.shape)
         return block(1, integer(1, type_.dtype.onnx) + block(2, dims))
-    if isinstance(type_, ForeignType):
+    if isinstance(type_, OpaqueType):
         return type_.onnx
     field = {SequenceType: 4, OptionalType: 9}[type(type_)]
     return block(field, block(1, encoded_type(type_.element)))

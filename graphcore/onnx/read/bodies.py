@@ -23,7 +23,7 @@ from graphcore.operators import BY_TYPES
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import (
-    ForeignType,
+    OpaqueType,
     OptionalType,
     SequenceType,
     Shape,
@@ -67,15 +67,15 @@ def read(
     if op_type == "Scan" and "body" in protos and opset >= 9:
         return _scan(read_body, protos["body"], inputs, attributes, outputs, place)
     if op_type == "SequenceMap" and "body" in protos:
-        element_types = [_element(s.type) if s is not None else ForeignType() for s in inputs]
+        element_types = [_element(s.type) if s is not None else OpaqueType() for s in inputs]
         body = read_body("body", protos["body"], element_types)
         return [SequenceType(s.type) for s in body.outputs], {"body": body}
-    return None, {name: read_body(name, read, [ForeignType()] * len(read.proto.input)) for name, read in protos.items()}
+    return None, {name: read_body(name, read, [OpaqueType()] * len(read.proto.input)) for name, read in protos.items()}
 
 
 def _common_type(types: Sequence[Type], place: object) -> Type:
     common = join_types(_semantic_types(types))
-    if isinstance(common, ForeignType) and not any(isinstance(t, ForeignType) for t in types):
+    if isinstance(common, OpaqueType) and not any(isinstance(t, OpaqueType) for t in types):
         raise ModelError(
             f"load: {place}: its branches return different types: {', '.join(map(str, types))}",
             help="cast one of them in the model",
@@ -95,7 +95,7 @@ def _semantic_types(types: Sequence[Type]) -> Sequence[Type]:
 def _loop(
     read_body: ReadBody, proto: BodyStatements, inputs: Sequence[Symbol | None], outputs: int | None, place: object
 ) -> tuple[list[Type], dict[str, Graph]]:
-    state_types: list[Type] = [s.type if s is not None else ForeignType() for s in inputs[2:]]
+    state_types: list[Type] = [s.type if s is not None else OpaqueType() for s in inputs[2:]]
     body, final_types = _read_until_stable(read_body, proto, [_COUNTER, _CONDITION], state_types, 1, place)
     condition = body.outputs[0].type
     if isinstance(condition, TensorType) and condition.dtype is not DType.bool:
@@ -113,7 +113,7 @@ def _loop(
 
 def _loop_result(state: Type, result: Type) -> Type:
     """Return the result type of a Loop's state: not optional if every iteration sets it, as ONNX defines."""
-    if isinstance(state, OptionalType) and not isinstance(result, (OptionalType, ForeignType)):
+    if isinstance(state, OptionalType) and not isinstance(result, (OptionalType, OpaqueType)):
         return state.element
     return state
 
@@ -131,7 +131,7 @@ def _scan(
         raise ModelError(f"load: {place} scans {count} of {len(inputs)} inputs", help="export the model again")
     states = len(inputs) - count
     axes = attributes.get("scan_input_axes") or [0] * count
-    state_types: list[Type] = [s.type if s is not None else ForeignType() for s in inputs[:states]]
+    state_types: list[Type] = [s.type if s is not None else OpaqueType() for s in inputs[:states]]
     scanned = [_slice_type(s, axis, place) for s, axis in zip(inputs[states:], axes, strict=False)]
     body, final_types = _read_until_stable(read_body, proto, [], state_types, 0, place, after=scanned)
     ends = attributes.get("scan_output_axes") or [0] * len(body.outputs[states:])
@@ -169,14 +169,14 @@ def _read_until_stable(
 
 
 def _generalise(before: Type, after: Type, place: object) -> Type:
-    if isinstance(before, ForeignType) and not before.onnx:
+    if isinstance(before, OpaqueType) and not before.onnx:
         return after
-    return before if isinstance(after, ForeignType) else _common_type((before, after), place)
+    return before if isinstance(after, OpaqueType) else _common_type((before, after), place)
 
 
 def _slice_type(symbol: Symbol | None, axis: int, place: object) -> Type:
     if symbol is None or not isinstance(symbol.type, TensorType):
-        return ForeignType()
+        return OpaqueType()
     shape = symbol.type.shape
     if not shape.is_ranked:
         return tensor_type(symbol.type.dtype, Shape.unknown())
@@ -248,9 +248,9 @@ class ResultTypes:
         """Return result types, filled in from those that the model declares. Raises `ModelError` for wrong operands."""
         declared = [self._type(name) for name in proto.output]
         if schema is None:
-            if declared and all(t is not None and not isinstance(t, ForeignType) and _is_ranked(t) for t in declared):
+            if declared and all(t is not None and not isinstance(t, OpaqueType) and _is_ranked(t) for t in declared):
                 return declared  # type: ignore[return-value]
-            result_types = [ForeignType() if t is None else t for t in declared]
+            result_types = [OpaqueType() if t is None else t for t in declared]
             return infer_other_domain(proto, inputs, self._versions, self._model.runtime, result_types)
         try:
             return infer_node(proto, schema, inputs, self._versions, declared, place, attributes, self._sizes)
@@ -337,7 +337,7 @@ def _undeclared(symbol: Symbol) -> Node | None:
         while isinstance(value.producer, Captured):
             value = value.producer.symbol
         maker = value.producer
-        if value.type != ForeignType() or not isinstance(maker, Node) or id(maker) in seen:
+        if value.type != OpaqueType() or not isinstance(maker, Node) or id(maker) in seen:
             continue
         seen.add(id(maker))
         if maker.domain and lookup(maker.domain, maker.op_type) is None:

@@ -38,7 +38,7 @@ from graphcore.onnx.read.statements import (
 from graphcore.onnx.schemas.schemas import check_operands, operator, required_attributes, schema_of
 from graphcore.onnx.versions import ReadNode, convert, is_unchanged, older
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import OpaqueType, TensorType, Type, _shape, tensor_type
 
 _MAX_UNNAMED_BYTES = 4096
 """Constants of at most this many bytes do not keep their names. Larger ones are weights in files of some exporters."""
@@ -116,7 +116,7 @@ class NodeReader:
             raise ModelError(f"load: no node computes the output {info.name!r}", help="export the model again")
         declared = read_type(info.type)
         check_declared(symbol, declared, info.name)
-        if isinstance(symbol.type, ForeignType) and not symbol.type.onnx and not isinstance(declared, ForeignType):
+        if isinstance(symbol.type, OpaqueType) and not symbol.type.onnx and not isinstance(declared, OpaqueType):
             change(symbol, type=declared)  # of an operator of another domain
         if isinstance(symbol.type, TensorType) and isinstance(symbol.producer, Node):
             dtype = self.model.dtype(info.name, symbol.type.dtype) if self.is_top else symbol.type.dtype
@@ -347,7 +347,7 @@ class NodeReader:
         symbols = []
         for info, type_ in zip(proto.input, types, strict=True):
             declared = read_type(info.type)
-            chosen = declared if isinstance(type_, ForeignType) and not type_.onnx else type_
+            chosen = declared if isinstance(type_, OpaqueType) and not type_.onnx else type_
             symbol = graph.build.input(chosen)
             symbols.append(symbol)
             reader.define(info.name, symbol)

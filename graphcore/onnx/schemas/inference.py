@@ -17,7 +17,7 @@ from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.proto.value_protos import block, integer, text, value_info
 from graphcore.onnx.schemas.other_domains import infer_other_domain
 from graphcore.onnx.schemas.runtime_operators import installed
-from graphcore.types.tensor_types import ForeignType, TensorType, Type
+from graphcore.types.tensor_types import OpaqueType, TensorType, Type
 
 
 def infer_types(
@@ -67,7 +67,7 @@ def _of_runtime(
         proto.output.extend(f"y{i}" for i in range(max(operator.min_outputs, 1)))
         for key, value in attributes.items():
             proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
-        types = infer_other_domain(proto, inputs, {domain: 1}, lambda: runtime, [ForeignType()] * len(proto.output))
+        types = infer_other_domain(proto, inputs, {domain: 1}, lambda: runtime, [OpaqueType()] * len(proto.output))
         if all(isinstance(t, TensorType) and t.shape.is_ranked for t in types):
             return tuple(types)
     operands = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}

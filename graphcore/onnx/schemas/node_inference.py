@@ -17,7 +17,7 @@ from graphcore.onnx.schemas.schemas import by_schema, element, operator, schema_
 from graphcore.operators import ROWS, SHAPES
 from graphcore.operators.shapes.call import OperatorCall, Value, shapes_of
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import OpaqueType, Shape, TensorType, Type, _shape, tensor_type
 
 Inputs: TypeAlias = "Sequence[Symbol | None]"
 
@@ -228,7 +228,7 @@ def _infer(
 ) -> list[Type]:
     """Return the types by ONNX's inference, else by the schema alone. Raises `ModelError`."""
     named = {name: s for name, s in zip(proto.input, inputs, strict=False) if s is not None}
-    types = {name: proto_of(s.type) for name, s in named.items() if s.type != ForeignType()}
+    types = {name: proto_of(s.type) for name, s in named.items() if s.type != OpaqueType()}
     proto = _without(proto, inputs)
     for name in proto.input:
         if name and name not in types:  # inference looks them all up
@@ -258,8 +258,8 @@ def _infer(
     bound = {p.type: s.type for i, s in enumerate(inputs) if s is not None and (p := op.input(i)) is not None}
     result = []
     for position, name in enumerate(outputs):
-        type_ = read_type(protos[name]) if name in protos else ForeignType()
-        if isinstance(type_, ForeignType) and not type_.onnx:
+        type_ = read_type(protos[name]) if name in protos else OpaqueType()
+        if isinstance(type_, OpaqueType) and not type_.onnx:
             type_ = by_schema(op, position, bound)
         result.append(type_)
     return result

@@ -19,7 +19,7 @@ from graphcore.operators import SHAPES
 from graphcore.operators.shapes.call import OperatorCall, shapes_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import OpaqueType, TensorType, Type, _shape, tensor_type
 
 Inputs: TypeAlias = "Sequence[Symbol | None]"
 Rule: TypeAlias = "Callable[[onnx.NodeProto, Inputs], list[Type] | None]"
@@ -186,7 +186,7 @@ def infer_other_domain(
     if inferred is not None:
         names = iter(inferred)
         protos = [next(names, None) if name else None for name in proto.output]
-        types = _fill_unknown(types, [ForeignType() if t is None else read_type(t) for t in protos])
+        types = _fill_unknown(types, [OpaqueType() if t is None else read_type(t) for t in protos])
     operator = operators.operator(proto.domain, proto.op_type, versions.get(proto.domain, 1))
     if operator is None:
         return types
@@ -195,7 +195,7 @@ def infer_other_domain(
 
 
 def _is_known(type_: Type) -> bool:
-    if isinstance(type_, ForeignType):
+    if isinstance(type_, OpaqueType):
         return bool(type_.onnx)
     return not isinstance(type_, TensorType) or type_.shape.is_ranked
 
@@ -207,7 +207,7 @@ def _fill_unknown(types: Sequence[Type], inferred: Sequence[Type] | None) -> lis
     result = []
     for old, new in zip(types, inferred, strict=True):
         is_same = isinstance(old, TensorType) and isinstance(new, TensorType) and old.dtype is new.dtype
-        result.append(new if not _is_known(old) and (is_same or old == ForeignType()) else old)
+        result.append(new if not _is_known(old) and (is_same or old == OpaqueType()) else old)
     return result
 
 
@@ -222,7 +222,7 @@ def _model_of_node(proto: onnx.NodeProto, inputs: Inputs, versions: Mapping[str,
     if proto.domain not in versions:
         model.opset_import.add(domain=proto.domain, version=1)
     named = {f"x{i}": s for i, s in enumerate(inputs) if s is not None}
-    if any(s.type == ForeignType() for s in named.values()):
+    if any(s.type == OpaqueType() for s in named.values()):
         return None
     constants = small_constants(named)
     node = model.graph.node.add(op_type=proto.op_type, domain=proto.domain)

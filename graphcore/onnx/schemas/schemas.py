@@ -14,7 +14,7 @@ from graphcore.errors import DTypeError, ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type, tensor_type
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, Shape, TensorType, Type, tensor_type
 
 _ELEMENTS = {
     DType.float32: "float",
@@ -196,7 +196,7 @@ def _check(op: Operator, positions: Sequence[int], symbols: Sequence[Symbol | No
         parameter = op.input(position)
         if symbol is None or parameter is None:
             continue
-        if isinstance(symbol.type, ForeignType) and not symbol.type.name.startswith("tensor("):
+        if isinstance(symbol.type, OpaqueType) and not symbol.type.name.startswith("tensor("):
             continue
         if parameter.allowed and element(symbol.type) not in parameter.allowed:
             by_role = {_role(op, i): s for i in range(len(symbols)) if (s := symbols[i]) is not None}
@@ -250,7 +250,7 @@ def by_schema(op: Operator, position: int, bound: Mapping[str, Type]) -> Type:
     """Return a result type by the schema alone: that of operands of the same type variable, or the only allowed one."""
     parameter = op.output(position)
     if parameter is None:
-        return ForeignType()
+        return OpaqueType()
     same = bound.get(parameter.type)
     if isinstance(same, TensorType):
         return tensor_type(same.dtype, Shape.unknown())
@@ -258,7 +258,7 @@ def by_schema(op: Operator, position: int, bound: Mapping[str, Type]) -> Type:
         return same
     if len(parameter.allowed) == 1:
         return _of_element(next(iter(parameter.allowed)))
-    return ForeignType()
+    return OpaqueType()
 
 
 def _of_element(text: str) -> Type:
@@ -269,4 +269,4 @@ def _of_element(text: str) -> Type:
     try:
         return tensor_type(_BY_ELEMENT.get(name) or DType.of(name), Shape.unknown())
     except DTypeError:
-        return ForeignType()
+        return OpaqueType()

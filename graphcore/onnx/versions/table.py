@@ -15,7 +15,7 @@ from graphcore.onnx.versions import adapters, older
 from graphcore.onnx.versions.older import Converted, ReadNode, expand_function
 from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
+from graphcore.types.tensor_types import OpaqueType, OptionalType, SequenceType, TensorType, Type
 
 Change: TypeAlias = Callable[[ReadNode], Converted]
 
@@ -241,7 +241,7 @@ def _takes_types(version: Operator, node: Node) -> bool:
     return all(
         parameter is None
         or not parameter.allowed
-        or isinstance(type_, ForeignType)
+        or isinstance(type_, OpaqueType)
         or element(type_) in parameter.allowed
         for parameter, type_ in pairs
     )

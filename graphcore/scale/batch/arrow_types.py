@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow
 
 from graphcore.errors import FeedError
-from graphcore.scale.carriers import storage_dtype
+from graphcore.scale.storage import storage_dtype
 from graphcore.support.escaping import suggestion
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType

@@ -21,9 +21,9 @@ from graphcore.runtime.model import Model
 from graphcore.scale.batch.arrow_types import check
 from graphcore.scale.batch.planning import SAMPLE, BatchPlan, ClusterNode, Measurement, measure, own_memory, plan
 from graphcore.scale.batch.worker import Job, OnError, Worker, outcomes_of
-from graphcore.scale.carriers import require_tensors
 from graphcore.scale.placing import place_models
 from graphcore.scale.recipes import Recipe, graph_of
+from graphcore.scale.storage import require_tensors
 from graphcore.support.escaping import suggestion
 from graphcore.types.tensor_types import TensorType
 

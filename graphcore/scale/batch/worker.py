@@ -20,9 +20,9 @@ from graphcore.errors import FeedError, GraphcoreError, ModelError
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
 from graphcore.scale.batch.arrow_types import column_of, field, value_type
-from graphcore.scale.carriers import from_storage, storage_dtype, to_storage
 from graphcore.scale.placing import PlacedModel
 from graphcore.scale.recipes import Recipe
+from graphcore.scale.storage import from_storage, storage_dtype, to_storage
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphcore.arrays.casting import Array
 from graphcore.errors import BusyError, FeedError, GraphcoreError, RunCancelledError, RunTimeoutError
-from graphcore.scale.carriers import from_storage, storage_dtype, to_storage
+from graphcore.scale.storage import from_storage, storage_dtype, to_storage
 from graphcore.types.dtypes import DType
 
 _NAMES: dict[DType, str] = {

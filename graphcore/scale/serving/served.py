@@ -11,9 +11,9 @@ from graphcore.errors import FeedError, ModelError
 from graphcore.models.streams.scheduler import Streams
 from graphcore.runtime.batcher import Batcher
 from graphcore.runtime.model import Model
-from graphcore.scale.carriers import require_tensors
 from graphcore.scale.protocol.endpoint import Served, Tokens
 from graphcore.scale.protocol.tensors import ProtocolError
+from graphcore.scale.storage import require_tensors
 from graphcore.types.tensor_types import TensorType
 
 _OPTIONS = frozenset({"tokens", "max_new_tokens", "temperature", "top_k", "top_p", "seed", "stop", "lookup", "timeout"})

@@ -46,7 +46,7 @@ def families() -> list[Family]:
         Family("NonZero of a scalar gives a coordinate.", [*_places()]),
         Family("Recurrent networks refuse layout=1.", [*_recurrent()]),
         Family("SkipSimplifiedLayerNormalization does not give the mean that is asked for.", [*_means()]),
-        Family("DFT and STFT of float32 lose digits where the length is no power of two.", [*_fourier()]),
+        Family("DFT and STFT of float32 lose digits where the length is not a power of two.", [*_fourier()]),
         Family("DFT of float64 has no inverse of one side.", [*_inverse()]),
         Family("STFT divides by zero where frames have no samples.", [Check(("STFT float64",), _unframed, dies=True)]),
     ]

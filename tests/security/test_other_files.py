@@ -1,4 +1,4 @@
-"""Files that are no ONNX models: the error says what they are, how large, and what to do."""
+"""Files that are not ONNX models: the error says what they are, how large, and what to do."""
 
 from __future__ import annotations
 
