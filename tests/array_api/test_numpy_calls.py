@@ -270,7 +270,7 @@ def test_error_and_node_have_the_users_line() -> None:
     x = graph()["x"]
     result: Any = np.mean(np.exp(x), axis=0)
     assert result.line is not None
-    assert result.line.text == "made: Any = np.mean(np.exp(x), axis=0)"
+    assert result.line.text == "result: Any = np.mean(np.exp(x), axis=0)"
     with pytest.raises(SymbolError) as error:
         np.nanmedian(x)
     assert error.value.line is not None

@@ -78,7 +78,7 @@ def test_node_has_the_users_line_when_numpy_made_it() -> None:
     x, _ = operands()
     row: Any = ops.unsqueeze(x, 0)
     result: Any = np.transpose(row, (1, 0))
-    assert result.line.text.startswith("made: Any = np.transpose")
+    assert result.line.text.startswith("result: Any = np.transpose")
 
 
 def test_line_is_of_the_caller_when_no_user_stands_outside() -> None:

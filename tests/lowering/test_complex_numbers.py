@@ -502,7 +502,7 @@ def test_parts_that_are_complex_are_refused() -> None:
     graph = Graph("g", {"x": TensorType(DType.complex64, [4])}, promotion="array_api")
     with pytest.raises(DTypeError, match="the parts must be real, got"):
         ops.complex(graph["x"], 1.0)
-    with pytest.raises(DTypeError, match="it takes real numbers"):
+    with pytest.raises(DTypeError, match="rfft: x must be real, got complex64"):
         ops.rfft(graph["x"])
     with pytest.raises(DTypeError, match="cannot be held in complex64"):
         graph["x"] + 1e300j

@@ -370,9 +370,9 @@ def test_what_only_the_run_knows_is_an_error_of_the_run(build: Callable[[Symbol]
 
 def test_models_neither_take_nor_give_lists_of_dtypes_that_onnx_has_none_of() -> None:
     types: dict[str, Type] = {"l": SequenceType(TensorType(D.bfloat16, ["?"]))}
-    with pytest.raises(ModelError, match="onnxruntime has no lists of bfloat16"):
+    with pytest.raises(ModelError, match="onnxruntime has no sequences of bfloat16"):
         run(lambda v: ops.list_length(v), [], types=types)
-    with pytest.raises(ModelError, match="onnxruntime has no lists of int4"):
+    with pytest.raises(ModelError, match="onnxruntime has no sequences of int4"):
         run(lambda x: ops.list_of([x.cast(D.int4)]))
 
 

@@ -113,7 +113,7 @@ def test_what_is_not_a_path_is_refused(value: Any) -> None:
 
 
 def test_failed_preparation_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no file"):
+    with pytest.raises(ModelError, match="is not a file"):
         session().prepare(tmp_path / "none.onnx")
     (tmp_path / "bad.onnx").write_bytes(b"no model")
     with pytest.raises(ModelError):

@@ -148,7 +148,7 @@ def test_error_names_the_node_in_a_body() -> None:
     error = failure(lambda: gc.InferenceSession().load(graph)(np.ones(3, F32), np.array([7])))
     assert "index 7 is outside of -3 to 2" in error.summary
     assert error.line is not None
-    assert error.line.text.startswith("made = ops.for_loop(2, ")
+    assert error.line.text.startswith("y = ops.for_loop(2, ")
 
 
 def test_error_names_the_layer_of_a_function() -> None:
@@ -182,7 +182,7 @@ def test_error_names_the_node_of_a_model_with_buffers() -> None:
     error = failure(lambda: model(np.ones(3, F32)))
     assert "a TopK: k is 9, and the axis has 3 elements" in error.summary
     assert error.line is not None
-    assert error.line.text.startswith("made = ops.top_k")
+    assert error.line.text.startswith("result = ops.top_k")
 
 
 def test_second_error_needs_no_second_lowering(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,11 +172,11 @@ def test_graph_without_outputs_is_refused() -> None:
         (".", r"load: \. is a folder"),
         (
             b"garbage, not a model",
-            "load: the model of 24 bytes is not an ONNX model: byte 0 does not start a field",
+            "load: the model of 20 bytes is not an ONNX model: byte 0 does not start a field",
         ),
         (b"", "load: the model is empty"),
-        (3, "load: a int is no model"),
-        (None, "load: a NoneType is no model"),
+        (3, "load: the model must be a path, bytes or a ModelProto, got int"),
+        (None, "load: the model must be a path, bytes or a ModelProto, got NoneType"),
     ],
 )
 def test_model_is_refused_when_it_cannot_be_read(model: Any, message: str) -> None:
