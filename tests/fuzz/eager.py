@@ -27,7 +27,7 @@ def compared(program: Program, of: Built, results: Sequence[Array]) -> int:
         i: (array, element.dtype, False)
         for i, (array, element) in enumerate(zip(of.arrays, program.inputs, strict=True))
     }
-    for item in of.made:
+    for item in of.results:
         got = results[item.first : item.first + len(item.results)]
         tensors = _computed(program, item, values)
         symbol = item.results[0]

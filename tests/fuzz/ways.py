@@ -96,7 +96,7 @@ def tried(program: Program) -> tuple[str | None, int]:
 def _check(program: Program) -> int:
     """Return the number of results compared: with the reference, and with those of the detour."""
     of = built(program)
-    if not of.made:
+    if not of.results:
         return 0
     results = _run(of.graph, of.arrays, optimize="exact")
     check(program, of, results)
@@ -119,7 +119,7 @@ def _compare(program: Program, of: Built, results: Sequence[Array], others: Sequ
     Returns how many results were to be the same.
     """
     count = 0
-    narrow = any(s.dtype.is_float and s.dtype.bits < 32 for item in of.made for s in item.results)
+    narrow = any(s.dtype.is_float and s.dtype.bits < 32 for item in of.results for s in item.results)
     narrow |= any(element.dtype.is_float and element.dtype.bits < 32 for element in program.inputs)
     inexact = of.near or (program.way == "fast" and narrow)
     for symbol, a, b in zip(of.graph.outputs, results, others, strict=True):

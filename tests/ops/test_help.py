@@ -103,7 +103,9 @@ def test_static_dim_is_an_operand_like_its_number(operator: Callable[[Symbol, Di
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_dim_that_is_not_known_names_the_way_out(operator: Callable[[Symbol, Dim], Symbol]) -> None:
     x = graph("batch", 4)["x"]
-    with pytest.raises(DTypeError, match=r"is the dim batch, whose size is not known.*\n.*\n  help: .*ops.shape_of\(x\)\[axis\]"):
+    with pytest.raises(
+        DTypeError, match=r"is the dim batch, whose size is not known.*\n.*\n  help: .*ops.shape_of\(x\)\[axis\]"
+    ):
         operator(x, x.shape[0])
 
 
