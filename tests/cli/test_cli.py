@@ -500,7 +500,7 @@ def test_commands_of_the_documents_are_understood() -> None:
     blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line.startswith("graphcore ")]
     commands = [shlex.split(line, comments=True)[1:] for line in lines if " > " not in line and "--help" not in line]
-    assert {"check", "convert", "inspect", "view", "bench", "diff", "doctor"} <= {words[0] for words in commands}
+    assert {"run", "check", "convert", "inspect", "view", "bench", "diff", "doctor"} <= {words[0] for words in commands}
     for words in commands:
         parser().parse_args(words)
 
