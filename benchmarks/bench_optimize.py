@@ -25,7 +25,7 @@ def _unchanged(x: Symbol) -> Symbol:
     return -opposite
 
 
-def _known(x: Symbol, y: Symbol) -> Symbol:
+def _foldable(x: Symbol, y: Symbol) -> Symbol:
     two = x.graph.constant([2.0] * 64)
     return x + (two * two - y.cast(DType.float64).cast(DType.float32))
 
@@ -36,7 +36,7 @@ CASES: tuple[tuple[str, Step], ...] = (
     ("exp(y) + x: one exp stays", lambda x, y: ops.exp(y) + x),
     ("x negated twice, times 1: all goes", lambda x, y: _unchanged(x) * 1.0),
     ("casts there and back", lambda x, y: x.cast(DType.float64).cast(DType.float32) + y),
-    ("constants of 64 elements", _known),
+    ("constants of 64 elements", _foldable),
     ("transposed twice", lambda x, y: x.permute(1, 0).permute(1, 0) + y),
     ("what nothing uses", lambda x, y: (ops.sin(x), ops.tanh(y), x + y)[2]),
 )

@@ -62,8 +62,8 @@ def main() -> None:
         folder = value.folder or Path(spare)
         folder.mkdir(parents=True, exist_ok=True)
         rows = []
-        for case, exporter, attention in _asked(value.models):
-            row = _kept(case, exporter, attention, folder)
+        for case, exporter, attention in _cases(value.models):
+            row = _exported(case, exporter, attention, folder)
             rows.append(row)
             print(_line(row), flush=True)
         slow = [f"{row['model']} ({row['exporter']}) {row['ratio']:.2f}" for row in rows if _is_slow(row)]
@@ -72,7 +72,7 @@ def main() -> None:
             value.page.write_text(page(folder))
 
 
-def _asked(models: Sequence[str] | None = None) -> Iterator[tuple[Case, str, str]]:
+def _cases(models: Sequence[str] | None = None) -> Iterator[tuple[Case, str, str]]:
     """Yield models, each with its exporter and its attention. models: their names; all by default."""
     for cases, attentions in ((CASES, ATTENTIONS), (architectures.CASES, (LAST,))):
         for case in cases:
@@ -86,7 +86,7 @@ def _is_slow(row: dict[str, Any]) -> bool:
     return row.get("ratio") is not None and row["ratio"] > (LIMIT if row["ms"] > LONG else LIMIT_SHORT)
 
 
-def _kept(case: Case, exporter: str, attention: str, folder: Path) -> dict[str, Any]:
+def _exported(case: Case, exporter: str, attention: str, folder: Path) -> dict[str, Any]:
     """Return the row of a model, measured once for a folder."""
     path = folder / f"{_stem(case, exporter, attention)}.onnx"
     figures = _figures(path, onnxruntime.__version__)
@@ -234,10 +234,10 @@ def _line(row: dict[str, Any]) -> str:
             return f"{what} {reason}: {row[reason]}"
     ratio = "    " if row["ratio"] is None else f"{row['ratio']:.2f}"
     difference = "" if row["difference"] is None else f"{row['difference']:.0e}"
-    return f"{what} {ratio}  {difference:<6} {_found(row)} {'; '.join(row['odd'])}".rstrip()
+    return f"{what} {ratio}  {difference:<6} {_verdict(row)} {'; '.join(row['odd'])}".rstrip()
 
 
-def _found(row: dict[str, Any]) -> str:
+def _verdict(row: dict[str, Any]) -> str:
     remaining = row["left"].get("Softmax", 0)
     counts = [f"{n} {name}" for name, n in row["found"].items()]
     return ", ".join([*counts, *([f"{remaining} Softmax left"] if remaining else [])])
@@ -291,7 +291,7 @@ def page(folder: Path) -> str:
         releases=" and ".join(releases), rounds=ROUNDS,
     )  # fmt: skip
     results: dict[str, dict[str, dict[str, Any]]] = {release: {} for release in releases}
-    for case, exporter, attention in _asked():
+    for case, exporter, attention in _cases():
         stem = _stem(case, exporter, attention)
         for release in releases:
             figures = _figures(folder / f"{stem}.onnx", release)
@@ -327,7 +327,7 @@ def _table(
             times = " | ".join([", ".join([_time(rows.get(s)) for s in stems]) for rows in value.values()])
             differences = [row["difference"] for row in done if row["difference"] is not None]
             worst = f"{max(differences):.0e}" if any(differences) else "0"
-            items = list(dict.fromkeys([_found(row) for row in done]))
+            items = list(dict.fromkeys([_verdict(row) for row in done]))
             odd = list(dict.fromkeys(text for row in done for text in row["odd"]))
             lines.append(f"| {name} | {times} | {worst} | {'; '.join([t for t in (*items, *odd) if t])} |")
     return "\n".join(lines) + "\n\n"

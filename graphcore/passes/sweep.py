@@ -84,7 +84,7 @@ class Sweep(Rewrite):
         is_body = definitions is not None
         self._definitions = {} if definitions is None else definitions
         self._results = {s.id for _, s in graph.named_outputs} if is_body else set()
-        self._given: set[int] = set()  # numbers of a body's results: each needs a node of its own
+        self._result_ids: set[int] = set()  # numbers of a body's results: each needs a node of its own
         self._merger: Merger | None = Merger() if selection.merges else None
         if outer is not None and new is not None:
             self._merger = outer._merger
@@ -145,7 +145,7 @@ class Sweep(Rewrite):
                 if notes_sizes and getattr(symbol.type, "dtype", None) in _SIZES:
                     self._remember_sizes(symbol, result)
                 if symbol.id in self._results:
-                    self._given.add(result.id)
+                    self._result_ids.add(result.id)
             if self._merger is not None:
                 self._merger.remember(key, new.nodes[-1])
 
@@ -362,7 +362,9 @@ class Sweep(Rewrite):
         """
         if replacement.type is not symbol.type:
             return False
-        if symbol.id in self._results and (type(replacement.producer) is not Node or replacement.id in self._given):
+        if symbol.id in self._results and (
+            type(replacement.producer) is not Node or replacement.id in self._result_ids
+        ):
             return False
         if symbol.given_name is None or is_read or (symbol.id, symbol.given_name) in self._labels:
             return True
@@ -384,7 +386,7 @@ class Sweep(Rewrite):
             self.new.names.taken[name] = replacement
         self._mapped[symbol.id] = replacement
         if symbol.id in self._results:
-            self._given.add(replacement.id)
+            self._result_ids.add(replacement.id)
         return True
 
 

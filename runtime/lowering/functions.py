@@ -245,7 +245,7 @@ class _CustomOpPolicy(Policy[Rewrite]):
     def __init__(self, target: TargetName, runtime: Runtime) -> None:
         self._target: TargetName = target
         self._runtime = runtime
-        self._made: dict[Definition, Definition] = {}
+        self._lowered: dict[Definition, Definition] = {}
         self._open: dict[tuple[object, ...], Definition] = {}
         """Functions that keep the domain of their operator, by definition and attributes."""
 
@@ -297,11 +297,11 @@ class _CustomOpPolicy(Policy[Rewrite]):
 
     def _again(self, definition: Definition) -> Definition:
         """Return a function in whose body the custom ops are replaced too."""
-        result = self._made.get(definition)
+        result = self._lowered.get(definition)
         if result is None:
             body = self.of(definition.body)
             result = definition if body is definition.body else replace(definition, body=body)
-            self._made[definition] = result
+            self._lowered[definition] = result
         return result
 
     def _call(self, op: CustomOp, node: Node) -> tuple[str, dict[str, Any]]:

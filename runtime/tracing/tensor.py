@@ -141,7 +141,7 @@ class Tensor(SymbolMethods):
         if any(type(e) is slice and not all(type(b) in (int, type(None)) for b in _bounds(e)) for e in entries):
             return at_once(_subscript, (self, key), {})  # type: ignore[no-any-return]
         try:
-            return _made(np.asarray(self._data[key]), self._type, self.promotion)
+            return _new_tensor(np.asarray(self._data[key]), self._type, self.promotion)
         except (IndexError, ValueError) as error:
             raise OutOfBounds(f"getitem: {error}", operands={"x": self}, help="give an index that it has") from None
 
@@ -167,7 +167,7 @@ class Tensor(SymbolMethods):
         return "", f"{self._type}{list(self.shape)}", ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self._data, self._type, self.promotion)
+        return _new_tensor, (self._data, self._type, self.promotion)
 
     def __copy__(self) -> Tensor:
         return self
@@ -227,7 +227,7 @@ _put = {slot: Tensor.__dict__[slot].__set__ for slot in Tensor.__slots__}
 _put_data = EagerArray.__dict__["_data"].__set__
 
 
-def _made(values: Values, kind: _Kind, promotion: PromotionSystem) -> Tensor:
+def _new_tensor(values: Values, kind: _Kind, promotion: PromotionSystem) -> Tensor:
     tensor: Tensor = object.__new__(Tensor)
     _put_data(tensor, values)
     _put["_type"](tensor, kind)
@@ -277,7 +277,7 @@ def tensor(
         wanted = rules.aliases.get(own, own) if is_given else python_dtype(array, own, rules)
     if wanted is not own:
         array = checked_cast(array, own, wanted, "tensor")
-    return _made(np.array(array), _Kind(wanted, ambiguous), rules)
+    return _new_tensor(np.array(array), _Kind(wanted, ambiguous), rules)
 
 
 def _array_of(value: Any, wanted: DType | None) -> tuple[Values, DType]:
@@ -291,7 +291,7 @@ def of_symbol(values: Values, type_: Type, promotion: PromotionSystem) -> Any:
     """Return the values of a Symbol as a Tensor; those of lists and optionals unchanged."""
     if not isinstance(type_, TensorType):
         return values
-    return _made(np.asarray(values), _Kind(type_.dtype, type_.ambiguous), promotion)
+    return _new_tensor(np.asarray(values), _Kind(type_.dtype, type_.ambiguous), promotion)
 
 
 def guessed(value: Scalar, promotion: PromotionSystem, op: str) -> Tensor:
@@ -304,7 +304,7 @@ def guessed(value: Scalar, promotion: PromotionSystem, op: str) -> Tensor:
             f"{op}: {refusal.reason}, the dtype of such a Python number in {promotion}",
             help="give a NumPy array of the dtype that is meant",
         ) from None
-    return _made(np.asarray(value, dtype.numpy), _Kind(dtype, True), promotion)
+    return _new_tensor(np.asarray(value, dtype.numpy), _Kind(dtype, True), promotion)
 
 
 # Computing

@@ -45,7 +45,7 @@ class Child:
         path = BUILD / f"asked-{os.getpid()}.{kind}"
         path.write_bytes(content)
         try:
-            what = self._asked(json.dumps([kind, name, str(path)]) + "\n")
+            what = self._request(json.dumps([kind, name, str(path)]) + "\n")
         finally:
             path.unlink()
         if what.startswith(("died", "hung")):
@@ -74,7 +74,7 @@ class Child:
         assert self._process.stdout is not None
         return self._process.stdin, self._process.stdout
 
-    def _asked(self, line: str) -> str:
+    def _request(self, line: str) -> str:
         to, of = self._pipes()
         began = self._processor()
         try:

@@ -39,7 +39,7 @@ def test_every_cell_has_the_values_of_numpy(left: DType) -> None:
         graph = Graph("score", types)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LossyCastWarning)
-            graph.output(**{f"out_{cell.op}": _made(cell, graph) for cell in cells})
+            graph.output(**{f"out_{cell.op}": _built(cell, graph) for cell in cells})
         results = gc.InferenceSession().load(graph)(*arrays)
         for cell, got in zip(cells, results, strict=True):
             if not agrees(cell, got, wanted(cell, *operands(cell))):
@@ -47,6 +47,6 @@ def test_every_cell_has_the_values_of_numpy(left: DType) -> None:
     assert not wrong
 
 
-def _made(cell: Cell, graph: Graph) -> Any:
+def _built(cell: Cell, graph: Graph) -> Any:
     function: Callable[..., Any] = OPS[cell.op]
     return function(*(graph[name] for name in types_of(cell, operands(cell))))

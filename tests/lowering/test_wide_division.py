@@ -121,7 +121,7 @@ def test_integers_and_floats_become_each_other_when_of_any_width(dtype: DType) -
         assert [v for v in single.tolist() if math.isinf(v)] == [
             math.inf if v > 0 else -math.inf for v in results if abs(v) >= 2**128 - 2**103
         ]
-    assert whole.tolist() == [_held(v, dtype) for v in floats.tolist()]
+    assert whole.tolist() == [_rounded(v, dtype) for v in floats.tolist()]
 
 
 def _float(value: int) -> float:
@@ -131,7 +131,7 @@ def _float(value: int) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _held(value: float, dtype: DType) -> int:
+def _rounded(value: float, dtype: DType) -> int:
     if math.isnan(value):
         return 0
     if math.isinf(value):

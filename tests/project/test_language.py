@@ -114,7 +114,11 @@ def _names(path: str, tree: ast.Module) -> Iterator[Finding]:
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module | ast.ClassDef):
             bound = dict(_bound(scope))
             for name, line in bound.items():
-                if name in VAGUE and (path, name) not in ALLOWED and not (name == "left" and "right" in bound):
+                if (
+                    (name in VAGUE or name.lstrip("_") in VAGUE - {"left"})
+                    and (path, name) not in ALLOWED
+                    and not (name == "left" and "right" in bound)
+                ):
                     yield Finding(path, line, name, "what it holds: result, node, match, cached, remaining")
                 words = _WORD.findall(name)
                 for word in words if "MAX" not in words else ():

@@ -63,7 +63,7 @@ def _has_file(root: Path) -> bool:
     return any(_folder(root).glob("*.onnx"))
 
 
-def _said(what: str) -> None:
+def _report(what: str) -> None:
     print(f"{time.monotonic():.1f} {what}", file=sys.stderr, flush=True)
 
 
@@ -79,7 +79,7 @@ def main(root: Path) -> dict[str, Any]:
         name: cluster.add_node(num_cpus=1, object_store_memory=STORE, env_vars={"TMPDIR": str(folders[name])})
         for name in ("first", "second")
     }
-    _said("the nodes are there")
+    _report("the nodes are there")
     ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
     ray.data.DataContext.get_current().enable_progress_bars = False
     results: dict[str, Any] = {"nodes": sum(node["Alive"] for node in ray.nodes()), "killed": False}
@@ -93,18 +93,18 @@ def main(root: Path) -> dict[str, Any]:
         until = time.monotonic() + 300
         while time.monotonic() < until and not all(map(_has_file, folders.values())):
             time.sleep(0.02)
-        _said("the file is on all nodes")
+        _report("the file is on all nodes")
         time.sleep(0.3)
         cluster.remove_node(nodes["second"], allow_graceful=False)
         results["killed"] = True
         killed.touch()
-        _said("a node was killed")
+        _report("a node was killed")
 
     killer = threading.Thread(target=kill)
     killer.start()
     rows = result.take_all()
     killer.join()
-    _said("all rows are there")
+    _report("all rows are there")
     results["placed"] = {name: _has_file(folder) for name, folder in folders.items()}
     results["ids"] = sorted(int(row["id"]) for row in rows)
     results["same"] = all(row["same"] == row["id"] for row in rows)
@@ -114,12 +114,12 @@ def main(root: Path) -> dict[str, Any]:
     for folder in folders.values():
         _folder(folder).rename(folder / "old")
         _folder(folder).write_text("no folder")
-    _said("there is no folder for files any more")
+    _report("there is no folder for files any more")
     try:
         late.take_all()
     except ray.exceptions.RayTaskError as error:
         results["job"] = str(error)
-    _said("a job without them has ended")
+    _report("a job without them has ended")
     try:
         lost.path()
     except ModelError as error:

@@ -27,7 +27,7 @@ def _server() -> Path:
     return Path(next(iter(result.submodule_search_locations)), "tritonserver", "bin", "tritonserver")
 
 
-def _said(repository: Path, backends: Path) -> str:
+def _server_output(repository: Path, backends: Path) -> str:
     """Return the output of the server until it has looked at all models; it must not complete a configuration
     itself."""
     program = _server()
@@ -60,7 +60,7 @@ def test_server_takes_each_configuration_and_lacks_the_backend_alone(tmp_path: P
     triton_repository(tmp_path / "r", {"encoder": _encoder(), "head": _head()}, Settings(), Lowering(), pipeline="both")
     (tmp_path / "r" / "wrong").mkdir()
     (tmp_path / "r" / "wrong" / "config.pbtxt").write_text('name: "wrong" platform: "onnxruntime_onnx" max_batch: 3')
-    message = _said(tmp_path / "r", tmp_path / "none")
+    message = _server_output(tmp_path / "r", tmp_path / "none")
     reason = r"failed to load '(\w+)' version 1: Invalid argument: unable to find backend library"
     assert {*re.findall(reason, message)} == {*several, "encoder", "head"}, message
     assert re.search(r"ensemble 'both' depends on '\w+' which has no loaded version", message), message

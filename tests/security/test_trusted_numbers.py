@@ -304,7 +304,7 @@ _WRONG: dict[str, tuple[int, list[int], int]] = {
 """By operator: the position of an operand, numbers that it cannot have, and the count of results."""
 
 
-def _said(op_type: str, way: str) -> onnx.ModelProto:
+def _declared(op_type: str, way: str) -> onnx.ModelProto:
     """A model that tells an operator numbers it cannot have, in one of the ways of ONNX."""
     position, numbers, results = _WRONG[op_type]
     names = ["x", "n"] if position else ["n"]
@@ -334,7 +334,7 @@ def _said(op_type: str, way: str) -> onnx.ModelProto:
 @pytest.mark.parametrize("way", ["initializer", "Constant", "propagated", "body", "function"])
 @pytest.mark.parametrize("op_type", _WRONG)
 def test_constant_operand_is_refused_before_inference(op_type: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    proto = _said(op_type, way)
+    proto = _declared(op_type, way)
     stopped = []
     check = limits.check_constants
 
@@ -363,7 +363,7 @@ def _is_size(op_type: str) -> bool:
 
 
 def test_data_in_other_files_is_not_opened_by_checks(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    proto = _said("Reshape", "initializer")
+    proto = _declared("Reshape", "initializer")
     (tensor,) = proto.graph.initializer
     tensor.ClearField("int64_data")
     tensor.data_location = TensorProto.EXTERNAL

@@ -29,7 +29,7 @@ from tools.kernel_probe.workers import Died, Worker
 def wrong_cells(processes: int = 2) -> tuple[int, dict[str, str]]:
     """Return the number of cells, and a description of each wrong one."""
     groups = [(left.name, None if right is None else right.name) for left in DTYPES for right in (*DTYPES, None)]
-    result = _asked(_cells, groups, processes)
+    result = _results(_cells, groups, processes)
     wrong: dict[str, str] = {}
     for group, answer in result.items():
         if isinstance(answer, Died):
@@ -65,7 +65,7 @@ def _cells(left: str, right: str | None) -> dict[str, str]:
 def failed_tests(processes: int = 2) -> tuple[int, dict[str, str]]:
     """Return the number of ONNX's node tests, and the outcomes of those that did not pass."""
     names = [(name,) for name in sorted(_tests())]
-    result = _asked(_outcome, names, processes)
+    result = _results(_outcome, names, processes)
     outcomes = {name: f"crash: {a.how}" if isinstance(a, Died) else str(a) for (name,), a in result.items()}
     return len(names), {name: item[:200] for name, item in outcomes.items() if item != "ok"}
 
@@ -87,7 +87,7 @@ def _loads() -> Callable[[Any], Any]:
     return ways(Path(tempfile.gettempdir()))["loaded"]
 
 
-def _asked(function: Callable[..., Any], todo: list[Any], processes: int) -> dict[Any, Any]:
+def _results(function: Callable[..., Any], todo: list[Any], processes: int) -> dict[Any, Any]:
     """Return the results of a function for each tuple of operands, in processes that may die."""
     waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for question in todo:

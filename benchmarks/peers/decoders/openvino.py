@@ -45,7 +45,7 @@ class OpenVino:
         results = [self._first]
         for _ in range(count):
             self._pipeline.step()
-            results.append(self._made())
+            results.append(self._new_tokens())
         return [[*row] for row in zip(*results, strict=True)]
 
     def logits(self, prompt: list[int]) -> list[float]:
@@ -63,9 +63,9 @@ class OpenVino:
             for prompt in prompts
         ]
         self._pipeline.step()
-        self._first = self._made()
+        self._first = self._new_tokens()
 
-    def _made(self) -> list[int]:
+    def _new_tokens(self) -> list[int]:
         return [next(iter(request.read().values())).generated_ids[-1] for request in self._requests]
 
 

@@ -38,10 +38,10 @@ class Process:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.peers.decoders.worker", json.dumps(asdict(job))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True, env=environment(),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, text=True, env=environment(),
         )  # fmt: skip
 
     def answer(self) -> dict[str, Any]:
@@ -49,8 +49,8 @@ class Process:
         line = self._process.stdout.readline()
         if not line:
             self.close()
-            self._said.seek(0)
-            results = [line for line in self._said if line[:1].strip()]
+            self._stderr.seek(0)
+            results = [line for line in self._stderr if line[:1].strip()]
             raise RuntimeError(f"{self._job.engine}: {results[-1].strip() if results else 'no answer'}")
         answered: dict[str, Any] = json.loads(line)
         return answered

@@ -108,7 +108,7 @@ class _Comparison:
 
     def _is_own_name(self, old: Dim, new: Dim) -> bool:
         """Return True if dims are names that no input has, consistently renamed."""
-        if old.name is None or new.name is None or {old.name, new.name} & self._known:
+        if old.name is None or new.name is None or {old.name, new.name} & self._declared_names:
             return False
         return self._inner.setdefault(old.name, new.name) == new.name
 
@@ -116,7 +116,10 @@ class _Comparison:
 
     def _compare_inputs(self, pairs: Alignment) -> None:
         old, new = pairs.old, pairs.new
-        self._known = {*names_of(s.type for s in old.input_symbols), *names_of(s.type for s in new.input_symbols)}
+        self._declared_names = {
+            *names_of(s.type for s in old.input_symbols),
+            *names_of(s.type for s in new.input_symbols),
+        }
         self._inner: dict[str, str] = {}
         for symbol in old.input_symbols:
             partner = pairs.values.get(symbol.id)

@@ -145,7 +145,7 @@ def replacements(
     error = length(quantized.dequantize() - filters) / whole if whole else 0.0
 
     def make(building: Building, inputs: Inputs) -> Sequence[Symbol]:
-        return [_made(building, inputs, chain, quantized, bias, ranges)]
+        return [_quantized_convolution(building, inputs, chain, quantized, bias, ranges)]
 
     replacements = {id(node): Replacement(make, (1, 2))}
     for other in chain.nodes[1:]:
@@ -159,7 +159,7 @@ def _present(symbol: Symbol | None) -> Symbol:
     return symbol
 
 
-def _made(
+def _quantized_convolution(
     building: Building, inputs: Inputs, chain: Chain, quantized: QuantizedTensor, bias: Array, ranges: Ranges
 ) -> Symbol:
     build, node = building.graph.build, chain.nodes[0]

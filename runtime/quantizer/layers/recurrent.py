@@ -77,7 +77,7 @@ def replacement(node: Node, choices: Choices) -> tuple[Replacement, int, float]:
     size = sum(tensor.nbytes for tensors in encoded for tensor in tensors)
 
     def make(building: Building, inputs: Inputs) -> Sequence[Symbol]:
-        return _made(building, inputs, node, weights, encoded)
+        return _quantized_layer(building, inputs, node, weights, encoded)
 
     return Replacement(make, WEIGHTS), size, float(np.sqrt(off / whole)) if whole else 0.0
 
@@ -96,7 +96,7 @@ def _by_steps(node: Node, arrays: Sequence[Array], choices: Choices) -> tuple[Re
     return form, size, float(np.sqrt(off / whole)) if whole else 0.0
 
 
-def _made(
+def _quantized_layer(
     building: Building,
     inputs: Inputs,
     node: Node,

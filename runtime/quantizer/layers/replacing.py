@@ -200,14 +200,14 @@ def rewritten(graph: Graph, plan: Plan) -> Graph:
     for node in walk(graph):
         if id(node) in plan.chosen:
             candidate, encoded = plan.chosen[id(node)]
-            replacements[id(node)] = Replacement(partial(_made, candidate, encoded), (candidate.position,))
+            replacements[id(node)] = Replacement(partial(_quantized_product, candidate, encoded), (candidate.position,))
         elif not keeps(node, plan):
             nothing: Results = [None] * len(node.outputs)
             replacements[id(node)] = Replacement(lambda *_, nothing=nothing: nothing, tuple(range(len(node.inputs))))
     return replaced(graph, replacements, {id(encoded.root) for _, encoded in plan.chosen.values()})
 
 
-def _made(candidate: Candidate, encoded: Encoded, building: Building, inputs: Inputs) -> tuple[Symbol]:
+def _quantized_product(candidate: Candidate, encoded: Encoded, building: Building, inputs: Inputs) -> tuple[Symbol]:
     """Return a product with an encoded weight, or rows of an encoded table."""
     constants = building.cached.get(encoded.key)
     if constants is None:

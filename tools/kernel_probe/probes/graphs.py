@@ -51,7 +51,10 @@ def families() -> list[Family]:
         Family("NoopElimination takes a constant without elements for a 0 or a 1.", [*_noop()]),
         Family("NoopElimination takes a constant of float64 for the 0 or 1 that float32 rounds it to.", [*_rounded()]),
         Family("A Loop that gathers strings ends the process.", [Check((_LOOP,), _looped, dies=True)]),
-        Family("An output that is an input has its memory, and does not keep it alive.", [Check((_GIVEN,), _given)]),
+        Family(
+            "An output that is an input has its memory, and does not keep it alive.",
+            [Check((_GIVEN,), _output_of_input)],
+        ),
     ]
 
 
@@ -296,7 +299,7 @@ def _looped() -> str:
     return ""
 
 
-def _given() -> str:
+def _output_of_input() -> str:
     """Return a description of what is wrong with the memory of an output that is an input."""
     value = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n"])
     more = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n"])
