@@ -56,7 +56,7 @@ help:
 	@echo "make test-cuda-registry   open a session for every op, model and fusion with onnxruntime-gpu, without a GPU; CUDA=\"1.31.1\": with these releases"
 	@echo "make page    build graphcore/view/assets/ from graphcore/view/frontend/; needs npm"
 	@echo "make fuzz    fuzz for wrong numbers, deaths and hangs; MINUTES=20, SEED=n, KIND='graphs ops chains files isolated feeds values states'"
-	@echo "make lint    ruff (check and format) and mypy --strict"
+	@echo "make lint    ruff (check and format), mypy --strict, and the words of the glossary"
 	@echo "make docs    build the site of the documents in build/site, without a network; warnings are errors"
 	@echo "make check-docs  the same, and run the tests of the documents and of the pages that are generated"
 	@echo "make test-newest     run the tests with the newest release of every dependency; QUICK=1: a part of them"
@@ -102,6 +102,7 @@ lint: $(VENV)/.dev-stamp
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(PY) -m tests.project.test_language
 
 docs: $(VENV)/.docs-stamp
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH="$(CURDIR)" $(PY) -m mkdocs build --strict --quiet
