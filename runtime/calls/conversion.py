@@ -59,7 +59,7 @@ def _from_numbers(what: str, wanted: TensorType, value: Any) -> Array:
         if DType.string in (value_dtype, dtype):
             fix = _make_array(wanted)
             raise FeedError(
-                f"{what} is {dtype}, and a {type(value).__name__} of {value_dtype} is given", help=fix
+                f"{what} must be {dtype}, got a {type(value).__name__} of {value_dtype}", help=fix
             ) from None
         raise FeedError(
             f"{refusal.summary}, the dtype of the input",

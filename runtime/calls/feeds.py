@@ -213,9 +213,9 @@ class Feeds:
             fix = f"cast it: array.astype({wanted.dtype.numpy.name!r})"
             if array.dtype.kind == "c" and not wanted.dtype.is_complex:
                 fix = "pick a part: array.real, array.imag or np.abs(array)"
-            self._fail(wanted, array, f"{what} is {wanted.dtype}", fix)
+            self._fail(wanted, array, f"{what} must be {wanted.dtype}", fix)
         if wanted.shape.is_ranked and array.ndim != wanted.rank:
-            self._fail(wanted, array, f"{what} has rank {wanted.rank}", "reshape it, or add the axes it lacks")
+            self._fail(wanted, array, f"{what} must have rank {wanted.rank}", "reshape it, or add the axes it lacks")
         array = casting.native(array)
         return array if array.flags.aligned else array.copy()
 
@@ -230,9 +230,9 @@ class Feeds:
         whole = big_integers.integers(array)
         fix = f"give an array of Python ints, or of uint32 with {count} digits of 32 bits along one more axis"
         if whole is None:
-            self._fail(wanted, array, f"{what} is {dtype}", fix)
+            self._fail(wanted, array, f"{what} must be {dtype}", fix)
         if wanted.shape.is_ranked and whole.ndim != wanted.rank:
-            self._fail(wanted, array, f"{what} has rank {wanted.rank}, or {wanted.rank + 1} as digits", fix)
+            self._fail(wanted, array, f"{what} must have rank {wanted.rank}, or {wanted.rank + 1} as digits", fix)
         for item in whole.ravel():
             if not dtype.min <= item <= dtype.max:
                 raise FeedError(
@@ -251,7 +251,7 @@ class Feeds:
             return array.astype(object)
         if array.dtype.kind != "O":
             fix = "decode it: np.char.decode(array)" if array.dtype.kind == "S" else "convert it: array.astype(str)"
-            self._fail(wanted, array, f"{what} is string", fix)
+            self._fail(wanted, array, f"{what} must be string", fix)
         if not are_all_text(array):
             item = next(item for item in array.flat if not isinstance(item, str))
             raise FeedError(
@@ -301,12 +301,12 @@ class Feeds:
                 help="reset it: model.buffers.reset(), use another state: model.state(), or set the buffer",
             )
         fix = f"give an array whose axis {axis} has that size, not {leaf.array.shape[axis]}"
-        self._fail(leaf.type, leaf.array, f"axis {axis} of {leaf.what} is {expected}", fix)
+        self._fail(leaf.type, leaf.array, f"axis {axis} of {leaf.what} must be {expected}", fix)
 
     def _fail(self, wanted: TensorType, array: Array, reason: str, fix: str) -> NoReturn:
         got = summary(array)
         raise FeedError(
-            f"{self.model}: {reason}, and {got} is given",
+            f"{self.model}: {reason}, got {got}",
             operands={"takes": str(wanted), "given": got},
             help=fix,
         )

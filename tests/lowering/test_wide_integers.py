@@ -357,12 +357,12 @@ def test_digits_beyond_the_width_are_wrapped_when_they_are_fed() -> None:
     [
         (np.array([1 << 95], object), "cannot hold 39614081257132168796771975168"),
         (np.array([-1 - (1 << 95)], object), "cannot hold -39614081257132168796771975169"),
-        (np.array([1.5]), "input 'x0' is int96"),
-        (np.array(["1"], object), "input 'x0' is int96"),
-        (np.array([True], object), "input 'x0' is int96"),
-        (np.zeros([2, 4], np.uint32), "has rank 1, or 2 as digits"),
-        (np.zeros([2, 3], np.int32), "has rank 1, or 2 as digits"),
-        (np.array(3, object), "has rank 1, or 2 as digits"),
+        (np.array([1.5]), "input 'x0' must be int96"),
+        (np.array(["1"], object), "input 'x0' must be int96"),
+        (np.array([True], object), "input 'x0' must be int96"),
+        (np.zeros([2, 4], np.uint32), "must have rank 1, or 2 as digits"),
+        (np.zeros([2, 3], np.int32), "must have rank 1, or 2 as digits"),
+        (np.array(3, object), "must have rank 1, or 2 as digits"),
     ],
 )
 def test_feeds_are_refused_when_no_digits_hold_them(fed: Array, says: str) -> None:

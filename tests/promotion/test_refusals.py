@@ -148,7 +148,7 @@ def test_python_number_of_a_complex_tensor_is_refused(rules: PromotionSystem) ->
 def test_complex_array_for_a_real_input_is_refused(rules: PromotionSystem) -> None:
     graph = Graph("g", {"x": TensorType("float32", [3])}, promotion=rules)
     graph.output(graph["x"])
-    with pytest.raises(FeedError, match="input 'x' is float32, and complex64") as caught:
+    with pytest.raises(FeedError, match="input 'x' must be float32, got complex64") as caught:
         gc.InferenceSession().load(graph)(np.ones(3, np.complex64))
     assert "array.real" in caught.value.help
 

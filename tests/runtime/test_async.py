@@ -59,7 +59,7 @@ def test_future_has_what_a_call_raises() -> None:
     assert right.result(10)[0].tolist() == [3]
     with pytest.raises(RunError, match="picked: onnxruntime failed"):
         wrong.result(10)
-    with pytest.raises(FeedError, match="input 'i' is int64"):
+    with pytest.raises(FeedError, match="input 'i' must be int64"):
         bad.result(10)
 
 
@@ -153,7 +153,7 @@ def test_pieces_are_refused_where_there_is_no_batch() -> None:
     for piece in (0, -1, 1.5, True, "2"):
         with pytest.raises(FeedError, match="is not a number of rows"):
             model.execute(x, b, micro_batch=piece)
-    with pytest.raises(FeedError, match="input 'b' is float32"):
+    with pytest.raises(FeedError, match="input 'b' must be float32"):
         model.execute(x, b.astype(np.float64), micro_batch=2)
     total = Graph("total", {"x": TensorType(D.float32, ["n", 8])})
     total.output(y=total["x"].sum(axis=0))

@@ -145,7 +145,7 @@ def test_model_of_a_fixed_batch_is_given_the_last_row_again() -> None:
             assert is_right(batcher(*request(rows, 2, rows)), *request(rows, 2, rows))
         with pytest.raises(FeedError, match="a request of 5 rows, but batches have 1 to 4"):
             batcher(*request(5, 2, 0))
-        with pytest.raises(FeedError, match="input 'x' has rank 2"):
+        with pytest.raises(FeedError, match="input 'x' must have rank 2"):
             batcher(np.zeros(3, np.float32), np.zeros(3, D.bfloat16.numpy))
     assert model.rows == [4, 4, 4]
 
@@ -171,10 +171,10 @@ def test_request_that_does_not_fit_is_an_error_of_its_own() -> None:
         x, by = request(1, 3, 0)
         right = [batcher.submit(x, by), batcher.submit(x, by)]
         for wrong, message in (
-            ((x.astype(np.int32), by), "input 'x' is float32"),
+            ((x.astype(np.int32), by), "input 'x' must be float32"),
             ((x,), "nothing is given for by"),
-            ((x[0], by), "input 'x' has rank 2"),
-            ((x, by[[0, 0]]), "axis 0 of input 'by' is batch, which is 1 in input 'x'"),
+            ((x[0], by), "input 'x' must have rank 2"),
+            ((x, by[[0, 0]]), "axis 0 of input 'by' must be batch, which is 1 in input 'x'"),
             ((x[:0], by[:0]), "a request of 0 rows, but batches have 1 to 2"),
             ((x[[0, 0, 0]], by[[0, 0, 0]]), "a request of 3 rows"),
         ):

@@ -127,7 +127,7 @@ def test_outputs_that_are_all_made_by_the_run_are_those_of_the_last_call() -> No
             for one, wanted in zip(item, model(*arrays), strict=True):
                 assert np.array_equal(one, wanted)
                 assert one.dtype == wanted.dtype
-    with pytest.raises(FeedError, match="axis 0 of input 'x' is 3"):
+    with pytest.raises(FeedError, match="axis 0 of input 'x' must be 3"):
         bound(np.ones(2, np.float32), arrays[1])
     remaining = bound(np.array([0, 1, 1], np.float32))[0]
     bound(np.array([2, 0, 0], np.float32))
@@ -185,12 +185,12 @@ def test_compiled_model_is_bound_to_the_shapes_that_are_given(tmp_path: Any) -> 
         ((), {"rows": 2.5}, "rows=2.5 is not a size"),
         ((), {"rows": True}, "rows=True is not a size"),
         ((), {"rows": 2, "x": (3, 3)}, "rows is 2, but 3 in the arrays and shapes"),
-        ((), {"x": (2, 4)}, "axis 1 of input 'x' is 3, and float32\\[2, 4\\] is given"),
-        ((), {"x": (2,)}, "input 'x' has rank 2"),
+        ((), {"x": (2, 4)}, "axis 1 of input 'x' must be 3, got float32\\[2, 4\\]"),
+        ((), {"x": (2,)}, "input 'x' must have rank 2"),
         ((), {"x": (2, "3")}, "is not a shape"),
         ((), {"x": "2, 3"}, "is not a shape or an array"),
         ((), {"x": 2}, "input 'x': 2 is not a shape or an array"),
-        ((X.astype(np.float64),), {}, "input 'x' is float32, and float64\\[2, 3\\] is given"),
+        ((X.astype(np.float64),), {}, "input 'x' must be float32, got float64\\[2, 3\\]"),
         ((X,), {"x": X}, "input 'x' is given twice"),
         ((X, TWO, X), {}, "3 arrays given for 2 inputs"),
     ],
@@ -209,9 +209,9 @@ def test_arrays_beyond_memory_are_refused(rows: int) -> None:
 def test_arrays_of_another_shape_are_refused_in_a_call_and_none_is_copied() -> None:
     bound = affine().bind(X, TWO)
     for arrays, named, message in (
-        ((X + 1, np.zeros(3, np.float32)), {}, "input 'scale' has rank 0"),
-        ((X[:1],), {}, r"axis 0 of input 'x' is 2, and float32\[1, 3\] is given"),
-        ((X.astype(np.int32),), {}, "input 'x' is float32"),
+        ((X + 1, np.zeros(3, np.float32)), {}, "input 'scale' must have rank 0"),
+        ((X[:1],), {}, r"axis 0 of input 'x' must be 2, got float32\[1, 3\]"),
+        ((X.astype(np.int32),), {}, "input 'x' must be float32"),
         ((), {"y": X}, "there is no input 'y'"),
         ((X,), {"x": X}, "input 'x' is given twice"),
         ((X, TWO, X), {}, "3 arrays given for 2 inputs"),

@@ -135,11 +135,11 @@ def test_list_is_taken_exactly_where_a_constant_is(value: float, dtype: DType) -
         (X, [1 << 63, 1], "fed: input 'y': 9223372036854775808 cannot be held in int64"),
         ([[1, 2, 1e39]] * 2, Y, "fed: input 'x': 1e\\+39 cannot be held in float32"),
         ([[1, 2, 3], [4]], Y, r"fed: input 'x' must be an array, got \[\[1, 2, 3\], \[4\]\] \(list\)"),
-        ([["a", "b", "c"]] * 2, Y, "fed: input 'x' is float32, and a list of string is given"),
-        ([1, 2, 3], Y, r"fed: input 'x' has rank 2, and float32\[3\] is given"),
-        ([[1, 2]] * 2, Y, r"fed: axis 1 of input 'x' is 3, and float32\[2, 2\] is given"),
-        (X, [1, 2, 3], "fed: axis 0 of input 'y' is n, which is 2 in input 'x'"),
-        (list(X.astype(np.float64)), Y, r"fed: input 'x' is float32, and float64\[2, 3\] is given"),
+        ([["a", "b", "c"]] * 2, Y, "fed: input 'x' must be float32, got a list of string"),
+        ([1, 2, 3], Y, r"fed: input 'x' must have rank 2, got float32\[3\]"),
+        ([[1, 2]] * 2, Y, r"fed: axis 1 of input 'x' must be 3, got float32\[2, 2\]"),
+        (X, [1, 2, 3], "fed: axis 0 of input 'y' must be n, which is 2 in input 'x'"),
+        (list(X.astype(np.float64)), Y, r"fed: input 'x' must be float32, got float64\[2, 3\]"),
         ([np.ma.masked_array([1.0, 2.0, 3.0], [False, True, False])] * 2, Y, "fed: input 'x' contains a masked array"),
         ([object()], Y, "fed: input 'x' "),
         ({1.0}, Y, "fed: input 'x' must be an array, got set"),
@@ -179,7 +179,7 @@ def test_symbol_is_refused_for_it_has_no_value(model: Model) -> None:
 def test_text_is_taken_for_strings() -> None:
     model = identity(TensorType(DType.string, ["n"]))
     assert model(["a", "bc"])[0].tolist() == ["a", "bc"]
-    with pytest.raises(FeedError, match="is string, and a list of int64 is given"):
+    with pytest.raises(FeedError, match="must be string, got a list of int64"):
         model([1, 2])
 
 
@@ -188,7 +188,7 @@ def test_integers_beyond_64_bits_are_taken_as_lists() -> None:
     assert model.execute([1, 1 << 99], wide="object")[0].tolist() == [1, 1 << 99]
     with pytest.raises(FeedError, match=f"cannot hold {1 << 100}"):
         model([1 << 100])
-    with pytest.raises(FeedError, match="is uint100"):
+    with pytest.raises(FeedError, match="must be uint100"):
         model([1.5])
 
 
@@ -205,7 +205,7 @@ def test_elements_of_a_list_input_may_be_lists() -> None:
 def test_object_with_array_is_taken(model: Model) -> None:
     assert is_right(model(Named(X), Named(Y)))
     assert is_right(model(Unexchanged(X), Y))
-    with pytest.raises(FeedError, match=r"input 'x' is float32, and float64\[2, 3\] is given"):
+    with pytest.raises(FeedError, match=r"input 'x' must be float32, got float64\[2, 3\]"):
         model(Named(X.astype(np.float64)), Y)
 
 

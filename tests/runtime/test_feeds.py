@@ -63,14 +63,14 @@ def test_array_is_made_right_when_only_its_memory_is_unusual(model: Model, x: Ar
         ((X, Y, Z), {"w": Y}, "fed: there is no input 'w'"),
         ((X, Y, Z), {"x": X}, "fed: input 'x' is given twice"),
         ((None, Y, Z), {}, "fed: input 'x' must be an array, got NoneType"),
-        ((1.0, Y, Z), {}, r"fed: input 'x' has rank 2, and float32\[\] is given"),
-        ((X.astype(np.float64), Y, Z), {}, r"fed: input 'x' is float32, and float64\[2, 3\] is given"),
-        ((X, Y.astype(object), Z), {}, "fed: input 'y' is int64, and"),
-        ((X, Y, Z.astype(np.float16)), {}, r"fed: input 'z' is bfloat16, and float16\[10\] is given"),
-        ((X[0], Y, Z), {}, r"fed: input 'x' has rank 2, and float32\[3\] is given"),
-        ((X[:, :2], Y, Z), {}, r"fed: axis 1 of input 'x' is 3, and float32\[2, 2\] is given"),
-        ((X, Y[:1], Z), {}, r"fed: axis 0 of input 'y' is batch, which is 2 in input 'x', and int64\[1, 5\] is given"),
-        ((X, Y, Z[:7]), {}, r"fed: axis 0 of input 'z' is 2 \* n = 10, and bfloat16\[7\] is given"),
+        ((1.0, Y, Z), {}, r"fed: input 'x' must have rank 2, got float32\[\]"),
+        ((X.astype(np.float64), Y, Z), {}, r"fed: input 'x' must be float32, got float64\[2, 3\]"),
+        ((X, Y.astype(object), Z), {}, "fed: input 'y' must be int64, got"),
+        ((X, Y, Z.astype(np.float16)), {}, r"fed: input 'z' must be bfloat16, got float16\[10\]"),
+        ((X[0], Y, Z), {}, r"fed: input 'x' must have rank 2, got float32\[3\]"),
+        ((X[:, :2], Y, Z), {}, r"fed: axis 1 of input 'x' must be 3, got float32\[2, 2\]"),
+        ((X, Y[:1], Z), {}, r"fed: axis 0 of input 'y' must be batch, which is 2 in input 'x', got int64\[1, 5\]"),
+        ((X, Y, Z[:7]), {}, r"fed: axis 0 of input 'z' must be 2 \* n = 10, got bfloat16\[7\]"),
     ],
 )
 def test_feed_is_refused_when_wrong(model: Model, arrays: Any, named: Any, message: str) -> None:
@@ -136,9 +136,9 @@ def test_memory_is_made_right_before_and_after_usual_arrays(plain: Model, x: Arr
 def test_feed_is_checked_again_when_shapes_change(plain: Model) -> None:
     for n in (1, 2, 1):
         assert plain(X[:n], X[:n])[0].shape == (n, 3)
-        with pytest.raises(FeedError, match=f"axis 0 of input 'y' is n, which is {n} in input 'x'"):
+        with pytest.raises(FeedError, match=f"axis 0 of input 'y' must be n, which is {n} in input 'x'"):
             plain(X[:n], X[:0])
-        with pytest.raises(FeedError, match="input 'y' is float32, and float64"):
+        with pytest.raises(FeedError, match="input 'y' must be float32, got float64"):
             plain(X[:n], X[:n].astype(np.float64))
         with pytest.raises(FeedError, match="input 'x' must be an array, got set"):
             plain({1.0}, X[:n])
@@ -164,9 +164,9 @@ def test_help_names_the_cast(plain: Model) -> None:
     [
         (np.array(["a", None], object), "input 'x' is string, but has the element None of type NoneType"),
         (np.array(["a", 1], object), "input 'x' is string, but has the element 1 of type int"),
-        (np.array([b"a"]), r"input 'x' is string, and bytes\[1\] is given(.|\n)*np.char.decode"),
-        (np.array([1]), r"input 'x' is string, and int64\[1\] is given"),
-        (np.array("a"), r"input 'x' has rank 1, and string\[\] is given"),
+        (np.array([b"a"]), r"input 'x' must be string, got bytes\[1\](.|\n)*np.char.decode"),
+        (np.array([1]), r"input 'x' must be string, got int64\[1\]"),
+        (np.array("a"), r"input 'x' must have rank 1, got string\[\]"),
     ],
 )
 def test_strings_are_str_and_nothing_else(text: Array, message: str) -> None:
@@ -245,9 +245,9 @@ def test_elements_of_lists_are_made_right(listed: Model, element: Any) -> None:
 @pytest.mark.parametrize(
     ("element", "message"),
     [
-        (E.astype(np.float64), "element 1 of input 'x' is float32, and float64"),
-        (E[0], "element 1 of input 'x' has rank 2"),
-        (np.zeros((2, 3), np.float32), "axis 1 of element 1 of input 'x' is 2"),
+        (E.astype(np.float64), "element 1 of input 'x' must be float32, got float64"),
+        (E[0], "element 1 of input 'x' must have rank 2"),
+        (np.zeros((2, 3), np.float32), "axis 1 of element 1 of input 'x' must be 2"),
         (None, "element 1 of input 'x' must be an array, got NoneType"),
         (np.ma.array(E, mask=E > 1), "element 1 of input 'x' is a masked array"),
     ],

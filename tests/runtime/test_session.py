@@ -128,7 +128,7 @@ def test_given_weights_take_the_place_of_the_graphs() -> None:
     assert np.allclose(gc.InferenceSession().load(graph, weights={"w": other})(X)[0], X @ other, atol=1e-5)
     with pytest.raises(ModelError, match="the graph has no weight 'v'"):
         gc.InferenceSession().load(graph, weights={"v": other})
-    with pytest.raises(ModelError, match=r"weight 'w' is float32\[32, 64\], and float32\[31, 64\] is given"):
+    with pytest.raises(ModelError, match=r"weight 'w' must be float32\[32, 64\], got float32\[31, 64\]"):
         gc.InferenceSession().load(graph, weights={"w": other[1:]})
 
 
@@ -288,7 +288,7 @@ def test_weights_given_are_made_right_or_refused() -> None:
     graph = linear(weight())
     swapped = weight(1).astype(">f4")
     assert np.allclose(gc.InferenceSession().load(graph, weights={"w": swapped})(X)[0], X @ weight(1), atol=1e-5)
-    with pytest.raises(ModelError, match=r"weight 'w' is float32\[32, 64\], and a list is given"):
+    with pytest.raises(ModelError, match=r"weight 'w' must be float32\[32, 64\], got a list"):
         gc.InferenceSession().load(graph, weights={"w": weight().tolist()})
     for wrong in (3, ["w"], weight(), "model.safetensors"):
         with pytest.raises(ModelError, match=r"load: weights must be a mapping of names to arrays, got \w+"):
@@ -301,7 +301,7 @@ def test_weights_given_that_do_not_fit_are_all_named() -> None:
     with pytest.raises(ModelError) as caught:
         gc.InferenceSession().load(graph, weights=more)
     shown = caught.value.summary
-    assert "weight 'w' is float32[32, 64], and float64[32, 64] is given; the graph has no weight 3; " in shown
+    assert "weight 'w' must be float32[32, 64], got float64[32, 64]; the graph has no weight 3; " in shown
     assert shown.endswith("no weight 'v17'; and 12 more")
     assert caught.value.help == "give arrays of the types of the graph's weights, which are w"
 

@@ -118,7 +118,7 @@ def test_weights_are_replaced_as_those_of_a_model(kind: str, tmp_path: Path) -> 
         ({"w": np.ma.masked_array([1.0])}, "must be an array, got MaskedArray"),
         ({1: np.ones(1)}, "weight 1"),
         ({"v": np.ones((2, 2), np.float32)}, "no weight 'v'"),
-        ({"w": np.ones((2, 3), np.float32)}, r"float32\[2, 3\] is given"),
+        ({"w": np.ones((2, 3), np.float32)}, r"got float32\[2, 3\]"),
         ({"w": np.ones((2, 2), np.longdouble)}, "array of float128"),
     ],
 )

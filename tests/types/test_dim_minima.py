@@ -79,7 +79,7 @@ def test_feed_below_the_bound_is_an_error_in_words() -> None:
     assert model(np.ones((1, 3), F32))[0].shape == (1, 3, 1)
     with pytest.raises(FeedError) as raised:
         model(np.ones((0, 3), F32))
-    assert raised.value.summary == ("g: axis 0 of input 'x' is batch, which is 1 or more, and float32[0, 3] is given")
+    assert raised.value.summary == ("g: axis 0 of input 'x' must be batch, which is 1 or more, got float32[0, 3]")
     assert gc.InferenceSession().load(graph_of("batch"))(np.ones((0, 3), F32))[0].shape == (0, 3, 1)
 
 
