@@ -291,10 +291,10 @@ def test_weights_may_be_others() -> None:
         (FeedError, "there is no buffer 'd'", lambda m: m.state(d=np.zeros(2))),
         (
             FeedError,
-            r"buffer 'count' is int64, and float64\[\]",
+            r"buffer 'count' must be int64, got float64\[\]",
             lambda m: m.buffers.__setitem__("count", np.array(1.0)),
         ),
-        (FeedError, "buffer 'count' has rank 0", lambda m: m.state(count=np.zeros(2, np.int64))),
+        (FeedError, "buffer 'count' must have rank 0", lambda m: m.state(count=np.zeros(2, np.int64))),
         (FeedError, "buffer 'count': 2.5 cannot be held in int64", lambda m: m.buffers.__setitem__("count", 2.5)),
         (FeedError, "2 arrays given for 1 inputs", lambda m: m(np.array(1), np.array(1))),
         (FeedError, "there is no input 'count'", lambda m: m(np.array(1), count=np.array(1))),

@@ -447,7 +447,7 @@ def test_models_of_onnx_own_tests_give_nearly_their_numbers_in_float16(chunk: in
             warnings.simplefilter("ignore", LossyCastWarning)
             graph = model.astype("float16")
         if case.name in REFUSED:
-            with pytest.raises(gc.GraphcoreError, match="does not take"):
+            with pytest.raises(gc.GraphcoreError, match="onnxruntime refused"):
                 gc.InferenceSession().load(graph)
             continue
         results = [*gc.InferenceSession().load(graph)(*feeds)]
