@@ -211,7 +211,10 @@ REFUSED: dict[str, tuple[list[str], list[str]]] = {
     "convert: no such model": (["convert", "gone.onnx", "o.onnx"], ["ModelError: load: gone.onnx is not a file"]),
     "convert: nowhere to write": (["convert", "m.onnx", "no/o.onnx"], ["ExportError", "no/o.onnx"]),
     "convert: onto itself": (["convert", "m.onnx", "./m.onnx"], ["ExportError", "is the file that is read"]),
-    "convert: no such opset": (["convert", "m.onnx", "o.onnx", "--opset", "3"], ["opset must be 17 to 26, got 3", "17 to 26"]),
+    "convert: no such opset": (
+        ["convert", "m.onnx", "o.onnx", "--opset", "3"],
+        ["opset must be 17 to 26, got 3", "17 to 26"],
+    ),
     "convert: no such release": (["convert", "m.onnx", "o.onnx", "--runtime", "1.2"], ["'1.2'", "1.20.1, 1.22.0"]),
     "convert: beyond a release": (
         ["convert", "m.onnx", "o.onnx", "--runtime", "1.20", "--opset", "24"],
