@@ -83,7 +83,7 @@ TABLES = {
         runtime/sessions/direct/start.py _FUSED
         runtime/lowering/workarounds/arithmetic.py _NEUTRAL
         runtime/lowering/workarounds/empty.py _FILTERS
-        runtime/lowering/workarounds/sizes.py MIN_AXES OLDER _UNRANKED
+        runtime/lowering/workarounds/sizes.py MIN_AXES OLDER
         runtime/lowering/workarounds/dequantized.py _QUANTIZED_MOVES _FUSED _MOVED_SCALES
         runtime/lowering/workarounds/arithmetic.py _WEIGHTS _MOVES
         runtime/ort/openvino/support.py _EXACT _SMALL _INDICES _COUNTED _COSTLY

@@ -365,3 +365,28 @@ def test_resize_to_the_sizes_of_a_loop_result_runs_in_files_and_sessions() -> No
     x = RNG.random((3, 4), np.float32)
     for result in (gc.InferenceSession().load(graph)(x)[0], bare(graph.to_onnx(), x)):
         np.testing.assert_array_equal(result, np.repeat(x.astype(np.float16), 2, axis=1))
+
+
+@pytest.mark.parametrize(("dims", "node"), [
+    (None, helper.make_node("Abs", ["x"], ["v"])),
+    (["n", 4], helper.make_node("Reshape", ["x", "shape"], ["v"])),
+    (["n", 4], helper.make_node("SequenceAt", ["list", "zero"], ["v"])),
+], ids=["input", "Reshape", "SequenceAt"])  # fmt: skip
+def test_resize_of_an_imported_tensor_of_unknown_rank_runs(dims: list[Any] | None, node: onnx.NodeProto) -> None:
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x"], ["list"]),
+        node,
+        helper.make_node("Shape", ["v"], ["rows"], start=0, end=1),
+        helper.make_node("Concat", ["rows", "columns"], ["sizes"], axis=0),
+        helper.make_node("Reshape", ["v", "same"], ["image"]),
+        helper.make_node("Resize", ["image", "", "", "sizes"], ["y"], mode="nearest"),
+    ]
+    vectors = {"columns": [8], "same": [0, 0], "zero": 0}
+    weights = [numpy_helper.from_array(np.array(vector), name) for name, vector in vectors.items()]
+    value = helper.make_tensor_value_info
+    inputs = [value("x", onnx.TensorProto.FLOAT, dims), value("shape", onnx.TensorProto.INT64, ["k"])]
+    proto = helper.make_graph(nodes, "g", inputs, [value("y", onnx.TensorProto.FLOAT, None)], weights)
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    x, shape = RNG.random((3, 4), np.float32), np.array([3, 4])
+    for source in (model.SerializeToString(), Graph.load(model)):
+        np.testing.assert_array_equal(gc.InferenceSession().load(source)(x, shape)[0], np.repeat(x, 2, axis=1))

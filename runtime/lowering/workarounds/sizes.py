@@ -265,38 +265,44 @@ RANKS = node_workaround(
 )
 
 
-# Keep onnxruntime from following the sizes of a Resize to a tensor whose rank it does not know, such as the result of a
-# Loop: it takes the sizes of leading axes for none there, and refuses the model. A Reshape to their number stops it.
+# Keep onnxruntime from following the sizes of a Resize to a tensor whose rank it does not know: it takes the sizes of
+# leading axes for none there, and refuses the model. A Reshape to their number stops it.
 
-_UNRANKED = frozenset({"If", "Loop", "OptionalGetElement", "Scan", "SequenceAt"})
-"""Operators whose results may have a rank that onnxruntime does not know."""
+_UNRANKED = frozenset({"Loop", "SequenceAt"})
+"""Operators whose results have no rank for onnxruntime, measured in 1.24.4 to 1.32.0; it knows those of If and Scan."""
 
 
 def _resized(graph: Graph) -> Iterator[Node]:
     for node in of_onnx(graph, ("Resize",)):
         sizes = node.inputs[3] if len(node.inputs) > 3 else None
-        if sizes is not None and sizes.shape.is_ranked and sizes.shape[0].is_static and _is_of_unranked(sizes):
+        if sizes is not None and _operand(node).shape.is_ranked and _is_of_unranked(sizes):
             yield node
 
 
 def _is_of_unranked(sizes: Symbol) -> bool:
-    """Return True if a vector is computed from a result of unknown rank."""
+    """Return True if a vector is computed from a tensor whose rank onnxruntime does not know."""
     pending, seen = [sizes], set()
     while pending:
         symbol = pending.pop()
-        if symbol.id not in seen and isinstance(node := symbol.producer, Node):
+        if symbol.id in seen:
+            continue
+        seen.add(symbol.id)
+        node = symbol.producer
+        if isinstance(symbol.type, TensorType) and not symbol.shape.is_ranked:
+            return True
+        if isinstance(node, Node):
             if node.op_type in _UNRANKED:
                 return True
             pending += [operand for operand in node.inputs if operand is not None]
-        seen.add(symbol.id)
     return False
 
 
 def _state_count(graph: Graph, node: Node) -> None:
-    x, roi, scales, sizes = node.inputs
+    *others, sizes = node.inputs
     assert sizes is not None
-    stated = graph.build.emit("Reshape", (sizes, graph.build.vector([int(sizes.shape[0])])), sizes.type)
-    change(node, inputs=(x, roi, scales, stated))
+    count = len(node.attributes.get("axes") or _operand(node).shape)
+    stated = graph.build.emit("Reshape", (sizes, graph.build.vector([count])), sizes_type(count))
+    change(node, inputs=(*others, stated))
 
 
 RESIZED = node_workaround(
