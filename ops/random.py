@@ -374,8 +374,6 @@ def _words(name: str, graph: Graph, sizes: Sequence[Size], seed: object) -> Symb
 BITS, UNIFORM, NORMAL = "CounterBits", "CounterUniform", "CounterNormal"
 """The library's operators. Inputs: a shape, an int64 vector, and a seed, an int64 scalar."""
 
-_I64, _U64 = DType.int64, DType.uint64
-
 
 def numpy_float(dtype: DType) -> Any:
     """Return NumPy's type of the dtype that a float is computed in."""

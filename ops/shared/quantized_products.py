@@ -293,7 +293,7 @@ _MAX_ROW_LENGTH = 65_000
 MIDDLE = 128
 """The zero point of second digits of x."""
 
-_F32, _BYTE = DType.float32, DType.uint8
+_BYTE = DType.uint8
 _LEAST = float(np.finfo(np.float32).smallest_subnormal)
 
 

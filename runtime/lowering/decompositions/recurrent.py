@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcore.ir.symbol import Symbol
+from graphcore.ops.recurrent import MAX_UNROLLED_STEPS
 from graphcore.runtime.lowering.build.builder import Builder, OpCall, Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 
-MAX_STEPS = 256
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _ACTIVATIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 _PLAIN = frozenset({"Sigmoid", "Tanh", "Relu", "Softplus", "Softsign"})
@@ -49,7 +49,7 @@ def unroll(b: Builder, call: OpCall) -> Replacement:
     steps = x.shape[0]
     directions = 2 if call.attributes.get("direction") == "bidirectional" else 1
     names = call.attributes.get("activations") or _ACTIVATIONS[call.op] * directions
-    if not steps.is_static or not 0 < int(steps) <= MAX_STEPS or not set(names) <= _PLAIN:
+    if not steps.is_static or not 0 < int(steps) <= MAX_UNROLLED_STEPS or not set(names) <= _PLAIN:
         return None
     hidden = int(call.attributes.get("hidden_size") or r.shape[2])
     each = len(names) // directions
