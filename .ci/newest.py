@@ -27,7 +27,7 @@ LOCKED, NEWEST = ROOT / ".venv", ROOT / ".venv-newest"
 BUILD = ROOT / "build"
 SECONDS = 1200.0
 """After which the tests are ended: they take half a minute on two cores."""
-DISPLAYED = 20
+MAX_SHOWN = 20
 """The most warnings that are printed; the log has all."""
 
 _TOOLS = {"graphcore-engine", "mypy", "pip", "ruff", "setuptools", "uv", "wheel"}
@@ -132,10 +132,10 @@ def main() -> int:
     output, newest = _run()
     errors, warnings = verdict(newest, _read(BUILD / "test.xml"), output)
     print(output[output.rstrip().rfind("\n") + 1 :].strip())  # the summary of pytest
-    for text in warnings[:DISPLAYED]:
+    for text in warnings[:MAX_SHOWN]:
         print(f"warning: {text}")
-    if len(warnings) > DISPLAYED:
-        print(f"warning: and {len(warnings) - DISPLAYED} more, in build/newest.log")
+    if len(warnings) > MAX_SHOWN:
+        print(f"warning: and {len(warnings) - MAX_SHOWN} more, in build/newest.log")
     for text in errors:
         print(f"error: {text}")
     if errors or warnings:

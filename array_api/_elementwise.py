@@ -349,7 +349,7 @@ def clip(x: Tensor, /, min: Tensor | None = None, max: Tensor | None = None) -> 
     Args:
         x: Numbers of any shape.
         min: Numbers, or Symbols or Arrays that broadcast with x; None for no bound.
-        max: Numbers, or Symbols or Arrays that broadcast with x; None for no bound.
+        max: As `min`.
 
     Returns:
         The dtype of x; NaNs do not change.

@@ -214,8 +214,7 @@ def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0
         arrays: Of the same rank, with equal sizes except along the axis, and of dtypes that promote to a common one.
 
     Raises:
-        ShapeError: Otherwise.
-        PromotionError: Otherwise.
+        ShapeError, PromotionError: Otherwise.
     """
     if axis is None:
         return ops.concat([ops.reshape(x, -1) for x in arrays])
@@ -230,8 +229,7 @@ def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Ten
         arrays: Of the same shape, and of dtypes that promote to a common one.
 
     Raises:
-        ShapeError: Otherwise.
-        PromotionError: Otherwise.
+        ShapeError, PromotionError: Otherwise.
     """
     return ops.stack(arrays, axis)
 

@@ -110,8 +110,7 @@ def where(condition: Tensor, x1: Tensor, x2: Tensor, /) -> Tensor:
         x2: Of dtypes that promote to a common one; one can be a Python scalar. All three broadcast.
 
     Raises:
-        PromotionError: Otherwise.
-        ShapeError: Otherwise.
+        PromotionError, ShapeError: Otherwise.
     """
     return _where(condition, *as_arrays("where", (x1, x2)))
 
@@ -236,7 +235,7 @@ def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
 
     Args:
         x1: Any shapes, of dtypes that promote to a common one; one can be an int.
-        x2: Any shapes, of dtypes that promote to a common one; one can be an int.
+        x2: As `x1`.
 
     Returns:
         Bool with the shape of x1.
@@ -386,7 +385,7 @@ def diff(
     Args:
         x: Numbers of rank 1 or more.
         prepend: Arrays of the same rank to concatenate before and after x first.
-        append: Arrays of the same rank to concatenate before and after x first.
+        append: As `prepend`.
 
     Raises:
         ShapeError: For an invalid axis.

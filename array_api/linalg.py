@@ -125,7 +125,7 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
 
     Args:
         x1: Numbers, which broadcast except along `axis`, of size 3 in both.
-        x2: Numbers, which broadcast except along `axis`, of size 3 in both.
+        x2: As `x1`.
         axis: The axis of the vectors, counted from the end.
 
     Returns:

@@ -87,10 +87,10 @@ def _compare(subject: Subject, case: Case, result: dict[str, Run], bounds: Bound
             bounds.figure(f"{case.name}: {ours} beside {peer}", ratio, most, "x")
 
 
-def _times(case: Case, value: dict[str, Run], result: dict[str, Array]) -> dict[str, list[tuple[float, float]]]:
-    """Return wall and CPU seconds of each in every round, after an untimed one. made: receives the results."""
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in value}
-    names = list(value)
+def _times(case: Case, runs: dict[str, Run], results: dict[str, Array]) -> dict[str, list[tuple[float, float]]]:
+    """Return wall and CPU seconds of each in every round, after an untimed one. results: receives the results."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+    names = list(runs)
     gc.collect()
     gc.freeze()  # a scan of all objects of the packages takes longer than a turn
     for number in range(case.rounds + 1):
@@ -98,7 +98,7 @@ def _times(case: Case, value: dict[str, Run], result: dict[str, Array]) -> dict[
             gc.collect()
             time.sleep(PAUSE)
             start = time.perf_counter(), time.process_time()
-            result[name] = value[name](*case.feed)
+            results[name] = runs[name](*case.feed)
             taken = time.perf_counter() - start[0], time.process_time() - start[1]
             if number:
                 times[name].append(taken)

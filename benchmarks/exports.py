@@ -306,15 +306,15 @@ def _number(release: str) -> list[int]:
 
 
 def _table(
-    text: str, cases: Sequence[Case], attentions: Sequence[str], value: Mapping[str, Mapping[str, dict[str, Any]]]
+    text: str, cases: Sequence[Case], attentions: Sequence[str], figures: Mapping[str, Mapping[str, dict[str, Any]]]
 ) -> str:
     """Return a table, with a column of times for each release; what else it says is of the newest that has figures."""
-    columns = ["model", "exporter", *value, "differs by", "fusions"]
+    columns = ["model", "exporter", *figures, "differs by", "fusions"]
     lines = [text + f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     for case in cases:
         for exporter in EXPORTERS:
             stems = [_stem(case, exporter, attention) for attention in attentions]
-            rows = [next((rows[s] for rows in value.values() if s in rows), None) for s in stems]
+            rows = [next((rows[s] for rows in figures.values() if s in rows), None) for s in stems]
             results = [row for row in rows if row is not None]
             done = [row for row in results if "ratio" in row]
             if not results:
@@ -322,9 +322,9 @@ def _table(
             name = f"{case.name} | {exporter}"
             if not done:
                 reason = next(f"{k}: {row[k]}" for row in results for k in ("not exported", "not loaded") if k in row)
-                lines.append(f"| {name} {'| ' * (len(value) + 1)}| {reason} |")
+                lines.append(f"| {name} {'| ' * (len(figures) + 1)}| {reason} |")
                 continue
-            times = " | ".join([", ".join([_time(rows.get(s)) for s in stems]) for rows in value.values()])
+            times = " | ".join([", ".join([_time(rows.get(s)) for s in stems]) for rows in figures.values()])
             differences = [row["difference"] for row in done if row["difference"] is not None]
             worst = f"{max(differences):.0e}" if any(differences) else "0"
             items = list(dict.fromkeys([_verdict(row) for row in done]))

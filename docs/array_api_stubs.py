@@ -151,7 +151,7 @@ _HOMES: dict[type, str] = {DType: "graphcore.types.dtypes", float: "builtins", t
 
 
 def _imported(module: ModuleType, imports: Imports) -> list[str]:
-    shown = _MAX_SHOWN if module is array_api else {}
+    shown = _EXTRA_HOMES if module is array_api else {}
     for local, home in shown.items():
         imports.homes[local] = home, local
     imports.shown = frozenset(shown)
@@ -160,7 +160,7 @@ def _imported(module: ModuleType, imports: Imports) -> list[str]:
     return imports.lines()
 
 
-_MAX_SHOWN = {
+_EXTRA_HOMES = {
     "Array": "graphcore.array_api._eager",
     "__array_namespace_info__": "graphcore.array_api._data_types",
     "fft": "graphcore.array_api",

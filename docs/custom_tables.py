@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphcore.ops import microsoft  # declares them
-from graphcore.ops.microsoft._declare import ROWS, OperatorRow
+from graphcore.ops.microsoft._declare import ROWS, ContribRow
 
 _PAGE = Path(__file__).parent / "custom_ops.md"
 
@@ -16,7 +16,7 @@ def table() -> str:
     return "\n".join([*lines, *(_row(name, ROWS[name]) for name in microsoft.__all__)])
 
 
-def _row(name: str, row: OperatorRow) -> str:
+def _row(name: str, row: ContribRow) -> str:
     summary = (row.op.__doc__ or "").strip().split("\n")[0].split(". ")[0].rstrip(".").replace("|", "\\|")
     kernels = " ".join(f"`{dtype}`" for dtype in row.kernels.split()) or "nothing"
     return f"| `{name}` | {summary} | {'yes' if row.op.has_body else '**no**'} | {kernels} | {row.note} |"

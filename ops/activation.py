@@ -105,7 +105,7 @@ def swiglu(gate: TensorLike, up: TensorLike) -> Symbol:
 
     Args:
         gate: Shapes that broadcast; they are promoted together and integers become floats.
-        up: Shapes that broadcast; they are promoted together and integers become floats.
+        up: As `gate`.
 
     Raises:
         ShapeError: If they do not broadcast.
@@ -203,8 +203,7 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Symbol:
         alpha: A Python number.
 
     Raises:
-        DTypeError: For an alpha that is not a finite number.
-        ShapeError: For an alpha that is not a finite number.
+        DTypeError, ShapeError: For an alpha that is not a finite number.
 
     Clevert et al. 2015, arXiv:1511.07289; ONNX Elu.
     """
@@ -220,8 +219,7 @@ def celu(x: TensorLike, alpha: float = 1.0) -> Symbol:
         alpha: A Python number, not 0.
 
     Raises:
-        DTypeError: For another alpha.
-        ShapeError: For another alpha.
+        DTypeError, ShapeError: For another alpha.
 
     Barron 2017, arXiv:1704.07483; ONNX Celu.
     """
@@ -240,8 +238,7 @@ def leaky_relu(x: TensorLike, alpha: float = 0.01) -> Symbol:
         alpha: A Python number.
 
     Raises:
-        DTypeError: For an alpha that is not a finite number.
-        ShapeError: For an alpha that is not a finite number.
+        DTypeError, ShapeError: For an alpha that is not a finite number.
 
     ONNX LeakyRelu.
     """
@@ -257,8 +254,7 @@ def thresholded_relu(x: TensorLike, alpha: float = 1.0) -> Symbol:
         alpha: A Python number.
 
     Raises:
-        DTypeError: For an alpha that is not a finite number.
-        ShapeError: For an alpha that is not a finite number.
+        DTypeError, ShapeError: For an alpha that is not a finite number.
 
     ONNX ThresholdedRelu.
     """
@@ -275,8 +271,7 @@ def hardsigmoid(x: TensorLike, alpha: float = 1 / 6, beta: float = 0.5) -> Symbo
         beta: Python numbers.
 
     Raises:
-        DTypeError: For those that are not finite numbers.
-        ShapeError: For those that are not finite numbers.
+        DTypeError, ShapeError: For those that are not finite numbers.
 
     ONNX HardSigmoid, whose default alpha is 0.2.
     """

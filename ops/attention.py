@@ -225,8 +225,7 @@ def rotary_embedding(
         x: [batch, heads, sequence, size], or [batch, sequence, heads*size] with num_heads.
         cos_cache: Cosine and sine of the angles, [batch, sequence, rotated/2], or [positions, rotated/2] with
             position_ids.
-        sin_cache: Cosine and sine of the angles, [batch, sequence, rotated/2], or [positions, rotated/2] with
-            position_ids.
+        sin_cache: As `cos_cache`.
         position_ids: [batch, sequence], integers from 0 to positions - 1. x and the caches are promoted together;
             integers become floats.
         interleaved: A pair is two neighbours instead of a feature and the one rotated/2 features after it.

@@ -89,7 +89,7 @@ def complex_(real: TensorLike, imag: TensorLike = 0.0) -> Symbol:
 
     Args:
         real: Real numbers whose shapes broadcast; they promote to a common float, integers as for any real function.
-        imag: Real numbers whose shapes broadcast; they promote to a common float, integers as for any real function.
+        imag: As `real`.
 
     Returns:
         The broadcast shape: complex128 if the common dtype is float64, complex64 otherwise.
@@ -214,7 +214,7 @@ def mul_complex(lhs: TensorLike, rhs: TensorLike) -> Symbol:
 
     Args:
         lhs: [..., 2], numbers, which broadcast and promote to a common dtype.
-        rhs: [..., 2], numbers, which broadcast and promote to a common dtype.
+        rhs: As `lhs`.
 
     Returns:
         [..., 2].

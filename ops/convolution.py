@@ -96,7 +96,7 @@ conv2d = _convolution(
         filter: [height, width, channels/groups, features], or [features, channels/groups, height, width] with
             filter_layout="FCRS"; it is not flipped.
         stride: The distance of windows and of the elements in a window (height, width).
-        dilation: The distance of windows and of the elements in a window (height, width).
+        dilation: As `stride`.
         padding: Zeros around the input, (height_before, height_after, width_before, width_after); "valid" for none;
             "same" for ceil(size / stride) windows, with an odd element of padding after the input.
         groups: The number of independent parts into which channels and features are split; `groups=channels` is a

@@ -156,7 +156,7 @@ def range(
 
     Args:
         start: Numbers, scalar Symbols, or Dims and names (as int64); a single one is `stop`, from 0.
-        stop: Numbers, scalar Symbols, or Dims and names (as int64); a single one is `stop`, from 0.
+        stop: As `start`.
         step: Numbers, scalar Symbols, or Dims and names (as int64); a single one is `stop`, from 0. They promote to a
             common dtype, which `dtype` overrides.
         out_dim: The length, if the bounds are Symbols.
@@ -282,7 +282,7 @@ def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool =
 
     Args:
         start: Numbers or Symbols, whose shapes broadcast; integers become floats.
-        stop: Numbers or Symbols, whose shapes broadcast; integers become floats.
+        stop: As `start`.
         num: An int >= 0, or a dim of the graph.
         endpoint: `stop` is the last number; else it would be the next one.
         dtype: By default the common dtype of start and stop, or float32 or complex64 for Python numbers; an integer

@@ -412,8 +412,7 @@ def hann_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: o
         [window_length]; a window of length 1 is [1].
 
     Raises:
-        DTypeError: For another length or dtype.
-        ShapeError: For another length or dtype.
+        DTypeError, ShapeError: For another length or dtype.
 
     NumPy's hanning; ONNX HannWindow.
     """

@@ -205,8 +205,7 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     Args:
         lhs: Numbers or bools, promoted to a common dtype; they broadcast except along `axis`, whose length is the same
             in both.
-        rhs: Numbers or bools, promoted to a common dtype; they broadcast except along `axis`, whose length is the same
-            in both.
+        rhs: As `lhs`.
         axis: Negative, counted from the end.
 
     Returns:

@@ -85,8 +85,7 @@ def band_part(
         x: [..., m, n], numbers or bools.
         num_lower: The number of diagonals below and above the main one in the band, -1 or None for all; ints or integer
             scalar Symbols.
-        num_upper: The number of diagonals below and above the main one in the band, -1 or None for all; ints or integer
-            scalar Symbols.
+        num_upper: As `num_lower`.
         exclude: Keep the elements outside of the band.
 
     Raises:

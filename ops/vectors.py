@@ -153,8 +153,7 @@ def cross(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     Args:
         lhs: Numbers, which broadcast except along `axis`, of size 3 in both; an unknown size is checked when the graph
             runs.
-        rhs: Numbers, which broadcast except along `axis`, of size 3 in both; an unknown size is checked when the graph
-            runs.
+        rhs: As `lhs`.
         axis: Of the vectors, counted from the end. The two products and their difference are rounded separately.
 
     Returns:
@@ -197,7 +196,7 @@ def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Symbol:
 
     Args:
         x: Numbers or bools of any shapes that broadcast, which promote to a common dtype.
-        y: Numbers or bools of any shapes that broadcast, which promote to a common dtype.
+        y: As `x`.
         z: Numbers or bools of any shapes that broadcast, which promote to a common dtype. float64 rounds the product
             too.
 

@@ -20,7 +20,7 @@ from graphcore.types.tensor_types import TensorType, Type
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayDistance:
+class OutputDistance:
     """The differences of an array from a first one; None for a measure that dtypes or shapes do not have.
 
     Attributes:
@@ -57,7 +57,7 @@ class ArrayDistance:
         return asdict(self)
 
 
-def distance(a: Any, b: Any, atol: float = 0.0, rtol: float = 0.0) -> ArrayDistance:
+def distance(a: Any, b: Any, atol: float = 0.0, rtol: float = 0.0) -> OutputDistance:
     """Return the distance of `b` from `a`: arrays, lists of them, or None for both.
 
     Elements within `atol + rtol * |a|` are equal.
@@ -65,17 +65,17 @@ def distance(a: Any, b: Any, atol: float = 0.0, rtol: float = 0.0) -> ArrayDista
     if isinstance(a, list) and isinstance(b, list):
         return _of_sequences(a, b, atol, rtol)
     if a is None and b is None:
-        return ArrayDistance(0)
+        return OutputDistance(0)
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
-        return ArrayDistance(0, reason="one of them is not an array")
+        return OutputDistance(0, reason="one of them is not an array")
     if a.shape != b.shape:
-        return ArrayDistance(a.size, reason=f"their shapes differ: {list(a.shape)} and {list(b.shape)}")
+        return OutputDistance(a.size, reason=f"their shapes differ: {list(a.shape)} and {list(b.shape)}")
     if not _is_number(a.dtype) or not _is_number(b.dtype):
         is_other = np.asarray(a != b, bool)
         count = int(np.count_nonzero(is_other))
-        return ArrayDistance(a.size, count, count, first=_first(is_other))
+        return OutputDistance(a.size, count, count, first=_first(is_other))
     if not a.size:
-        return ArrayDistance(0, absolute=0.0, relative=0.0)
+        return OutputDistance(0, absolute=0.0, relative=0.0)
     is_wide = a.dtype.kind in "iu" and b.dtype.kind in "iu" and max(a.itemsize, b.itemsize) == 8
     x, y = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(all="ignore"):
@@ -89,7 +89,7 @@ def distance(a: Any, b: Any, atol: float = 0.0, rtol: float = 0.0) -> ArrayDista
         sizes = np.abs(x)
         ratios = np.divide(gaps, sizes, out=np.zeros_like(gaps), where=(sizes != 0) & (gaps != 0))
     first = _first(is_far)
-    return ArrayDistance(
+    return OutputDistance(
         a.size,
         int(np.count_nonzero(~is_same)),
         int(np.count_nonzero(is_far)),
@@ -102,14 +102,14 @@ def distance(a: Any, b: Any, atol: float = 0.0, rtol: float = 0.0) -> ArrayDista
     )
 
 
-def _of_sequences(a: list[Any], b: list[Any], atol: float, rtol: float) -> ArrayDistance:
+def _of_sequences(a: list[Any], b: list[Any], atol: float, rtol: float) -> OutputDistance:
     """Return the distance of two lists of arrays, the largest of their elements. `first` starts with the position."""
     if len(a) != len(b):
-        return ArrayDistance(len(a), reason=f"their lengths differ: {len(a)} and {len(b)}")
+        return OutputDistance(len(a), reason=f"their lengths differ: {len(a)} and {len(b)}")
     parts = [distance(x, y, atol, rtol) for x, y in zip(a, b, strict=True)]
     far = next((i for i, part in enumerate(parts) if part.first is not None), None)
     ulps = [part.ulp for part in parts]
-    return ArrayDistance(
+    return OutputDistance(
         sum(part.size for part in parts),
         sum(part.differing for part in parts),
         sum(part.beyond for part in parts),

@@ -28,7 +28,7 @@ When = Callable[[Types, Mapping[str, Any], int], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorRow:
+class ContribRow:
     """The row of an operator in the table of the documentation."""
 
     op: CustomOp
@@ -37,7 +37,7 @@ class OperatorRow:
     note: str
 
 
-ROWS: dict[str, OperatorRow] = {}
+ROWS: dict[str, ContribRow] = {}
 """Every declared operator, by name."""
 
 
@@ -71,7 +71,7 @@ def contrib(
         rule, body = (function, None) if typed else (None, function)
         declared = register(CustomOp(label, rule, promote, dtypes, body, None, kernel, None, usual))
         declared.unsafe = unsafe
-        ROWS[declared.name] = OperatorRow(declared, kernels, note)
+        ROWS[declared.name] = ContribRow(declared, kernels, note)
         return declared
 
     return declare

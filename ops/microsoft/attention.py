@@ -130,7 +130,7 @@ def MultiHeadAttention(  # noqa: N802
     Args:
         query: [batch, queries, heads * size], or with keys and values [batch, queries, heads, 3, size].
         key: Likewise, or [batch, keys, heads, 2, size] for both in key, or [batch, heads, keys, size].
-        value: Likewise, or [batch, keys, heads, 2, size] for both in key, or [batch, heads, keys, size].
+        value: As `key`.
         bias: Of the three projections, concatenated.
         key_padding_mask: [batch], the number of valid keys, or [batch, keys] or [batch, queries, keys], 0 for masked
             keys, to whose scores mask_filter_value is added.

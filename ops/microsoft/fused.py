@@ -308,7 +308,7 @@ def EmbedLayerNormalization(  # noqa: N802
 
     Args:
         input_ids: [batch, positions]; position_ids: likewise, or [1, positions].
-        segment_ids: [batch, positions]; position_ids: likewise, or [1, positions].
+        segment_ids: As `input_ids`.
         gamma: [size].
         beta: [size].
         mask: [batch, positions]; position_ids: likewise, or [1, positions]. The embeddings: [count, size].

@@ -42,7 +42,7 @@ def FusedMatMul(  # noqa: N802
 
     Args:
         A: [..., m, k] and [..., k, n]; transA, transB: swap their last two axes first.
-        B: [..., m, k] and [..., k, n]; transA, transB: swap their last two axes first.
+        B: As `A`.
         transBatchA: Move their first axis before the last one, before that swap.
         transBatchB: Move their first axis before the last one, before that swap.
 

@@ -72,7 +72,7 @@ def QLinearAdd(  # noqa: N802
 
     Args:
         A: Int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
-        B: Int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
+        B: As `A`.
 
     Returns:
         The broadcast shape in the dtype of A.
@@ -101,7 +101,7 @@ def QLinearMul(  # noqa: N802
 
     Args:
         A: Int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
-        B: Int8 or uint8, of shapes that broadcast; scales and zero points: scalars.
+        B: As `A`.
 
     Returns:
         The broadcast shape in the dtype of A.
@@ -265,8 +265,7 @@ def GatherBlockQuantized(  # noqa: N802
         indices: Of any shape.
         scales: As data, with quantize_axis in blocks of block_size; zero_points are 0 by default, for bytes half the
             range.
-        zero_points: As data, with quantize_axis in blocks of block_size; zero_points are 0 by default, for bytes half
-            the range.
+        zero_points: As `scales`.
 
     Returns:
         The shape of data with that of indices in place of gather_axis, in the dtype of scales.

@@ -69,8 +69,7 @@ def quantize(
             encoded once. "int8_dynamic" quantises LSTM, GRU and RNN too, and convolutions where there are samples.
         include: Patterns of layers ("encoder/0*"), results or weights, with `*`, `?` and `[...]` as in the shell; `*`
             goes across layers.
-        exclude: Patterns of layers ("encoder/0*"), results or weights, with `*`, `?` and `[...]` as in the shell; `*`
-            goes across layers.
+        exclude: As `include`.
         embeddings: Also tables that Gather takes rows from, to int8 with a scale a row, under any scheme; one that is a
             weight of "int8", "int8_dynamic" or "int4" too is held once, as that is. None quantises those of graphs
             whose buffers are written in place, as decoders' are.

@@ -38,9 +38,9 @@ KEPT = 512
 class Eager:
     """A kind of eager arrays, and how functions over Symbols compute on them.
 
-    promotion: the system of the graphs. kind_of: what of an operand, beside its shape, tells the type of the input that
-    it is. type_of: that type, from the kind and the dims. made: the eager array of a result's values, which have the
-    type of its Symbol.
+    promotion: the system of the graphs. kind_of: the property of an operand that, with its shape, determines the type
+    of its input. type_of: that type, from the kind and the dims. convert: makes an eager array of a result's values and
+    the type of its Symbol.
     """
 
     promotion: PromotionSystem
@@ -79,7 +79,7 @@ def run(
 ) -> Any:
     """Return the results of a function over Symbols for operands and other arguments, as eager arrays.
 
-    found: eager arrays and NumPy arrays. static: trace with the sizes of all axes, rather than with names for those
+    operands: eager arrays and NumPy arrays. static: trace with the sizes of all axes, rather than with names for those
     above 1.
     """
     arrays = [value._data if isinstance(value, EagerArray) else value for value in operands]

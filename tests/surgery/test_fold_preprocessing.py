@@ -80,7 +80,7 @@ def assert_folded(graph: Graph, remaining: int = 0) -> Graph:
 
 @dataclass(frozen=True)
 class Form:
-    """A way to prepare an image for a convolution. left: the arithmetic that is left."""
+    """A way to prepare an image for a convolution. steps: the arithmetic that folding cannot remove."""
 
     label: str
     build: Callable[[Symbol], Symbol]

@@ -95,9 +95,9 @@ def _of_model(model: Callable[[DType], Graph], dtype: DType, names: tuple[str, .
     return model(dtype)
 
 
-def _of_cells(expected: dict[str, Cell], names: tuple[str, ...]) -> Graph:
+def _of_cells(by_name: dict[str, Cell], names: tuple[str, ...]) -> Graph:
     """Return a graph of cells of one operator and one left dtype."""
-    cells = [expected[name] for name in names]
+    cells = [by_name[name] for name in names]
     remaining, op = cells[0].left, OPS[cells[0].op]
     others = [cell.right for cell in cells if cell.right is not None]
     types = {"x": TensorType(remaining, ["n", "n"]), **{f"y_{d}": TensorType(d, ["n", "n"]) for d in others}}
@@ -162,7 +162,7 @@ def documented() -> frozenset[str]:
     return frozenset(re.findall(r"`([A-Z]\w+)`", text[0]))
 
 
-def opened(job: Job, session: gc.InferenceSession, expected: frozenset[str], outcome: Outcome) -> None:
+def opened(job: Job, session: gc.InferenceSession, on_cpu: frozenset[str], outcome: Outcome) -> None:
     """Open one session, and add to the outcome."""
     try:
         model = session.load(job.build(job.names))
@@ -171,13 +171,13 @@ def opened(job: Job, session: gc.InferenceSession, expected: frozenset[str], out
         if len(job.names) == 1:
             outcome.failed[f"{job.kind}: {job}"] = f"{type(error).__name__}: {error}"[:400]
         for name in job.names if len(job.names) > 1 else ():
-            opened(replace(job, names=(name,)), session, expected, outcome)
+            opened(replace(job, names=(name,)), session, on_cpu, outcome)
         return
     outcome.started[job.kind] += len(job.names)
     for node in placement.left:
         if node.reason == SIZES:
             outcome.on_cpu["sizes and indices"] += 1
-        elif node.operator in expected:
+        elif node.operator in on_cpu:
             outcome.on_cpu[node.operator] += 1
         else:
             outcome.unexplained.setdefault(f"{node.operator}: {node.reason}", str(job))

@@ -148,20 +148,20 @@ States = Mapping[str, str]
 """The outcome of each trap in one release, by name."""
 
 
-def merged_ranges(recorded: TrapRanges | None, result: Mapping[str, States]) -> TrapRanges:
-    """Return the ranges of all traps that were ever seen. found: by release, on this machine.
+def merged_ranges(recorded: TrapRanges | None, measured: Mapping[str, States]) -> TrapRanges:
+    """Return the ranges of all traps that were ever seen. measured: by release, on this machine.
 
     Some traps depend on the processor. So what is recorded stays, and a release without a trap ends its range only
     where another release has it here: a processor that does not show a trap at all tells nothing of it.
     """
     old = recorded or TrapRanges((), {})
-    releases = tuple(sorted({*old.releases, *result}, key=ordered))
+    releases = tuple(sorted({*old.releases, *measured}, key=ordered))
     ranges = {}
-    for name in sorted({*old.ranges, *(name for states in result.values() for name in states)}):
+    for name in sorted({*old.ranges, *(name for states in measured.values() for name in states)}):
         before = old.ranges.get(name)
-        here = {release for release, states in result.items() if states.get(name) == probing.WRONG}
+        here = {release for release, states in measured.items() if states.get(name) == probing.WRONG}
         seen = here | {r for r in old.releases if before is not None and before.includes(r)}
-        free = {release for release, states in result.items() if here and states.get(name) == probing.RIGHT} - seen
+        free = {release for release, states in measured.items() if here and states.get(name) == probing.RIGHT} - seen
         free |= {r for r in old.releases if before is not None} - seen
         if seen:
             ranges[name] = _range(releases, seen, free)

@@ -138,8 +138,8 @@ def swept_dtypes(op_type: str) -> list[DType]:
     return [dtype for dtype in DTYPES if dtype in names]
 
 
-def question(op_type: str, case: Case, dtype: DType, *, expected: bool = False) -> Question:
-    """Return the model of a case in a dtype. known: all operands but the first are initializers, and there
+def question(op_type: str, case: Case, dtype: DType, *, constant: bool = False) -> Question:
+    """Return the model of a case in a dtype. constant: all operands but the first are initializers, and there
     is a node beside it, for a provider that takes graphs and seldom a node alone."""
     nodes: list[onnx.NodeProto] = []
     constants: list[onnx.TensorProto] = []
@@ -147,7 +147,7 @@ def question(op_type: str, case: Case, dtype: DType, *, expected: bool = False) 
 
     def add_operand(operand: Operand, name: str) -> str:
         array = operand.array(dtype)
-        if operand.constant or (expected and name != "x0"):
+        if operand.constant or (constant and name != "x0"):
             constants.append(tensor(name, array, operand.of(dtype)))
         else:
             feeds[name] = array, operand.of(dtype)
@@ -172,7 +172,7 @@ def question(op_type: str, case: Case, dtype: DType, *, expected: bool = False) 
     outputs = [f"y{i}" for i in range(case.outputs)]
     attributes = {name: _attribute(value, dtype) for name, value in case.attributes.items()}
     nodes.append(helper.make_node(op_type, names, outputs, **attributes))
-    if expected:
+    if constant:
         feeds["beside"] = np.ones(1, np.float32), DType.float32
         nodes.append(helper.make_node("Exp", ["beside"], ["beside_exp"]))
         outputs.append("beside_exp")

@@ -60,7 +60,7 @@ class Outcome:
 
 def judge(op_type: str, case: Case, dtype: DType, provider: str) -> Outcome:
     """Return the outcome of a case; `provider` is onnxruntime's name. Raises nothing: the sweep goes on."""
-    requested = question(op_type, case, dtype, expected=provider in COMPILED)
+    requested = question(op_type, case, dtype, constant=provider in COMPILED)
     with tempfile.TemporaryDirectory(prefix="graphcore-measure-") as folder:
         optimised = Path(folder) / "optimised.onnx"
         try:

@@ -126,12 +126,12 @@ def merged(measured: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {"provider": results[0]["provider"], "releases": releases, "kernels": rows, DOMAIN: contributed}
 
 
-def _contributed(releases: list[str], expected: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _contributed(releases: list[str], measured: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Return for each declared operator of com.microsoft how many operands and which attributes releases know."""
     results = {}
-    for op_type in sorted(op for op in {name for row in expected for name in row} if lookup(DOMAIN, op)):
-        counts = [row[op_type][0] if op_type in row else 0 for row in expected]
-        names = [set(row[op_type][1].split()) if op_type in row else set[str]() for row in expected]
+    for op_type in sorted(op for op in {name for row in measured for name in row} if lookup(DOMAIN, op)):
+        counts = [row[op_type][0] if op_type in row else 0 for row in measured]
+        names = [set(row[op_type][1].split()) if op_type in row else set[str]() for row in measured]
         operands = {
             str(r): count for count in sorted({*counts} - {0}) for r in seen_in(releases, [c == count for c in counts])
         }

@@ -12,7 +12,7 @@ from graphcore.analysis.sizes import bytes_of
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
 from graphcore.cli.commands.bench import Latency, in_turns, ratio
-from graphcore.cli.distances import ArrayDistance, distance, feeds_of
+from graphcore.cli.distances import OutputDistance, distance, feeds_of
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph, Precision
 from graphcore.ir.symbol import Constant
@@ -59,7 +59,7 @@ class FormResult:
     weights: int = 0
     latency: Latency | None = None
     beside: Latency | None = None
-    outputs: Mapping[str, ArrayDistance] | None = None
+    outputs: Mapping[str, OutputDistance] | None = None
     reason: str = ""
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 from graphcore import runtime
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
-from graphcore.cli.distances import ArrayDistance, distance, feeds_of
+from graphcore.cli.distances import OutputDistance, distance, feeds_of
 from graphcore.cli.output import Advance
 from graphcore.errors import FeedError, GraphcoreError
 from graphcore.ir.graph import Graph
@@ -33,7 +33,7 @@ class ValuePair:
 
     old: str
     new: str
-    distance: ArrayDistance
+    distance: OutputDistance
 
 
 def pair_names(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, str]]:
@@ -225,7 +225,7 @@ def _name(pair: ValuePair) -> str:
     return pair.old if pair.old == pair.new else f"{pair.old} -> {pair.new}"
 
 
-def _words(gap: ArrayDistance) -> str:
+def _words(gap: OutputDistance) -> str:
     if gap.reason:
         return gap.reason
     text = f"{gap.beyond} of {gap.size} elements"

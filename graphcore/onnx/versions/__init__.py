@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.versions.older import FunctionBody, ReadNode, expand_function, function_body
+from graphcore.onnx.versions.older import ExpandedOperator, ReadNode, expand_function, function_body
 from graphcore.onnx.versions.table import next_change
 
 
@@ -34,4 +34,4 @@ def convert(node: ReadNode) -> tuple[Symbol, ...] | None:
     return None
 
 
-__all__ = ["FunctionBody", "ReadNode", "convert", "expand_function", "function_body", "is_unchanged"]
+__all__ = ["ExpandedOperator", "ReadNode", "convert", "expand_function", "function_body", "is_unchanged"]

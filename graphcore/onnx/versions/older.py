@@ -339,7 +339,7 @@ def unknown(dtype: DType, rank: int | None = None) -> TensorType:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionBody:
+class ExpandedOperator:
     """The computation of an operator: nodes from named inputs to named outputs."""
 
     inputs: tuple[str, ...]
@@ -356,7 +356,7 @@ def function_body(
     inputs: Sequence[Symbol | None],
     attributes: Mapping[str, Any],
     outputs: int,
-) -> FunctionBody | None:
+) -> ExpandedOperator | None:
     """Return the function body of an operator of a version of its domain; None if ONNX has none for these operands.
 
     inputs: the operands, None for those left out. attributes: of the node. outputs: the number of results.
@@ -384,7 +384,7 @@ def function_body(
         return None
     defaults = {name: a.default_value for name, a in schema.attributes.items() if a.default_value.type}
     attribute_protos = {**defaults, **{a.name: a for a in node.attribute}}
-    return FunctionBody(
+    return ExpandedOperator(
         tuple(function.input),
         tuple(function.output),
         tuple(with_attributes(inner, attribute_protos) for inner in function.node),

@@ -232,23 +232,23 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayDistance:
+class WeightDifference:
     """The difference of two arrays. differing: elements. largest: the greatest absolute difference, of numbers."""
 
     differing: int | None
     largest: float | None
 
 
-def distance(old: Array, new: Array) -> ArrayDistance:
+def distance(old: Array, new: Array) -> WeightDifference:
     """Return the difference of two arrays, None in both fields if the shapes differ. NaN equals NaN."""
     if old is new:
-        return ArrayDistance(0, None)
+        return WeightDifference(0, None)
     if old.shape != new.shape:
-        return ArrayDistance(None, None)
+        return WeightDifference(None, None)
     if "O" in (old.dtype.kind, new.dtype.kind):
-        return ArrayDistance(int(np.count_nonzero(old != new)), None)
+        return WeightDifference(int(np.count_nonzero(old != new)), None)
     if old.dtype == new.dtype and np.array_equal(_bytes_of(old), _bytes_of(new)):
-        return ArrayDistance(0, None)
+        return WeightDifference(0, None)
     whole = all(x.dtype.kind in "iu" and x.dtype.itemsize == 8 for x in (old, new))
     first, second = old.reshape(-1), new.reshape(-1)
     count, largest = 0, 0.0
@@ -262,7 +262,7 @@ def distance(old: Array, new: Array) -> ArrayDistance:
             gaps = np.abs(a - b)[differs].astype(np.float64)
         count += len(gaps)
         largest = float(np.maximum(largest, gaps.max())) if len(gaps) else largest
-    return ArrayDistance(count, largest if count else None)
+    return WeightDifference(count, largest if count else None)
 
 
 _CHUNK_ELEMENTS = 1 << 22

@@ -94,15 +94,15 @@ def _joined() -> str:
     return ""
 
 
-def _computed(node: onnx.NodeProto, value: Mapping[str, Array], shapes: Sequence[tuple[int, ...]]) -> str:
+def _computed(node: onnx.NodeProto, arrays: Mapping[str, Array], shapes: Sequence[tuple[int, ...]]) -> str:
     """Return the first shape of inputs of unknown rank for which a model of one node computes a result; "" for none.
-    held: its operands that are constants.
+    arrays: its operands that are constants.
     """
-    fed = [name for name in node.input if name and name not in value]
+    fed = [name for name in node.input if name and name not in arrays]
     inputs, outputs = (
         [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in names] for names in (fed, node.output)
     )
-    constants = [onnx.numpy_helper.from_array(array, name) for name, array in value.items() if name in node.input]
+    constants = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items() if name in node.input]
     graph = helper.make_graph([node], "flat", inputs, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     loaded = InferenceSession().load(model.SerializeToString())
