@@ -45,6 +45,7 @@ WORKAROUNDS: tuple[Pass, ...] = (
     moves.CAST_BEFORE_SHAPE,
     moves.CAST,
     moves.CUBIC,
+    moves.REPEATED,
     empty.ATTENTION,
     empty.KERNELS,
     empty.POOLS,

@@ -390,3 +390,28 @@ def test_resize_of_an_imported_tensor_of_unknown_rank_runs(dims: list[Any] | Non
     x, shape = RNG.random((3, 4), np.float32), np.array([3, 4])
     for source in (model.SerializeToString(), Graph.load(model)):
         np.testing.assert_array_equal(gc.InferenceSession().load(source)(x, shape)[0], np.repeat(x, 2, axis=1))
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("dtype", [DType.int2, DType.uint2, DType.int4, DType.uint4], ids=str)
+@pytest.mark.parametrize("also", [False, True])
+def test_transposes_of_parts_of_bytes_that_cancel(dtype: DType, also: bool) -> None:
+    """onnxruntime's optimiser replaces them by an Identity, for which it has no kernel."""
+    graph = Graph("g", {"x": TensorType(dtype, ["n", 4])})
+    once = ops.transpose(graph["x"])
+    twice = ops.transpose(once)
+    graph.output(*[ops.transpose(twice), once] if also else [twice])
+    array = (np.arange(12).reshape(3, 4) % 2).astype(dtype.numpy)
+    want = [array.T, array.T] if also else [array]
+    for model in (graph, graph.to_onnx(target="cpu"), graph.to_onnx(target="onnx")):
+        for optimize in ("exact", "all"):
+            results = InferenceSession(optimize=optimize).load(model)(array)
+            assert all((result == value).all() for result, value in zip(results, want, strict=True))
+
+
+def test_transposes_of_parts_of_bytes_in_files() -> None:
+    graph = Graph("g", {"x": TensorType("uint4", ["n", 4])})
+    graph.output(ops.transpose(ops.transpose(graph["x"])))
+    for target in ("cpu", "onnx"):
+        model = graph.to_onnx(target=target).SerializeToString()
+        onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])

@@ -2,7 +2,8 @@
 
 MatmulTransposeFusion takes a Transpose into a product, past a Cast between them; if the Transpose moves the first axis
 of several batches it reads a node that it removed, and the process crashes. TransposeOptimizer moves a Transpose past a
-cubic Resize, whose kernel scales only the last two axes.
+cubic Resize, whose kernel scales only the last two axes, and replaces two Transposes that cancel by an Identity, which
+has no kernel for dtypes of 2 or 4 bits.
 """
 
 from __future__ import annotations
@@ -88,6 +89,48 @@ CUBIC = node_workaround(
     {"Transpose"},
     _cubic,
     _insert_depth_to_space,
+    in_standard=True,
+)
+
+
+def _is_transpose_of_parts(node: object) -> bool:
+    """Return True if a node is a Transpose of a dtype of 2 or 4 bits, for which there is no Identity."""
+    return (
+        isinstance(node, Node)
+        and node.op_type == "Transpose"
+        and not node.domain
+        and 1 < node.outputs[0].dtype.bits < 8
+    )
+
+
+def _repeated(graph: Graph) -> Iterator[Node]:
+    outputs = {symbol.id for symbol in graph.outputs}
+    for node in graph.nodes:
+        if node.outputs[0].id in outputs and _is_transpose_of_parts(node):
+            x = node.inputs[0]
+            while x is not None and isinstance(x.producer, Node) and x.producer.op_type == "Cast":
+                x = x.producer.inputs[0]
+            if x is not None and _is_transpose_of_parts(x.producer):
+                yield node
+
+
+def _transpose_bytes(graph: Graph, node: Node) -> None:
+    """Transpose an output as bytes: a Cast to the dtype of the output stays where the Transposes cancel."""
+    (x,), y = node.inputs, node.outputs[0]
+    assert x is not None
+    dtype = DType.uint8 if y.dtype.is_unsigned else DType.int8
+    wide = graph.build.emit("Cast", (x,), tensor_type(dtype, x.shape), {"to": dtype})
+    result = graph.build.emit("Transpose", (wide,), tensor_type(dtype, y.shape), dict(node.attributes))
+    change(node, op_type="Cast", inputs=(result,), attributes={"to": y.dtype})
+
+
+REPEATED = node_workaround(
+    "optimiser TransposeOptimizer of parts of bytes",
+    "Transpose of a Transpose",
+    "the optimiser replaces Transposes that cancel by an Identity, which has no kernel for dtypes of 2 or 4 bits",
+    {"Transpose"},
+    _repeated,
+    _transpose_bytes,
     in_standard=True,
 )
 

@@ -43,6 +43,7 @@ def families() -> list[Family]:
         Family("QDQSelectorActionTransformer multiplies integers by scales along any axis.", [*_scaled()]),
         Family("MatmulTransposeFusion ends the process past a Cast.", [*_cast()]),
         Family("TransposeOptimizer moves a Transpose past a cubic Resize.", [*_cubic()]),
+        Family("TransposeOptimizer replaces Transposes of parts of bytes by an Identity.", [*_repeated()]),
         Family("PreShapeNodeElimination drops a Cast before a Shape that has no kernel without.", [*_shaped()]),
         Family(
             "QDQS8ToU8Transformer moves int8 to uint8 beside an attribute that still says int8.",
@@ -234,6 +235,15 @@ def _cubic() -> Iterator[Probe]:
         yield Probe(
             D.float32, (), (np.ones((1, 4, 4, 3)),), build, (np.ones((1, 2, 2, 3)),), is_known=is_known,
             names=("optimiser TransposeOptimizer",), near=1e-6,
+        )  # fmt: skip
+
+
+def _repeated() -> Iterator[Probe]:
+    x = np.array([[1, 0, 1], [0, 1, 1]])
+    for dtype in (D.int2, D.int4, D.uint2, D.uint4):
+        yield Probe(
+            dtype, (), (x,), lambda graph, x: ops.transpose(ops.transpose(x)), (x,),
+            names=("optimiser TransposeOptimizer of parts of bytes",), in_session=True,
         )  # fmt: skip
 
 
