@@ -41,6 +41,7 @@ WORKAROUNDS: tuple[Pass, ...] = (
     dequantized.INT8,
     dequantized.MOVED,
     dequantized.SCALES,
+    dequantized.PARTS,
     arithmetic.SIGNED_WEIGHTS,
     moves.CAST_BEFORE_SHAPE,
     moves.CAST,

@@ -415,3 +415,36 @@ def test_transposes_of_parts_of_bytes_in_files() -> None:
     for target in ("cpu", "onnx"):
         model = graph.to_onnx(target=target).SerializeToString()
         onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+
+STEPS: dict[str, Callable[[Symbol], Symbol]] = {
+    "add": lambda x: x + x, "argmax": lambda x: ops.argmax(x, -1), "clip": lambda x: ops.clip(x, 0, 1),
+    "concat": lambda x: ops.concat([x, x], -1), "gather": lambda x: ops.gather(x, np.array([1, 0]), -1),
+    "matmul": lambda x: x @ ops.transpose(x), "max": lambda x: ops.max(x, axis=-1), "none": lambda x: x,
+    "relu": ops.relu, "reshape": lambda x: x.reshape([-1, 2]), "slice": lambda x: x[:, 1:], "softmax": ops.softmax,
+}  # fmt: skip
+EIGHTH = np.float32(0.125)
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("way", ["dequantized", "requantized", "quantized", "constant"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("dtype", [DType.int2, DType.uint2, DType.int4, DType.uint4], ids=str)
+def test_quantised_parts_of_bytes(dtype: DType, step: str, way: str) -> None:
+    """onnxruntime's optimisers compute on such integers, or drop what is between two nodes; neither has kernels."""
+    is_float = way in ("quantized", "constant")
+    graph = Graph("g", {"x": TensorType(DType.float32 if is_float else dtype, ["n", 4])})
+    array = np.array([[0, 1, 1, 0], [1, 0, 1, 1]])
+    with graph:
+        zero = graph.constant(np.array(1, dtype.numpy))
+        x = graph.constant(array.astype(dtype.numpy)) if way == "constant" else graph["x"]
+        y = STEPS[step](x if way == "quantized" else ops.onnx.DequantizeLinear(x, EIGHTH, zero))
+        if way in ("quantized", "requantized") and y.dtype.is_float:
+            y = STEPS[step](ops.onnx.DequantizeLinear(ops.onnx.QuantizeLinear(y, EIGHTH, zero), EIGHTH, zero))
+            y = ops.onnx.QuantizeLinear(y, EIGHTH, zero) if y.dtype.is_float else y
+        graph.output(y, graph["x"])
+    fed = array.astype(np.float32 if is_float else dtype.numpy)
+    want, result = (InferenceSession(optimize=optimize).load(graph)(fed)[0] for optimize in ("exact", "all"))
+    np.testing.assert_array_equal(np.asarray(result, np.float32), np.asarray(want, np.float32))
+    file = graph.to_onnx(target="cpu").SerializeToString()
+    onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])

@@ -11,7 +11,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import constant_array
-from graphcore.runtime.lowering.passes import built_here, hide_operand, node_workaround
+from graphcore.runtime.lowering.passes import built_here, hide_operand, node_workaround, of_onnx
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
@@ -294,4 +294,49 @@ SCALES = node_workaround(
     {"DequantizeLinear"},
     _affected,
     _hide_dequantised,
+)
+
+
+# Keep quantised values of 2 and 4 bits from optimisers that compute on the integers, or drop a node between a
+# DequantizeLinear and a QuantizeLinear: there are kernels for products with constant weights only, and no Identity.
+
+_PRODUCTS = frozenset({"Gemm", "MatMul"})
+
+
+def _parts_of_bytes(graph: Graph) -> Iterator[Node]:
+    """Yield what quantises to 2 or 4 bits, and what dequantises them, except constant factors of products."""
+    readers: dict[int, set[str]] = {}
+    for node in graph.nodes:
+        for symbol in node.inputs:
+            if symbol is not None:
+                readers.setdefault(symbol.id, set()).add(node.op_type)
+    for node in of_onnx(graph, {"DequantizeLinear", "QuantizeLinear"}):
+        x, result = node.inputs[0], node.outputs[0]
+        quantizes = node.op_type == "QuantizeLinear"
+        if x is None or (x if quantizes else result).type.dtype is not DType.float32:
+            continue
+        bits = (result if quantizes else x).type.dtype.bits
+        if not 1 < bits < 8:
+            continue
+        is_weight = not quantizes and constant_array(x, weights=True, outer=True) is not None
+        if not is_weight or (bits == 2 and not readers.get(result.id, set()) <= _PRODUCTS):
+            yield node
+
+
+def _hide_float(graph: Graph, node: Node) -> None:
+    """Put a Sum of one term on the side of the floats."""
+    if node.op_type == "QuantizeLinear":
+        hide_operand(graph, node, 0)
+        return
+    result = graph.build.emit("DequantizeLinear", node.inputs, node.outputs[0].type, dict(node.attributes))
+    change(node, op_type="Sum", inputs=(result,), attributes={})
+
+
+PARTS = node_workaround(
+    "optimisers of quantised parts of bytes",
+    "DequantizeLinear, QuantizeLinear of 2 and 4 bits",
+    "optimisers compute on integers of 2 and 4 bits, for which there are no kernels",
+    {"DequantizeLinear", "QuantizeLinear"},
+    _parts_of_bytes,
+    _hide_float,
 )

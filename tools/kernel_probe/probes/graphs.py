@@ -44,6 +44,9 @@ def families() -> list[Family]:
         Family("MatmulTransposeFusion ends the process past a Cast.", [*_cast()]),
         Family("TransposeOptimizer moves a Transpose past a cubic Resize.", [*_cubic()]),
         Family("TransposeOptimizer replaces Transposes of parts of bytes by an Identity.", [*_repeated()]),
+        Family(
+            "Optimisers compute on quantised integers of 2 and 4 bits, which have no kernels.", [*_quantised_parts()]
+        ),
         Family("PreShapeNodeElimination drops a Cast before a Shape that has no kernel without.", [*_shaped()]),
         Family(
             "QDQS8ToU8Transformer moves int8 to uint8 beside an attribute that still says int8.",
@@ -244,6 +247,19 @@ def _repeated() -> Iterator[Probe]:
         yield Probe(
             dtype, (), (x,), lambda graph, x: ops.transpose(ops.transpose(x)), (x,),
             names=("optimiser TransposeOptimizer of parts of bytes",), in_session=True,
+        )  # fmt: skip
+
+
+def _quantised_parts() -> Iterator[Probe]:
+    x, scale = np.array([[1, 0, 1], [0, 1, 1]]), np.float32(0.5)
+    for dtype in (D.int2, D.int4, D.uint2, D.uint4):
+
+        def build(graph: Graph, x: Symbol) -> Symbol:
+            zero = graph.constant(np.zeros((), x.dtype.numpy))
+            return ops.onnx.QuantizeLinear(ops.relu(ops.onnx.DequantizeLinear(x, scale, zero)), scale, zero)
+
+        yield Probe(
+            dtype, (), (x,), build, (x,), names=("optimisers of quantised parts of bytes",), in_session=True,
         )  # fmt: skip
 
 
