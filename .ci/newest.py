@@ -60,14 +60,14 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunReport:
     """The results of a run, as pytest's --junit-xml has them."""
 
     tests: int
     failures: tuple[Failure, ...]
 
 
-def report(xml: str) -> Report:
+def report(xml: str) -> RunReport:
     """Return what a report of pytest says. Raises `ElementTree.ParseError` where it is cut off."""
     cases = list(ElementTree.fromstring(xml).iter("testcase"))
     failures = []
@@ -77,7 +77,7 @@ def report(xml: str) -> Report:
             # That of a worker that died is "failed on setup with ...", and its text is what xdist says.
             message = found.get("message") or found.text or ""
             failures.append(Failure(f"{case.get('classname')}::{case.get('name')}", message, has_numbers))
-    return Report(len(cases), tuple(failures))
+    return RunReport(len(cases), tuple(failures))
 
 
 def only_new(newest: Sequence[Failure], locked: Sequence[Failure]) -> list[Failure]:
@@ -95,7 +95,7 @@ def differing(locked: Mapping[str, str], newest: Mapping[str, str]) -> list[tupl
     ]
 
 
-def verdict(newest: Report | None, locked: Report | None, output: str) -> tuple[list[str], list[str]]:
+def verdict(newest: RunReport | None, locked: RunReport | None, output: str) -> tuple[list[str], list[str]]:
     """Return (errors, warnings) of a run: its report, that of `make test`, and what it printed. None: there is none."""
     if newest is None or not newest.tests:
         said = " ".join(output.split())[-400:]
@@ -143,7 +143,7 @@ def main() -> int:
     return 1 if errors else 0
 
 
-def _run() -> tuple[str, Report | None]:
+def _run() -> tuple[str, RunReport | None]:
     """Run the quick part of the tests with the newest packages; return what was printed, and the report."""
     written, log = BUILD / "newest.xml", BUILD / "newest.log"
     BUILD.mkdir(exist_ok=True)
@@ -162,7 +162,7 @@ def _run() -> tuple[str, Report | None]:
     return log.read_text(encoding="utf-8", errors="replace"), _read(written)
 
 
-def _read(path: Path) -> Report | None:
+def _read(path: Path) -> RunReport | None:
     try:
         return report(path.read_text(encoding="utf-8"))
     except (OSError, ElementTree.ParseError):

@@ -119,7 +119,7 @@ class Convolution:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ResidualLayer:
     """The convolutions of a residual layer.
 
     Attributes:
@@ -136,7 +136,7 @@ def stem(config: Config) -> Convolution:
     return Convolution("resnet.embedder.embedder", config.channels, config.stem, 7, 2)
 
 
-def layers(config: Config) -> Iterator[Layer]:
+def layers(config: Config) -> Iterator[ResidualLayer]:
     """Yield the layers of all stages in order."""
     inputs = config.stem
     for stage, (width, depth) in enumerate(zip(config.widths, config.depths, strict=True)):
@@ -145,7 +145,9 @@ def layers(config: Config) -> Iterator[Layer]:
             name = f"resnet.encoder.stages.{stage}.layers.{number}"
             path = _path(config, f"{name}.layer", inputs, width, stride)
             changes = inputs != width or stride != 1
-            yield Layer(name, path, Convolution(f"{name}.shortcut", inputs, width, 1, stride) if changes else None)
+            yield ResidualLayer(
+                name, path, Convolution(f"{name}.shortcut", inputs, width, 1, stride) if changes else None
+            )
             inputs = width
 
 
@@ -225,7 +227,7 @@ class _ResNet:
         scale, bias, mean, var = (self.weights[f"{part.name}.normalization.{kind}"] for kind in kinds)
         return ops.batch_norm(convolved, scale, bias, mean, var, EPSILON)  # the runtime folds it into the filters
 
-    def layer(self, x: Symbol, layer: Layer) -> Symbol:
+    def layer(self, x: Symbol, layer: ResidualLayer) -> Symbol:
         result = x
         for part in layer.path[:-1]:
             result = ops.relu(self.convolve(result, part))

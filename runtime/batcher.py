@@ -18,7 +18,7 @@ from graphcore.runtime.calls.batching import Batching, batching
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.model import Model
 from graphcore.runtime.stopping.limit import Limit, seconds_of
-from graphcore.runtime.waiting import Request, Server, Waiting
+from graphcore.runtime.waiting import BatchRequest, Server, Waiting
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -155,7 +155,7 @@ class Batcher(Server):
         limits = f"{self._waiting.max_rows} rows, {self._waiting.patience * 1000:g} ms"
         return f"<Batcher of {self._model.name}: {limits}, {len(self._waiting)} waiting>"
 
-    def _request(self, arrays: tuple[Any, ...], named: Mapping[str, Any], seconds: float | None) -> Request:
+    def _request(self, arrays: tuple[Any, ...], named: Mapping[str, Any], seconds: float | None) -> BatchRequest:
         feed = self._feeds.take(arrays, named)
         rows = self._batches.rows(feed)
         if not 0 < rows <= self._waiting.max_rows:
@@ -165,7 +165,7 @@ class Batcher(Server):
             )
         axes = self._batches.inputs
         kind = tuple(a.shape[: axes[n]] + a.shape[axes[n] + 1 :] for n, a in feed.items())
-        return Request(feed, rows, kind, seconds=seconds)
+        return BatchRequest(feed, rows, kind, seconds=seconds)
 
 
 def _work(waiting: Waiting, model: Model, batches: Batching) -> None:
@@ -187,7 +187,7 @@ def _work(waiting: Waiting, model: Model, batches: Batching) -> None:
     waiting.leave()
 
 
-def _start_request(waiting: Waiting, request: Request) -> bool:
+def _start_request(waiting: Waiting, request: BatchRequest) -> bool:
     """Mark a request as running; return False if it was cancelled or has timed out."""
     if request.future.done() and not request.future.cancelled():
         return False
@@ -202,7 +202,7 @@ def _start_request(waiting: Waiting, request: Request) -> bool:
     return is_live
 
 
-def _settle(model: Model, batches: Batching, requests: Sequence[Request]) -> Batching:
+def _settle(model: Model, batches: Batching, requests: Sequence[BatchRequest]) -> Batching:
     """Return the axes of the batch that the first valid request shows; the same axes if none is valid."""
     for request in requests if batches.open else ():
         with suppress(Exception):  # running the request raises the error again
@@ -210,7 +210,7 @@ def _settle(model: Model, batches: Batching, requests: Sequence[Request]) -> Bat
     return batches
 
 
-def _run(waiting: Waiting, model: Model, batches: Batching, requests: Sequence[Request]) -> None:
+def _run(waiting: Waiting, model: Model, batches: Batching, requests: Sequence[BatchRequest]) -> None:
     counts = [request.rows for request in requests]
     deadline = max(request.deadline for request in requests)
     seconds = None if deadline == math.inf else max(request.seconds or 0 for request in requests)

@@ -22,17 +22,17 @@ from graphcore.errors import BusyError, ModelError, RunError, RunTimeoutError
 from graphcore.runtime.metrics import Metrics, Recorder
 from graphcore.runtime.stopping.limit import Limit
 
-Kind: TypeAlias = tuple[tuple[int, ...], ...]
+RequestKind: TypeAlias = tuple[tuple[int, ...], ...]
 """The shapes of a request's arrays without the batch axis: requests of one kind can be batched."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
-class Request:
+class BatchRequest:
     """A waiting or running request. rows: their number. seconds: its time limit from its arrival on."""
 
     feed: dict[str, Array]
     rows: int
-    kind: Kind
+    kind: RequestKind
     future: Future[list[Array]] = field(default_factory=Future)
     arrived: float = field(default_factory=time.monotonic)
     seconds: float | None = None
@@ -56,8 +56,8 @@ class Waiting:
         self._deadlines = Deadlines(f"graphcore batcher {model}: deadlines", self._expire)
         self._room = room
         self._changed = threading.Condition()
-        self._kinds: dict[Kind, deque[Request]] = {}
-        self._rows: dict[Kind, int] = {}
+        self._kinds: dict[RequestKind, deque[BatchRequest]] = {}
+        self._rows: dict[RequestKind, int] = {}
         self._count = 0
         self.is_closed = False
 
@@ -72,7 +72,7 @@ class Waiting:
         """The limit that ends the runs when the batcher must end at once."""
         return self._limit
 
-    def add(self, request: Request, waits: bool) -> None:
+    def add(self, request: BatchRequest, waits: bool) -> None:
         with self._changed:
             while self._count >= self._room and waits and not self.is_closed:
                 seconds_left = request.deadline - time.monotonic()
@@ -97,7 +97,7 @@ class Waiting:
             self._rows[request.kind] = self._rows.get(request.kind, 0) + request.rows
             self._changed.notify_all()
 
-    def _expire(self, request: Request) -> None:
+    def _expire(self, request: BatchRequest) -> None:
         """End a waiting or running request whose time is over."""
         with self._changed:
             waiting = self._kinds.get(request.kind, deque())
@@ -110,7 +110,7 @@ class Waiting:
                 self._changed.notify_all()
         self.end(request, timed_out(self.model, request))
 
-    def end(self, request: Request, result: list[Array] | BaseException) -> None:
+    def end(self, request: BatchRequest, result: list[Array] | BaseException) -> None:
         """Set the result or error of a request and count it, unless it has ended."""
         with self._changed:
             if request.is_ended:
@@ -124,7 +124,7 @@ class Waiting:
             else:
                 request.future.set_result(result)
 
-    def take(self) -> list[Request]:
+    def take(self) -> list[BatchRequest]:
         """Wait for the next batch and return its requests; [] if the batcher is closed and has no more."""
         with self._changed:
             while True:
@@ -159,7 +159,7 @@ class Waiting:
         """Note that the thread has no more requests."""
         self._deadlines.close()
 
-    def _next(self) -> tuple[Kind, float]:
+    def _next(self) -> tuple[RequestKind, float]:
         """Return the kind of the next batch, and in how many seconds it is due: of those that are, the one that waits
         longest.
 
@@ -174,7 +174,7 @@ class Waiting:
         kind = min(due, key=lambda k: due[k])
         return kind, due[kind] - now
 
-    def _taken(self, kind: Kind) -> list[Request]:
+    def _taken(self, kind: RequestKind) -> list[BatchRequest]:
         waiting, taken, rows = self._kinds[kind], [], 0
         while waiting and rows + waiting[0].rows <= self.max_rows:
             rows += waiting[0].rows
@@ -187,7 +187,7 @@ class Waiting:
         return taken
 
 
-def timed_out(model: str, request: Request) -> RunTimeoutError:
+def timed_out(model: str, request: BatchRequest) -> RunTimeoutError:
     return RunTimeoutError(
         f"{model}: a request was not done after timeout={request.seconds:g} seconds",
         help="give it more time, or make batches smaller",

@@ -150,7 +150,7 @@ def binary(
             right.type if type(right) is Symbol else (type(right), right),
         )
         plan = graph.memory.plans.get(kinds)
-        if type(plan) is not _Plan or not graph.promotion.remembered:
+        if type(plan) is not _ElementwisePlan or not graph.promotion.remembered:
             if type(plan) is ExpressionPlan and (expression := plan.expression(graph, left, right)) is not None:
                 if type(left) is not Symbol:
                     left = graph.build.scalar(left, plan.type.dtype)  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ def binary(
         result = graph.build.emit(plan.op_type, (left, right), plan.type, plan.attributes, plan.domain)
         return result if plan.result is None else operands.cast_operand(result, plan.result, plan.type.ambiguous, kinds)
 
-    def plan_of(graph: Graph, roles: Roles, left: Symbol | Scalar, right: Symbol | Scalar) -> _Plan:
+    def plan_of(graph: Graph, roles: Roles, left: Symbol | Scalar, right: Symbol | Scalar) -> _ElementwisePlan:
         symbols = [v if isinstance(v, Symbol) else None for v in (left, right)]
         literals = [None if isinstance(v, Symbol) else v for v in (left, right)]
         resolution = operands.resolve(graph, key, roles, symbols, literals)
@@ -205,7 +205,9 @@ def binary(
         no_casts = all(to is None or operand.type.dtype is to for operand, to in ((lhs, to_left), (rhs, to_right)))
         is_plain = no_casts and not lossy and result is None and not is_vector
         node_attributes = attributes if op_type == onnx else None
-        return _Plan(to_left, to_right, op_type, domain, type_, lossy, result, is_plain, node_attributes, is_vector)
+        return _ElementwisePlan(
+            to_left, to_right, op_type, domain, type_, lossy, result, is_plain, node_attributes, is_vector
+        )
 
     _set_metadata(function, name, f"{doc}\n\n{_binary_doc(rule)}")
     register(name, function, onnx, rule, 2, dunder)
@@ -222,7 +224,7 @@ def _accuracy_block(name: str, onnx: str, level: Accuracy) -> settings.accuracy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _ElementwisePlan:
     """The plan of an element-wise op for one pair of operand types.
 
     lhs, rhs: the dtypes that operands are cast to, and of constants for numbers; None does not cast a Symbol.

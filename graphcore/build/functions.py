@@ -34,7 +34,7 @@ _MAX_SIGNATURES = 512  # signatures of a function
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
+class DeclaredWeight:
     """A weight declared in a body. Each call has its own weight, with this array until another is loaded."""
 
     name: str
@@ -47,7 +47,7 @@ class Traced:
     """A traced function."""
 
     definition: Definition
-    weights: tuple[Weight, ...]
+    weights: tuple[DeclaredWeight, ...]
     results: Structure
     """The nesting of the outputs."""
     own: tuple[str, ...]
@@ -65,7 +65,7 @@ class FunctionBody(Graph):
                 f"function {name!r}: operand {next(iter(self.buffers))!r} is declared as a Buffer",
                 help="declare its TensorType, pass the value of the buffer, and store the result of the function",
             )
-        self._weights: list[Weight] = []
+        self._weights: list[DeclaredWeight] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Graph.__new__, (Graph,), self.__getstate__()
@@ -79,7 +79,7 @@ class FunctionBody(Graph):
         weight = Graph("aside").weight(name, array, dtype)
         assert isinstance(weight.producer, Constant)
         symbol = self.build.input(weight.type, self.names.claim(name, "weight"), user_origin())
-        self._weights.append(Weight(name, weight.producer.array, weight.type.dtype))
+        self._weights.append(DeclaredWeight(name, weight.producer.array, weight.type.dtype))
         return symbol
 
 
@@ -159,7 +159,7 @@ def call(
     function: Traced,
     operands: Sequence[Symbol],
     dims: Dims,
-    weight: Callable[[str, Weight], Symbol] | None = None,
+    weight: Callable[[str, DeclaredWeight], Symbol] | None = None,
 ) -> Any:
     """Emit a call, a layer with one node and the weights of this call, and return the results of the function.
 
@@ -167,7 +167,7 @@ def call(
     """
     definition = function.definition
 
-    def make_weight(path: str, weight: Weight) -> Symbol:
+    def make_weight(path: str, weight: DeclaredWeight) -> Symbol:
         return graph.weight(f"{path}/{weight.name}", weight.array, weight.dtype)
 
     with graph.layer(layer) as path:

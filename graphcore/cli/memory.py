@@ -14,7 +14,7 @@ from typing import Any
 
 from graphcore import runtime
 from graphcore.cli import arrays
-from graphcore.cli.arguments.options import Links
+from graphcore.cli.arguments.options import LinkArguments
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.runtime.inspection.profiling import onnxruntime_alone
@@ -33,7 +33,7 @@ class MemoryRequest:
     provider: str
     precision: Any
     threads: int
-    links: Links
+    links: LinkArguments
 
 
 def peak(request: MemoryRequest) -> int | None:

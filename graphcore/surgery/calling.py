@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 from graphcore.build import operands
-from graphcore.build.functions import Weight, traced
+from graphcore.build.functions import DeclaredWeight, traced
 from graphcore.build.functions import call as call_function
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.buffers import BufferValue
@@ -311,7 +311,7 @@ def _as_function(what: str, graph: Graph, model: Graph, name: str, symbols: Sequ
     if cached is None:
         cached = root.memory.functions[key] = model, traced(name, declared, graph, build)
 
-    def weight(path: str, own: Weight) -> Symbol:
+    def weight(path: str, own: DeclaredWeight) -> Symbol:
         symbol = root.memory.values.get((key, own.name))
         if symbol is None:
             symbol = root.memory.values[key, own.name] = root.weight(

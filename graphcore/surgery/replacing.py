@@ -32,9 +32,9 @@ def replace(graph: Graph, what: Any, fn: Callable[..., Any]) -> Graph:
     _check_function("replace", fn)
     target = target_of(graph, what)
     if isinstance(target, Node):
-        change = _Replacement(f"replace of {describe_node(target)}", graph, fn, node=target)
+        change = _ReplaceEdit(f"replace of {describe_node(target)}", graph, fn, node=target)
     else:
-        change = _Replacement(f"replace of {target.name!r}", graph, fn, value=target)
+        change = _ReplaceEdit(f"replace of {target.name!r}", graph, fn, value=target)
     result = change.run()
     if not change.is_done:
         raise GraphError(
@@ -57,7 +57,7 @@ def replace_all(
     label = pattern if isinstance(pattern, str) else "a pattern"
     what = f"replace_all of {label}"
     _check_function(what, fn)
-    change = _Replacement(what, graph, fn, find=_filter_matches(finder(what, graph, pattern), where))
+    change = _ReplaceEdit(what, graph, fn, find=_filter_matches(finder(what, graph, pattern), where))
     if not change.matches and not missing_ok:
         raise GraphError(f"{what}: nothing in graph {graph.name!r} matches", help=_no_match_help(graph, pattern, where))
     return change.run()
@@ -67,7 +67,7 @@ def find_all(graph: Graph, pattern: str | Callable[..., Any], where: Callable[[M
     """Return the matches that `replace_all` would replace. See `Graph.find_all`."""
     graph.verify()
     what = f"find_all of {pattern if isinstance(pattern, str) else 'a pattern'}"
-    change = _Replacement(what, graph, _no_function, find=_filter_matches(finder(what, graph, pattern), where))
+    change = _ReplaceEdit(what, graph, _no_function, find=_filter_matches(finder(what, graph, pattern), where))
     return [change.matches[id(node)] for part in parts(graph) for node in part.nodes if id(node) in change.matches]
 
 
@@ -114,7 +114,7 @@ def _full_name(node: Node) -> str:
 
 
 @dataclass
-class _Replacement(Edit):
+class _ReplaceEdit(Edit):
     """The edit that replaces one node, one value, or all matches.
 
     node, value, find: the node or value to replace, or the function that finds matches. matches: by the identity of

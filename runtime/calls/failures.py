@@ -47,10 +47,10 @@ def run_error(
         return RunError(f"{model}: onnxruntime failed: {reason.why}", operands=inputs, help=reason.help, raw=reason.raw)
     shapes = users.shapes(node, feed)
     name = node.outputs[0].name
-    operands: dict[str, object] = {"result": _Operand(name, str(node.outputs[0].type), node.line)}
+    operands: dict[str, object] = {"result": _OperandInRun(name, str(node.outputs[0].type), node.line)}
     for position, symbol in enumerate(node.inputs):
         if symbol is not None:
-            operands[f"operand {position}"] = _Operand(
+            operands[f"operand {position}"] = _OperandInRun(
                 symbol.name, shapes.get(symbol.id, str(symbol.type)), symbol.line
             )
     operands.update({f"input {n}": text for n, text in inputs.items()})
@@ -68,7 +68,7 @@ def _with_article(op_type: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Operand:
+class _OperandInRun:
     """A value of the user's graph, with the shape that it has in the run."""
 
     name: str

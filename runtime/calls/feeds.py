@@ -25,7 +25,7 @@ class NoElements(Exception):
     """The feed has empty arrays, which the model does not support."""
 
 
-class _Leaf(NamedTuple):
+class _TensorFeed(NamedTuple):
     """An array of a feed. what: its name in errors. is_buffer: whether it is the value of a buffer."""
 
     what: str
@@ -114,9 +114,9 @@ class Feeds:
     def check_beside(self, feed: Mapping[str, Any], buffers: Mapping[str, tuple[TensorType, Array]]) -> None:
         """Raise `FeedError` if the dims of buffers differ from those of a feed."""
         pairs = ((f"{self._kind} {name!r}", self.types[name], value) for name, value in feed.items())
-        leaves = [_Leaf(what, type_, value) for what, type_, value in pairs if isinstance(type_, TensorType)]
+        leaves = [_TensorFeed(what, type_, value) for what, type_, value in pairs if isinstance(type_, TensorType)]
         self._check_sizes(
-            [*leaves, *(_Leaf(f"buffer {name!r}", *pair, is_buffer=True) for name, pair in buffers.items())]
+            [*leaves, *(_TensorFeed(f"buffer {name!r}", *pair, is_buffer=True) for name, pair in buffers.items())]
         )
 
     def sizes_of(self, feed: Mapping[str, Any]) -> dict[str, int]:
@@ -130,7 +130,7 @@ class Feeds:
         }
 
     def _checked(self, values: Sequence[Any]) -> dict[str, Any]:
-        leaves: list[_Leaf] = []
+        leaves: list[_TensorFeed] = []
         feed = {}
         for (name, type_), value in zip(self.types.items(), values, strict=True):
             feed[name] = self._value(f"{self._kind} {name!r}", type_, value, leaves)
@@ -175,11 +175,11 @@ class Feeds:
         """Return True if a dict has the feeds by name: always, except for a model whose first input is a map."""
         return not self._begins_with_map or (bool(feed) and feed.keys() <= self.types.keys())
 
-    def _value(self, what: str, wanted: Type, value: Any, leaves: list[_Leaf]) -> Any:
+    def _value(self, what: str, wanted: Type, value: Any, leaves: list[_TensorFeed]) -> Any:
         """Return a value for the runtime, and add its arrays to the leaves."""
         if isinstance(wanted, TensorType):
             array = self._array(what, wanted, value)
-            leaves.append(_Leaf(what, wanted, array))
+            leaves.append(_TensorFeed(what, wanted, array))
             return casting.paired(array) if wanted.dtype.is_complex else array
         if isinstance(wanted, OptionalType):
             return None if value is None else self._value(what, wanted.element, value, leaves)
@@ -260,11 +260,11 @@ class Feeds:
             )
         return array
 
-    def _check_sizes(self, leaves: Sequence[_Leaf]) -> None:
+    def _check_sizes(self, leaves: Sequence[_TensorFeed]) -> None:
         """Check static dims, and that each dim name has one size everywhere."""
         sizes: dict[str, int] = {}
-        first: dict[str, _Leaf] = {}
-        derived: list[tuple[_Leaf, int, Dim]] = []
+        first: dict[str, _TensorFeed] = {}
+        derived: list[tuple[_TensorFeed, int, Dim]] = []
         for leaf in leaves:
             shape = leaf.array.shape
             for axis, name, dim in self._known_dims(leaf.type):
@@ -293,7 +293,7 @@ class Feeds:
             self._dims_by_type[type_] = dims
         return dims
 
-    def _fail_size(self, leaf: _Leaf, axis: int, expected: str) -> NoReturn:
+    def _fail_size(self, leaf: _TensorFeed, axis: int, expected: str) -> NoReturn:
         if leaf.is_buffer:
             raise FeedError(
                 f"{self.model}: axis {axis} of {leaf.what} is {expected}, but its value is {summary(leaf.array)}",

@@ -12,15 +12,15 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.doctor.machine import describe_machine, find_packages
 from graphcore.runtime.doctor.release import (
     Distribution,
+    DoctorReport,
     Finding,
+    InstalledRelease,
     Machine,
     Notebook,
     Packages,
     Provider,
-    Release,
-    Report,
     Starting,
-    Trap,
+    TrapStatus,
     describe_release,
     installs,
     list_traps,
@@ -29,7 +29,7 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 
-def report() -> Report:
+def report() -> DoctorReport:
     """Return the report, which takes a second or two: each provider other than the CPU's starts once in a
     subprocess."""
     book = Notebook()
@@ -45,8 +45,8 @@ def report() -> Report:
     here = book.look("machine", describe_machine, None, "note")
     untried = tuple(Provider(name, None, "it was not tried") for name in names)
     providers = untried if starting is None else book.look("providers", starting.providers, untried, "note")
-    no_traps: tuple[Trap, ...] = ()
-    return Report(
+    no_traps: tuple[TrapStatus, ...] = ()
+    return DoctorReport(
         packages=there,
         release=release,
         traps=book.look("traps", lambda _: list_traps(version), no_traps, "note") if version else no_traps,
@@ -72,4 +72,14 @@ def _run(book: Notebook) -> None:
         book.add("problem", "graphs", f"[-7, 7] // 2 + [0.5, 0.25] gives {result.tolist()}, and not [-3.5, 3.25]")
 
 
-__all__ = ["Distribution", "Finding", "Machine", "Packages", "Provider", "Release", "Report", "Trap", "report"]
+__all__ = [
+    "Distribution",
+    "DoctorReport",
+    "Finding",
+    "InstalledRelease",
+    "Machine",
+    "Packages",
+    "Provider",
+    "TrapStatus",
+    "report",
+]

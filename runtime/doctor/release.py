@@ -28,7 +28,7 @@ _MAX_VERSIONS = 40
 """Maximum number of versions that are probed, one after the other, to find the newest that a release supports."""
 
 
-def describe_release(book: Notebook) -> Release:
+def describe_release(book: Notebook) -> InstalledRelease:
     """Return the facts of the installed release. Raises `RunError` if it is too old to run graphs."""
     import onnxruntime
 
@@ -46,7 +46,7 @@ def describe_release(book: Notebook) -> Release:
         if lacks:
             book.add("note", "release", "it lacks kernels that the table has: what needs them is computed by others")
     _note_telemetry(book, version)
-    return Release(
+    return InstalledRelease(
         version=version,
         build=release.build_commit(),
         is_measured=is_measured,
@@ -61,11 +61,11 @@ def describe_release(book: Notebook) -> Release:
     )
 
 
-def list_traps(version: str) -> tuple[Trap, ...]:
+def list_traps(version: str) -> tuple[TrapStatus, ...]:
     """Return the measured traps by name, and whether each is in force in a release."""
     runtime = Runtime(version)
     ranges = sorted(trap_ranges().ranges.items())
-    return tuple(Trap(name, where.first, where.last, in_force(name, runtime)) for name, where in ranges)
+    return tuple(TrapStatus(name, where.first, where.last, in_force(name, runtime)) for name, where in ranges)
 
 
 def beside_table(registry: Registry, runtime: Runtime) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
@@ -266,7 +266,7 @@ class Provider:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class InstalledRelease:
     """The installed release of onnxruntime, and the versions that graphs are lowered for.
 
     takes_opset, takes_ir: the newest that it takes. opset, ir: what graphs are given to it in. table: the measured
@@ -288,7 +288,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Trap:
+class TrapStatus:
     """A wrong kernel, or an optimiser that changes numbers. first, last: releases with it; "" if the range is open."""
 
     name: str
@@ -321,12 +321,12 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DoctorReport:
     """The report. release, machine: None if the check failed, which a finding says."""
 
     packages: Packages
-    release: Release | None
-    traps: tuple[Trap, ...]
+    release: InstalledRelease | None
+    traps: tuple[TrapStatus, ...]
     providers: tuple[Provider, ...]
     machine: Machine | None
     installs: Mapping[str, str]

@@ -27,7 +27,7 @@ from graphcore.types.tensor_types import TensorType, Type
 
 # The summary of a graph, its bodies and the functions that it calls.
 
-Kind: TypeAlias = tuple[str, str, Type | None, Type]
+NodeKind: TypeAlias = tuple[str, str, Type | None, Type]
 """The facts of a node that legality depends on: operator, domain, types of the first operand and of the result."""
 
 
@@ -91,14 +91,14 @@ class Summary:
         """The types of all values of the graph and its bodies that are not tensors."""
         return [type_ for type_ in self.types if not isinstance(type_, TensorType)]
 
-    def kinds(self, op_type: str) -> set[Kind]:
+    def kinds(self, op_type: str) -> set[NodeKind]:
         """Return the kinds of the nodes of one of ONNX's operators in the graph and its bodies."""
         if (op_type, "") not in self.operators:
             return set()
         return {kind for part in self.parts for kind in kinds_of(part, op_type)}
 
 
-def kinds_of(graph: Graph, op_type: str = "") -> set[Kind]:
+def kinds_of(graph: Graph, op_type: str = "") -> set[NodeKind]:
     """Return the kinds of a graph's own nodes. op_type: only nodes of this ONNX operator."""
     return {
         (n.op_type, n.domain, s.type if n.inputs and (s := n.inputs[0]) is not None else None, n.outputs[0].type)

@@ -15,7 +15,7 @@ from graphcore.ir.transform.walk import bodies, walk
 from graphcore.operators import Trait, having
 from graphcore.quantization import QuantizedTensor, encode
 from graphcore.runtime.quantizer.report import Report, Row
-from graphcore.runtime.quantizer.weights import HELD, Choices, Weight, distance, weight_of
+from graphcore.runtime.quantizer.weights import HELD, Choices, TransformedWeight, distance, weight_of
 from graphcore.types.tensor_types import TensorType
 
 # Candidates for quantisation: nodes of a graph that read a weight, and the choice among them.
@@ -34,8 +34,8 @@ class Candidate:
 
     node: Node
     position: int
-    weight: Weight
-    matrix: Weight | None
+    weight: TransformedWeight
+    matrix: TransformedWeight | None
     reason: str = ""
 
     @property
@@ -98,14 +98,14 @@ def _is_quantized(node: Node) -> bool:
     )
 
 
-def _is_workaround(weight: Weight) -> bool:
+def _is_workaround(weight: TransformedWeight) -> bool:
     """Return True for a row or column of zeros that detects NaN, in graphs that were quantised and lowered before."""
     producer = weight.root.producer
     assert isinstance(producer, Constant)
     return 1 in producer.array.shape[-2:] and not producer.array.any()
 
 
-def _product(node: Node, weight: Weight) -> Candidate:
+def _product(node: Node, weight: TransformedWeight) -> Candidate:
     shape, x = _shape(node, 1), node.inputs[0]
     if len(shape) != 2:
         return Candidate(node, 1, weight, None, "it is not a matrix")
@@ -210,7 +210,7 @@ class Encoded:
 
 
 @dataclass(slots=True, eq=False)
-class Plan:
+class QuantizationPlan:
     """The encoded weight that each node reads, by the id of the node.
 
     used: the ids of the Symbols that something still reads.
@@ -232,13 +232,13 @@ def planned(
     strict: bool,
     others: Mapping[tuple[Any, ...], Choices] = _NONE,
     step: Callable[[], None] = lambda: None,
-) -> Plan:
+) -> QuantizationPlan:
     """Return the plan for a graph.
 
     strict: raises for a product that was chosen and cannot be quantised. others: of weights, by their keys, that do not
     go by `choices`. step: called before each weight.
     """
-    plan = Plan(choices)
+    plan = QuantizationPlan(choices)
     encoded: dict[tuple[Any, ...], Encoded | GraphcoreError | str] = {}
     multiplied = {
         c.matrix.key for c in candidates if c.matrix is not None and not (c.is_table or chosen.refusal(c) or misfit(c))
@@ -304,7 +304,7 @@ def _strict(candidate: Candidate, reason: str, help: str) -> GraphError:
     )
 
 
-def _mark(graph: Graph, plan: Plan) -> None:
+def _mark(graph: Graph, plan: QuantizationPlan) -> None:
     """Mark the Symbols that are still read when the chosen nodes read encoded weights, including those in bodies."""
     used = plan.used
     needed = (*graph.outputs, *(buffer.value for buffer in graph.buffers.values()), *graph.watched.values())
@@ -321,7 +321,7 @@ def _mark(graph: Graph, plan: Plan) -> None:
         used.update(id(s) for i, s in enumerate(node.inputs) if s is not None and i != position)
 
 
-def keeps(node: Node, plan: Plan) -> bool:
+def keeps(node: Node, plan: QuantizationPlan) -> bool:
     """Return True if the node is still needed.
 
     Only those that bring a weight into another form may be needed no more.
@@ -329,7 +329,7 @@ def keeps(node: Node, plan: Plan) -> bool:
     return id(node) not in plan.through or any(id(symbol) in plan.used for symbol in node.outputs)
 
 
-def report(candidates: Sequence[Candidate], plan: Plan) -> Report:
+def report(candidates: Sequence[Candidate], plan: QuantizationPlan) -> Report:
     """Return a row for each candidate."""
     seen: set[object] = set()
     rows = []

@@ -38,7 +38,7 @@ HELD = (DType.float32, DType.float16, DType.bfloat16, DType.tensor_float32)
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class StepOperand:
     """The other operand of a step: a constant, identified by its Symbol."""
 
     number: int
@@ -46,7 +46,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
+class TransformedWeight:
     """A constant and the steps that transform it before it is read.
 
     root: the constant, in the graph that it is a constant of. steps: in order. through: the nodes on the way.
@@ -61,7 +61,7 @@ class Weight:
         """A key that is equal for weights with the same final array."""
         return (id(self.root), *self.steps)
 
-    def then(self, *steps: Step) -> Weight:
+    def then(self, *steps: Step) -> TransformedWeight:
         """Return the weight with another step; two inverse steps cancel."""
         all_steps = list(self.steps)
         for step in steps:
@@ -74,7 +74,7 @@ class Weight:
                     all_steps.append(("transpose", perm))
             else:
                 all_steps.append(step)
-        return Weight(self.root, tuple(all_steps), self.through)
+        return TransformedWeight(self.root, tuple(all_steps), self.through)
 
     def array(self) -> Array:
         """Return the final array."""
@@ -94,7 +94,7 @@ class Weight:
         return np.ascontiguousarray(array)
 
 
-def weight_of(symbol: Symbol | None) -> Weight | None:
+def weight_of(symbol: Symbol | None) -> TransformedWeight | None:
     """Return the float constant of an operand; None for other operands."""
     if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.dtype.is_float:
         return None
@@ -124,7 +124,7 @@ def weight_of(symbol: Symbol | None) -> Weight | None:
         steps += _steps(producer, first, symbol)
         through.append(producer)
         symbol = first
-    return Weight(symbol, (), tuple(through)).then(*reversed(steps))
+    return TransformedWeight(symbol, (), tuple(through)).then(*reversed(steps))
 
 
 def _computed(node: Node) -> tuple[Symbol, Step] | None:
@@ -160,23 +160,23 @@ def _is_held(symbol: Symbol) -> bool:
     return follows and any(s is not None and _is_held(s) for s in producer.inputs)
 
 
-def _constant(symbol: Symbol | None) -> Operand | None:
+def _constant(symbol: Symbol | None) -> StepOperand | None:
     """Return a constant, also one that is cast."""
     if symbol is None:
         return None
     array = constant_array(symbol, weights=True, outer=True)
     if array is not None:
-        return Operand(id(symbol), array)
+        return StepOperand(id(symbol), array)
     producer = symbol.producer
     if isinstance(producer, Node) and producer.op_type == "Cast" and not producer.domain:
         inner = _constant(producer.inputs[0])
         source = producer.inputs[0]
         if inner is not None and source is not None:
-            return Operand(id(symbol), casting.cast_array(inner.array, source.dtype, symbol.dtype))
+            return StepOperand(id(symbol), casting.cast_array(inner.array, source.dtype, symbol.dtype))
     return None
 
 
-def _dequantized(array: Array, scale: Operand, *rest: Any) -> Array:
+def _dequantized(array: Array, scale: StepOperand, *rest: Any) -> Array:
     """Subtract zero points from numbers and multiply them with scales, of an axis or of the whole array."""
     *zero, axis = rest
     wide = [array.astype(np.float32), scale.array, *(z.array.astype(np.float32) for z in zero)]

@@ -35,7 +35,7 @@ class Tensor(SymbolMethods):
 
     __slots__ = ("_type", "promotion")
 
-    _type: _Kind
+    _type: _TensorKind
     promotion: PromotionSystem
     """The promotion system."""
 
@@ -93,9 +93,9 @@ class Tensor(SymbolMethods):
         return at_once(_imag, (self,), {})  # type: ignore[no-any-return]
 
     @property
-    def bits(self) -> Bits:
+    def bits(self) -> TensorBits:
         """The bits of integers: `x.bits[3]` is a bool, `x.bits[7:4]` those from 7 down to 4, both included."""
-        return Bits(self)
+        return TensorBits(self)
 
     # Values
 
@@ -191,7 +191,7 @@ class Tensor(SymbolMethods):
             return functools.partial(_method, method, self)
 
 
-class Bits:
+class TensorBits:
     """The bits of a Tensor of integers, as `x.bits` has them; see `Symbol.bits`."""
 
     __slots__ = ("_of",)
@@ -213,7 +213,7 @@ class Bits:
         return f"<bits of {self._of!r}>"
 
 
-class _Kind(NamedTuple):
+class _TensorKind(NamedTuple):
     """The part of a type other than the shape; printed as `int32?`."""
 
     dtype: DType
@@ -227,7 +227,7 @@ _put = {slot: Tensor.__dict__[slot].__set__ for slot in Tensor.__slots__}
 _put_data = EagerArray.__dict__["_data"].__set__
 
 
-def _new_tensor(values: Values, kind: _Kind, promotion: PromotionSystem) -> Tensor:
+def _new_tensor(values: Values, kind: _TensorKind, promotion: PromotionSystem) -> Tensor:
     tensor: Tensor = object.__new__(Tensor)
     _put_data(tensor, values)
     _put["_type"](tensor, kind)
@@ -277,7 +277,7 @@ def tensor(
         wanted = rules.aliases.get(own, own) if is_given else python_dtype(array, own, rules)
     if wanted is not own:
         array = checked_cast(array, own, wanted, "tensor")
-    return _new_tensor(np.array(array), _Kind(wanted, ambiguous), rules)
+    return _new_tensor(np.array(array), _TensorKind(wanted, ambiguous), rules)
 
 
 def _array_of(value: Any, wanted: DType | None) -> tuple[Values, DType]:
@@ -291,7 +291,7 @@ def of_symbol(values: Values, type_: Type, promotion: PromotionSystem) -> Any:
     """Return the values of a Symbol as a Tensor; those of lists and optionals unchanged."""
     if not isinstance(type_, TensorType):
         return values
-    return _new_tensor(np.asarray(values), _Kind(type_.dtype, type_.ambiguous), promotion)
+    return _new_tensor(np.asarray(values), _TensorKind(type_.dtype, type_.ambiguous), promotion)
 
 
 def guessed(value: Scalar, promotion: PromotionSystem, op: str) -> Tensor:
@@ -304,7 +304,7 @@ def guessed(value: Scalar, promotion: PromotionSystem, op: str) -> Tensor:
             f"{op}: {refusal.reason}, the dtype of such a Python number in {promotion}",
             help="give a NumPy array of the dtype that is meant",
         ) from None
-    return _new_tensor(np.asarray(value, dtype.numpy), _Kind(dtype, True), promotion)
+    return _new_tensor(np.asarray(value, dtype.numpy), _TensorKind(dtype, True), promotion)
 
 
 # Computing
@@ -315,13 +315,13 @@ def _eager(promotion: PromotionSystem) -> Eager:
     """Return the eager evaluator of the Tensors of a promotion system."""
     return Eager(
         promotion,
-        lambda value: value._type if type(value) is Tensor else _Kind(_dtype_of(value)),
+        lambda value: value._type if type(value) is Tensor else _TensorKind(_dtype_of(value)),
         _input_type,
         lambda values, type_: of_symbol(values, type_, promotion),
     )
 
 
-def _input_type(kind: _Kind, shape: Iterable[DimLike]) -> TensorType:
+def _input_type(kind: _TensorKind, shape: Iterable[DimLike]) -> TensorType:
     return TensorType(kind.dtype, shape, ambiguous=kind.ambiguous)
 
 

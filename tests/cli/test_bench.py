@@ -13,7 +13,7 @@ import pytest
 
 from graphcore import DType, Graph, TensorType
 from graphcore.cli import arrays
-from graphcore.cli.arguments.options import Links
+from graphcore.cli.arguments.options import LinkArguments
 from graphcore.cli.commands import bench
 from graphcore.cli.commands.bench import Bars, Latency, in_turns, ratio, svg
 from graphcore.cli.memory import MemoryRequest, peak
@@ -72,7 +72,7 @@ def test_peak_of_a_small_model(tmp_path: Path) -> None:
     graph.output(y=-graph["x"])
     graph.export(tmp_path / "m.onnx")
     arrays.write(str(tmp_path / "feeds.npz"), {"x": np.ones(4, np.float32)})
-    links: Links = {"external_data": "plain", "external_data_root": None}
+    links: LinkArguments = {"external_data": "plain", "external_data_root": None}
     request = MemoryRequest(str(tmp_path / "m.onnx"), str(tmp_path / "feeds.npz"), True, "cpu", "exact", 1, links)
     result = peak(request)
     assert result is None or 0 <= result < 1 << 30

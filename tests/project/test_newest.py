@@ -111,7 +111,7 @@ def test_report_that_is_cut_off_is_none(newest: Any, tmp_path: Path) -> None:
     path.write_text(junit(case("test_x"))[:-20])
     assert newest._read(path) is None
     path.write_text(junit(case("test_x")))
-    assert newest._read(path) == newest.Report(1, ())
+    assert newest._read(path) == newest.RunReport(1, ())
 
 
 def test_packages_that_differ_are_those_that_tests_run_with(newest: Any) -> None:

@@ -48,7 +48,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     return run
 
 
-def texts(result: doctor.Report, subject: str) -> list[str]:
+def texts(result: doctor.DoctorReport, subject: str) -> list[str]:
     return [f"{one.level}: {one.text} ({one.help})" for one in result.findings if one.subject == subject]
 
 

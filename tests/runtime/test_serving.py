@@ -14,7 +14,7 @@ import graphcore as gc
 from graphcore import models
 from graphcore.errors import BusyError, FeedError, RunCancelledError, RunTimeoutError
 from graphcore.runtime.metrics import Recorder
-from graphcore.runtime.waiting import Deadlines, Request, Waiting
+from graphcore.runtime.waiting import BatchRequest, Deadlines, Waiting
 from tests.runtime.test_batcher import LONG, until_taken, watching
 from tests.runtime.test_stopping import ENDLESS, FIVE, counting
 from tests.support.decoders import build_model
@@ -47,8 +47,8 @@ def test_request_that_waits_beyond_its_time_is_not_run() -> None:
 
 def test_rows_of_a_request_beyond_its_time_do_not_fill_a_batch() -> None:
     waiting = Waiting("rows", 4, LONG, 2)
-    late = Request({}, 3, (), seconds=0.01)
-    waiting.add(Request({}, 2, ()), waits=False)
+    late = BatchRequest({}, 3, (), seconds=0.01)
+    waiting.add(BatchRequest({}, 2, ()), waits=False)
     waiting.add(late, waits=False)
     assert isinstance(late.future.exception(PATIENCE), RunTimeoutError)
     assert waiting._rows == {(): 2}

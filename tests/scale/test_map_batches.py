@@ -238,7 +238,7 @@ def test_model_that_does_not_load_on_a_node_is_one_clear_error(monkeypatch: pyte
     # The workers look for a provider that this machine has not; the driver does not look again.
     from graphcore.scale.batch import worker
 
-    class Elsewhere(worker.Job):
+    class Elsewhere(worker.BatchJob):
         __slots__ = ()
 
     original = mapping._map_blocks

@@ -21,7 +21,7 @@ PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
 """As in `runtime.lowering`, which takes longer to import than the whole command line."""
 
 
-class Links(TypedDict):
+class LinkArguments(TypedDict):
     """Arguments of loading: where external data may lie."""
 
     external_data: ExternalData
@@ -106,7 +106,7 @@ def add_links(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def links(args: argparse.Namespace) -> Links:
+def links(args: argparse.Namespace) -> LinkArguments:
     """Return the arguments of loading for the options of `add_links`."""
     root = args.external_root
     return {"external_data": "links" if args.external_links or root else "plain", "external_data_root": root}

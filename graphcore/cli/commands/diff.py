@@ -100,7 +100,7 @@ _COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "~": "\x1b[33m"}
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ResultComparison:
     """The comparison of results. outputs: pairs of outputs. alone: outputs without a counterpart. first: the first
     intermediate value that differs. unknown: why that is unknown, or ""."""
 
@@ -146,7 +146,7 @@ def diff(args: argparse.Namespace) -> int:
     return int(differs)
 
 
-def _run(args: argparse.Namespace, old: Graph, new: Graph) -> Comparison:
+def _run(args: argparse.Namespace, old: Graph, new: Graph) -> ResultComparison:
     session = runtime.InferenceSession(args.provider, precision=args.precision)
     with output.working("starting both models"):
         first, second = session.load(old), session.load(new)
@@ -168,10 +168,10 @@ def _run(args: argparse.Namespace, old: Graph, new: Graph) -> Comparison:
                 inner = first_difference(first, second, (old, new), feeds, (args.atol, args.rtol), advance)
             except GraphcoreError as error:
                 unknown = error.summary
-    return Comparison(outputs, alone, inner, unknown)
+    return ResultComparison(outputs, alone, inner, unknown)
 
 
-def _as_dict(compared: Comparison) -> dict[str, Any]:
+def _as_dict(compared: ResultComparison) -> dict[str, Any]:
     return {
         "outputs": [_pair_dict(pair) for pair in compared.outputs],
         "alone": compared.alone,
@@ -190,7 +190,7 @@ def _print_change(text: str) -> None:
     print(f"{colour}{escaped_text}\x1b[0m" if colour else escaped_text)
 
 
-def _print(compared: Comparison) -> None:
+def _print(compared: ResultComparison) -> None:
     output.heading("numbers")
     rows = [_row(pair) for pair in compared.outputs]
     output.table(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from graphcore.cli import output
 from graphcore.cli.output import aligned
-from graphcore.runtime.doctor import Finding, Machine, Provider, Release, Report, Trap, report
+from graphcore.runtime.doctor import DoctorReport, Finding, InstalledRelease, Machine, Provider, TrapStatus, report
 
 _WIDTH = 110
 _MAX_OPERATORS = 4
@@ -25,7 +25,7 @@ def doctor(args: argparse.Namespace) -> int:
     return 0 if result.runs else 1
 
 
-def text(result: Report, names_traps: bool = False) -> list[str]:
+def text(result: DoctorReport, names_traps: bool = False) -> list[str]:
     """Return the report as lines: the verdict, the findings with their fixes, then the facts by subject."""
     versions = result.packages.versions
     installed = versions.get("onnxruntime") or "that cannot be imported"
@@ -58,7 +58,7 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
     return ["", title, *aligned(listed)] if listed else []
 
 
-def _release(release: Release) -> list[tuple[str, str]]:
+def _release(release: InstalledRelease) -> list[tuple[str, str]]:
     built = f", build {release.build}" if release.build else ""
     measured = "measured" if release.is_measured else "not measured"
     table = "of this release" if release.is_measured else f"of {release.table}, the nearest measured release"
@@ -85,14 +85,14 @@ def _differing(rows: Mapping[str, tuple[str, ...]], what: str) -> str:
     return f"{what} kernels than the table: {named}{rest}"
 
 
-def _count_traps(traps: tuple[Trap, ...]) -> str:
+def _count_traps(traps: tuple[TrapStatus, ...]) -> str:
     if not traps:
         return "all in force: the affected releases were not measured"
     count = sum(trap.in_force for trap in traps)
     return f"{count} of {len(traps)} are in force, measured in this release or a neighbouring one (--traps)"
 
 
-def _trap(trap: Trap) -> str:
+def _trap(trap: TrapStatus) -> str:
     ends = f"from {trap.first} on" * bool(trap.first), f"up to {trap.last}" * bool(trap.last)
     seen = " ".join(end for end in ends if end) or "in every release"
     return f"{'in force' if trap.in_force else 'not in force'}: seen {seen}"

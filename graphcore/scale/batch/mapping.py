@@ -20,7 +20,7 @@ from graphcore.runtime.calls.rows import row_types
 from graphcore.runtime.model import Model
 from graphcore.scale.batch.arrow_types import check
 from graphcore.scale.batch.planning import SAMPLE, BatchPlan, ClusterNode, Measurement, measure, own_memory, plan
-from graphcore.scale.batch.worker import Job, OnError, Worker, outcomes_of
+from graphcore.scale.batch.worker import BatchJob, BatchWorker, OnError, outcomes_of
 from graphcore.scale.placing import place_models
 from graphcore.scale.recipes import Recipe, graph_of
 from graphcore.scale.storage import require_tensors
@@ -108,7 +108,7 @@ def map_batches(
     recipe = model if isinstance(model, Recipe) and not isinstance(model, Graph) else None
     graph = recipe.graph() if recipe is not None else graph_of("map_batches", model, limits)
     (placed_model,) = place_models(graph)
-    job = Job(
+    job = BatchJob(
         placed_model, recipe, {}, {}, on_error, error_column, keep, threads or 1, share_weights, provider, rows, pad,
         padding, dim,
     )  # fmt: skip
@@ -133,10 +133,10 @@ def map_batches(
     return _map_blocks(dataset, job, chosen_plan)
 
 
-def _map_blocks(dataset: Any, job: Job, chosen: BatchPlan) -> Any:
+def _map_blocks(dataset: Any, job: BatchJob, chosen: BatchPlan) -> Any:
     _LOG.info("map_batches: %s: %s", job.placed.name, chosen)
     return dataset.map_batches(
-        Worker,
+        BatchWorker,
         fn_constructor_kwargs={"job": job},
         batch_size=chosen.batch_size,
         batch_format="pyarrow",
@@ -210,7 +210,7 @@ def _columns(dataset: Any) -> dict[str, Any] | None:
     return None if schema is None else dict(zip(schema.names, schema.types, strict=True))
 
 
-def _require_new(job: Job, columns: Mapping[str, Any]) -> None:
+def _require_new(job: BatchJob, columns: Mapping[str, Any]) -> None:
     """Raise `FeedError` if an output would overwrite a column."""
     new_names = [name for name, _ in job.outputs.values()] + [job.error_column] * (job.on_error == "column")
     clashes = [name for name in new_names if job.keep and name in columns] or [
@@ -223,7 +223,7 @@ def _require_new(job: Job, columns: Mapping[str, Any]) -> None:
         )
 
 
-def _measure_rows(dataset: Any, job: Job, model: Model, before: float) -> Measurement | None:
+def _measure_rows(dataset: Any, job: BatchJob, model: Model, before: float) -> Measurement | None:
     """Measure some rows on this machine. Returns None if there are none, or they fail."""
     run = job.start(model)
     with contextlib.suppress(GraphcoreError, ValueError):

@@ -32,7 +32,7 @@ _LOG = logging.getLogger("graphcore.scale")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BatchJob:
     """The work of each worker.
 
     inputs, outputs: the column and the type of a row of each. keep: keep the other columns. error_column: the column
@@ -69,10 +69,10 @@ class Job:
         return make_runner(model, self.rows, self.pad, self.padding, self.dim)
 
 
-def outcomes_of(job: Job, run: Run, table: pyarrow.Table) -> list[Outcome]:
+def outcomes_of(job: BatchJob, run: Run, table: pyarrow.Table) -> list[RowOutcome]:
     """Return the outputs of each row of a table, or its error."""
     columns = {name: arrays_of(table.column(c), type_, c) for name, (c, type_) in job.inputs.items()}
-    row_outcomes: list[Outcome] = [[]] * table.num_rows
+    row_outcomes: list[RowOutcome] = [[]] * table.num_rows
     rows: list[dict[str, Array]] = []
     places: list[int] = []
     for place in range(table.num_rows):
@@ -88,10 +88,10 @@ def outcomes_of(job: Job, run: Run, table: pyarrow.Table) -> list[Outcome]:
     return row_outcomes
 
 
-class Worker:
+class BatchWorker:
     """Maps tables to tables. The first call raises the error of the constructor, if any."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BatchJob) -> None:
         self._job = job
         self._error: GraphcoreError | None = None
         context = ray.get_runtime_context()
@@ -130,7 +130,7 @@ class Worker:
             self._report(table, row_outcomes, failed)
         return _table(self._job, table, row_outcomes)
 
-    def _report(self, table: pyarrow.Table, row_outcomes: list[Outcome], failed: list[int]) -> None:
+    def _report(self, table: pyarrow.Table, row_outcomes: list[RowOutcome], failed: list[int]) -> None:
         """Log the first row that failed, or raise its `FeedError`."""
         first = row_outcomes[failed[0]]
         assert isinstance(first, Exception)
@@ -146,7 +146,7 @@ class Worker:
         _LOG.warning("map_batches: %s: %s %s: %s", self._job.placed.name, count, action, text)
 
 
-def _table(job: Job, table: pyarrow.Table, row_outcomes: list[Outcome]) -> pyarrow.Table:
+def _table(job: BatchJob, table: pyarrow.Table, row_outcomes: list[RowOutcome]) -> pyarrow.Table:
     if job.on_error == "drop" and any(isinstance(outcome, Exception) for outcome in row_outcomes):
         places = [place for place, outcome in enumerate(row_outcomes) if not isinstance(outcome, Exception)]
         table, row_outcomes = table.take(places), [row_outcomes[place] for place in places]
@@ -317,7 +317,7 @@ def _values(flat: Array, dtype: DType) -> pyarrow.Array:
 # Run rows, and find those that fail by bisection.
 
 Run: TypeAlias = Callable[[Sequence[Mapping[str, Array]]], Sequence[Sequence[Array]]]
-Outcome: TypeAlias = "Sequence[Array] | Exception"
+RowOutcome: TypeAlias = "Sequence[Array] | Exception"
 
 
 def make_runner(model: Model, batch: int | None, pad: Any, padding: float, dim: str | Mapping[str, int] | None) -> Run:
@@ -330,7 +330,7 @@ def make_runner(model: Model, batch: int | None, pad: Any, padding: float, dim: 
     return run
 
 
-def outcomes(run: Run, rows: Sequence[Mapping[str, Array]]) -> list[Outcome]:
+def outcomes(run: Run, rows: Sequence[Mapping[str, Array]]) -> list[RowOutcome]:
     """Return the outputs of each row, or its error. If a run fails, each half runs separately."""
     if not rows:
         return []

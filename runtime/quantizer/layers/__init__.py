@@ -13,14 +13,14 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant
 from graphcore.runtime.quantizer.layers import convolutions, recurrent
-from graphcore.runtime.quantizer.layers.replacing import Ranges, Replacement, replaced
+from graphcore.runtime.quantizer.layers.replacing import NodeReplacement, Ranges, replaced
 from graphcore.runtime.quantizer.plan import Candidate, Selection
 from graphcore.runtime.quantizer.report import Report, Row
 from graphcore.runtime.quantizer.weights import Choices, weight_of
 
 
 @dataclass(frozen=True, slots=True)
-class Layers:
+class QuantizedLayers:
     """A graph whose layers were quantised, and a row for each of them, by its place among all candidates."""
 
     graph: Graph
@@ -49,21 +49,21 @@ def layered(
     strict: bool,
     ranges: Ranges | None,
     step: Callable[[], None],
-) -> Layers:
+) -> QuantizedLayers:
     """Return a graph with quantised convolutions and recurrent layers.
 
     ranges: of activations on samples, if there are any. step: called after each layer.
     Raises `GraphError` where `strict` and a layer that was chosen cannot be quantised, though its operator has a form.
     """
     rows: dict[int, Row] = {}
-    forms: dict[int, Replacement] = {}
+    forms: dict[int, NodeReplacement] = {}
     for place, candidate in enumerate(candidates):
         node = candidate.node
         if node.op_type not in convolutions.OPERATORS | recurrent.OPERATORS:
             continue
         is_recurrent = node.op_type in recurrent.OPERATORS
         refusal = chosen.refusal(candidate)
-        replacements: Mapping[int, Replacement] = {}
+        replacements: Mapping[int, NodeReplacement] = {}
         size, error, reason, scheme = 0, 0.0, refusal, ""
         if not refusal and is_recurrent:
             reason = recurrent.misfit(node, choices)
@@ -91,7 +91,7 @@ def layered(
         forms.update(replacements)
         rows[place] = _row(candidate, scheme, reason, size, error)
         step()
-    return Layers(replaced(graph, forms) if forms else graph, rows)
+    return QuantizedLayers(replaced(graph, forms) if forms else graph, rows)
 
 
 def _row(candidate: Candidate, scheme: str, reason: str, size: int, error: float) -> Row:

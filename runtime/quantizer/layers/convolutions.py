@@ -21,7 +21,7 @@ from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import constant_array
 from graphcore.passes.merging import readers
 from graphcore.quantization import QuantizedTensor, encode
-from graphcore.runtime.quantizer.layers.replacing import Building, Ranges, Replacement, is_float32, length
+from graphcore.runtime.quantizer.layers.replacing import Building, NodeReplacement, Ranges, is_float32, length
 from graphcore.runtime.quantizer.weights import Choices, weight_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -136,7 +136,7 @@ def measured(graph: Graph) -> list[Symbol]:
 
 def replacements(
     graph: Graph, node: Node, choices: Choices, ranges: Ranges
-) -> tuple[Mapping[int, Replacement], int, float]:
+) -> tuple[Mapping[int, NodeReplacement], int, float]:
     """Return the replacements of a chain's nodes by id, the bytes of the filters, and their error."""
     chain = Chain(graph, node)
     filters, bias = chain.folded()
@@ -147,10 +147,10 @@ def replacements(
     def make(building: Building, inputs: Inputs) -> Sequence[Symbol]:
         return [_quantized_convolution(building, inputs, chain, quantized, bias, ranges)]
 
-    replacements = {id(node): Replacement(make, (1, 2))}
+    replacements = {id(node): NodeReplacement(make, (1, 2))}
     for other in chain.nodes[1:]:
         skipped = tuple(range(1, len(other.inputs)))
-        replacements[id(other)] = Replacement(lambda building, inputs: [_present(inputs[0])], skipped)
+        replacements[id(other)] = NodeReplacement(lambda building, inputs: [_present(inputs[0])], skipped)
     return replacements, quantized.nbytes, error
 
 

@@ -19,8 +19,8 @@ from graphcore.ir.transform.rewrite import Inputs
 from graphcore.ir.transform.walk import constant_array
 from graphcore.operators import Trait, having
 from graphcore.quantization import QuantizedTensor
-from graphcore.runtime.quantizer.layers.replacing import Building, Replacement, length
-from graphcore.runtime.quantizer.weights import Choices, Weight, weight_of
+from graphcore.runtime.quantizer.layers.replacing import Building, NodeReplacement, length
+from graphcore.runtime.quantizer.weights import Choices, TransformedWeight, weight_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
@@ -57,7 +57,7 @@ def is_small(node: Node) -> bool:
     return node.op_type != "LSTM" and are_small_steps(node)
 
 
-def replacement(node: Node, choices: Choices) -> tuple[Replacement, int, float]:
+def replacement(node: Node, choices: Choices) -> tuple[NodeReplacement, int, float]:
     """Return the replacement of a layer, the bytes of its weights and their error, relative to their length.
 
     Raises what `encode` does for weights that it does not take.
@@ -79,10 +79,10 @@ def replacement(node: Node, choices: Choices) -> tuple[Replacement, int, float]:
     def make(building: Building, inputs: Inputs) -> Sequence[Symbol]:
         return _quantized_layer(building, inputs, node, weights, encoded)
 
-    return Replacement(make, WEIGHTS), size, float(np.sqrt(off / whole)) if whole else 0.0
+    return NodeReplacement(make, WEIGHTS), size, float(np.sqrt(off / whole)) if whole else 0.0
 
 
-def _by_steps(node: Node, arrays: Sequence[Array], choices: Choices) -> tuple[Replacement, int, float]:
+def _by_steps(node: Node, arrays: Sequence[Array], choices: Choices) -> tuple[NodeReplacement, int, float]:
     ways = directions(node, arrays, choices)
     weights = [[way.weight for way in ways], [part for way in ways for part in way.around]]
     off = sum(
@@ -92,7 +92,7 @@ def _by_steps(node: Node, arrays: Sequence[Array], choices: Choices) -> tuple[Re
     whole = sum(length(array) ** 2 for array in arrays)
     size = sum(tensor.nbytes for tensors in weights for tensor in tensors)
     skipped = (*WEIGHTS, 3)
-    form = Replacement(lambda building, inputs: replace_results(inputs, node, ways), skipped)
+    form = NodeReplacement(lambda building, inputs: replace_results(inputs, node, ways), skipped)
     return form, size, float(np.sqrt(off / whole)) if whole else 0.0
 
 
@@ -100,7 +100,7 @@ def _quantized_layer(
     building: Building,
     inputs: Inputs,
     node: Node,
-    weights: Sequence[Weight],
+    weights: Sequence[TransformedWeight],
     encoded: Sequence[Sequence[QuantizedTensor]],
 ) -> Sequence[Symbol]:
     build = building.graph.build
@@ -144,7 +144,7 @@ def _zeros(building: Building, x: Symbol, first: Symbol | None) -> Symbol:
     return build.emit("Unsqueeze", (total, build.vector([1])), column)
 
 
-def try_replacement(node: Node, choices: Choices) -> tuple[Replacement, int, float] | str:
+def try_replacement(node: Node, choices: Choices) -> tuple[NodeReplacement, int, float] | str:
     """Return the replacement of a layer with its bytes and its error; a reason if there is none."""
     try:
         return replacement(node, choices)

@@ -23,7 +23,7 @@ from graphcore.passes.merging import readers
 from graphcore.passes.sweep import Sweep, SweepPolicy
 from graphcore.quantization import Quantized
 from graphcore.quantization.tensors import packed
-from graphcore.runtime.quantizer.plan import Candidate, Encoded, Plan, keeps
+from graphcore.runtime.quantizer.plan import Candidate, Encoded, QuantizationPlan, keeps
 from graphcore.runtime.quantizer.weights import Choices
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -33,7 +33,7 @@ Make: TypeAlias = "Callable[[Building, Inputs], Results]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replacement:
+class NodeReplacement:
     """The replacement of a node. make: adds nodes to the new graph, and returns a Symbol for each of its results;
     None for one that nothing reads.
 
@@ -61,7 +61,7 @@ class Building:
         return self.graph.build.symbol(type_, Constant(contiguous, False, like.producer.origin), own)
 
 
-def replaced(graph: Graph, replacements: Mapping[int, Replacement], dropped: Set[int] | None = None) -> Graph:
+def replaced(graph: Graph, replacements: Mapping[int, NodeReplacement], dropped: Set[int] | None = None) -> Graph:
     """Return a graph with some nodes replaced. replacements: by node id, including nodes in bodies.
 
     dropped: the ids of the weights that nothing reads any more; by default those that only replaced nodes read.
@@ -79,7 +79,7 @@ class _Replacing(Policy[Rewrite]):
     """
 
     def __init__(
-        self, graph: Graph, replacements: Mapping[int, Replacement], dropped: Set[int], outer: Rewrite | None = None
+        self, graph: Graph, replacements: Mapping[int, NodeReplacement], dropped: Set[int], outer: Rewrite | None = None
     ) -> None:
         self.rewrite = Rewrite(graph, self, outer)
         self._replacements = replacements
@@ -112,7 +112,7 @@ class _Replacing(Policy[Rewrite]):
         return rewrite.finish()
 
 
-def _dropped(graph: Graph, replacements: Mapping[int, Replacement]) -> set[int]:
+def _dropped(graph: Graph, replacements: Mapping[int, NodeReplacement]) -> set[int]:
     """Return the ids of the Symbols that replaced nodes alone read, as weights."""
     counts = readers(graph)
     inputs_of: dict[int, int] = {}
@@ -192,18 +192,22 @@ def is_float32(symbol: Symbol | None) -> bool:
 # The new graph: products with encoded weights in place of those with floats.
 
 
-def rewritten(graph: Graph, plan: Plan) -> Graph:
+def rewritten(graph: Graph, plan: QuantizationPlan) -> Graph:
     """Return a graph like `graph` whose chosen nodes read encoded weights."""
     if not plan.chosen:
         return copied(graph)
-    replacements: dict[int, Replacement] = {}
+    replacements: dict[int, NodeReplacement] = {}
     for node in walk(graph):
         if id(node) in plan.chosen:
             candidate, encoded = plan.chosen[id(node)]
-            replacements[id(node)] = Replacement(partial(_quantized_product, candidate, encoded), (candidate.position,))
+            replacements[id(node)] = NodeReplacement(
+                partial(_quantized_product, candidate, encoded), (candidate.position,)
+            )
         elif not keeps(node, plan):
             nothing: Results = [None] * len(node.outputs)
-            replacements[id(node)] = Replacement(lambda *_, nothing=nothing: nothing, tuple(range(len(node.inputs))))
+            replacements[id(node)] = NodeReplacement(
+                lambda *_, nothing=nothing: nothing, tuple(range(len(node.inputs)))
+            )
     return replaced(graph, replacements, {id(encoded.root) for _, encoded in plan.chosen.values()})
 
 

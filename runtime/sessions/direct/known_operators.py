@@ -231,13 +231,13 @@ def filled(graph: onnx.GraphProto) -> Collection[str]:
 
     They include values of bodies that never run, because the condition is the size of a value with elements.
     """
-    names = _Names()
+    names = _FilledNames()
     _FilledWalk({value.name for value in graph.input}, set(), names).follow(graph)
     return names.sure - names.unsure
 
 
 @dataclass(slots=True)
-class _Names:
+class _FilledNames:
     """Names of values that certainly have elements in some body, and of values that may have none in some body."""
 
     sure: set[str] = field(default_factory=set)
@@ -250,7 +250,7 @@ class _FilledWalk:
 
     filled: set[str]
     sizes: set[str]
-    names: _Names
+    names: _FilledNames
 
     def follow(self, graph: onnx.GraphProto) -> None:
         for tensor in graph.initializer:

@@ -37,7 +37,7 @@ from graphcore.types.dtypes import DType
 if TYPE_CHECKING:
     import onnx
 
-Kind: TypeAlias = Literal["optimised", "start"]
+EntryKind: TypeAlias = Literal["optimised", "start"]
 """The content of an entry: a graph for onnxruntime, or the data that `start` stores. Also the suffix of the file."""
 
 _MAGIC = b"graphcore optimised 2\n"
@@ -95,7 +95,7 @@ class CacheFolder:
             digest.update(part)
         return digest.hexdigest()
 
-    def find(self, key: str, kind: Kind = "optimised") -> bytes | None:
+    def find(self, key: str, kind: EntryKind = "optimised") -> bytes | None:
         """Return the content of an entry; None if it is missing, damaged or another user's."""
         head = _MAGIC + bytes.fromhex(key)
         try:
@@ -107,7 +107,7 @@ class CacheFolder:
             return None
         return content if hashlib.sha256(content).digest() == digest else None
 
-    def save(self, key: str, content: bytes, kind: Kind = "optimised") -> None:
+    def save(self, key: str, content: bytes, kind: EntryKind = "optimised") -> None:
         """Write an entry atomically. Warns if that fails: the model runs anyway."""
         if not self._writes:
             return
@@ -204,7 +204,7 @@ class CacheFolder:
             raise ValueError(name)
         return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
-    def _path(self, key: str, kind: Kind) -> str:
+    def _path(self, key: str, kind: EntryKind) -> str:
         return os.path.join(self._folder, f"{key}.{kind}")
 
 
