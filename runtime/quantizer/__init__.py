@@ -1,7 +1,7 @@
 """Quantise whole graphs: weights of matrix products, LSTMs, convolutions and embedding tables held in few bits.
 
-`quantize` finds the nodes that read a constant weight (`candidates`, `weights`), encodes the weights of those that were
-chosen (`plan`, `schemes`, `mixed_precision`), makes a new graph of products with them (`rewrite`) and says what it did
+`quantize` finds the nodes that read a constant weight and chooses among them (`plan`), encodes the chosen weights
+(`weights`, `mixed_precision`), builds a new graph that reads them (`layers.replacing`) and describes the result
 (`report`). Recurrent layers and convolutions come first (`layers`).
 """
 
@@ -58,40 +58,40 @@ def quantize(
 ) -> Quantization:
     """Return a new graph whose matrix products read weights of few bits, and a report of what was quantised.
 
-    Inputs, outputs, names, types, layers and lines stay.
+    Inputs, outputs, names, types, layers and source lines stay. MatMul and Gemm are quantised whose right operand is a
+    constant of floats, also after Transpose, Reshape and Cast, and in bodies and functions. A function in which
+    something is quantised is inlined. A weight that several nodes share is encoded once.
 
     Args:
-        scheme: "int8_dynamic" (products of int8 weights with activations that are quantised when the graph runs, the
-            fastest), "int8_dynamic16" (activations in two digits of int8), "int8_split" (both in two digits: near
-            float32), "int8", "int4", "q4_0", "q4_k", "q5_k" or "q6_k" (weights alone). MatMul and Gemm whose right
-            operand is a constant of floats, also after Transpose, Reshape and Cast, are quantised, in bodies and
-            functions too; a function in which something is quantised is inlined. A weight that several nodes share is
-            encoded once. "int8_dynamic" quantises LSTM, GRU and RNN too, and convolutions where there are samples.
+        scheme: "int8_dynamic", the fastest, multiplies int8 weights with activations that are quantised when the graph
+            runs; it also quantises LSTM, GRU and RNN, and convolutions where there are samples. "int8_dynamic16" has
+            activations in two digits of int8, "int8_split" weights too, near float32. "int8", "int4", "q4_0", "q4_k",
+            "q5_k" and "q6_k" quantise weights alone.
         include: Patterns of layers ("encoder/0*"), results or weights, with `*`, `?` and `[...]` as in the shell; `*`
-            goes across layers.
+            matches across layers.
         exclude: As `include`.
-        embeddings: Also tables that Gather takes rows from, to int8 with a scale a row, under any scheme; one that is a
-            weight of "int8", "int8_dynamic" or "int4" too is held once, as that is. None quantises those of graphs
-            whose buffers are written in place, as decoders' are.
-        min_elements: Smaller weights stay.
-        block_size: Of "int4", a power of two from 16 on (32; of decoders the largest of 128, 64 and 32 that changes at
-            most 11 % of the weight's length, or 32).
-        many_rows: Of 4 bits with accuracy_level 4, "int8" lets sessions multiply bytes where there are many rows, 1 to
-            2.5 % off in place of 0.6 to 1.3, "same" does not, None does for decoders.
-        per_channel: Of int8, a scale for each output in place of one for the weight.
+        embeddings: Also quantise tables that Gather takes rows from, to int8 with a scale a row, under any scheme. A
+            table that is also a weight of "int8", "int8_dynamic" or "int4" is stored once, in that encoding. None
+            quantises tables of graphs whose buffers are written in place, such as decoders.
+        min_elements: Weights with fewer elements stay.
+        block_size: For "int4", a power of two of at least 16. The default is 32; for decoders the largest of 128, 64
+            and 32 that changes a weight by at most 11 % of its length, or 32.
+        many_rows: For 4 bits with accuracy_level 4. "int8" lets sessions multiply bytes where there are many rows,
+            which is 1 to 2.5 % off instead of 0.6 to 1.3. "same" does not; None does for decoders.
+        per_channel: For int8, a scale for each output instead of one for the weight.
         symmetric: Without zero points, the default of int8 and int8_dynamic, not of int8_dynamic16 and int4.
-        reduce_range: Of int8, 7 bits, for files that go to x86 processors without VNNI.
-        accuracy_level: Of weights alone, 0 for products in float32, 4 (the default) for the CPU's faster kernels.
-        search: Try several scales for each block of int4 and take the nearest.
-        strict: Raise for a layer that was chosen and cannot be quantised, such as one that blocks do not divide;
-            otherwise it stays, and the report says why.
-        samples: For each run of the graph the arrays of its inputs, in order or by name. Of int8_dynamic, ranges of
-            what convolutions take and give are those on the samples, and convolutions of bytes are made with them
-            (QuantizeLinear, DequantizeLinear; a scale for each output; batch norms folded in). Of int8_split, weights
-            that need no second digit are quantised as of int8_dynamic16, which saves a third of the products with them.
-        tolerance: Of int8_split, how far outputs of floats may be off on the samples by that, as half of the squared
-            length of the change over that of the output: of vectors of length 1 that is 1 less the mean cosine.
-        progress: True shows a line on stderr; a function is told how many layers are done, and of how many.
+        reduce_range: For int8, 7 bits, for files that go to x86 processors without VNNI.
+        accuracy_level: For weights alone, 0 for products in float32, 4 (the default) for the CPU's faster kernels.
+        search: Try several scales for each block of int4 and take the one with the least error.
+        strict: Raise for a chosen layer that cannot be quantised, such as one that blocks do not divide. Otherwise it
+            stays, and the report gives the reason.
+        samples: For each run of the graph the arrays of its inputs, in order or by name. With int8_dynamic, they give
+            the ranges of what convolutions read and return, and convolutions are quantised too (QuantizeLinear,
+            DequantizeLinear; a scale for each output; batch norms folded in). With int8_split, weights that need no
+            second digit are quantised as in int8_dynamic16, which saves a third of the products with them.
+        tolerance: With int8_split, how far outputs of floats may be off on the samples: half of the squared length of
+            the change over that of the output. For vectors of length 1 that is 1 less the mean cosine.
+        progress: True shows a line on stderr. A function gets the number of layers done, and of all layers.
 
     Returns:
         `Quantization(graph, report)`; `print(report)` shows a table.
@@ -108,17 +108,19 @@ def quantize(
     chosen = choices(scheme, block_size, per_channel, symmetric, reduce_range, accuracy_level, search, is_decoder)
     if many_rows not in (None, "int8", "same") or (many_rows == "int8" and not chosen.has_two_forms):
         raise GraphError(
-            f"quantize: there is no many_rows={many_rows!r:.80} of {chosen.scheme.name}",
-            help='"int8" and "same" are of 4 bits with accuracy_level=4; leave it out for others',
+            f"quantize: scheme {chosen.scheme.name!r} does not take many_rows={many_rows!r:.80}",
+            help='use "int8" or "same" with a scheme of 4 bits and accuracy_level=4; otherwise leave it out',
         )
     if not graph.outputs:
-        graph.verify()  # which says so
+        graph.verify()  # raises
     if graph.scope.outer is not None:
-        raise GraphError(f"quantize: graph {graph.name!r} is a body", help="quantise the graph around it")
+        raise GraphError(
+            f"quantize: graph {graph.name!r} is the body of a node", help="quantise the graph that has the node"
+        )
     done = graph.metadata.get(NOTE, "")
     # A file has matrices that belong to the encodings, such as minima of blocks.
     if done and any(type(node.origin) is Imported for node in graph.nodes):
-        raise _again(graph, done, "is quantised already", "parts can have schemes of their own before it is written")
+        raise _again(graph, done, "is already quantised", "quantise each part by its scheme before the file is written")
     embeddings = is_decoder if embeddings is None else embeddings
     source = functions.inlined(graph)
     products = candidates(source)
@@ -138,7 +140,9 @@ def quantize(
         )
         plan = planned(source, products, chosen, select, strict, others, step)
     if done and not plan.chosen and not layers.has_any:
-        raise _again(graph, done, "is quantised already and has nothing left", "or choose other layers")
+        raise _again(
+            graph, done, "is already quantised, and none of the chosen layers is left", "or choose other layers"
+        )
     quantized = rewritten(source, plan)
     if plan.chosen or layers.has_any:
         quantized.metadata[NOTE] = f"{done}, {chosen.scheme.name}" if done else chosen.scheme.name
@@ -149,7 +153,8 @@ def quantize(
 
 def _again(graph: Graph, done: str, what: str, other: str) -> GraphError:
     return GraphError(
-        f"quantize: graph {graph.name!r} {what}: {done:.80}", help=f"quantise the graph of floats; {other}"
+        f"quantize: graph {graph.name!r} {what}: it has {done:.80}",
+        help=f"quantise the original graph of floats; {other}",
     )
 
 

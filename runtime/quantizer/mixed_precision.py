@@ -1,8 +1,8 @@
 """Mixed precision: find the weights of a graph with two digits that need only one, by running samples.
 
-Errors of different weights hardly know of each other, so that those of several add up. Weights are taken in the order
-of what they do to the outputs for each of their elements, as long as the sum is within what is tolerated, and what all
-of them do at once is looked at again.
+Errors of different weights are nearly independent, so they add up. Weights are chosen in the order of the error that
+each causes in the outputs for each of its elements, while the sum is within the tolerance. Then the error of all
+chosen weights together is measured.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def single_digits(
 ) -> dict[Key, Choices]:
     """Return the schemes of weights that need no second digit, by key.
 
-    samples: for each run of the graph the arrays of its inputs, in order or by name. tolerance: how far all outputs may
-    be off in the end, see `_off`, without what rounded tables of rows do.
+    samples: for each run of the graph the arrays of its inputs, in order or by name. tolerance: the greatest error of
+    the outputs, see `_off`, that the weights may cause, without that of quantised tables of rows.
     """
     max_error, runs = _tolerated(choices, tolerance), runs_of(samples)
     one = replace(choices, scheme=ONE_DIGIT)
@@ -55,7 +55,10 @@ def single_digits(
         return {}
     exact = _outputs(graph, runs)
     if not all(np.isfinite(array).all() for outputs in exact for array in outputs):
-        raise GraphError("quantize: samples lead to NaN or infinity", help="give samples that the graph is made for")
+        raise GraphError(
+            "quantize: the outputs of the graph for the samples have NaN or infinity",
+            help="give samples of the data that the graph is meant for",
+        )
 
     def off(keys: Iterable[Key], part: Sequence[Candidate] = candidates, scheme: Choices = one) -> float:
         others = dict.fromkeys(keys, one)
@@ -90,12 +93,14 @@ def _size(candidate: Candidate) -> int:
 def _tolerated(choices: Choices, tolerance: object) -> float:
     if choices.scheme.name != "int8_split":
         raise GraphError(
-            f"quantize: samples say which weights need a second digit, and {choices.scheme.name} has none",
-            help='leave out samples, or quantise to "int8_split", or to "int8_dynamic" for convolutions',
+            f"quantize: scheme {choices.scheme.name!r} does not take samples",
+            help='leave them out, or use "int8_split" (mixed precision) or "int8_dynamic" (convolutions)',
         )
     if isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool) and 0 <= tolerance < 1:
         return float(tolerance)
-    raise GraphError(f"quantize: tolerance is {tolerance!r:.80}", help="give a number from 0 to 1, such as 1e-4")
+    raise GraphError(
+        f"quantize: tolerance must be a number from 0 to below 1, got {tolerance!r:.80}", help="try 1e-4, the default"
+    )
 
 
 def runs_of(samples: object) -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
@@ -111,7 +116,8 @@ def runs_of(samples: object) -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
             break
     if not errors:
         raise GraphError(
-            f"quantize: samples are {type(samples).__name__}, and no list of what the graph is run with",
+            "quantize: samples must be a list of the inputs of each run, each a dict, list or tuple, got "
+            + (f"{samples!r:.80}" if isinstance(samples, (list, tuple)) else type(samples).__name__),
             help='give the inputs of one run or more: [{"x": array}], or [(array,)]',
         )
     return errors
@@ -124,7 +130,9 @@ def _outputs(graph: Graph, runs: Sequence[tuple[Sequence[Any], Mapping[str, Any]
 
     places = [i for i, (_, output) in enumerate(graph.named_outputs) if _is_of_floats(output)]
     if not places:
-        raise GraphError("quantize: the graph has no output of floats to compare", help="leave out samples")
+        raise GraphError(
+            "quantize: the graph has no output of floats, by which samples are compared", help="leave out samples"
+        )
     model = InferenceSession().load(graph)
     every = [model(*arrays, **named) for arrays, named in runs]
     return [[np.asarray(outputs[i], np.float64) for i in places] for outputs in every]

@@ -72,11 +72,13 @@ def _of(node: Node) -> Iterator[Candidate]:
     if node.op_type in _PRODUCTS:
         left, right = (weight_of(s) for s in node.inputs[:2])
         if left is not None and right is not None:
-            return  # known now: nothing is computed when the graph runs
+            return  # constant folding computes it
         if right is not None and not _is_workaround(right):
             yield _product(node, right)
         elif left is not None and not _is_workaround(left):
-            yield Candidate(node, 0, left, None, "it is the left operand")
+            yield Candidate(
+                node, 0, left, None, "its constant is the left operand, and only right operands are quantised"
+            )
     elif node.op_type == "Gather":
         table = weight_of(node.inputs[0])
         if table is not None and len(_shape(node, 0)) == 2 and node.attributes.get("axis", 0) in (0, -2):
@@ -84,7 +86,7 @@ def _of(node: Node) -> Iterator[Candidate]:
     elif node.op_type in _NO_FORM:
         filters = weight_of(node.inputs[1])
         if filters is not None:
-            yield Candidate(node, 1, filters, None, f"{node.op_type} has no quantised form here")
+            yield Candidate(node, 1, filters, None, f"{node.op_type} is not quantised")
 
 
 def _is_quantized(node: Node) -> bool:
@@ -108,9 +110,9 @@ def _is_workaround(weight: TransformedWeight) -> bool:
 def _product(node: Node, weight: TransformedWeight) -> Candidate:
     shape, x = _shape(node, 1), node.inputs[0]
     if len(shape) != 2:
-        return Candidate(node, 1, weight, None, "it is not a matrix")
+        return Candidate(node, 1, weight, None, f"its constant must be a matrix, and has rank {len(shape)}")
     if x is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
-        return Candidate(node, 1, weight, None, "the rank of the other operand is not known")
+        return Candidate(node, 1, weight, None, "the rank of its other operand is unknown")
     matrix = weight
     if node.op_type == "MatMul" or not node.attributes.get("transB", 0):
         matrix = weight.then(("transpose", (1, 0)))
@@ -145,13 +147,13 @@ class Selection:
             if _matches(pattern, names):
                 return f"excluded by {pattern!r}"
         if candidate.is_table and not self.embeddings:
-            return "a table of rows: embeddings=True"
+            return "it is an embedding table: embeddings=True quantises it"
         count = 1
         for dim in _shape(candidate.node, candidate.position):
             count *= dim
         least = max(self.min_elements, 1)
         if count < least:
-            return f"{count} elements, fewer than {least}"
+            return f"its weight has {count} elements, and min_elements is {least}"
         return ""
 
 
@@ -160,7 +162,7 @@ def misfit(candidate: Candidate) -> str:
     operand = candidate.node.inputs[candidate.position]
     assert operand is not None
     if candidate.matrix is not None and operand.dtype not in HELD:
-        return f"it is {operand.dtype}"
+        return f"its weight is {operand.dtype}, and only {', '.join(map(str, HELD))} are quantised"
     return candidate.reason
 
 
@@ -169,15 +171,18 @@ def selection(
 ) -> Selection:
     """Return the caller's choice. Raises `GraphError` for invalid patterns, and for patterns that match nothing."""
     if not isinstance(min_elements, int) or isinstance(min_elements, bool) or min_elements < 0:
-        raise GraphError(f"quantize: min_elements is {min_elements!r:.80}", help="give a number of elements: 1024")
+        raise GraphError(
+            f"quantize: min_elements must be an integer of at least 0, got {min_elements!r:.80}",
+            help="give a number of elements, such as 1024",
+        )
     chosen = Selection(_patterns("include", include), _patterns("exclude", exclude), min_elements, bool(embeddings))
     names = {name: None for candidate in candidates for name in sorted(candidate.names)}
     for pattern in (*chosen.include, *chosen.exclude):
         if not _matches(pattern, names):
             near = difflib.get_close_matches(pattern, names, 3, 0.4) or [*names][:5]
             raise GraphError(
-                f"quantize: no layer or weight is called {pattern!r}",
-                help="they are called such as " + ", ".join(map(repr, near)) if near else "there are none to quantise",
+                f"quantize: no layer, result or weight that can be quantised matches {pattern!r}",
+                help=f"some names are {', '.join(map(repr, near))}" if near else "the graph has no layer to quantise",
             )
     return chosen
 
@@ -188,7 +193,9 @@ def _patterns(name: str, value: object) -> tuple[str, ...]:
     patterns = tuple(value) if isinstance(value, Iterable) else (value,)
     if all(isinstance(each, str) for each in patterns):
         return patterns
-    raise GraphError(f"quantize: {name} is {value!r:.80}", help="give a pattern such as 'encoder/*', or a list of them")
+    raise GraphError(
+        f"quantize: {name} must be a pattern or a list of patterns, got {value!r:.80}", help="give one: 'encoder/*'"
+    )
 
 
 def _matches(pattern: str, names: set[str] | dict[str, None]) -> bool:
@@ -235,8 +242,8 @@ def planned(
 ) -> QuantizationPlan:
     """Return the plan for a graph.
 
-    strict: raises for a product that was chosen and cannot be quantised. others: of weights, by their keys, that do not
-    go by `choices`. step: called before each weight.
+    strict: raise for a chosen product that cannot be quantised. others: the choices of weights that do not follow
+    `choices`, by key. step: called before each weight.
     """
     plan = QuantizationPlan(choices)
     encoded: dict[tuple[Any, ...], Encoded | GraphcoreError | str] = {}
@@ -283,10 +290,10 @@ def _encoded(
         return error
     producer = candidate.weight.root.producer
     assert isinstance(producer, Constant)
-    # Numbers of few bits that the file makes floats of are compared with those floats, which each run computes.
+    # Weights of few bits that the file itself dequantises count as the floats that each run computes from them.
     whole = producer.array.nbytes if candidate.weight.root.dtype.is_float else array.nbytes
     if tensor.nbytes >= whole:
-        return "scales and zero points would take more than is saved"
+        return "with scales and zero points it would take more memory"
     return Encoded(key, choices, candidate.weight.root, tensor, distance(array, tensor.dequantize()))
 
 
@@ -324,7 +331,7 @@ def _mark(graph: Graph, plan: QuantizationPlan) -> None:
 def keeps(node: Node, plan: QuantizationPlan) -> bool:
     """Return True if the node is still needed.
 
-    Only those that bring a weight into another form may be needed no more.
+    Only nodes that transform a weight can become unneeded.
     """
     return id(node) not in plan.through or any(id(symbol) in plan.used for symbol in node.outputs)
 

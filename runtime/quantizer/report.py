@@ -15,10 +15,10 @@ class Row:
     """A node with a constant weight.
 
     layer: the path of the layer that it is in, "" outside of any. name: of its result. operator: ONNX's. weight: the
-    name of the weight. shape: of the weight, as it is stored. scheme: what it is quantised to, "" if it was not
-    quantised. reason: why it was left, or "". before, after: the bytes of its weight; both are 0 in the rows after the
-    first one of a weight that several nodes share. error: the length of what quantising changes in the weight over the
-    length of the weight; 0.0 if it was not quantised. block_size: of int4, how many numbers have one scale.
+    name of the weight. shape: of the weight, as it is stored. scheme: of the quantised weight, "" if it was not
+    quantised. reason: why it was not quantised, or "". before, after: the bytes of its weight. If several nodes share
+    a weight, both are 0 in all rows but the first. error: the length of the change of the weight over the length of
+    the weight; 0.0 if it was not quantised. block_size: for int4, how many numbers have one scale.
     """
 
     layer: str
@@ -38,7 +38,7 @@ class Row:
 class Report:
     """A row for each layer, in the order of the nodes. Printed, it is a table.
 
-    scheme: the one that was asked for. rows: all that has a constant weight of floats.
+    scheme: the argument of `quantize`. rows: one for each node with a constant weight of floats.
     """
 
     scheme: str

@@ -1,6 +1,6 @@
-"""Weights: which constant an operand is, also after nodes that only bring a constant into another form.
+"""Weights: the constant behind an operand, also through nodes that only transform a constant.
 
-Numbers of few bits that a file itself makes floats of, by DequantizeLinear or by Cast and Mul or Div, are weights too.
+Integers of few bits are weights too if the file itself dequantises them, by DequantizeLinear or by Cast and Mul or Div.
 """
 
 from __future__ import annotations
@@ -215,9 +215,9 @@ def _steps(node: Node, operand: Symbol, result: Symbol) -> list[Step]:
 class Scheme:
     """A way to quantise the matrices of a graph.
 
-    encoding: of `graphcore.quantization`. is_dynamic: what is multiplied with the weight is quantised too, when the
-    graph runs, to so many digits of int8. symmetric: the default; None where the encoding decides. channels, blocks:
-    whether the scheme has scales for each output, and blocks of a size that can be chosen.
+    encoding: of `graphcore.quantization`. is_dynamic: the other operand is quantised too, when the graph runs, to
+    `digits` digits of int8. symmetric: the default; None where the encoding decides. channels, blocks: whether the
+    scheme has a scale for each output, and blocks of a size that can be chosen.
     """
 
     name: str
@@ -292,9 +292,9 @@ class Choices:
         return encode(matrix, "int4", block_size=size, symmetric=self.symmetric, search=self.search)
 
     def shares_rows(self, is_multiplied: bool) -> bool:
-        """Return True if a table of rows is held as a matrix of a product is: one array does for both.
+        """Return True if a table of rows has the encoding of a product's matrix, so that one array serves both.
 
-        is_multiplied: whether the table is such a matrix too. One that is not has 8 bits where the scheme has 4.
+        is_multiplied: whether the table is also such a matrix. A table that is not has 8 bits where the scheme has 4.
         """
         if self.scheme.encoding == "int4":
             return is_multiplied
@@ -302,7 +302,7 @@ class Choices:
 
     @property
     def has_two_forms(self) -> bool:
-        """Return True if products take another form for many rows than for few: those that hold x in 8 bits may."""
+        """Return True if products have another form for many rows than for few."""
         return ENCODINGS[self.scheme.encoding].bits == 4 and self.accuracy_level == 4
 
 
@@ -325,7 +325,7 @@ def choices(
 ) -> Choices:
     """Return the scheme of a name, with its options.
 
-    large_blocks: choose blocks for each weight where no size is asked for.
+    large_blocks: choose the size of blocks for each weight if `block_size` is None.
     Raises `GraphError` for a name or an option that does not exist.
     """
     row = SCHEMES.get(scheme) if isinstance(scheme, str) else None
@@ -339,21 +339,30 @@ def choices(
         size = BLOCK_SIZES[-1] if block_size is None and not large_blocks else block_size
         if size is not None and (type(size) is not int or size < 16 or size & size - 1):
             raise GraphError(
-                f"quantize: block_size is {block_size!r:.80}", help="give a power of two from 16 on: 32, 64, 128"
+                f"quantize: block_size must be a power of two of at least 16, got {block_size!r:.80}",
+                help="use 32, 64 or 128",
             )
     elif block_size is not None:
-        raise GraphError(f"quantize: {row.name} has no blocks of a size to choose", help="leave out block_size")
+        raise GraphError(f"quantize: scheme {row.name!r} does not take block_size", help="leave it out")
     if not row.channels and not per_channel:
-        raise GraphError(f"quantize: {row.name} has scales of blocks, not of channels", help="leave out per_channel")
+        raise GraphError(
+            f"quantize: scheme {row.name!r} has a scale for each block, and takes no per_channel", help="leave it out"
+        )
     if symmetric is not None and row.symmetric is None:
-        raise GraphError(f"quantize: {row.name} itself says whether there are minima", help="leave out symmetric")
+        raise GraphError(
+            f"quantize: scheme {row.name!r} takes no symmetric: its format defines whether it has minima",
+            help="leave it out",
+        )
     level = (0 if row.is_dynamic else 4) if accuracy_level is None else accuracy_level
     if type(level) is not int or level not in (0, 4) or (row.is_dynamic and level):
         raise GraphError(
-            f"quantize: there is no accuracy_level {accuracy_level!r:.80} of {row.name}",
-            help="leave it out" if row.is_dynamic else "0 is exact, 4 is faster",
+            f"quantize: scheme {row.name!r} does not take accuracy_level={accuracy_level!r:.80}",
+            help="leave it out" if row.is_dynamic else "use 0 for products in float32, or 4 for faster kernels",
         )
     is_symmetric = bool(row.symmetric) if symmetric is None else bool(symmetric)
     if reduce_range and (row.encoding != "int8" or not is_symmetric):
-        raise GraphError(f"quantize: reduce_range is of symmetric int8, not of {row.name}", help="leave it out")
+        raise GraphError(
+            f"quantize: reduce_range applies to symmetric int8, not to {row.name!r} with symmetric={is_symmetric}",
+            help="leave it out",
+        )
     return Choices(row, size, bool(per_channel), is_symmetric, bool(reduce_range), level, bool(search))

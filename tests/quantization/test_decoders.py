@@ -121,7 +121,7 @@ def test_files_give_the_tokens_of_the_graph(build: Any, tmp_path: Path) -> None:
     ],
 )
 def test_forms_that_a_scheme_has_not_are_refused(scheme: str, options: dict[str, Any]) -> None:
-    with pytest.raises(GraphError, match=f"there is no many_rows='int.' of {scheme}"):
+    with pytest.raises(GraphError, match=f"scheme '{scheme}' does not take many_rows='int.'"):
         gc.quantize(llama.build(CONFIG, cache=32), scheme, **options)
 
 

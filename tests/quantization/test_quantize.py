@@ -285,7 +285,7 @@ def test_float_table_is_counted_when_something_else_reads_it() -> None:
     graph.output(y=ops.gather(value, graph[0]) @ value.T)
     result, report = gc.quantize(graph)
     gather, matmul = report
-    assert gather.reason == "a table of rows: embeddings=True"
+    assert gather.reason == "it is an embedding table: embeddings=True quantises it"
     assert gather.after == table.nbytes
     assert matmul.after == 100 * 64 + 4 * 100
     assert "table" in result.weights
@@ -375,10 +375,13 @@ def test_reasons_say_why_a_layer_stays() -> None:
     narrow = tall.astype(DType.float8_e5m2.numpy)
     broken = tall.copy()
     broken[3, 3] = np.nan
-    assert unquantized(lambda x: x @ normal(8, 8), 5, 8) == "64 elements, fewer than 1024"
-    assert unquantized(lambda x: x @ wide, 5, 64, dtype="float64") == "it is float64"
-    assert unquantized(lambda x: tall @ x, 32, 5) == "it is the left operand"
-    assert unquantized(lambda x: x @ normal(2, 64, 32), 2, 5, 64) == "it is not a matrix"
+    assert unquantized(lambda x: x @ normal(8, 8), 5, 8) == "its weight has 64 elements, and min_elements is 1024"
+    reason = unquantized(lambda x: x @ wide, 5, 64, dtype="float64")
+    assert reason == "its weight is float64, and only float32, float16, bfloat16, tensor_float32 are quantised"
+    reason = unquantized(lambda x: tall @ x, 32, 5)
+    assert reason == "its constant is the left operand, and only right operands are quantised"
+    reason = unquantized(lambda x: x @ normal(2, 64, 32), 2, 5, 64)
+    assert reason == "its constant must be a matrix, and has rank 3"
     assert unquantized(lambda x: x @ broken, 5, 64) == "1 of 2048 values are NaN or infinite"
     assert (
         unquantized(lambda x: x @ normal(40, 32), 5, 40, scheme="int4")
@@ -388,10 +391,11 @@ def test_reasons_say_why_a_layer_stays() -> None:
         unquantized(lambda x: x @ tall, 5, 64, scheme="q4_k")
         == "blocks of 256 do not divide 64, the last dim of [32, 64]"
     )
-    assert unquantized(lambda x: x @ normal(1, 2000), 5, 1) == "scales and zero points would take more than is saved"
-    assert unquantized(lambda x: x @ x.graph.weight("w", narrow).cast("float32"), 5, 64).startswith("scales and zero")
+    larger = "with scales and zero points it would take more memory"
+    assert unquantized(lambda x: x @ normal(1, 2000), 5, 1) == larger
+    assert unquantized(lambda x: x @ x.graph.weight("w", narrow).cast("float32"), 5, 64) == larger
     reason = unquantized(lambda x: ops.conv2d(x, normal(3, 3, 4, 64)), 1, 9, 9, 4)
-    assert reason == "convolutions of bytes pay where ranges are known: samples=..."
+    assert reason == "a quantised convolution needs the ranges of its operands: give samples"
 
 
 def test_product_of_constants_is_not_a_candidate() -> None:
@@ -648,19 +652,31 @@ def test_fitting_takes_int4_alone() -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no such scheme": ({"scheme": "int3"}, "there is no scheme 'int3'.*one of int8_dynamic, int8_dynamic16, int8, int"),
     "no name of a scheme": ({"scheme": 8}, "there is no scheme 8"),
-    "nothing included": ({"include": "decoder/*"}, "no layer or weight is called 'decoder/\\*'.*such as 'encoder/"),
-    "nothing excluded": ({"exclude": ["head", "tail"]}, "no layer or weight is called 'tail'"),
-    "no pattern": ({"include": 3}, "include is 3.*give a pattern"),
-    "no patterns": ({"exclude": [None]}, "exclude is \\[None\\]"),
-    "no size of a block": ({"scheme": "int4", "block_size": 48}, "block_size is 48.*a power of two"),
-    "bool as a size": ({"scheme": "int4", "block_size": True}, "block_size is True"),
-    "blocks of int8": ({"block_size": 32}, "int8_dynamic has no blocks of a size to choose"),
-    "channels of blocks": ({"scheme": "int4", "per_channel": False}, "scales of blocks, not of channels"),
-    "minima of q4_0": ({"scheme": "q4_0", "symmetric": False}, "q4_0 itself says"),
-    "seven bits of four": ({"scheme": "int4", "reduce_range": True}, "reduce_range is of symmetric int8, not of int4"),
-    "no level": ({"scheme": "int4", "accuracy_level": 3}, "no accuracy_level 3 of int4"),
-    "level of dynamic": ({"accuracy_level": 4}, "no accuracy_level 4 of int8_dynamic"),
-    "no number": ({"min_elements": -1}, "min_elements is -1"),
+    "nothing included": (
+        {"include": "decoder/*"},
+        "no layer, result or weight .* matches 'decoder/\\*'.*some names are 'encoder/",
+    ),
+    "nothing excluded": (
+        {"exclude": ["head", "tail"]},
+        "no layer, result or weight that can be quantised matches 'tail'",
+    ),
+    "no pattern": ({"include": 3}, "include must be a pattern or a list of patterns, got 3.*give one"),
+    "no patterns": ({"exclude": [None]}, "exclude must be a pattern or a list of patterns, got \\[None\\]"),
+    "no size of a block": ({"scheme": "int4", "block_size": 48}, "block_size must be a power of two .* got 48"),
+    "bool as a size": ({"scheme": "int4", "block_size": True}, "block_size must be a power of two .* got True"),
+    "blocks of int8": ({"block_size": 32}, "scheme 'int8_dynamic' does not take block_size"),
+    "channels of blocks": (
+        {"scheme": "int4", "per_channel": False},
+        "a scale for each block, and takes no per_channel",
+    ),
+    "minima of q4_0": ({"scheme": "q4_0", "symmetric": False}, "scheme 'q4_0' takes no symmetric"),
+    "seven bits of four": (
+        {"scheme": "int4", "reduce_range": True},
+        "reduce_range applies to symmetric int8, not to 'int4' with symmetric=False",
+    ),
+    "no level": ({"scheme": "int4", "accuracy_level": 3}, "scheme 'int4' does not take accuracy_level=3"),
+    "level of dynamic": ({"accuracy_level": 4}, "scheme 'int8_dynamic' does not take accuracy_level=4"),
+    "no number": ({"min_elements": -1}, "min_elements must be an integer of at least 0, got -1"),
     "blocks that do not divide": (
         {"scheme": "int4", "block_size": 128, "strict": True},
         "Gemm '.*' cannot be quantised: blocks of 128 do not divide 64",
@@ -678,7 +694,7 @@ def test_bad_choices_are_refused(case: str) -> None:
 def test_strict_refuses_products_that_have_no_quantised_form() -> None:
     graph = graph_of(64, 5)
     graph.output(y=graph.weight("w", normal(32, 64)) @ graph[0])
-    with pytest.raises(GraphError, match="MatMul 'y' cannot be quantised: it is the left operand"):
+    with pytest.raises(GraphError, match="MatMul 'y' cannot be quantised: its constant is the left operand"):
         gc.quantize(graph, strict=True)
     graph = graph_of(1, 9, 9, 4)
     graph.output(y=ops.conv2d(graph[0], graph.weight("w", normal(3, 3, 4, 64))))
@@ -701,10 +717,12 @@ def test_unfinished_graphs_are_refused() -> None:
 @pytest.mark.parametrize("scheme", ["int8_dynamic", "int4"])
 def test_graph_that_is_quantised_is_not_quantised_again(target: Any, scheme: str) -> None:
     result, _ = gc.quantize(layered(), scheme, min_elements=0)
-    with pytest.raises(GraphError, match=f"is quantised already and has nothing left: {scheme}"):
+    with pytest.raises(
+        GraphError, match=f"is already quantised, and none of the chosen layers is left: it has {scheme}"
+    ):
         gc.quantize(result, "int4")
     loaded = Graph.load(result.to_onnx(target=target))
-    with pytest.raises(GraphError, match=f"is quantised already.*: {scheme}"):
+    with pytest.raises(GraphError, match=f"is already quantised.*: it has {scheme}"):
         gc.quantize(loaded, min_elements=0)
 
 

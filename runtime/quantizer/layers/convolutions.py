@@ -1,8 +1,8 @@
 """Convolutions in int8 with ranges from samples: QuantizeLinear and DequantizeLinear around each.
 
-Transposed ones are brought into the form of others. onnxruntime makes one QLinearConv of a Conv between
-them. A batch norm that alone reads the convolution is folded into the filters, and a Relu is what rounding to bytes
-from 0 on does already.
+A transposed convolution is first rewritten as a convolution. onnxruntime fuses a Conv between the two into one
+QLinearConv. A batch norm that alone reads the convolution is folded into the filters. A Relu needs no node: rounding
+to bytes from 0 on clips negative numbers.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
     if choices.scheme.name != "int8_dynamic":
         return f"convolutions are quantised by int8_dynamic with samples, not by {choices.scheme.name}"
     if ranges is None:
-        return "convolutions of bytes pay where ranges are known: samples=..."
+        return "a quantised convolution needs the ranges of its operands: give samples"
     if not is_float32(node.inputs[0]):
-        return "its kernel is one of float32"
+        return "only convolutions of float32 are quantised"
     if not choices.symmetric or not choices.per_channel:
         return "filters are symmetric with a scale for each output: leave out symmetric and per_channel"
     weight = weight_of(node.inputs[1])
@@ -51,11 +51,11 @@ def misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
         return "its bias is not constant"
     x = node.inputs[0]
     if x is None or ranges.of(x) is None or ranges.of(node.outputs[0]) is None:
-        return "it is in a body or runs on no sample, so that ranges are not known"
+        return "its ranges are unknown: it is in a body, or no sample runs it"
     if node.op_type == "Conv":
         return ""
     if is_small(node):
-        return f"bytes pay from {LEAST} products a result on, and each of its results has fewer"
+        return f"bytes are faster only from {LEAST} products for each result on"
     return transposed_misfit(node)
 
 
@@ -224,11 +224,11 @@ def _constants(building: Building, step: Step) -> tuple[Symbol, Symbol]:
     return build.scalar(float(step[0]), DType.float32), build.scalar(int(step[1]), DType.uint8)
 
 
-# Transposed convolutions as convolutions, of which onnxruntime has a kernel of bytes.
+# Transposed convolutions as convolutions, for which onnxruntime has a kernel of bytes.
 #
-# With a stride s each result lies at one of s phases between two numbers of x, and those of a phase are a convolution
-# of x with every s-th number of the filters. One convolution gives all phases as channels, and DepthToSpace puts them
-# side by side ("sub-pixel convolution", Shi et al. 2016, https://arxiv.org/abs/1609.05158).
+# With a stride s each result lies at one of s phases between two numbers of x. The results of a phase are a convolution
+# of x with every s-th number of the filters. One convolution computes all phases as channels, and DepthToSpace puts
+# them side by side ("sub-pixel convolution", Shi et al. 2016, https://arxiv.org/abs/1609.05158).
 
 _EVERY = slice(None)
 
@@ -240,25 +240,25 @@ def transposed_misfit(node: Node) -> str:
     """Return why a ConvTranspose is not a convolution with phases as channels, or ""."""
     attributes, sizes, x = node.attributes, _sizes(node), node.inputs[0]
     if x is None or not x.shape.is_ranked:
-        return "the rank of what comes in is not known"
+        return "the rank of its input is unknown"
     if len(sizes) > 2:
-        return "phases of more than two axes have no operator"
+        return "it has more than two spatial axes, which DepthToSpace does not take"
     if attributes.get("group", 1) != 1:
         return "its filters are in groups"
     if attributes.get("auto_pad", "NOTSET") != "NOTSET" or attributes.get("output_shape"):
         return "its padding follows from the size of the result"
     if len({*_strides(node)}) > 1 or any(step != 1 for step in attributes.get("dilations", ())):
-        return "its strides differ, or its filters have gaps"
+        return "its strides differ, or its filters are dilated"
     ends = _pads(node)[len(sizes) :]
     more = attributes.get("output_padding", [0] * len(sizes))
     for size, stride, begin, end, rest in zip(sizes, _strides(node), _pads(node), ends, more, strict=False):
         if size - begin - end + rest != stride:
-            return f"its result is not {stride} times as long as what comes in"
+            return f"its result is not {stride} times as long as its input"
     return ""
 
 
 def is_small_transposed(node: Node) -> bool:
-    """Return True if a ConvTranspose is faster in floats: what DepthToSpace moves is more than bytes save."""
+    """Return True if a ConvTranspose is faster in floats: DepthToSpace costs more than bytes save."""
     weight = node.inputs[1]
     assert weight is not None
     return int(weight.shape[0]) * math.prod(_sizes(node)) < LEAST * math.prod(_strides(node))

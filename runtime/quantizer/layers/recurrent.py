@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN with weights of int8: by onnxruntime's DynamicQuantizeLSTM, the others step by step in a Scan."""
+"""LSTM, GRU and RNN with int8 weights: an LSTM as onnxruntime's DynamicQuantizeLSTM, the others as steps of a Scan."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _KERNEL = "DynamicQuantizeLSTM"
 
 def misfit(node: Node, choices: Choices) -> str:
     """Return why an LSTM, GRU or RNN cannot be quantised, or ""."""
-    scheme, kernel = choices.scheme, f"the {'kernel' if node.op_type == 'LSTM' else 'form'} of {node.op_type}"
+    scheme, op_type = choices.scheme, node.op_type
     if not scheme.is_dynamic or scheme.encoding != "int8" or scheme.digits != 1:
-        return f"{kernel} is that of int8_dynamic, not of {scheme.name}"
+        return f"{op_type} is quantised by int8_dynamic, not by {scheme.name}"
     if not choices.symmetric:
-        return f"{kernel} has weights without zero points here: leave out symmetric"
+        return f"the weights of a quantised {op_type} have no zero points: leave out symmetric"
     if node.attributes.get("layout", 0):
-        return f"{kernel} takes sequences first: layout=1"
+        return f"a quantised {op_type} has its steps on the first axis, and this one has layout=1"
     x = node.inputs[0]
     if x is None or not isinstance(x.type, TensorType) or x.dtype is not DType.float32:
-        return f"{kernel} is one of float32"
+        return f"a quantised {op_type} takes float32"
     if any(weight_of(node.inputs[position]) is None for position in WEIGHTS):
-        return "W or R is not constant: graph.optimize() first makes constants of what is computed from constants"
+        return "W or R is not constant: call graph.optimize() first, which computes what depends on constants alone"
     if is_small(node):
-        return f"a step of bytes pays from {LEAST[node.op_type]} numbers of W and R on, times the rows of a batch"
+        return f"a step in bytes is faster only from {LEAST[op_type]} numbers of W and R times rows of a batch on"
     return "" if node.op_type == "LSTM" else steps_misfit(node)
 
 
@@ -154,14 +154,14 @@ def try_replacement(node: Node, choices: Choices) -> tuple[NodeReplacement, int,
 
 # GRU and RNN with weights of int8: one product for the inputs of all steps, and a Scan over the steps.
 #
-# onnxruntime has no quantised kernel of theirs. A step of the Scan is a product of bytes with what went out before,
-# and the few operators of the cell, each of which costs a microsecond: it pays where a step multiplies much.
+# onnxruntime has no quantised kernel for them. A step of the Scan is a product of bytes with the previous state and the
+# few operators of the cell, each of which costs a microsecond. That is faster where a step multiplies many numbers.
 
 GATES = {"GRU": 3, "RNN": 1}
-"""The operators, and how many products of a width of the state each step has. GRU's are z, r and n."""
+"""The number of products, each as wide as the state, in a step of each operator. GRU's are z, r and n."""
 
 LEAST = {"GRU": 500_000, "RNN": 180_000}
-"""The numbers of W and R of a direction, times the rows of a batch if those are known, from which on bytes pay."""
+"""From this many numbers of W and R of a direction on, times the rows of a batch if known, bytes are faster."""
 
 ACTIVATIONS = {"GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
 
@@ -170,16 +170,16 @@ def steps_misfit(node: Node) -> str:
     """Return why a GRU or RNN is not quantised, or ""."""
     op_type, attributes = node.op_type, node.attributes
     if len(node.inputs) > 4 and node.inputs[4] is not None:
-        return f"the form of {op_type} goes through all steps, and lengths of sequences are an operand"
+        return f"a quantised {op_type} runs all steps, and this one has an operand sequence_lens"
     named = [str(name).lower() for name in attributes.get("activations", ())]
     if any(name != usual for name, usual in zip(named, itertools.cycle(ACTIVATIONS[op_type]), strict=False)):
-        return f"the form of {op_type} has the usual activations, not {', '.join(attributes['activations'])}"
+        return f"a quantised {op_type} has the default activations, not {', '.join(attributes['activations'])}"
     if attributes.get("clip", 0):
-        return f"the form of {op_type} clips nothing"
+        return f"a quantised {op_type} does not clip, and this one has clip={attributes['clip']:g}"
     if len(node.inputs) > 3 and node.inputs[3] is not None and constant_array(node.inputs[3], weights=True) is None:
         return "its bias is not constant"
     if node.inputs[0] is None or not node.inputs[0].shape.is_ranked:
-        return "the rank of what comes in is not known"
+        return "the rank of its input is unknown"
     return ""
 
 
@@ -195,9 +195,9 @@ def are_small_steps(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Direction:
-    """One direction of a layer, encoded. around: R, or its gates z and r and its n, which multiply different states.
+    """One direction of a layer, encoded. around: R, or its parts for z and r, and for n.
 
-    bias: what is added to the product with W. state_bias: to that with R, or None.
+    bias: added to the product with W. state_bias: added to the product with R, or None.
     """
 
     weight: QuantizedTensor
@@ -256,7 +256,7 @@ def _start(x: Symbol, first: Symbol | None, number: int, hidden: int) -> Symbol:
 
 
 def _stepped(node: Node, way: Direction, hidden: int, h: Symbol, mine: Symbol) -> tuple[Symbol, Symbol]:
-    """Return the state after a step, twice. mine: the product of what comes in with W, and its bias."""
+    """Return the state after a step, twice. mine: the product of the step's input with W, plus the bias."""
     around, widths = way.around, [2 * hidden, hidden]
     if node.op_type == "RNN":
         after = ops.tanh(mine + _product(h, around[0], None))

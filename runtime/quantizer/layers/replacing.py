@@ -34,10 +34,10 @@ Make: TypeAlias = "Callable[[Building, Inputs], Results]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeReplacement:
-    """The replacement of a node. make: adds nodes to the new graph, and returns a Symbol for each of its results;
-    None for one that nothing reads.
+    """The replacement of a node.
 
-    weights: the positions of operands that it reads no more.
+    make: adds nodes to the new graph, and returns a Symbol for each result, or None for a result that nothing reads.
+    weights: the positions of the operands that the replacement does not read.
     """
 
     make: Make
@@ -130,7 +130,7 @@ def length(array: Array) -> float:
     return float(np.linalg.norm(array.astype(np.float64).reshape(-1)))
 
 
-# The ranges of activations on samples: what calibration of static quantisation finds.
+# The ranges of activations on samples, as calibration of static quantisation measures them.
 
 Runs = Sequence[tuple[Sequence[Any], Mapping[str, Any]]]
 
@@ -175,9 +175,9 @@ def _measured(graph: Graph, symbols: Mapping[int, Symbol], runs: Runs) -> dict[i
             lowest, highest = float(numbers.min()), float(numbers.max())
             if not np.isfinite([lowest, highest]).all():
                 raise GraphError(
-                    "quantize: samples lead to NaN or infinity",
+                    "quantize: a sample makes a value NaN or infinite, which has no range",
                     operands={"value": symbol},
-                    help="give samples that the graph is made for",
+                    help="give samples of the data that the graph is meant for",
                 )
             before = ranges.get(id(symbol), (0.0, 0.0))
             ranges[id(symbol)] = min(before[0], lowest), max(before[1], highest)
