@@ -35,10 +35,11 @@ from graphcore.support.gc_pause import uncollected
 class Fusion:
     """A row of the table.
 
-    operators: of the replaced node. rule: returns the replacement, None if it does not match. sign: an operator that
-    every match has, which is checked before any walk. makes: the operators that need a kernel. reason: the
-    measured time on one thread, as a part of that of the primitives. more: of each of these groups every match has an
-    operator, too. on_host: for the CPU provider, and not measured elsewhere. is_exact: it only moves numbers.
+    operators: of the replaced node. rule: returns the replacement, None if it does not match. sign: an operator in
+    every match, which is checked before the graph is walked. makes: the operators of the replacement, which need a
+    kernel. reason: the measured time on one thread, as a fraction of that of the primitives. more: groups of operators,
+    of each of which every match has one. on_host: only for the CPU provider, on which it was measured. is_exact: it
+    only moves elements.
     """
 
     name: str
@@ -114,10 +115,10 @@ FUSIONS: tuple[Fusion, ...] = (
         (frozenset({"Clip", "HardSigmoid"}), frozenset({"Mul"}), frozenset({"Add"})), on_host=True,
     ),
 )  # fmt: skip
-"""Tried in this order. What onnxruntime fuses itself has no row: Gelu and SiLU of their parts, a MatMul and its bias as
-Gemm (1.00 apart), batch norms after convolutions, weights that are transposed when the session starts. Nor has
-attention of three axes, heads and rows in one, which the operator computes in the same time (1.00 to 1.05), and one
-with a softcap, which it computes slower (Gemma 2: 1.10 of Tanh and its factors)."""
+"""Tried in this order. There is no row for what onnxruntime fuses itself: Gelu and SiLU written in parts, a MatMul and
+its bias as Gemm (1.00), batch norms after convolutions, weights that are transposed when the session starts. Two forms
+of attention have no row: three axes, with heads and rows in one, which the operator computes in the same time (1.00 to
+1.05); and a softcap, which it computes slower (Gemma 2: 1.10 of Tanh and its factors)."""
 
 
 _SIGNS = frozenset(fusion.sign for fusion in FUSIONS)
@@ -132,7 +133,7 @@ def may_fuse(there: set[tuple[str, str]]) -> bool:
 def fuse(
     graph: Graph, has_kernel: Callable[[str], bool] = bool, on_host: bool = True, spares_quantised: bool = True
 ) -> Graph:
-    """Return the graph with all fusions made and optimised, the graph itself where none matches.
+    """Return the graph with all fusions applied, optimised; the graph itself if none matches.
 
     has_kernel: whether the provider has a float32 kernel of an operator. on_host: whether it is the CPU provider.
     spares_quantised: whether numbers that lead to a quantiser keep every bit.

@@ -61,8 +61,8 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Slower:
-    """A form that the operator computes slower. holds: whether it is one, by its parts and the operator's mask, where
-    heads are apart. reason: the measured time, as a part of that of the primitives."""
+    """A form with an axis of heads that the operator computes slower. holds: returns True for its parts and the
+    operator's mask. reason: the measured time, as a fraction of that of the primitives."""
 
     holds: Callable[[_Parts, Symbol], bool]
     reason: str
@@ -98,7 +98,7 @@ def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     batch, _, length, size = result.shape
     attributes = {"scale": parts.scale, "q_num_heads": int(heads), "kv_num_heads": int(kv_heads)}
     attention = sweep.add(node, "Attention", operands, floats(batch, length, heads * size), attributes)
-    # What follows undoes these two as a rule, and then neither is left.
+    # The next nodes usually undo these two, and optimisation then removes both.
     shape = sweep.constant(node, np.array([0, 0, int(heads), int(size)], np.int64))
     apart = sweep.add(node, "Reshape", (attention, shape), floats(batch, length, heads, size), {"allowzero": 0})
     return sweep.add(node, "Transpose", (apart,), result, {"perm": _SWAPPED})
@@ -135,7 +135,7 @@ def _matched(sweep: Sweep, node: Node, inputs: Inputs) -> _Parts | None:
 
 
 def _keys(sweep: Sweep, at: Node, symbol: Symbol | None) -> Symbol | None:
-    """Return the keys of which a Symbol is the transpose: its last two axes change places."""
+    """Return the keys whose last two axes a Symbol swaps."""
     if (match := _KEYS.match(symbol)) is not None:
         k: Symbol = match[0]
         return k
@@ -165,7 +165,7 @@ def _go_together(q: Symbol, k: Symbol, v: Symbol) -> bool:
 
 
 def _unrepeated(symbol: Symbol) -> Symbol:
-    """Return the heads of which a Symbol has each several times in a row, the Symbol itself if there are none."""
+    """Return the heads that a Symbol repeats, each several times in a row; the Symbol itself if it repeats none."""
     match = _REPEATED.match(symbol)
     if match is None or not is_float32(*match) or not is_known(*match):
         return symbol
@@ -183,7 +183,7 @@ def _unrepeated(symbol: Symbol) -> Symbol:
 
 
 def _packed(symbol: Symbol) -> Symbol | None:
-    """Return [batch, sequence, heads * size], of which a Symbol is [batch, heads, sequence, size]."""
+    """Return the rows [batch, sequence, heads * size] that a Symbol [batch, heads, sequence, size] reshapes."""
     match = _HEADS.match(symbol)
     rows: Symbol | None = None if match is None else match[0]
     if rows is None or rows.rank != 3 or not is_known(rows):
@@ -258,7 +258,7 @@ def _factors(symbol: Symbol | None) -> tuple[Symbol | None, float]:
 
 def _keeps_shape(own: Symbol | None, total: Symbol) -> bool:
     """Return True if only the mask broadcasts in a sum. The number of keys in it may be unknown: the product with the
-    values tells it."""
+    values determines it."""
     if own is None or own.type is total.type:
         return own is not None
     if not is_float32(own, total) or own.rank != total.rank or own.rank < 1:
@@ -293,14 +293,14 @@ def is_mask(mask: Symbol, q: Symbol) -> bool:
 
 
 def is_finite(mask: Symbol) -> bool:
-    """Return True if a mask is certainly nowhere -inf, of which a softmax makes NaN and the operator 0."""
+    """Return True if a mask is certainly nowhere -inf: for a row of -inf a softmax gives NaN, and the operator 0."""
     interval = bounds(mask)
     return interval is not None and interval[0] >= _LEAST
 
 
 def for_kernel(sweep: Sweep, node: Node, mask: Symbol, k: Symbol) -> Symbol:
-    """Return a mask of all keys that onnxruntime's kernel computes as the primitives did: it takes the least float32
-    for -inf, and bools in place of -inf."""
+    """Return a mask of all keys with which onnxruntime's kernel computes what the primitives compute: it treats the
+    least float32 as -inf, and takes bools instead of -inf."""
     mask = _without_least(sweep, node, mask)
     keys = k.shape[2]
     if mask.shape[-1] == 1 or mask.shape[-1] == keys:
@@ -322,6 +322,6 @@ def _without_least(sweep: Sweep, node: Node, mask: Symbol) -> Symbol:
         return condition
     if number_of(hidden) != _LEAST:
         return mask
-    # Scores are lost in either number, and the exponential of both is 0.
+    # A score added to either number rounds to it, and the exponential of both is 0.
     least = sweep.constant(node, np.asarray(_ABOVE_LEAST))
     return sweep.add(node, "Where", (keep, zero, least), mask.type)

@@ -21,9 +21,9 @@ from graphcore.types.tensor_types import TensorType
 
 
 def part(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Return one place of a transposed tensor, as `unbind` of PyTorch is written, as the Transpose of a Gather.
+    """Return one part of a transposed tensor, as PyTorch exports `unbind`, as the Transpose of a Gather.
 
-    Only where the last axis changes places: where it stays, a Transpose copies whole rows of all parts at once.
+    Only if the last axis moves: if it stays, one Transpose copies whole rows of all parts.
     """
     taken, axes = (*inputs, None)[:2]
     split = node_of(taken, "Split")
@@ -99,9 +99,9 @@ def biased_norm(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 
 def length(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Return ReduceL2 of the last axes as the root of a sum of squares, whose kernel adds whole registers.
+    """Return ReduceL2 of the last axes as the root of a sum of squares, whose kernel is vectorised.
 
-    That of float16 in float32, as the provider computes it, which has no other kernel.
+    float16 is computed in float32, as by the provider, which has no kernel of float16.
     """
     x, axes = (*inputs, None)[:2]
     array = None if axes is None else constant_array(axes, weights=True, outer=True)
@@ -155,11 +155,10 @@ def _is_last(x: Symbol, axes: Symbol) -> bool:
 
 
 def pool(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Return AveragePool as a depthwise convolution with ones, by the numbers of elements. Sums may come in
-    another order.
+    """Return AveragePool as a depthwise convolution with ones, divided by the numbers of elements. The order of sums
+    may differ.
 
-    Not of channels that onnxruntime keeps in blocks, for which it has another kernel of AveragePool, unless padding
-    counts.
+    Channels that onnxruntime keeps in blocks have another kernel of AveragePool, which stays unless padding counts.
     """
     x, attributes = inputs[0], node.attributes
     if x is None or len(node.outputs) > 1 or not is_float32(x, node.outputs[0]) or x.rank != 4:
@@ -207,16 +206,16 @@ def _lengths(side: int, kernel: int, stride: int, pads: Sequence[int]) -> Array:
     return np.minimum(starts + kernel, side) - np.maximum(starts, 0)
 
 
-# Fuse what stands between convolutions: hard swish written in parts, factors and biases of one number.
+# Fuse nodes between convolutions: hard swish written in parts, factors and biases of one number.
 #
 # The networks of PP-OCR learn such numbers for each layer. onnxruntime keeps images in blocks of channels from one
-# convolution to the next as long as each operator between them reads those; what is fused here makes it so.
+# convolution to the next if each operator between them reads blocks. The fused operators do.
 
 _SIXTH = 1 / 6
 BLOCK = 16
 """Channels that kernels of convolutions take at once; on processors with narrower registers 8."""
 _LARGEST_FACTOR = 1e6
-"""Factors between this and its reciprocal leave filters far from the ends of float32."""
+"""Factors between this and its reciprocal keep filters well within the range of float32."""
 
 
 def hard_sigmoid(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
@@ -256,7 +255,7 @@ def _hard_sigmoid(sweep: Sweep, node: Node, x: Symbol) -> Symbol:
 
 
 def scaled_convolution(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Return a convolution times a number, or plus one, as a convolution of other filters or another bias."""
+    """Return a convolution multiplied by a number, or plus a number, as one with other filters or another bias."""
     for place in (0, 1):
         value, number = inputs[place], number_of(inputs[1 - place])
         conv, read = node_of(value, "Conv"), node.inputs[place]
@@ -290,7 +289,8 @@ def scaled_convolution(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | Non
 def scaled_swish(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return the hard swish of a convolution, times a number, plus another, as a depthwise convolution of one pixel.
 
-    It reads the blocks of channels that convolutions give; a product with a number makes the provider undo them.
+    It reads the blocks of channels that convolutions return. A product with a number does not, so that the provider
+    would reorder them.
     """
     result = node.outputs[0].type
     for product, added in (inputs, inputs[::-1]):

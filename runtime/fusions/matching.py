@@ -100,7 +100,7 @@ def bounds(symbol: Symbol | None, depth: int = 0) -> tuple[float, float] | None:
 
 
 def _rounded(dtype: DType, interval: tuple[float, float]) -> tuple[float, float] | None:
-    """Return bounds after rounding to a float dtype, which turns what exceeds it into infinities."""
+    """Return bounds after rounding to a float dtype, in which larger numbers become infinite."""
     if dtype not in (DType.float16, DType.bfloat16, DType.float32, DType.float64):
         return None
     lowest, highest = float(dtype.min), float(dtype.max)

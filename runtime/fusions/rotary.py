@@ -155,7 +155,7 @@ def _is_every_second(symbol: Symbol, x: Symbol, first: int) -> bool:
 
 
 def _half(table: Symbol, x: Symbol) -> Symbol | None:
-    """Return the table, [batch or 1, sequence, 1, size / 2] or without the third axis, whose numbers one has twice."""
+    """Return the table [batch or 1, sequence, 1, size / 2], or without the third axis, of which one repeats numbers."""
     match = _TWICE.match(table)
     if match is None or not is_float32(table, *match) or not is_known(table, *match):
         return None

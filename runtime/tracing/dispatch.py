@@ -90,7 +90,7 @@ def run(
             model, rebuild = compiled_for(eager, body, own, structure)
             return rebuild(model(*arrays))
         except GraphcoreError as error:
-            # What cannot be built, or run, without sizes is tried with them: it works, or says better what is wrong.
+            # If building or running fails without sizes, sizes are tried: that works, or raises a clearer error.
             if not isinstance(error, RunError):
                 with _lock:
                     _refused[eager, body, own, structure] = None
@@ -104,7 +104,7 @@ def run(
 def _pattern(kinds: list[Hashable], arrays: list[Values]) -> tuple[Hashable, ...]:
     """Kinds and shapes: sizes 0 and 1 unchanged, others as names, the same for equal sizes.
 
-    What does not go together is seen while building; that two sizes are equal may decide which nodes are needed.
+    Whether two sizes are equal may decide which nodes are needed. Sizes that do not match fail while building.
     """
     names: dict[int, int | str] = {0: 0, 1: 1}
     return tuple(
@@ -234,8 +234,8 @@ MAX_ROWS = 30
 def printed(values: np.ndarray[Any, Any], dtype: str) -> str:
     """Return the values in aligned columns, and their type: `[ CPUf32{2,3} ]`.
 
-    Floats have four digits after the point, truth values are 1 and 0. As in the publication nothing tells that a dtype
-    is only a default; `repr` does.
+    Floats have four digits after the point, truth values are 1 and 0. As in the publication, a dtype that is only a
+    default is not marked; `repr` marks it.
     """
     name = _NAMES.get(dtype) or dtype.replace("uint", "ui").replace("int", "i")
     kind = f"[ CPU{name}{{{','.join(map(str, values.shape))}}} ]"

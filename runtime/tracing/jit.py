@@ -34,7 +34,8 @@ Compiled: TypeAlias = tuple[Model, Structure, list[Type]]
 class Jitted(Generic[P, R, Arrays]):
     """A function of Symbols that is called with arrays. Made by `jit`. Threads share its traces.
 
-    To type checkers a call on a Symbol gives what the function gives, and any other has arrays in place of Symbols.
+    To type checkers, a call with Symbols returns what the function returns; any other call has arrays in place of
+    Symbols.
     """
 
     def __init__(
@@ -104,9 +105,9 @@ class Jitted(Generic[P, R, Arrays]):
         for operand in operands:
             if isinstance(operand, Symbol):
                 raise FeedError(
-                    "jit: a graph is traced of arrays, and a Symbol is given",
-                    operands={"given": operand},
-                    help="give an array of the dtype and rank, or call the function to build in the Symbol's graph",
+                    "jit: .graph() traces arrays, got a Symbol",
+                    operands={"argument": operand},
+                    help="give an array of its dtype and rank, or call the function to build in the Symbol's graph",
                 )
             if not isinstance(operand, (np.ndarray, np.generic, EagerArray)):
                 self._guessed(operand)  # which raises for a number that the dtype does not hold
@@ -168,9 +169,9 @@ class Jitted(Generic[P, R, Arrays]):
             return False
         if operand.promotion is not self._system:
             raise PromotionError(
-                f"jit: a Tensor of {operand.promotion} for a function that is traced under {self._system}",
-                operands={"given": operand},
-                help=f"jit(function, promotion={operand.promotion.name!r})",
+                f"jit: the function is traced under {self._system}, got a Tensor of {operand.promotion}",
+                operands={"argument": operand},
+                help=f"use jit(function, promotion={operand.promotion.name!r})",
             )
         return True
 
@@ -179,8 +180,8 @@ class Jitted(Generic[P, R, Arrays]):
         return guessed(value, self._system, "jit")._data
 
     def _leaf_of(self, argument: Any) -> Callable[[Any], bool]:
-        """Return the test for operands in an argument: arrays, and numbers that are arguments themselves where those
-        are."""
+        """Return the test for operands in an argument: arrays, and where numbers are operands, numbers that are whole
+        arguments."""
         return _is_anything if self._guesses and type(argument) in (bool, int, float) else _is_tensor
 
     def _traced_type(self, label: str, value: Any) -> TensorType:
@@ -285,19 +286,21 @@ def jit(
     """Compile a function of Symbols to a function of arrays.
 
     Args:
-        function: Builds with ops on its arguments and returns a Symbol, or a tuple, list or dict of them, nested if
-            need be; Python numbers and arrays among them are constants, and None stays None. NumPy arrays among the
-            arguments, in tuples, lists and dicts too, are traced, and NumPy scalars as arrays without axes: the graph
-            knows their dtypes and ranks, and is used again for all arrays of the same. Any other argument must be
-            hashable, is passed as it is, and belongs to the signature; where the promotion system guesses the dtypes of
-            Python numbers ("anvil", "jax"), those that are arguments themselves are traced too, as scalars of an
-            ambiguous dtype. Called with Symbols, while another function is traced, it builds into that one's graph.
+        function: Builds with ops on its arguments and returns a Symbol, or a tuple, list or dict of Symbols, also
+            nested. Python numbers and arrays among them are constants, and None stays None. NumPy arrays among the
+            arguments, also in tuples, lists and dicts, are traced; NumPy scalars are arrays without axes. The graph
+            has their dtypes and ranks, and is used again for all arrays of the same. Any other argument must be
+            hashable, is passed unchanged, and belongs to the signature. If the promotion system guesses the dtypes of
+            Python numbers ("anvil", "jax"), numbers that are arguments are traced as scalars of an ambiguous dtype.
         promotion: A system's name or a `PromotionSystem`.
-        session: Where to load; by default the CPU's. The result has the structure of what the function returned, with
-            arrays in place of Symbols: Tensors where an argument is a Tensor, which must be of the same promotion
-            system, and where "anvil" has none that is a NumPy array. `function.graph(...)` returns the graph that a
-            call with these arguments runs. Calling it raises `FeedError` for unhashable arguments and `GraphError`
-            where the function returns no Symbols.
+        session: Where to load; by default the CPU's.
+
+    Returns:
+        A function of arrays. Its result has the structure of what `function` returns, with arrays in place of Symbols:
+        Tensors if an argument is a Tensor, which must be of the same promotion system, or if under "anvil" no argument
+        is a NumPy array. Called with Symbols while another function is traced, it builds into that function's graph.
+        `.graph(...)` returns the graph that a call with these arguments runs. A call raises `FeedError` for unhashable
+        arguments, and `GraphError` if `function` returns no Symbols.
 
     Example:
         @gc.jit
@@ -358,7 +361,7 @@ def _dtype(label: str, array: np.ndarray[Any, Any] | np.generic) -> DType:
         return DType.of(array.dtype)
     except DTypeError as error:
         raise FeedError(
-            f"jit: argument {label!r} is {array.dtype}, which no graph computes with", help=error.help
+            f"jit: argument {label!r} has dtype {array.dtype}, which graphs do not support", help=error.help
         ) from None
 
 
@@ -366,7 +369,7 @@ def _positional_labels(function: Callable[..., Any], count: int, named: dict[str
     """Return names for the first `count` arguments: the function's own if it has some, without those in `named`."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # what is written in C may not say
+    except (TypeError, ValueError):  # a function written in C may have no signature
         parameters = []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     own = [p.name for p in parameters if p.kind in kinds]

@@ -28,9 +28,9 @@ Values = np.ndarray[Any, Any]
 class Tensor(SymbolMethods):
     """An eager array that computes by a promotion system. Made by `tensor`, by ops on Tensors, and by `jit`.
 
-    Python's operators, the methods of Symbol and the functions of `ops` take Tensors, with NumPy arrays, which are of
-    known dtypes, and Python numbers beside them, and give Tensors: what the graph of that system gives, traced once for
-    each signature. Immutable; `==` compares elements, so that it has no hash.
+    Python's operators, the methods of Symbol and the functions of `ops` take Tensors, together with NumPy arrays, whose
+    dtypes are known, and Python numbers. They return Tensors with the result of a graph of that system, which is traced
+    once for each signature. Tensors are immutable, and have no hash, because `==` compares elements.
     """
 
     __slots__ = ("_type", "promotion")
@@ -40,7 +40,9 @@ class Tensor(SymbolMethods):
     """The promotion system."""
 
     def __init__(self, *arguments: object, **named: object) -> None:
-        raise GraphError("Tensor(): Tensors are made by tensor(value, dtype, promotion=...)", help="call gc.tensor")
+        raise GraphError(
+            "Tensor(): a Tensor is not created by its class", help="call gc.tensor(value, dtype, promotion=...)"
+        )
 
     # Attributes
 
@@ -143,11 +145,11 @@ class Tensor(SymbolMethods):
         try:
             return _new_tensor(np.asarray(self._data[key]), self._type, self.promotion)
         except (IndexError, ValueError) as error:
-            raise OutOfBounds(f"getitem: {error}", operands={"x": self}, help="give an index that it has") from None
+            raise OutOfBounds(f"getitem: {error}", operands={"x": self}, help="use an index within the shape") from None
 
     def __setitem__(self, key: object, value: object, /) -> None:
         raise GraphError(
-            "setitem: a Tensor does not change", operands={"x": self}, help="ops.where(mask, value, x) makes another"
+            "setitem: a Tensor is immutable", operands={"x": self}, help="use ops.where(mask, value, x), a new Tensor"
         )
 
     def __contains__(self, item: object, /) -> bool:
@@ -180,7 +182,7 @@ class Tensor(SymbolMethods):
 
     # Operators and methods are those of Symbol. `_attach_operators` attaches what Python looks up on the class.
 
-    if not TYPE_CHECKING:  # who sees it lets every name be asked for
+    if not TYPE_CHECKING:  # with it, type checkers would accept every name
 
         def __getattr__(self, name: str) -> Any:
             """Return a method of Symbol that computes eagerly. Raises `AttributeError`."""
@@ -204,9 +206,9 @@ class TensorBits:
 
     def __setitem__(self, place: Any, value: Any) -> None:
         raise GraphError(
-            "bits: a Tensor does not change",
+            "bits: a Tensor is immutable",
             operands={"x": self._of},
-            help="x.with_bits(high, low, value) makes another",
+            help="use x.with_bits(high, low, value), a new Tensor",
         )
 
     def __repr__(self) -> str:
@@ -246,13 +248,13 @@ def tensor(
         dtype: A DType, anything `DType.of` takes or the publication's spelling; by default the array's own, or what the
             system makes of Python numbers.
         promotion: A system's name or a `PromotionSystem`.
-        ambiguous: The dtype is only a default, in "anvil" and "kernel_float".
+        ambiguous: The dtype is only a default, in "anvil" and "kernel_float". A Tensor without a `dtype` also keeps
+            whether its own is ambiguous.
 
     Raises:
-        DTypeError: For values that are not tensors and for values that `dtype` does not hold.
-        PromotionError: For an unknown system and a dtype that it has not.
-        GraphError: For `ambiguous` under another system. Of a Tensor it also keeps whether it is ambiguous, where no
-            dtype is given.
+        DTypeError: For values that are not tensors, and for values that `dtype` cannot represent.
+        PromotionError: For an unknown system, and for a dtype that the system does not have.
+        GraphError: For `ambiguous` under another system.
 
     Example:
         x = gc.tensor([1, 2], "i16", promotion="anvil")
@@ -261,8 +263,8 @@ def tensor(
     rules = system(promotion)
     if ambiguous and not rules.knows_ambiguous:
         raise GraphError(
-            f"tensor: in {rules} no dtype is ambiguous",
-            help="leave it out, or give promotion='anvil' or 'kernel_float'",
+            f"tensor: promotion system {rules} has no ambiguous dtypes",
+            help="leave out ambiguous, or give promotion='anvil' or 'kernel_float'",
         )
     wanted = None if dtype is None else rules.dtype_of(dtype)
     if isinstance(value, EagerArray):
@@ -353,9 +355,9 @@ def common_system(op: str, values: Iterable[Any]) -> PromotionSystem:
     for other in tensors[1:]:
         if other.promotion is not first:
             raise PromotionError(
-                f"{op}: Tensors of {first} and of {other.promotion} do not mix",
+                f"{op}: Tensors must be of one promotion system, got {first} and {other.promotion}",
                 operands={"x": tensors[0], "y": other},
-                help=f"make one of the other's system: gc.tensor(y, promotion={first.name!r})",
+                help=f"convert one: gc.tensor(y, promotion={first.name!r})",
             )
     return first
 
