@@ -69,7 +69,7 @@ def _run(book: Notebook) -> None:
     graph.output(z=(graph["x"] // 2) + graph["y"])
     (result,) = runtime.InferenceSession().load(graph)(np.array([-7, 7], np.int8), np.array([0.5, 0.25], np.float32))
     if result.tolist() != [-3.5, 3.25]:
-        book.add("problem", "graphs", f"[-7, 7] // 2 + [0.5, 0.25] gives {result.tolist()}, and not [-3.5, 3.25]")
+        book.add("problem", "graphs", f"[-7, 7] // 2 + [0.5, 0.25] gives {result.tolist()} instead of [-3.5, 3.25]")
 
 
 __all__ = [

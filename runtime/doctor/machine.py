@@ -57,7 +57,7 @@ def describe_machine(book: Notebook) -> Machine:
         book.add(
             "note",
             "cores",
-            f"the cgroup pays for {limit:g} cores, and onnxruntime starts a thread for each of {usable or 'all'}",
+            f"the cgroup allows {limit:g} cores, and onnxruntime starts a thread for each of {usable or 'all'}",
             f"gc.InferenceSession(intra_op_num_threads={max(1, math.floor(limit))})",
         )
     mode = _huge_pages()
@@ -185,7 +185,7 @@ def _output(command: list[str]) -> str:
 _BESIDE = ("numpy", "ml_dtypes", "onnx")
 _MODULE = "onnxruntime/__init__.py"
 _LATE = ("onnxruntime-openvino",)
-"""Distributions that follow the releases of onnxruntime late, and are supported in older releases."""
+"""Distributions that are released later than onnxruntime, so that older releases of them are supported."""
 
 
 def versions() -> dict[str, str]:
@@ -220,15 +220,17 @@ def find_packages(book: Notebook) -> Packages:
         version = onnxruntime.__version__
         imported = getattr(onnxruntime, "package_name", "")
         _ = onnxruntime.InferenceSession, onnxruntime.get_available_providers()
-    except Exception as error:  # one of two packages may have taken files of the other with it
+    except Exception as error:  # uninstalling one of two packages may have removed files of the other
         book.add("problem", "onnxruntime", f"onnxruntime cannot be imported: {error}", _how_to_fix(names))
         return Packages({**versions(), "onnxruntime": ""}, there, "")
     if len(there) > 1:
         listed = ", ".join(f"{one.name} {one.version}" for one in there)
-        used = f"imported is {imported} {version}" if imported else "which one is imported cannot be told"
-        book.add("note", "onnxruntime", f"installed at once, of one module: {listed}; {used}", _how_to_fix(names))
+        used = f"{imported} {version} is imported" if imported else "which one is imported is unknown"
+        book.add(
+            "note", "onnxruntime", f"several packages have the module onnxruntime: {listed}; {used}", _how_to_fix(names)
+        )
     if not is_supported(version) and imported not in _LATE:
-        text = f"onnxruntime {version} is older than {OLDEST_SUPPORTED}, the oldest that is supported"
+        text = f"onnxruntime {version} is older than {OLDEST_SUPPORTED}, the oldest supported release"
         book.add("note", "onnxruntime", text, "pip install -U onnxruntime")
     return Packages({**versions(), "onnxruntime": version}, there, imported)
 

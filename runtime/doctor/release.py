@@ -22,7 +22,7 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 TELEMETRY = ReleaseRange("1.29.0")
-"""The releases among 1.27.0 to 1.32.0 on Linux that look up a telemetry host within a minute of their first session."""
+"""The releases, of 1.27.0 to 1.32.0 on Linux, that look up a telemetry host within a minute of their first session."""
 
 _MAX_VERSIONS = 40
 """Maximum number of versions that are probed, one after the other, to find the newest that a release supports."""
@@ -44,7 +44,7 @@ def describe_release(book: Notebook) -> InstalledRelease:
         is_plain = getattr(onnxruntime, "package_name", "onnxruntime") == "onnxruntime"
         _note_unmeasured(book, version, table, registry is not None, is_plain)
         if lacks:
-            book.add("note", "release", "it lacks kernels that the table has: what needs them is computed by others")
+            book.add("note", "release", "it lacks kernels that the table has: graphs are lowered to other kernels")
     _note_telemetry(book, version)
     return InstalledRelease(
         version=version,
@@ -99,16 +99,14 @@ def _registry_state(is_measured: bool, is_read: bool) -> str:
 def _note_unmeasured(book: Notebook, version: str, table: str, is_read: bool, is_plain: bool) -> None:
     """Note an unmeasured release. is_plain: whether the package is onnxruntime's own, with a measured release to
     install."""
-    less = ", less what its list of kernels lacks" if is_read else ""
+    less = " without the kernels that it lacks" if is_read else ""
     newest = table_of("cpu").newest.version
     book.add(
         "note",
         "release",
         f"onnxruntime {version}, or this build of it, was not measured: graphs are lowered by the table of {table}"
-        f"{less}, and avoid every trap that was seen there",
-        f"as it is, numbers are right; for one that was measured: pip install onnxruntime=={newest}"
-        if is_plain
-        else "",
+        f"{less}, and avoid every trap of that release",
+        f"results are correct; to use a measured release: pip install onnxruntime=={newest}" if is_plain else "",
     )
 
 
@@ -141,7 +139,7 @@ INSTALLS = {
 }
 """For providers besides the CPU's. The packages contain the same module: only one can be installed."""
 
-_NOT_TRIED = {"AzureExecutionProvider": "it calls services, and runs no graph here"}
+_NOT_TRIED = {"AzureExecutionProvider": "it calls remote services, and runs no graph locally"}
 _NOT_ON = {"Darwin": ("CUDAExecutionProvider",)}
 _MAX_LENGTH = 300
 _LOGGED = re.compile(r"\x1b\[[\d;]*m|^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^.*\[[EW]:onnxruntime:[^\]]*\] ?")
@@ -178,7 +176,7 @@ class Starting:
         except subprocess.TimeoutExpired:
             child.kill()
             child.communicate()
-            return Provider(name, False, f"it had not after {SECONDS:g} s")
+            return Provider(name, False, f"it had not started after {SECONDS:g} s")
         if name in out.decode(errors="replace").split():
             return Provider(name, True)
         return Provider(name, False, _reason(err.decode(errors="replace"), child.returncode))
@@ -208,7 +206,7 @@ def _reason(output: str, status: int) -> str:
     lines = [" ".join(_LOGGED.sub("", line).split()) for line in _FRAMES.sub("", output).splitlines()]
     messages = [line for line in lines if line]
     if not messages:
-        return f"its process ended with status {status} and said nothing"
+        return f"its process ended with status {status} and printed nothing"
     missing = next((match for line in messages if (match := re.search(r"with error: (.+)", line))), None)
     if missing is not None:  # of a library that it loads
         return missing[1][:_MAX_LENGTH]
@@ -222,7 +220,7 @@ def _help(name: str) -> str:
     return "graphs run on the other providers"
 
 
-# Findings of a look at an installation: facts by subject, and what is to be done about some of them.
+# Findings about an installation: facts by subject, and how to fix problems.
 
 Level = Literal["note", "problem"]
 
@@ -269,9 +267,9 @@ class Provider:
 class InstalledRelease:
     """The installed release of onnxruntime, and the versions that graphs are lowered for.
 
-    takes_opset, takes_ir: the newest that it takes. opset, ir: what graphs are given to it in. table: the measured
-    release whose table counts. registry: the list of the build's kernels was "not asked" for, "read", "unreadable", or
-    is "unsafe" to ask for. lacks, adds: by operator, the dtypes that it has less or more than the table.
+    takes_opset, takes_ir: the newest that it supports. opset, ir: those of lowered graphs. table: the measured
+    release whose table is used. registry: the list of the build's kernels was "not asked" for, "read", "unreadable", or
+    is "unsafe" to read. lacks, adds: by operator, the dtypes that only the table has, and those that only it has.
     """
 
     version: str
@@ -302,9 +300,9 @@ class Machine:
     """Facts of a machine; None if unknown.
 
     cores, threads: of the processor, as the system counts them. usable: threads that this process may run on. limit:
-    how many the cgroup pays for. instructions: whether the processor has each set that kernels look for.
-    bytes_saturate: whether products of unsigned with signed bytes do. huge_pages: the system's mode, "" where it has
-    none; gathers: whether sessions can gather their memory in large pages.
+    the number of cores that the cgroup allows. instructions: whether the processor has each set that kernels use.
+    bytes_saturate: whether sums of products of unsigned with signed bytes saturate. huge_pages: the system's mode, ""
+    if it has none. gathers: whether sessions can move their memory to huge pages.
     """
 
     system: str
@@ -322,7 +320,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """The report. release, machine: None if the check failed, which a finding says."""
+    """The report. release, machine: None if the check failed; a finding has the error."""
 
     packages: Packages
     release: InstalledRelease | None
@@ -359,5 +357,5 @@ class Notebook:
         except Exception as error:
             summary = getattr(error, "summary", "") or f"{type(error).__name__}: {error}"
             help = getattr(error, "help", None) or ""
-            self.add(level, subject, " ".join(f"{subject} could not be looked at: {summary}".split()), help)
+            self.add(level, subject, " ".join(f"{subject} could not be checked: {summary}".split()), help)
             return otherwise

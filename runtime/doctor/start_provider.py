@@ -1,8 +1,8 @@
-"""Starts a session on a provider, in a process of its own: what fails there takes nothing with it.
+"""Starts a session on a provider, in a process of its own, so that a crash ends nothing else.
 
     python start_provider.py PROVIDER < model
 
-Prints the providers that started. What onnxruntime says about one that did not comes on stderr.
+Prints the providers that started. onnxruntime writes the reason why one did not start to stderr.
 """
 
 from __future__ import annotations

@@ -110,5 +110,5 @@ def test_limit_of_a_cgroup_is_that_of_the_strictest(
 def test_doctor_notes_a_limit_that_onnxruntime_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "cpu_limit", lambda: 0.5)
     (note,) = [one for one in report().findings if one.subject == "cores"]
-    assert "the cgroup pays for 0.5 cores" in note.text
+    assert "the cgroup allows 0.5 cores" in note.text
     assert "intra_op_num_threads=1" in note.help
