@@ -190,7 +190,10 @@ class DecoderStep:
         """Create the graph. last_tokens: add an input for the number of last tokens whose logits are output."""
         cache = min(DEFAULT_CACHE, attention.positions) if cache is None else cache
         if type(cache) is not int or cache < 1:
-            raise GraphError(f"{name}: cache={cache!r:.80} is not a number of tokens", help="give an integer above 0")
+            raise GraphError(
+                f"{name}: cache must be an integer above 0, got {cache!r:.80}",
+                help="give a number of tokens: cache=1024",
+            )
         if cache > attention.positions:
             raise ModelError(
                 f"{name}: cache={cache} tokens, but the model has {attention.positions} positions",

@@ -93,7 +93,7 @@ def _reason(graph: Graph, node: Node, operand: Symbol, readers: Readers) -> Cast
     elif implicit:
         op, pair, words = "", None, _without_cause(graph.promotion, result)
     elif node.line is not None and not isinstance(node.line, (Imported, Loaded)):
-        verb = "written" if _WRITTEN.search(node.line.text) else "made by the op"
+        verb = "written" if _WRITTEN.search(node.line.text) else "inserted by the op"
         op, pair, words = "", None, f"{verb} at {node.line}"
     else:
         op, pair, words = _explain_file_cast(graph.promotion, operand, result, readers)
@@ -159,7 +159,7 @@ def _explain_file_cast(
                 continue
             before = _source_dtype(other)
             if reason := _promotion_reason(system, (source, before), result):
-                words = f"a Cast of the file; {system} has the same for `{reader.op_type}`: {reason}"
+                words = f"a Cast of the file; {system} inserts the same for `{reader.op_type}`: {reason}"
                 return reader.op_type, (source, before), words
     return "", None, "a Cast of the file"
 

@@ -138,7 +138,7 @@ class _Counter:
         except UnknownShapeError as error:
             return str(error)
         except (ZeroDivisionError, TypeError):
-            return "its dims do not fit together"
+            return "the dims of its operands do not match"
 
     def total(self, graph: Graph) -> Size | str:
         """Return the operations of all nodes of a graph, or the reason why they are unknown."""

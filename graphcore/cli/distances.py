@@ -253,7 +253,9 @@ def _from_literal(what: str, value: Any, name: str, type_: Type, sizes: Mapping[
     except (ValueError, TypeError, OverflowError) as error:
         reason = str(error).split("\n")[0]
         raise FeedError(
-            f"{what}: {value!r:.60} for input {name!r} is not a valid array: {reason}", operands={name: str(type_)}
+            f"{what}: {value!r:.60} for input {name!r} is not a valid array: {reason}",
+            operands={name: str(type_)},
+            help=f"give a number, a list of the input's shape, or a .npy file: --input {name}=FILE.npy",
         ) from None
     if array.ndim or not type_.shape.is_ranked:
         return array

@@ -149,7 +149,7 @@ def _operand(what: str, graph: Graph, label: str, wanted: Symbol, value: Any, im
             raise DTypeError(
                 f"{what}: input {label!r} is {type_}, got {operand.type}",
                 operands={f"input {label}": wanted, "given": operand},
-                help="give a value of that type",
+                help="pass a value of that type",
             )
         return operand
     if operand.dtype is type_.dtype:

@@ -122,14 +122,14 @@ def _stored_value(replay: Replay, buffer_value: BufferValue, symbol: Symbol) -> 
     fix = "replace the stored value by one of the buffer's type"
     if not isinstance(b, TensorType) or a.dtype is not b.dtype:
         raise DTypeError(
-            f"{replay.what}: buffer {name!r} is {a}, and what is stored to it has become {b}",
+            f"{replay.what}: buffer {name!r} is {a}, and the value stored to it has become {b}",
             operands={"buffer": buffer_value, "stored": value},
             help=fix,
         )
     same = a.shape.is_ranked and b.shape.is_ranked and len(a.shape) == len(b.shape)
     if not same or any(m.is_static and n.is_static and m != n for m, n in zip(a.shape, b.shape, strict=True)):
         raise ShapeError(
-            f"{replay.what}: buffer {name!r} is {a}, and what is stored to it has become {b}",
+            f"{replay.what}: buffer {name!r} is {a}, and the value stored to it has become {b}",
             operands={"buffer": buffer_value, "stored": value},
             help=fix,
         )
@@ -229,7 +229,7 @@ def compose(
     for graph in (first, second):
         if not isinstance(graph, Graph):
             raise GraphError(
-                f"compose: it takes two Graphs, got {type(graph).__name__}",
+                f"compose: both arguments must be Graphs, got {type(graph).__name__}",
                 help="load the file first: Graph.load(path)",
             )
         graph.verify()
@@ -306,7 +306,7 @@ def _connections(first: Graph, second: Graph, connect: Mapping[str, str] | None)
         if label not in inputs:
             raise GraphError(f"compose: the second graph has no input {label!r}", help=summary)
     if len({*connect.values()}) != len(connect):
-        raise GraphError("compose: two outputs feed one input", help=summary)
+        raise GraphError("compose: connect feeds two outputs to one input", help=summary)
     if not connect:
-        raise GraphError("compose: nothing is connected", help=summary)
+        raise GraphError("compose: connect is empty, so no output feeds an input", help=summary)
     return dict(connect)

@@ -54,7 +54,7 @@ def with_inputs(graph: Graph, inputs: Iterable[str | Symbol], more: Mapping[str,
     if missing:
         names = ", ".join(repr(s.name) for s in missing)
         raise GraphError(
-            f"{what}: {names} cannot be dropped, because the outputs depend on it",
+            f"{what}: cannot drop {names}, because the outputs depend on {'it' if len(missing) == 1 else 'them'}",
             operands={f"read by {reader}": s for reader, s in readers_of(graph, missing).items()},
             help=f"bind it: graph.with_constants({{{missing[0].name!r}: value}}), or drop the outputs that need it",
         )
@@ -125,7 +125,9 @@ def fitting(what: str, name: str, symbol: Symbol, value: Any, *, any_shape: bool
     type_ = symbol.type
     if not isinstance(type_, TensorType):
         raise GraphError(
-            f"{what}: {name!r} must be a tensor, it is {type_}", operands={"value": symbol}, help="bind tensors"
+            f"{what}: {name!r} must be a tensor, got {type_}",
+            operands={"value": symbol},
+            help="only tensors can be constants: leave it an input",
         )
     array, own = array_of(value, type_.dtype)
     if own is not type_.dtype:

@@ -376,7 +376,7 @@ class Replay(Rewrite):
         types, remade = body_types.read(again, node.op_type, protos, inputs, rest, len(node.outputs), OPSET, place)
         if types is None:
             raise GraphError(
-                f"{place} cannot be typed again",
+                f"{place}: the types of its results cannot be inferred for the new operands",
                 operands=labelled_operands(inputs),
                 help="replace the node and its bodies",
             )

@@ -320,7 +320,7 @@ def _library_types(change: OperandChange) -> list[Type]:
             return [tensor_type(s.dtype, shape) for s, shape in zip(node.outputs, shapes, strict=True)]
     if node.op_type not in EXPANSIONS:
         raise GraphError(
-            f"{place} cannot be typed again",
+            f"{place}: the types of its results cannot be inferred for the new operands",
             operands=labelled_operands(inputs),
             help="replace the node by ops on the new operands",
         )

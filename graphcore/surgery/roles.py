@@ -258,8 +258,8 @@ def _check_patterns(graph: Graph, patterns: tuple[str, ...]) -> None:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
             near = difflib.get_close_matches(pattern, names, 3, 0.4) or [*names][:5]
             raise GraphError(
-                f"astype: no operator, layer or value is called {pattern!r}",
-                help="the names are such as " + ", ".join(map(repr, near)) if near else "the graph is empty",
+                f"astype: no operator, layer or value matches {pattern!r}",
+                help=f"some names are {', '.join(map(repr, near))}" if near else "the graph is empty",
             )
 
 

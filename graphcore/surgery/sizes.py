@@ -59,7 +59,9 @@ def _substitutions(
         symbol = inputs[label]
         if not isinstance(symbol.type, TensorType):
             raise GraphError(
-                f"{_WHAT}: input {label!r} must be a tensor, it is {symbol.type}", operands={label: symbol}
+                f"{_WHAT}: input {label!r} must be a tensor, got {symbol.type}",
+                operands={label: symbol},
+                help="only tensors have dims: leave it out",
             )
         if isinstance(wanted, str) or (symbol.shape.is_ranked and len(wanted) != len(symbol.shape)):
             raise ShapeError(

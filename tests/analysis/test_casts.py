@@ -79,7 +79,7 @@ def test_number_that_an_operand_met_is_told() -> None:
 
 def test_cast_that_an_op_makes_for_itself_is_not_promotions() -> None:
     (result,) = of(lambda x, y: ops.gather(x, y), DType.float32, DType.uint8)
-    assert (result.implicit, result.words) == (False, f"made by the op at {result.line}")
+    assert (result.implicit, result.words) == (False, f"inserted by the op at {result.line}")
 
 
 def test_cast_between_branches_says_what_both_give() -> None:
@@ -116,7 +116,7 @@ def test_cast_of_a_file_says_whether_promotion_would_insert_it() -> None:
     loaded = Graph.load(mixed().to_onnx(target="onnx"))
     first, second = casts(loaded)
     assert (first.implicit, first.pair) == (False, ("int8", "bfloat16"))
-    assert first.words.startswith("a Cast of the file; max has the same for `Mul`: ")
+    assert first.words.startswith("a Cast of the file; max inserts the same for `Mul`: ")
     assert (second.op, second.words.partition(";")[0]) == ("MatMul", "a Cast of the file")
     lone = Graph("g", {"x": TensorType(DType.float32, [4])})
     lone.output(lone["x"].cast(DType.int8))

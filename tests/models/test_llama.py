@@ -209,7 +209,7 @@ def test_quantised_decoder_keeps_its_cache_in_place() -> None:
 
 @pytest.mark.parametrize("cache", [0, -1, 2.5, True, "8"])
 def test_cache_that_is_not_a_number_of_tokens_is_refused(cache: Any) -> None:
-    with pytest.raises(GraphError, match="is not a number of tokens"):
+    with pytest.raises(GraphError, match="cache must be an integer above 0"):
         llama.build(SMALL, cache=cache)
 
 
@@ -378,7 +378,7 @@ def test_command_line_runs_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFi
         (["--random", "--prompt", "a b"], "must be token ids"),
         (["--random", "--prompt", "5000"], "5000 is not a token"),
         (["--random", "--tokens", "9", "--cache", "4"], "do not fit into a cache of 4"),
-        (["--random", "--tokens", "9", "--cache", "0"], "cache=0 is not a number of tokens"),
+        (["--random", "--tokens", "9", "--cache", "0"], "cache must be an integer above 0, got 0"),
         (["--random", "--seed", "-1"], "seed must be an integer of at least 0, got -1"),
         (["--random", "--config", "none.json"], "cannot be read"),
     ],

@@ -215,7 +215,7 @@ def test_layers_are_kept_with_all_that_is_in_them() -> None:
 
 
 def test_a_pattern_without_a_match_is_an_error_at_the_calling_line() -> None:
-    with pytest.raises(GraphError, match="no operator, layer or value is called 'Sofmax'") as raised:
+    with pytest.raises(GraphError, match="no operator, layer or value matches 'Sofmax'") as raised:
         mlp().astype("float16", keep=["Sofmax"])
     assert "'Softmax'" in raised.value.help
     assert raised.value.line is not None

@@ -279,7 +279,7 @@ def test_compose_connects_equal_names_and_single_ones() -> None:
     [
         ({"nothing": "x"}, "the first graph has no output 'nothing'"),
         ({"most": "nothing"}, "the second graph has no input 'nothing'"),
-        ({}, "nothing is connected"),
+        ({}, "connect is empty, so no output feeds an input"),
         (None, "no output of the first graph has the name of an input of the second"),
     ],
 )

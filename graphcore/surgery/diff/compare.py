@@ -129,7 +129,7 @@ class _Comparison:
             details = self._interface_details(symbol.name, partner.name, symbol.type, partner.type)
             old_buffer, new_buffer = (g.buffers.get(s.given_name or "") for g, s in ((old, symbol), (new, partner)))
             if (old_buffer is None) != (new_buffer is None):
-                details.append("no buffer any more" if new_buffer is None else "is a buffer")
+                details.append("is no longer a buffer" if new_buffer is None else "is a buffer")
             elif (
                 old_buffer is not None
                 and new_buffer is not None
