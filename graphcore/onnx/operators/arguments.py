@@ -67,7 +67,8 @@ def encode_attributes(
 
 def _wrong(spec: OperatorSpec, attribute: Attribute, value: Any) -> GraphError:
     return GraphError(
-        f"{spec.label}: attribute {attribute.name!r} is {value!r:.80}", help=f"give {_EXPECTED[attribute.kind]}"
+        f"{spec.label}: attribute {attribute.name!r} must be {_EXPECTED[attribute.kind]}, got {value!r:.80}",
+        help=f"the signature is {spec.usage}",
     )
 
 

@@ -47,7 +47,8 @@ def array_of(proto: onnx.TensorProto, folder: Folder, content: memoryview | None
         ) from None
     if dims and min(dims) < 0:
         raise ModelError(
-            f"load: {name} has the dims {list(dims[:_MAX_DIMS])}", help="export the model again without negative dims"
+            f"load: {name} has negative dims: {list(dims[:_MAX_DIMS])}",
+            help="export the model again without negative dims",
         )
     if len(dims) > _MAX_DIMS:
         raise ModelError(f"load: {name} has {len(dims)} dims, the limit of an array is {_MAX_DIMS}", help="flatten it")

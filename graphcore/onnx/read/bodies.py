@@ -128,7 +128,10 @@ def _scan(
 ) -> tuple[list[Type], dict[str, Graph]]:
     count = attributes.get("num_scan_inputs")
     if not isinstance(count, int) or not 1 <= count <= len(inputs):
-        raise ModelError(f"load: {place} scans {count} of {len(inputs)} inputs", help="export the model again")
+        raise ModelError(
+            f"load: {place}: num_scan_inputs must be from 1 to {len(inputs)}, the number of inputs, got {count!r:.80}",
+            help="export the model again",
+        )
     states = len(inputs) - count
     axes = attributes.get("scan_input_axes") or [0] * count
     state_types: list[Type] = [s.type if s is not None else OpaqueType() for s in inputs[:states]]

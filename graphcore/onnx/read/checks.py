@@ -107,14 +107,17 @@ def _check_graph(
             raise ModelError(f"load: {what} has no name", help="export the model again")
         if len(set(names)) != len(names):
             twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise ModelError(f"load: {what} has the name {twice[:_MAX_NAME_LENGTH]!r} of another one", help="rename it")
+            raise ModelError(
+                f"load: {what} has the same name as another one: {twice[:_MAX_NAME_LENGTH]!r}",
+                help="rename one of them",
+            )
     for sparse in graph.sparse_initializer:
         _check_dense(sparse, into)
     for value in (*graph.input, *graph.output):
         dims = value.type.tensor_type.shape.dim
         if any(dim.dim_value < _UNKNOWN_DIM for dim in dims):
             raise ModelError(
-                f"load: {value.name[:_MAX_NAME_LENGTH]!r} has the dims "
+                f"load: {value.name[:_MAX_NAME_LENGTH]!r} has negative dims: "
                 f"{[dim.dim_value for dim in dims][:_MAX_DIMS_IN_ERRORS]}",
                 help="export the model again without negative dims",
             )
