@@ -230,7 +230,7 @@ class Slots:
             self._arrays = {k.name: self._rows(k, str(dim)) for k in program.buffers}
         except (MemoryError, ValueError):
             raise ResourceLimitError(
-                f"slots: {program.name}: there is no memory for {count} rows of its buffers",
+                f"slots: {program.name}: there is not enough memory for {count} rows of its buffers",
                 operands={k.name: str(k.type) for k in program.buffers[:2]},
                 help="use fewer rows",
             ) from None

@@ -59,19 +59,19 @@ class Batching:
 
     def _find_axis(self, name: str, two: Array, three: Array) -> int:
         axes = [i for i, sizes in enumerate(zip(two.shape, three.shape, strict=False)) if sizes == _PROBE_SIZES]
-        shapes = f"{list(two.shape)} of 2 rows and {list(three.shape)} of 3"
+        shapes = f"{list(two.shape)} for 2 rows and {list(three.shape)} for 3"
         if two.ndim != three.ndim or len(axes) != 1:
-            what = "is the batch dim in more than one axis" if axes else "does not carry the batch dim"
+            what = "has the batch dim in more than one axis" if axes else "does not have the batch dim"
             raise ModelError(
                 f"batches: {self.model}: output {name!r} {what}: its shape is {shapes}",
-                help="only models that give a row for each row can be run in batches; where an axis holds the rows all "
-                f"the same, say which: Batcher(model, dim={{{name!r}: 0}})",
+                help="only models that return a row for each row can run in batches; if an axis does have the rows, "
+                f"name it: Batcher(model, dim={{{name!r}: 0}})",
             )
         (axis,) = axes
         if not _is_alike(two, np.take(three, range(_PROBE_SIZES[0]), axis)):
             raise ModelError(
                 f"batches: {self.model}: output {name!r} has other values for a row in a batch of 3 than in one of 2",
-                help="only models whose rows do not depend on each other can be run in batches",
+                help="only models whose rows do not depend on each other can run in batches",
             )
         return axis
 
@@ -89,7 +89,7 @@ class Batching:
             if count != first:
                 raise FeedError(
                     f"{self.model}: input {name!r} has {count} rows, and input {next(iter(counts))!r} has {first}",
-                    help="give as many rows for each input",
+                    help="give the same number of rows for each input",
                 )
         return first
 
@@ -146,7 +146,7 @@ class Batching:
             if axis >= array.ndim or array.shape[axis] != rows:
                 raise RunError(
                     f"{self.model}: output {name!r} of a batch of {rows} rows has the shape {list(array.shape)}",
-                    help="only models that give a row for each row can be run in batches",
+                    help="only models that return a row for each row can run in batches",
                 )
 
 
@@ -166,7 +166,7 @@ def batching(
         if not isinstance(type_, TensorType):
             _fail(model, f"{name} is {type_}, which cannot be batched", inputs, outputs)
     if not inputs or not outputs:
-        _fail(model, "there is nothing to batch without inputs", inputs, outputs)
+        _fail(model, "only models with inputs and outputs can run in batches", inputs, outputs)
     dim_axes = {} if dim is None or isinstance(dim, str) else _check_dim(model, dim, {**inputs, **outputs})
     size: int | None = None
     chosen = dim if isinstance(dim, str) else None
@@ -174,7 +174,7 @@ def batching(
         name, first = next(iter(inputs.items()))
         assert isinstance(first, TensorType)
         if first.shape.is_ranked and not first.rank:
-            _fail(model, f"input {name!r} has no axes", inputs, outputs)
+            _fail(model, f"input {name!r} has no axes, so it has no batch dim", inputs, outputs)
         leading = first.shape[dim_axes.get(name, 0)] if first.shape.is_ranked else Dim.dynamic()
         chosen = leading.name
         size = int(leading) if leading.is_static else None
@@ -192,10 +192,10 @@ def batching(
                 axis = 0
             if axis is None:
                 what = repr(chosen) if chosen else f"of {size} rows" if size is not None else "as its first axis"
-                _fail(model, f"{kind} {name!r} does not carry the batch dim {what} in one axis", inputs, outputs)
+                _fail(model, f"{kind} {name!r} does not have the batch dim {what} in one axis", inputs, outputs)
             axes[-1][name] = axis
     if size is not None and size < 1:
-        _fail(model, "a batch has no rows", inputs, outputs)
+        _fail(model, "the batch dim is 0, so a batch has no rows", inputs, outputs)
     return Batching(model, axes[0], axes[1], size, unknown)
 
 
@@ -211,15 +211,15 @@ def _check_dim(model: str, dim: object, types: Mapping[str, Type]) -> dict[str, 
         type_ = types.get(name)
         if not isinstance(type_, TensorType):
             raise GraphError(
-                f"batches: {model}: dim names {name!r:.80}, and there is no such input or output",
+                f"batches: {model}: dim names {name!r:.80}, which is not a tensor input or output",
                 help=f"its inputs and outputs: {', '.join(types)}",
             )
         rank = type_.rank if type_.shape.is_ranked else None
         is_axis = isinstance(axis, (int, np.integer)) and not isinstance(axis, bool)
         if not is_axis or axis < -(rank or 0) or (rank is not None and axis >= rank):
             raise GraphError(
-                f"batches: {model}: dim says axis {axis!r:.40} of {name!r}, which is {type_}",
-                help="give the axis that the rows lie along",
+                f"batches: {model}: dim names axis {axis!r:.40} of {name!r}, which does not exist in {type_}",
+                help="give the axis of the rows, such as 0",
             )
         axes[name] = int(axis) % rank if rank else int(axis)
     return axes
@@ -266,8 +266,8 @@ def _fail(model: str, reason: str, inputs: Mapping[str, Type], outputs: Mapping[
     raise ModelError(
         f"batches: {model}: {reason}",
         operands={name: str(type_) for name, type_ in (*inputs.items(), *outputs.items())},
-        help='name the batch dim in every input and output: TensorType("float32", ["batch", 64]), or say which axis it '
-        'is: Batcher(model, dim={"x": 0})',
+        help='name the batch dim in every input and output: TensorType("float32", ["batch", 64]), or give its axis: '
+        'Batcher(model, dim={"x": 0})',
     )
 
 
@@ -298,7 +298,9 @@ def _mark_worker() -> None:
 def rows_of(name: str, rows: object, what: str = "micro_batch") -> int:
     """Return a number of rows. what: its name in errors. Raises `FeedError` for an invalid number."""
     if not isinstance(rows, (int, np.integer)) or isinstance(rows, bool) or rows < 1:
-        raise FeedError(f"{name}: {what}={rows!r:.80} is not a number of rows", help="give 1 or more")
+        raise FeedError(
+            f"{name}: {what} must be an integer of at least 1, got {rows!r:.80}", help="give 1 or more rows"
+        )
     return int(rows)
 
 
@@ -316,8 +318,8 @@ def in_pieces(
     """
     if batches.size is not None:
         raise ModelError(
-            f"{batches.model}: micro_batch={rows}: the model takes exactly {batches.size} rows",
-            help="make the first dim of the inputs a name",
+            f"{batches.model}: micro_batch={rows} splits a batch, and the model takes exactly {batches.size} rows",
+            help='give the first dim of the inputs a name, such as "batch", instead of a size',
         )
     total = batches.rows(feed)
     if total <= rows:

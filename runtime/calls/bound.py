@@ -202,7 +202,7 @@ class Bound:
             return Slot(shape, type_.dtype.storage)
         except (MemoryError, ValueError):  # NumPy raises a ValueError for a size beyond any array
             raise ResourceLimitError(
-                f"bind: {self.name}: there is no memory for {name}, {type_.dtype}{list(shape)}",
+                f"bind: {self.name}: there is not enough memory for {name}, {type_.dtype}{list(shape)}",
                 help="bind smaller shapes",
             ) from None
 
@@ -293,7 +293,7 @@ def bound(
         raise ModelError(
             f"bind: {name} has strings, lists or optionals, which the runtime cannot bind",
             operands={n: str(t) for n, t in (*inputs.items(), *outputs.items())},
-            help="call the model",
+            help="call the model instead",
         )
     values, sizes = _split_arguments(name, inputs, arrays, named)
     feeds = Feeds(name, inputs)
@@ -379,9 +379,9 @@ def _shapes(
                 used = {p: known_sizes[p] for d in type_.shape for p in sorted(d.parameters)}
                 text = ", ".join(f"{p}={size}" for p, size in used.items())
                 raise FeedError(
-                    f"{name}: {text} makes {type_.dtype}{list(shape)} of input {n!r}",
+                    f"{name}: with {text}, input {n!r} would be {type_.dtype}{list(shape)}",
                     operands={n: str(type_)},
-                    help="give sizes of which no dim is below 0",
+                    help="give sizes for which no dim is below 0",
                 )
             shapes[n] = shape
     return shapes
@@ -404,7 +404,8 @@ def _zeros(name: str, input_: str, type_: TensorType, shape: Sequence[int]) -> A
         return np.zeros(shape, type_.dtype.storage.numpy)
     except (MemoryError, ValueError):
         raise ResourceLimitError(
-            f"bind: {name}: there is no memory for {input_}, {type_.dtype}{list(shape)}", help="bind smaller shapes"
+            f"bind: {name}: there is not enough memory for {input_}, {type_.dtype}{list(shape)}",
+            help="bind smaller shapes",
         ) from None
 
 

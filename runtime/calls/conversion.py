@@ -245,8 +245,9 @@ def requested(
             )
     if not isinstance(input_feed, Mapping) or not all(isinstance(name, str) for name in input_feed):
         raise FeedError(
-            f"run: {model}: the feed is {input_feed!r:.80}", help='give a dict by name: model.run(None, {"x": x})'
+            f"run: {model}: the feed must be a dict of arrays by name, got {input_feed!r:.80}",
+            help='give a dict: model.run(None, {"x": x})',
         )
     if run_options is not None:
-        raise FeedError(f"run: {model}: a call takes no run_options", help=f"give options to {session}")
+        raise FeedError(f"run: {model}: run_options must be None", help=f"give options to {session}")
     return names

@@ -97,14 +97,14 @@ def _rebind_failed(model: str, check: str, code: int, feed: Mapping[str, Any], g
     note = f" ({message})" if message else ""
     if axis < 0:
         return RunError(
-            f"{model}: rebind: {name} has rank {size - RANK}, and the dims of another were stated: [{shape}]{note}",
+            f"{model}: rebind: {name} has rank {size - RANK}, and dims of another rank were stated: [{shape}]{note}",
             operands=operands,
-            help="feed what makes the rank right, or state as many dims as there are axes",
+            help="feed arrays that give it that rank, or state one dim for each axis in rebind",
         )
     return RunError(
         f"{model}: rebind: axis {axis} of {name} has size {size}, and {stated}{evaluated} was stated: [{shape}]{note}",
         operands=operands,
-        help="feed what makes that size right, or state another dim in rebind",
+        help="feed arrays that give it that size, or state another dim in rebind",
     )
 
 

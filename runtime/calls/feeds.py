@@ -168,7 +168,7 @@ class Feeds:
             feed[name] = value
         missing = [n for n in self.names if n not in feed and not isinstance(self.types[n], OptionalType)]
         if missing:
-            raise FeedError(f"{self.model}: nothing is given for {', '.join(missing)}", help=f"the inputs: {takes}")
+            raise FeedError(f"{self.model}: no array is given for {', '.join(missing)}", help=f"the inputs: {takes}")
         return [feed.get(name) for name in self.names]
 
     def _are_feeds(self, feed: Mapping[Any, Any]) -> bool:

@@ -425,7 +425,7 @@ def ragged(batches: Batching, inputs: Mapping[str, Type], outputs: Mapping[str, 
     unknown = [name for name in pads if name not in inputs]
     if unknown:
         raise FeedError(
-            f"{batches.model}: pad names {unknown[0]!r:.80}, and there is no such input",
+            f"{batches.model}: pad names {unknown[0]!r:.80}, which is not an input",
             help=f"the inputs: {', '.join(inputs)}",
         )
     values: dict[str, Array] = {}
@@ -434,11 +434,14 @@ def ragged(batches: Batching, inputs: Mapping[str, Type], outputs: Mapping[str, 
         assert isinstance(type_, TensorType)
         if name not in pads or not type_.shape.is_ranked:
             continue
-        what = f"{batches.model}: what input {name!r} is filled up with"
+        what = f"{batches.model}: the pad value of input {name!r}"
         value = pads[name]
         filler = value if isinstance(value, (np.ndarray, np.generic)) else converted(what, type_, value)
         if np.shape(filler) != () or np.asarray(filler).dtype != type_.dtype.numpy:
-            raise FeedError(f"{what} is {value!r:.80}", help=f"give one value of {type_.dtype}")
+            raise FeedError(
+                f"{what} must be one {type_.dtype}, got {value!r:.80}",
+                help=f"give a number, or a scalar array of {type_.dtype}",
+            )
         values[name] = np.asarray(filler)
         named[name] = tuple(dim.name for dim in type_.shape)
     output_axes = {name: axis for name, axis in batches.outputs.items() if name not in batches.open}

@@ -278,7 +278,7 @@ def test_streams_of_what_is_not_a_decoder_are_refused() -> None:
 
 
 def test_more_slots_than_there_is_memory_for_are_refused() -> None:
-    with pytest.raises(ResourceLimitError, match="no memory for"):
+    with pytest.raises(ResourceLimitError, match="not enough memory for"):
         models.Streams(build_model("llama"), slots=2**50)
 
 

@@ -192,7 +192,7 @@ def test_optional_may_be_left_out_before_other_inputs() -> None:
     model = load(nodes, {"x": optional(), "z": tensor()}, {"has": tensor(D.bool, []), "y": tensor()})
     assert same(model(z=X)[1], -X)
     assert [bool(model(z=X)[0]), bool(model(X, X)[0]), bool(model(None, X)[0])] == [False, True, False]
-    with pytest.raises(FeedError, match="values: nothing is given for z\n"):
+    with pytest.raises(FeedError, match="values: no array is given for z\n"):
         model(X)
 
 

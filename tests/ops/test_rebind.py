@@ -299,7 +299,7 @@ def test_rebind_checks_the_rank_where_it_is_unknown() -> None:
         model(ones(2, 2), ones(2))
     scalar = graph_of(lambda x: x.rebind(()) + 1, Shape.unknown())
     assert InferenceSession().load(scalar)(ones())[0] == 2
-    with pytest.raises(RunError, match=r"has rank 1, and the dims of another were stated: \[\]"):
+    with pytest.raises(RunError, match=r"has rank 1, and dims of another rank were stated: \[\]"):
         InferenceSession().load(scalar)(ones(1))
 
 

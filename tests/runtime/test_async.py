@@ -151,7 +151,7 @@ def test_pieces_are_refused_where_there_is_no_batch() -> None:
     x, b = feed(4)
     model = linear()
     for piece in (0, -1, 1.5, True, "2"):
-        with pytest.raises(FeedError, match="is not a number of rows"):
+        with pytest.raises(FeedError, match="micro_batch must be an integer of at least 1"):
             model.execute(x, b, micro_batch=piece)
     with pytest.raises(FeedError, match="input 'b' must be float32"):
         model.execute(x, b.astype(np.float64), micro_batch=2)
@@ -163,7 +163,7 @@ def test_pieces_are_refused_where_there_is_no_batch() -> None:
     changed.output(y=changed["x"] + changed["b"])
     session = gc.InferenceSession()
     for graph, message in (
-        (total, "output 'y' does not carry the batch dim 'n'"),
+        (total, "output 'y' does not have the batch dim 'n'"),
         (fixed, "the model takes exactly 4 rows"),
         (changed, "has buffers, which are one for all rows"),
     ):

@@ -61,9 +61,9 @@ def test_axis_is_found_for_every_kind_of_dtype(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("function", "dims", "word"),
     [
-        (lambda x: ops.unsqueeze(x.sum(axis=0), 0), ["k", "l"], r"does not carry .*\[1, 4\] of 2 rows"),
-        (lambda x: ops.concat([x, x]), ["twice", 4], r"does not carry .*\[4, 4\] of 2 rows and \[6, 4\] of 3"),
-        (lambda x: x @ ops.transpose(x, [1, 0]), ["k", "l"], "output 'y' is the batch dim in more than one axis"),
+        (lambda x: ops.unsqueeze(x.sum(axis=0), 0), ["k", "l"], r"does not have the batch dim: .*\[1, 4\] for 2 rows"),
+        (lambda x: ops.concat([x, x]), ["twice", 4], r"does not have .*\[4, 4\] for 2 rows and \[6, 4\] for 3"),
+        (lambda x: x @ ops.transpose(x, [1, 0]), ["k", "l"], "output 'y' has the batch dim in more than one axis"),
         (lambda x: ops.softmax(x, 0), ["k", "l"], "output 'y' has other values for a row in a batch of 3"),
         (lambda x: 1e-9 * ops.softmax(x, 0), ["k", "l"], "output 'y' has other values for a row in a batch of 3"),
     ],
@@ -101,7 +101,7 @@ def test_axis_of_an_input_is_what_the_user_says() -> None:
     graph = Graph("two", {"x": TensorType("float32", ["batch", 4]), "h": TensorType("float32", [4, "states"])})
     graph.output(y=graph["x"] + ops.transpose(graph["h"], [1, 0]).rebind(["batch", 4]))
     model = gc.InferenceSession().load(graph)
-    with pytest.raises(ModelError, match="input 'h' does not carry") as caught:
+    with pytest.raises(ModelError, match="input 'h' does not have the batch dim") as caught:
         gc.Batcher(model)
     assert "dim={" in caught.value.help
     with gc.Batcher(model, dim={"h": 1}, max_wait_ms=50) as batcher:
@@ -112,13 +112,13 @@ def test_axis_of_an_input_is_what_the_user_says() -> None:
 @pytest.mark.parametrize(
     ("dim", "kind", "word"),
     [
-        ({"z": 0}, GraphError, "'z', and there is no such"),
+        ({"z": 0}, GraphError, "'z', which is not a tensor input or output"),
         ({"y": 2}, GraphError, "axis 2 of 'y'"),
         ({"y": -3}, GraphError, "axis -3 of 'y'"),
         ({"y": True}, GraphError, "axis True of 'y'"),
         ({"y": "batch"}, GraphError, "axis 'batch' of 'y'"),
         (0, GraphError, "dim=0 is not a dim"),
-        ({"y": 0}, ModelError, "output 'y' does not carry the batch dim"),
+        ({"y": 0}, ModelError, "output 'y' does not have the batch dim"),
     ],
 )
 def test_dim_is_refused_when_it_is_none(dim: Any, kind: type[Exception], word: str) -> None:

@@ -172,7 +172,7 @@ def test_request_that_does_not_fit_is_an_error_of_its_own() -> None:
         right = [batcher.submit(x, by), batcher.submit(x, by)]
         for wrong, message in (
             ((x.astype(np.int32), by), "input 'x' must be float32"),
-            ((x,), "nothing is given for by"),
+            ((x,), "no array is given for by"),
             ((x[0], by), "input 'x' must have rank 2"),
             ((x, by[[0, 0]]), "axis 0 of input 'by' must be batch, which is 1 in input 'x'"),
             ((x[:0], by[:0]), "a request of 0 rows, but batches have 1 to 2"),
@@ -340,14 +340,14 @@ def test_callback_that_raises_or_asks_again_does_no_harm(caplog: pytest.LogCaptu
 def test_models_without_a_batch_are_refused() -> None:
     n = gc.Dim("n")
     cases: list[tuple[list[Any], Any, str]] = [
-        ([[n, 2]], lambda x: x.sum(axis=0), "output '.*' does not carry the batch dim 'n'"),
-        ([[n, 2], [2]], lambda x, y: x + y, "input 'x1' does not carry the batch dim 'n'"),
-        ([[n, 2], [n * 2]], lambda x, y: x + 1, "input 'x1' does not carry the batch dim 'n'"),
-        ([[n, n]], lambda x: x + 1, "input 'x0' does not carry the batch dim 'n' in one axis"),
-        ([[n, n * 2]], lambda x: x + 1, "input 'x0' does not carry the batch dim 'n' in one axis"),
-        ([[4, 2], [5]], lambda x, y: x + 1, "input 'x1' does not carry the batch dim of 4 rows"),
+        ([[n, 2]], lambda x: x.sum(axis=0), "output '.*' does not have the batch dim 'n'"),
+        ([[n, 2], [2]], lambda x, y: x + y, "input 'x1' does not have the batch dim 'n'"),
+        ([[n, 2], [n * 2]], lambda x, y: x + 1, "input 'x1' does not have the batch dim 'n'"),
+        ([[n, n]], lambda x: x + 1, "input 'x0' does not have the batch dim 'n' in one axis"),
+        ([[n, n * 2]], lambda x: x + 1, "input 'x0' does not have the batch dim 'n' in one axis"),
+        ([[4, 2], [5]], lambda x, y: x + 1, "input 'x1' does not have the batch dim of 4 rows"),
         ([[]], lambda x: x + 1, "input 'x0' has no axes"),
-        ([[0, 2]], lambda x: x + 1, "a batch has no rows"),
+        ([[0, 2]], lambda x: x + 1, "the batch dim is 0, so a batch has no rows"),
     ]
     for shapes, function, message in cases:
         graph = Graph("g", {f"x{i}": TensorType(D.float32, shape) for i, shape in enumerate(shapes)})
@@ -361,7 +361,7 @@ def test_models_without_a_batch_are_refused() -> None:
     for graph, message in ((lists, "which cannot be batched"), (changed, "kept has buffers")):
         with pytest.raises(ModelError, match=message):
             gc.Batcher(gc.InferenceSession().load(graph))
-    with pytest.raises(ModelError, match="does not carry the batch dim 'rows'"):
+    with pytest.raises(ModelError, match="does not have the batch dim 'rows'"):
         gc.Batcher(scaled(), dim="rows")
 
 

@@ -165,7 +165,7 @@ def test_models_without_rows_are_refused() -> None:
 
 
 def test_more_rows_than_there_is_memory_for_are_refused() -> None:
-    with pytest.raises(ResourceLimitError, match="there is no memory for"):
+    with pytest.raises(ResourceLimitError, match="there is not enough memory for"):
         load(written(True)).slots(2**58)
 
 

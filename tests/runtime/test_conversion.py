@@ -272,8 +272,8 @@ def test_one_dict_is_all_feeds(model: Model) -> None:
 @pytest.mark.parametrize(
     ("feed", "named", "message"),
     [
-        ({"x": X}, {}, "nothing is given for y"),
-        ({}, {}, "nothing is given for x, y"),
+        ({"x": X}, {}, "no array is given for y"),
+        ({}, {}, "no array is given for x, y"),
         ({"x": X, "y": Y}, {"y": Y}, "input 'y' is given twice"),
         ({"x": X, "z": Y}, {}, "there is no input 'z'"),
         ({"x": X, 3: Y}, {}, "there is no input 3"),
@@ -331,10 +331,10 @@ def test_run_is_called_as_in_onnxruntime(model: Model) -> None:
         ),
         ("next", {"x": X, "y": Y}, None, "'next' is not a list of outputs"),
         (3, {"x": X, "y": Y}, None, "3 is not a list of outputs"),
-        (None, [X, Y], None, r"the feed is \[array"),
-        (None, {1: X}, None, "the feed is"),
-        (None, {"x": X}, None, "nothing is given for y"),
-        (None, {"x": X, "y": Y}, object(), "a call takes no run_options"),
+        (None, [X, Y], None, r"the feed must be a dict of arrays by name, got \[array"),
+        (None, {1: X}, None, "the feed must be a dict of arrays by name, got {1: array"),
+        (None, {"x": X}, None, "no array is given for y"),
+        (None, {"x": X, "y": Y}, object(), "run_options must be None"),
     ],
 )
 def test_run_is_refused_when_wrong(model: Model, names: Any, feed: Any, options: Any, message: str) -> None:

@@ -57,8 +57,8 @@ def test_array_is_made_right_when_only_its_memory_is_unusual(model: Model, x: Ar
 @pytest.mark.parametrize(
     ("arrays", "named", "message"),
     [
-        ((X, Y), {}, r"fed: nothing is given for z\n  help: the inputs: x float32\[batch, 3\], y int64\[batch, n\]"),
-        ((), {}, "fed: nothing is given for x, y, z"),
+        ((X, Y), {}, r"fed: no array is given for z\n  help: the inputs: x float32\[batch, 3\], y int64\[batch, n\]"),
+        ((), {}, "fed: no array is given for x, y, z"),
         ((X, Y, Z, Z), {}, "fed: 4 arrays given for 3 inputs"),
         ((X, Y, Z), {"w": Y}, "fed: there is no input 'w'"),
         ((X, Y, Z), {"x": X}, "fed: input 'x' is given twice"),
@@ -262,7 +262,7 @@ def test_element_that_does_not_fit_is_refused_after_those_that_do(listed: Model,
             listed(*arrays, **named)
     with pytest.raises(FeedError, match="input 'x' must be a list, got ndarray"):
         listed(E, by)
-    with pytest.raises(FeedError, match="nothing is given for x"):
+    with pytest.raises(FeedError, match="no array is given for x"):
         listed(by=by)
     with pytest.raises(FeedError, match="there is no input 'y'"):
         listed(y=[E, E], by=by)

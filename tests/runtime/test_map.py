@@ -214,15 +214,15 @@ def test_threads_map_with_one_model() -> None:
     [
         (3, {}, "items must be an iterable of items, got int"),
         ({"x": 1}, {}, "items must be an iterable of items, got dict"),
-        ([], {"batch": 0}, "batch=0 is not a number of rows"),
-        ([], {"batch": 2.5}, "batch=2.5 is not a number of rows"),
-        ([], {"window": 0}, "window=0 is not a number of rows"),
+        ([], {"batch": 0}, "batch must be an integer of at least 1, got 0"),
+        ([], {"batch": 2.5}, "batch must be an integer of at least 1, got 2.5"),
+        ([], {"window": 0}, "window must be an integer of at least 1, got 0"),
         ([], {"padding": 1}, "padding must be a fraction of a batch, got 1"),
         ([], {"padding": "x"}, "padding must be a fraction of a batch, got 'x'"),
-        ([], {"pad": {"z": 0}}, "pad names 'z', and there is no such input"),
-        ([], {"pad": "text"}, "what input 'x' is filled up with"),
-        ([], {"pad": [0, 1]}, "what input 'x' is filled up with"),
-        ([], {"pad": np.int64(1)}, "what input 'x' is filled up with"),
+        ([], {"pad": {"z": 0}}, "pad names 'z', which is not an input"),
+        ([], {"pad": "text"}, "the pad value of input 'x'"),
+        ([], {"pad": [0, 1]}, "the pad value of input 'x'"),
+        ([], {"pad": np.int64(1)}, "the pad value of input 'x'"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused_at_once(items: Any, named: Any, message: str) -> None:

@@ -398,7 +398,7 @@ def test_input_of_unknown_rank_takes_any() -> None:
 def test_inputs_may_be_called_like_a_methods_own_argument() -> None:
     model = gc.InferenceSession().load(doubled(["n"], name="self"))
     assert model(self=np.ones(1, np.float32))[0].tolist() == [2]
-    with pytest.raises(FeedError, match="nothing is given for self"):
+    with pytest.raises(FeedError, match="no array is given for self"):
         model()
 
 
