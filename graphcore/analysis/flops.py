@@ -74,9 +74,9 @@ def flops(graph: Graph, dims: Mapping[str, int | str | Dim] | None = None) -> Fl
     """Return the floating-point operations of one run of a graph; a multiplication and an addition count as two.
 
     Matrix products, convolutions, Einsum, recurrent networks and attention count by their sizes, normalisations and
-    Softmax by their steps, reductions by the elements that they read, element-wise operators by the elements of their
-    results; moving data and casts count as none. An If counts as its more expensive branch, a Loop as its body times a
-    constant trip count.
+    Softmax by their steps. Reductions count by the elements that they read, element-wise operators by the elements of
+    their results. Moving data and casts count as none. An If counts as its more expensive branch, a Loop as its body
+    times a constant trip count.
 
     Args:
         graph: The graph.

@@ -6,7 +6,7 @@
     graph.replace_all(ROOT, lambda x, w: ...)
 
 A function written with ordinary ops is traced with operands of each dtype in the graph, so that promotion inserts no
-casts: of unknown rank, or if an op needs the rank, of each rank in the graph.
+casts. Their rank is unknown; if an op needs it, the function is traced for each rank in the graph.
 """
 
 from __future__ import annotations

@@ -115,10 +115,10 @@ FUSIONS: tuple[Fusion, ...] = (
         (frozenset({"Clip", "HardSigmoid"}), frozenset({"Mul"}), frozenset({"Add"})), on_host=True,
     ),
 )  # fmt: skip
-"""Tried in this order. There is no row for what onnxruntime fuses itself: Gelu and SiLU written in parts, a MatMul and
-its bias as Gemm (1.00), batch norms after convolutions, weights that are transposed when the session starts. Two forms
-of attention have no row: three axes, with heads and rows in one, which the operator computes in the same time (1.00 to
-1.05); and a softcap, which it computes slower (Gemma 2: 1.10 of Tanh and its factors)."""
+"""Tried in this order. onnxruntime itself fuses Gelu and SiLU written in parts, a MatMul and its bias as Gemm (1.00),
+batch norms after convolutions, and weights that are transposed when the session starts. Two forms of attention have no
+row. With heads and rows in one axis the operator takes the same time (1.00 to 1.05). With a softcap it is slower (Gemma
+2: 1.10 of Tanh and its factors)."""
 
 
 _SIGNS = frozenset(fusion.sign for fusion in FUSIONS)

@@ -98,7 +98,8 @@ def quantize(
 
     Raises:
         GraphError: For an unfinished graph, a scheme or option that does not exist, patterns that match nothing, and a
-            graph that is quantised already and has nothing left; what a run raises for samples that do not fit.
+            graph that is already quantised.
+        FeedError: For samples that do not fit the inputs.
     """
     if not isinstance(graph, Graph):
         raise GraphError(

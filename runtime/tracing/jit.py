@@ -296,9 +296,10 @@ def jit(
         session: Where to load; by default the CPU's.
 
     Returns:
-        A function of arrays. Its result has the structure of what `function` returns, with arrays in place of Symbols:
-        Tensors if an argument is a Tensor, which must be of the same promotion system, or if under "anvil" no argument
-        is a NumPy array. Called with Symbols while another function is traced, it builds into that function's graph.
+        A function of arrays. Its result has the structure of what `function` returns, with arrays in place of Symbols.
+        They are Tensors if an argument is a Tensor, which must be of the same promotion system. Under "anvil" they are
+        Tensors unless an argument is a NumPy array. Called with Symbols while another function is traced, the function
+        builds into that function's graph.
         `.graph(...)` returns the graph that a call with these arguments runs. A call raises `FeedError` for unhashable
         arguments, and `GraphError` if `function` returns no Symbols.
 

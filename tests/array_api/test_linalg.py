@@ -540,7 +540,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], Any, str]] = {
     ),
     "cross: axis": (lambda: la.cross(a(np.zeros(3)), a(np.zeros(3)), axis=0), ShapeError, "no axis 0 in both"),
     "cross: bool": (lambda: la.cross(a([True] * 3), a([True] * 3)), PromotionError, "bool is undefined"),
-    "outer": (lambda: la.outer(a(np.zeros((2, 2))), a(np.zeros(2))), ShapeError, "rank 2, not 1"),
+    "outer": (lambda: la.outer(a(np.zeros((2, 2))), a(np.zeros(2))), ShapeError, "outer: lhs must have rank 1, got 2"),
     "power": (lambda: la.matrix_power(a(np.eye(2)), 0.5), DTypeError, "n must be an int, got 0.5"),
     "mode": (lambda: la.qr(a(np.eye(2)), mode="full"), DTypeError, "unknown mode 'full'"),
     "offset": (lambda: la.diagonal(a(np.eye(2)), offset=0.5), DTypeError, "offset=0.5 is not an int"),

@@ -115,9 +115,9 @@ def _probe_bytes(probe: Graph) -> bytes:
 
 # Checks before each Slice, for ONNX's inference of a whole model.
 #
-# Inference of Slice aborts the process on a negative dim (an assertion of the C++ library, seen in onnx 1.22 to 1.23),
-# which the inference of other operators returns for windows larger than their image. A node inserted before each Slice
-# has an inference function in Python, which raises for such operands and so ends inference, not the process.
+# Inference of Slice aborts the process on a negative dim (an assertion of the C++ library, seen in onnx 1.22 to 1.23).
+# The inference of other operators returns such a dim for windows larger than their image. A node inserted before each
+# Slice has an inference function in Python, which raises for such operands and so ends inference, not the process.
 
 _DOMAIN = "graphcore.checks"
 _DIMS = "CheckedDims"

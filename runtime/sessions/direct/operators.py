@@ -1,6 +1,6 @@
 """The operators that a direct load supports: the dtypes of their results, and the nodes that need a Graph.
 
-An operator has a row if its kernel, at every opset from `MIN_OPSET` on, gives the same bits as the lowered Graph: no
+An operator has a row if its kernel, at every opset from `MIN_OPSET` on, gives the same bits as the lowered Graph. No
 adapter of its versions changes numbers, and `Legality` knows from dtypes alone what a decomposition would fix.
 """
 

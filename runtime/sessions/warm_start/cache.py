@@ -1,8 +1,9 @@
 """Optimised graphs in a folder, so that a second start skips this step. See docs/howto/fast_start.md.
 
 An entry is named by a digest of everything that determines the optimised graph: the lowered graph, the bytes of the
-weights that optimisers read, options, providers, versions, and the features of the processor, for which optimisers
-choose layouts. Weights of a Graph that only kernels read are not in the entry: the session gets them by reference.
+weights that optimisers read, options, providers and versions. Optimisers choose layouts for the features of the
+processor, so these count too. Weights of a Graph that only kernels read are not in the entry: the session gets them by
+reference.
 Weights of a file are in a memory-mapped file beside its entry, prepacked where that pays.
 """
 
