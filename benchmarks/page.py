@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import beside, decoder_tables, profiles, reach
-from benchmarks.reach import Found
+from benchmarks.reach import TargetFigure
 
 DOCS = Path(__file__).parent.parent / "docs" / "development"
 PACKAGES = (
@@ -48,7 +48,7 @@ def main(path: str) -> int:
     return 0
 
 
-def _page(figures: list[dict[str, Any]], requested: list[Found], picture: bool) -> str:
+def _page(figures: list[dict[str, Any]], requested: list[TargetFigure], picture: bool) -> str:
     bounds, peers = ([row for row in figures if row["kind"] == kind] for kind in ("bounds", "peers"))
     lines = [
         "# Performance", "",
@@ -122,7 +122,7 @@ def _architectures(figures: list[dict[str, Any]]) -> Iterator[str]:
     yield ""
 
 
-def _reach(rows: list[Found]) -> Iterator[str]:
+def _reach(rows: list[TargetFigure]) -> Iterator[str]:
     yield from ("| benchmarks. | figure | asked for, at most | this run | |", "|---|---|---|---|---|")
     for row in rows:
         requested, value = row.request, "" if row.value is None else f"{row.value:.3g}{row.request.unit}"

@@ -24,7 +24,7 @@ LIBRARIES = "npm install in benchmarks/peers"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Target:
     """A target. figure: its name in the program. most: in `unit`. needs: the packages to measure it.
 
     why: the section of benchmarks/notes.md that explains a missed target, if it is not that of the program.
@@ -39,10 +39,10 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TargetFigure:
     """A target and its figure in a run, None if not measured."""
 
-    request: Asked
+    request: Target
     value: float | None
 
     @property
@@ -66,13 +66,13 @@ class Found:
         return "holds" if self.holds else "does not hold"
 
 
-def compare(figures: Sequence[dict[str, Any]]) -> list[Found]:
+def compare(figures: Sequence[dict[str, Any]]) -> list[TargetFigure]:
     """Return every target with its figure of a run. figures: the file of `make bench`."""
     results = {(row["program"], row["what"]): float(row["value"]) for row in figures if row["kind"] == "bounds"}
-    return [Found(item, results.get((item.program, item.figure))) for item in ROWS]
+    return [TargetFigure(item, results.get((item.program, item.figure))) for item in ROWS]
 
 
-def lines(rows: Sequence[Found]) -> Iterator[str]:
+def lines(rows: Sequence[TargetFigure]) -> Iterator[str]:
     """Return the table as text."""
     wide = max(len(row.request.figure) for row in rows)
     for row in rows:
@@ -82,44 +82,44 @@ def lines(rows: Sequence[Found]) -> Iterator[str]:
     yield summary(rows)
 
 
-def summary(rows: Sequence[Found]) -> str:
+def summary(rows: Sequence[TargetFigure]) -> str:
     holds = [row.holds for row in rows]
     return f"{holds.count(True)} hold, {holds.count(False)} do not, {holds.count(None)} were not measured"
 
 
-def _minilm() -> Iterator[Asked]:
+def _minilm() -> Iterator[Target]:
     ours, bare = "graphcore on PyTorch's export", "onnxruntime on PyTorch's export"
     for case in ("MiniLM, 1 of 128 tokens", "MiniLM, 32 of 128 tokens"):
-        yield Asked("bench_minilm", f"{case}: beside the best form by hand", 1.02)
-        yield Asked("bench_peers", f"{case}: graphcore beside PyTorch, eager", 1, needs=PEERS)
-        yield Asked("bench_peers", f"{case}: graphcore beside {bare}", 1, needs=PEERS)
-        yield Asked("bench_peers", f"{case}: {ours} beside {bare}", 0.9, needs=PEERS)
-        yield Asked("bench_quantized_minilm", f"{case}: int8_dynamic beside float32", 0.38, why="int8")
-        yield Asked(
+        yield Target("bench_minilm", f"{case}: beside the best form by hand", 1.02)
+        yield Target("bench_peers", f"{case}: graphcore beside PyTorch, eager", 1, needs=PEERS)
+        yield Target("bench_peers", f"{case}: graphcore beside {bare}", 1, needs=PEERS)
+        yield Target("bench_peers", f"{case}: {ours} beside {bare}", 0.9, needs=PEERS)
+        yield Target("bench_quantized_minilm", f"{case}: int8_dynamic beside float32", 0.38, why="int8")
+        yield Target(
             "bench_peers", f"{case}: graphcore, int8_split beside OpenVINO, float32", 1, needs=PEERS, why="int8_split"
         )
-        yield Asked(
+        yield Target(
             "bench_peers", f"{case}: graphcore, int8_split beside PyTorch, compile", 1, needs=PEERS, why="int8_split"
         )
         for dtype in ("bfloat16", "float16"):
-            yield Asked(
+            yield Target(
                 "bench_openvino", f"{case}: {dtype} on OpenVINO beside CPU", 0.35, needs=PROVIDER, why="OpenVINO"
             )
     quantized, one, many = "bench_quantized_minilm", "MiniLM, 1 of 128 tokens", "MiniLM, 32 of 128 tokens"
-    yield Asked(quantized, "MiniLM, int8_dynamic: 1 - mean cosine", 0.02, "")
+    yield Target(quantized, "MiniLM, int8_dynamic: 1 - mean cosine", 0.02, "")
     for split in ("int8_split", "int8_split, samples"):
-        yield Asked(quantized, f"{one}: {split} beside float32", 0.75)
-        yield Asked(quantized, f"{many}: {split} by 4, beside float32 whole", 0.7)
-        yield Asked(quantized, f"MiniLM, {split}: 1 - mean cosine", 1e-4, "")
-    yield Asked("bench_start", "MiniLM, after imports to the first embedding", 0.06, "s")
+        yield Target(quantized, f"{one}: {split} beside float32", 0.75)
+        yield Target(quantized, f"{many}: {split} by 4, beside float32 whole", 0.7)
+        yield Target(quantized, f"MiniLM, {split}: 1 - mean cosine", 1e-4, "")
+    yield Target("bench_start", "MiniLM, after imports to the first embedding", 0.06, "s")
 
 
-def _decoders() -> Iterator[Asked]:
+def _decoders() -> Iterator[Target]:
     for shape in (SMALL, LARGE):
         for ours, peer in pairs(shape):
             needs = LIBRARIES if peer.startswith("llama.cpp") else PEERS
             for kind, most in LIMIT.get(peer, {}).items():
-                yield Asked(
+                yield Target(
                     "bench_decoders",
                     figure(shape, kind, ours, peer),
                     most,
@@ -127,47 +127,47 @@ def _decoders() -> Iterator[Asked]:
                 )
 
 
-def _trained() -> Iterator[Asked]:
+def _trained() -> Iterator[Target]:
     """Of third-party models: medians, and how many are above what is asked of each."""
     for name, most in (
         ("load to the first result, over 5 ms, median", 1.2),
         ("load to the first result, below, median", 2),
         ("run, median", 1.03),
     ):
-        yield Asked("bench_trained", name, most)
-    yield Asked("bench_trained", "second load with a cache, median", 0.5, why="Second loads")
+        yield Target("bench_trained", name, most)
+    yield Target("bench_trained", "second load with a cache, median", 0.5, why="Second loads")
     for what in ("that are slow to load", "that are slow to load again", "that are slow to run", "with other outputs"):
-        yield Asked("bench_trained", f"models {what}", 0, "")
+        yield Target("bench_trained", f"models {what}", 0, "")
 
 
 _RESNET = "ResNet-50, 1 of 224x224"
 
 ROWS = (
     *_minilm(),
-    Asked("bench_decode", "a step, cache 256, beside GroupQueryAttention by hand", 1),
-    Asked("bench_decode", "a step, cache 900, beside a shared buffer by hand", 1),
-    Asked("bench_decode", "a step, 4 bits, beside float32", 0.27),
-    Asked("bench_decode", "a step of two threads, beside one", 0.7),
-    Asked("bench_decode", "memory of 100 steps, beside the cache", 1),
-    Asked("bench_peers", f"{_RESNET}: graphcore beside onnxruntime on PyTorch's folded export", 1, needs=PEERS),
-    Asked("bench_running", "bound call, 1 inputs, beside I/O binding", 1.2),
-    Asked("bench_running", "bound call, 4 inputs, beside I/O binding", 1.2),
-    Asked("bench_running", "second start, file of 1978 nodes, beside first", 0.5),
-    Asked("bench_running", "second start, Graph of 1978 nodes, beside first", 0.5),
-    Asked("bench_running", "1 GB, own export: to the first result", 0.15, "s"),
-    Asked("bench_running", "1 GB, own export: memory of its own", 150, "MB"),
-    Asked("bench_running", "1 GB, safetensors: to the first result", 0.15, "s"),
-    Asked("bench_running", "1 GB, safetensors: memory of its own", 150, "MB"),
-    Asked("bench_running", "1 GB, prepacked: peak, of the weights", 2.1),
-    Asked("bench_running", "1 GB, prepacked: to the first result, beside bare", 1.2),
+    Target("bench_decode", "a step, cache 256, beside GroupQueryAttention by hand", 1),
+    Target("bench_decode", "a step, cache 900, beside a shared buffer by hand", 1),
+    Target("bench_decode", "a step, 4 bits, beside float32", 0.27),
+    Target("bench_decode", "a step of two threads, beside one", 0.7),
+    Target("bench_decode", "memory of 100 steps, beside the cache", 1),
+    Target("bench_peers", f"{_RESNET}: graphcore beside onnxruntime on PyTorch's folded export", 1, needs=PEERS),
+    Target("bench_running", "bound call, 1 inputs, beside I/O binding", 1.2),
+    Target("bench_running", "bound call, 4 inputs, beside I/O binding", 1.2),
+    Target("bench_running", "second start, file of 1978 nodes, beside first", 0.5),
+    Target("bench_running", "second start, Graph of 1978 nodes, beside first", 0.5),
+    Target("bench_running", "1 GB, own export: to the first result", 0.15, "s"),
+    Target("bench_running", "1 GB, own export: memory of its own", 150, "MB"),
+    Target("bench_running", "1 GB, safetensors: to the first result", 0.15, "s"),
+    Target("bench_running", "1 GB, safetensors: memory of its own", 150, "MB"),
+    Target("bench_running", "1 GB, prepacked: peak, of the weights", 2.1),
+    Target("bench_running", "1 GB, prepacked: to the first result, beside bare", 1.2),
     *_decoders(),
     *_trained(),
     *(
-        Asked("bench_embed", f"embed {count} sentences, beside sentence-transformers", 0.85, needs=PEERS)
+        Target("bench_embed", f"embed {count} sentences, beside sentence-transformers", 0.85, needs=PEERS)
         for count in (100, 160, 600)
     ),
-    *(Asked("bench_cli", f"graphcore {name}, beside importing NumPy", 1.2) for name in ("--help", "promote")),
-    Asked("bench_fewer_nodes", "nodes left beside onnxslim", 1, needs="onnxslim"),
+    *(Target("bench_cli", f"graphcore {name}, beside importing NumPy", 1.2) for name in ("--help", "promote")),
+    Target("bench_fewer_nodes", "nodes left beside onnxslim", 1, needs="onnxslim"),
 )  # fmt: skip
 
 

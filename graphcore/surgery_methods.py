@@ -221,8 +221,8 @@ def replace(self: Graph, what: str | Symbol | Node, fn: Callable[..., Any]) -> G
             captured Symbol is replaced only in its body.
         fn: For a value, `fn(value)` replaces it in all consumers, outputs, bodies and stores to buffers; the value
             itself remains as far as `fn` uses it. For a node, `fn(*operands)` returns the replacements of its results,
-            as one value or a tuple; omitted operands are None, keyword-only parameters are attributes of the node, and
-            nodes that only it used are dropped. `fn` builds on Symbols of the new graph, where `value.graph["name"]` is
+            as one value or a tuple. Omitted operands are None, and keyword-only parameters are attributes of the node.
+            Nodes that only it used are dropped. `fn` builds on Symbols of the new graph, where `value.graph["name"]` is
             an earlier value, and returns Symbols, arrays or numbers.
 
     Raises:
@@ -299,8 +299,8 @@ def find_all(
 def fold_preprocessing(self: Graph) -> Graph:
     """Return a new graph with affine preprocessing folded into the first products.
 
-    Add, Sub, Mul, Div and Neg by constants with one value, or one per channel, and BatchNormalization are folded into
-    the weights and bias of the following Conv, ConvTranspose, MatMul or Gemm, as are Gather, Slice, and Split with
+    The products are Conv, ConvTranspose, MatMul and Gemm. BatchNormalization, and Add, Sub, Mul, Div, Neg by constants
+    with one value, or one per channel, are folded into their weights and bias. So are Gather, Slice, and Split with
     Concat that reorder channels (RGB and BGR). Cast, Transpose, Reshape and Resize in between are kept. Only values
     whose consumers are all float32 and float64 products are folded. A shift before a convolution with zero padding
     remains as one Add, since the padding is not shifted.

@@ -76,21 +76,21 @@ def ask(place: int, is_off: bool) -> tuple[str, str]:
 
 
 @dataclass(slots=True)
-class Found:
+class ProbeResults:
     """traps: what becomes of each, and how it shows. broken: the probes that are wrong as things are."""
 
     traps: dict[str, tuple[str, str]] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
 
 
-def probed(names: Sequence[str] = (), processes: int = 2) -> Found:
+def probed(names: Sequence[str] = (), processes: int = 2) -> ProbeResults:
     """Return the traps of the installed onnxruntime. names: of the traps; by default all."""
     requested = [traps()[name] for name in names] if names else [*traps().values()]
     places = {id(probe): place for place, probe in enumerate(probes())}
     waiting: queue.SimpleQueue[Trap] = queue.SimpleQueue()
     for trap in requested:
         waiting.put(trap)
-    result, done, lock = Found(), set[int](), threading.Lock()
+    result, done, lock = ProbeResults(), set[int](), threading.Lock()
 
     def drive() -> None:
         asker = _Asker()
