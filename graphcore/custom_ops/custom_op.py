@@ -210,7 +210,10 @@ class CustomOp(Generic[P, R]):
         self._check_dtypes(inputs)
         types, is_single = self._types(inputs, attributes, f"{graph.site.layer}{self.name}_{len(graph.symbols)}_")
         if outputs is not None and (type(outputs) is not int or not 1 <= outputs <= len(types)):
-            raise GraphError(f"{self.label}: outputs={outputs!r:.80} must be an int from 1 to {len(types)}")
+            raise GraphError(
+                f"{self.label}: outputs must be an int from 1 to {len(types)}, got {outputs!r:.80}",
+                help="give the number of results that are used, or leave it out",
+            )
         count = outputs
         if outputs is None and self._default_outputs is not None:
             count, is_single = self._default_outputs, self._default_outputs == 1
