@@ -76,7 +76,8 @@ def subscript(x: Array, key: Any, /) -> Array:
         for axis, (position, size) in enumerate(zip(index, x.shape, strict=True)):
             if not -size <= position < size:
                 raise OutOfBounds(
-                    f"getitem: index {position} is out of bounds for axis {axis}, which has {size} elements"
+                    f"getitem: index {position} is out of bounds for axis {axis}, which has {size} elements",
+                    help=f"use an index from {-size} to {size - 1}" if size else "the axis is empty: use a slice",
                 )
         return Array(x._data[index])
     try:

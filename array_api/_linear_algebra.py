@@ -164,7 +164,9 @@ def vector_norm(x: Symbol, axes: Sequence[int], ord: float, *, keepdims: bool) -
     size = ops.abs(x)
     if any(x.shape[axis] == 0 for axis in axes):
         if ord < 0:
-            raise ShapeError(f"vector_norm: ord={ord} is undefined for empty vectors", operands={"x": x})
+            raise ShapeError(
+                f"vector_norm: ord={ord} is undefined for empty vectors", operands={"x": x}, help="use ord=0 or more"
+            )
         return ops.sum(size, axes, keepdims)
     if ord == math.inf:
         return ops.max(size, axis=axes, keepdims=keepdims)
@@ -210,7 +212,9 @@ def matrix_norm(x: Symbol, ord: Any, *, keepdims: bool) -> Symbol:
     axes = (x.rank - 2, x.rank - 1)
     if any(x.shape[axis] == 0 for axis in axes):
         if ord in (-1, -2, -math.inf):
-            raise ShapeError(f"matrix_norm: ord={ord} is undefined for empty matrices", operands={"x": x})
+            raise ShapeError(
+                f"matrix_norm: ord={ord} is undefined for empty matrices", operands={"x": x}, help='use ord="fro"'
+            )
         return ops.sum(ops.abs(x), axes, keepdims)
     if ord == "fro":
         return euclidean(ops.abs(x), axes, keepdims=keepdims)

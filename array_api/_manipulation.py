@@ -172,7 +172,11 @@ def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[
     moved = axes_of("moveaxis", source, rank, roles, name="source")
     places = axes_of("moveaxis", destination, rank, roles, name="destination")
     if len(moved) != len(places):
-        raise ShapeError("moveaxis: source and destination have different numbers of axes", operands=roles)
+        raise ShapeError(
+            f"moveaxis: source has {len(moved)} axes, and destination {len(places)}",
+            operands=roles,
+            help="give a destination for each axis of source",
+        )
     order = [axis for axis in range(rank) if axis not in moved]
     for place, axis in sorted(zip(places, moved, strict=True)):
         order.insert(place, axis)

@@ -151,7 +151,11 @@ def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tenso
     if side not in ("left", "right"):
         raise ShapeError(f"searchsorted: unknown side {side!r}", help='use "left" or "right"')
     if x1.ndim != 1:
-        raise ShapeError(f"searchsorted: x1 must be a vector, got rank {x1.ndim}", operands={"x1": x1})
+        raise ShapeError(
+            f"searchsorted: x1 must be a vector, got rank {x1.ndim}",
+            operands={"x1": x1},
+            help="flatten it: reshape(x1, (-1,))",
+        )
     left, right = as_arrays("searchsorted", (x1, x2))
     return _searchsorted(left, right, side, sorter)
 

@@ -319,7 +319,11 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     try:
         stack = broadcast_shapes([a.shape[:-2], b.shape[:-2]])
     except ValueError as clash:
-        raise ShapeError(f"solve: the leading axes do not broadcast: {clash}", operands=roles) from None
+        raise ShapeError(
+            f"solve: the leading axes do not broadcast: {clash}",
+            operands=roles,
+            help="give stacks of equal sizes, or of size 1",
+        ) from None
     x = _linear_algebra.solve(_broadcast_stack(a, stack), _broadcast_stack(b, stack))
     return ops.squeeze(x, -1) if is_vector else x
 

@@ -180,7 +180,8 @@ def _work(waiting: Waiting, model: Model, batches: Batching) -> None:
                 _run(waiting, model, batches, live)
             for request in live:
                 if not request.future.done():
-                    waiting.end(request, RunCancelledError(f"{model.name}: the batcher was closed"))
+                    help = "close(drain=True) waits for requests"
+                    waiting.end(request, RunCancelledError(f"{model.name}: the batcher was closed", help=help))
             waiting.recorder.ran(time.monotonic() - started)
             waiting.running = 0
         del requests, live

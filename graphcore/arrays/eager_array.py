@@ -120,7 +120,7 @@ class EagerArray:
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise DTypeError("len: a scalar has no first axis")
+            raise DTypeError("len: a scalar has no first axis", help="use x.size for the number of elements")
         return self.shape[0]
 
     def __getitem__(self, key: Any, /) -> Any:
@@ -128,7 +128,7 @@ class EagerArray:
 
     def __iter__(self) -> Any:
         if not self.ndim:
-            raise DTypeError("iter: cannot iterate over a scalar, which has no axes")
+            raise DTypeError("iter: cannot iterate over a scalar, which has no axes", help="use x.item() for its value")
         return (self[i] for i in range(self.shape[0]))
 
     __hash__ = None  # type: ignore[assignment]  # == compares elements

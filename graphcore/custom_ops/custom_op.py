@@ -312,7 +312,10 @@ class CustomOp(Generic[P, R]):
         self._check_dtypes(padded)
         types, _ = self._types(padded, node_attributes, layer)
         if count > len(types):
-            raise GraphError(f"{self.label}: the node has {count} results, but the operator has {len(types)}")
+            raise GraphError(
+                f"{self.label}: the node has {count} results, but the operator has {len(types)}",
+                help="declare the results as the model uses them",
+            )
         return types[:count]
 
     def _pad_operands(self, inputs: Sequence[Any]) -> list[Any]:

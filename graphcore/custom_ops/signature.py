@@ -176,7 +176,10 @@ def _signature(label: str, function: Any) -> inspect.Signature:
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
-        raise GraphError(f"{label}: a function with a signature is required, got {type(function).__name__}") from None
+        raise GraphError(
+            f"{label}: a function with a signature is required, got {type(function).__name__}",
+            help="wrap it in a Python function: def rule(x): ...",
+        ) from None
 
 
 def _signature_text(signature: inspect.Signature) -> str:
@@ -423,7 +426,9 @@ class TracedBody:
         result_count = len(trace.definition.body.outputs)
         if count is not None and result_count != count:
             raise GraphError(
-                f"{self.label}: its body returns {result_count} results, but {count} are declared", operands=roles
+                f"{self.label}: its body returns {result_count} results, but {count} are declared",
+                operands=roles,
+                help="return as many Symbols as the rule returns types",
             )
         return trace
 

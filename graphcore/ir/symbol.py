@@ -160,7 +160,9 @@ class Symbol:
         try:
             return self.type.dtype
         except AttributeError:
-            raise GraphError(f"{self.type} is not a tensor and has no dtype", operands={"value": self}) from None
+            raise GraphError(
+                f"{self.type} is not a tensor and has no dtype", operands={"value": self}, help="use its .type"
+            ) from None
 
     @property
     def shape(self) -> Shape:
@@ -168,7 +170,9 @@ class Symbol:
         try:
             return self.type.shape
         except AttributeError:
-            raise GraphError(f"{self.type} is not a tensor and has no shape", operands={"value": self}) from None
+            raise GraphError(
+                f"{self.type} is not a tensor and has no shape", operands={"value": self}, help="use its .type"
+            ) from None
 
     @property
     def rank(self) -> int:
@@ -233,7 +237,11 @@ class Symbol:
 
     def __iter__(self) -> Iterator[Symbol]:
         if not self.rank:
-            raise SymbolError("iter: cannot iterate over a scalar, which has no axes", operands={"value": self})
+            raise SymbolError(
+                "iter: cannot iterate over a scalar, which has no axes",
+                operands={"value": self},
+                help="use the Symbol itself, or add an axis: ops.unsqueeze(x, 0)",
+            )
         first = self.shape[0]
         if not first.is_static:
             raise SymbolError(

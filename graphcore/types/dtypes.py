@@ -390,7 +390,7 @@ def _limits(dtype: DType) -> tuple[int, int] | tuple[float, float]:
     if dtype.kind is Kind.signed:
         return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
     if dtype.kind is Kind.string:
-        raise DTypeError("string has no minimum or maximum value")
+        raise DTypeError("string has no minimum or maximum value", help="use a dtype of numbers or bools")
     if dtype.is_complex:
         raise DTypeError(
             f"{dtype} has no minimum or maximum value: complex numbers have no order",

@@ -239,13 +239,17 @@ def onnxruntime_alone(
     try:
         session = onnxruntime.InferenceSession(os.fspath(path), options, providers=[*providers])
     except Exception as error:
-        raise ModelError(f"onnxruntime alone: {path} is refused", raw=_short(error)) from None
+        raise ModelError(
+            f"onnxruntime alone: {path} is refused", help="graphcore check names the nodes", raw=_short(error)
+        ) from None
 
     def call(feeds: Mapping[str, Any]) -> list[Any]:
         try:
             results: list[Any] = session.run(None, {name: _stored(value) for name, value in feeds.items()})
         except Exception as error:
-            raise RunError(f"onnxruntime alone: {path} fails", raw=_short(error)) from None
+            raise RunError(
+                f"onnxruntime alone: {path} fails", help="graphcore check names the nodes", raw=_short(error)
+            ) from None
         return results
 
     return call

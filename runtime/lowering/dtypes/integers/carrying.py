@@ -134,7 +134,9 @@ class Widths(Policy[Rewrite]):
             assert limits is not None
             if not value.interval.within(limits):
                 raise DTypeError(
-                    f"{symbol.dtype} values do not fit in the int64 operand of an operator", operands={"value": symbol}
+                    f"{symbol.dtype} values do not fit in the int64 operand of an operator",
+                    operands={"value": symbol},
+                    help="cast it first: .cast(DType.int64)",
                 )
             return self.loose(symbol)
         loose = self.loose(symbol)
