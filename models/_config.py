@@ -296,7 +296,7 @@ def arrays_of(
             continue
         array = arrays[name] = by_name[name]
         if not isinstance(array, np.ndarray) or is_masked(array):
-            mistyped.append(f"{name} is a {type(array).__name__}")
+            mistyped.append(f"{name} has type {type(array).__name__}")
             continue
         if array.shape != shape:
             misshapen.append(f"{name} is {list(array.shape)}, not {list(shape)}")

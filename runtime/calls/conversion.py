@@ -58,9 +58,8 @@ def _from_numbers(what: str, wanted: TensorType, value: Any) -> Array:
     except DTypeError as refusal:
         if DType.string in (value_dtype, dtype):
             fix = _make_array(wanted)
-            raise FeedError(
-                f"{what} must be {dtype}, got a {type(value).__name__} of {value_dtype}", help=fix
-            ) from None
+            of = f" of {value_dtype}" if isinstance(value, (list, tuple)) else ""
+            raise FeedError(f"{what} must be {dtype}, got {type(value).__name__}{of}", help=fix) from None
         raise FeedError(
             f"{refusal.summary}, the dtype of the input",
             help=f"give numbers that {dtype} holds, or an array that is cast",
@@ -94,7 +93,7 @@ def _from_other(what: str, value: Any) -> Array:
         except Exception as error:  # each library has its own reasons: another device, gradients, a dtype
             refusals.append(f"{type(error).__name__}: {error}".partition("\n")[0])
     raise FeedError(
-        f"{what} is a {type(value).__name__} that cannot be converted to an array: {refusals[-1]}",
+        f"{what} of type {type(value).__name__} cannot be converted to an array: {refusals[-1]}",
         help="give an array in the CPU's memory: tensor.detach().cpu().numpy(), np.asarray(x)",
     )
 

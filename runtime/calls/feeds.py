@@ -334,7 +334,7 @@ def summary(value: object) -> str:
     if isinstance(value, (list, tuple)):
         more = [f"and {len(value) - _MAX_LISTED} more"] if len(value) > _MAX_LISTED else []
         return f"[{', '.join([*map(summary, value[:_MAX_LISTED]), *more])}]"
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else type(value).__name__
 
 
 _MAX_LISTED = 4

@@ -184,7 +184,7 @@ def _fault(weights: Mapping[str, Symbol], name: object, array: Any) -> str:
         return f"the graph has no weight {name!r:.200}"
     wanted = weights[name].tensor_type
     if not isinstance(array, np.ndarray) or is_masked(array):
-        return f"weight {name!r:.200} must be {wanted}, got a {type(array).__name__}"
+        return f"weight {name!r:.200} must be {wanted}, got {type(array).__name__}"
     if array.dtype.newbyteorder("=") != wanted.dtype.numpy or array.shape != tuple(wanted.shape.static_dims):
         return f"weight {name!r:.200} must be {wanted}, got {array.dtype}{list(array.shape)}"
     return ""

@@ -237,7 +237,7 @@ def test_faulty_weights_are_named_all_at_once() -> None:
         "2 missing: model.layers.1.mlp.up_proj.weight [24, 32], model.norm.weight [32]",
         "1 unexpected: model.layers.0.self_attn.q_proj.bias",
         "1 of another shape: model.layers.0.mlp.gate_proj.weight is [32, 24], not [24, 32]",
-        "model.layers.0.self_attn.k_proj.weight is float64, model.layers.0.self_attn.v_proj.weight is a list",
+        "model.layers.0.self_attn.k_proj.weight is float64, model.layers.0.self_attn.v_proj.weight has type list",
         "1 different from the tied weight (model.embed_tokens.weight): lm_head.weight",
     ):
         assert part in caught.value.summary

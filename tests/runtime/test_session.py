@@ -288,7 +288,7 @@ def test_weights_given_are_made_right_or_refused() -> None:
     graph = linear(weight())
     swapped = weight(1).astype(">f4")
     assert np.allclose(gc.InferenceSession().load(graph, weights={"w": swapped})(X)[0], X @ weight(1), atol=1e-5)
-    with pytest.raises(ModelError, match=r"weight 'w' must be float32\[32, 64\], got a list"):
+    with pytest.raises(ModelError, match=r"weight 'w' must be float32\[32, 64\], got list"):
         gc.InferenceSession().load(graph, weights={"w": weight().tolist()})
     for wrong in (3, ["w"], weight(), "model.safetensors"):
         with pytest.raises(ModelError, match=r"load: weights must be a mapping of names to arrays, got \w+"):
