@@ -304,7 +304,7 @@ _PRODUCTS = frozenset({"Gemm", "MatMul"})
 
 
 def _parts_of_bytes(graph: Graph) -> Iterator[Node]:
-    """Yield what quantises to 2 or 4 bits, and what dequantises them, except constant factors of products."""
+    """Yield nodes that quantise to 2 or 4 bits, or dequantise them, except from constant factors of products."""
     readers: dict[int, set[str]] = {}
     for node in graph.nodes:
         for symbol in node.inputs:
