@@ -26,7 +26,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "": (
         "__main__ __init__",
         "cli",
-        "scale",
+        "conformance scale",
         "onnx_backend surgery_methods",
         "graph_methods",
         "view",

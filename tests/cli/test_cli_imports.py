@@ -19,7 +19,7 @@ PACKAGES = ("numpy", "ml_dtypes", "onnx", "onnxruntime", "rich", "shtab")
 
 COMMANDS = (
     "run", "check", "convert", "quantize", "doctor", "promote", "inspect", "view", "bench", "compare", "diff",
-    "extract", "rename", "set-dims", "astype", "completion",
+    "extract", "rename", "set-dims", "astype", "completion", "conform",
 )  # fmt: skip
 
 CODE = """

@@ -23,10 +23,11 @@ from onnx.reference import ReferenceEvaluator
 
 import graphcore as gc
 from graphcore import DType, TensorType
+from graphcore.conformance.runtimes import OrtModel
+from graphcore.conformance.suites import difference
 from graphcore.errors import GraphcoreError
 from tests.fuzz.odd_feeds import names
 from tests.support import reference
-from tests.support.backend import Bare, compared
 from tests.support.operators.cases import Place
 from tests.support.operators.cells import DRAWN
 from tests.support.operators.wanted import FORMULAS
@@ -459,7 +460,7 @@ def _as_file(session: gc.InferenceSession, content: bytes, feeds: Feeds) -> tupl
     types = list(graph.output_types.values())
     if not all(isinstance(type_, TensorType) for type_ in types):
         raise _Written  # of sequences, which onnxruntime gives otherwise
-    return types, Bare(file)(**feeds)
+    return types, OrtModel(file)(**feeds)
 
 
 WAYS = {"a session": _as_it_is, "a session of a Graph": _as_graph, "onnxruntime of the file": _as_file}
@@ -503,7 +504,7 @@ def _apart(result: Drawn, value: Sequence[Any], wanted: Sequence[Any] | None) ->
             greatest = 1.0
             if want.dtype.kind not in "OUSTb" and want.size:
                 greatest += float(np.nanmax(np.where(np.isfinite(exact := reference.exact(want)), np.abs(exact), 0)))
-            why = compared(got, want, 2e-5, 1e-6 * greatest)
+            why = difference(got, want, 2e-5, 1e-6 * greatest)
         if why not in ("", "ok", "near"):
             return f"{why}: {got.tolist()}, not {want.tolist()}"[:300]
     return ""

@@ -18,10 +18,11 @@ from PIL import Image
 
 import graphcore as gc
 from graphcore import DType, ops
+from graphcore.conformance.runtimes import OrtModel
+from graphcore.conformance.suites import node_tests
 from graphcore.errors import GraphError, MissingExtraError, RunError
 from graphcore.runtime.lowering.decompositions import strings
 from graphcore.runtime.ort.image_decoder import image_decoder
-from tests.support.backend import Bare, cases_of
 
 Array = np.ndarray[Any, Any]
 D = DType
@@ -376,7 +377,7 @@ def test_affine_grids_of_float16_run_in_files(sizes: list[int]) -> None:
     graph = helper.make_graph([node], "grid", infos, [onnx.ValueInfoProto(name="y")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     file = gc.Graph.load(model).to_onnx()
-    (result,) = Bare(file.SerializeToString())(theta=theta, sizes=np.array(sizes))
+    (result,) = OrtModel(file.SerializeToString())(theta=theta, sizes=np.array(sizes))
     places = np.stack(np.meshgrid(*(np.linspace(-1, 1, n) for n in sizes[2:]), indexing="ij")[::-1], -1)
     wanted = np.einsum("...c,rc->...r", places, theta[0, :, :-1].astype(float)) + theta[0, :, -1].astype(float)
     np.testing.assert_allclose(result[0].astype(float), wanted, atol=2e-3)
@@ -477,7 +478,7 @@ def test_loop_fills_an_optional_list_when_it_runs(is_given: bool) -> None:
     name = "test_loop16_seq_none"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        case = cases_of("loop")[name]
+        case = node_tests("loop")[name]
     assert case.model is not None
     model = gc.InferenceSession().load(case.model)
     assert str(model.outputs["seq_res"]).startswith("seq")

@@ -12,8 +12,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 import graphcore as gc
+from graphcore.conformance.runtimes import OrtModel
 from graphcore.errors import GraphError
-from tests.support.backend import Bare
 
 pytestmark = pytest.mark.releases
 
@@ -121,7 +121,10 @@ def test_windows_of_images_of_any_size(op: str, mode: str, size: int, gap: int, 
         op, [1, 1, "h", "w"], kernel_shape=[size] * 2, dilations=[gap] * 2, strides=[step] * 2, auto_pad=mode
     )
     graph = gc.Graph.load(model)
-    loaded, file = gc.InferenceSession(intra_op_num_threads=1).load(graph), Bare(graph.to_onnx().SerializeToString())
+    loaded, file = (
+        gc.InferenceSession(intra_op_num_threads=1).load(graph),
+        OrtModel(graph.to_onnx().SerializeToString()),
+    )
     for there in ((3, 4), (7, 8), (6, 5)):
         x = np.random.default_rng(0).integers(1, 9, (1, 1, *there))
         x = x.astype(np.uint8 if op == "ConvInteger" else np.float32)

@@ -11,8 +11,10 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
+from graphcore.conformance.cells import CELLS, DTYPES, OPS, Cell, expected, types_of
+from graphcore.conformance.cells import operands as whole_operands
 from graphcore.errors import LossyCastWarning
-from tests.support.every.score import CELLS, DTYPES, OPS, Array, Cell, agrees, operands, types_of, wanted
+from tests.support.every.score import Array, agrees, operands, wanted
 
 pytestmark = pytest.mark.releases
 
@@ -50,3 +52,11 @@ def test_every_cell_has_the_values_of_numpy(left: DType) -> None:
 def _built(cell: Cell, graph: Graph) -> Any:
     function: Callable[..., Any] = OPS[cell.op]
     return function(*(graph[name] for name in types_of(cell, operands(cell))))
+
+
+@pytest.mark.numbers
+def test_expected_results_of_whole_numbers_are_those_of_numpy() -> None:
+    for cell in CELLS:
+        arrays = whole_operands(cell)
+        result = expected(cell, *arrays)
+        assert agrees(cell, result, wanted(cell, *arrays)), (cell, result, wanted(cell, *arrays))

@@ -13,8 +13,9 @@ from onnx import TensorProto, helper
 from onnx.backend.test.runner import Runner
 
 from graphcore import onnx_backend
+from graphcore.conformance.suites import node_tests
 from graphcore.errors import FeedError, GraphError, RunError
-from tests.support.backend import KNOWN, cases_of
+from tests.support.backend import KNOWN
 
 MODULES = (
     "cast constant gather if_ lstm optionalgetelement quantizelinear reshape sequence_map split string_concat".split()
@@ -37,7 +38,7 @@ A, B = np.array([1, 2], np.float32), np.array([5, 7], np.float32)
 def test_runner_of_onnx_passes(module: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cases = [case for name, case in cases_of(module).items() if name not in KNOWN]
+        cases = [case for name, case in node_tests(module).items() if name not in KNOWN]
     assert cases
     for case in cases[:12]:
         prepared = onnx_backend.Backend.prepare(case.model, "CPU")

@@ -13,10 +13,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from onnx.backend.test.case import node as node_tests
+from onnx.backend.test.case import node as node_cases
 
 from graphcore import DType, Graph, TensorType
 from graphcore.arrays.external_data import Folder
+from graphcore.conformance.suites import node_tests, value_of
 from graphcore.errors import ModelError
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.shape_values import ShapeValues
@@ -28,11 +29,11 @@ from graphcore.onnx.schemas.node_inference import infer_node
 from graphcore.onnx.schemas.schemas import schema_of
 from graphcore.operators import ONNX, SHAPES, Trait, having
 from graphcore.types.tensor_types import Shape, Type
-from tests.support.backend import POOLS, cases_of, value
+from tests.support.backend import POOLS
 from tests.support.shape_draws import DRAWS, Draw
 
 RULED = sorted(SHAPES.keys() & ONNX)
-MODULES = {info.name.replace("_", ""): info.name for info in pkgutil.iter_modules(node_tests.__path__)}
+MODULES = {info.name.replace("_", ""): info.name for info in pkgutil.iter_modules(node_cases.__path__)}
 VERSIONS = (7, 9, 11, 13, 17, 18, 21, 22, 24, OPSET)
 
 CEILED = having(Trait.WINDOW) & having(Trait.SELECTS, Trait.ROUNDS)
@@ -98,7 +99,7 @@ def test_rules_on_the_cases_of_onnx(operator: str) -> None:
     module = MODULES.get(operator.lower())
     if module is None or module in POOLS:
         pytest.skip("ONNX has no cases of it, or takes seconds to make them")
-    for case in cases_of(module).values():
+    for case in node_tests(module).values():
         graph = case.model.graph
         (version,) = [o.version for o in case.model.opset_import if not o.domain]
         results = dict(zip([i.name for i in graph.input], case.data_sets[0][0], strict=False))
@@ -114,7 +115,7 @@ def test_rules_on_the_cases_of_onnx(operator: str) -> None:
                 owner = Graph("g")
                 symbols: dict[str, Symbol | None] = {"": None}
                 for name, type_ in types.items():
-                    array = np.asarray(value(results[name]))
+                    array = np.asarray(value_of(results[name]))
                     if form != "types" and array.size <= 32 and array.ndim < 2 and len(node.input) > 1:
                         symbols[name] = owner.constant(array, type_.dtype)
                         continue
@@ -124,7 +125,7 @@ def test_rules_on_the_cases_of_onnx(operator: str) -> None:
                 for name, item in zip(node.output, result or (), strict=False):
                     if form == "names" or name not in wanted or not isinstance(item, TensorType):
                         continue
-                    shape = np.asarray(value(wanted[name])).shape
+                    shape = np.asarray(value_of(wanted[name])).shape
                     if item.shape.is_ranked:
                         assert len(item.shape) == len(shape), (case.name, item, shape)
                         assert all(d.is_dynamic or d == n for d, n in zip(item.shape, shape, strict=True)), (

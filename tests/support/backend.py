@@ -7,7 +7,6 @@ crash ends no more than that process.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import os
@@ -18,19 +17,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import onnx
-import onnxruntime
-from onnx.backend.test.case import node as node_tests
+from onnx.backend.test.case import node as node_cases
 
 import graphcore as gc
 from graphcore import ops
 from graphcore.arrays.external_data import Folder
+from graphcore.conformance.runtimes import OrtModel
+from graphcore.conformance.suites import node_tests, outcome
 from graphcore.onnx.proto.tensors import array_of, dense
 from graphcore.onnx.proto.type_protos import read_type
-from graphcore.runtime.ort.transport_dtypes import PLAIN, from_ort, to_ort
-from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
 
 _DRAWN = "The result is drawn at random, and what is expected was drawn by another generator."
@@ -86,38 +82,6 @@ KNOWN: Mapping[str, str] = {
     "test_stft_with_window": _KERNEL,
 }
 """By name the reason. All others pass, and none of these does: see `test_backend_suite`."""
-
-
-# Models in onnxruntime itself, with nothing of graphcore between
-
-
-class Bare:
-    """A session on the CPU provider that is fed and gives arrays of NumPy and ml_dtypes, lists of them, and None."""
-
-    def __init__(self, model: bytes | str) -> None:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        self._fed = {i.name: _dtype_of(i.type) for i in self._session.get_inputs()}
-        self._given = [_dtype_of(o.type) for o in self._session.get_outputs()]
-
-    @property
-    def inputs(self) -> list[str]:
-        return list(self._fed)
-
-    def __call__(self, **feeds: Any) -> list[Any]:
-        if all(dtype is None or dtype in PLAIN for dtype in (*self._fed.values(), *self._given)):
-            return list(self._session.run(None, feeds))
-        values = {name: to_ort(array, self._fed[name] or DType.of(array.dtype)) for name, array in feeds.items()}
-        results = self._session.run_with_ort_values(None, values)
-        return [from_ort(value, _dtype_of(value.data_type()) or DType.string) for value in results]
-
-
-def _dtype_of(text: str) -> DType | None:
-    """The dtype of a tensor's type in onnxruntime's words; None for other types."""
-    if not text.startswith("tensor("):
-        return None
-    return DType.of(onnx.TensorProto.DataType.Value(text.removeprefix("tensor(").removesuffix(")").upper()))
 
 
 # Models as graphs that calls of `ops.onnx` make of their nodes' own fields
@@ -182,75 +146,8 @@ POOLS = frozenset({"averagepool", "lppool", "maxpool"})
 
 def collected(*, pools: bool | None = None) -> dict[str, Any]:
     """Return the tests of the modules in POOLS, those of the others, or all, by name."""
-    names = (info.name for info in pkgutil.iter_modules(node_tests.__path__))
-    return cases_of(*(name for name in names if pools is None or (name in POOLS) == pools))
-
-
-def cases_of(*modules: str) -> dict[str, Any]:
-    """Return the tests of modules of `onnx.backend.test.case.node`, by name."""
-    results: dict[str, Any] = {}
-    for name in modules:
-        if name not in _COLLECTED:
-            before = len(node_tests._NodeTestCases)
-            importlib.import_module(f"{node_tests.__name__}.{name}")
-            _COLLECTED[name] = node_tests._NodeTestCases[before:]
-        results |= {case.name: case for case in _COLLECTED[name]}
-    return results
-
-
-_COLLECTED: dict[str, list[Any]] = {}
-
-
-def value(values: Any) -> Any:
-    """An input or an expected output: an array, a list of them, or None."""
-    if isinstance(values, onnx.TensorProto):
-        return array_of(values, Folder(None))[0]
-    if isinstance(values, (list, tuple)):
-        return [value(v) for v in values]
-    return None if values is None else np.asarray(values)
-
-
-def compared(result: Any, wanted: Any, rtol: float, atol: float) -> str:
-    """ "ok", or how the two differ: `type` for other kinds, dtypes or shapes, `values` for other numbers.
-
-    `near`: by no more than two units in the last place of a float of 16 bits.
-    """
-    if wanted is None or isinstance(wanted, list):
-        if wanted is None or not isinstance(result, list) or len(result) != len(wanted):
-            return "ok" if result is None and wanted is None else f"type: {result!r:.80} for {wanted!r:.80}"
-        return next((c for f, w in zip(result, wanted, strict=True) if (c := compared(f, w, rtol, atol)) != "ok"), "ok")
-    is_text = wanted.dtype.kind in "OUST"
-    if result.shape != wanted.shape or (result.dtype != wanted.dtype and not (is_text and result.dtype.kind in "OUST")):
-        return f"type: {result.dtype}{list(result.shape)} for {wanted.dtype}{list(wanted.shape)}"
-    if is_text:
-        return "ok" if (result.astype(str) == wanted.astype(str)).all() else "values"
-    kind = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    is_near = np.allclose(result.astype(kind), wanted.astype(kind), rtol=rtol, atol=atol, equal_nan=True)
-    if is_near:
-        return "ok"
-    if wanted.dtype.itemsize == 2 and wanted.dtype.kind not in "iu":
-        step = float(ml_dtypes.finfo(wanted.dtype).eps)  # type: ignore[no-untyped-call]
-        if np.allclose(result.astype(kind), wanted.astype(kind), rtol=2 * step, atol=atol, equal_nan=True):
-            return "near"
-    return "values"
-
-
-def outcome(case: Any, load: Callable[[onnx.ModelProto], Any]) -> str:
-    """Return the outcome of a test: "ok", `load`, `run`, `type`, `values` or `near`, and why. load: loads a model."""
-    try:
-        model = load(case.model)
-    except Exception as error:
-        return f"load: {type(error).__name__}: {error}"
-    for inputs, outputs in case.data_sets:
-        try:
-            match: Sequence[Any] = model(**dict(zip(model.inputs, map(value, inputs), strict=False)))
-        except Exception as error:
-            return f"run: {type(error).__name__}: {error}"
-        wanted = [value(o) for o in outputs]
-        result = compared(list(match), wanted, case.rtol, case.atol)
-        if result != "ok":
-            return result
-    return "ok"
+    names = (info.name for info in pkgutil.iter_modules(node_cases.__path__))
+    return node_tests(*(name for name in names if pools is None or (name in POOLS) == pools))
 
 
 def ways(folder: Path) -> Mapping[str, Callable[[onnx.ModelProto], Any]]:
@@ -274,8 +171,8 @@ def ways(folder: Path) -> Mapping[str, Callable[[onnx.ModelProto], Any]]:
         "loaded": session.load,
         "rebuilt": lambda model: session.load(rebuilt(model)),
         "exported": lambda model: session.load(exported(model)),
-        "bare": lambda model: Bare(model.SerializeToString()),
-        "exported-bare": lambda model: Bare(exported(model)),
+        "bare": lambda model: OrtModel(model.SerializeToString()),
+        "exported-bare": lambda model: OrtModel(exported(model)),
     }
 
 

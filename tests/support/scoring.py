@@ -1,6 +1,6 @@
 """`python -m tests.support.scoring cells|suite --output path`: how much is right on the installed onnxruntime.
 
-cells: those of `tests/support/every/score.py`. suite: ONNX's own tests of nodes. No test, but what
+cells: those of `graphcore.conformance.cells`. suite: ONNX's own tests of nodes. No test, but what
 `python -m tools.kernel_probe --releases` asks of each release.
 """
 
@@ -18,11 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from graphcore.conformance.cells import CELLS, DTYPES, OPS, types_of
+from graphcore.conformance.suites import outcome
 from graphcore.errors import LossyCastWarning
 from graphcore.ir.graph import Graph
 from graphcore.runtime.session import InferenceSession
-from tests.support.backend import collected, outcome, ways
-from tests.support.every.score import CELLS, DTYPES, OPS, agrees, operands, types_of, wanted
+from tests.support.backend import collected, ways
+from tests.support.every.score import agrees, operands, wanted
 from tools.kernel_probe.workers import Died, Worker
 
 

@@ -21,6 +21,7 @@ import onnxruntime
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
 from graphcore.build.declare import REGISTRY
+from graphcore.conformance.cells import CELLS, OPS, Cell
 from graphcore.models import gpt2, llama, minilm, resnet, vit
 from graphcore.runtime.inspection.placement import RECORD, SIZES, recorded
 from graphcore.runtime.ort.release import runtime
@@ -28,7 +29,6 @@ from tests.runtime import test_fusions, test_fusions_convolutions, test_fusions_
 from tests.runtime.test_fusions_norms import norm, rotated
 from tests.support.decoders import some
 from tests.support.every.case import ALL, Array
-from tests.support.every.score import CELLS, OPS, Cell
 from tests.support.every_op import CASES, graph_of
 
 PROVIDER = "CUDAExecutionProvider"

@@ -196,7 +196,7 @@ _HEAD = """\
 # Releases of onnxruntime
 
 Made by `python -m tools.kernel_probe --releases ...`, which runs every probe of
-`tools/kernel_probe/probes`, the 2,397 cells of `tests/support/every/score.py` and ONNX's own tests of nodes in an
+`tools/kernel_probe/probes`, the 2,397 cells of `graphcore/conformance/cells.py` and ONNX's own tests of nodes in an
 environment of each release. What lowering goes by is `runtime/lowering/targets/cpu.json` and `traps.json`.
 
 A release that was not measured is lowered for by the kernels that it lists and the nearest measured table. It has the

@@ -23,6 +23,7 @@ _EXAMPLES = """examples:
   graphcore deploy model.onnx --triton repository/
   graphcore promote int8 uint64
   graphcore doctor
+  graphcore conform --runtime 1.27.0
 """
 
 _COMMANDS = (
@@ -42,6 +43,7 @@ _COMMANDS = (
     options.add_deploy,
     reading.add_promote,
     reading.add_doctor,
+    reading.add_conform,
     reading.add_completion,
 )
 """In the order of the help."""

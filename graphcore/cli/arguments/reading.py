@@ -198,6 +198,26 @@ def add_doctor(commands: Commands) -> None:
     parser.add_argument("--traps", action="store_true", help="name every trap and the releases in which it was seen")
 
 
+def add_conform(commands: Commands) -> None:
+    parser = command(commands, "conform", "conform", _CONFORM, _CONFORM_HELP)
+    parser.add_argument("--suite", action="append", choices=("onnx", "dtypes"), help="a suite (both); repeatable")
+    parser.add_argument(
+        "--engine", action="append", metavar="NAME",
+        choices=("graphcore", "onnxruntime", "onnxruntime-web", "openvino", "reference"),
+        help="graphcore, onnxruntime, onnxruntime-web, openvino or reference (graphcore, onnxruntime); repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--runtime", action="append", metavar="VERSION",
+        help="a release of onnxruntime or onnxruntime-web, installed into the cache (the installed one); repeatable",
+    )  # fmt: skip
+    parser.add_argument("--onnx-tests", metavar="FOLDER", help="also run onnx-tests, in this checkout")
+    parser.add_argument("--array-api", metavar="FOLDER", help="also run array-api-tests, in this checkout")
+    parser.add_argument("--examples", type=count, default=10, metavar="N", help="examples of each of these tests (10)")
+    parser.add_argument("--page", metavar="FILE", help="update the table of this Markdown page")
+    add_provider(parser)
+    add_json(parser)
+
+
 def add_completion(commands: Commands) -> None:
     parser = command(commands, "showing", "completion", _COMPLETION, _COMPLETION_HELP)
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
@@ -242,6 +262,20 @@ examples:
   graphcore compare model.onnx --dim batch=4
   graphcore compare model.onnx --scheme int8_dynamic --scheme int4 --input x=x.npy
   graphcore compare model.onnx --provider cuda --dtype float16 --json
+"""
+
+_CONFORM = "Runs conformance suites against graphcore and other runtimes, and prints how many cases pass."
+_CONFORM_HELP = """\
+Suites: ONNX's backend tests of single nodes ("onnx"), 20 operators on operands of 13 dtypes each ("dtypes"), and, where
+you name their checkouts, onnx-tests and array-api-tests. A case that crashes a runtime fails, and the others go on.
+
+The exit status is 0 if the suites ran, whatever they found.
+
+examples:
+  graphcore conform
+  graphcore conform --runtime 1.27.0 --runtime 1.32.0 --json
+  graphcore conform --engine onnxruntime-web --runtime 1.30.0 --suite onnx
+  graphcore conform --engine graphcore --onnx-tests ../onnx-tests --page conformance.md
 """
 
 

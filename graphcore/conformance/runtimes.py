@@ -1,0 +1,173 @@
+"""The runtimes that `graphcore conform` compares: each loads ONNX models and runs them on NumPy arrays."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import importlib
+import inspect
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from graphcore.runtime.ort.options import resolve
+from graphcore.runtime.ort.transport_dtypes import PLAIN, from_ort, to_ort
+from graphcore.runtime.session import InferenceSession
+from graphcore.types.dtypes import DType
+
+CANDIDATE = "GRAPHCORE_CANDIDATE"
+"""The environment variable with the runtime and the provider that onnx-tests tests."""
+
+WEB_FOLDER = "GRAPHCORE_ONNXRUNTIME_WEB"
+"""The environment variable with the folder in which npm installed onnxruntime-web."""
+
+
+class OrtModel:
+    """A model in onnxruntime itself, without graphcore: takes and returns arrays of NumPy and ml_dtypes."""
+
+    def __init__(self, model: bytes | str, provider: str = "cpu") -> None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        self._session = onnxruntime.InferenceSession(model, options, providers=resolve(provider))
+        self._fed = {i.name: _dtype_of(i.type) for i in self._session.get_inputs()}
+        self._dtypes = [_dtype_of(o.type) for o in self._session.get_outputs()]
+
+    @property
+    def inputs(self) -> list[str]:
+        return list(self._fed)
+
+    def __call__(self, **feeds: Any) -> list[Any]:
+        if all(dtype is None or dtype in PLAIN for dtype in (*self._fed.values(), *self._dtypes)):
+            return list(self._session.run(None, feeds))
+        values = {name: to_ort(array, self._fed[name] or DType.of(array.dtype)) for name, array in feeds.items()}
+        results = self._session.run_with_ort_values(None, values)
+        return [from_ort(value, _dtype_of(value.data_type()) or DType.string) for value in results]
+
+
+def _dtype_of(text: str) -> DType | None:
+    """Return the dtype of a tensor type as onnxruntime prints it; None for other types."""
+    if not text.startswith("tensor("):
+        return None
+    return DType.of(onnx.TensorProto.DataType.Value(text.removeprefix("tensor(").removesuffix(")").upper()))
+
+
+class _Reference:
+    """A model in ONNX's reference evaluator."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        reference: Any = importlib.import_module("onnx.reference")
+        self._evaluator = reference.ReferenceEvaluator(model)
+        self.inputs: list[str] = list(self._evaluator.input_names)
+
+    def __call__(self, **feeds: Any) -> list[Any]:
+        return list(self._evaluator.run(None, feeds))
+
+
+class _OpenVino:
+    """A model in OpenVINO on the CPU."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        openvino = importlib.import_module("openvino")
+        compiled = openvino.Core().compile_model(model.SerializeToString(), "CPU")
+        self._compiled = compiled
+        self.inputs = [i.name for i in model.graph.input]
+
+    def __call__(self, **feeds: Any) -> list[Any]:
+        results = self._compiled(list(feeds.values()))
+        return [results[output] for output in self._compiled.outputs]
+
+
+class _Web:
+    """onnxruntime-web (WebAssembly) in a process of Node.js, with requests and answers as lines of JSON."""
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("web.mjs")
+        command = ["node", str(script), os.environ[WEB_FOLDER]]
+        self._node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def _ask(self, **request: Any) -> Any:
+        assert self._node.stdin is not None
+        assert self._node.stdout is not None
+        self._node.stdin.write(json.dumps(request) + "\n")
+        self._node.stdin.flush()
+        answer = json.loads(self._node.stdout.readline() or os._exit(1))  # a crash of node is one of this process
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+    def load(self, model: onnx.ModelProto) -> Callable[..., list[Any]]:
+        names = self._ask(model=_encoded(model.SerializeToString()))["inputs"]
+
+        def run(**feeds: Any) -> list[Any]:
+            return [
+                _array(each) for each in self._ask(feeds={name: _described(x) for name, x in feeds.items()})["outputs"]
+            ]
+
+        run.inputs = names  # type: ignore[attr-defined]
+        return run
+
+
+def _encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _described(array: Any) -> dict[str, Any]:
+    """Return a tensor as JSON. Raises `TypeError` for sequences and optionals, which onnxruntime-web does not take."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError("onnxruntime-web takes tensors only")
+    if array.dtype.kind in "OUST":
+        return {"type": "string", "dims": array.shape, "strings": list(map(str, array.ravel()))}
+    return {"type": array.dtype.name, "dims": array.shape, "data": _encoded(np.ascontiguousarray(array).tobytes())}
+
+
+def _array(described: Mapping[str, Any]) -> Any:
+    if described["type"] == "string":
+        return np.array(described["strings"], object).reshape(described["dims"])
+    data = base64.b64decode(described["data"])
+    return np.frombuffer(data, np.dtype(described["type"])).reshape(described["dims"])
+
+
+def _graphcore(provider: str) -> Callable[[Any], Any]:
+    return InferenceSession(provider).load
+
+
+RUNTIMES: Mapping[str, Callable[[str], Callable[[Any], Any]]] = {
+    "graphcore": _graphcore,
+    "onnxruntime": lambda provider: lambda model: OrtModel(model.SerializeToString(), provider),
+    "onnxruntime-web": lambda provider: _Web().load,
+    "openvino": lambda provider: _OpenVino,
+    "reference": lambda provider: _Reference,
+}
+"""By name, what returns the loader of models of a runtime for a provider of onnxruntime, which the others ignore."""
+
+
+# What pytest loads in a checkout of onnx-tests
+
+
+def run_candidate(model: onnx.ModelProto) -> dict[str, Any]:
+    """Return the results by name of a model without inputs, as onnx-tests calls the runtime under test."""
+    name, provider = os.environ[CANDIDATE].split()
+    loaded = _loader(name, provider)(model)
+    return dict(zip([output.name for output in model.graph.output], loaded(), strict=True))
+
+
+@functools.cache
+def _loader(name: str, provider: str) -> Callable[[Any], Any]:
+    # By default graphcore leaves float16 of imported models to onnxruntime's kernels.
+    return InferenceSession(provider, precision="exact").load if name == "graphcore" else RUNTIMES[name](provider)
+
+
+def pytest_configure() -> None:
+    """Drop the option `optimized`, which onnx-tests passes and the reference evaluator has up to onnx 1.22."""
+    reference: Any = importlib.import_module("onnx.reference")
+    wrappers: Any = importlib.import_module("onnx_tests.runtime_wrappers")
+    evaluator = reference.ReferenceEvaluator
+    if "optimized" not in inspect.signature(evaluator).parameters:
+        wrappers.ReferenceEvaluator = lambda model, optimized: evaluator(model)
