@@ -19,7 +19,7 @@ DTYPES_INTRODUCTION = """\
 How each op is computed in each dtype on the CPU provider, in a file for all supported releases of onnxruntime; a
 session on a newer release uses more of its kernels. `tests/ops/test_every_op.py` runs every cell that is not
 *refused* and compares it with [Numbers](numbers.md). The column *result* says whether results are exact, or near (4
-units in the last place of float32 or 1e-6, then rounded to narrower floats; 1e-12 in float64). `int96` stands for all
+units in the last place of float32 or 1e-6, then rounded to narrower floats; 4 units in float64). `int96` stands for all
 integers of more than 64 bits: see [wide integers](numbers.md#integers-of-more-than-64-bits). This page is generated
 by `python docs/make_tables.py`.
 

@@ -119,7 +119,7 @@ def swiglu(gate: TensorLike, up: TensorLike) -> Symbol:
 
 @expansion("SwiGlu", broadcasts=True)
 def _swiglu(gate: Symbol, up: Symbol) -> Symbol:
-    return e.emit("Mul", _swish(gate), up)
+    return e.emit("Mul", swish(gate), up)
 
 
 # Element-wise, without parameters
@@ -405,15 +405,35 @@ def _below_zero(x: Symbol, there: Symbol) -> Symbol:
     return e.where(e.less(x, e.const(x, 0.0)), there, x)
 
 
+@expansion("Swish", fast=True)
+def _quick_swish(x: Symbol, alpha: float = 1.0) -> Symbol:
+    return e.emit("Mul", x, e.emit("Sigmoid", x if alpha == 1 else e.mul(x, alpha)))
+
+
 @expansion("Swish")
-def _swish(x: Symbol, alpha: float = 1.0) -> Symbol:
-    inner = x if alpha == 1 else e.emit("Mul", x, e.const(x, alpha))
-    return e.emit("Mul", x, e.emit("Sigmoid", inner))
+def swish(x: Symbol, alpha: float = 1.0) -> Symbol:
+    """Return x * sigmoid(alpha * x)."""
+    if x.dtype is not DType.float64:
+        return _quick_swish(x, alpha)
+    if alpha == 1:
+        return times_sigmoid(x, x)
+    bounded = e.clamp_max(e.clamp_min(x, -1e200), 1e200)
+    return times_sigmoid(x, *e.product_of(bounded, e.const(x, alpha)))
+
+
+def times_sigmoid(x: Symbol, inner: Symbol, rest: Symbol | None = None) -> Symbol:
+    """Return x / (1 + exp(-inner - rest)) in float64, without underflow before the product does."""
+    below = e.below(inner, 0.0)
+    if rest is not None:
+        rest = e.where(below, rest, e.emit("Neg", rest))
+    power, tail = e.exp_factors(e.emit("Neg", e.emit("Abs", inner)), rest)
+    share = e.emit("Div", e.where_number(below, power, 1.0), e.add(e.emit("Mul", power, tail), 1.0))
+    return e.mul(e.mul(x, share), e.where_number(below, tail, 1.0))
 
 
 @expansion("QuickGelu")
 def _quick_gelu(x: Symbol) -> Symbol:
-    return _swish(x, 1.702)
+    return swish(x, 1.702)
 
 
 @expansion("Gelu")
@@ -441,13 +461,20 @@ def _softsign(x: Symbol) -> Symbol:
 
 @expansion("HardSigmoid")
 def _hardsigmoid(x: Symbol, alpha: float = 0.2, beta: float = 0.5) -> Symbol:
-    line = e.emit("Add", e.emit("Mul", x, e.const(x, alpha)), e.const(x, beta))
-    return e.emit("Clip", line, e.const(x, 0.0), e.const(x, 1.0))
+    if x.dtype is DType.float64:  # both may cancel
+        rise, lost = e.product_of(e.clamp_max(e.clamp_min(x, -1e200), 1e200), e.const(x, alpha))
+        return _to_one(e.add(e.add(rise, beta), lost))
+    return _to_one(e.add(e.mul(x, alpha), beta))
+
+
+def _to_one(x: Symbol) -> Symbol:
+    return e.emit("Clip", x, e.const(x, 0.0), e.const(x, 1.0))
 
 
 @expansion("HardSwish")
 def _hardswish(x: Symbol) -> Symbol:
-    return e.emit("Mul", x, _hardsigmoid(x, 1 / 6, 0.5))
+    share = e.emit("Div", e.add(x, 3.0), e.const(x, 6.0)) if x.dtype is DType.float64 else e.add(e.mul(x, 1 / 6), 0.5)
+    return e.emit("Mul", x, _to_one(share))
 
 
 @expansion("Mish")

@@ -94,7 +94,7 @@ def _stirling(x: Symbol) -> Symbol:
 def _sine_of_turns(size: Symbol) -> tuple[Symbol, Symbol]:
     """Return sin(pi * x) and cos(pi * x) up to their sign, from the distance of x to the nearest integer."""
     angle = e.mul(e.emit("Sub", size, e.emit("Round", size)), math.pi)
-    return e.emit("Sin", angle), e.emit("Cos", angle)
+    return e.emit("Sin", angle, accuracy="fast"), e.emit("Cos", angle, accuracy="fast")
 
 
 def _lgamma(x: Symbol) -> Symbol:
@@ -194,17 +194,18 @@ digamma = _function(
 
 # Error functions, and the distribution function of normal numbers
 
-# exp(x * x) * erfc(x) * (x + k) from 0.5 to 28, k = 3.75.
+# (1 / (exp(x * x) * erfc(x)) - 1) / 2x, k = 2.5.
 _ERFCX = (
-    -4.254554070227477e-10, -4.088720322192388e-09, 3.5445427017102115e-09, 3.874668114334615e-08,
-    -2.7263623935315195e-08, -2.6263958796208333e-07, 2.800087375247973e-07, 1.655559147866216e-06,
-    -3.289435726433237e-06, -8.90379342074379e-06, 3.747167318396314e-05, 1.0593960523707054e-05,
-    -0.00034864683998736946, 0.0007948231030348226, 0.000986338077332185, -0.012535880041272693,
-    0.04911877861545084, -0.1319554011785297, 0.2790620490337779, -0.4904702912076784, 0.7363189252217517,
-    -0.9587415766529096, 1.0919229095627891,
+    -1.4150119642087755e-09, -1.2648813929212715e-09, 1.6540132124872013e-08, 1.267411127510999e-08,
+    -1.0559266920213942e-07, -7.088051042767568e-08, 5.051354694345264e-07, 3.1592156992694014e-07,
+    -2.0589977917459733e-06, -1.2687461946369642e-06, 7.613449754745501e-06, 4.629423432259163e-06,
+    -2.648015102112463e-05, -1.4859011876138154e-05, 8.885300274736516e-05, 3.929327182872229e-05,
+    -0.0002928920483850554, -6.614022691888039e-05, 0.0009585159925348583, -0.00011035308969145655,
+    -0.0031215558989138533, 0.0020131845554225113, 0.010049298096599654, -0.01637823255350631, -0.031191414588553918,
+    0.1755321608797154, 0.7487379609753658,
 )  # fmt: skip
 # erf(x) / x up to 0.5, in x * x.
-_ERF = (
+ERF = (
     -1.462091340945175e-07, 1.637123442577e-06, -1.4923003368152099e-05, 0.00012055286202005714,
     -0.0008548326510724796, 0.0052239776220169365, -0.02686617064499972, 0.1128379167095487, -0.3761263890318375,
     1.1283791670955126,
@@ -231,27 +232,34 @@ _ERFCINV_FAR = (
     -0.08697118005911333, 0.08817908806884023, -0.08763857761155203, 0.08493019072594464, -0.07965450154948095,
     0.07090387303320883, -0.05779078775428057, 0.03572209251558625, 0.9893527496558694,
 )  # fmt: skip
-# The factors of 1 / x^2 in the series of x * sqrt(pi) * erfcx(x), the highest first.
-_ERFCX_FAR = (162.421875, -29.53125, 6.5625, -1.875, 0.75, -0.5, 1.0)
 
 
-def _scaled_erfc(x: Symbol) -> Symbol:
-    """Return erfc(x) from 0.5 to 28."""
+def _gauss(x: Symbol, factor: float, growth: float = 0.0) -> tuple[Symbol, Symbol]:
+    """Return two factors of exp(-factor * x * x) * (1 + growth), of which only the second makes it subnormal.
+
+    They have the digits that the square rounds off. factor: a power of two.
+    """
     high = e.upper(x)
-    # exp(-x * x) would lose the digits that the square rounds off; as two halves it does not underflow early.
-    half = e.emit("Exp", e.mul(e.emit("Mul", high, high), -0.5))
-    rest = e.emit("Exp", e.emit("Mul", e.emit("Sub", high, x), e.emit("Add", high, x)))
-    scaled = e.emit("Div", e.polynomial(e.ratio(x, 3.75), _ERFCX), e.add(x, 3.75))
-    return e.emit("Mul", e.emit("Mul", e.emit("Mul", scaled, rest), half), half)
+    rest = e.emit("Mul", e.emit("Sub", high, x), e.mul(e.emit("Add", x, high), factor))
+    rest = e.polynomial(rest, (1 / 6, 0.5, 1.0, growth))
+    return e.exp_factors(e.mul(e.square(high), -factor), rest)
+
+
+def _scaled(x: Symbol, unit: float = 1.0, share: float = 1.0) -> Symbol:
+    """Return share * exp(y * y) * erfc(y) of y = unit * x for x >= 0."""
+    slope = e.polynomial(e.ratio(e.clamp_max(x, 1e300), 2.5 / unit), _ERFCX)
+    return e.div(share * 0.5 / unit, e.add(e.emit("Mul", x, slope), 0.5 / unit))
+
+
+def scaled_erfc(x: Symbol) -> Symbol:
+    """Return erfc(x) from 0 to 28."""
+    power, scale = _gauss(x, 1.0)
+    return e.emit("Mul", e.emit("Mul", _scaled(x), power), scale)
 
 
 def _erfc(x: Symbol) -> Symbol:
-    size = e.emit("Abs", x)
-    inside = e.polynomial(e.square(e.clamp_max(size, 0.5)), _ERF)
-    near = e.emit("Sub", e.const(x, 1), e.emit("Mul", x, inside))
-    far = _scaled_erfc(e.clamp_min(e.clamp_max(size, 28.0), 0.5))
-    far = e.where(e.below(x, 0), e.emit("Sub", e.const(x, 2), far), far)
-    return e.where(e.below(size, 0.5), near, far)
+    far = scaled_erfc(e.clamp_max(e.emit("Abs", x), 28.0))
+    return e.where(e.below(x, 0), e.emit("Sub", e.const(x, 2), far), far)
 
 
 def _erfinv(x: Symbol) -> Symbol:
@@ -264,31 +272,12 @@ def _erfinv(x: Symbol) -> Symbol:
     return e.where(e.below(size, 0.5), near, e.emit("Mul", e.emit("Sign", x), tail))
 
 
-def _scaled(size: Symbol) -> Symbol:
-    """Return exp(x * x) * erfc(x) from 0.5 on."""
-    near = e.clamp_max(size, 28.0)
-    quotient = e.emit("Div", e.polynomial(e.ratio(near, 3.75), _ERFCX), e.emit("Add", near, e.const(near, 3.75)))
-    inverse = e.emit("Reciprocal", e.clamp_min(size, 28.0))
-    beyond = e.emit("Mul", e.mul(inverse, 1 / math.sqrt(math.pi)), e.polynomial(e.square(inverse), _ERFCX_FAR))
-    return e.where(e.greater(size, e.const(size, 28.0)), beyond, quotient)
-
-
-def _exp_of_square(x: Symbol, factor: float) -> Symbol:
-    """Return exp(factor * x * x) with the digits that the square rounds off. factor: a power of two."""
-    high = e.upper(x)
-    rest = e.emit("Mul", e.emit("Sub", x, high), e.emit("Add", x, high))
-    return e.emit("Mul", e.emit("Exp", e.mul(e.square(high), factor)), e.emit("Exp", e.mul(rest, factor)))
-
-
 def _erfcx(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    clamped = e.clamp_max(size, 28.0)
-    growth = _exp_of_square(clamped, 1.0)
-    inside = e.polynomial(e.square(e.clamp_max(size, 0.5)), _ERF)
-    near = e.emit("Mul", growth, e.emit("Sub", e.const(x, 1), e.emit("Mul", x, inside)))
-    far = _scaled(e.clamp_min(size, 0.5))
-    far = e.where(e.below(x, 0), e.emit("Sub", e.emit("Add", growth, growth), far), far)
-    return e.where(e.below(size, 0.5), near, far)
+    power, scale = _gauss(e.clamp_max(size, 28.0), 1.0)
+    scaled = _scaled(size)
+    growth = e.emit("Div", e.div(2.0, power), scale)
+    return e.where(e.below(x, 0), e.emit("Sub", growth, scaled), scaled)
 
 
 def _erfcinv(x: Symbol) -> Symbol:
@@ -309,22 +298,17 @@ def _erfcinv(x: Symbol) -> Symbol:
     return e.where(e.below(e.emit("Abs", away), 0.5), near, far)
 
 
-_ROOT = math.sqrt(0.5)
+_ROOT, _ROOT_REST = math.sqrt(0.5), 8.9e-17  # the second is what 0.25 / _ROOT lacks, relative to it
 
 
-def _normcdf(x: Symbol) -> Symbol:
-    size = e.emit("Abs", x)
-    clamped = e.clamp_max(size, 39.0)
-    scaled = _scaled(e.clamp_min(e.mul(clamped, _ROOT), 0.5))
-    # As two halves exp(-x * x / 2) does not underflow before the product does.
-    half = _exp_of_square(clamped, -0.25)
-    tail = e.emit("Mul", e.emit("Mul", e.mul(scaled, 0.5), half), half)
-    tail = e.where_number(e.greater(size, e.const(x, 39.0)), 0, tail)
-    far = e.where(e.below(x, 0), tail, e.emit("Sub", e.const(x, 1), tail))
-    turned = e.mul(x, _ROOT)
-    inside = e.emit("Mul", turned, e.polynomial(e.square(e.clamp_max(e.mul(size, _ROOT), 0.5)), _ERF))
-    near = e.emit("Add", e.const(x, 0.5), e.mul(inside, 0.5))
-    return e.where(e.below(e.mul(size, _ROOT), 0.5), near, far)
+def normal_factors(x: Symbol) -> tuple[Symbol, Symbol]:
+    """Return two factors of normcdf(x), of which the first does not underflow."""
+    size = e.clamp_max(e.emit("Abs", x), 1e10)
+    power, scale = _gauss(size, 0.5, _ROOT_REST)
+    tail = e.emit("Mul", _scaled(size, _ROOT, 0.5), power)
+    below = e.below(x, 0)
+    factor = e.where(below, tail, e.emit("Sub", e.const(x, 1), e.emit("Mul", tail, scale)))
+    return factor, e.where(below, scale, e.const(x, 1))
 
 
 def _normcdfinv(x: Symbol) -> Symbol:
@@ -339,7 +323,10 @@ erfcinv = _function(
     "erfcinv", "Erfcinv", "The number whose erfc is x; NaN outside 0 to 2. CUDA's and SciPy's.", _erfcinv
 )
 normcdf = _function(
-    "normcdf", "NormCdf", "The distribution function of normal numbers, from 0 to 1. CUDA's; SciPy's ndtr.", _normcdf
+    "normcdf",
+    "NormCdf",
+    "The distribution function of normal numbers, from 0 to 1. CUDA's; SciPy's ndtr.",
+    lambda x: e.emit("Mul", *normal_factors(x)),
 )
 normcdfinv = _function(
     "normcdfinv",

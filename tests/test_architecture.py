@@ -27,7 +27,7 @@ TABLES = {
         runtime/inspection/placement.py _CONDITIONS
         runtime/lowering/decompositions/cuda/__init__.py ROWS
         runtime/lowering/decompositions/recurrent.py ENDS
-        runtime/lowering/decompositions/float64_functions.py FUNCTIONS
+        runtime/lowering/decompositions/float64_functions.py FUNCTIONS WITH_KERNELS
         runtime/lowering/decompositions/bits.py LATE
         runtime/lowering/decompositions/older.py _TRAPS
         runtime/lowering/decompositions/openvino.py _OPPOSITES

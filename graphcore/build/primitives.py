@@ -92,9 +92,11 @@ def add(x: Symbol, y: Symbol | float) -> Symbol:
     return emit("Add", x, number(x, y))
 
 
-def sub(x: Symbol, y: Symbol | float) -> Symbol:
-    """Return x - y."""
-    return emit("Sub", x, number(x, y))
+def sub(x: Symbol | float, y: Symbol | float) -> Symbol:
+    """Return x - y. One of them must be a Symbol."""
+    like = x if isinstance(x, Symbol) else y
+    assert isinstance(like, Symbol)
+    return emit("Sub", number(like, x), number(like, y))
 
 
 def mul(x: Symbol, y: Symbol | float) -> Symbol:
@@ -161,3 +163,41 @@ def clamp_max(x: Symbol, bound: float) -> Symbol:
 def clamp_min(x: Symbol, bound: float) -> Symbol:
     """Return max(x, bound)."""
     return emit("Max", x, const(x, bound))
+
+
+# Sums, products and exponentials of float64 with their rounding errors. Sums are by D. Knuth ("The Art of Computer
+# Programming", volume 2, 4.2.2), products by T. Dekker ("A floating-point technique for extending the available
+# precision", 1971).
+
+
+def sum_of(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
+    """Return x + y and its rounding error."""
+    total = add(x, y)
+    other = sub(total, x)
+    return total, add(sub(x, sub(total, other)), sub(y, other))
+
+
+def product_of(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
+    """Return x * y and its rounding error, if no product is above 2^996 or below 2^-969."""
+    result = mul(x, y)
+    a = upper(x)
+    c = a if x is y else upper(y)
+    b, d = sub(x, a), sub(y, c)
+    rest = add(add(sub(mul(a, c), result), mul(a, d)), mul(b, c))
+    return result, add(rest, mul(b, d))
+
+
+# 64 log(2), the first part rounded so that its sum with numbers below -512 is exact.
+_SHIFT, _SHIFT_REST = 44.36141955583662, -1.193080751183554e-13
+
+
+def exp_factors(x: Symbol, growth: Symbol | None = None) -> tuple[Symbol, Symbol]:
+    """Return two factors of e^x * (1 + growth) for x <= 0, of which only the second makes the product subnormal.
+
+    The second is a power of two, 1 for x from -600 on.
+    """
+    low = below(x, -600.0)
+    power = emit("Exp", add(x, where_number(low, _SHIFT, const(x, 0.0))))
+    wrong = where_number(low, _SHIFT_REST, const(x, 0.0))
+    wrong = wrong if growth is None else add(wrong, growth)
+    return add(power, mul(power, wrong)), where_number(low, 2.0**-64, const(x, 1.0))

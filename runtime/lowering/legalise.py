@@ -24,7 +24,7 @@ from graphcore.ir.transform.walk import bodies
 from graphcore.passes.merging import prune
 from graphcore.runtime.lowering.build.builder import Builder, OpCall
 from graphcore.runtime.lowering.build.casts import Casts, chosen_dtype
-from graphcore.runtime.lowering.decompositions.rows import keeps_half, keeps_kernel, may_be_replaced
+from graphcore.runtime.lowering.decompositions.rows import WIDE_FLOATS, keeps_half, keeps_kernel, may_be_replaced
 from graphcore.runtime.lowering.dtypes import sequences
 from graphcore.runtime.lowering.dtypes.float4 import FOUR
 from graphcore.runtime.lowering.expansion.row_switch import PARTIAL_KERNELS, computes
@@ -140,7 +140,7 @@ class Legaliser(Policy[Rewrite]):
         if self.builder.fast and not node.domain:
             inputs = tuple([self.casts.unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
         call = OpCall(node.op_type, inputs, stored_types, dict(attributes), node.domain)
-        self._selector.keeps_kernels = is_read and chosen_dtype(call) is DType.float32
+        self._selector.keeps_kernels = is_read and chosen_dtype(call) in WIDE_FLOATS
         results = self._selector.legal(self.builder, call)
         if node.op_type in MOVES and not self.fast:
             return results
@@ -224,7 +224,7 @@ def _kind_is_legal(
     # For operators that are chosen by another operand than the first, that operand has the result's dtype.
     decides = result if operand is None or op_type in BY_RESULT or op_type in PRIMARY else operand
     dtype = decides.dtype if isinstance(decides, TensorType) else None
-    if as_read and not domain and dtype is not None and keeps_kernel(op_type, dtype, operand):
+    if as_read and not domain and dtype is not None and keeps_kernel(rules, op_type, dtype, operand):
         return rules.allows(op_type, dtype)
     if halves and not domain and dtype is not None and op_type != "Cast":
         if keeps_half(rules, op_type, dtype, operand, result):

@@ -11,7 +11,7 @@ from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.notes import OPSET
 from graphcore.runtime.lowering.build.builder import Builder, Decomposition, LegalNode, OpCall, fold
 from graphcore.runtime.lowering.build.casts import NARROW, chosen_dtype, compute_in
-from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
+from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS, WITH_KERNELS
 from graphcore.runtime.lowering.decompositions.rows import TargetRows, keeps_half, keeps_kernel, replace_call, rows_of
 from graphcore.runtime.lowering.expansion.row_switch import expand
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_VALUES, MOVES, PROMOTIONS, VIEWED, VIEWS
@@ -22,9 +22,6 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
 _TENSORS = frozenset({TensorType})
-
-_LESS_ACCURATE = frozenset({("Sigmoid", DType.float32)})
-"""Kernels that are correct but for accuracy: nodes that may be less accurate keep them."""
 
 _MAX_DEPTH = 8
 """The maximum depth to which a replacement uses the kernel that it replaces, for example on other sizes."""
@@ -49,8 +46,8 @@ class Selector:
     """The selection of one lowering run over one graph.
 
     legal_node: legalises a node, for the nodes of an operator's function body. keeps_kernels: True while the current
-    node is a float32 node of an imported model, which was written for these kernels. shortens: True while the current
-    node may be less accurate.
+    node is a float32 or float64 node of an imported model, which was written for these kernels. shortens: True while
+    the current node may be less accurate.
     """
 
     def __init__(self, legal_node: LegalNode) -> None:
@@ -78,9 +75,10 @@ class Selector:
             if folded is not None:
                 return (folded,)
             decomposition = self._replaced(rules).rows.get((op_type, dtype))
-            if self.shortens and (op_type, dtype) in _LESS_ACCURATE:
-                decomposition = None
-            if decomposition is not None and not (self.keeps_kernels and _keeps_kernel(call, dtype)):
+            if self.keeps_kernels or (self.shortens and op_type in WITH_KERNELS):
+                if keeps_kernel(rules, op_type, dtype, _first_type(call)):
+                    decomposition = None
+            if decomposition is not None:
                 results = decomposition(b, call)
                 if results is not None:
                     return results if isinstance(results, tuple) else (results,)
@@ -161,10 +159,6 @@ class Selector:
             return compute_in(b, DType.float32, call)
 
         return by_function(b, call, self._legal_node)
-
-
-def _keeps_kernel(call: OpCall, dtype: DType) -> bool:
-    return keeps_kernel(call.op, dtype, _first_type(call))
 
 
 def _first_type(call: OpCall) -> Type | None:

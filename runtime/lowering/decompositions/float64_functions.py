@@ -1,11 +1,13 @@
-"""Functions of float64 for which onnxruntime has no kernel, exact to 1e-12, also near 0."""
+"""Functions of float64 for which onnxruntime has no kernel, or an inexact one: within 4 units in the last place."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 
+from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
+from graphcore.ops import activation, special
 from graphcore.runtime.lowering.build.builder import Builder
 from graphcore.types.dtypes import DType
 
@@ -24,39 +26,101 @@ def _greater(b: Builder, x: Symbol, bound: float) -> Symbol:
     return b.native("Greater", x, _c(b, bound), dtype=DType.bool)
 
 
-# pi / 2 in three parts, the first two of 33 bits: their products with integers up to 2^20 are exact.
-_QUARTER = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
-_MAX_REDUCED = 1.6e6
+# Angles
+
+# pi in three parts, the first two of 33 bits: their products with small integers and halves are exact.
+_HALF_TURN = (3.1415926534682512, 1.2154201012607932e-10, 4.0445324975919012e-21)
+_MAX_NEAR = 64.0
+"""Up to this angle the kernels lose relative accuracy near the zeros."""
+
+
+def _less_half_turns(x: Symbol, turns: Symbol) -> Symbol:
+    """Return x - turns * pi."""
+    for part in _HALF_TURN:
+        x = e.sub(x, e.mul(turns, part))
+    return x
+
+
+def _with_parity(b: Builder, whole: Symbol, x: Symbol) -> Symbol:
+    """Return x, negated for odd integers."""
+    half = e.mul(whole, 0.5)
+    return e.mul(x, e.sub(1.0, e.mul(e.sub(half, b.native("Floor", half)), 4.0)))
+
+
+def _sin(b: Builder, x: Symbol) -> Symbol:
+    near = e.below(b.native("Abs", x), _MAX_NEAR)
+    turns = b.native("Floor", e.add(e.mul(x, 1 / math.pi), 0.5))  # 0.0 for -0.0, which stays
+    turns = _where(b, near, turns, _c(b, 0.0))
+    return _with_parity(b, turns, b.native("Sin", _less_half_turns(x, turns)))
+
+
+def _cos(b: Builder, x: Symbol) -> Symbol:
+    """Return the sine of the distance to the nearest zero, which the kernel computes for large angles only."""
+    turns = b.native("Floor", e.mul(x, 1 / math.pi))
+    near = b.native("Sin", _less_half_turns(x, e.add(turns, 0.5)))
+    near = e.sub(0.0, _with_parity(b, turns, near))
+    return _where(b, e.below(b.native("Abs", x), _MAX_NEAR), near, _kernel_cos(b, x))
+
+
+def _kernel_cos(b: Builder, x: Symbol) -> Symbol:
+    """Return the cosine by the kernel; in releases without one as 1 - 2 sin(x / 2)^2."""
+    if b.rules.allows("Cos", F64):
+        return b.native("Cos", x)
+    half = b.native("Sin", e.mul(x, 0.5))
+    return e.sub(1.0, e.mul(e.add(half, half), half))
+
+
+# pi / 2 as a sum of three float64, and (1 - x / tan(x)) / x^2 up to pi / 4, in x * x.
+_QUARTER = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+_COTANGENT = (
+    3.1511610375953593e-10, 2.128462012232429e-09, 2.2306908395348942e-08, 2.192178978867523e-07,
+    2.164415803036177e-06, 2.137779721889877e-05, 0.00021164021182672914, 0.0021164021163930105,
+    0.022222222222222393, 0.3333333333333333,
+)  # fmt: skip
+_MAX_REDUCED = 2.0**48
+"""Beyond this angle the kernels are those of C."""
 
 
 def _tan(b: Builder, x: Symbol) -> Symbol:
-    """Compute the tangent of x less k pi / 2, the nearest multiple; for odd k the result is -1 divided by that.
+    """Return the tangent of x less the nearest multiple k of pi / 2; for odd k -1 divided by that."""
+    near = e.below(b.native("Abs", x), _MAX_REDUCED)
+    inside = _where(b, near, x, _c(b, 0.0))
+    k = b.native("Round", e.mul(inside, 2 / math.pi))
+    (first, lost), (second, rest) = (e.product_of(k, _c(b, part)) for part in _QUARTER[:2])
+    total, wrong = e.sum_of(e.sub(inside, first), b.native("Neg", lost))
+    total, more = e.sum_of(total, b.native("Neg", second))
+    angle = e.add(total, e.sub(e.add(wrong, more), e.add(rest, e.mul(k, _QUARTER[2]))))
+    square = e.square(angle)
+    cotangent = e.sub(1.0, e.mul(square, e.polynomial(square, _COTANGENT)))  # times the angle
+    half = e.mul(k, 0.5)
+    is_even = e.equal(half, b.native("Floor", half))
+    above = _where(b, is_even, angle, b.native("Neg", cotangent))
+    tangent = e.emit("Div", above, _where(b, is_even, cotangent, angle))
+    return _where(b, near, tangent, e.emit("Div", b.native("Sin", x), _kernel_cos(b, x)))
 
-    Near a pole the sine and the cosine of x lose the relevant digits. Beyond 2^20 quarters x is not reduced.
-    """
-    k = b.native("Round", b.native("Mul", x, _c(b, 2 / math.pi)))
-    near = b.native("Less", b.native("Abs", x), _c(b, _MAX_REDUCED), dtype=DType.bool)
-    k = _where(b, near, k, _c(b, 0.0))
-    rest = x
-    for part in _QUARTER:
-        rest = b.native("Sub", rest, b.native("Mul", k, _c(b, part)))
-    tangent = b.native("Div", b.op("Sin", rest), b.op("Cos", rest))
-    half = b.native("Mul", k, _c(b, 0.5))
-    is_even = b.native("Equal", half, b.native("Floor", half), dtype=DType.bool)
-    return _where(b, is_even, tangent, b.native("Div", _c(b, -1.0), tangent))
+
+# Hyperbolic functions
 
 
 def _halves(b: Builder, x: Symbol) -> tuple[Symbol, Symbol]:
     """Return exp(|x|) / 2 and exp(-|x|) / 2; the first overflows only if its own value does."""
     size = b.native("Abs", x)
-    root = b.native("Exp", b.native("Mul", size, _c(b, 0.5)))
-    large = b.native("Mul", b.native("Mul", root, _c(b, 0.5)), root)
-    return large, b.native("Mul", b.native("Exp", b.native("Neg", size)), _c(b, 0.5))
+    near = e.clamp_max(size, 700.0)
+    large = e.mul(e.mul(b.native("Exp", near), 0.5), b.native("Exp", e.sub(size, near)))
+    return large, e.mul(b.native("Exp", b.native("Neg", size)), 0.5)
+
+
+def _tanh(b: Builder, x: Symbol) -> Symbol:
+    """Return the kernel's result, less its error beyond 1."""
+    size, near = b.native("Abs", x), b.native("Tanh", x)
+    power = b.native("Exp", e.add(size, size))
+    far = e.mul(b.native("Sign", x), e.sub(1.0, e.div(2.0, e.add(power, 1.0))))
+    return e.sub(near, _where(b, _greater(b, size, 1.0), e.sub(near, far), _c(b, 0.0)))  # keeps -0.0
 
 
 def _near(b: Builder, x: Symbol, coefficients: Sequence[float], far: Symbol) -> Symbol:
     """Return x P(x * x) where |x| < 0.5, by the coefficients of P, highest power first; else `far`."""
-    near = b.native("Mul", x, _polynomial(b, b.native("Mul", x, x), coefficients))
+    near = b.native("Mul", x, e.polynomial(b.native("Mul", x, x), coefficients))
     is_near = b.native("Less", b.native("Abs", x), _c(b, 0.5), dtype=DType.bool)
     return _where(b, is_near, near, far)
 
@@ -95,11 +159,10 @@ def _asinh(b: Builder, x: Symbol) -> Symbol:
 
 def _acosh(b: Builder, x: Symbol) -> Symbol:
     huge = _greater(b, x, 1e150)
-    safe = _where(b, huge, _c(b, 1.0), x)
-    one = _c(b, 1.0)
-    root = b.native("Mul", b.native("Sqrt", b.native("Sub", safe, one)), b.native("Sqrt", b.native("Add", safe, one)))
-    plain = b.native("Log", b.native("Add", safe, root))
-    return _where(b, huge, b.native("Add", b.native("Log", x), _c(b, _LOG_2)), plain)
+    above = e.sub(_where(b, huge, _c(b, 1.0), x), 1.0)
+    root = e.mul(b.native("Sqrt", above), b.native("Sqrt", e.add(above, 2.0)))  # NaN below 1
+    plain = _log1p(b, e.add(above, root))
+    return _where(b, huge, e.add(b.native("Log", x), _LOG_2), plain)
 
 
 def _atanh(b: Builder, x: Symbol) -> Symbol:
@@ -118,14 +181,6 @@ _Q = (1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.3288106049129
       4.853903996359136964868e2, 1.945506571482613964425e2)  # fmt: skip
 
 
-def _polynomial(b: Builder, x: Symbol, coefficients: Sequence[float]) -> Symbol:
-    """Return the polynomial by Horner's rule, highest power first."""
-    result = _c(b, coefficients[0])
-    for coefficient in coefficients[1:]:
-        result = b.native("Add", b.native("Mul", result, x), _c(b, coefficient))
-    return result
-
-
 def _atan(b: Builder, x: Symbol) -> Symbol:
     size = b.native("Abs", x)
     far, middle = _greater(b, size, 2.414213562373095), _greater(b, size, 0.66)
@@ -135,7 +190,7 @@ def _atan(b: Builder, x: Symbol) -> Symbol:
     reduced = _where(b, far, inverse, _where(b, middle, ratio, size))
     turn = _where(b, far, _c(b, 1.5707963267948966), _where(b, middle, _c(b, 0.7853981633974483), _c(b, 0.0)))
     z = b.native("Mul", reduced, reduced)
-    rational = b.native("Div", _polynomial(b, z, _P), _polynomial(b, z, _Q))
+    rational = b.native("Div", e.polynomial(z, _P), e.polynomial(z, _Q))
     result = b.native("Add", b.native("Mul", b.native("Mul", reduced, z), rational), reduced)
     result = b.native("Add", turn, result)
     return b.native("Mul", result, b.native("Sign", x))
@@ -148,32 +203,54 @@ def _asin(b: Builder, x: Symbol) -> Symbol:
 
 
 def _acos(b: Builder, x: Symbol) -> Symbol:
-    return b.native("Sub", _c(b, 1.5707963267948966), _asin(b, x))
-
-
-# exp(x * x) * erfc(x) for 0 <= x <= 6.5 as a polynomial in t = (x - 2.5) / (x + 2.5), highest power first:
-# interpolated at Chebyshev points, within 4e-15 after multiplication by exp(-x * x).
-_ERFCX = (
-    -2.6955360884997023e-07, -1.440827744441214e-06, -2.945851672282603e-06, -2.395858694643555e-06,
-    4.893729225371838e-07, 1.8266758265937993e-06, -8.834756771236408e-07, -2.5864167160485752e-06,
-    7.173228566184364e-06, 1.8585690378673834e-05, -3.4116045798279445e-05, -0.0001288627368396443,
-    0.0002283744674395808, 0.0008759136747564525, -0.0026423656886868196, -0.00399370106966424,
-    0.03992253906919074, -0.1250330523810065, 0.2517131932175144, -0.37173673394895973,
-    0.2108063640611435,
-)  # fmt: skip
-
-
-# The Taylor series of erf(x) / x in x * x; the next term is below 1e-17 for |x| < 0.5.
-_ERF = [2 / math.sqrt(math.pi) * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(12, -1, -1)]
+    """Return the angle from the tangent of the angle or, near the middle, of its complement."""
+    size = b.native("Abs", x)
+    rest = b.native("Sqrt", e.mul(e.sub(1.0, size), e.add(size, 1.0)))
+    middle = e.below(size, 0.5)
+    angle = _atan(b, e.emit("Div", _where(b, middle, x, rest), _where(b, middle, rest, size)))
+    side = _where(b, e.below(x, 0.0), e.sub(math.pi, angle), angle)
+    return _where(b, middle, e.sub(math.pi / 2, angle), side)
 
 
 def _erf(b: Builder, x: Symbol) -> Symbol:
-    size = b.native("Min", b.native("Abs", x), _c(b, 6.5))
-    t = b.native("Div", b.native("Sub", size, _c(b, 2.5)), b.native("Add", size, _c(b, 2.5)))
-    tail = b.native("Exp", b.native("Neg", b.native("Mul", size, size)))
-    rest = b.native("Mul", tail, _polynomial(b, t, _ERFCX))
-    far = b.native("Mul", b.native("Sub", _c(b, 1.0), rest), b.native("Sign", x))
-    return _near(b, x, _ERF, far)
+    size = b.native("Abs", x)
+    far = e.mul(b.native("Sign", x), e.sub(1.0, special.scaled_erfc(e.clamp_max(size, 28.0))))
+    return _near(b, x, special.ERF, far)
+
+
+# Activations
+
+
+def _sigmoid(b: Builder, x: Symbol) -> Symbol:
+    small = b.native("Exp", b.native("Neg", b.native("Abs", x)))
+    return e.emit("Div", _where(b, e.below(x, 0.0), small, _c(b, 1.0)), e.add(small, 1.0))
+
+
+# sqrt(8 / pi) and its product with 0.044715, each as a sum of two float64.
+_SLOPE, _SLOPE_REST = 1.5957691216057308, -9.96930880911092e-17
+_CUBIC, _CUBIC_REST = 0.07135481627260025, -4.1218577217431825e-18
+
+
+def _gelu(b: Builder, x: Symbol, approximate: str = "none") -> Symbol:
+    if approximate == "tanh":  # 1 + tanh(u) is 2 sigmoid(2u)
+        near = e.clamp_max(e.clamp_min(x, -30.0), 30.0)
+        square, lost = e.product_of(near, near)
+        cubic, rest = e.product_of(square, _c(b, _CUBIC))
+        rest = e.add(rest, e.add(e.mul(square, _CUBIC_REST), e.mul(lost, _CUBIC)))
+        slope, more = e.sum_of(_c(b, _SLOPE), cubic)
+        inner, wrong = e.product_of(near, slope)
+        return activation.times_sigmoid(x, inner, e.add(wrong, e.mul(near, e.add(e.add(rest, more), _SLOPE_REST))))
+    factor, tail = special.normal_factors(x)
+    return e.mul(e.mul(x, factor), tail)
+
+
+def _mish(b: Builder, x: Symbol) -> Symbol:
+    """Return x w (w + 2) / (w (w + 2) + 2) with w = exp(x); where x is positive, both divided by w * w."""
+    below = e.below(x, 0.0)
+    power, tail = e.exp_factors(b.native("Neg", b.native("Abs", x)))
+    above = _where(b, below, e.mul(power, e.add(power, 2.0)), e.add(e.add(power, power), 1.0))
+    share = e.emit("Div", above, e.add(above, _where(b, below, _c(b, 2.0), e.mul(e.square(power), 2.0))))
+    return e.mul(e.mul(x, share), _where(b, below, tail, _c(b, 1.0)))
 
 
 def _softplus(b: Builder, x: Symbol) -> Symbol:
@@ -192,9 +269,12 @@ def _odd(function: Callable[[Builder, Symbol], Symbol]) -> Callable[[Builder, Sy
 
 
 FUNCTIONS: dict[str, Callable[..., Symbol]] = {
+    "Sin": _sin,
+    "Cos": _cos,
     "Tan": _odd(_tan),
     "Sinh": _odd(_sinh),
     "Cosh": _cosh,
+    "Tanh": _tanh,
     "Asinh": _odd(_asinh),
     "Acosh": _acosh,
     "Atan": _odd(_atan),
@@ -202,6 +282,13 @@ FUNCTIONS: dict[str, Callable[..., Symbol]] = {
     "Acos": _acos,
     "Atanh": _odd(_atanh),
     "Erf": _odd(_erf),
+    "Sigmoid": _sigmoid,
+    "Swish": lambda b, x, **attributes: activation.swish(x, **attributes),
+    "Gelu": _gelu,
+    "Mish": _mish,
     "Softplus": _softplus,
 }
 """ONNX operator -> its float64 decomposition."""
+
+WITH_KERNELS = ("Cos", "Sigmoid", "Sin", "Tanh")
+"""Those of them that replace a less accurate kernel. Imported models, and nodes that may be less accurate, keep it."""

@@ -13,6 +13,7 @@ from graphcore.ops.shared.einsum import parse, spelled
 from graphcore.runtime.lowering.build import casts
 from graphcore.runtime.lowering.build.builder import Builder, Decomposition, OpCall, Replacement
 from graphcore.runtime.lowering.build.casts import compute_in
+from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
 from graphcore.runtime.lowering.decompositions.reductions import is_empty
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.runtime.lowering.targets.traps import met_by_files, of_kernel
@@ -131,9 +132,7 @@ def floor_or_ceil(b: Builder, call: OpCall) -> Replacement:
 
 def sigmoid(b: Builder, call: OpCall) -> Replacement:
     """Compute Sigmoid of float64 by Exp: an optimiser fuses x * Sigmoid(x) to an operator without a kernel."""
-    (x,) = call.inputs
-    one = b.scalar(1.0, _F64)
-    return b.native("Reciprocal", b.native("Add", b.native("Exp", b.native("Neg", x)), one))
+    return FUNCTIONS["Sigmoid"](b, *call.inputs)
 
 
 def matmul(b: Builder, call: OpCall) -> Replacement:

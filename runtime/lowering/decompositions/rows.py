@@ -174,10 +174,10 @@ def _rows_of_older() -> dict[tuple[str, DType], Decomposition]:
 
 
 def _of_operands(function: Callable[..., Symbol]) -> Decomposition:
-    """Return the decomposition that calls a function with the operands only."""
+    """Return the decomposition that calls a function with the operands and attributes only."""
 
     def decomposition(b: Builder, call: OpCall) -> Replacement:
-        return function(b, *call.inputs)
+        return function(b, *call.inputs, **call.attributes)
 
     return decomposition
 
@@ -286,8 +286,11 @@ def keeps_half(
     return not needed(operand, result)
 
 
-def keeps_kernel(op_type: str, dtype: DType, operand: Type | None) -> bool:
+def keeps_kernel(rules: Legality, op_type: str, dtype: DType, operand: Type | None) -> bool:
     """Return True if a node of an imported model keeps its kernel. operand: the type of its first operand."""
+    key = op_type, dtype
+    if dtype is DType.float64 and op_type in float64_functions.WITH_KERNELS:
+        return rules.allows(*key) and rows_of(rules).rows.get(key) is DECOMPOSITIONS[key]  # not another trap's row
     if dtype is not DType.float32 or op_type not in AS_WRITTEN:
         return False
     shape = operand.shape if isinstance(operand, TensorType) else None

@@ -29,6 +29,7 @@ from graphcore.ir.transform.rewrite import Inputs, Policy, Results, Rewrite
 from graphcore.ir.transform.walk import bodies, constant_array
 from graphcore.ops.shared.quantized_products import flaws, is_flaw
 from graphcore.quantization.tensors import Array, nibbles
+from graphcore.runtime.lowering.decompositions.float64_functions import FUNCTIONS
 from graphcore.runtime.lowering.expansion import composed, packed_weights
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
@@ -389,10 +390,12 @@ def _has_expansion(node: Node, rules: Legality) -> bool:
         return False
     if node.domain:
         return node.domain == LIBRARY
+    dtype = next((s.dtype for s in node.inputs if s is not None), None)
+    if dtype is DType.float64 and node.op_type in FUNCTIONS and rules.decomposes:
+        return settings.is_fast(node.attributes)
     row = rules.dtypes(node.op_type)
     if not row:
         return row is not None
-    dtype = next((s.dtype for s in node.inputs if s is not None), None)
     if dtype is None or not dtype.is_float:
         return False
     return _WIDER.get(dtype, dtype) not in row or not computes(node, rules)

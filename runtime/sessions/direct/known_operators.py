@@ -99,7 +99,7 @@ def is_legal(rules: Legality, op_type: str, dtype: DType) -> bool:
     if not rules.allows(op_type, dtype):
         return False
     is_decomposed = op_type in _DECOMPOSED
-    return is_decomposed or keeps_kernel(op_type, dtype, None) or (op_type, dtype) not in rows_of(rules).rows
+    return is_decomposed or keeps_kernel(rules, op_type, dtype, None) or (op_type, dtype) not in rows_of(rules).rows
 
 
 # The operators of `ai.onnx.ml` that a direct load supports: their checks, and the dtypes of their results.

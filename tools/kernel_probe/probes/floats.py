@@ -31,6 +31,7 @@ def families() -> list[Family]:
         Family("Scattered maxima and minima lose NaN.", [*_scattered()]),
         Family("Scattered sums of narrow floats round after each step, or have no kernel.", [*_scattered_sums()]),
         Family("Sigmoid is 0 below -18.", [*_logistic()]),
+        Family("Functions of float64 lose digits near zeros, limits and in tails.", [*_inaccurate()]),
         Family("LogSoftmax of float64 loses a NaN that is not first.", [*_log_softmax()]),
         Family("Erf of NaN is 1.", [*_error_functions()]),
         Family("Sign of NaN in narrow floats is 0.", [*_signs()]),
@@ -170,6 +171,16 @@ def _logistic() -> Iterator[Probe]:
     for count in (1, 4, 16, 33):
         want = [1 / (1 + math.exp(20))] * count
         yield Probe(D.float32, ("Sigmoid",), ([-20.0] * count,), operator("Sigmoid"), (want,))
+
+
+def _inaccurate() -> Iterator[Probe]:
+    for op_type, x, want, near in (
+        ("Sin", 6.283185307179586, -2.4492935982947064e-16, 1e-9),
+        ("Cos", 4.71238898038469, -1.8369701987210297e-16, 1e-9),
+        ("Tanh", 17.9, 0.9999999999999994, 2.5e-16),
+        ("Sigmoid", -576.7, 3.4863604515388815e-251, 1e-6),
+    ):
+        yield Probe(D.float64, (op_type,), ([x] * 4,), operator(op_type), ([want] * 4,), near=near)
 
 
 def _log_softmax() -> Iterator[Probe]:

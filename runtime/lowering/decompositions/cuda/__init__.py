@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphcore.runtime.lowering.build.builder import Decomposition
-from graphcore.runtime.lowering.decompositions import pooling
+from graphcore.runtime.lowering.decompositions import float64_functions, pooling
 from graphcore.runtime.lowering.decompositions.cuda import networks, order
 from graphcore.types.dtypes import DType
 
@@ -48,6 +48,7 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
 STAY: list[tuple[Sequence[str], Sequence[DType]]] = [
     (("Where",), (F32, F64)),
     (("Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool", "Sum", "LRN", "Erf", "Softplus"), (F64,)),
+    (float64_functions.WITH_KERNELS, (F64,)),
 ]
 """Operators whose kernels are wrong or missing in the CPU provider but correct in the CUDA provider."""
 

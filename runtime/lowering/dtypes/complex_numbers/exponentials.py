@@ -301,46 +301,21 @@ RULES = {
 }
 
 
-# Sums and products of float64 with their rounding errors, and sines with a small relative error everywhere.
+# Sines with a small relative error everywhere.
 #
-# Sums are by D. Knuth ("The Art of Computer Programming", volume 2, 4.2.2), products by T. Dekker ("A floating-point
-# technique for extending the available precision", 1971). Angles are reduced by the method of W. Cody and W. Waite,
-# with the parts of pi / 2 of 33 bits from fdlibm.
+# Angles are reduced by the method of W. Cody and W. Waite, with the parts of pi / 2 of 33 bits from fdlibm.
 
-_SPLITTER = 134217729.0
-"""2^27 + 1: splits 53 bits into two halves."""
 _QUARTER = (1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624871116645580e-21, 8.47842766036889956997e-32)
 """pi / 2, 33 bits a part."""
 _MAX_ANGLE = 2.0**20
 """Up to this angle the products of integers and the parts of pi / 2 are exact."""
 
 
-def sum_of(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
-    """Return x + y and its rounding error."""
-    total = r.add(x, y)
-    other = r.sub(total, x)
-    return total, r.add(r.sub(x, r.sub(total, other)), r.sub(y, other))
-
-
-def product_of(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
-    """Return x * y and its rounding error, if no product is above 2^996 or below 2^-969."""
-    result = r.mul(x, y)
-    (a, b), (c, d) = _halves(x), (_halves(x) if x is y else _halves(y))
-    rest = r.add(r.add(r.sub(r.mul(a, c), result), r.mul(a, d)), r.mul(b, c))
-    return result, r.add(rest, r.mul(b, d))
-
-
-def _halves(x: Symbol) -> tuple[Symbol, Symbol]:
-    large = r.times(x, _SPLITTER)
-    high = r.sub(large, r.sub(large, x))
-    return high, r.sub(x, high)
-
-
 def squares_and(start: Symbol, x: Symbol, y: Symbol) -> Symbol:
     """Return start + x^2 + y^2, rounded about once even under cancellation."""
-    (p, p_rest), (q, q_rest) = product_of(x, x), product_of(y, y)
-    first, first_rest = sum_of(start, p)
-    second, second_rest = sum_of(first, q)
+    (p, p_rest), (q, q_rest) = e.product_of(x, x), e.product_of(y, y)
+    first, first_rest = e.sum_of(start, p)
+    second, second_rest = e.sum_of(first, q)
     return r.add(second, r.add(r.add(first_rest, second_rest), r.add(p_rest, q_rest)))
 
 
@@ -356,7 +331,7 @@ def sin_cos(y: Symbol, rest: Symbol | None = None, *, narrow: bool = False) -> t
     zero = r.number(y, 0.0)
     turns = e.where(whole, e.emit("Round", r.times(y, 2 / r.PI)), zero)
     first, second, third, fourth = (r.times(turns, part) for part in _QUARTER)
-    near, lost = sum_of(r.sub(y, first), r.neg(second))
+    near, lost = e.sum_of(r.sub(y, first), r.neg(second))
     lost = r.sub(r.sub(lost, third), fourth)
     if rest is not None:
         lost = r.add(lost, rest)
@@ -375,7 +350,7 @@ def sin_cos(y: Symbol, rest: Symbol | None = None, *, narrow: bool = False) -> t
 
 def times_constant(y: Symbol, value: float, rest: float) -> tuple[Symbol, Symbol]:
     """Return y * (value + rest) and its rounding error; 0 for the error if y is beyond 2^900."""
-    result, lost = product_of(y, r.number(y, value))
+    result, lost = e.product_of(y, r.number(y, value))
     lost = r.add(lost, r.times(y, rest))
     near = e.less(r.magnitude(y), r.number(y, 2.0**900))
     return result, e.where(near, lost, r.number(y, 0.0))

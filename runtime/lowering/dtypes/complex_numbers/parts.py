@@ -234,12 +234,12 @@ def expm1(x: Symbol) -> Symbol:
 
 
 def sin(x: Symbol) -> Symbol:
-    """Return the sine; NaN where x is not finite, independent of the kernel."""
-    return e.emit("Sin", _finite(x))
+    """Return the kernel's sine; NaN where x is not finite."""
+    return e.emit("Sin", _finite(x), accuracy="fast")
 
 
 def cos(x: Symbol) -> Symbol:
-    return e.emit("Cos", _finite(x))
+    return e.emit("Cos", _finite(x), accuracy="fast")
 
 
 def _finite(x: Symbol) -> Symbol:
