@@ -63,11 +63,13 @@ def _cos(b: Builder, x: Symbol) -> Symbol:
 
 
 def _kernel_cos(b: Builder, x: Symbol) -> Symbol:
-    """Return the cosine by the kernel; in releases without one as 1 - 2 sin(x / 2)^2."""
+    """Return the cosine by the kernel; in releases without one as sin(2x) / 2 sin(x), or 1 - 2 sin(x / 2)^2."""
     if b.rules.allows("Cos", F64):
         return b.native("Cos", x)
-    half = b.native("Sin", e.mul(x, 0.5))
-    return e.sub(1.0, e.mul(e.add(half, half), half))
+    half, sine = b.native("Sin", e.mul(x, 0.5)), b.native("Sin", x)
+    ratio = e.emit("Div", b.native("Sin", e.add(x, x)), e.add(sine, sine))
+    far = e.sub(1.0, e.mul(e.add(half, half), half))
+    return _where(b, e.below(b.native("Abs", x), 1e307), ratio, far)
 
 
 # pi / 2 as a sum of three float64, and (1 - x / tan(x)) / x^2 up to pi / 4, in x * x.
