@@ -155,9 +155,12 @@ class KernelFloat(PromotionSystem):
             )  # fmt: skip
         is_constant = all(o.ambiguous for o in operands)
         same = (dtype,) * len(operands)
-        if key.rule in ("compare", "logical") and all(map(_is_plain_scalar, operands)):
-            # For plain scalars this is C++'s own operator.
-            return Resolution(same if key.rule == "compare" else (DType.bool,) * len(operands), DType.bool, is_constant)
+        if all(o.literal is not None or o.rank == 0 for o in operands):
+            # For scalars these are C++'s own operators. Comparisons have one for constants, which gives a constant.
+            if key.rule == "logical":
+                return Resolution((DType.bool,) * len(operands), DType.bool)
+            if key.rule == "compare" and not is_constant:
+                return Resolution(same, DType.bool)
         if key.rule == "subtract" and dtype is DType.bool and key.elementwise:
             # In C++ the result is an integer that is converted back to bool: x != y for x - y, and x for -x.
             return Resolution(same, dtype, is_constant)
@@ -169,10 +172,6 @@ class KernelFloat(PromotionSystem):
             return Resolution(same, dtype, is_constant)
         plain = super().resolve(key, [Operand(dtype)] * len(operands))
         return Resolution(plain.operands, plain.result, is_constant)
-
-
-def _is_plain_scalar(operand: Operand) -> bool:
-    return operand.literal is not None or (operand.rank == 0 and not operand.ambiguous)
 
 
 def _check_float(key: Key, dtype: DType) -> None:

@@ -337,6 +337,19 @@ def test_constant_with_constant_is_a_constant_of_the_promoted_dtype() -> None:
         c + graph.constant(1, D.uint8, ambiguous=True)
 
 
+def test_constant_beside_a_scalar_is_compared_as_cpp_does() -> None:
+    # The dtypes that kernel_float's headers (f4e2d65b) give when they are compiled with g++.
+    types = {"i": TensorType(D.int32, []), "f": TensorType(D.float32, []), "v": TensorType(D.float32, [2])}
+    graph = Graph("scalars", types, promotion="kernel_float")
+    i, f, v = graph.inputs
+    c, d = graph.constant(2.5, ambiguous=True), graph.constant(1, ambiguous=True)
+    plain = [c < i, i < c, c == f, f != d, d < 2, ops.logical_and(c, f), ops.logical_or(c, d), ops.logical_not(c)]
+    assert [str(s.type) for s in plain] == ["bool[]"] * 8
+    assert [str(s.type) for s in (c < v, v < c, c < d)] == ["float32[2]", "float32[2]", "float64?[]"]
+    got = run(graph, plain, np.array(2, np.int32), np.array(2.5, np.float32), np.zeros(2, np.float32))
+    assert [value.item() for value in got] == [False, False, True, True, True, True, True, False], "2.5 is 2 beside i"
+
+
 def test_constant_says_so_when_the_system_has_none() -> None:
     graph = Graph("plain")
     with pytest.raises(GraphError, match="constant: promotion system max has no ambiguous dtypes"):

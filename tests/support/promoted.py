@@ -213,7 +213,7 @@ def _compute(system: str, op: str, values: Sequence[Operand]) -> Value:
     result = Value(arrays[0], dtype, ambiguous)
     if op in COMPARISONS:
         array = reference.compare(op, *arrays)
-        to = dtype if system == "kernel_float" and not all(map(_is_plain_scalar, values)) else D.bool
+        to = dtype if system == "kernel_float" and not _is_of_scalars(values) else D.bool
         return Value(reference.cast(array, D.bool, to), to, ambiguous, unsure)
     if op in BITWISE:
         if dtype.is_float:
@@ -234,8 +234,10 @@ def _compute(system: str, op: str, values: Sequence[Operand]) -> Value:
     return replace(result, array=array, unsure=unsure)
 
 
-def _is_plain_scalar(value: Operand) -> bool:
-    return not isinstance(value, Value) or not (value.array.ndim or value.ambiguous)
+def _is_of_scalars(values: Sequence[Operand]) -> bool:
+    """Return True for scalars that C++ compares itself: not vectors, and not constants alone."""
+    is_scalar = all(not isinstance(v, Value) or not v.array.ndim for v in values)
+    return is_scalar and not all(isinstance(v, Value) and v.ambiguous for v in values)
 
 
 def _of_literal(system: str, literal: Literal, dtype: DType, ambiguous: bool) -> Array:
