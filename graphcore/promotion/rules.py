@@ -316,9 +316,9 @@ def holds(value: Scalar, dtype: DType) -> bool:
     if dtype.is_float:
         if isinstance(value, float):
             # Values overflow only from half a step beyond the greatest finite value.
-            return not math.isfinite(value) or abs(value) <= dtype.max or math.isfinite(_rounded(value, dtype))
+            return not math.isfinite(value) or abs(value) <= dtype.max or math.isfinite(rounded(value, dtype))
         try:
-            return float(value) == value and _rounded(float(value), dtype) == value
+            return float(value) == value and rounded(float(value), dtype) == value
         except OverflowError:
             return False
     if dtype.kind.value == "string" or isinstance(value, float):
@@ -326,7 +326,8 @@ def holds(value: Scalar, dtype: DType) -> bool:
     return dtype.min <= value <= dtype.max
 
 
-def _rounded(value: float, dtype: DType) -> float:
+def rounded(value: float, dtype: DType) -> float:
+    """Return the value of a float dtype that is nearest to a Python float."""
     import numpy as np  # imported late: it takes longer than all systems, and most promotion does not need it
 
     if dtype is DType.tensor_float32:

@@ -107,6 +107,39 @@ def test_clip_promotes_its_bounds(package: str) -> None:
     assert run(graph, y, x, low, high).tolist() == [-50, 5, 20.5]
 
 
+# What PyTorch 2.15 gives for [0.1, 1, 2, 0] == number.
+COMPARED = {
+    1j: [False] * 4, 1 + 0j: [False, True, False, False], 1e5j: [False] * 4, complex("nan"): [False] * 4,
+    2 + 1e-3j: [False] * 4, 0j: [False, False, False, True],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", COMPARED, ids=str)
+def test_float16_is_compared_with_a_complex_number_in_torch(number: complex) -> None:
+    graph = graph_of("torch", x="float16")
+    x = np.array([0.1, 1, 2, 0], np.float16)
+    assert run(graph, graph["x"] == number, x).tolist() == COMPARED[number]
+    graph = graph_of("torch", x="float16")
+    assert run(graph, number != graph["x"], x).tolist() == [not same for same in COMPARED[number]]
+
+
+@pytest.mark.parametrize("number", [0.1 + 0j, 70000 + 0j, 1 + 1e-20j])
+def test_complex_number_that_complex32_rounds_is_refused_beside_float16_in_torch(number: complex) -> None:
+    with pytest.raises(PromotionError, match="no complex dtype with parts"):
+        graph_of("torch", x="float16")["x"] == number  # noqa: B015
+
+
+def test_bool_to_the_power_of_a_bool_is_a_bool_in_torch() -> None:
+    for power, want in ((True, [True, False]), (False, [True, True])):
+        graph = graph_of("torch", x="bool")
+        assert run(graph, graph["x"] ** power, np.array([True, False])).tolist() == want
+    x = graph_of("torch", x="bool")["x"]
+    builds: list[Callable[[], Symbol]] = [lambda: x**x, lambda: True**x]
+    for build in builds:
+        with pytest.raises(DTypeError, match="pow has no meaning for bool in PyTorch"):
+            build()
+
+
 def test_matmul_of_two_dtypes_is_refused_in_torch() -> None:
     types = {"x": TensorType("int8", [2, 2]), "y": TensorType("float32", [2, 2])}
     x, y = Graph("product", types, promotion="torch").inputs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from graphcore.promotion.packages.numpy import check_order, check_power, check_scalar, no_meaning
-from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar
+from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, rounded
 from graphcore.promotion.system import PromotionSystem, dtypes_of, read_table
 from graphcore.types.dtypes import DType, complex_of
 
@@ -127,10 +127,13 @@ class Torch(PromotionSystem):
             )
         if key.op == "sub" and any(o.dtype is D.bool or type(o.literal) is bool for o in operands):
             raise no_meaning(key, D.bool, "PyTorch", "use ^ or logical_not, or cast to int8: .cast(DType.int8)")
+        if key.op in ("equal", "not_equal") and _is_as_in_complex32(operands):
+            return Resolution((D.complex64,) * 2, D.bool)
         joined = self.join(key, operands)
         check_order(key, joined, "PyTorch")
         check_power(key, operands, joined, "Integers to negative integer powers are not allowed in PyTorch")
-        if joined is D.bool and (key.op in _NOT_OF_BOOLS or key.rule == "shift"):
+        is_power_of_bools = key.op == "pow" and type(operands[-1].literal) is bool
+        if joined is D.bool and (key.op in _NOT_OF_BOOLS or key.rule == "shift") and not is_power_of_bools:
             raise no_meaning(key, joined, "PyTorch", "cast it to int8 first: .cast(DType.int8)")
         if joined.is_complex and key.op == "sign":
             raise no_meaning(key, joined, "PyTorch", "divide by the magnitude: z / ops.abs(z)")
@@ -156,6 +159,16 @@ def _complex_of(dtype: DType) -> DType:
             help="cast the tensor to a wider float first: .cast(DType.float32)",
         )
     return complex_of(dtype)
+
+
+def _is_as_in_complex32(operands: Sequence[Operand]) -> bool:
+    """Return True for a float16 tensor and a Python complex number that compares alike with and without rounding."""
+    values = [o.literal for o in operands if isinstance(o.literal, complex)]
+    if len(values) != 1 or D.float16 not in [o.dtype for o in operands]:
+        return False
+    (value,) = values
+    is_real_kept = value.real != value.real or rounded(value.real, D.float16) == value.real
+    return rounded(value.imag, D.float16) != 0 or (value.imag == 0 and is_real_kept)
 
 
 def _category(dtype: DType) -> int:
