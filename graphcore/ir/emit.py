@@ -255,7 +255,9 @@ def make_constant(graph: Graph, value: Any, dtype: object, name: str | None, amb
         )
     requested = None if dtype is None else graph.promotion.dtype_of(dtype)
     array, source = array_of(value, requested)
-    target = requested or (source if holds_numpy(value) else python_dtype(array, source, graph.promotion))
+    target = requested or graph.promotion.dtype_of(
+        source if holds_numpy(value) else python_dtype(array, source, graph.promotion)
+    )
     if target is not source:
         array = checked_cast(array, source, target, "constant")
     if array is value or array.base is not None:
@@ -272,7 +274,7 @@ def make_weight(graph: Graph, name: str, array: Any, dtype: object) -> Symbol:
             help="pass a NumPy array: np.asarray(value)",
         )
     source = array_dtype(array, "weight", repr(name))
-    target = source if dtype is None else graph.promotion.dtype_of(dtype)
+    target = graph.promotion.dtype_of(source if dtype is None else dtype)
     data = casting.native(array)
     if target is not source and not (target in (DType.index, DType.address) and source is DType.uint64):
         data = checked_cast(data, source, target, "weight")

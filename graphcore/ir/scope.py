@@ -67,8 +67,10 @@ def operand(builder: GraphBuilder, value: Any, op: str, role: str) -> Symbol:
     if isinstance(value, Symbol):
         return builder.own(value, op, role)
     if isinstance(value, (np.ndarray, np.generic)):
-        dtype = array_dtype(value, op, role)
-        return builder.constant(casting.native(np.asarray(value)).copy(), dtype)
+        own = array_dtype(value, op, role)
+        dtype = builder.graph.promotion.dtype_of(own)
+        array = casting.native(np.asarray(value))
+        return builder.constant(array.copy() if dtype is own else casting.cast_array(array, own, dtype), dtype)
     if isinstance(value, (bool, int, float, complex)):
         promotion = builder.graph.promotion
         dtype = literal_dtype(promotion, value, op)

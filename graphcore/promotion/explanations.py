@@ -262,7 +262,7 @@ def _allo_common(rules: Allo, pair: _DTypePair) -> str:
 
 
 def _in_jax(rules: jax.Jax, pair: _DTypePair, met: DType) -> str:
-    return jax.reason(pair.lhs, pair.rhs, (pair.lhs_ambiguous, pair.rhs_ambiguous), met)
+    return jax.reason(rules, pair.lhs, pair.rhs, (pair.lhs_ambiguous, pair.rhs_ambiguous))
 
 
 _REASONS: tuple[tuple[type[PromotionSystem], Callable[[Any, _DTypePair, DType], str]], ...] = (

@@ -328,7 +328,8 @@ def system(name: str | PromotionSystem, **options: Any) -> PromotionSystem:
         name: One of `NAMES`, or a `PromotionSystem`, which is returned unchanged.
         options: `complex=False | True` of "max" adds complex64 and complex128 to its lattice;
             `profile="2025.12" | "seed"` of "array_api"; `revision="seed" | "latest"` of "allo_hls" and "allo_cpp";
-            `fast_math=False | True` of "allo_hls".
+            `fast_math=False | True` of "allo_hls"; `x64=True | False` and `dtype_promotion="standard" | "strict"` of
+            "jax".
 
     Raises:
         PromotionError: The name or an option is unknown.

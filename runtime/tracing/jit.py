@@ -88,6 +88,8 @@ class Jitted(Generic[P, R, Arrays]):
         if compiled is None:
             compiled = self._trace_once(signature, arguments, named)
         model, results, types = compiled
+        if self._system.aliases:
+            operands = [self._aliased(operand) for operand in operands]
         if not (is_eager or (self._guesses and not is_plain)):
             return rebuilt(results, iter(model(*operands)))
         outputs = model.execute(*operands, wide="object") if any(map(_is_wide, types)) else model(*operands)
@@ -178,6 +180,11 @@ class Jitted(Generic[P, R, Arrays]):
     def _guessed(self, value: Scalar) -> np.ndarray[Any, Any]:
         """Return a Python number as an array of its default dtype."""
         return guessed(value, self._system, "jit")._data
+
+    def _aliased(self, array: Any) -> Any:
+        """Return an array in the dtype that stands for its own in the promotion system."""
+        alias = self._system.aliases.get(DType.of(array.dtype))
+        return array if alias is None else array.astype(alias.numpy)
 
     def _leaf_of(self, argument: Any) -> Callable[[Any], bool]:
         """Return the test for operands in an argument: arrays, and where numbers are operands, numbers that are whole

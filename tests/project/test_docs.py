@@ -141,7 +141,7 @@ def test_code_that_is_not_run_says_what_it_needs() -> None:
         ("/array_api", 3),
         ("/allo", 15),
         ("/numpy", 4),
-        ("/jax", 5),
+        ("/jax", 7),
         ("/torch", 5),
     ],
 )

@@ -118,9 +118,9 @@ COMPARED = {
 def test_float16_is_compared_with_a_complex_number_in_torch(number: complex) -> None:
     graph = graph_of("torch", x="float16")
     x = np.array([0.1, 1, 2, 0], np.float16)
-    assert run(graph, graph["x"] == number, x).tolist() == COMPARED[number]
+    assert run(graph, ops.equal(graph["x"], number), x).tolist() == COMPARED[number]
     graph = graph_of("torch", x="float16")
-    assert run(graph, number != graph["x"], x).tolist() == [not same for same in COMPARED[number]]
+    assert run(graph, ops.not_equal(number, graph["x"]), x).tolist() == [not same for same in COMPARED[number]]
 
 
 @pytest.mark.parametrize("number", [0.1 + 0j, 70000 + 0j, 1 + 1e-20j])
@@ -184,3 +184,53 @@ def test_traced_numbers_are_weak_in_jax(package: str, expected: str) -> None:
 
     gc.jit(scaled, promotion=package)(np.array([1, 2], np.int8), 2.5)
     assert [text.partition("[")[0] for text in seen] == [expected]
+
+
+# The options of JAX, whose matrices test_packages.py holds.
+
+
+def test_jax_without_x64_has_the_dtypes_of_32_bits() -> None:
+    rules = system("jax", x64=False)
+    types = {n: TensorType(n, ["n"]) for n in ("int64", "uint64", "float64", "complex128", "float32")}
+    graph = Graph("narrow", types, promotion=rules)
+    assert [x.dtype for x in graph.inputs] == [D.int32, D.uint32, D.float32, D.complex64, D.float32]
+    x, f = graph["int64"], graph["float32"]
+    with graph:
+        requested = [x.cast("float64"), ops.zeros([2], dtype="int64"), graph.constant(1, "uint64")]
+    defaults = [graph.constant(2), graph.constant(2.5), graph.constant(np.float64(1)), graph.weight("w", np.arange(3))]
+    assert [s.dtype for s in (*requested, *defaults)] == [
+        D.float32, D.int32, D.uint32, D.int32, D.float32, D.float32, D.int32,
+    ]  # fmt: skip
+    assert str((x + np.float64(1)).type) == "float32[n]"
+    assert [str(s.type) for s in (x / 2, ops.argmax(f), ops.sum(x), ops.where(f > 0, 1, 2), x.cast("int8") * 2.5)] == [
+        "float32[n]", "int32[]", "int32[]", "int32?[n]", "float32?[n]",
+    ]  # fmt: skip
+    for number in (2**31, -(2**31) - 1, 2**40):
+        with pytest.raises(DTypeError, match="cannot be held in int32"):
+            x + number
+
+
+def test_jit_of_jax_without_x64_takes_arrays_of_64_bits() -> None:
+    double = gc.jit(lambda x: x * 2, promotion=system("jax", x64=False))
+    for array, dtype in ((np.arange(3), "int32"), (np.array([0.5, 1e-50]), "float32"), (np.array([1j]), "complex64")):
+        result = double(array)
+        assert result.dtype == dtype
+        assert result.tolist() == (array.astype(dtype) * 2).tolist()
+
+
+def test_strict_jax_lets_python_numbers_alone_give_way() -> None:
+    graph = Graph("strict", promotion=system("jax", dtype_promotion="strict"), inputs={
+        n: TensorType(n, ["n"]) for n in ("bool", "int8", "int32", "float32")
+    })  # fmt: skip
+    i, f = graph["int32"], graph["float32"]
+    assert [str(s.type) for s in (i + 1, f + 1, f * 2.5, graph["bool"] ** 2, i.cast("float32") + f)] == [
+        "int32[n]", "float32[n]", "float32[n]", "int32[n]", "float32[n]",
+    ]  # fmt: skip
+    builds: list[Callable[[], Symbol]] = [
+        lambda: i + f, lambda: i + graph["int8"], lambda: i + 2.5, lambda: i + True, lambda: graph["bool"] + 1,
+        lambda: ops.where(graph["bool"], i, f),
+    ]  # fmt: skip
+    for build in builds:
+        with pytest.raises(PromotionError, match="no available implicit dtype promotion path in JAX") as error:
+            build()
+        assert ".cast(DType." in str(error.value.help)

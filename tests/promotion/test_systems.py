@@ -21,6 +21,8 @@ OPTIONS = [
     ("allo_hls", {"revision": "latest"}),
     ("allo_hls", {"fast_math": True, "revision": "latest"}),
     ("allo_cpp", {"revision": "latest"}),
+    ("jax", {"x64": False}),
+    ("jax", {"dtype_promotion": "strict", "x64": False}),
 ]
 
 
@@ -71,6 +73,8 @@ def test_model_with_a_note_that_says_nothing_is_read_with_the_default_system(not
         ("array_api", {"profile": "2031.12"}, "no profile '2031.12'"),
         ("array_api", {"profile": ["seed"]}, "array_api: unknown option"),
         ("allo_cpp", {"revision": "old"}, "no revision 'old'"),
+        ("jax", {"dtype_promotion": "loose"}, "dtype_promotion='loose'"),
+        ("jax", {"x64": "off"}, "x64='off'"),
         ("allo_cpp", {"fast_math": True}, "allo_cpp: unknown option"),
         ("allo_hls", {"fast_math": "yes"}, "fast_math must be True or False, got 'yes'"),
     ],

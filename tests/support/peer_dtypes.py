@@ -1,8 +1,8 @@
 """The result dtypes of NumPy, JAX and PyTorch, from the installed packages.
 
 `PYTHONPATH=. python -m tests.support.peer_dtypes numpy > tests/promotion/matrices/numpy.csv` (or `jax`, `torch`) writes
-the table of a package. A row is a call, such as `add,int8,x`; `x` is an array of the dtype of the column, `x[]` one
-without axes.
+the table of a package, and `jax_x32` or `jax_strict` that of JAX with an option. A row is a call, such as
+`add,int8,x`; `x` is an array of the dtype of the column, `x[]` one without axes.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ DTYPES = {
     "jax": ("bool", "int4", *INTEGERS[:4], "uint4", *INTEGERS[4:], *FLOAT8, "float16", "bfloat16", *FLOATS, *COMPLEX),
     "torch": ("bool", *INTEGERS, *FLOAT8, "float16", "bfloat16", *FLOATS, *COMPLEX),
 }
+DTYPES["jax_strict"] = DTYPES["jax"]
+DTYPES["jax_x32"] = tuple(n for n in DTYPES["jax"] if n not in ("int64", "uint64", "float64", "complex128"))
 """The dtypes that the package and the library know."""
 NARROW = tuple("int2 uint2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0 float4_e2m1".split())
 """Narrow dtypes that JAX and the library know too; those of PyTorch have no common dtype with others."""
@@ -111,10 +113,10 @@ def numpy() -> Peer:
     )  # fmt: skip
 
 
-def jax() -> Peer:
+def jax(x64: bool = True, dtype_promotion: str = "standard") -> Peer:
     jax = importlib.import_module("jax")
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    jax.config.update("jax_enable_x64", x64)
+    jax.config.update("jax_numpy_dtype_promotion", dtype_promotion)
     jnp = importlib.import_module("jax.numpy")
     return Peer(
         "jax",
@@ -164,12 +166,15 @@ def torch() -> Peer:
 
 
 PEERS: dict[str, Callable[[], Peer]] = {"numpy": numpy, "jax": jax, "torch": torch}
+OPTIONS: dict[str, dict[str, Any]] = {"jax_x32": {"x64": False}, "jax_strict": {"dtype_promotion": "strict"}}
+"""The options of JAX, and of its system, with a table of their own."""
 
 
-def table(peer: Peer) -> Iterator[list[str]]:
+def table(name: str) -> Iterator[list[str]]:
     """Yield the header, with the release in its first cell, and a row for each call."""
-    columns = DTYPES[peer.name]
-    narrow = NARROW if peer.name == "jax" else ()
+    peer = jax(**OPTIONS[name]) if name in OPTIONS else PEERS[name]()
+    columns = DTYPES[name]
+    narrow = NARROW if name == "jax" else ()
     yield [f"op in {peer.name} {peer.release}", "left", "right", *columns, *narrow]
 
     def operands(operand: str) -> list[Any]:
@@ -198,4 +203,4 @@ def table(peer: Peer) -> Iterator[list[str]]:
 
 
 if __name__ == "__main__":
-    csv.writer(sys.stdout, lineterminator="\n").writerows(table(PEERS[sys.argv[1]]()))
+    csv.writer(sys.stdout, lineterminator="\n").writerows(table(sys.argv[1]))

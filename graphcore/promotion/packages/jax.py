@@ -1,14 +1,18 @@
-"""The promotion of JAX: a lattice with a node for each kind of weak type, and 64-bit types on.
+"""The promotion of JAX: a lattice with a node for each kind of weak type.
 
-Sources: JAX's page "Type promotion semantics", with `jax_numpy_dtype_promotion="standard"` and `jax_enable_x64`, and
-the functions of release 0.10. The type of Python scalars is weak: it gives way to any other of its kind, is printed
-`int64?`, and propagates as anvil's ambiguous types do, but not through sums and other reductions.
+Sources: JAX's page "Type promotion semantics", with either value of `jax_numpy_dtype_promotion` and of
+`jax_enable_x64`, and the functions of release 0.10. The type of Python scalars is weak: it gives way to any other of
+its kind, is printed `int64?`, and propagates as anvil's ambiguous types do, but not through sums and other reductions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
+from graphcore.errors import PromotionError
 from graphcore.promotion.anvil import Anvil
 from graphcore.promotion.packages.numpy import check_order, check_power, check_scalar, no_meaning
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, SymbolLike
@@ -70,7 +74,14 @@ def _above(lattice: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
     return reached
 
 
-_ABOVE = _above(LATTICE)
+_WEAK = {"i*": ("f*",), "f*": ("c*",), "c*": ()}
+_STRICT: dict[str, Sequence[str]] = dict.fromkeys(_NAMES, ()) | {
+    weak: (*above, *(name for name, dtype in _NAMES.items() if getattr(dtype, kind)))
+    for (weak, above), kind in zip(_WEAK.items(), ("is_integer", "is_float", "is_complex"), strict=True)
+}
+"""Python scalars alone give way."""
+_NARROW = MappingProxyType({D.int64: D.int32, D.uint64: D.uint32, D.float64: D.float32, D.complex128: D.complex64})
+"""The dtypes that stand for those of 64 bits where JAX has none."""
 
 # Functions without a meaning for bools, and those that cast bools to int32.
 _NOT_OF_BOOLS = frozenset({"negate", "sub", "sign", "round", "softmax", "logsoftmax"})
@@ -86,7 +97,12 @@ _REDUCTIONS = frozenset({"CumProd", "CumSum", "StandardDeviation", "Variance"})
 
 
 class Jax(PromotionSystem):
-    """JAX's lattice, weak types, and the result dtypes of its functions."""
+    """JAX's lattice, weak types, and the result dtypes of its functions.
+
+    x64: `jax_enable_x64`; False makes every dtype of 64 bits the one of 32. dtype_promotion:
+    `jax_numpy_dtype_promotion`, "standard" or "strict", in which only Python scalars give way. Raises `PromotionError`
+    for other values.
+    """
 
     name = "jax"
     dtypes = frozenset(_NODES)
@@ -94,19 +110,52 @@ class Jax(PromotionSystem):
     guesses_literals = True
     bounds_promote = True
 
+    def __init__(self, x64: bool = True, dtype_promotion: str = "standard") -> None:
+        if not isinstance(x64, bool) or dtype_promotion not in ("standard", "strict"):
+            raise PromotionError(
+                f"jax: x64={x64!r}, dtype_promotion={dtype_promotion!r} are not options of it",
+                help='x64 is True or False, and dtype_promotion is "standard" or "strict"',
+            )
+        options: dict[str, Any] = {} if x64 else {"x64": False}
+        self.options = options if dtype_promotion == "standard" else options | {"dtype_promotion": dtype_promotion}
+        self.lattice: Mapping[str, Sequence[str]] = _STRICT if dtype_promotion == "strict" else LATTICE
+        if not x64:
+            # As in JAX, dtypes of 32 bits do not meet in one of 64.
+            self.lattice = self.lattice if self.lattice is _STRICT else LATTICE | {"u32": ("i32", "u64")}
+            self.aliases = _NARROW
+            self.index_dtype = D.int32
+        self._above = _above(self.lattice)
+
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
         """Return the dtype of Python scalars: complex128, float64 and int64, all weak, or bool."""
         kinds = {type(value) for value in literals}
-        if complex in kinds:
-            return D.complex128
-        return D.float64 if float in kinds else D.int64 if int in kinds else D.bool
+        wide = D.complex128 if complex in kinds else D.float64 if float in kinds else D.int64
+        return self.aliases.get(wide, wide) if kinds - {bool} else D.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
-        met = _least_above({_NODES[lhs], _NODES[rhs]})
-        return _DEFAULTS.get(met) or _NAMES[met]
+        return self._least_above({_NODES[lhs], _NODES[rhs]})[0]
+
+    def _least_above(self, nodes: set[str]) -> tuple[DType, bool]:
+        """Return the least dtype above all, and True if it is weak."""
+        met = _least_above(nodes, self._above)
+        dtype = _DEFAULTS.get(met) or _NAMES[met]
+        return self.aliases.get(dtype, dtype), met in _DEFAULTS
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
-        joined, is_weak = self._join_weak(operands)
+        if not self.aliases:
+            return self._resolve(key, operands)
+        names: dict[Any, DType] = dict(self.aliases)
+        plan = self._resolve(key, [replace(o, dtype=names.get(o.dtype, o.dtype)) for o in operands])
+        cast = tuple(names.get(dtype, dtype) for dtype in plan.operands)
+        return replace(plan, operands=cast, result=names.get(plan.result, plan.result))
+
+    def _resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        if key.op == "pow" and isinstance(operands[-1].literal, int) and self.lattice is _STRICT:
+            # JAX raises to a Python int or bool without a cast of it.
+            joined, is_weak = self._dtype_of(operands[0])
+            joined = D.int32 if joined is D.bool and type(operands[-1].literal) is int else joined
+        else:
+            joined, is_weak = self._join_weak(operands)
         check_order(key, joined, "JAX", _SORTS)
         if key.rule != "logical":
             for operand in operands:
@@ -140,11 +189,10 @@ class Jax(PromotionSystem):
         for dtype in dtypes - self.dtypes:
             other = next(d for d in dtypes if d is not dtype)
             self.meet(dtype, other)  # raises
-        if all(weak or dtype is D.bool for dtype, weak in read) and any(weak for _, weak in read):
-            met = _least_above({_NODES[dtype] for dtype in dtypes})
-            return _DEFAULTS.get(met) or _NAMES[met], True
-        met = _least_above({_node(dtype, weak) for dtype, weak in read})
-        return (_DEFAULTS[met], True) if met in _DEFAULTS else (_NAMES[met], False)
+        is_all_weak = all(weak or dtype is D.bool for dtype, weak in read) and any(weak for _, weak in read)
+        if is_all_weak and self.lattice is not _STRICT:
+            return self._least_above({_NODES[dtype] for dtype in dtypes})[0], True
+        return self._least_above({_node(dtype, weak) for dtype, weak in read})
 
     def _dtype_of(self, operand: Operand) -> tuple[DType, bool]:
         if operand.literal is not None:
@@ -169,11 +217,11 @@ def _node(dtype: DType, is_weak: bool) -> str:
     return _NODES[dtype]
 
 
-def _least_above(nodes: set[str]) -> str:
+def _least_above(nodes: set[str], above: Mapping[str, frozenset[str]]) -> str:
     """Return the least type above all. Raises `NoPromotion` if there is none."""
-    bounds = frozenset.intersection(*(_ABOVE[node] for node in nodes))
+    bounds = frozenset.intersection(*(above[node] for node in nodes))
     for bound in bounds:
-        if bounds <= _ABOVE[bound]:
+        if bounds <= above[bound]:
             return bound
     names = " and ".join(sorted(map(_display_name, nodes)))
     raise NoPromotion(
@@ -203,24 +251,24 @@ def _power_dtype(operands: Sequence[Operand], joined: DType, is_weak: bool) -> t
     return joined, is_weak
 
 
-def reason(lhs: DType, rhs: DType, weak: tuple[bool, bool], met: DType) -> str:
+def reason(rules: Jax, lhs: DType, rhs: DType, weak: tuple[bool, bool]) -> str:
     """Return the paths on the lattice to the common dtype of two dtypes, which may be weak."""
     if lhs is rhs:
         return "the same dtype"
     ends = [_node(dtype, is_weak and not all(weak)) for dtype, is_weak in zip((lhs, rhs), weak, strict=True)]
-    bound = _least_above(set(ends))
-    up, down = (_path(end, bound) for end in ends)
+    bound = _least_above(set(ends), _above(rules.lattice))
+    up, down = (_path(rules.lattice, end, bound) for end in ends)
     both = "; both are weak, and so is the result" if all(weak) else ""
     return " < ".join(map(_display_name, up)) + "".join(f" > {_display_name(node)}" for node in down[-2::-1]) + both
 
 
-def _path(start: str, end: str) -> list[str]:
+def _path(lattice: Mapping[str, Sequence[str]], start: str, end: str) -> list[str]:
     """Return a shortest path up the lattice."""
     waiting = [[start]]
     for path in waiting:
         if path[-1] == end:
             return path
-        waiting += [[*path, above] for above in LATTICE.get(path[-1], ()) if end in _ABOVE[above]]
+        waiting += [[*path, above] for above in lattice.get(path[-1], ())]
     raise AssertionError("the end is above the start")
 
 
