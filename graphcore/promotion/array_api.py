@@ -1,12 +1,13 @@
-"""The type promotion of the Python array API standard, as of 2025.12 and as first proposed (the seed).
+"""The type promotion of the Python array API standard, as of 2025.12 and as first proposed (the seed), and none.
 
 Sources: the page "Type Promotion Rules" of the array API standard, whose edition 2025.12 has the tables of 2021.12 to
-2024.12; and the proposal of August 2020 that it is based on. Cases that they leave open are errors here.
+2024.12; and the proposal of August 2020 that it is based on. Cases that they leave open are errors here. The proposal
+says of TensorFlow that it requires explicit casts: `Explicit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
 from graphcore.errors import PromotionError
@@ -18,7 +19,7 @@ from graphcore.promotion.rules import (
     Scalar,
     check_literal,
     check_order,
-    default_dtype,
+    holds,
     no_complex,
 )
 from graphcore.promotion.system import PromotionSystem
@@ -172,15 +173,18 @@ class ArrayApi(PromotionSystem):
     def common(self, lhs: DType, rhs: DType) -> DType:
         met = self.table.get((lhs, rhs))
         if met is None:
-            raise _undefined(f"{lhs} with {rhs}", _suggest_common_cast(lhs, rhs))
+            raise self._refuse(f"{lhs} with {rhs}", _suggest_common_cast(lhs, rhs))
         return met
+
+    def _refuse(self, what: str, help: str) -> NoPromotion:
+        return NoPromotion(f"{what} is undefined by the array API standard", help=help, undefined=True)
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         joined = self.join(key, operands)
         check_order(key, joined)
         wanted = _OPERAND_KINDS.get(key.rule)
         if wanted is not None and key.op not in _ANY_KIND and not _is_one_of(joined, wanted):
-            raise _undefined(f"{key.op} of {joined}", _suggest_cast(joined, wanted))
+            raise self._refuse(f"{key.op} of {joined}", _suggest_cast(joined, wanted))
         if key.rule == "test" and joined.is_integer:
             return Resolution((D.float64,) * len(operands), D.bool)
         return Resolution((joined,) * len(operands), D.bool if key.rule in _TO_BOOL else joined)
@@ -189,22 +193,78 @@ class ArrayApi(PromotionSystem):
         dtypes = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
         literals = [o.literal for o in operands if o.literal is not None]
         if not dtypes:
-            return default_dtype(literals)
+            return self.default_dtype(literals)
         joined = dtypes[0]
         for dtype in dtypes[1:]:
             joined = self.meet(joined, dtype)
         if joined.is_complex and not self.has_complex:
             raise no_complex(str(self), joined)
-        is_known = joined.is_float and joined in self.dtypes and self.has_complex
+        is_known = joined.is_float and joined in self.dtypes and self.has_complex and not isinstance(self, Explicit)
         if is_known and any(type(literal) is complex for literal in literals):
             joined = complex_of(joined)
         for literal in literals:
-            _check_scalar(literal, joined)
+            self._check_scalar(literal, joined)
         return joined
 
+    def _check_scalar(self, value: Scalar, dtype: DType) -> None:
+        """Raise `NoPromotion` for a Python scalar that does not combine with an array of `dtype`."""
+        kind = type(value)
+        part = real_of(dtype)
+        if kind is bool:
+            goes = dtype is D.bool
+        elif kind is int:
+            goes = part.is_float or (dtype.is_integer and dtype.min <= value <= dtype.max)  # type: ignore[operator]
+        elif kind is float:
+            goes = dtype.is_float or dtype.is_complex
+        else:
+            goes = dtype.is_complex
+        if goes and kind is not int:
+            check_literal(value, dtype)
+        if goes and not (kind is int and not dtype.is_integer and abs(value) > part.max):
+            return
+        if kind is int and dtype.is_number:
+            raise self._refuse(
+                f"the int {text_of(value)} with {dtype}",
+                f"{dtype} holds {text_of(part.min)} to {text_of(part.max)}; cast the array to a wider dtype first",
+            )
+        takes = "complex128" if kind is complex else "float64" if kind is float else "int64" if kind is int else "bool"
+        raise self._refuse(
+            f"the {kind.__name__} {text_of(value)} with {dtype}",
+            f"cast the array, .cast(DType.{takes}), or make the scalar an array of the intended dtype",
+        )
 
-def _undefined(what: str, help: str) -> NoPromotion:
-    return NoPromotion(f"{what} is undefined by the array API standard", help=help, undefined=True)
+
+class Explicit(ArrayApi):
+    """No promotion: operands of one dtype, and Python scalars of its kind, which take it if it holds them.
+
+    Source: TensorFlow 2.21, whose tensors of two dtypes do not combine, and whose `convert_to_tensor` takes an int for
+    any number, a float for floats and complex numbers, and a complex number for complex ones.
+    """
+
+    spellings = MappingProxyType({})
+    bounds_promote = True
+
+    def __init__(self) -> None:
+        self.name = "explicit"
+        self.table = {}
+        self.dtypes = frozenset({*_CODES.values(), D.bool, D.bfloat16})
+
+    def default_dtype(self, literals: Iterable[Scalar]) -> DType:
+        """Return the dtype of Python scalars without an array: complex128, float32, int32 (int64 if needed) or bool."""
+        values = list(literals)
+        kinds = {type(value) for value in values}
+        if complex in kinds or float in kinds or int not in kinds:
+            return D.complex128 if complex in kinds else D.float32 if float in kinds else D.bool
+        return D.int32 if all(holds(value, D.int32) for value in values) else D.int64
+
+    def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        if key.rule == "divide" and (joined := self.join(key, operands)).is_integer:
+            quotient = D.float32 if joined.bits <= 16 else D.float64
+            return Resolution((quotient,) * len(operands), quotient)
+        return super().resolve(key, operands)
+
+    def _refuse(self, what: str, help: str) -> NoPromotion:
+        return NoPromotion(f"{what} needs an explicit cast", help=help)
 
 
 def _suggest_common_cast(lhs: DType, rhs: DType) -> str:
@@ -217,8 +277,11 @@ def _suggest_common_cast(lhs: DType, rhs: DType) -> str:
         return f"cast the integer: .cast(DType.{target.name})"
     if lhs.is_integer and rhs.is_integer:
         return (
-            "cast one of them to the other's dtype, or both to float64 if rounding is acceptable: .cast(DType.float64)"
+            f"cast one of them, .cast(DType.{lhs.name}) or .cast(DType.{rhs.name}), or both to float64 if rounding is "
+            "acceptable: .cast(DType.float64)"
         )
+    if lhs.is_complex != rhs.is_complex:
+        return f"cast the real one: .cast(DType.{(lhs if lhs.is_complex else rhs).name})"
     return f"cast one of them: .cast(DType.{lhs.name}) or .cast(DType.{rhs.name})"
 
 
@@ -245,31 +308,3 @@ def _is_one_of(dtype: DType, wanted: str) -> bool:
     if wanted == "integers":
         return dtype.is_integer
     return dtype is D.bool or (wanted == "integers and bools" and dtype.is_integer)
-
-
-def _check_scalar(value: Scalar, dtype: DType) -> None:
-    """Raise `NoPromotion` for a Python scalar that does not combine with an array of `dtype`."""
-    kind = type(value)
-    part = real_of(dtype)
-    if kind is bool:
-        goes = dtype is D.bool
-    elif kind is int:
-        goes = part.is_float or (dtype.is_integer and dtype.min <= value <= dtype.max)  # type: ignore[operator]
-    elif kind is float:
-        goes = dtype.is_float or dtype.is_complex
-    else:
-        goes = dtype.is_complex
-    if goes and kind is not int:
-        check_literal(value, dtype)
-    if goes and not (kind is int and not dtype.is_integer and abs(value) > part.max):
-        return
-    if kind is int and dtype.is_number:
-        raise _undefined(
-            f"the int {text_of(value)} with {dtype}",
-            f"{dtype} holds {text_of(part.min)} to {text_of(part.max)}; cast the array to a wider dtype first",
-        )
-    takes = "complex128" if kind is complex else "float64" if kind is float else "int64" if kind is int else "bool"
-    raise _undefined(
-        f"the {kind.__name__} {text_of(value)} with {dtype}",
-        f"cast the array, .cast(DType.{takes}), or make the scalar an array of the intended dtype",
-    )

@@ -309,6 +309,7 @@ _SYSTEMS: dict[str, str] = {
     "kernel_float": "kernel_float.KernelFloat",
     "anvil": "anvil.Anvil",
     "array_api": "array_api.ArrayApi",
+    "explicit": "array_api.Explicit",
     "allo_hls": "allo.AlloHls",
     "allo_cpp": "allo.AlloCpp",
     "numpy": "packages.numpy.NumPy",

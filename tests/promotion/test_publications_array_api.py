@@ -10,7 +10,7 @@ import pytest
 
 from graphcore import DType, Graph, Symbol, TensorType, implicit_cast_type, ops
 from graphcore.errors import PromotionError
-from graphcore.promotion import TableSystem, explain, system
+from graphcore.promotion import explain, system
 from graphcore.promotion.array_api import _CODES
 
 D = DType
@@ -44,15 +44,6 @@ def test_jax_is_biased_to_narrow_floats_and_has_bfloat16() -> None:
 def test_pytorch_never_looks_at_the_size_of_values() -> None:
     graph = Graph("sizes", {"x": TensorType("int8", ["n"])}, promotion="torch")
     assert {(graph["x"] + value).dtype for value in (0, 1, 100, -128)} == {D.int8}
-
-
-def test_system_that_requires_explicit_casts_is_a_table_of_equal_pairs() -> None:
-    explicit = TableSystem("explicit", {(d, d): d for d in (D.int32, D.float32)})
-    graph = Graph("e", {"i": TensorType("int32", ["n"]), "f": TensorType("float32", ["n"])}, promotion=explicit)
-    i, f = graph.inputs
-    with pytest.raises(PromotionError, match="no common dtype in explicit"):
-        i + f
-    assert (i.cast(D.float32) + f).dtype is D.float32
 
 
 def test_codes_count_bytes() -> None:

@@ -63,6 +63,7 @@ ORDERS: dict[str, Callable[[Any, Any], Any]] = {
 WORDS = {
     "max": "complex numbers have no order",
     "array_api": "complex numbers have no order",
+    "explicit": "complex numbers have no order",
     "numpy": "(NumPy compares the real parts of complex64 first|has no meaning for complex64 in NumPy)",
     "jax": "(JAX compares the real parts of complex64 first|has no meaning for complex64 in JAX)",
     "torch": "has no meaning for complex64 in PyTorch",
@@ -85,6 +86,8 @@ def test_order_of_complex_numbers_is_refused(rules: PromotionSystem, result: Typ
         if not rules.has_complex:
             assert "complex64" in caught.value.summary
             continue
+        if rules.name == "explicit" and "explicit cast" in caught.value.summary:
+            continue  # which it says first of a complex and a real operand
         caught.match(WORDS[rules.name])
         assert type(caught.value) is DTypeError
         assert "ops.abs(z)" in caught.value.help
@@ -162,7 +165,7 @@ def test_python_complex_number_is_taken_by_systems_that_have_them(rules: Promoti
     (x,) = result(rules, "float32")
     calls: list[Callable[[], Any]] = [lambda: x + 1j, lambda: 1j * x, lambda: x - 2j, lambda: x == 1j]
     for call in calls:
-        if rules.has_complex:
+        if rules.has_complex and rules.name != "explicit":
             assert call().dtype in (D.complex64, D.bool)
             continue
         with pytest.raises(PromotionError) as caught:
