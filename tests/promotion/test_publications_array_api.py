@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +36,48 @@ def test_numpy_names_the_common_dtype_by_promote_types_and_result_type() -> None
     for lhs, rhs in itertools.product(itertools.chain(*KINDS), repeat=2):
         met = implicit_cast_type(lhs, rhs, "numpy")
         assert met.numpy == np.promote_types(lhs.numpy, rhs.numpy) == np.result_type(lhs.numpy, rhs.numpy)
+
+
+# The dtype of x + y in Dask 2026.8: rows are left operands, columns right ones.
+DASK = """
+bool       : bool  int8  int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128
+int8       : int8  int8  int16 int32 int64 int16 int32 int64 float64 float16 float32 float64 complex64 complex128
+int16      : int16 int16 int16 int32 int64 int16 int32 int64 float64 float32 float32 float64 complex64 complex128
+int32      : int32 int32 int32 int32 int64 int32 int32 int64 float64 float64 float64 float64 complex128 complex128
+int64      : int64 int64 int64 int64 int64 int64 int64 int64 float64 float64 float64 float64 complex128 complex128
+uint8      : uint8 int16 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128
+uint16     : uint16 int32 int32 int32 int64 uint16 uint16 uint32 uint64 float32 float32 float64 complex64 complex128
+uint32     : uint32 int64 int64 int64 int64 uint32 uint32 uint32 uint64 float64 float64 float64 complex128 complex128
+uint64     : uint64 float64 float64 float64 float64 uint64 uint64 uint64 uint64 float64 float64 float64 complex128 complex128
+float16    : float16 float16 float32 float64 float64 float16 float32 float64 float64 float16 float32 float64 complex64 complex128
+float32    : float32 float32 float32 float64 float64 float32 float32 float64 float64 float32 float32 float64 complex64 complex128
+float64    : float64 float64 float64 float64 float64 float64 float64 float64 float64 float64 float64 float64 complex128 complex128
+complex64  : complex64 complex64 complex64 complex128 complex128 complex64 complex64 complex128 complex128 complex64 complex64 complex128 complex64 complex128
+complex128 : complex128 complex128 complex128 complex128 complex128 complex128 complex128 complex128 complex128 complex128 complex128 complex128 complex128 complex128
+"""  # noqa: E501
+DASK_ROWS = {row.split(":")[0].strip(): row.split(":")[1].split() for row in DASK.strip().splitlines()}
+
+
+def test_dask_follows_numpys_rules() -> None:
+    graph = Graph("dask", {d: TensorType(d, ["n"]) for d in DASK_ROWS}, promotion="numpy")
+    for lhs, row in DASK_ROWS.items():
+        for rhs, cell in zip(DASK_ROWS, row, strict=True):
+            assert implicit_cast_type(lhs, rhs, "numpy").name == (graph[lhs] + graph[rhs]).dtype.name == cell
+    if importlib.util.find_spec("dask") is not None:
+        da: Any = importlib.import_module("dask.array")
+        x = {d: da.ones(2, dtype=d, chunks=2) for d in DASK_ROWS}
+        assert {lhs: [str((x[lhs] + x[rhs]).dtype) for rhs in DASK_ROWS] for lhs in DASK_ROWS} == DASK_ROWS
+
+
+def test_cupy_follows_numpys_rules_and_reads_no_values_of_arrays_without_axes() -> None:
+    # CuPy's page "Data type routines": its promote_types is NumPy's own. Its arrays without axes, whose values are on
+    # the device, count as others do, as they have in NumPy too since release 2.
+    types = {f"{d}{rank}": TensorType(d, ["n"] * rank) for d in DASK_ROWS for rank in (0, 1)}
+    graph = Graph("cupy", types, promotion="numpy")
+    for lhs, rhs in itertools.product(DASK_ROWS, repeat=2):
+        want = np.promote_types(lhs, rhs).name
+        for x, y in ((0, 0), (0, 1), (1, 0)):
+            assert (graph[f"{lhs}{x}"] + graph[f"{rhs}{y}"]).dtype.name == want
 
 
 def test_jax_is_biased_to_narrow_floats_and_has_bfloat16() -> None:
