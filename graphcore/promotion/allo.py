@@ -55,9 +55,9 @@ OPERATORS = MOVES.union(
     {
         "Abs", "Add", "ArgMax", "ArgMin", "BitCast", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast",
         "Clip", "ConstantOfShape", "CumProd", "CumSum", "Div", "Einsum", "Equal", "FloorDiv", "Fma", "Greater",
-        "GreaterOrEqual", "If", "IntegerPow", "Less", "LessOrEqual", "Loop", "MatMul", "Max", "Min", "Mod", "Mul",
-        "Neg", "NotEqual", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Scan", "Shape", "ShiftLeft",
-        "ShiftRight", "Sign", "Size", "Square", "Sub", "Sum", "TopK",
+        "GreaterOrEqual", "If", "IntegerPow", "Less", "LessOrEqual", "Loop", "MatMul", "Max", "MaxPool", "Min", "Mod",
+        "Mul", "Neg", "NotEqual", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Resize", "Scan", "Shape",
+        "ShiftLeft", "ShiftRight", "Sign", "Size", "Square", "Sub", "Sum", "TopK",
     }
 )  # fmt: skip
 """Operators with a lowering rule in limbs."""

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from graphcore.errors import DTypeError
-from tests.support.wide import WIDTHS, Array, check, drawn, dtypes
+from tests.support.wide import WIDTHS, Array, check, drawn, dtypes, wrap
 
 Along = Callable[[Any, int], Any]
 
@@ -166,8 +165,68 @@ def test_scatters_combine_as_pythons_do(dtype: DType) -> None:
         check(all_of, [TensorType(dtype, d) for d in dims], [x, updates], wanted)
 
 
-def test_scatters_that_multiply_are_refused_with_one_clear_error() -> None:
-    graph = Graph("test", {"x": TensorType(DType.int(96), [3])})
-    graph.output(ops.scatter_mul(graph[0], graph[0], graph.constant([0, 1, 1]), 0))
-    with pytest.raises(DTypeError, match='ScatterElements: nothing computes reduction="mul" on int96'):
-        graph.to_onnx()
+@pytest.mark.numbers
+@pytest.mark.parametrize("dtype", WIDTHS, ids=str)
+def test_scatters_multiply_as_pythons_do(dtype: DType) -> None:
+    x, updates = drawn(dtype, [4, 3], 7), drawn(dtype, [3, 3], 8)
+    indices = np.array([[0, 3, 0], [0, 1, -4], [-2, 1, 0]], np.int64)
+    rows = np.array([[0], [3], [0]], np.int64)
+
+    def both(a: Symbol, u: Symbol) -> tuple[Symbol, ...]:
+        at, lines = a.graph.constant(indices), a.graph.constant(rows)
+        return ops.scatter_mul(a, u, at, 0), ops.scatter_nd_mul(a, u, lines)
+
+    wanted = [scattered(x, updates, at, lambda p, q: p * q) for at in (indices % 4, np.repeat(rows, 3, axis=1))]
+    shapes: list[list[list[Any]]] = [[[4, 3], [3, 3]], [["a", 3], [3, 3]]]
+    for dims in shapes:
+        check(both, [TensorType(dtype, d) for d in dims], [x, updates], wanted)
+
+
+def test_scatter_of_no_updates_multiplies_nothing() -> None:
+    dtype = DType.int(96)
+    types = {"x": TensorType(dtype, [3]), "u": TensorType(dtype, ["n"]), "i": TensorType("int64", ["n"])}
+    graph = Graph("test", types)
+    graph.output(ops.scatter_mul(graph["x"], graph["u"], graph["i"], 0))
+    model = gc.InferenceSession().load(graph)
+    x = np.array([-(2**90), 0, 2**80], object)
+    none = np.zeros(0, object), np.zeros(0, np.int64)
+    assert model.execute(x, *none, wide="object")[0].tolist() == x.tolist()
+    twice = np.array([2**40, -3, 5], object), np.array([2, 2, 0])
+    assert model.execute(x, *twice, wide="object")[0].tolist() == [wrap(v, dtype) for v in (-5 * 2**90, 0, -3 * 2**120)]
+
+
+def pooled(x: Array, kernel: tuple[int, int], stride: int, dilation: int, padding: int, least: int) -> Array:
+    """Max pooling of [height, width], of windows of padding alone the least number."""
+    sizes = [(n + 2 * padding - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(x.shape, kernel, strict=True)]
+    result = np.empty(sizes, object)
+    for place in np.ndindex(*sizes):
+        taps = [[p * stride + i * dilation - padding for i in range(k)] for p, k in zip(place, kernel, strict=True)]
+        inside = [[t for t in axis if 0 <= t < n] for axis, n in zip(taps, x.shape, strict=True)]
+        result[place] = max((x[i, j] for i in inside[0] for j in inside[1]), default=least)
+    return result
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("dtype", WIDTHS, ids=str)
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "dilation", "padding"),
+    [([4, 4], (2, 2), 2, 1, 0), ([3, 4], (2, 3), 1, 1, 1), ([2, 2], (2, 2), 1, 3, 1)],
+)
+def test_maximum_of_windows_is_that_of_pythons_integers(
+    dtype: DType, size: list[int], kernel: tuple[int, int], stride: int, dilation: int, padding: int
+) -> None:
+    x = drawn(dtype, size, 5)
+    x[0, 0] = x[-1, -1]
+    want = pooled(x, kernel, stride, dilation, padding, int(dtype.min))
+    check(
+        lambda a: (ops.max_pool2d(ops.reshape(a, [1, *size, 1]), kernel, stride, dilation, padding),),
+        [TensorType(dtype, size)], [x], [want.reshape(1, *want.shape, 1)],
+    )  # fmt: skip
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("dtype", WIDTHS, ids=str)
+def test_nearest_elements_are_resized(dtype: DType) -> None:
+    x = drawn(dtype, [2, 3], 6)
+    resized = x.repeat(2, axis=0).repeat(2, axis=1)
+    check(lambda a: (ops.resize_nearest(a, [4, 6]),), [TensorType(dtype, [2, 3])], [x], [resized])

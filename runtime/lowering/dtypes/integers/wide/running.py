@@ -1,4 +1,4 @@
-"""Running sums, products along axes, and powers of wide integers."""
+"""Running sums, products along axes and of scatters, and powers of wide integers."""
 
 from __future__ import annotations
 
@@ -177,6 +177,48 @@ def _multiply_doubling(rows: Symbol) -> Symbol:
     goes_on = _scalar(e.greater(size, e.const(size, 1)))
     results = build.emit_many("Loop", (None, goes_on, rows, build.vector([1])), types[2:], {"body": step})
     return results[0]
+
+
+def scatter_product(on: Widths, node: Node) -> WideDigits:
+    """Multiply, in a Loop of as many turns as the most updates of one place: each turn takes one update of each place.
+
+    Updates are numbered from 1, and those taken have the number 0, which stands for the factor 1.
+    """
+    data, indices, updates = node.inputs
+    assert data is not None
+    assert indices is not None
+    assert updates is not None
+    if not data.shape.is_ranked or not updates.shape.is_ranked:
+        raise refused(node, "the rank of an operand is not known")
+    places = on.exact(indices)
+    x, y = (words.of_digits(on.fed_digits(s), data.dtype) for s in (data, updates))
+    build, rank = on.new.build, updates.rank
+    line = _shape([Dim.dynamic()])
+    flat = e.emit("Reshape", y, build.vector([int(y.shape[0]), -1]), shape=_shape([y.shape[0], Dim.dynamic()]))
+    factors = e.emit("Concat", words.one(y, data.dtype, 2), flat, shape=flat.shape, axis=1)
+    sizes = e.emit("Shape", y, dtype=_I64, shape=_shape([Dim(rank)]), start=1)
+    count = e.emit("ReduceProd", sizes, shape=_shape([Dim(1)]), keepdims=1)
+    ones = e.emit("Expand", build.vector([1]), count, shape=line)
+    numbers = e.emit("CumSum", ones, build.scalar(0, _I64), shape=line)
+    numbers = e.emit("Reshape", numbers, sizes, shape=updates.shape, allowzero=1)
+    gather = "GatherElements" if node.op_type == "ScatterElements" else "GatherND"
+    axis = {"axis": node.attributes.get("axis", 0)} if gather == "GatherElements" else {}
+    scalar = _shape(())
+    types = [tensor_type(_I64, scalar), tensor_type(DType.bool, scalar), x.type, numbers.type]
+    with body(on.new, "scatter", types) as step:
+        product, waiting = step.inputs[2:]
+        own = step.build.own(places, node.op_type, "indices")
+        word = e.emit("Gather", product, e.const(waiting, 0), shape=data.shape, axis=0)
+        none = e.emit("Mul", word, e.const(word, 0))
+        taken = e.emit(node.op_type, none, own, waiting, shape=data.shape, reduction="max", **axis)
+        factor = e.emit("Gather", step.build.own(factors, "Gather", "factors"), taken, shape=x.shape, axis=1)
+        there = e.emit(gather, taken, own, shape=updates.shape, **axis)
+        after = e.where(e.equal(there, waiting), e.const(waiting, 0), waiting)
+        most = e.emit("ReduceMax", after, e.ints(after, range(rank)), shape=scalar, keepdims=0)
+        finish(step, [e.greater(most, e.const(most, 0)), words.multiplied(product, factor), after])
+    goes_on = _scalar(e.greater(count, e.const(count, 0)))
+    results = build.emit_many("Loop", (None, goes_on, x, numbers), types[2:], {"body": step})
+    return WideDigits(words.to_digits(results[0], data.dtype))
 
 
 def _rows(x: Symbol, start: Symbol, end: Symbol, count: Dim | None = None) -> Symbol:

@@ -20,11 +20,12 @@ from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, const
 from graphcore.runtime.lowering.dtypes.integers.kinds import ZEROS, is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import U64, Limb, WideValue
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import MAX_TERMS, Rule, first, max_limbs, refused
+from graphcore.runtime.lowering.dtypes.integers.wide.running import scatter_product
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
-_I32, _I64 = DType.int32, DType.int64
+_I32, _I64, _F64 = DType.int32, DType.int64, DType.float64
 _MIDDLE = 1 << (DIGIT - 1)
 _INT32 = Interval(-_MIDDLE, _MIDDLE - 1)
 
@@ -175,6 +176,45 @@ def _top_k(on: Widths, node: Node) -> Sequence[Result]:
     return WideValue(limbs, value.interval), order
 
 
+def _max_pool(on: Widths, node: Node) -> Sequence[Result]:
+    """Pool the places of all elements in their order, in which the first of equal ones is the greatest."""
+    x, build, line = first(node), on.new.build, _shape([Dim.dynamic()])
+    value = on.exact_value(x)
+    some = on.limbs.full(value)[0]
+    sizes = e.emit("Shape", some, dtype=_I64, shape=_shape([Dim(x.rank)]))
+    size = e.emit("ReduceProd", sizes, shape=_shape([Dim(1)]), keepdims=1)
+
+    def sort(key: Symbol, largest: int) -> Symbol:
+        types = [tensor_type(key.dtype, line), tensor_type(_I64, line)]
+        return build.emit_many("TopK", (key, size), types, {"axis": 0, "largest": largest, "sorted": 1})[1]
+
+    def flat(symbol: Symbol) -> Symbol:
+        return e.emit("Reshape", symbol, build.vector([-1]), shape=line)
+
+    order: Symbol | None = None
+    for key, _ in _keys(on, value):
+        row = flat(key)
+        taken = sort(row if order is None else e.emit("Gather", row, order, shape=line, axis=0), 1)
+        order = taken if order is None else e.emit("Gather", order, taken, shape=line, axis=0)
+    assert order is not None
+    ranks = e.emit("Reshape", e.emit("Neg", sort(order, 0)), sizes, shape=x.shape)
+    types = [tensor_type(dtype, s.shape) for s, dtype in zip(node.outputs, (_F64, _I64), strict=False)]
+    best, *places = build.emit_many("MaxPool", (e.cast_within(ranks, _F64),), types, node.attributes)
+    # A window of padding alone has the least number, which follows all elements.
+    last = e.cast_within(e.emit("Neg", size), _F64)
+    best = e.emit("Neg", e.cast_within(e.emit("Max", best, last, shape=best.shape), _I64))
+    chosen = e.emit("Gather", e.emit("Concat", order, size, shape=line, axis=0), best, shape=best.shape, axis=0)
+    least = conversions.of_number(on.limbs, int(x.dtype.min))
+    low, ends = on.limbs.aligned([value, least])
+    limbs = []
+    for limb, end, symbol in zip(low, ends, on.limbs.full(WideValue(tuple(low), value.interval)), strict=True):
+        after = e.emit("Reshape", on.limbs.symbol(end), build.vector([1]), shape=_shape([Dim(1)]))
+        longer = e.emit("Concat", flat(symbol), after, shape=line, axis=0)
+        window = joined((limb.window, end.window))
+        limbs.append(Limb(e.emit("Gather", longer, chosen, shape=best.shape, axis=0), window))
+    return WideValue(tuple(limbs), joined((value.interval, least.interval))), *places
+
+
 # Moves of wide integers: each limb is moved by the operator itself.
 
 
@@ -202,6 +242,12 @@ def moved(on: Widths, node: Node) -> Sequence[Result]:
         for limbs, result in zip(result_limbs, results, strict=True):
             limbs.append(Limb(result, window))
     return [WideValue(tuple(limbs), interval) for limbs in result_limbs]
+
+
+def _resize(on: Widths, node: Node) -> Sequence[Result]:
+    if node.attributes.get("mode", "nearest") not in ("nearest", b"nearest"):
+        raise refused(node)
+    return moved(on, node)
 
 
 def _where(on: Widths, node: Node) -> Sequence[Result]:
@@ -235,7 +281,7 @@ def _constant_of_shape(on: Widths, node: Node) -> Sequence[Result]:
     return (WideValue(tuple(limbs), value.interval),)
 
 
-# Scatters that combine wide integers: sums, maxima and minima.
+# Scatters that combine wide integers: sums, products, maxima and minima.
 
 
 def _scatter(on: Widths, node: Node) -> Sequence[Result]:
@@ -254,7 +300,7 @@ def _scatter(on: Widths, node: Node) -> Sequence[Result]:
         return (_scatter_add(on, node, on.value(data), on.value(updates), places),)
     if how in ("max", "min"):
         return (_scatter_best(on, node, on.exact_value(data), on.exact_value(updates), places, greatest=how == "max"),)
-    raise refused(node, f'nothing computes reduction="{how}" on {data.dtype}, an integer of more than 64 bits')
+    return (scatter_product(on, node),)
 
 
 def _scatter_add(on: Widths, node: Node, data: WideValue, updates: WideValue, places: Symbol) -> WideValue:
@@ -314,6 +360,8 @@ RULES: dict[str, Rule] = {
     "ArgMax": _position(greatest=True),
     "ArgMin": _position(greatest=False),
     "TopK": _top_k,
+    "MaxPool": _max_pool,
+    "Resize": _resize,
     **dict.fromkeys(MOVES, moved),
     "Where": _where,
     "Shape": _shape_or_size,
