@@ -11,7 +11,7 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.array_api._data_types import DEFAULT_COMPLEX, DEFAULT_FLOAT, DEFAULT_INTEGER, astype, check_dtype
-from graphcore.array_api._eager import Array, Tensor, compute, function
+from graphcore.array_api._eager import PROMOTION, Array, Tensor, compute, function
 from graphcore.array_api._manipulation import broadcast_arrays
 from graphcore.arrays.casting import cast_array
 from graphcore.arrays.eager_array import EagerArray, check_device
@@ -254,9 +254,9 @@ def _like_of(op: str, x: Tensor, value: Number, dtype: DType | None, device: str
     check_device(op, device)
     if isinstance(x, Symbol):
         with x.graph:
-            return _like(x, value, None if dtype is None else DType.of(dtype))
+            return _like(x, value, None if dtype is None else PROMOTION.dtype_of(dtype))
     if isinstance(x, EagerArray) and not isinstance(x, Array):
-        return _like(x, value, None if dtype is None else DType.of(dtype))
+        return _like(x, value, None if dtype is None else PROMOTION.dtype_of(dtype))
     return _full(op, x.shape, value, check_dtype(op, dtype) or x.dtype, device)
 
 

@@ -67,14 +67,14 @@ DEFAULT_COMPLEX = DType.complex64
 
 def dtype_of(value: Any) -> DType:
     """Return the dtype of a Symbol or Array, or a dtype itself."""
-    return value.dtype if isinstance(value, (Symbol, Array)) else DType.of(value)
+    return value.dtype if isinstance(value, (Symbol, Array)) else PROMOTION.dtype_of(value)
 
 
 def check_dtype(op: str, dtype: object) -> DType | None:
     """Return a `dtype` argument as a DType. Raises `DTypeError` if Arrays do not support it."""
     if dtype is None:
         return None
-    result = DType.of(dtype)
+    result = PROMOTION.dtype_of(dtype)
     if result not in DTYPES:
         raise DTypeError(f"{op}: Arrays do not support {result}", help=f"use one of {', '.join(map(str, DTYPES))}")
     return result
@@ -98,7 +98,7 @@ def astype(x: Tensor, dtype: DType, /, *, copy: Any = True, device: str | None =
         GraphError: For a device other than "cpu".
     """
     check_device("astype", device)
-    target = DType.of(dtype)
+    target = PROMOTION.dtype_of(dtype)
     if type(x) is Array:
         check_dtype("astype", target)
         if x.dtype is target:
@@ -108,7 +108,7 @@ def astype(x: Tensor, dtype: DType, /, *, copy: Any = True, device: str | None =
 
 def can_cast(from_: Any, to: DType, /) -> Any:
     """Return True if type promotion can convert a dtype, or that of a Symbol or Array, to `to`."""
-    source, target = dtype_of(from_), DType.of(to)
+    source, target = dtype_of(from_), PROMOTION.dtype_of(to)
     try:
         return join_dtypes("can_cast", (source, target), _system((from_,))) is target
     except PromotionError:
@@ -173,7 +173,7 @@ def isdtype(dtype: DType, kind: Any) -> Any:
     Raises:
         DTypeError: For an unknown kind.
     """
-    source = DType.of(dtype)
+    source = PROMOTION.dtype_of(dtype)
     if isinstance(kind, tuple):
         return any(isdtype(source, one) for one in kind)
     if isinstance(kind, DType):

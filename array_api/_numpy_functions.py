@@ -10,6 +10,7 @@ import numpy as np
 
 from graphcore import array_api, ops
 from graphcore import array_api as xp
+from graphcore.array_api._eager import PROMOTION
 from graphcore.array_api._refusals import is_default, refuse_arguments, symbols_of, unsupported_error
 from graphcore.build import operands
 from graphcore.errors import SymbolError
@@ -61,7 +62,7 @@ def _symbol(a: Any) -> Symbol:
 
 
 def _dtype(dtype: Any) -> DType | None:
-    return None if dtype is None else DType.of(dtype)
+    return None if dtype is None else PROMOTION.dtype_of(dtype)
 
 
 def _as(a: Any, dtype: Any) -> Any:

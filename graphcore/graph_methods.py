@@ -20,7 +20,7 @@ from graphcore.build.declare import REGISTRY
 from graphcore.build.functions import Subgraph
 from graphcore.errors import GraphError
 from graphcore.ir import printing as verification
-from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
+from graphcore.ir.graph import Graph, Optimize, Precision, TargetName, read_by
 from graphcore.ir.state.attaching import method
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform import pickling
@@ -117,6 +117,7 @@ def op(
         out_types = infer_types(op_type, symbols, dict(attributes or {}), domain)
     else:
         self.site.has_untyped = True
+        out_types = [read_by(self.promotion, type_) for type_ in out_types]
     return self.build.emit_many(op_type, symbols, tuple(out_types), dict(attributes or {}), domain)
 
 

@@ -248,7 +248,7 @@ def bitcast(x: TensorLike, dtype: object) -> Symbol:
     ONNX BitCast.
     """
     symbol = operand("bitcast", x)
-    target = dtype_of("bitcast", dtype)
+    target = dtype_of("bitcast", dtype, symbol.graph)
     source = symbol.dtype
     roles: dict[str, object] = {"x": symbol}
     if DType.string in (source, target):

@@ -96,7 +96,7 @@ def ones(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> S
 def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
     graph = graph_of(name, (value,))
     dims = dims_of(name, shape)
-    wanted = None if dtype is None else operands.dtype_of(name, dtype)
+    wanted = None if dtype is None else operands.dtype_of(name, dtype, graph)
     if isinstance(value, Symbol):
         value = graph.build.own(value, name, "value")
         if value.rank:
@@ -170,13 +170,13 @@ def range(
     if stop is None:
         start, stop = 0, start
     bounds = {"start": start, "stop": stop, "step": step}
-    wanted = None if dtype is None else operands.dtype_of("range", dtype)
+    graph = graph_of("range", bounds.values())
+    wanted = None if dtype is None else operands.dtype_of("range", dtype, graph)
     if wanted in (DType.bool, DType.string):
         raise DTypeError(
             f"range: dtype must be an integer or a float, got {wanted}", help="use an integer or a float dtype"
         )
     declared = None if out_dim is None else dims_of("range", [out_dim])[0]
-    graph = graph_of("range", bounds.values())
     if any(isinstance(b, (Symbol, np.ndarray)) for b in bounds.values()):
         return _computed(graph, bounds, wanted, declared)
     values = {role: _bound(role, value) for role, value in bounds.items()}
@@ -298,14 +298,14 @@ def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool =
     NumPy's linspace.
     """
     name = "linspace"
-    wanted = None if dtype is None else operands.dtype_of(name, dtype)
+    graph = graph_of(name, (start, stop))
+    wanted = None if dtype is None else operands.dtype_of(name, dtype, graph)
     if wanted in (DType.bool, DType.string):
         raise DTypeError(
             f"{name}: dtype must be an integer or a float, got {wanted}", help="use an integer or a float dtype"
         )
     (count,) = dims_of(name, [num], help="num is an int >= 0, a name or a Dim")
     ends = {"start": start, "stop": stop}
-    graph = graph_of(name, (start, stop))
     if isinstance(start, (int, float, complex)) and isinstance(stop, (int, float, complex)):
         for role, value in ends.items():
             if isinstance(value, bool):
@@ -423,7 +423,7 @@ def one_hot(
 def _values(graph: Graph, values: dict[str, TensorLike | str], dtype: object) -> Symbol:
     """Return off_value and on_value as one Symbol of shape [2]."""
     name = "one_hot"
-    wanted = None if dtype is None else operands.dtype_of(name, dtype)
+    wanted = None if dtype is None else operands.dtype_of(name, dtype, graph)
     if all(isinstance(value, (bool, int, float, str)) for value in values.values()):
         own = DType.string if any(isinstance(value, str) for value in values.values()) else DType.float32
         return graph.constant(list(values.values()), wanted or own)

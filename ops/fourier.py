@@ -438,10 +438,10 @@ def blackman_window(window_length: DimLike | Symbol, periodic: bool = True, dtyp
 
 
 def _window(name: str, length: Any, periodic: bool, dtype: object, terms: list[float]) -> Symbol:
-    wanted = dtype_of(name, dtype)
+    graph = graph_of(name, (length,))
+    wanted = dtype_of(name, dtype, graph)
     if not wanted.is_float:
         raise DTypeError(f"{name}: dtype must be a float, got {wanted}", help="use a float: dtype=DType.float32")
-    graph = graph_of(name, (length,))
     if isinstance(length, Symbol):
         if not length.dtype.is_integer or length.rank:
             raise DTypeError(

@@ -158,10 +158,10 @@ def bernoulli(
     ONNX Less of `random_uniform`.
     """
     name = "bernoulli"
-    wanted = dtype_of(name, dtype)
+    graph = graph_of(name, (p, seed))
+    wanted = dtype_of(name, dtype, graph)
     if wanted is DType.string:
         raise DTypeError(f"{name}: dtype must be bool or a number, got string", help="give a numeric dtype, or bool")
-    graph = graph_of(name, (p, seed))
     if isinstance(p, (bool, int, float)):
         if shape is None:
             raise ShapeError(

@@ -13,7 +13,7 @@ from graphcore.build.pytree import labels_of, leaves_like, rebuilt
 from graphcore.build.shapes import axis_of, unjoinable
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.definitions import body
-from graphcore.ir.graph import Graph
+from graphcore.ir.graph import Graph, read_by
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.control import for_loop
 from graphcore.ops.shared.attributes import (
@@ -26,7 +26,7 @@ from graphcore.ops.shared.attributes import (
 from graphcore.promotion.rules import holds
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, is_wide
-from graphcore.types.tensor_types import SequenceType, Shape, TensorType, _shape, tensor_type
+from graphcore.types.tensor_types import SequenceType, Shape, TensorType, _shape, known_type, tensor_type
 
 _COUNT = tensor_type(DType.int64, _shape(()))
 Index = int | Symbol
@@ -73,15 +73,16 @@ def list_empty(type: object, shape: Iterable[Any] | None = None) -> Symbol:
 
     ONNX SequenceEmpty; MAX's `list`.
     """
+    graph = graph_of("list_empty", ())
     if isinstance(type, TensorType):
         if shape is not None:
             raise ShapeError("list_empty: got both a TensorType and a shape", help="omit the shape, or give a dtype")
-        element = tensor_type(type.dtype, type.shape)
+        element = known_type(read_by(graph.promotion, type))
+        assert isinstance(element, TensorType)
     else:
         dtype = dtype_of("list_empty", type)
         element = tensor_type(dtype, Shape.unknown() if shape is None else Shape(shape))
     _check_dtype(element.dtype, "list_empty")
-    graph = graph_of("list_empty", ())
     return graph.build.emit("SequenceEmpty", (), SequenceType(element), {"dtype": element.dtype})
 
 

@@ -259,7 +259,7 @@ def string_parse(x: StringLike, dtype: object) -> Symbol:
     name = "string_parse"
     graph = graph_of(name, (x,))
     symbol = _strings(graph, name, x, "x")
-    wanted = dtype_of(name, dtype)
+    wanted = dtype_of(name, dtype, graph)
     if wanted.is_float:
         read = DType.float64
     elif wanted.is_integer and wanted.bits <= 64:

@@ -16,7 +16,7 @@ from graphcore.errors import GraphError, ShapeError
 from graphcore.ir.literals import array_of, checked_cast
 from graphcore.ir.state.frozen import change
 from graphcore.ir.symbol import Symbol
-from graphcore.types.tensor_types import DimLike, TensorType
+from graphcore.types.tensor_types import DimLike, SpelledType, TensorType
 
 if TYPE_CHECKING:
     from graphcore.ir.graph import Graph
@@ -52,8 +52,9 @@ class Buffer:
         type_ = TensorType(dtype, shape)
         if not type_.shape.is_ranked:
             raise ShapeError("Buffer: the rank of a buffer must be known", help='state its dims: ["batch", 64]')
+        is_spelled = isinstance(type_, SpelledType)  # its graph reads the dtype, and then the value
         object.__setattr__(self, "type", type_)
-        object.__setattr__(self, "initial", None if initial is None else _initial(type_, initial))
+        object.__setattr__(self, "initial", initial if initial is None or is_spelled else _initial(type_, initial))
         object.__setattr__(self, "in_place", bool(in_place))
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -64,14 +65,16 @@ class Buffer:
 
     def __repr__(self) -> str:
         more = "" if self.initial is None else f", initial={self.initial!r}"
-        return f"Buffer({self.type.dtype!r}, {self.type.shape}{more}{', in_place=True' if self.in_place else ''})"
+        dtype = self.type.spelling if isinstance(self.type, SpelledType) else self.type.dtype
+        return f"Buffer({dtype!r}, {self.type.shape}{more}{', in_place=True' if self.in_place else ''})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _buffer, (self.type, self.initial, self.in_place)
 
 
 def _buffer(type_: TensorType, initial: np.ndarray[Any, Any] | None, in_place: bool) -> Buffer:
-    return Buffer(type_.dtype, type_.shape, initial=initial, in_place=in_place)
+    dtype = type_.spelling if isinstance(type_, SpelledType) else type_.dtype
+    return Buffer(dtype, type_.shape, initial=initial, in_place=in_place)
 
 
 def _initial(type_: TensorType, value: Any) -> np.ndarray[Any, Any]:

@@ -28,6 +28,7 @@ from graphcore.types.tensor_types import (
     OpaqueType,
     OptionalType,
     SequenceType,
+    SpelledType,
     TensorType,
     Type,
     known_type,
@@ -47,6 +48,18 @@ Optimize: TypeAlias = Literal["off", "exact", "all"]
 _CLOSED, _set = frozenset(CLOSED["Graph"]), object.__setattr__
 
 _current: contextvars.ContextVar[Graph | None] = contextvars.ContextVar("graphcore_graph", default=None)
+
+
+def read_by(promotion: PromotionSystem, type_: Type) -> Type:
+    """Return a declared type with the dtypes that a promotion system has for its spellings."""
+    if isinstance(type_, (SequenceType, OptionalType)):
+        return type(type_)(read_by(promotion, type_.element))
+    if isinstance(type_, SpelledType):
+        dtype, is_default = promotion.read(type_.spelling)
+        return tensor_type(dtype, type_.shape, type_.ambiguous or is_default)
+    if isinstance(type_, TensorType) and type_.dtype in promotion.aliases:
+        return tensor_type(promotion.aliases[type_.dtype], type_.shape, type_.ambiguous)
+    return type_
 
 
 class Graph(GraphMethods, metaclass=Attached):
@@ -109,10 +122,9 @@ class Graph(GraphMethods, metaclass=Attached):
                     f"Graph: the type of input {label!r} must be a TensorType, got {type_!r}",
                     help="for example TensorType(DType.float32, ['batch', 4])",
                 )
-            if isinstance(type_, TensorType) and type_.dtype in self.promotion.aliases:
-                type_ = tensor_type(self.promotion.aliases[type_.dtype], type_.shape, type_.ambiguous)
-                if isinstance(declared, Buffer):
-                    declared = Buffer(type_.dtype, type_.shape, initial=declared.initial, in_place=declared.in_place)
+            type_ = read_by(self.promotion, type_)
+            if isinstance(declared, Buffer) and isinstance(type_, TensorType) and type_ is not declared.type:
+                declared = Buffer(type_.dtype, type_.shape, initial=declared.initial, in_place=declared.in_place)
             if not isinstance(declared, Buffer):
                 type_ = without_minima(type_, self.metadata)
             symbol = self.build.input(type_, self.names.claim(checked_name(label, "input"), "input"), user_origin())

@@ -38,7 +38,7 @@ _OWN = frozenset({"", FUNCTIONS, LIBRARY})
 
 def astype(graph: Graph, dtype: object, source: object, keep: object, keep_io: bool) -> Graph:
     """Return a graph that computes in another dtype. See `Graph.astype`."""
-    target = DType.of(dtype)
+    target = graph.promotion.dtype_of(dtype)
     if target not in _TARGETS:
         raise DTypeError(
             f"{_WHAT}: {target} is not a dtype that graphs compute in",
@@ -46,7 +46,7 @@ def astype(graph: Graph, dtype: object, source: object, keep: object, keep_io: b
         )
     graph.verify()
     patterns = Keep(graph, keep)
-    sources = Sources(_sources(source, target), _may_convert_sequences(graph, patterns, keep_io))
+    sources = Sources(_sources(graph, source, target), _may_convert_sequences(graph, patterns, keep_io))
     change = DTypeChange(sources, patterns, CastArrays(target), keep_io)
     types, buffers = _inputs(graph, change)
     replay = replica(graph, _WHAT, types=types, buffers=buffers, kind=Retyping, policy=change)
@@ -55,13 +55,13 @@ def astype(graph: Graph, dtype: object, source: object, keep: object, keep_io: b
     return result
 
 
-def _sources(source: object, target: DType) -> frozenset[DType]:
+def _sources(graph: Graph, source: object, target: DType) -> frozenset[DType]:
     """Return the dtypes that become `target`. Raises `DTypeError`."""
     if source is None:
         narrow = frozenset({DType.float16, DType.bfloat16})
         return narrow if target is DType.float32 else frozenset({DType.float32})
     values = source if isinstance(source, (list, tuple, set, frozenset)) else [source]
-    dtypes = frozenset(DType.of(each) for each in values)
+    dtypes = frozenset(graph.promotion.dtype_of(each) for each in values)
     for each in dtypes:
         if not each.is_float:
             raise DTypeError(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeAlias, overload
 
-from graphcore.errors import ShapeError
+from graphcore.errors import DTypeError, ShapeError
 from graphcore.support.escaping import escaped
 from graphcore.support.markup import code
 from graphcore.types.dims import Dim
@@ -187,7 +188,9 @@ class TensorType:
     """The type of a tensor: `TensorType(DType.float32, ["batch", 4])`. Immutable and interned.
 
     Args:
-        dtype: A DType, or anything that `DType.of` accepts.
+        dtype: A DType, or anything that `DType.of` accepts. A spelling that publications read differently, such as
+            "i8", or that only some of them have, such as "apint(17)", is read by the promotion system of the graph that
+            has an input of the type; until then the type has no `dtype`.
         shape: The dims as ints, names or Dims; `()` for a scalar.
         ambiguous: If True, the dtype is only a default that gives way to others, in promotion systems with such
             dtypes. Printed as `int32?[batch, 4]`.
@@ -211,7 +214,10 @@ class TensorType:
             raise ShapeError(
                 f"{shape!r} is not a valid shape", help="a shape is a list of dims: ['batch', 4], or [] for a scalar"
             )
-        return tensor_type(DType.of(dtype), shape if isinstance(shape, Shape) else Shape(shape), ambiguous)
+        dims = shape if isinstance(shape, Shape) else Shape(shape)
+        if isinstance(dtype, str) and _SPELLINGS.fullmatch(dtype):
+            return _spelled(dtype, dims, ambiguous)
+        return tensor_type(DType.of(dtype), dims, ambiguous)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a TensorType is immutable")
@@ -259,6 +265,42 @@ class TensorType:
 
     def __deepcopy__(self, memo: object) -> TensorType:
         return self
+
+
+_SPELLINGS = re.compile(
+    r"[iu][1248]|f[248]|c8|c16|apint\(.*\)|pred|.+\?|(un)?signed \w+|char|short|int|long|size_t|__\w+"
+)
+"""The spellings of dtypes that depend on the promotion system."""
+
+
+class SpelledType(TensorType):
+    """The type of an input whose dtype the promotion system of its graph reads. Reading `dtype` raises `DTypeError`."""
+
+    __slots__ = ("spelling",)
+    spelling: str
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        raise DTypeError(
+            f"the dtype {self.spelling!r} depends on the promotion system of a graph",
+            help="declare an input or a buffer of a Graph with it, or write the name, such as int8",
+        )
+
+    def __str__(self) -> str:
+        return f"{self.spelling}{self.shape}"
+
+    def __repr__(self) -> str:
+        return f"TensorType({self.spelling!r}, {self.shape})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _spelled, (self.spelling, self.shape, self.ambiguous)
+
+
+def _spelled(spelling: str, shape: Shape, ambiguous: bool) -> SpelledType:
+    new = object.__new__(SpelledType)
+    for name, value in (("spelling", spelling), ("shape", shape), ("ambiguous", ambiguous)):
+        object.__setattr__(new, name, value)
+    return new
 
 
 complex_in_use: set[DType] = set()

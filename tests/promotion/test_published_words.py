@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 import graphcore as gc
+import graphcore.array_api as xp
 from graphcore import Buffer, DType, Graph, Symbol, TensorType, implicit_cast_type, ops
 from graphcore.errors import DTypeError, PromotionError, ShapeError
 from graphcore.promotion import common_dtype, explain, system
+from graphcore.types.tensor_types import SequenceType
 
 D = DType
 ALLO = ("allo_hls", "allo_cpp")
@@ -242,3 +245,77 @@ def test_lengths_other_than_n_and_1_are_refused_in_the_guides_words() -> None:
     with pytest.raises(ShapeError) as raised:
         graph["x"] + graph["y"]
     assert "all lengths must be N or 1" in raised.value.help
+
+
+# Spellings that depend on the promotion system, read by the graph that meets them
+
+SPELLINGS = [
+    ("array_api", "i8", D.int64), ("array_api", "u4", D.uint32), ("array_api", "f2", D.float16),
+    ("array_api", "c8", D.complex64), ("anvil", "i8", D.int8), ("anvil", "i1", D.bool), ("anvil", "pred", D.bool),
+    ("max", "u8", D.uint8), ("kernel_float", "i8", D.int8), ("kernel_float", "f8", D.float8_e4m3fn),
+    ("kernel_float", "unsigned int", D.uint32), ("kernel_float", "__half", D.float16), ("allo_hls", "u1", D.bool),
+    ("allo_hls", "apint(23, signed=True)", D.int(23)), ("allo_cpp", "apint(17)", D.uint(17)),
+    ("allo_cpp", "i8", D.int8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "spelling", "dtype"), SPELLINGS)
+def test_inputs_and_buffers_are_read_by_the_graphs_system(name: str, spelling: str, dtype: D) -> None:
+    inputs: dict[str, Any] = {
+        "x": TensorType(spelling, ["n"]),
+        "b": Buffer(spelling, [2], initial=[1, 0]),
+        "s": SequenceType(TensorType(spelling, [2])),
+    }
+    graph = Graph("words", inputs, promotion=name)
+    x, b, s = graph.inputs
+    assert (x.type, b.type) == (TensorType(dtype, ["n"]), TensorType(dtype, [2]))
+    assert s.type == SequenceType(TensorType(dtype, [2]))
+
+
+def test_ambiguous_spelling_declares_an_ambiguous_input() -> None:
+    graph = Graph("words", {"x": TensorType("f32?", ["n"]), "i": TensorType("i16", ["n"])}, promotion="anvil")
+    assert str(graph["x"].type) == "float32?[n]"
+    assert str((graph["x"] * graph["i"]).type) == "float32?[n]"
+
+
+def test_array_api_input_of_i8_holds_64_bits() -> None:
+    types: dict[str, Any] = {"x": TensorType("i8", ["n"]), "total": Buffer("i8", [1], initial=2**40)}
+    graph = Graph("words", types, promotion="array_api")
+    graph.output(graph["x"] + graph["total"])
+    assert gc.InferenceSession().load(graph)(np.array([2**40]))[0].tolist() == [2**41]
+
+
+@pytest.mark.parametrize(("name", "spelling"), [("max", "i4"), ("max", "apint(17)"), ("anvil", "f2"), ("jax", "pred")])
+def test_spelling_of_another_publication_is_refused_by_the_graph(name: str, spelling: str) -> None:
+    with pytest.raises(DTypeError):
+        Graph("words", {"x": TensorType(spelling, ["n"])}, promotion=name)
+
+
+def test_spelling_has_no_dtype_outside_of_a_graph() -> None:
+    type_ = TensorType("i8", ["n"])
+    assert (str(type_), repr(type_)) == ("i8[n]", "TensorType('i8', [n])")
+    assert str(pickle.loads(pickle.dumps(type_))) == "i8[n]"
+    assert repr(Buffer("i8", [2])) == repr(pickle.loads(pickle.dumps(Buffer("i8", [2])))) == "Buffer('i8', [2])"
+    with pytest.raises(DTypeError, match="the dtype 'i8' depends on the promotion system of a graph"):
+        _ = type_.dtype
+    assert D.of("i8") is D.int8, "which has no system, and counts bits"
+
+
+def test_arguments_of_ops_are_read_by_the_operands_graph() -> None:
+    types = {"x": TensorType("float32", ["n"]), "k": TensorType("int32", [])}
+    graph = Graph("words", types, promotion="array_api")
+    x, k = graph.inputs
+    long: Any = "i8"
+    double: Any = "f8"
+    results = [
+        ops.bitcast(x, "i4"), ops.full([2], k, long), ops.range(k, dtype=long), ops.hann_window(k, dtype=double),
+        xp.astype(x, long), xp.full_like(x, 1, dtype=double), x.cast(long),
+    ]  # fmt: skip
+    assert [s.dtype for s in results] == [D.int32, D.int64, D.int64, D.float64, D.int64, D.float64, D.int64]
+    with graph:
+        of_lists = [ops.list_empty("i8").type, ops.list_empty(TensorType("i8", [2])).type]
+    assert [str(t) for t in of_lists] == ["seq(int64[...])", "seq(int64[2])"]
+    assert graph.op("Neg", [k], out_types=[TensorType("i4")])[0].dtype is D.int32
+    assert xp.asarray([1, 2], dtype=long).dtype is xp.int64
+    graph.output(x * 2)
+    assert graph.astype(double, keep_io=False).inputs[0].dtype is D.float64
